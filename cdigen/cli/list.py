@@ -1,0 +1,61 @@
+"""``cdigen list``: the devices that the runtimes find in the spec directories."""
+
+from __future__ import annotations
+
+import sys
+
+from cdigen.cli import options, report
+from cdigen.runtimes.lookup import scan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+EXAMPLES = """\
+  cdigen list                          the names that --device takes, with their files
+  cdigen list --kind nvidia.com/gpu    of one kind
+  cdigen list --json                   with the reason why a device is not usable
+"""
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this command."""
+    parser.add_argument(
+        "--kind", metavar="KIND", action="append", help="only this kind, such as nvidia.com/gpu"
+    )
+    options.add_root_options(parser)
+    options.add_spec_dir_option(parser)
+    options.add_output_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command; returns the exit code or raises a CdigenError."""
+    scene = options.scene(arguments)
+    kinds = options.kinds(arguments)
+    directories = options.spec_directories(arguments, scene)
+    found = scan(directories)
+    rows = [row for row in found.rows if not kinds or row.kind in kinds]
+    if arguments.json:
+        report.print_json(
+            [
+                {
+                    "device": row.device,
+                    "kind": row.kind,
+                    "name": row.name,
+                    "file": row.file,
+                    "usable": row.usable,
+                    "reason": row.reason,
+                }
+                for row in rows
+            ]
+        )
+    else:
+        header = ("DEVICE", "STATE", "FILE")
+        cells = [(row.device, "usable" if row.usable else row.reason, row.file) for row in rows]
+        report.write(sys.stdout, report.table(cells, header=header))
+    if not rows:
+        report.note(
+            f"no device in {', '.join(directories)}; 'cdigen generate --write' writes them", arguments
+        )
+    report.say(found.problems, arguments)
+    return 0

@@ -1,0 +1,112 @@
+"""The entry point: finds the command, runs it, turns every failure into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+from cdigen import __version__
+from cdigen.model.errors import CdigenError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+# name -> (module, what it does)
+COMMANDS = {
+    "generate": ("cdigen.cli.generate", "print or write the CDI specs of this host"),
+    "inspect": ("cdigen.cli.inspect", "show what was looked for on this host, and what was found"),
+    "list": ("cdigen.cli.list", "list the devices that a container runtime finds"),
+    "validate": ("cdigen.cli.validate", "check spec files as the runtimes' loaders do"),
+}
+
+EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: cdigen itself is wrong
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
+
+
+def run() -> NoReturn:
+    """Run the command line of this process and exit."""
+    code = main(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has gone (``cdigen list | head``); the interpreter would complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def main(arguments: list[str]) -> int:
+    """Run ARGUMENTS and return the exit code (see ``cdigen --help``)."""
+    if not arguments or arguments[0] in {"-h", "--help", "help"}:
+        (sys.stdout if arguments else sys.stderr).write(help_text())
+        return 0 if arguments else 2
+    if arguments[0] in {"-V", "--version"}:
+        sys.stdout.write(f"cdigen {__version__}\n")
+        return 0
+    try:
+        return _run_command(arguments[0], arguments[1:])
+    except CdigenError as error:
+        return _fail(error, as_json="--json" in arguments)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return 0
+    except Exception as error:  # the last line of defence: a user never sees a traceback
+        if "--verbose" in arguments:
+            raise
+        message = f"internal error: {type(error).__name__}: {error}"
+        hint = "this is a defect of cdigen; run it with --verbose and report what it prints"
+        failure = CdigenError(message, hint=hint, kind="internal")
+        _fail(failure, as_json="--json" in arguments)
+        return EXIT_DEFECT
+
+
+def help_text() -> str:
+    """Return the text of ``cdigen --help``."""
+    rows = "".join(f"  {name:10} {summary}\n" for name, (_, summary) in COMMANDS.items())
+    return f"""usage: cdigen COMMAND [OPTION ...]
+
+Makes this host's GPUs available to containers: writes and checks CDI specifications, so that
+'podman run --device nvidia.com/gpu=0' works with an ordinary runtime.
+
+commands:
+{rows}
+options:
+  -h, --help     show this text; 'cdigen COMMAND --help' explains a command
+  -V, --version  show the version
+
+examples:
+  cdigen inspect                   what this host has
+  cdigen generate --write          write the specs where the runtimes read them
+  cdigen list                      the names that --device takes
+  podman run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi
+
+exit codes: 0 done, 1 something is wrong (validate), 2 wrong usage or configuration,
+3 the host is not ready, 4 a spec broke a rule or would clash, 5 reading or writing failed,
+70 a defect of cdigen
+"""
+
+
+def _run_command(name: str, arguments: list[str]) -> int:
+    from cdigen.cli.options import Parser, unknown_command  # noqa: PLC0415 - argparse: not for --version
+
+    if name not in COMMANDS:
+        raise unknown_command(name, tuple(COMMANDS))
+    module_name, summary = COMMANDS[name]
+    module = import_module(module_name)
+    parser = Parser(prog=f"cdigen {name}", summary=summary, examples=module.EXAMPLES)
+    module.add_options(parser)
+    code: int = module.run(parser.parse_args(arguments))
+    return code
+
+
+def _fail(error: CdigenError, *, as_json: bool) -> int:
+    if as_json:
+        import json  # noqa: PLC0415 - only where it is asked for
+
+        body = {"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}
+        sys.stdout.write(json.dumps(body, ensure_ascii=True) + "\n")
+    hint = f"; {error.hint}" if error.hint else ""
+    sys.stderr.write(f"cdigen: {error.message}{hint}\n".encode("utf-8", "backslashreplace").decode())
+    return error.exit_code

@@ -1,0 +1,257 @@
+"""Options that several commands share, and the places on the host that they name."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass
+
+from cdigen import config
+from cdigen.host.root import Root, reason, shown
+from cdigen.model.errors import ConfigError, StoreError
+from cdigen.model.names import is_kind
+from cdigen.vendors.base import Places
+from cdigen.vendors.registry import VENDORS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from cdigen.model.inventory import Inventory
+
+MAX_INVENTORY = 64 << 20
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are ConfigErrors and whose help ends in examples."""
+
+    def __init__(self, *, prog: str, summary: str, examples: str) -> None:
+        super().__init__(
+            prog=prog,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog="examples:\n" + examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse has to say as a ConfigError."""
+        raise ConfigError(message, hint=f"see '{self.prog} --help'")
+
+
+def unknown_command(name: str, known: tuple[str, ...]) -> ConfigError:
+    """Return the error for a command that does not exist."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only where something is wrong
+
+    close = get_close_matches(name, known, n=1)
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    return ConfigError(f"unknown command {shown(name)!r}", hint=f"{meant}see 'cdigen --help'")
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """Add what every command takes."""
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document and nothing else on stdout"
+    )
+    volume = parser.add_mutually_exclusive_group()
+    volume.add_argument("-v", "--verbose", action="store_true", help="say more on stderr")
+    volume.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors on stderr")
+
+
+def add_root_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which host is meant."""
+    group = parser.add_argument_group("which host")
+    group.add_argument("--config", metavar="FILE", help=f"the configuration (default: {config.DEFAULT_PATH})")
+    group.add_argument("--root", metavar="DIR", default="/", help="pretend that the folder DIR is the host")
+
+
+def add_spec_dir_option(parser: argparse.ArgumentParser) -> None:
+    """Add --spec-dir."""
+    parser.add_argument(
+        "--spec-dir",
+        metavar="DIR",
+        action="append",
+        help="a spec directory instead of the default ones; repeat it, the last has priority",
+    )
+
+
+def add_discovery_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the commands that look at the host."""
+    add_root_options(parser)
+    group = parser.add_argument_group("where to look")
+    group.add_argument(
+        "--vendor", metavar="NAME", action="append", choices=tuple(VENDORS), help="only this vendor"
+    )
+    group.add_argument(
+        "--driver-root", metavar="DIR", help="the driver's files lie below DIR (a driver container)"
+    )
+    group.add_argument("--dev-root", metavar="DIR", help="the device nodes lie below DIR")
+    group.add_argument(
+        "--library-search-path", metavar="DIR", action="append", help="look for libraries only here"
+    )
+    group.add_argument(
+        "--config-search-path", metavar="DIR", action="append", help="look for data files only here"
+    )
+    group.add_argument(
+        "--inventory", metavar="FILE", help="an inventory ('cdigen inspect --json') instead of a host"
+    )
+    group.add_argument(
+        "--strict", action="store_true", help="fail if any requested vendor has nothing or is not complete"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """The host that a command is about: its tree, the settings that hold for it."""
+
+    host: Root
+    settings: config.Settings
+
+
+def scene(arguments: argparse.Namespace) -> Scene:
+    """Open the root and read the configuration that ARGUMENTS name; raises ConfigError, StoreError."""
+    outer = os.path.realpath(arguments.root)
+    if not os.path.isdir(outer):
+        raise ConfigError(
+            f"--root {shown(arguments.root)} is no folder that exists",
+            hint="name the folder that holds the host's /",
+        )
+    host = Root(outer)
+    return Scene(host=host, settings=_settings(arguments, host))
+
+
+def _settings(arguments: argparse.Namespace, host: Root) -> config.Settings:
+    vendors = tuple(VENDORS)
+    if arguments.config is not None:
+        return config.parse(
+            read_literal(arguments.config, limit=config.MAX_SIZE), file=arguments.config, vendors=vendors
+        )
+    try:
+        data = host.read(config.DEFAULT_PATH, limit=config.MAX_SIZE)
+    except (FileNotFoundError, NotADirectoryError):
+        return config.Settings()
+    except OSError as error:
+        raise StoreError(
+            f"{config.DEFAULT_PATH} cannot be read: {reason(error)}", hint="check its mode and owner"
+        ) from error
+    return config.parse(data, file=config.DEFAULT_PATH, vendors=vendors)
+
+
+def places(arguments: argparse.Namespace, scene_: Scene) -> Places:
+    """Return where vendors are to look; every path lies inside the root."""
+    settings = scene_.settings
+    driver_root = _absolute("--driver-root", arguments.driver_root) or settings.driver_root
+    driver = _below(scene_.host, driver_root, "driver root")
+    dev_root = _absolute("--dev-root", arguments.dev_root) or settings.dev_root
+    if dev_root:
+        dev = _below(scene_.host, dev_root, "dev root")
+    else:
+        # A driver container may hold the nodes, or leave them to the host.
+        dev = driver if driver.exists("/dev/nvidiactl") else scene_.host
+    return Places(
+        host=scene_.host,
+        driver=driver,
+        dev=dev,
+        library_search_paths=_paths(
+            "--library-search-path", arguments.library_search_path, settings.library_search_paths
+        ),
+        config_search_paths=_paths(
+            "--config-search-path", arguments.config_search_path, settings.config_search_paths
+        ),
+    )
+
+
+def vendor_names(arguments: argparse.Namespace, settings: config.Settings) -> tuple[str, ...]:
+    """Return the vendors to ask: those named, else those configured, else all."""
+    return tuple(dict.fromkeys(arguments.vendor or settings.vendors or VENDORS))
+
+
+def kinds(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return the kinds named by --kind; raises ConfigError for what cannot be a kind."""
+    for kind in arguments.kind or ():
+        if not is_kind(kind):
+            raise ConfigError(f"--kind {shown(kind)!r} is no kind", hint="a kind looks like nvidia.com/gpu")
+    return tuple(arguments.kind or ())
+
+
+def spec_directories(arguments: argparse.Namespace, scene_: Scene) -> tuple[str, ...]:
+    """Return the spec directories as paths of this machine, in rising priority.
+
+    Directories that were given are literal; the default and the configured ones lie in the root.
+    """
+    if arguments.spec_dir:
+        return tuple(os.path.abspath(directory) for directory in arguments.spec_dir)
+    return tuple(outer_directory(scene_.host, directory) for directory in scene_.settings.spec_dirs)
+
+
+def outer_directory(host: Root, path: str) -> str:
+    """Return the folder PATH of HOST as a path of this machine; it need not exist yet.
+
+    The last part is not resolved: a spec directory that is a link is the store's to refuse.
+    """
+    folder, _, name = path.rstrip("/").rpartition("/")
+    missing = [name]
+    while True:
+        try:
+            return host.outer_path("/".join([host.resolve(folder or "/").rstrip("/"), *reversed(missing)]))
+        except (FileNotFoundError, NotADirectoryError):
+            folder, _, name = folder.rpartition("/")
+            missing.append(name)
+        except OSError as error:
+            raise StoreError(
+                f"{shown(path)}: {reason(error)}", hint="mend the link or the folder's mode"
+            ) from error
+
+
+def recorded(file: str, names: tuple[str, ...]) -> dict[str, Inventory]:
+    """Return the inventories of the vendors NAMES in the document FILE (``-``: standard input)."""
+    import json  # noqa: PLC0415 - only where a document is read
+
+    from cdigen.model.inventory_json import from_document  # noqa: PLC0415 - likewise
+
+    data = sys.stdin.buffer.read(MAX_INVENTORY) if file == "-" else read_literal(file, limit=MAX_INVENTORY)
+    hint = "make it with 'cdigen inspect --json'"
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{shown(file)} is no JSON: {error}", hint=hint, kind="inventory") from None
+    inventories = from_document(document)
+    if unknown := sorted(inventories.keys() - VENDORS.keys()):
+        raise ConfigError(
+            f"the inventory holds the unknown vendor {unknown[0]!r}", hint=hint, kind="inventory"
+        )
+    return {name: inventories[name] for name in names if name in inventories}
+
+
+def read_literal(path: str, *, limit: int) -> bytes:
+    """Return the content of the file PATH of this machine; raises StoreError."""
+    try:
+        return Root().read(os.path.abspath(path), limit=limit)
+    except OSError as error:
+        raise StoreError(
+            f"{shown(path)} cannot be read: {reason(error)}", hint="check its path and mode"
+        ) from error
+
+
+def _below(host: Root, path: str, what: str) -> Root:
+    try:
+        root = host.below(path)
+        root.listdir("/")
+    except OSError as error:
+        raise ConfigError(
+            f"the {what} {shown(path)} cannot be used: {reason(error)}", hint="name a folder inside the root"
+        ) from error
+    return root
+
+
+def _absolute(option: str, path: str | None) -> str | None:
+    if path is not None and not path.startswith("/"):
+        raise ConfigError(f"{option} {shown(path)!r} is not absolute", hint="paths are as the host sees them")
+    return path
+
+
+def _paths(option: str, given: list[str] | None, configured: tuple[str, ...]) -> tuple[str, ...]:
+    for path in given or ():
+        _absolute(option, path)
+    return tuple(given or configured)

@@ -1,0 +1,69 @@
+"""How results and findings are put before people: tables, colour on a terminal, one line a finding."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterable, Sequence
+    from typing import Any, TextIO
+
+    from cdigen.model.findings import Finding
+
+_COLOURS = {"error": "31", "warning": "33", "info": "36"}
+
+
+def say(findings: Iterable[Finding], arguments: Namespace) -> None:
+    """Print findings on stderr: errors always, warnings unless --quiet, information with --verbose."""
+    wanted = {"error"}
+    if not arguments.quiet:
+        wanted.add("warning")
+    if arguments.verbose:
+        wanted.add("info")
+    seen: set[str] = set()
+    for finding in findings:
+        line = finding.line()
+        if finding.severity in wanted and line not in seen:
+            seen.add(line)
+            write(sys.stderr, f"cdigen: {paint(line, _COLOURS[finding.severity], sys.stderr)}\n")
+
+
+def note(text: str, arguments: Namespace) -> None:
+    """Print a line about what was done on stderr, unless --quiet."""
+    if not arguments.quiet:
+        write(sys.stderr, f"cdigen: {text}\n")
+
+
+def print_json(value: Any) -> None:
+    """Print VALUE as JSON on stdout, indented for people who look at it."""
+    import json  # noqa: PLC0415 - only where it is asked for
+
+    write(sys.stdout, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> str:
+    """Return ROWS as text in columns as wide as needed, the header first."""
+    every = [tuple(header), *(tuple(row) for row in rows)]
+    widths = [max(len(row[column]) for row in every) for column in range(len(header))]
+    lines = []
+    for row in every:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    lines[0] = paint(lines[0], "1", sys.stdout)
+    return "\n".join(lines) + "\n"
+
+
+def paint(text: str, colour: str, stream: TextIO) -> str:
+    """Return TEXT in COLOUR (an SGR number) where STREAM is a terminal and NO_COLOR is not set."""
+    if stream.isatty() and not os.environ.get("NO_COLOR"):
+        return f"\033[{colour}m{text}\033[0m"
+    return text
+
+
+def write(stream: TextIO, text: str) -> None:
+    """Write TEXT whatever the locale: what it cannot encode is escaped."""
+    encoding = stream.encoding or "utf-8"
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))

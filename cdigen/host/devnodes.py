@@ -1,0 +1,51 @@
+"""/dev: device nodes as they are on the host."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from cdigen.model.inventory import HostNode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+
+
+class NotADevice(ValueError):
+    """Say that a path is there but is no character device."""
+
+
+def read_node(root: Root, path: str, *, role: str, capabilities: tuple[str, ...] = ()) -> HostNode:
+    """Return the character device at PATH; the container gets it at the same path.
+
+    Links are resolved, because the runtimes refuse a link as the source of a node (CDI libraries
+    use lstat). Raises OSError where nothing is there, NotADevice where something else is.
+    """
+    real = root.resolve(path)
+    status = os.lstat(root.outer_path(real))
+    if not stat.S_ISCHR(status.st_mode):
+        raise NotADevice(f"{root.host_path(path)} is {_kind(status.st_mode)}, not a character device")
+    return HostNode(
+        path=path,
+        host_path=root.host_path(real),
+        role=role,
+        major=os.major(status.st_rdev),
+        minor=os.minor(status.st_rdev),
+        mode=stat.S_IMODE(status.st_mode),
+        uid=status.st_uid,
+        gid=status.st_gid,
+        capabilities=capabilities,
+    )
+
+
+def _kind(mode: int) -> str:
+    for test, name in (
+        (stat.S_ISREG, "a regular file"),
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISBLK, "a block device"),
+        (stat.S_ISFIFO, "a FIFO"),
+    ):
+        if test(mode):
+            return name
+    return "a socket"

@@ -1,0 +1,213 @@
+"""``Root``: a folder tree seen as a host, so that every path can be asked of any tree.
+
+Links are followed as the host itself would follow them, from the tree's own ``/``: an absolute
+link or a ``..`` never leads out of the tree. The kernel would do the same after chroot(2); doing it
+here needs no privilege and works for many trees in one process.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from errno import EFBIG, EINVAL, EISDIR, ELOOP, EXDEV
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self
+
+# Linux gives up after 40 links in one walk (path_resolution(7)).
+MAX_LINKS = 40
+# Files that cdigen reads whole are small; the largest is ld.so.cache (16 MiB, binfmt.ldcache).
+DEFAULT_LIMIT = 1 << 20
+
+
+class Root:
+    """A host's file tree: the machine's own (``/``) or any folder.
+
+    ``outer`` is where the tree lies on this machine. ``seen_at`` is where the host sees it: ``/``
+    for a host's own root, ``/run/nvidia/driver`` for a driver container's. Paths given to the
+    methods are absolute within the tree. Resolved directories are remembered, so an instance is
+    for one look at the host. Methods raise ``OSError`` as the system calls below them do.
+    """
+
+    def __init__(self, outer: str = "/", *, seen_at: str = "/") -> None:
+        self.outer = "" if outer == "/" else outer
+        self.seen_at = "" if seen_at == "/" else seen_at
+        self._directories: dict[str, str] = {"/": "/"}
+
+    def __repr__(self) -> str:
+        return f"Root({self.outer or '/'!r}, seen_at={self.seen_at or '/'!r})"
+
+    @property
+    def is_this_machine(self) -> bool:
+        """Whether the tree is the running machine's own root."""
+        return not self.outer
+
+    def below(self, path: str) -> Root:
+        """Return the folder PATH of this tree as a tree of its own, seen by the host at PATH."""
+        real = self.resolve(path)
+        if real == "/":
+            return self
+        return Root(self.outer + real, seen_at=self.seen_at + real)
+
+    def host_path(self, path: str) -> str:
+        """Return PATH of this tree as the host names it."""
+        return self.seen_at + path
+
+    def outer_path(self, path: str) -> str:
+        """Return PATH of this tree as this machine names it; PATH must be resolved already."""
+        return self.outer + path
+
+    def resolve(self, path: str) -> str:
+        """Return the canonical path of PATH: links followed within the tree, no ``.`` or ``..``.
+
+        Raises FileNotFoundError, NotADirectoryError, PermissionError, or OSError(ELOOP).
+        """
+        head, _, name = path.rpartition("/")
+        if name in {"", ".", ".."}:
+            return self._walk("/", path, MAX_LINKS)
+        return self._walk(self._directory(head or "/"), name, MAX_LINKS)
+
+    def _directory(self, path: str) -> str:
+        real = self._directories.get(path)
+        if real is None:
+            real = self._walk("/", path, MAX_LINKS)
+            self._directories[path] = real
+        return real
+
+    def _walk(self, base: str, path: str, links_left: int) -> str:
+        here = base
+        pending = path.split("/")[::-1]
+        while pending:
+            name = pending.pop()
+            if name in {"", "."}:
+                continue
+            if name == "..":
+                here = here.rpartition("/")[0] or "/"
+                continue
+            there = f"{here}/{name}" if here != "/" else f"/{name}"
+            target = self._link_target(there)
+            if target is None:
+                here = there
+                continue
+            links_left -= 1
+            if links_left < 0:
+                raise OSError(ELOOP, os.strerror(ELOOP), path)
+            pending.extend(target.split("/")[::-1])
+            if target.startswith("/"):
+                here = "/"
+        return here
+
+    def _link_target(self, path: str) -> str | None:
+        try:
+            return os.readlink(self.outer + path)
+        except OSError as error:
+            # It is there and is no link.
+            if error.errno != EINVAL:
+                raise
+            return None
+
+    def stat(self, path: str) -> os.stat_result:
+        """Return the status of what PATH leads to."""
+        return os.lstat(self.outer + self.resolve(path))
+
+    def exists(self, path: str) -> bool:
+        """Return whether PATH leads to something."""
+        try:
+            self.resolve(path)
+        except OSError:
+            return False
+        return True
+
+    def listdir(self, path: str) -> list[str]:
+        """Return the names in the folder PATH, sorted by code point; raises as os.listdir."""
+        return sorted(os.listdir(self.outer + self._directory(path)))
+
+    def names(self, path: str) -> list[str]:
+        """Return the names in the folder PATH; empty where it is missing or no folder."""
+        try:
+            return self.listdir(path)
+        except OSError:
+            return []
+
+    def read(self, path: str, *, limit: int = DEFAULT_LIMIT) -> bytes:
+        """Return the content of the regular file PATH; raises OSError(EFBIG) above LIMIT bytes."""
+        with self.open(path) as file:
+            return file.read_all(limit)
+
+    def open(self, path: str) -> OpenFile:
+        """Open the regular file that PATH leads to, for reading; a context manager.
+
+        A FIFO or device in its place does not block and is refused.
+        """
+        real = self.resolve(path)
+        descriptor = os.open(self.outer + real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(EISDIR, "not a regular file", real)
+            if self.outer and not self._is_within(descriptor):
+                raise OSError(EXDEV, "the path was moved out of the root while it was read", real)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return OpenFile(descriptor, real, status)
+
+    def _is_within(self, descriptor: int) -> bool:
+        """Ask the kernel where an opened file really lies.
+
+        The walk above and the open are two steps, and the tree of another may be changed between
+        them. Where /proc does not answer, the walk alone has to do.
+        """
+        try:
+            real = os.readlink(f"/proc/self/fd/{descriptor}")
+        except OSError:
+            return True
+        return real.startswith(os.path.realpath(self.outer) + "/")
+
+
+class OpenFile:
+    """An open regular file: its canonical path, its status, and reads at any offset."""
+
+    def __init__(self, descriptor: int, path: str, status: os.stat_result) -> None:
+        self.descriptor = descriptor
+        self.path = path
+        self.size = status.st_size
+        self.mode = status.st_mode
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.descriptor)
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return up to LENGTH bytes from OFFSET; fewer at the end of the file."""
+        return os.pread(self.descriptor, length, offset)
+
+    def read_all(self, limit: int) -> bytes:
+        """Return the whole content; raises OSError(EFBIG) above LIMIT bytes."""
+        chunks: list[bytes] = []
+        total = 0
+        # Files of /proc report size 0, so read until the end rather than by size.
+        while chunk := os.read(self.descriptor, min(1 << 16, limit + 1 - total)):
+            chunks.append(chunk)
+            total += len(chunk)
+            if total > limit:
+                raise OSError(EFBIG, f"larger than {limit} bytes", self.path)
+        return b"".join(chunks)
+
+
+def shown(path: str) -> str:
+    """Return PATH fit for one line of text: control characters and stray bytes are escaped."""
+    return path if is_plain(path) else ascii(path)[1:-1]
+
+
+def is_plain(path: str) -> bool:
+    """Return whether PATH is UTF-8 and free of control characters, so that a spec may hold it."""
+    return path.isprintable()
+
+
+def reason(error: OSError) -> str:
+    """Return the system's words for ERROR without its path: ``Permission denied``."""
+    return error.strerror or str(error)

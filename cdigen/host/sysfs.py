@@ -1,0 +1,90 @@
+"""/sys: PCI devices and the DRM devices that belong to them.
+
+Source of names and forms: the kernel's Documentation/ABI/testing/sysfs-bus-pci.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cdigen.host.procfs import read_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+
+PCI_DEVICES = "/sys/bus/pci/devices"
+_HEX = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PciDevice:
+    """A PCI function: address ``0000:65:00.0``, vendor, class and sub-class, the driver bound to it.
+
+    ``driver`` is empty where none is bound.
+    """
+
+    address: str
+    vendor: int
+    class_: int
+    driver: str
+
+
+def pci_key(address: str) -> tuple[int, int, int, int] | None:
+    """Return (domain, bus, device, function) of a PCI address, or None where it is none.
+
+    The domain has four to eight hexadecimal digits (virtual machines have domains above 0xffff).
+    """
+    domain, _, rest = address.partition(":")
+    bus, _, rest = rest.partition(":")
+    device, _, function = rest.partition(".")
+    lengths = (4 <= len(domain) <= 8, len(bus) == 2, len(device) == 2, len(function) == 1)
+    if not all(lengths) or not _HEX.issuperset(domain + bus + device + function):
+        return None
+    return int(domain, 16), int(bus, 16), int(device, 16), int(function, 16)
+
+
+def pci_address(text: str) -> str | None:
+    """Return TEXT as sysfs spells a PCI address (lower case, short domain), or None."""
+    key = pci_key(text.lower())
+    return "{:04x}:{:02x}:{:02x}.{:x}".format(*key) if key else None
+
+
+def pci_devices(root: Root, *, vendor: int, classes: tuple[int, ...]) -> tuple[PciDevice, ...]:
+    """Return the PCI functions made by VENDOR (``0x10de``), in the order of their addresses.
+
+    CLASSES are class and sub-class in one number (``0x0302``). Entries that cannot be
+    read are left out: /sys of a device vanishes with it.
+    """
+    found = []
+    for address in root.names(PCI_DEVICES):
+        folder = f"{PCI_DEVICES}/{address}"
+        if pci_key(address) is None or _number(root, f"{folder}/vendor") != vendor:
+            continue
+        class_ = (_number(root, f"{folder}/class") or 0) >> 8
+        if class_ not in classes:
+            continue
+        try:
+            driver = root.resolve(f"{folder}/driver").rpartition("/")[2]
+        except OSError:
+            driver = ""
+        found.append(PciDevice(address=address, vendor=vendor, class_=class_, driver=driver))
+    return tuple(sorted(found, key=lambda device: pci_key(device.address) or ()))
+
+
+def drm_names(root: Root, address: str) -> tuple[str, ...]:
+    """Return the DRM devices of a PCI function, such as ``card1`` and ``renderD129``."""
+    names = root.names(f"{PCI_DEVICES}/{address}/drm")
+    return tuple(
+        name
+        for name in names
+        if (name.startswith("card") and name[4:].isdecimal())
+        or (name.startswith("renderD") and name[7:].isdecimal())
+    )
+
+
+def _number(root: Root, path: str) -> int | None:
+    try:
+        return int(read_text(root, path).strip(), 16)
+    except (OSError, ValueError):
+        return None

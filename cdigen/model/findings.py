@@ -1,0 +1,38 @@
+"""What a stage has to say about its input without stopping: one ``Finding`` per problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Literal
+
+    Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One problem: how grave, which rule, where, what, and what to do next.
+
+    ``path`` is a JSON path (``$.devices[0].name``) for documents and a host path or device name
+    for hosts. ``hint`` is empty where nothing needs to be done.
+    """
+
+    severity: Severity
+    rule: str
+    path: str
+    message: str
+    hint: str = ""
+
+    def line(self) -> str:
+        """Return the finding as one line of text for a terminal."""
+        where = f"{self.path}: " if self.path and self.path not in self.message else ""
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{self.severity}: {where}{self.message}{hint} [{self.rule}]"
+
+
+def errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that are errors, in their order."""
+    return tuple(finding for finding in findings if finding.severity == "error")

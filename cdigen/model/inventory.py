@@ -1,0 +1,118 @@
+"""The inventory: what a host has for containers, in words that hold for every vendor.
+
+Discovery makes it, ``edits`` turns it into specs, and it travels as JSON (``inventory_json``), so
+that a bug report from one machine gives the same spec on another.
+
+Paths: ``host_path`` is where the host finds a thing, ``path`` and ``targets`` where a container
+shall find it. Capabilities are the driver capabilities of NVIDIA_DRIVER_CAPABILITIES (compute,
+utility, graphics, video, display, ngx); an empty tuple means that every container needs the thing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from cdigen.model.findings import Finding
+
+    FileKind = Literal["library", "binary", "firmware", "config", "module", "socket"]
+    Weight = Literal["required", "core", "optional"]
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostNode:
+    """A character device of the host; ``role`` says what it is for (``gpu``, ``control``, ``render``).
+
+    ``mode`` holds the permission bits only.
+    """
+
+    path: str
+    host_path: str
+    role: str
+    major: int
+    minor: int
+    mode: int
+    uid: int
+    gid: int
+    capabilities: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accelerator:
+    """One GPU: ``index`` as the vendor's tools count, ``address`` on the PCI bus, its nodes.
+
+    ``uuid`` is None while the driver does not know it yet, ``minor`` where it could not be read.
+    An accelerator that is not ``usable`` is in no spec; ``problem`` says why.
+    """
+
+    index: int
+    address: str
+    model: str
+    uuid: str | None
+    minor: int | None
+    nodes: tuple[HostNode, ...]
+    usable: bool
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """The kernel driver that runs: its version, its flavour (``open``, ``proprietary``), the machine.
+
+    ``architecture`` is the kernel's word (``x86_64``, ``aarch64``).
+    """
+
+    version: str
+    flavour: str
+    architecture: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverFile:
+    """A file of the driver's user space.
+
+    ``names`` are the names under which the dynamic loader or a library looks for it, relative to
+    a library folder (``libcuda.so.1``, ``gbm/nvidia-drm_gbm.so``); ``targets`` are the fixed
+    container paths of a file that is looked for there.
+    """
+
+    kind: FileKind
+    host_path: str
+    capabilities: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sought:
+    """One thing that discovery looked for, and how that ended.
+
+    ``weight``: ``required`` (its capability cannot work without it), ``core`` (missing beside
+    others of its capability is a fault), ``optional``. ``found`` holds host paths; ``reason`` says
+    why there are none, or what was passed over.
+    """
+
+    name: str
+    kind: str
+    capabilities: tuple[str, ...]
+    weight: Weight
+    found: tuple[str, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """All that one vendor's driver offers on one host."""
+
+    vendor: str
+    driver: Driver
+    accelerators: tuple[Accelerator, ...]
+    nodes: tuple[HostNode, ...]
+    files: tuple[DriverFile, ...]
+    sought: tuple[Sought, ...]
+    findings: tuple[Finding, ...]

@@ -1,0 +1,84 @@
+"""Names of the CDI specification: vendor, class, kind, device, and the order people expect.
+
+The character rules are those of CDI's own parser (container-device-interface, pkg/parser), the
+lengths those of its SPEC.md, "Kind"; letters and digits are ASCII throughout.
+"""
+
+from __future__ import annotations
+
+MAX_VENDOR = 253
+MAX_CLASS = 63
+
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_DIGITS = frozenset("0123456789")
+_ALNUM = _LETTERS | _DIGITS
+_KIND_INNER = _ALNUM | frozenset("_-.")
+_DEVICE_INNER = _ALNUM | frozenset("_-.:")
+
+
+def is_vendor_or_class(name: str) -> bool:
+    """Return whether NAME may stand on either side of the slash of a kind.
+
+    One-letter names are refused although the rule allows them: every released CDI library up to
+    1.1.0 panics on them (container-device-interface issue 320).
+    """
+    return (
+        len(name) >= 2
+        and name[0] in _LETTERS
+        and name[-1] in _ALNUM
+        and all(character in _KIND_INNER for character in name)
+    )
+
+
+def is_kind(kind: str) -> bool:
+    """Return whether KIND is ``vendor/class`` with lengths as the specification wants them."""
+    vendor, slash, class_ = kind.partition("/")
+    return (
+        bool(slash)
+        and len(vendor) <= MAX_VENDOR
+        and len(class_) <= MAX_CLASS
+        and is_vendor_or_class(vendor)
+        and is_vendor_or_class(class_)
+    )
+
+
+def is_device_name(name: str) -> bool:
+    """Return whether NAME may name a device within a kind, such as ``0`` or ``GPU-...`` or ``0:1``."""
+    return (
+        bool(name)
+        and name[0] in _ALNUM
+        and name[-1] in _ALNUM
+        and all(character in _DEVICE_INNER for character in name)
+    )
+
+
+def spec_file_name(kind: str) -> str:
+    """Return the file name under which the spec of KIND is kept: ``nvidia.com-gpu.json``."""
+    return kind.replace("/", "-", 1) + ".json"
+
+
+def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a sort key that puts ``2`` before ``10`` and numbers before words.
+
+    Runs of ASCII digits compare as numbers, everything between them as text; equal numbers of
+    different spelling (``1`` and ``01``) fall back to their text, so the order is total.
+    """
+    parts: list[tuple[int, int, str]] = []
+    run = ""
+    digits = False
+    for character in text:
+        if (character in _DIGITS) != digits and run:
+            parts.append(_part(run, digits=digits))
+            run = ""
+        digits = character in _DIGITS
+        run += character
+    if run:
+        parts.append(_part(run, digits=digits))
+    return tuple(parts)
+
+
+def _part(run: str, *, digits: bool) -> tuple[int, int, str]:
+    # A run of digits of any length is a number; int() refuses more than 4,300 digits.
+    if digits and len(run) <= 4000:
+        return (0, int(run), run)
+    return (1, 0, run)

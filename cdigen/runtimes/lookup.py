@@ -1,0 +1,363 @@
+"""Spec directories as the CDI library in the runtimes reads them: ``scan``, and ``clashes`` for a writer.
+
+The rules are those of pkg/cdi, scanSpecDirs and Cache.refresh, alike in all releases up to 1.1.0
+(facts/cdi.md 1.4): directories in order of rising priority, a missing or symlinked one is no error
+and gives nothing; in each the files that end in .json or .yaml, sorted, never below; a file that does
+not load counts as absent. A device that two files of one directory define is unresolvable, even where
+a directory of higher priority defines it once; else the last directory that defines it wins.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import stat
+from dataclasses import dataclass
+
+from cdigen.model.findings import Finding, errors
+from cdigen.model.names import natural_key
+from cdigen.spec.parse import parse_document
+from cdigen.spec.rules import check
+from cdigen.store.directory import clean
+from cdigen.store.failures import shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+EXTENSIONS = (".json", ".yaml")
+# The newest release's verdict stands for "a runtime": it reads all that older ones do, except
+# documents that say 0.1.0 or 0.2.0 and the fields that 1.1.0 removed (facts/cdi.md 1.1).
+LIBRARY = "1.1.0"
+# What is larger is not read: a spec of 1,000 GPUs has under 2 MB.
+MAX_BYTES = 64 << 20
+_SHOWN_NAMES = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecFile:
+    """A spec file whose document could be read; ``refusal`` says why no runtime loads it, if none does."""
+
+    path: str
+    directory: str
+    kind: str
+    devices: tuple[str, ...]
+    document: dict[str, Any]
+    findings: tuple[Finding, ...] = ()
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A device as one file defines it; ``reason`` says why that definition is not the one in use."""
+
+    device: str
+    kind: str
+    name: str
+    file: str
+    usable: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """What the runtimes find in the directories, and the files in them that they do not load.
+
+    ``directories`` are those that were read, priority rising; ``aliases`` are pairs of a directory
+    that was listed earlier under another name and the one of these that stands for it.
+    """
+
+    directories: tuple[str, ...]
+    aliases: tuple[tuple[str, str], ...]
+    specs: tuple[SpecFile, ...]
+    rows: tuple[Row, ...]
+    problems: tuple[Finding, ...]
+
+
+def scan(directories: tuple[str, ...]) -> Lookup:
+    """Read DIRECTORIES, the last with the highest priority. ConfigError: one of them is not absolute."""
+    places, aliases, problems = _places(directories)
+    specs: list[SpecFile] = []
+    for directory in places:
+        names, unlisted = _names(directory)
+        problems += unlisted
+        for name in names:
+            spec, unloaded = _spec_file(directory, name)
+            specs += spec
+            problems += unloaded
+    return Lookup(
+        directories=places,
+        aliases=aliases,
+        specs=tuple(specs),
+        rows=_rows(places, specs),
+        problems=tuple(problems),
+    )
+
+
+def clashes(
+    lookup: Lookup, *, directory: str, file_name: str, kind: str, device_names: Iterable[str]
+) -> tuple[Finding, ...]:
+    """Return what a write of KIND with DEVICE_NAMES into FILE_NAME of DIRECTORY would meet.
+
+    Errors are what the write itself would break: devices shared with another file of the directory
+    (``foreign-same-directory``). Warnings are what it meets elsewhere: ``foreign-shadowed`` below,
+    ``foreign-shadows-ours`` above, ``foreign-conflict`` where other files hide our devices between
+    them. A DIRECTORY that was not scanned counts as the one with the highest priority.
+    """
+    place = clean(directory)
+    place = dict(lookup.aliases).get(place, place)
+    target = posixpath.join(place, file_name)
+    rank = {name: number for number, name in enumerate(lookup.directories)}
+    ours = dict.fromkeys(device_names)
+    others = [spec for spec in lookup.specs if spec.kind == kind and spec.path != target]
+    found: list[Finding] = []
+    for spec in others:
+        shared = tuple(name for name in spec.devices if name in ours)
+        if spec.directory == place:
+            found += _beside(spec, shared)
+        elif spec.refusal:
+            continue
+        elif rank[spec.directory] < rank.get(place, len(rank)):
+            found += _below(spec, shared)
+        elif shared:
+            found += _above(spec, shared)
+    return (*found, *_conflicts_elsewhere(others, place, ours))
+
+
+def _places(
+    directories: tuple[str, ...],
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...], list[Finding]]:
+    # One real directory under two names (/run/cdi, /var/run/cdi) is no conflict, the later name wins.
+    by_identity: dict[tuple[int, int], list[str]] = {}
+    order: list[tuple[int, int]] = []
+    problems: list[Finding] = []
+    for path in map(clean, directories):
+        try:
+            status = os.stat(path, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            problems.append(_problem("unreadable", path, f"cannot be read: {error.strerror}"))
+            continue
+        if stat.S_ISLNK(status.st_mode):
+            text = "is a symlink, and the CDI libraries in runtimes do not follow it"
+            problems.append(_problem("directory-symlink", path, text, hint="make it a directory"))
+        elif not stat.S_ISDIR(status.st_mode):
+            problems.append(_problem("not-a-directory", path, "is not a directory, so runtimes skip it"))
+        else:
+            key = (status.st_dev, status.st_ino)
+            order = [other for other in order if other != key] + [key]
+            by_identity.setdefault(key, []).append(path)
+    places = tuple(by_identity[key][-1] for key in order)
+    aliases = tuple(
+        (alias, names[-1]) for names in by_identity.values() for alias in names if alias != names[-1]
+    )
+    return places, aliases, problems
+
+
+def _names(directory: str) -> tuple[tuple[str, ...], list[Finding]]:
+    try:
+        names = os.listdir(directory)
+    except OSError as error:
+        return (), [_problem("unreadable", directory, f"cannot be read: {error.strerror}")]
+    return tuple(sorted((name for name in names if name.endswith(EXTENSIONS)), key=os.fsencode)), []
+
+
+def _spec_file(directory: str, name: str) -> tuple[list[SpecFile], list[Finding]]:
+    path = posixpath.join(directory, name)
+    try:
+        data = _content(path)
+    except OSError as error:
+        return [], [_problem("unreadable", path, f"no runtime loads it: {error.strerror}")]
+    if data is None:
+        return [], []
+    yaml = name.endswith(".yaml")
+    parsed = parse_document(data, yaml=yaml)
+    document = parsed.document
+    findings = parsed.findings if document is None else (*parsed.findings, *check(document))
+    faults = errors(findings)
+    verdict = _verdict(data, yaml=yaml) if faults else "accept"
+    refusal, problems = "", []
+    if verdict in ("reject", "panic"):
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        refusal = f"{faults[0].path}: {faults[0].message}{more}"
+        text = "it crashes the runtimes that read it" if verdict == "panic" else "no runtime loads it"
+        problems = [_problem(faults[0].rule, path, f"{text}: {refusal}", hint=faults[0].hint)]
+    elif document is None and not yaml:
+        # The runtimes' parser is a YAML parser: comments and trailing commas pass in .json as well.
+        document = parse_document(data, yaml=True).document
+    if document is None:
+        return [], problems or [_problem(faults[0].rule, path, faults[0].message, hint=faults[0].hint)]
+    spec = SpecFile(
+        path=path,
+        directory=directory,
+        kind=_text(_field(document, "kind")),
+        devices=_device_names(document),
+        document=document,
+        findings=findings,
+        refusal=refusal,
+    )
+    return [spec], problems
+
+
+def _content(path: str) -> bytes | None:
+    # None: the runtimes pass over it (a directory) or it went away. OSError: they fail on it.
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        if posixpath.islink(path):
+            raise
+        return None
+    if stat.S_ISDIR(status.st_mode) and not posixpath.islink(path):
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        # A fifo would hang a runtime until somebody writes to it; we do not open what is no file.
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    if status.st_size > MAX_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {MAX_BYTES >> 20} MiB")
+    with open(path, "rb") as file:
+        return file.read(MAX_BYTES)
+
+
+def _verdict(data: bytes, *, yaml: bool) -> str:
+    # Imported here: the loaders' own parser needs PyYAML (19 ms), and good files do not need it.
+    from cdigen.spec.loaders import verdicts  # noqa: PLC0415
+
+    return verdicts(data, yaml=yaml, versions=(LIBRARY,))[LIBRARY]
+
+
+def _field(mapping: Mapping[str, Any], name: str) -> Any:
+    # encoding/json takes any letter case where the exact name is missing (facts/cdi.md 2.3).
+    if name in mapping:
+        return mapping[name]
+    return next((value for key, value in mapping.items() if str(key).lower() == name), None)
+
+
+def _text(value: Any) -> str:
+    # An unquoted 0 in YAML becomes the text "0" where Go wants a string (facts/cdi.md 2.4).
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else ""
+
+
+def _device_names(document: dict[str, Any]) -> tuple[str, ...]:
+    devices = _field(document, "devices")
+    entries = devices if isinstance(devices, list) else []
+    names = (_text(_field(entry, "name")) for entry in entries if isinstance(entry, dict))
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _rows(places: tuple[str, ...], specs: list[SpecFile]) -> tuple[Row, ...]:
+    rank = {directory: number for number, directory in enumerate(places)}
+    holders: dict[tuple[str, str], list[SpecFile]] = {}
+    for spec in specs:
+        for name in spec.devices:
+            holders.setdefault((spec.kind, name), []).append(spec)
+    rows: list[tuple[int, Row]] = []
+    for (kind, name), files in holders.items():
+        loaded = [spec for spec in files if not spec.refusal]
+        for spec in files:
+            reason = _reason(spec, loaded)
+            row = Row(
+                device=f"{kind}={name}",
+                kind=kind,
+                name=name,
+                file=spec.path,
+                usable=not reason,
+                reason=reason,
+            )
+            rows.append((rank[spec.directory], row))
+    rows.sort(key=lambda ranked: (natural_key(ranked[1].device), ranked[0], os.fsencode(ranked[1].file)))
+    return tuple(row for _, row in rows)
+
+
+def _reason(spec: SpecFile, loaded: list[SpecFile]) -> str:
+    # LOADED are all files that define one device, priority rising. Empty: SPEC's definition is in use.
+    if spec.refusal:
+        return f"no runtime loads this file: {spec.refusal}"
+    if conflict := _conflict(loaded):
+        beside = [other.path for other in conflict if other is not spec]
+        if len(beside) < len(conflict):
+            return f"{_and(beside)} in the same directory defines it too, so no runtime resolves it"
+        return f"{_and(beside)} in one directory both define it, which makes it unresolvable everywhere"
+    winner = loaded[-1]
+    return "" if winner is spec else f"{shown(winner.path)} has priority"
+
+
+def _conflict(loaded: Iterable[SpecFile]) -> list[SpecFile]:
+    by_directory: dict[str, list[SpecFile]] = {}
+    for spec in loaded:
+        by_directory.setdefault(spec.directory, []).append(spec)
+    return next((files for files in by_directory.values() if len(files) > 1), [])
+
+
+def _beside(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:
+    if not shared:
+        return []
+    text = f"{shown(spec.path)} defines {_listed(shared)} of {spec.kind} too"
+    if spec.refusal:
+        message = f"{text}; it does no harm only while no runtime loads it ({spec.refusal})"
+        return [_warning("foreign-same-directory", spec, message, "remove it, or pass --replace-foreign")]
+    message = f"{text}: two files of one directory make a device that both define unresolvable"
+    hint = "remove that file, or pass --replace-foreign to have it moved aside"
+    return [
+        Finding(severity="error", rule="foreign-same-directory", path=spec.path, message=message, hint=hint)
+    ]
+
+
+def _below(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:
+    left = tuple(name for name in spec.devices if name not in shared)
+    parts = [f"{shown(spec.path)} defines {spec.kind} too, with lower priority"]
+    if shared:
+        parts.append(f"its {_listed(shared)} will be hidden by ours")
+    if left:
+        parts.append(
+            f"its {_listed(left)} will stay visible, and whoever asks for one gets its document-level edits"
+        )
+    return [_warning("foreign-shadowed", spec, "; ".join(parts), "remove it if it is no longer wanted")]
+
+
+def _above(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:
+    message = f"{shown(spec.path)} has priority: its {_listed(shared)} of {spec.kind} will hide ours"
+    return [_warning("foreign-shadows-ours", spec, message, "remove it, or write to the last spec directory")]
+
+
+def _conflicts_elsewhere(others: list[SpecFile], place: str, ours: Mapping[str, None]) -> list[Finding]:
+    # Whatever the priorities: the mark of a conflict sticks to the device's name in Cache.refresh.
+    hidden: dict[tuple[str, ...], list[str]] = {}
+    by_path = {spec.path: spec for spec in others}
+    for name in ours:
+        loaded = [s for s in others if name in s.devices and not s.refusal and s.directory != place]
+        if conflict := _conflict(loaded):
+            hidden.setdefault(tuple(spec.path for spec in conflict), []).append(name)
+    return [
+        _warning(
+            "foreign-conflict",
+            by_path[paths[0]],
+            f"{_and(paths)} both define {_listed(names)} of {by_path[paths[0]].kind}: "
+            "that conflict makes them unresolvable in every directory, in ours too",
+            f"remove all but one of them; any one may go: {_and(paths)}",
+        )
+        for paths, names in hidden.items()
+    ]
+
+
+def _warning(rule: str, spec: SpecFile, message: str, hint: str) -> Finding:
+    return Finding(severity="warning", rule=rule, path=spec.path, message=message, hint=hint)
+
+
+def _problem(rule: str, path: str, text: str, *, hint: str = "") -> Finding:
+    return Finding(severity="error", rule=rule, path=path, message=f"{shown(path)}: {text}", hint=hint)
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown_names = sorted(names, key=natural_key)
+    more = len(shown_names) - _SHOWN_NAMES
+    text = ", ".join(shown_names[:_SHOWN_NAMES])
+    return f"devices {text} and {more} more" if more > 0 else f"device{'s' * (len(shown_names) > 1)} {text}"
+
+
+def _and(paths: Iterable[str]) -> str:
+    return " and ".join(map(shown, paths))

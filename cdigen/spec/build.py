@@ -1,0 +1,87 @@
+"""Turn a draft into the JSON document of one spec file: `all` added, order settled, version computed."""
+
+from __future__ import annotations
+
+from cdigen.model.cdi import ContainerEdits
+from cdigen.model.names import natural_key
+from cdigen.spec.version import minimum_version
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from cdigen.model.cdi import Device, DeviceNode, Draft, Mount
+
+ALL = "all"
+
+
+def build(draft: Draft) -> dict[str, Any]:
+    """Return the CDI document of DRAFT.
+
+    Devices are sorted naturally with ``all`` last; ``all`` gives what every device gives together.
+    The version is the lowest that the content allows: a version that a runtime does not know makes
+    it refuse the whole file (container-device-interface issue 91).
+    """
+    devices = sorted(draft.devices, key=lambda device: natural_key(device.name))
+    document: dict[str, Any] = {
+        "cdiVersion": "",
+        "kind": draft.kind,
+        "devices": [
+            *({"name": device.name, "containerEdits": _edits(device.edits)} for device in devices),
+            *([{"name": ALL, "containerEdits": _edits(_union(devices))}] if devices else []),
+        ],
+    }
+    shared = _edits(draft.edits)
+    if shared:
+        document["containerEdits"] = shared
+    document["cdiVersion"] = minimum_version(document)
+    return document
+
+
+def _edits(edits: ContainerEdits) -> dict[str, Any]:
+    parts: dict[str, Any] = {
+        "env": sorted(edits.env),
+        "deviceNodes": [_node(node) for node in sorted(edits.device_nodes, key=_node_key)],
+        "mounts": [_mount(mount) for mount in sorted(edits.mounts, key=_mount_key)],
+    }
+    return {key: value for key, value in parts.items() if value}
+
+
+def _union(devices: Iterable[Device]) -> ContainerEdits:
+    """Return the devices' edits together; what several names of one GPU share comes once."""
+    every = [device.edits for device in devices]
+    return ContainerEdits(
+        env=tuple(dict.fromkeys(entry for edits in every for entry in edits.env)),
+        device_nodes=tuple(dict.fromkeys(node for edits in every for node in edits.device_nodes)),
+        mounts=tuple(dict.fromkeys(mount for edits in every for mount in edits.mounts)),
+    )
+
+
+def _node(node: DeviceNode) -> dict[str, Any]:
+    entry: dict[str, Any] = {"path": node.path}
+    if node.host_path is not None:
+        entry["hostPath"] = node.host_path
+    if node.file_mode is not None:
+        entry["fileMode"] = node.file_mode
+    if node.gid is not None:
+        entry["gid"] = node.gid
+    entry["permissions"] = node.permissions
+    return entry
+
+
+def _mount(mount: Mount) -> dict[str, Any]:
+    return {
+        "hostPath": mount.host_path,
+        "containerPath": mount.container_path,
+        "type": mount.type,
+        "options": list(mount.options),
+    }
+
+
+def _node_key(node: DeviceNode) -> tuple[tuple[tuple[int, int, str], ...], str]:
+    return natural_key(node.path), node.host_path or ""
+
+
+def _mount_key(mount: Mount) -> tuple[tuple[tuple[int, int, str], ...], str]:
+    return natural_key(mount.container_path), mount.host_path

@@ -1,0 +1,95 @@
+"""Hold a document against the host: every host path exists, every node is a character device."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from cdigen.host.root import reason
+from cdigen.model.findings import Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from cdigen.host.root import Root
+
+
+def check_host(document: dict[str, Any], root: Root) -> tuple[Finding, ...]:
+    """Return what of DOCUMENT, which the rules have passed, does not hold on the host ROOT.
+
+    Mount sources may be anything that exists; nodes are checked as the runtimes do it: without
+    following a link (container-device-interface, deviceInfoFromPath), with the numbers where the
+    document gives them.
+    """
+    findings: list[Finding] = []
+    seen: dict[str, str | None] = {}
+    for where, edits in _all_edits(document):
+        for position, mount in enumerate(edits.get("mounts", ())):
+            path = mount["hostPath"]
+            if path not in seen:
+                seen[path] = _missing(root, path)
+            if problem := seen[path]:
+                findings.append(
+                    _finding("host-path-missing", f"{where}.mounts[{position}].hostPath", problem)
+                )
+        for position, node in enumerate(edits.get("deviceNodes", ())):
+            if problem := _wrong_node(root, node):
+                findings.append(_finding("host-node-wrong", f"{where}.deviceNodes[{position}]", problem))
+        for position, hook in enumerate(edits.get("hooks", ())):
+            if problem := _wrong_hook(root, hook["path"]):
+                findings.append(_finding("host-hook-wrong", f"{where}.hooks[{position}].path", problem))
+    return tuple(findings)
+
+
+def _all_edits(document: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
+    if "containerEdits" in document:
+        yield "$.containerEdits", document["containerEdits"]
+    for position, device in enumerate(document["devices"]):
+        yield f"$.devices[{position}].containerEdits", device["containerEdits"]
+
+
+def _finding(rule: str, path: str, message: str) -> Finding:
+    return Finding(severity="error", rule=rule, path=path, message=message)
+
+
+def _missing(root: Root, path: str) -> str | None:
+    try:
+        root.resolve(path)
+    except OSError as error:
+        return f"{path} on the host: {reason(error)}"
+    return None
+
+
+def _wrong_node(root: Root, node: dict[str, Any]) -> str | None:
+    path = node.get("hostPath", node["path"])
+    folder, _, name = path.rpartition("/")
+    try:
+        status = os.lstat(f"{root.outer_path(root.resolve(folder or '/'))}/{name}")
+    except OSError as error:
+        return f"{path} on the host: {reason(error)}"
+    kind = node.get("type", "c")
+    is_kind = {"b": stat.S_ISBLK, "p": stat.S_ISFIFO}.get(kind, stat.S_ISCHR)
+    if not is_kind(status.st_mode):
+        return f"{path} on the host is no device of type {kind!r}"
+    numbers = (os.major(status.st_rdev), os.minor(status.st_rdev))
+    declared = (
+        node.get("major", numbers[0]),
+        node.get("minor", numbers[1]) if "major" in node else numbers[1],
+    )
+    if declared != numbers:
+        return (
+            f"{path} on the host has the numbers {numbers[0]}:{numbers[1]}, not {declared[0]}:{declared[1]}"
+        )
+    return None
+
+
+def _wrong_hook(root: Root, path: str) -> str | None:
+    try:
+        status = root.stat(path)
+    except OSError as error:
+        return f"{path} on the host: {reason(error)}"
+    if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o111:
+        return f"{path} on the host is no executable file"
+    return None

@@ -1,0 +1,245 @@
+"""Strict JSON: a text becomes a value, and what the runtimes' YAML parsers would trip over is named.
+
+Every CDI library reads a ``.json`` file with a YAML parser, so some good JSON is refused by all of
+them: facts/cdi.md 2.4 lists these traps as seen with the real loaders. The fast way is one pass of
+the standard library; the walk that finds lines and columns runs only where something is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from cdigen.spec.fields import member_path
+from cdigen.spec.rulebook import finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cdigen.model.findings import Finding
+
+# A CDI document nests seven levels; jsonschema and repr() recurse, so a bound is needed at all.
+MAX_DEPTH = 100
+# YAML's simple keys: 1024 characters from the opening quote to the colon (facts/cdi.md 2.4).
+MAX_KEY = 1024
+
+# A key of 1024 characters as written may be as short as this when read: six characters per \\uXXXX.
+_SUSPICIOUS_KEY = (MAX_KEY - 200) // 6
+# 64-bit integers have at most 20 characters with their sign; Python refuses to read 4,300 digits.
+_MAX_INTEGER_TEXT = 20
+
+_LINE_BREAKS = frozenset("\r\n")
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_TOKEN = re.compile(
+    rf"(?P<string>{_STRING})(?P<gap>[ \t\r\n]*+)(?P<colon>:?)|(?P<bracket>[\[\]{{}},])|(?P<word>[-+.\w]++)"
+)
+_TAB_IN_LINE = re.compile(r"[\r\n][ \r\n]*+\t")
+_KEY_GAP = re.compile(r'"(?:[ \t]*+[\r\n][ \t\r\n]*+:|[ \t]{800})')
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))")
+_SPACE = re.compile(r"[ \t\r\n]*+")
+# What YAML's reader refuses although JSON strings may hold it: DEL, most of C1, the non-characters.
+_CONTROL = re.compile("[\x7f-\x84\x86-\x9f\ufffe\uffff]")
+_LINE_SEPARATOR = re.compile("[\x85\u2028\u2029]")
+
+
+def place(text: str, offset: int) -> str:
+    """Return where OFFSET is in TEXT, as ``line 3, column 7``; both count from one."""
+    line = text.count("\n", 0, offset) + 1
+    column = offset - (text.rfind("\n", 0, offset) + 1) + 1
+    return f"line {line}, column {column}"
+
+
+class _Reader:
+    """The hooks of one decoding pass; ``suspicious`` asks for the slow walk that finds the place."""
+
+    def __init__(self) -> None:
+        self.suspicious = False
+
+    def members(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
+        members = dict(pairs)
+        if len(members) != len(pairs) or any(len(key) > _SUSPICIOUS_KEY for key in members):
+            self.suspicious = True
+        return members
+
+    def constant(self, _name: str) -> float:
+        self.suspicious = True
+        return 0.0
+
+    def integer(self, text: str) -> int:
+        if len(text) <= _MAX_INTEGER_TEXT and -(2**63) <= (value := int(text)) < 2**64:
+            return value
+        self.suspicious = True
+        return 0
+
+    def real(self, text: str) -> float:
+        value = float(text)
+        if value in (float("inf"), float("-inf")):
+            self.suspicious = True
+        return value
+
+
+def read_json(text: str) -> tuple[object, tuple[Finding, ...]]:
+    """Return the value of TEXT (None where it cannot be read) and all that is wrong with it.
+
+    TEXT has no byte order mark. Nothing is raised. The value is given along with findings wherever
+    there is one, so that the rules can judge it too; it is at most ``MAX_DEPTH`` deep.
+    """
+    if not text.strip(" \t\r\n"):
+        return None, (finding("empty-document", "$", "the file is empty"),)
+    reader = _Reader()
+    decoder = json.JSONDecoder(
+        object_pairs_hook=reader.members,
+        parse_constant=reader.constant,
+        parse_int=reader.integer,
+        parse_float=reader.real,
+    )
+    start = _end_of_space(text, 0)
+    try:
+        value, end = decoder.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        return None, (_syntax(text, error.pos, error.msg), *_traps(text))
+    except RecursionError:
+        return None, (_too_deep(),)
+    if _is_deep(value):
+        return None, (_too_deep(),)
+    findings = [*_tail(text, end), *_traps(text[:end])]
+    if reader.suspicious or _KEY_GAP.search(text, 0, end):
+        findings += _walk(text[:end])
+    return value, tuple(findings)
+
+
+def _end_of_space(text: str, offset: int) -> int:
+    match = _SPACE.match(text, offset)
+    return match.end() if match else offset
+
+
+def _syntax(text: str, offset: int, message: str) -> Finding:
+    return finding("json-syntax", "$", f"not JSON at {place(text, offset)}: {message[:1].lower()}{message[1:]}")
+
+
+def _too_deep() -> Finding:
+    return finding("too-deep", "$", f"nested deeper than {MAX_DEPTH} levels")
+
+
+def _is_deep(value: object) -> bool:
+    """Return whether VALUE nests deeper than MAX_DEPTH; a loop, since recursion is what it guards."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _tail(text: str, end: int) -> Iterator[Finding]:
+    """Yield what follows the document that ends at END: other text, or a TAB that YAML cannot take."""
+    after = _end_of_space(text, end)
+    if after < len(text):
+        yield finding("trailing-data", "$", f"text after the document at {place(text, after)}")
+    elif match := _TAB_IN_LINE.search(text, end):
+        yield finding("leading-tab", "$", f"TAB in an empty line at {place(text, match.end() - 1)}")
+
+
+def _traps(text: str) -> Iterator[Finding]:
+    """Yield what is good JSON, or nearly, and refused or changed by a YAML parser."""
+    before = text[: _end_of_space(text, 0)]
+    if "\t" in before:
+        yield finding("leading-tab", "$", f"TAB before the document at {place(text, before.index(chr(9)))}")
+    if match := _CONTROL.search(text):
+        yield finding(
+            "control-character", "$", f"raw U+{ord(match[0]):04X} at {place(text, match.start())}", "write \\uXXXX"
+        )
+    if match := _LINE_SEPARATOR.search(text):
+        yield finding(
+            "line-separator",
+            "$",
+            f"raw U+{ord(match[0]):04X} at {place(text, match.start())} is read as a line break by runtimes",
+            "write \\uXXXX",
+        )
+    if "\\" in text:
+        yield from _escapes(text)
+
+
+def _escapes(text: str) -> Iterator[Finding]:
+    """Yield the first of each kind of escape that loaders refuse."""
+    rules = {"escaped-slash", "surrogate-escape", "lone-surrogate"}
+    whole_until = -1
+    for match in _ESCAPE.finditer(text):
+        if match[2] == "/":
+            rule = "escaped-slash"
+        elif match[1] and match[1][0] in "dD" and match[1][1] in "89abAB":
+            low = _ESCAPE.match(text, match.end())
+            is_pair = bool(low and low[1] and low[1][0] in "dD" and low[1][1] in "cdefCDEF")
+            rule = "surrogate-escape" if is_pair else "lone-surrogate"
+            whole_until = match.end() if is_pair else -1
+        elif match[1] and match[1][0] in "dD" and match[1][1] in "cdefCDEF" and match.start() != whole_until:
+            rule = "lone-surrogate"
+        else:
+            continue
+        if rule in rules:
+            rules.discard(rule)
+            yield finding(rule, "$", f"{match[0]} at {place(text, match.start())} is refused by every loader")
+        if not rules:
+            return
+
+
+def _walk(text: str) -> Iterator[Finding]:
+    """Yield, with their places, the findings of JSON that the decoder has accepted.
+
+    Case 1: a key: repeated, too long, or parted from its colon. Case 2: a number that is none.
+    Case 3: a bracket opens or closes a level; ``paths`` ends with the JSON path of the current one.
+    """
+    paths: list[str] = ["$"]
+    keys: list[set[str]] = [set()]
+    indexes: list[int] = [-1]
+    here = "$"
+    for match in _TOKEN.finditer(text):
+        if match["colon"]:
+            key = str(json.loads(match["string"]))
+            here = member_path(paths[-1], key)
+            yield from _key(text, match, here, is_known=key in keys[-1])
+            keys[-1].add(key)
+        elif match["word"]:
+            yield from _number(text, match, here)
+        elif bracket := match["bracket"]:
+            if bracket in "[{":
+                paths.append(here)
+                keys.append(set())
+                indexes.append(0 if bracket == "[" else -1)
+            elif bracket in "]}":
+                del paths[-1], keys[-1], indexes[-1]
+            elif indexes[-1] >= 0:
+                indexes[-1] += 1
+            here = f"{paths[-1]}[{indexes[-1]}]" if indexes[-1] >= 0 else paths[-1]
+
+
+def _key(text: str, match: re.Match[str], path: str, *, is_known: bool) -> Iterator[Finding]:
+    where = place(text, match.start())
+    if is_known:
+        yield finding("duplicate-key", path, f"repeated key at {where}")
+    if not _LINE_BREAKS.isdisjoint(match["gap"]):
+        yield finding("key-split", path, f"line break between key and colon at {where}")
+    elif len(match["string"]) + len(match["gap"]) > MAX_KEY:
+        length = len(match["string"]) + len(match["gap"])
+        yield finding("key-too-long", path, f"key of {length} characters at {where}")
+
+
+def _number(text: str, match: re.Match[str], path: str) -> Iterator[Finding]:
+    word = match["word"]
+    where = place(text, match.start())
+    if word in ("NaN", "Infinity", "-Infinity"):
+        yield finding("number-not-finite", path, f"{word} at {where} is not JSON")
+    elif word in ("true", "false", "null"):
+        return
+    elif word.lstrip("-").isdigit():
+        if len(word) > _MAX_INTEGER_TEXT or not -(2**63) <= int(word) < 2**64:
+            yield finding("number-out-of-range", path, f"integer of {len(word)} characters at {where}")
+    elif float(word) in (float("inf"), float("-inf")):
+        yield finding("number-out-of-range", path, f"number beyond any float at {where}")

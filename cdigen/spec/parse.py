@@ -1,0 +1,76 @@
+"""Bytes of a spec file in, a JSON document and findings out; nothing is ever raised.
+
+``parse_document`` is the way in for files written by anybody. What a runtime would do with the same
+bytes is another question, which ``cdigen.spec.loaders`` answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cdigen.spec.fields import type_name
+from cdigen.spec.json_text import place, read_json
+from cdigen.spec.rulebook import finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.model.findings import Finding
+
+# Far above any real file (eight GPUs take 20 kB) and far below what would hurt a daemon.
+MAX_SIZE = 16 * 1024 * 1024
+
+BYTE_ORDER_MARK = "\ufeff"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """What was read: the document, None where there is none to judge, and every finding on the way."""
+
+    document: dict[str, object] | None
+    findings: tuple[Finding, ...]
+
+
+def parse_document(data: bytes, *, yaml: bool | None) -> Parsed:
+    """Return the document in DATA, and all that is wrong with how it is written.
+
+    YAML says how DATA is read, from the file's extension: True for ``.yaml``, False for ``.json``.
+    None, where there is no file name, takes what begins with a brace as JSON. The document is given
+    next to findings wherever there is a whole one, so that the rules can judge it too.
+    """
+    if len(data) > MAX_SIZE:
+        return _nothing(finding("too-large", "$", f"{len(data)} bytes, more than {MAX_SIZE}"))
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8")
+        return _nothing(finding("not-utf8", "$", f"not UTF-8 at {place(before, len(before))}: {error.reason}"))
+    mark: tuple[Finding, ...] = ()
+    if text.startswith(BYTE_ORDER_MARK):
+        text = text[1:]
+        mark = (finding("byte-order-mark", "$", "the file begins with a byte order mark"),)
+    if yaml is None:
+        yaml = not text.lstrip().startswith("{")
+    value, findings = _read_yaml(text) if yaml else read_json(text)
+    return _object(value, (*mark, *findings))
+
+
+def _nothing(problem: Finding) -> Parsed:
+    return Parsed(document=None, findings=(problem,))
+
+
+def _object(value: object, findings: tuple[Finding, ...]) -> Parsed:
+    if isinstance(value, dict):
+        return Parsed(document=value, findings=findings)
+    if not any(found.severity == "error" for found in findings):
+        message = f"the document is no object but {type_name(value)}"
+        findings = (*findings, finding("not-an-object", "$", message))
+    return Parsed(document=None, findings=findings)
+
+
+def _read_yaml(text: str) -> tuple[object, tuple[Finding, ...]]:
+    from cdigen.spec.yaml_text import read_yaml  # noqa: PLC0415 -- most files are JSON
+
+    read = read_yaml(text)
+    # Through aliases a small text holds a document of any size: it has its finding, and is not walked.
+    is_whole = not any(found.rule == "yaml-alias" for found in read.findings)
+    return (read.value if is_whole else None), read.findings

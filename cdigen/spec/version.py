@@ -1,0 +1,116 @@
+"""Which ``cdiVersion`` a document needs: a table of features, newest first.
+
+Source: container-device-interface SPEC.md, "Released versions", and specs-go/version.go; the table
+and its reading are in facts/cdi.md 1.1 and 1.5. A version that a runtime does not know unloads the
+whole file there, so a generator writes the lowest version that its content allows (issue 91).
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# Every version of the specification ever released, oldest first (facts/cdi.md 1.1).
+KNOWN_VERSIONS = (
+    "0.1.0",
+    "0.2.0",
+    "0.3.0",
+    "0.4.0",
+    "0.5.0",
+    "0.6.0",
+    "0.7.0",
+    "0.8.0",
+    "1.0.0",
+    "1.1.0",
+)
+# 0.1.0 and 0.2.0 are known but never enough: libraries from 0.5.4 on refuse them (Kubernetes PR 116279).
+EARLIEST_VERSION = "0.3.0"
+
+_DIGITS = frozenset("0123456789")
+
+
+def release_order(version: str) -> tuple[int, ...]:
+    """Return a key that sorts released versions by age; ValueError where VERSION is not numbers."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def is_newer(version: str, than: str) -> bool:
+    """Return whether released VERSION came after released THAN."""
+    return release_order(version) > release_order(than)
+
+
+def minimum_version(document: dict[str, object]) -> str:
+    """Return the lowest version whose format has everything DOCUMENT uses.
+
+    DOCUMENT is a parsed JSON document of any shape: what has the wrong type counts as absent, so
+    nothing is raised.
+    """
+    for version, is_needed in _NEWEST_FIRST:
+        if is_needed(document):
+            return version
+    return EARLIEST_VERSION
+
+
+def _devices(document: dict[str, object]) -> Iterator[dict[str, object]]:
+    devices = document.get("devices")
+    if isinstance(devices, list):
+        yield from (device for device in devices if isinstance(device, dict))
+
+
+def _edits(document: dict[str, object]) -> Iterator[dict[str, object]]:
+    for owner in (document, *_devices(document)):
+        edits = owner.get("containerEdits")
+        if isinstance(edits, dict):
+            yield edits
+
+
+def _entries(document: dict[str, object], field: str) -> Iterator[dict[str, object]]:
+    for edits in _edits(document):
+        entries = edits.get(field)
+        if isinstance(entries, list):
+            yield from (entry for entry in entries if isinstance(entry, dict))
+
+
+def _rdt_of_1_1(edits: dict[str, object]) -> bool:
+    rdt = edits.get("intelRdt")
+    return isinstance(rdt, dict) and (rdt.get("schemata") is not None or bool(rdt.get("enableMonitoring")))
+
+
+def _needs_1_1(document: dict[str, object]) -> bool:
+    return any(edits.get("netDevices") or _rdt_of_1_1(edits) for edits in _edits(document))
+
+
+def _needs_0_7(document: dict[str, object]) -> bool:
+    return any(
+        edits.get("additionalGids") or isinstance(edits.get("intelRdt"), dict) for edits in _edits(document)
+    )
+
+
+def _needs_0_6(document: dict[str, object]) -> bool:
+    kind = document.get("kind")
+    dotted_class = isinstance(kind, str) and "." in kind.partition("/")[2]
+    return dotted_class or any(owner.get("annotations") for owner in (document, *_devices(document)))
+
+
+def _begins_with_digit(name: object) -> bool:
+    return isinstance(name, str) and name[:1] in _DIGITS
+
+
+def _needs_0_5(document: dict[str, object]) -> bool:
+    return any(_begins_with_digit(device.get("name")) for device in _devices(document)) or any(
+        node.get("hostPath") for node in _entries(document, "deviceNodes")
+    )
+
+
+def _needs_0_4(document: dict[str, object]) -> bool:
+    return any(mount.get("type") for mount in _entries(document, "mounts"))
+
+
+_NEWEST_FIRST: tuple[tuple[str, Callable[[dict[str, object]], bool]], ...] = (
+    ("1.1.0", _needs_1_1),  # netDevices, intelRdt.schemata, intelRdt.enableMonitoring
+    ("0.7.0", _needs_0_7),  # intelRdt, additionalGids
+    ("0.6.0", _needs_0_6),  # annotations; a dot in the class
+    ("0.5.0", _needs_0_5),  # hostPath of a node; a device name that begins with a digit
+    ("0.4.0", _needs_0_4),  # type of a mount
+)

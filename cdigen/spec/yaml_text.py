@@ -1,0 +1,270 @@
+"""YAML as the runtimes' parser reads it: a text becomes JSON types, and every oddity is named.
+
+Built from PyYAML's events in a loop: nothing recurses, an alias is counted and never expanded, and
+reading stops at the end of the first document, as go-yaml does. PyYAML (19 ms to import) is loaded
+when the first YAML is read. The findings are for people; ``is_refused`` is what a loader would do.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from cdigen.spec.fields import member_path
+from cdigen.spec.json_text import MAX_DEPTH, place
+from cdigen.spec.rulebook import finding
+from cdigen.spec.yaml_scalars import as_key, resolve, tagged
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    import yaml
+
+    from cdigen.model.findings import Finding
+
+# go-yaml refuses a document once 1,000 nodes are decoded and 99 % of them come from aliases; below
+# this number it never does, above it we do not follow (go-yaml v2, decode.go, allowedAliasRatio).
+MAX_ALIASED = 900
+
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U0000([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YamlText:
+    """What a YAML text says: its first document's value, the findings, and a loader's view of it.
+
+    ``is_refused``: every loader refuses the text. ``is_unsure``: what a loader does is not known.
+    ``value`` is meant to be used in neither case; containers may occur in it more than once.
+    """
+
+    value: object
+    findings: tuple[Finding, ...]
+    is_refused: bool
+    is_unsure: bool
+
+
+class _Container:
+    """A mapping or sequence being read: its value, where it goes, and how many nodes it has."""
+
+    __slots__ = ("anchor", "is_merging", "key", "path", "size", "value")
+
+    def __init__(self, value: dict[str, object] | list[object], anchor: str | None, path: str) -> None:
+        self.value = value
+        self.anchor = anchor
+        self.path = path
+        self.key: str | None = None
+        self.is_merging = False
+        self.size = 1
+
+
+class _EndOfReading(Exception):  # noqa: N818 -- a way out of the loop, never seen outside
+    """Leaves the reading where nothing further can matter."""
+
+
+class _Builder:
+    """The state of one reading; the public methods take one of PyYAML's events each."""
+
+    def __init__(self, text: str) -> None:
+        self.root: object = None
+        self.findings: dict[str, Finding] = {}
+        self.is_refused = False
+        self.is_unsure = False
+        self._text = text
+        self._open: list[_Container] = []
+        self._anchors: dict[str, tuple[object, int]] = {}
+        self._aliased = 0
+
+    def report(self, rule: str, offset: int, what: str, *, refused: bool) -> None:
+        """Keep the first finding of each rule; ``refused`` says whether a loader refuses the text for it."""
+        self.is_refused |= refused
+        if rule not in self.findings:
+            message = f"{what} at {place(self._text, offset)}"
+            self.findings[rule] = finding(rule, self._path(), message)
+
+    def begin(self, value: dict[str, object] | list[object], event: yaml.CollectionStartEvent) -> None:
+        """Begin a mapping or a sequence."""
+        offset = event.start_mark.index
+        self._oddities(event)
+        if self._is_key_next():
+            self.report("yaml-key", offset, "a key that is no text", refused=True)
+            raise _EndOfReading
+        if len(self._open) >= MAX_DEPTH:
+            self.report("too-deep", offset, f"nesting beyond {MAX_DEPTH} levels", refused=True)
+            raise _EndOfReading
+        self._open.append(_Container(value, event.anchor, self._path()))
+
+    def end(self, _event: yaml.CollectionEndEvent) -> None:
+        """End the mapping or sequence that was begun last."""
+        container = self._open.pop()
+        self._keep(container.value, container.anchor, container.size)
+
+    def scalar(self, event: yaml.ScalarEvent) -> None:
+        """Take a scalar, which is a key or a value."""
+        self._oddities(event)
+        if event.style == '"':
+            self._escapes(event.start_mark.index, event.end_mark.index)
+        value = self._scalar_value(event)
+        if not self._is_key_next():
+            self._keep(value, event.anchor, 1)
+        elif event.value == "<<" and event.implicit[0]:
+            self._open[-1].key, self._open[-1].is_merging = "<<", True
+            self.report("yaml-key", event.start_mark.index, "a merge key", refused=False)
+        else:
+            self._key(value, event.start_mark.index)
+
+    def alias(self, event: yaml.AliasEvent) -> None:
+        """Take the value of an anchor once more, by reference."""
+        offset = event.start_mark.index
+        self.report("yaml-alias", offset, f"alias *{event.anchor}", refused=False)
+        if event.anchor not in self._anchors:
+            self.report("yaml-syntax", offset, f"alias *{event.anchor} without an anchor before it", refused=True)
+            raise _EndOfReading
+        value, size = self._anchors[event.anchor]
+        self._aliased += size
+        if self._aliased > MAX_ALIASED or self._is_key_next():
+            self.is_unsure = True
+            raise _EndOfReading
+        self._keep(value, None, size)
+
+    def _path(self) -> str:
+        if not self._open:
+            return "$"
+        top = self._open[-1]
+        if isinstance(top.value, list):
+            return f"{top.path}[{len(top.value)}]"
+        return top.path if top.key is None else member_path(top.path, top.key)
+
+    def _is_key_next(self) -> bool:
+        return bool(self._open) and isinstance(self._open[-1].value, dict) and self._open[-1].key is None
+
+    def _oddities(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> None:
+        if event.tag is not None:
+            self.report("yaml-tag", event.start_mark.index, f"tag {event.tag}", refused=False)
+        if event.anchor is not None:
+            self.report("yaml-alias", event.start_mark.index, f"anchor &{event.anchor}", refused=False)
+
+    def _escapes(self, start: int, end: int) -> None:
+        for match in _ESCAPE.finditer(self._text, start, end):
+            code = match[1] or match[2]
+            if match[3] == "/":
+                self.report("escaped-slash", match.start(), "\\/", refused=True)
+            elif code and 0xD800 <= int(code, 16) <= 0xDFFF:
+                self.report("surrogate-escape", match.start(), match[0], refused=True)
+
+    def _scalar_value(self, event: yaml.ScalarEvent) -> object:
+        if event.tag is None:
+            return resolve(event.value) if event.implicit[0] else event.value
+        try:
+            return tagged(event.tag, event.value)
+        except ValueError as error:
+            self.report("yaml-syntax", event.start_mark.index, str(error), refused=True)
+            return event.value
+
+    def _key(self, value: object, offset: int) -> None:
+        container = self._open[-1]
+        key = as_key(value)
+        if key is None:
+            self.report("yaml-key", offset, "a key that is null", refused=True)
+            raise _EndOfReading
+        container.key = key
+        if not isinstance(value, str):
+            self.report("yaml-key", offset, f"a key that is no text ({key})", refused=False)
+        if isinstance(container.value, dict) and key in container.value:
+            self.report("duplicate-key", offset, "repeated key", refused=True)
+
+    def _keep(self, value: object, anchor: str | None, size: int) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = (value, size)
+        if not self._open:
+            self.root = value
+            return
+        parent = self._open[-1]
+        parent.size += size
+        if isinstance(parent.value, list):
+            parent.value.append(value)
+        elif parent.is_merging:
+            self._merge(parent.value, value)
+        elif parent.key is not None:
+            parent.value[parent.key] = value
+        parent.key, parent.is_merging = None, False
+
+    def _merge(self, into: dict[str, object], value: object) -> None:
+        """Merge as go-yaml's strict mode does: a key that is there already refuses the document."""
+        for members in value if isinstance(value, list) else [value]:
+            if not isinstance(members, dict) or not into.keys().isdisjoint(members):
+                self.is_refused = True
+                return
+            into.update(members)
+
+
+def read_yaml(text: str) -> YamlText:
+    """Return the first document of TEXT and all that is wrong with it; nothing is raised.
+
+    TEXT has no byte order mark. Text after the first document is a finding, and no reason for a
+    loader to refuse.
+    """
+    builder = _Builder(text)
+    if match := _CONTROL.search(text):
+        builder.report("control-character", match.start(), f"U+{ord(match[0]):04X}", refused=True)
+    else:
+        _read(builder, text)
+    if builder.root is None and not builder.findings:
+        builder.is_refused = True
+        builder.findings["empty-document"] = finding("empty-document", "$", "the file has no document")
+    return YamlText(
+        value=builder.root,
+        findings=tuple(builder.findings.values()),
+        is_refused=builder.is_refused,
+        is_unsure=builder.is_unsure,
+    )
+
+
+def _read(builder: _Builder, text: str) -> None:
+    import yaml  # noqa: PLC0415 -- 19 ms, and most files are JSON
+
+    # libyaml's parser where PyYAML was built with it: the events are the same, 20 times faster.
+    events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    takers: dict[type, Callable[[Any], None]] = {
+        yaml.DocumentStartEvent: lambda event: _directives(builder, event),
+        yaml.MappingStartEvent: lambda event: builder.begin({}, event),
+        yaml.SequenceStartEvent: lambda event: builder.begin([], event),
+        yaml.MappingEndEvent: builder.end,
+        yaml.SequenceEndEvent: builder.end,
+        yaml.ScalarEvent: builder.scalar,
+        yaml.AliasEvent: builder.alias,
+    }
+    is_over = False
+    try:
+        for event in events:
+            if is_over:
+                _after(builder, event)
+                return
+            if type(event) in takers:
+                takers[type(event)](event)
+            is_over = isinstance(event, yaml.DocumentEndEvent)
+    except _EndOfReading:
+        return
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        _broken(builder, error, is_over=is_over)
+
+
+def _directives(builder: _Builder, event: yaml.DocumentStartEvent) -> None:
+    # go-yaml v2, parserc.go: "found incompatible YAML document" for all but 1.1.
+    if event.version not in (None, (1, 1)):
+        builder.report("yaml-syntax", event.start_mark.index, "YAML version other than 1.1", refused=True)
+
+
+def _after(builder: _Builder, event: yaml.Event) -> None:
+    if hasattr(event, "explicit"):
+        builder.report("several-documents", event.start_mark.index, "a second document", refused=False)
+
+
+def _broken(builder: _Builder, error: Exception, *, is_over: bool) -> None:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    offset = mark.index if mark else getattr(error, "position", 0)
+    problem = getattr(error, "problem", None) or str(error)
+    rule = "trailing-data" if is_over else "yaml-syntax"
+    builder.report(rule, offset, f"not YAML: {problem}", refused=not is_over)

@@ -1,0 +1,156 @@
+"""A directory opened once: everything after goes through its descriptor, never again through its path.
+
+``made`` and ``existing`` give a ``Directory``; both refuse a last component that is a symlink.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from cdigen.model.errors import ConfigError, StoreError
+from cdigen.store.failures import shown, store_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SPEC_DIRECTORY = "spec directory"
+STATE_DIRECTORY = "state directory"
+
+# 0755: rootless podman reads the specs as the user (podman issue 17539; facts/cdi.md 4.2 and 4.9).
+_MODE = 0o755
+_PARENT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_LAST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directory:
+    """An open directory: its path as given, its path without symlinks, its descriptor."""
+
+    path: str
+    real: str
+    fd: int
+
+    def file(self, name: str) -> str:
+        """Return the path of NAME in it, as people know it."""
+        return posixpath.join(self.path, name)
+
+    def record(self, name: str) -> str:
+        """Return the path of NAME under which the state file knows it, whichever link led here."""
+        return posixpath.join(self.real, name)
+
+
+def clean(path: str, *, what: str = SPEC_DIRECTORY) -> str:
+    """Return absolute PATH without ``.``, ``..`` and doubled slashes, by its letters alone.
+
+    The CDI libraries do the same to their directories (filepath.Clean in pkg/cdi, WithSpecDirs).
+    ConfigError: PATH is relative or holds a NUL.
+    """
+    if not path.startswith("/") or "\0" in path:
+        raise ConfigError(f"{what} {path!a}: not an absolute path", hint="give a path from / on")
+    return "/" + posixpath.normpath(path).lstrip("/")
+
+
+@contextmanager
+def made(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory]:
+    """Open the directory PATH, making what is missing of it with mode 0755.
+
+    StoreError: a component is no directory, or cannot be made or opened; the last one is a symlink.
+    """
+    path = clean(path, what=what)
+    fd = _open(path, what=what, create=True)
+    try:
+        yield Directory(path=path, real=_real(path), fd=fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def existing(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory | None]:
+    """Open the directory PATH as ``made`` does, but give None where it does not exist."""
+    path = clean(path, what=what)
+    try:
+        fd = _open(path, what=what, create=False)
+    except FileNotFoundError:
+        yield None
+        return
+    try:
+        yield Directory(path=path, real=_real(path), fd=fd)
+    finally:
+        os.close(fd)
+
+
+def sync(directory: Directory) -> None:
+    """Wait until the names in the directory are on the disk. OSError is the caller's to explain."""
+    os.fsync(directory.fd)
+
+
+def _real(path: str) -> str:
+    parent, name = posixpath.split(path)
+    return posixpath.join(posixpath.realpath(parent), name)
+
+
+def _open(path: str, *, what: str, create: bool) -> int:
+    # FileNotFoundError leaves only when nothing is to be created; all else becomes a StoreError.
+    names = [name for name in path.split("/") if name]
+    fd = os.open("/", _PARENT if names else _LAST)
+    for index, name in enumerate(names):
+        last = index == len(names) - 1
+        try:
+            below = _enter(fd, name, last=last, create=create)
+        except FileNotFoundError as error:
+            if not create:
+                raise
+            raise _explain(error, fd, names[: index + 1], what=what, path=path) from error
+        except OSError as error:
+            raise _explain(error, fd, names[: index + 1], what=what, path=path) from error
+        finally:
+            os.close(fd)
+        fd = below
+    return fd
+
+
+def _enter(parent: int, name: str, *, last: bool, create: bool) -> int:
+    flags = _LAST if last else _PARENT
+    try:
+        return os.open(name, flags, dir_fd=parent)
+    except FileNotFoundError:
+        if not create:
+            raise
+    try:
+        os.mkdir(name, _MODE, dir_fd=parent)
+    except FileExistsError:
+        # Another process was faster, or it is a dangling symlink: opening tells which.
+        return os.open(name, flags, dir_fd=parent)
+    fd = os.open(name, _LAST, dir_fd=parent)
+    mode = stat.S_IMODE(os.fstat(fd).st_mode)
+    if mode | _MODE != mode:
+        os.fchmod(fd, mode | _MODE)  # the umask took something away
+    return fd
+
+
+def _explain(error: OSError, parent: int, names: list[str], *, what: str, path: str) -> StoreError:
+    at = "/" + "/".join(names)
+    subject = f"{what} {shown(path)}:" if at == path else f"{what} {shown(path)}: {shown(at)}"
+    try:
+        mode = os.stat(names[-1], dir_fd=parent, follow_symlinks=False).st_mode
+    except OSError as missing:
+        doing = "cannot make" if isinstance(missing, FileNotFoundError) else "cannot open"
+        return store_error(f"{doing} {what}" + ("" if at == path else f" {shown(path)}:"), at, error)
+    if stat.S_ISLNK(mode):
+        target = shown(os.readlink(names[-1], dir_fd=parent))
+        if at != path:
+            return StoreError(f"{subject} is a symlink to {target}, which leads to no directory")
+        if what == SPEC_DIRECTORY:
+            return StoreError(
+                f"{subject} is a symlink (to {target}), and the CDI libraries in runtimes do not follow it",
+                hint="make it a directory, or name the directory that it points to",
+            )
+        return StoreError(f"{subject} is a symlink (to {target})", hint="name the directory it points to")
+    if not stat.S_ISDIR(mode):
+        return StoreError(f"{subject} is not a directory", hint="move it away, or choose another directory")
+    return store_error(f"cannot open {what}" + ("" if at == path else f" {shown(path)}:"), at, error)

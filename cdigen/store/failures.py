@@ -1,0 +1,33 @@
+"""What the operating system refused, in words for whoever must act: ``store_error``."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from cdigen.model.errors import StoreError
+
+# errno(3) to the next step; what is not listed is named by strerror alone.
+_HINTS = {
+    errno.EACCES: "run the command as root",
+    errno.EDQUOT: "free space within the quota of that file system, then run the command again",
+    errno.EIO: "the storage below it fails: see the kernel's log (dmesg)",
+    errno.ENAMETOOLONG: "choose shorter names",
+    errno.ENOSPC: "free space or inodes on that file system (df, df -i), then run the command again",
+    errno.EPERM: "run the command as root; as root, look for an immutable flag with lsattr",
+    errno.EROFS: "make that file system writable, or choose another directory",
+}
+
+
+def shown(path: str) -> str:
+    """Return PATH as it may stand in one line of text: escaped where it is not printable."""
+    return path if path.isprintable() else ascii(path)
+
+
+def store_error(what: str, path: str, error: OSError) -> StoreError:
+    """Return the error for WHAT ("cannot write") that failed at PATH, with the next step as hint."""
+    reason = error.strerror or str(error)
+    hint = _HINTS.get(error.errno or 0, "")
+    if error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() == 0:
+        hint = "root is refused too: look at lsattr, the mount's options, SELinux and AppArmor"
+    return StoreError(f"{what} {shown(path)}: {reason}", hint=hint)

@@ -1,0 +1,93 @@
+"""One writer at a time: ``exclusive`` holds ``lock`` in the state directory.
+
+The file is never removed: a lock on a file that another writer has unlinked protects nobody.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+from contextlib import contextmanager, suppress
+
+from cdigen.model.errors import StoreError
+from cdigen.store.failures import shown, store_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cdigen.store.directory import Directory
+
+LOCK_FILE = "lock"
+# A cycle writes a handful of files; whoever holds the lock for longer is stuck, not busy.
+TIMEOUT_S = 10.0
+_POLL_S = 0.02
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@contextmanager
+def exclusive(
+    directory: Directory,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    monotonic: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[None]:
+    """Hold the lock of the state directory while the body runs; the kernel frees it if we die.
+
+    StoreError: the lock file cannot be opened, or another process (named by its pid as its own pid
+    namespace counts) held the lock for all of ``timeout_s``.
+    """
+    path = directory.file(LOCK_FILE)
+    try:
+        fd = os.open(LOCK_FILE, _FLAGS, 0o644, dir_fd=directory.fd)
+    except OSError as error:
+        raise store_error("cannot open", path, error) from error
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise StoreError(f"{shown(path)}: is not a regular file", hint="move it away")
+        _wait(fd, path, timeout_s=timeout_s, monotonic=monotonic, sleep=sleep)
+        _sign(fd)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _wait(
+    fd: int,
+    path: str,
+    *,
+    timeout_s: float,
+    monotonic: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> None:
+    deadline = monotonic() + timeout_s
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if monotonic() >= deadline:
+                raise _held(fd, path, timeout_s) from None
+        except OSError as error:
+            raise store_error("cannot lock", path, error) from error
+        else:
+            return
+        sleep(_POLL_S)
+
+
+def _sign(fd: int) -> None:
+    # The pid only makes the other side's message better: a full disk must not stop us here.
+    with suppress(OSError):
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+
+
+def _held(fd: int, path: str, timeout_s: float) -> StoreError:
+    pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+    holder = f"process {pid}" if pid.isascii() and pid.isdigit() else "another process"
+    return StoreError(
+        f"{shown(path)}: held by {holder} for more than {timeout_s:g} s",
+        hint="wait for that cdigen to end, or end it, then run the command again",
+    )

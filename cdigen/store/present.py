@@ -1,0 +1,110 @@
+"""What lies at a name now: ``look`` answers without ever opening anything but a regular file."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+
+from cdigen.store.failures import shown, store_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.store.directory import Directory
+
+# Specs hold tens of kilobytes (1,000 GPUs: under 2 MB). What is larger is not ours and is not read.
+MAX_BYTES = 64 << 20
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OTHERS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a fifo"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a character device"),
+    (stat.S_ISBLK, "a block device"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """One look at a name.
+
+    ``description`` is for people ("a symlink to /etc/passwd"); ``content`` is None unless it is a
+    regular file of at most MAX_BYTES; ``identity`` changes whenever another file or other content
+    takes the name, and is None where there is nothing.
+    """
+
+    description: str
+    content: bytes | None = None
+    mode: int = 0
+    uid: int = -1
+    identity: tuple[int, ...] | None = None
+
+
+NOTHING = Present(description="nothing")
+
+
+def look(directory: Directory, name: str) -> Present:
+    """Return what lies at NAME in the directory, a regular file with its content.
+
+    StoreError: it cannot be looked at or read.
+    """
+    try:
+        status = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode):
+            return _read(os.open(name, _FLAGS, dir_fd=directory.fd))
+        return Present(
+            description=_description(directory, name, status.st_mode),
+            mode=stat.S_IMODE(status.st_mode),
+            uid=status.st_uid,
+            identity=_identity(status),
+        )
+    except FileNotFoundError:
+        return NOTHING
+    except OSError as error:
+        raise store_error("cannot read", directory.file(name), error) from error
+
+
+def identity(directory: Directory, name: str) -> tuple[int, ...] | None:
+    """Return the ``identity`` that ``look`` would give now, without reading. OSError is the caller's."""
+    try:
+        return _identity(os.stat(name, dir_fd=directory.fd, follow_symlinks=False))
+    except FileNotFoundError:
+        return None
+
+
+def _read(fd: int) -> Present:
+    try:
+        status = os.fstat(fd)
+        content = None
+        if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES:
+            content = read_all(fd)
+        return Present(
+            description="a file",
+            content=content,
+            mode=stat.S_IMODE(status.st_mode),
+            uid=status.st_uid,
+            identity=_identity(status),
+        )
+    finally:
+        os.close(fd)
+
+
+def read_all(fd: int) -> bytes:
+    """Return the file's bytes from its beginning, whatever the descriptor's offset is."""
+    parts: list[bytes] = []
+    offset = 0
+    while part := os.pread(fd, 1 << 20, offset):
+        parts.append(part)
+        offset += len(part)
+    return b"".join(parts)
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return (status.st_dev, status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns)
+
+
+def _description(directory: Directory, name: str, mode: int) -> str:
+    if stat.S_ISLNK(mode):
+        return f"a symlink to {shown(os.readlink(name, dir_fd=directory.fd))}"
+    return next((text for is_so, text in _OTHERS if is_so(mode)), "no regular file")

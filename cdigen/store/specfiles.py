@@ -1,0 +1,284 @@
+"""Spec files on the disk, by the protocol of facts/cdi.md 4.9: ``publish`` and its counterparts.
+
+A reader of the directory sees the old content or the new, whole, and never nothing in between. Only
+what the state file knows as ours is replaced or removed; everything else is foreign, and at most
+moved aside under a name that no runtime loads. All of it happens under the lock.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from cdigen.model.errors import SpecError, StoreError
+from cdigen.model.findings import Finding
+from cdigen.store import state as states
+from cdigen.store import tempfiles
+from cdigen.store.directory import STATE_DIRECTORY, existing, made
+from cdigen.store.failures import shown, store_error
+from cdigen.store.lock import TIMEOUT_S, exclusive
+from cdigen.store.present import NOTHING, identity, look, read_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Literal
+
+    from cdigen.store.directory import Directory
+    from cdigen.store.present import Present
+    from cdigen.store.state import State
+
+    Result = Literal["written", "unchanged"]
+
+# What runtimes load (facts/cdi.md 1.4).
+EXTENSIONS = (".json", ".yaml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What became of a spec: its path, whether it was written, foreign files that were moved aside."""
+
+    path: str
+    result: Result
+    set_aside: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has defaults
+    directory: str,
+    name: str,
+    content: bytes,
+    *,
+    kind: str,
+    state_dir: str,
+    check: Callable[[bytes], None],
+    replace_foreign: bool = False,
+    also_set_aside: tuple[str, ...] = (),
+    now: Callable[[], float] = time.time,
+    lock_timeout_s: float = TIMEOUT_S,
+) -> Published:
+    """Make CONTENT, the spec of KIND, the file NAME of DIRECTORY.
+
+    CHECK is given the bytes as read back from the disk and raises to refuse them. ``also_set_aside``
+    names foreign files of the same directory that must leave together with the write. A file with
+    the same bytes, mode and owner is not touched, and is ours from then on.
+
+    SpecError: NAME holds something foreign and ``replace_foreign`` is not set. StoreError: the
+    system refused (space, permission, read-only, the lock). Either leaves the directory as it was.
+    """
+    if posixpath.basename(name) != name or not name.endswith(EXTENSIONS):
+        raise ValueError(f"not a spec file's name: {name!r}")
+    with (
+        made(state_dir, what=STATE_DIRECTORY) as home,
+        exclusive(home, timeout_s=lock_timeout_s),
+        made(directory) as place,
+    ):
+        tempfiles.sweep(home)
+        tempfiles.sweep(place)
+        state, findings = states.read_for_update(home)
+        present = look(place, name)
+        write = _Write(
+            place=place, name=name, content=content, kind=kind, home=home, state=state, present=present
+        )
+        aside = tuple(other for other in also_set_aside if other != name)
+        if _is_done(write):
+            check(content)
+            moved = _exchange(write, None, aside, now)
+        else:
+            if _is_foreign(write):
+                if not replace_foreign:
+                    raise _foreign(write)
+                aside = (name, *aside)
+            with tempfiles.staged(place, name, content) as staged:
+                check(_read_back(staged, write))
+                _record(write, _digests_during(write))
+                moved = _exchange(write, staged, aside, now)
+        return Published(
+            path=place.file(name),
+            result="unchanged" if _is_done(write) else "written",
+            set_aside=moved,
+            findings=findings + _record_last(write),
+        )
+
+
+def set_aside(
+    directory: str,
+    name: str,
+    *,
+    state_dir: str,
+    now: Callable[[], float] = time.time,
+    lock_timeout_s: float = TIMEOUT_S,
+) -> str:
+    """Move a foreign file aside under a name that no runtime loads, and return its new path.
+
+    StoreError: there is no such file, or the system refused.
+    """
+    with (
+        made(state_dir, what=STATE_DIRECTORY) as home,
+        exclusive(home, timeout_s=lock_timeout_s),
+        made(directory) as place,
+    ):
+        aside = _move_aside(place, name, now)
+        tempfiles.settle(place)
+        return place.file(aside)
+
+
+def withdraw(directory: str, name: str, *, state_dir: str, lock_timeout_s: float = TIMEOUT_S) -> bool:
+    """Remove our own spec file and return whether there was one; a foreign file is left alone.
+
+    StoreError: the system refused.
+    """
+    with existing(state_dir, what=STATE_DIRECTORY) as home, existing(directory) as place:
+        if home is None or place is None:
+            return False
+        with exclusive(home, timeout_s=lock_timeout_s):
+            tempfiles.sweep(place)
+            state, _ = states.read_only(home)
+            if not state.owns(place.record(name), look(place, name).content):
+                return False
+            try:
+                os.unlink(name, dir_fd=place.fd)
+            except OSError as error:
+                raise store_error("cannot remove", place.file(name), error) from error
+            tempfiles.settle(place)
+            states.write(home, state.forgetting(place.record(name)))
+            return True
+
+
+def sweep(directory: str) -> tuple[str, ...]:
+    """Remove what dead writers left in DIRECTORY and return the names; living writers' files stay.
+
+    StoreError: the directory cannot be read.
+    """
+    with existing(directory) as place:
+        return () if place is None else tempfiles.sweep(place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Write:
+    # One publication: what is wanted, and what was there when the lock was taken.
+    place: Directory
+    name: str
+    content: bytes
+    kind: str
+    home: Directory
+    state: State
+    present: Present
+
+
+def _is_done(write: _Write) -> bool:
+    # Another mode or owner is mended by writing anew: a chmod wakes no runtime's watch (facts/cdi.md
+    # 4.8), and a file of another user could change under us.
+    present = write.present
+    mine = present.mode == tempfiles.MODE and present.uid == os.geteuid()
+    return mine and present.content == write.content
+
+
+def _is_ours(write: _Write) -> bool:
+    return write.state.owns(write.place.record(write.name), write.present.content)
+
+
+def _is_foreign(write: _Write) -> bool:
+    present = write.present
+    return present != NOTHING and present.content != write.content and not _is_ours(write)
+
+
+def _foreign(write: _Write) -> SpecError:
+    path = shown(write.place.file(write.name))
+    return SpecError(
+        f"{path}: {write.present.description} that cdigen did not write is here and was not replaced",
+        hint="see whether it is still needed; --replace-foreign moves it aside",
+        kind="foreign-file",
+    )
+
+
+def _read_back(staged: tempfiles.Staged, write: _Write) -> bytes:
+    try:
+        return read_all(staged.fd)
+    except OSError as error:
+        raise store_error("cannot read back", write.place.file(write.name), error) from error
+
+
+def _exchange(
+    write: _Write, staged: tempfiles.Staged | None, aside: tuple[str, ...], now: Callable[[], float]
+) -> tuple[str, ...]:
+    # Foreign files leave, then ours comes; whatever fails in between, the foreign ones return.
+    place = write.place
+    leaving = [name for name in dict.fromkeys(aside) if _identity(place, name) is not None]
+    if staged is not None and _identity(place, write.name) != write.present.identity:
+        raise StoreError(
+            f"{shown(place.file(write.name))}: another program changed it meanwhile",
+            hint="run the command again",
+        )
+    moved: list[str] = []
+    with ExitStack() as undo:
+        for name in leaving:
+            moved.append(_move_aside(place, name, now))
+            undo.callback(_rename, place, moved[-1], name, "cannot move back")
+        if staged is not None:
+            tempfiles.put(staged, place, write.name)
+        undo.pop_all()
+    if staged is not None or moved:
+        tempfiles.settle(place)
+    return tuple(place.file(name) for name in moved)
+
+
+def _move_aside(place: Directory, name: str, now: Callable[[], float]) -> str:
+    # The extension (from the last dot on) is neither .json nor .yaml, so no runtime loads it.
+    base = f"{name}.foreign-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now()))}"
+    aside = base
+    number = 1
+    while _identity(place, aside) is not None:
+        number += 1
+        aside = f"{base}-{number}"
+    _rename(place, name, aside, "cannot move aside")
+    return aside
+
+
+def _rename(place: Directory, name: str, to: str, what: str) -> None:
+    try:
+        os.rename(name, to, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+    except OSError as error:
+        raise store_error(what, place.file(name), error) from error
+
+
+def _identity(place: Directory, name: str) -> tuple[int, ...] | None:
+    try:
+        return identity(place, name)
+    except OSError as error:
+        raise store_error("cannot look at", place.file(name), error) from error
+
+
+def _digests_during(write: _Write) -> tuple[str, ...]:
+    # What lies there stays ours until the rename, what comes is ours from the rename on.
+    ours = write.present.content if _is_ours(write) else None
+    before = () if ours is None else (states.digest(ours),)
+    return tuple(dict.fromkeys((*before, states.digest(write.content))))
+
+
+def _record(write: _Write, digests: tuple[str, ...]) -> None:
+    path = write.place.record(write.name)
+    owned = states.Owned(path=path, kind=write.kind, digests=digests)
+    if write.state.of(path) != owned:
+        states.write(write.home, write.state.recording(owned))
+
+
+def _record_last(write: _Write) -> tuple[Finding, ...]:
+    # The spec is in place and recorded already: one digest too many does not make that a failure.
+    try:
+        _record(write, (states.digest(write.content),))
+    except StoreError as error:
+        path = write.home.file(states.STATE_FILE)
+        return (
+            Finding(
+                severity="warning",
+                rule="state-not-written",
+                path=path,
+                message=error.message,
+                hint=error.hint,
+            ),
+        )
+    return ()

@@ -1,0 +1,180 @@
+"""Which spec files are ours: the state file records their paths and the digests of their content.
+
+A file is ours only while its content has a digest that is recorded for its path. Before a write the
+new digest joins that of the present content, afterwards it stands alone: whenever a writer is killed,
+what lies on the disk is recognised.
+
+    {"schema": 1, "specs": {"/var/run/cdi/nvidia.com-gpu.json": {"kind": "nvidia.com/gpu",
+                                                                 "sha256": ["<64 hex digits>"]}}}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+
+from cdigen.model.errors import StoreError
+from cdigen.model.findings import Finding
+from cdigen.store.directory import STATE_DIRECTORY, existing
+from cdigen.store.failures import shown, store_error
+from cdigen.store.present import NOTHING, look
+from cdigen.store.tempfiles import put, settle, staged
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from cdigen.store.directory import Directory
+
+STATE_FILE = "state.json"
+DAMAGED_FILE = "state.json.damaged"
+SCHEMA = 1
+
+_HEX = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """A spec file that is ours as long as the digest of its content is one of these."""
+
+    path: str
+    kind: str
+    digests: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """All spec files that we wrote, sorted by path."""
+
+    specs: tuple[Owned, ...] = ()
+
+    def of(self, path: str) -> Owned | None:
+        """Return what is recorded for PATH, if anything is."""
+        return next((owned for owned in self.specs if owned.path == path), None)
+
+    def owns(self, path: str, content: bytes | None) -> bool:
+        """Return whether a regular file at PATH with this CONTENT is ours."""
+        owned = self.of(path)
+        return owned is not None and content is not None and digest(content) in owned.digests
+
+    def recording(self, owned: Owned) -> State:
+        """Return the state with OWNED in place of what was recorded for its path."""
+        others = self.forgetting(owned.path).specs
+        return State(specs=tuple(sorted((*others, owned), key=lambda one: one.path)))
+
+    def forgetting(self, path: str) -> State:
+        """Return the state without PATH."""
+        return State(specs=tuple(owned for owned in self.specs if owned.path != path))
+
+
+def digest(content: bytes) -> str:
+    """Return the SHA-256 of CONTENT in hex."""
+    # Imported here: hashlib loads OpenSSL (5 ms), and a first look at a directory needs none of it.
+    import hashlib  # noqa: PLC0415
+
+    return hashlib.sha256(content, usedforsecurity=False).hexdigest()
+
+
+def read(state_dir: str) -> tuple[State, tuple[Finding, ...]]:
+    """Return the state as it is, changing nothing; without a state file nothing is ours.
+
+    A damaged file counts as none, with a finding. StoreError: it cannot be read.
+    """
+    with existing(state_dir, what=STATE_DIRECTORY) as directory:
+        return (State(), ()) if directory is None else read_only(directory)
+
+
+def read_only(directory: Directory) -> tuple[State, tuple[Finding, ...]]:
+    """Do as ``read`` does in a state directory that is already open."""
+    state, reason = _read(directory)
+    if not reason:
+        return state, ()
+    return state, (_damaged(directory, reason, "the next write moves it aside"),)
+
+
+def read_for_update(directory: Directory) -> tuple[State, tuple[Finding, ...]]:
+    """Return the state and move a damaged state file aside; the caller holds the lock.
+
+    Damage (not JSON, another schema, not a regular file) means that nothing is ours any more, never
+    that we cannot go on. StoreError: the file cannot be read or moved.
+    """
+    state, reason = _read(directory)
+    if not reason:
+        return state, ()
+    aside = _free_name(directory)
+    try:
+        os.rename(STATE_FILE, aside, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+    except OSError as error:
+        raise store_error("cannot move aside", directory.file(STATE_FILE), error) from error
+    settle(directory)
+    return state, (_damaged(directory, reason, f"moved aside as {aside}"),)
+
+
+def write(directory: Directory, state: State) -> None:
+    """Replace the state file in one step; the caller holds the lock. StoreError: it cannot be written."""
+    document = {
+        "schema": SCHEMA,
+        "specs": {owned.path: {"kind": owned.kind, "sha256": list(owned.digests)} for owned in state.specs},
+    }
+    # ASCII escapes carry file names that are not UTF-8 (surrogateescape) through JSON unharmed.
+    content = json.dumps(document, indent=1, ensure_ascii=True).encode("ascii") + b"\n"
+    with staged(directory, STATE_FILE, content) as temporary:
+        put(temporary, directory, STATE_FILE)
+        settle(directory)
+
+
+def _read(directory: Directory) -> tuple[State, str]:
+    # The reason is empty for a good file and for no file.
+    present = look(directory, STATE_FILE)
+    if present == NOTHING:
+        return State(), ""
+    if present.content is None:
+        return State(), f"it is {present.description}"
+    try:
+        return _state(json.loads(present.content)), ""
+    except (ValueError, RecursionError) as error:
+        return State(), str(error)
+
+
+def _state(document: Any) -> State:
+    # ValueError: the document is not what `write` writes.
+    specs = document.get("specs") if isinstance(document, dict) else None
+    if specs is None or document.get("schema") != SCHEMA or not isinstance(specs, dict):
+        raise ValueError(f"it is no document of schema {SCHEMA}")
+    return State(specs=tuple(_owned(path, entry) for path, entry in sorted(specs.items())))
+
+
+def _owned(path: str, entry: Any) -> Owned:
+    match entry:
+        case {"kind": str(kind), "sha256": [*digests]} if path.startswith("/") and all(
+            map(_is_digest, digests)
+        ):
+            return Owned(path=path, kind=kind, digests=tuple(digests))
+    raise ValueError(f"the entry of {path!a} is malformed")
+
+
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and len(value) == 64 and _HEX.issuperset(value)
+
+
+def _free_name(directory: Directory) -> str:
+    for number in range(1, 100):
+        name = DAMAGED_FILE if number == 1 else f"{DAMAGED_FILE}-{number}"
+        if look(directory, name) == NOTHING:
+            return name
+    raise StoreError(
+        f"{shown(directory.file(STATE_FILE))}: damaged, and no name is free to move it aside",
+        hint=f"remove {shown(directory.file(DAMAGED_FILE))} and its like",
+    )
+
+
+def _damaged(directory: Directory, reason: str, done: str) -> Finding:
+    path = directory.file(STATE_FILE)
+    return Finding(
+        severity="warning",
+        rule="state-damaged",
+        path=path,
+        message=f"{shown(path)} is damaged ({reason}), so no spec file counts as ours; {done}",
+        hint="spec files written before now need --replace-foreign when their content changes",
+    )

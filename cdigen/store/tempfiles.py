@@ -1,0 +1,171 @@
+"""Content under a temporary name in its own directory: ``staged``, ``put``, and ``sweep``.
+
+The name ends in ``.tmp``, which no runtime loads, and the file is in the directory of its target:
+a rename from elsewhere is not seen by the runtimes' watches (facts/cdi.md 4.8, 4.9). A writer holds
+an flock on its temporary file for as long as it lives, so a sweep knows a dead writer's file in
+whichever pid namespace either of them runs: the lock can be taken.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from cdigen.model.errors import StoreError
+from cdigen.store.directory import sync
+from cdigen.store.failures import shown, store_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cdigen.store.directory import Directory
+
+PREFIX = ".cdigen-"
+SUFFIX = ".tmp"
+# 0644: upstream's WriteSpec leaves 0600 and rootless users cannot read it (CDI issue 224).
+MODE = 0o644
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_SWEEP_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_RANDOM_BYTES = 4
+# NAME_MAX is 255; prefix, pid, random part and suffix take at most 33.
+_MAX_NAME_BYTES = 200
+_ATTEMPTS = 10
+# File systems that cannot sync a directory say so with these (fsync(2)); there is nothing to wait for.
+_NO_SYNC = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """Content that is on the disk under a temporary name."""
+
+    name: str
+    fd: int
+
+
+@contextmanager
+def staged(directory: Directory, name: str, content: bytes) -> Iterator[Staged]:
+    """Write CONTENT, mode 0644, under a temporary name for NAME; remove it unless ``put`` took it.
+
+    StoreError: no space, no permission, a read-only or failing file system; nothing is left then.
+    """
+    fd, temporary = _create(directory, name)
+    try:
+        try:
+            _fill(fd, content)
+        except OSError as error:
+            raise store_error("cannot write", directory.file(name), error) from error
+        yield Staged(name=temporary, fd=fd)
+    finally:
+        # What cannot be removed now is swept by the next writer; it must not hide the reason we left.
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=directory.fd)
+        os.close(fd)
+
+
+def put(content: Staged, directory: Directory, name: str) -> None:
+    """Give the staged content its NAME in the directory, in one step. StoreError: that was refused."""
+    try:
+        os.rename(content.name, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+    except OSError as error:
+        raise store_error("cannot write", directory.file(name), error) from error
+
+
+def settle(directory: Directory) -> None:
+    """Wait until the directory's names are on the disk. StoreError: the storage failed."""
+    try:
+        sync(directory)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise store_error("cannot sync", directory.path, error) from error
+
+
+def sweep(directory: Directory) -> tuple[str, ...]:
+    """Remove the temporary files that dead writers left, and return their names, sorted.
+
+    Only regular files of our own user whose name is exactly ours count. One that cannot be removed
+    stays: it harms nobody, and a file system that refuses will say so at the next write.
+    """
+    try:
+        names = os.listdir(directory.fd)
+    except OSError as error:
+        raise store_error("cannot list", directory.path, error) from error
+    return tuple(name for name in sorted(names) if _is_temporary(name) and _removed(directory, name))
+
+
+def _create(directory: Directory, name: str) -> tuple[int, str]:
+    stem = os.fsdecode(os.fsencode(name)[:_MAX_NAME_BYTES])
+    for _ in range(_ATTEMPTS):
+        temporary = f"{PREFIX}{stem}.{os.getpid()}.{os.urandom(_RANDOM_BYTES).hex()}{SUFFIX}"
+        try:
+            fd = os.open(temporary, _FLAGS, 0o600, dir_fd=directory.fd)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise store_error("cannot write", directory.file(name), error) from error
+        if _claimed(fd):
+            return fd, temporary
+        os.close(fd)
+    raise StoreError(
+        f"cannot write {shown(directory.file(name))}: another program removes our temporary files"
+    )
+
+
+def _claimed(fd: int) -> bool:
+    # Between our open and our flock a sweep can take the file for a dead writer's: then it holds the
+    # lock, or the file is unlinked already.
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a file system without locks: no sweep can take it there either
+    return os.fstat(fd).st_nlink > 0
+
+
+def _fill(fd: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.fchmod(fd, MODE)
+    os.fsync(fd)
+    # Some file systems (NFS, quotas) tell of a failed write only at close; closing a duplicate asks
+    # them while our lock, which belongs to the open file, stays.
+    os.close(os.dup(fd))
+
+
+def _is_temporary(name: str) -> bool:
+    if not (name.startswith(PREFIX) and name.endswith(SUFFIX)):
+        return False
+    stem, _, rest = name[len(PREFIX) : -len(SUFFIX)].rpartition(".")
+    pid = stem.rpartition(".")[2]
+    return (
+        pid.isascii()
+        and pid.isdigit()
+        and len(rest) == 2 * _RANDOM_BYTES
+        and all(character in "0123456789abcdef" for character in rest)
+    )
+
+
+def _removed(directory: Directory, name: str) -> bool:
+    try:
+        fd = os.open(name, _SWEEP_FLAGS, dir_fd=directory.fd)
+    except OSError:
+        return False
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            return False
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(name, dir_fd=directory.fd)
+    except OSError:  # held by its living writer, or gone, or not to be removed
+        return False
+    else:
+        return True
+    finally:
+        os.close(fd)

@@ -1,0 +1,1 @@
+"""Who makes the GPU: one folder per vendor behind the protocol of ``base``, listed in ``registry``."""

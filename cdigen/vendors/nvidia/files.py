@@ -1,0 +1,262 @@
+"""Find the driver's files that are no libraries: binaries, firmware, data files, X modules, sockets.
+
+Each function goes through one table and returns what it found together with what it looked for.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from fnmatch import fnmatchcase
+
+from cdigen.host.procfs import kernel_release, read_text
+from cdigen.host.root import is_plain, reason, shown
+from cdigen.model.findings import Finding
+from cdigen.model.inventory import DriverFile, Sought
+from cdigen.vendors.nvidia.tables import (
+    BINARIES,
+    BINARY_FOLDERS,
+    CONFIG_FOLDERS,
+    CONFIGS,
+    DISPLAY,
+    EVERY,
+    FIRMWARE_FOLDER_PARAMETER,
+    FIRMWARE_FOLDERS,
+    MULTIARCH,
+    SOCKETS,
+    XORG_FOLDERS,
+    XORG_MODULES,
+    XORG_TARGETS,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cdigen.host.root import Root
+    from cdigen.model.inventory import Driver, FileKind
+    from cdigen.vendors.base import Places
+
+# What one table's search gives.
+Found = tuple[list[DriverFile], list[Sought], list[Finding]]
+
+
+def find_files(places: Places, driver: Driver, library_folders: tuple[str, ...]) -> Found:
+    """Look for everything but libraries.
+
+    LIBRARY_FOLDERS are those in which libraries were found: a driver that was put into a folder
+    of its own (``/opt/nvidia/lib64``) has its binaries and data beside them.
+    """
+    prefixes = _own_prefixes(library_folders)
+    files: list[DriverFile] = []
+    sought: list[Sought] = []
+    findings: list[Finding] = []
+    for part in (
+        _find_binaries(places, prefixes),
+        _find_firmware(places, driver),
+        _find_configs(places, driver, prefixes),
+        _find_xorg_modules(places, driver),
+        _find_sockets(places),
+    ):
+        files.extend(part[0])
+        sought.extend(part[1])
+        findings.extend(part[2])
+    return files, sought, findings
+
+
+def _own_prefixes(library_folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the prefixes of library folders outside the system's: ``/opt/nvidia`` of its lib64."""
+    prefixes = []
+    for folder in library_folders:
+        prefix, _, name = folder.rpartition("/")
+        if name in {"lib", "lib64"} and prefix not in {"", "/usr"}:
+            prefixes.append(prefix)
+    return tuple(dict.fromkeys(prefixes))
+
+
+def _find_binaries(places: Places, prefixes: tuple[str, ...]) -> Found:
+    folders = (*BINARY_FOLDERS, *(f"{prefix}/bin" for prefix in prefixes))
+    search = _Search(places.driver, "binary")
+    for name, capabilities in BINARIES:
+        hit = search.first(name, capabilities, (f"{folder}/{name}" for folder in folders), _is_executable)
+        if hit:
+            folder = "/usr/sbin" if hit[0].rpartition("/")[0].endswith("sbin") else "/usr/bin"
+            search.take(hit[1], capabilities, (f"{folder}/{name}",))
+    return search.result()
+
+
+def _find_firmware(places: Places, driver: Driver) -> Found:
+    search = _Search(places.driver, "firmware")
+    try:
+        parameter = read_text(places.host, FIRMWARE_FOLDER_PARAMETER).strip()
+    except OSError:
+        parameter = ""
+    release = kernel_release(places.host) or "-"
+    folders = [folder.format(release=release) for folder in FIRMWARE_FOLDERS]
+    if parameter.startswith("/"):
+        folders.insert(0, parameter)
+    wanted = f"nvidia/{driver.version}/gsp*.bin"
+    found = []
+    for folder in folders:
+        for name in places.driver.names(f"{folder}/nvidia/{driver.version}"):
+            path = f"{folder}/nvidia/{driver.version}/{name}"
+            if (
+                name.startswith("gsp")
+                and name.endswith(".bin")
+                and (real := search.check(path, stat.S_ISREG))
+            ):
+                search.take(real, EVERY, (f"/lib/firmware/nvidia/{driver.version}/{name}",))
+                found.append(places.driver.host_path(real))
+        if found:
+            break
+    search.sought(wanted, EVERY, found)
+    return search.result()
+
+
+def _find_configs(places: Places, driver: Driver, prefixes: tuple[str, ...]) -> Found:
+    root = places.driver
+    folders = places.config_search_paths or (
+        *CONFIG_FOLDERS,
+        *(f"{prefix}{below}" for prefix in prefixes for below in ("/share", "/etc", "")),
+    )
+    search = _Search(root, "config")
+    for config in CONFIGS:
+        below, _, pattern = config.path.format(version=driver.version).rpartition("/")
+        taken: dict[str, str] = {}
+        for folder in folders:
+            names = root.names(f"{folder}/{below}") if "*" in pattern else [pattern]
+            for name in names:
+                if name in taken or not fnmatchcase(name, pattern):
+                    continue
+                real = search.check(f"{folder}/{below}/{name}", stat.S_ISREG)
+                if real:
+                    taken[name] = root.host_path(real)
+                    search.take(real, config.capabilities, (f"{config.target}/{name}",))
+        search.sought(config.path, config.capabilities, taken.values())
+    return search.result()
+
+
+def _find_xorg_modules(places: Places, driver: Driver) -> Found:
+    search = _Search(places.driver, "module")
+    multiarch = MULTIARCH.get(driver.architecture, driver.architecture)
+    for file, below, link in XORG_MODULES:
+        name = file.format(version=driver.version)
+        folders = [folder.format(multiarch=multiarch) for folder in XORG_FOLDERS]
+        paths = [path for folder in folders for path in (f"{folder}/{name}", f"{folder}/{below}/{name}")]
+        hit = search.first(name, DISPLAY, paths, stat.S_ISREG)
+        if hit:
+            names = (name, link) if link else (name,)
+            search.take(
+                hit[1], DISPLAY, tuple(f"{top}/{below}/{each}" for top in XORG_TARGETS for each in names)
+            )
+    return search.result()
+
+
+def _find_sockets(places: Places) -> Found:
+    search = _Search(places.driver, "socket")
+    for name, capabilities in SOCKETS:
+        paths = (f"{folder}/{name}" for folder in ("/run", "/var/run"))
+        hit = search.first(name, capabilities, paths, stat.S_ISSOCK)
+        if hit:
+            search.take(hit[1], capabilities, (f"/run/{name}",))
+    return search.result()
+
+
+class _Search:
+    """One table's search: what was taken, what was looked for, what was wrong."""
+
+    def __init__(self, root: Root, kind: FileKind) -> None:
+        self._root = root
+        self._kind = kind
+        self._files: list[DriverFile] = []
+        self._sought: list[Sought] = []
+        self._findings: list[Finding] = []
+        self._refused = ""
+
+    def result(self) -> Found:
+        """Return what the search gave."""
+        return self._files, self._sought, self._findings
+
+    def take(self, real: str, capabilities: tuple[str, ...], targets: tuple[str, ...]) -> None:
+        """Record the file REAL for the container paths TARGETS."""
+        host_path = self._root.host_path(real)
+        self._files.append(
+            DriverFile(kind=self._kind, host_path=host_path, capabilities=capabilities, targets=targets)
+        )
+
+    def sought(self, name: str, capabilities: tuple[str, ...], found: Iterable[str]) -> None:
+        """Record that NAME was looked for, and the host paths where it was found."""
+        paths = tuple(found)
+        self._sought.append(
+            Sought(
+                name=name,
+                kind=self._kind,
+                capabilities=capabilities,
+                weight="optional",
+                found=paths,
+                reason="" if paths else self._refused or "no such file",
+            )
+        )
+        self._refused = ""
+
+    def first(
+        self,
+        name: str,
+        capabilities: tuple[str, ...],
+        paths: Iterable[str],
+        is_right: Callable[[int], bool],
+    ) -> tuple[str, str] | None:
+        """Return the first of PATHS that is right, and where it leads; record the search for NAME."""
+        for path in paths:
+            real = self.check(path, is_right)
+            if real:
+                self.sought(name, capabilities, [self._root.host_path(real)])
+                return path, real
+        self.sought(name, capabilities, [])
+        return None
+
+    def check(self, path: str, is_right: Callable[[int], bool]) -> str | None:
+        """Return where PATH leads if that is right; else None, with a finding where it is broken."""
+        try:
+            real = self._root.resolve(path)
+            mode = os.lstat(self._root.outer_path(real)).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            if self._is_link(path):
+                self._broken(path, "is a link that leads nowhere")
+            return None
+        except OSError as error:
+            self._broken(path, f"cannot be read: {reason(error)}")
+            return None
+        if not is_right(mode):
+            self._broken(path, f"is not what it should be (mode {mode:o})")
+            return None
+        if not is_plain(self._root.host_path(real)):
+            self._broken(path, "leads to a path that a spec cannot hold")
+            return None
+        return real
+
+    def _is_link(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        try:
+            return stat.S_ISLNK(
+                os.lstat(self._root.outer_path(self._root.resolve(folder)) + f"/{name}").st_mode
+            )
+        except OSError:
+            return False
+
+    def _broken(self, path: str, problem: str) -> None:
+        where = shown(self._root.host_path(path))
+        self._refused = f"{where} {problem}"
+        self._findings.append(
+            Finding(
+                severity="warning",
+                rule="file-unusable",
+                path=where,
+                message=f"{where} {problem}; it is left out",
+                hint="reinstall the driver's packages",
+            )
+        )
+
+
+def _is_executable(mode: int) -> bool:
+    return stat.S_ISREG(mode) and bool(mode & 0o111)

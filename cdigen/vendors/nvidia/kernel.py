@@ -1,0 +1,78 @@
+"""What the nvidia kernel module says of itself: its version, flavour and machine.
+
+Formats: NVIDIA's README of the driver, "The /proc file system interface", and real 550 and 580
+drivers. Both flavours of the module begin with ``NVRM version:``:
+``NVIDIA UNIX x86_64 Kernel Module  550.163.01  <date>`` and
+``NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (...)  <date>``.
+"""
+
+from __future__ import annotations
+
+import os
+
+from cdigen.host.procfs import MACHINES, read_text
+from cdigen.host.root import reason
+from cdigen.model.errors import HostError
+from cdigen.model.inventory import Driver
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+
+VERSION_FILE = "/proc/driver/nvidia/version"
+
+
+def read_driver(host: Root) -> Driver:
+    """Read which driver runs; raises HostError where none does or its files make no sense."""
+    try:
+        text = read_text(host, VERSION_FILE)
+    except (FileNotFoundError, NotADirectoryError):
+        raise HostError(
+            f"the NVIDIA kernel module is not loaded: {VERSION_FILE} does not exist",
+            hint="load it with 'modprobe nvidia'; if that fails, install the driver for this kernel",
+            kind="driver-not-loaded",
+        ) from None
+    except OSError as error:
+        raise HostError(
+            f"{VERSION_FILE} cannot be read: {reason(error)}", hint="run as root", kind="driver-not-loaded"
+        ) from error
+    driver = parse_version(text)
+    if driver is None:
+        raise HostError(
+            f"{VERSION_FILE} names no driver version: {text[:80].strip()!r}",
+            hint="reload the module: 'rmmod nvidia && modprobe nvidia'",
+            kind="driver-not-loaded",
+        )
+    return driver
+
+
+def parse_version(text: str) -> Driver | None:
+    """Return the driver that the text of /proc/driver/nvidia/version names, or None.
+
+    Where the text does not name the machine, this process's own is taken.
+    """
+    for line in text.splitlines():
+        label, colon, rest = line.partition(":")
+        if not colon or label.strip() != "NVRM version":
+            continue
+        words = rest.split()
+        versions = [word for word in words if is_version(word)]
+        if not versions:
+            return None
+        machines = [word for word in words if word in MACHINES]
+        return Driver(
+            version=versions[0],
+            flavour="open" if "Open" in words else "proprietary",
+            architecture=machines[0] if machines else os.uname().machine,
+        )
+    return None
+
+
+def is_version(word: str) -> bool:
+    """Return whether WORD has the form of a driver version: 470.256.02, 580.65, 550.163.01."""
+    parts = word.split(".")
+    return (
+        2 <= len(parts) <= 3
+        and len(parts[0]) == 3
+        and all(part.isascii() and part.isdigit() and len(part) <= 4 for part in parts)
+    )

@@ -1,0 +1,314 @@
+"""Find the libraries of exactly the running driver, wherever the distribution put them.
+
+A library belongs to the driver when its file carries the driver's version (``libcuda.so.550.163.01``)
+or, for the few that carry none or their own, when it is in the table and its content agrees. The
+names it gets in a container come from its ELF file: the SONAME is what the loader asks for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cdigen.binfmt import elf, ldcache
+from cdigen.host.root import is_plain, reason, shown
+from cdigen.model.findings import Finding
+from cdigen.model.inventory import DriverFile, Sought
+from cdigen.vendors.nvidia.kernel import is_version
+from cdigen.vendors.nvidia.tables import LIBRARIES, LIBRARY_FOLDERS, LIBRARY_SUBFOLDERS, MULTIARCH, Library
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cdigen.host.root import OpenFile, Root
+    from cdigen.model.inventory import Driver
+    from cdigen.vendors.base import Places
+
+LD_SO_CACHE = "/etc/ld.so.cache"
+MACHINES = {
+    "x86_64": (elf.EM_X86_64, ldcache.FLAGS_X86_64),
+    "aarch64": (elf.EM_AARCH64, ldcache.FLAGS_AARCH64),
+}
+
+_BY_STEM = {library.stem: library for library in LIBRARIES}
+
+
+@dataclass(slots=True)
+class Search:
+    """The libraries found so far, and what there is to say about the search."""
+
+    driver: Driver
+    root: Root
+    # SONAME -> (file, row of the table, names that the file needs)
+    found: dict[str, tuple[DriverFile, Library, tuple[str, ...]]] = field(default_factory=dict)
+    # canonical paths already looked at, to follow each file once
+    seen: set[str] = field(default_factory=set)
+    # stem -> why a candidate was not taken
+    refused: dict[str, str] = field(default_factory=dict)
+    # (stem, path, why) of candidates that are broken
+    broken: list[tuple[str, str, str]] = field(default_factory=list)
+    # stem -> versions other than the running one that are installed
+    other_versions: dict[str, set[str]] = field(default_factory=dict)
+    folders: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def pass_over(self, stem: str, version: str) -> None:
+        """Record a library of another driver VERSION."""
+        self.other_versions.setdefault(stem, set()).add(version)
+        self.refused.setdefault(stem, f"installed only as version {version}")
+
+    def reject(self, stem: str, path: str, message: str) -> None:
+        """Record that the candidate at PATH cannot be used."""
+        self.refused.setdefault(stem, message)
+        self.broken.append((stem, path, message))
+
+
+def find_libraries(places: Places, driver: Driver) -> Search:
+    """Look through the library folders in their order; the first file of a SONAME wins."""
+    search = Search(driver=driver, root=places.driver)
+    for folder in _folders(places, search):
+        names = places.driver.names(folder)
+        before = len(search.found)
+        for name in names:
+            _look_at(search, folder, name)
+        if len(search.found) > before:
+            search.folders.append(folder)
+    search.findings.extend(_rejected(search))
+    search.findings.extend(_other_versions(search))
+    search.findings.extend(_missing_needs(search))
+    return search
+
+
+def stale_versions(search: Search) -> tuple[str, ...]:
+    """Return the other versions of which a required library is installed while the running one is not."""
+    served = {library.stem for _, library, _ in search.found.values()}
+    stale: set[str] = set()
+    for library in LIBRARIES:
+        if library.weight == "required" and library.stem not in served:
+            stale |= search.other_versions.get(library.stem, set())
+    return tuple(sorted(stale))
+
+
+def library_files(search: Search) -> tuple[DriverFile, ...]:
+    """Return the libraries found, by the paths of their files."""
+    return tuple(sorted((file for file, _, _ in search.found.values()), key=lambda file: file.host_path))
+
+
+def sought_libraries(search: Search) -> tuple[Sought, ...]:
+    """Return for each row of the table what was found, or why nothing was."""
+    by_stem: dict[str, list[str]] = {}
+    for file, library, _ in search.found.values():
+        by_stem.setdefault(library.stem, []).append(file.host_path)
+    rows = [*LIBRARIES, *(Library(stem, ()) for stem in sorted(by_stem.keys() - _BY_STEM.keys()))]
+    return tuple(
+        Sought(
+            name=row.stem,
+            kind="library",
+            capabilities=row.capabilities,
+            weight=row.weight,
+            found=tuple(sorted(by_stem.get(row.stem, ()))),
+            reason="" if row.stem in by_stem else search.refused.get(row.stem, "no such file"),
+        )
+        for row in rows
+    )
+
+
+def _folders(places: Places, search: Search) -> Iterable[str]:
+    """Yield the folders to look into, each real folder once."""
+    root = places.driver
+    wanted: list[str] = list(places.library_search_paths)
+    if not wanted:
+        multiarch = MULTIARCH.get(search.driver.architecture, search.driver.architecture)
+        wanted = [folder.format(multiarch=multiarch) for folder in LIBRARY_FOLDERS]
+        wanted.extend(_cache_folders(root, search))
+    done: set[str] = set()
+    for folder in wanted:
+        for place in (folder, *_subfolders(root, folder)):
+            try:
+                real = root.resolve(place)
+            except OSError:
+                continue
+            if real not in done:
+                done.add(real)
+                yield place
+
+
+def _subfolders(root: Root, folder: str) -> list[str]:
+    """Return the vendor's folders below a library folder: nvidia/current, nvidia/tesla-470, vdpau."""
+    below = []
+    for name in LIBRARY_SUBFOLDERS:
+        inner = f"{folder}/{name}"
+        names = root.names(inner)
+        if names:
+            below.append(inner)
+            below.extend(f"{inner}/{entry}" for entry in names if ".so" not in entry)
+    return below
+
+
+def _cache_folders(root: Root, search: Search) -> list[str]:
+    """Return the folders in which ld.so.cache knows a library of the table."""
+    _, flags = MACHINES.get(search.driver.architecture, (0, None))
+    try:
+        entries = ldcache.parse(root.read(LD_SO_CACHE, limit=ldcache.MAX_SIZE), flags=flags)
+    except FileNotFoundError:
+        return []
+    except (OSError, ldcache.CacheError) as error:
+        problem = reason(error) if isinstance(error, OSError) else str(error)
+        search.findings.append(
+            Finding(
+                severity="warning",
+                rule="ld-cache-unreadable",
+                path=root.host_path(LD_SO_CACHE),
+                message=f"{root.host_path(LD_SO_CACHE)} cannot be used: {problem}; libraries that only it "
+                "names are not found",
+                hint="'ldconfig' writes it anew",
+            )
+        )
+        return []
+    known = (entry for entry in entries if entry.soname.partition(".so")[0] in _BY_STEM)
+    return list(dict.fromkeys(entry.path.rpartition("/")[0] for entry in known if entry.path[0] == "/"))
+
+
+def _look_at(search: Search, folder: str, name: str) -> None:
+    """Take the file NAME of FOLDER if it is a library of the running driver."""
+    stem, dot_so, suffix = name.partition(".so")
+    if not dot_so or not stem.startswith("lib"):
+        return
+    row = _BY_STEM.get(stem)
+    exact = suffix == f".{search.driver.version}"
+    if not exact:
+        if row is None:
+            return
+        if is_version(suffix[1:]):
+            search.pass_over(stem, suffix[1:])
+            return
+    path = f"{folder}/{name}"
+    try:
+        with search.root.open(path) as file:
+            if file.path not in search.seen:
+                search.seen.add(file.path)
+                _read(search, file, stem, row)
+    except OSError as error:
+        search.reject(stem, path, f"{shown(search.root.host_path(path))} cannot be read: {reason(error)}")
+
+
+def _read(search: Search, file: OpenFile, stem: str, row: Library | None) -> None:
+    """Read the library FILE, which a candidate's name led to, and record it."""
+    shown_path = shown(search.root.host_path(file.path))
+    if not is_plain(search.root.host_path(file.path)):
+        search.reject(stem, file.path, f"{shown_path}: a spec cannot hold a path with such characters")
+        return
+    try:
+        library = elf.read_shared_object(file.read_at, file.size)
+    except elf.ElfError as error:
+        search.reject(stem, file.path, f"{shown_path} is no shared library: {error}")
+        return
+    machine, _ = MACHINES.get(search.driver.architecture, (library.machine, 0))
+    if library.machine != machine or library.bits != 64:
+        # Folders of other machines' libraries lie beside ours (/usr/lib of Red Hat is 32-bit).
+        search.refused.setdefault(stem, f"{shown_path} is for another machine")
+        return
+    real_name = file.path.rpartition("/")[2]
+    if not _is_of_driver(search, file, real_name, stem, row):
+        return
+    soname = library.soname if library.soname is not None and "/" not in library.soname else real_name
+    if not is_plain(soname) or soname in {"", ".", ".."}:
+        search.reject(stem, file.path, f"{shown_path} has the SONAME {soname!a}, which is no file name")
+        return
+    row = row or _BY_STEM.get(stem) or Library(stem, ())
+    if soname not in search.found:
+        search.found[soname] = (_driver_file(search, file, soname, row), row, library.needed)
+
+
+def _is_of_driver(search: Search, file: OpenFile, real_name: str, stem: str, row: Library | None) -> bool:
+    """Return whether FILE belongs to the running version, by its name or else by its content."""
+    version = search.driver.version
+    if real_name.endswith(f".so.{version}"):
+        return True
+    suffix = real_name.partition(".so.")[2]
+    if is_version(suffix):
+        search.pass_over(stem, suffix)
+        return False
+    # A packager gave it a name without the version (negativo17/nvidia-driver issue 195).
+    if (row is not None and row.own_version) or _contains(file, version.encode()):
+        return True
+    search.reject(
+        stem,
+        file.path,
+        f"{search.root.host_path(file.path)} names no version and does not hold {version}",
+    )
+    return False
+
+
+def _contains(file: OpenFile, needle: bytes) -> bool:
+    """Return whether FILE holds NEEDLE, read in pieces of 1 MiB."""
+    offset, piece, tail = 0, 1 << 20, b""
+    while block := file.read_at(offset, piece):
+        if needle in tail + block:
+            return True
+        tail = block[-len(needle) :]
+        offset += len(block)
+    return False
+
+
+def _driver_file(search: Search, file: OpenFile, soname: str, row: Library) -> DriverFile:
+    folder = file.path.rpartition("/")[0]
+    also = [name.format(version=search.driver.version) for name in row.also]
+    links = [name for name in row.links if search.root.exists(f"{folder}/{name}")]
+    return DriverFile(
+        kind="library",
+        host_path=search.root.host_path(file.path),
+        capabilities=row.capabilities,
+        names=tuple(dict.fromkeys([soname, *also, *links])),
+    )
+
+
+def _rejected(search: Search) -> list[Finding]:
+    """Say what is broken: an error where a required library has no other file that would do."""
+    served = {library.stem for _, library, _ in search.found.values()}
+    required = {library.stem for library in LIBRARIES if library.weight == "required"}
+    return [
+        Finding(
+            severity="error" if stem in required - served else "warning",
+            rule="library-unusable",
+            path=shown(search.root.host_path(path)),
+            message=message,
+            hint="reinstall the driver's packages",
+        )
+        for stem, path, message in search.broken
+    ]
+
+
+def _other_versions(search: Search) -> list[Finding]:
+    others = sorted(set().union(*search.other_versions.values()))
+    if not others or not search.found:
+        return []
+    return [
+        Finding(
+            severity="info",
+            rule="other-driver-version",
+            path=", ".join(search.folders),
+            message=f"libraries of driver {', '.join(others)} are installed beside the running "
+            f"{search.driver.version} and are passed over",
+        )
+    ]
+
+
+def _missing_needs(search: Search) -> list[Finding]:
+    """Say which libraries of the driver need another of the driver that is not there."""
+    served = {name for file, _, _ in search.found.values() for name in file.names}
+    findings = []
+    for soname, (file, _, needed) in sorted(search.found.items()):
+        for name in needed:
+            of_driver = name.startswith("libnvidia-") or name.partition(".so")[0] in _BY_STEM
+            if of_driver and name not in served:
+                findings.append(
+                    Finding(
+                        severity="warning",
+                        rule="library-incomplete",
+                        path=file.host_path,
+                        message=f"{soname} needs {name}, which is not installed; loading it will fail",
+                        hint="install the driver's package that holds it",
+                    )
+                )
+    return findings

@@ -1,0 +1,68 @@
+"""The JSON manifests of EGL and Vulkan: which library each loads.
+
+They name a library by SONAME, as NVIDIA ships them, or by an absolute path, as NixOS rewrites them
+(nixpkgs issue 461949). The absolute path must exist in the container, or the manifest is useless.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from cdigen.host.root import is_plain, reason
+from cdigen.model.findings import Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+    from cdigen.model.inventory import DriverFile
+
+MAX_SIZE = 1 << 16
+
+
+def with_named_paths(
+    root: Root, files: tuple[DriverFile, ...]
+) -> tuple[tuple[DriverFile, ...], tuple[Finding, ...]]:
+    """Give each library the absolute paths under which a manifest among FILES loads it.
+
+    A manifest that is no JSON is a finding; one that names a foreign library is left as it is.
+    """
+    named: dict[str, list[str]] = {}
+    findings: list[Finding] = []
+    for file in files:
+        if file.kind != "config" or not file.host_path.endswith(".json"):
+            continue
+        try:
+            document = json.loads(root.read(file.host_path.removeprefix(root.seen_at), limit=MAX_SIZE))
+        except (OSError, ValueError, RecursionError) as error:
+            problem = reason(error) if isinstance(error, OSError) else "it is no JSON"
+            findings.append(
+                Finding(
+                    severity="warning",
+                    rule="manifest-unreadable",
+                    path=file.host_path,
+                    message=f"{file.host_path} cannot be read: {problem}; EGL or Vulkan will not work",
+                    hint="reinstall the driver's packages",
+                )
+            )
+            continue
+        for path in _absolute_paths(document):
+            if is_plain(path) and root.exists(path):
+                named.setdefault(root.host_path(root.resolve(path)), []).append(path)
+    return tuple(_with_targets(file, named) for file in files), tuple(findings)
+
+
+def _with_targets(file: DriverFile, named: dict[str, list[str]]) -> DriverFile:
+    paths = named.get(file.host_path) if file.kind == "library" else None
+    return replace(file, targets=tuple(dict.fromkeys([*file.targets, *paths]))) if paths else file
+
+
+def _absolute_paths(document: object) -> list[str]:
+    """Return the absolute ``library_path`` values of an ICD, a layer, or a list of layers."""
+    if not isinstance(document, dict):
+        return []
+    parts = [document.get("ICD"), document.get("layer")]
+    layers = document.get("layers")
+    parts.extend(layers if isinstance(layers, list) else [])
+    paths = [part.get("library_path") for part in parts if isinstance(part, dict)]
+    return [path for path in paths if isinstance(path, str) and path.startswith("/")]

@@ -1,0 +1,239 @@
+"""What belongs to NVIDIA's driver: nodes, libraries, binaries and files, with what each serves.
+
+Capabilities follow libnvidia-container (src/nvc_info.c, nvc_mount.c, options.h), which is what
+NVIDIA_DRIVER_CAPABILITIES selected; rows that it does not know carry their own source. Weights:
+``required`` - the capability cannot work without it; ``core`` - missing while others of its
+capability are there, the driver is installed incompletely; ``optional`` - packages may leave it out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.model.inventory import Weight
+
+COMPUTE = ("compute",)
+UTILITY = ("utility",)
+GRAPHICS = ("graphics", "display")
+VIDEO = ("video",)
+# libnvidia-container gives the compute libraries to "video" as well (nvc_mount.c).
+COMPUTE_VIDEO = ("compute", "video")
+DISPLAY = ("display",)
+NGX = ("ngx",)
+EVERY: tuple[str, ...] = ()
+
+# (path, role, capabilities, weight). libnvidia-container: uvm only with compute, modeset only with
+# display; Vulkan's WSI needs modeset too (nvidia-container-toolkit issue 1982).
+CONTROL_NODES: tuple[tuple[str, str, tuple[str, ...], Weight], ...] = (
+    ("/dev/nvidiactl", "control", EVERY, "required"),
+    ("/dev/nvidia-uvm", "uvm", COMPUTE_VIDEO, "required"),
+    ("/dev/nvidia-uvm-tools", "uvm-tools", COMPUTE_VIDEO, "optional"),
+    ("/dev/nvidia-modeset", "modeset", GRAPHICS, "optional"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library of the driver, by the part of its file name before ``.so``.
+
+    ``also``: further names under which software asks for it, relative to a library folder, given
+    always; ``{version}`` stands for the driver's. ``links``: such names that are given where the
+    host has them. ``own_version``: its file carries a version of its own, not the driver's.
+    """
+
+    stem: str
+    capabilities: tuple[str, ...]
+    weight: Weight = "optional"
+    also: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    own_version: bool = False
+
+
+LIBRARIES: tuple[Library, ...] = (
+    Library("libEGL_nvidia", GRAPHICS, "core"),
+    Library("libGLESv1_CM_nvidia", GRAPHICS),
+    Library("libGLESv2_nvidia", GRAPHICS),
+    # GLX_indirect: the name libGLX falls back to; nvidia-container-toolkit links it always.
+    Library("libGLX_nvidia", GRAPHICS, "core", also=("libGLX_indirect.so.0",)),
+    # libcuda.so: dlopened by libnvidia-rtcore and by numba, triton and others.
+    Library("libcuda", COMPUTE_VIDEO, "required", also=("libcuda.so",)),
+    Library("libcudadebugger", COMPUTE_VIDEO),
+    Library("libnvcuvid", VIDEO, "core", links=("libnvcuvid.so",)),
+    Library("libnvidia-allocator", (*COMPUTE_VIDEO, *GRAPHICS), also=("gbm/nvidia-drm_gbm.so",)),
+    Library("libnvidia-api", GRAPHICS, own_version=True),  # NVAPI for Wine; its file is libnvidia-api.so.1
+    Library("libnvidia-cbl", GRAPHICS),
+    Library("libnvidia-cfg", UTILITY),
+    Library("libnvidia-compiler", COMPUTE_VIDEO),
+    Library("libnvidia-egl-gbm", GRAPHICS, own_version=True),
+    Library("libnvidia-egl-wayland", GRAPHICS, own_version=True),
+    Library("libnvidia-egl-wayland2", GRAPHICS, own_version=True),
+    Library("libnvidia-egl-xcb", GRAPHICS, own_version=True),
+    Library("libnvidia-egl-xlib", GRAPHICS, own_version=True),
+    Library("libnvidia-eglcore", GRAPHICS, "core"),
+    Library("libnvidia-encode", VIDEO, "core", links=("libnvidia-encode.so",)),
+    Library("libnvidia-fatbinaryloader", COMPUTE_VIDEO),
+    Library("libnvidia-fbc", GRAPHICS, links=("libnvidia-fbc.so",)),
+    Library("libnvidia-glcore", GRAPHICS, "core"),
+    Library("libnvidia-glsi", GRAPHICS, "core"),
+    Library("libnvidia-glvkspirv", GRAPHICS, "core"),
+    Library("libnvidia-gpucomp", (*COMPUTE_VIDEO, *GRAPHICS)),
+    Library("libnvidia-gtk2", DISPLAY),
+    Library("libnvidia-gtk3", DISPLAY),
+    Library("libnvidia-ifr", GRAPHICS),
+    Library("libnvidia-ml", UTILITY, "required", links=("libnvidia-ml.so",)),
+    Library("libnvidia-ngx", NGX, links=("libnvidia-ngx.so",)),
+    Library("libnvidia-nscq", UTILITY),
+    # libnvidia-opencl asks for it by the driver's version (seen in 550.163.01), libcuda by SONAME.
+    # Up to 515 its file was libnvidia-nvvm.so.4.0.0.
+    Library("libnvidia-nvvm", COMPUTE_VIDEO, also=("libnvidia-nvvm.so.{version}",), own_version=True),
+    Library("libnvidia-nvvm70", COMPUTE_VIDEO, own_version=True),
+    Library("libnvidia-opencl", COMPUTE_VIDEO),
+    # opticalflow.so: nvidia-container-toolkit links it always.
+    Library("libnvidia-opticalflow", VIDEO, also=("libnvidia-opticalflow.so",)),
+    Library("libnvidia-pkcs11", COMPUTE_VIDEO),
+    Library("libnvidia-pkcs11-openssl3", COMPUTE_VIDEO),
+    Library("libnvidia-present", GRAPHICS),
+    Library("libnvidia-ptxjitcompiler", COMPUTE_VIDEO, "core"),
+    Library("libnvidia-rtcore", GRAPHICS),
+    Library("libnvidia-sandboxutils", UTILITY),
+    Library("libnvidia-tileiras", COMPUTE_VIDEO),
+    Library("libnvidia-tls", GRAPHICS, "core"),
+    Library("libnvidia-vksc-core", GRAPHICS),
+    Library("libnvidia-vulkan-producer", GRAPHICS, links=("libnvidia-vulkan-producer.so",)),
+    Library("libnvidia-wayland-client", DISPLAY),
+    Library("libnvoptix", GRAPHICS),
+    # libvdpau asks for it in its folder of modules first (libvdpau, vdpau_wrapper.c).
+    Library("libvdpau_nvidia", VIDEO, also=("vdpau/libvdpau_nvidia.so.1",)),
+)
+
+# Folders of the driver's libraries, the first hit of a SONAME wins; {multiarch} is Debian's name of
+# the machine. Sources: packages of Debian, Ubuntu, Fedora, RPM Fusion, SUSE, Arch; NixOS links
+# /run/opengl-driver; Container-Optimized OS uses /home/kubernetes/bin/nvidia; /usr/local/nvidia is
+# where driver installers for Kubernetes put theirs. ld.so.cache adds what is not here.
+LIBRARY_FOLDERS = (
+    "/usr/lib/{multiarch}",
+    "/usr/lib/{multiarch}/nvidia/current",
+    "/usr/lib64",
+    "/usr/lib64/nvidia",
+    "/usr/lib",
+    "/usr/lib/nvidia",
+    "/lib/{multiarch}",
+    "/lib64",
+    "/run/opengl-driver/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/local/nvidia/lib",
+    "/home/kubernetes/bin/nvidia/lib64",
+    "/opt/lib64",
+)
+# One level below: Debian's nvidia/<flavour> (current, tesla-470), modules of libvdpau.
+LIBRARY_SUBFOLDERS = ("nvidia", "vdpau")
+
+# Folders that the dynamic loader of an image searches by itself: Debian's, and Red Hat's.
+CONTAINER_LIBRARY_FOLDERS = ("/usr/lib/{multiarch}", "/usr/lib64")
+
+BINARY_FOLDERS = (
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+    "/run/current-system/sw/bin",
+    "/usr/local/nvidia/bin",
+    "/home/kubernetes/bin/nvidia/bin",
+    "/opt/bin",
+)
+# nvidia-modprobe is left out: it is setuid root and has no work in a container.
+BINARIES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("nv-fabricmanager", UTILITY),
+    ("nvidia-cuda-mps-control", COMPUTE_VIDEO),
+    ("nvidia-cuda-mps-server", COMPUTE_VIDEO),
+    ("nvidia-debugdump", UTILITY),
+    ("nvidia-imex", COMPUTE_VIDEO),
+    ("nvidia-imex-ctl", COMPUTE_VIDEO),
+    ("nvidia-persistenced", UTILITY),
+    ("nvidia-smi", UTILITY),
+    ("nvidia-xconfig", DISPLAY),
+)
+
+CONFIG_FOLDERS = (
+    "/etc",
+    "/usr/local/share",
+    "/usr/share",
+    "/run/opengl-driver/share",
+    "/usr/local/nvidia",
+    "/home/kubernetes/bin/nvidia",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A data file: where it lies below a configuration folder, and where containers look for it.
+
+    ``*`` in the last part of ``path`` stands for any text.
+    """
+
+    path: str
+    target: str
+    capabilities: tuple[str, ...]
+
+
+# Targets: libglvnd and the EGL external platforms read /usr/share, Vulkan's loader and OpenCL's
+# read /etc first (their documentation); OptiX reads /usr/share/nvidia (seen in libnvoptix).
+CONFIGS: tuple[Config, ...] = (
+    Config("OpenCL/vendors/nvidia.icd", "/etc/OpenCL/vendors", COMPUTE_VIDEO),
+    Config("X11/xorg.conf.d/10-nvidia.conf", "/usr/share/X11/xorg.conf.d", DISPLAY),
+    Config("X11/xorg.conf.d/nvidia-drm-outputclass.conf", "/usr/share/X11/xorg.conf.d", DISPLAY),
+    Config("egl/egl_external_platform.d/*_nvidia_*.json", "/usr/share/egl/egl_external_platform.d", GRAPHICS),
+    Config("glvnd/egl_vendor.d/10_nvidia.json", "/usr/share/glvnd/egl_vendor.d", GRAPHICS),
+    Config(
+        "nvidia/nvidia-application-profiles-{version}-rc", "/usr/share/nvidia", (*COMPUTE_VIDEO, *GRAPHICS)
+    ),
+    Config("nvidia/nvoptix.bin", "/usr/share/nvidia", GRAPHICS),
+    Config("vulkan/icd.d/nvidia_icd*.json", "/etc/vulkan/icd.d", GRAPHICS),
+    Config("vulkan/icd.d/nvidia_layers.json", "/etc/vulkan/icd.d", GRAPHICS),
+    Config("vulkan/implicit_layer.d/nvidia_layers.json", "/etc/vulkan/implicit_layer.d", GRAPHICS),
+    Config("vulkansc/icd.d/nvidia_icd_vksc.json", "/etc/vulkansc/icd.d", GRAPHICS),
+)
+
+# Where the kernel looks for firmware, in its order (Documentation/driver-api/firmware/fw_search_path.rst).
+FIRMWARE_FOLDERS = (
+    "/lib/firmware/updates/{release}",
+    "/lib/firmware/updates",
+    "/lib/firmware/{release}",
+    "/lib/firmware",
+    "/run/current-system/firmware",
+)
+FIRMWARE_FOLDER_PARAMETER = "/sys/module/firmware_class/parameters/path"
+
+# X server modules, below a folder of Xorg modules. Containers get them where Debian's and Red Hat's
+# Xorg look by default.
+XORG_FOLDERS = (
+    "/usr/lib/{multiarch}/nvidia/xorg",
+    "/usr/lib/nvidia/xorg",
+    "/usr/lib64/nvidia/xorg",
+    "/usr/lib/nvidia/current",
+    "/usr/lib/xorg/modules",
+    "/usr/lib64/xorg/modules",
+    "/usr/lib/xorg/modules/updates",
+    "/usr/lib64/xorg/modules/updates",
+    "/usr/lib/{multiarch}/xorg/modules",
+    "/usr/X11R6/lib/modules",
+    "/usr/X11R6/lib64/modules",
+    "/run/opengl-driver/lib/xorg/modules",
+)
+XORG_MODULES: tuple[tuple[str, str, str], ...] = (
+    # (file, sub-folder of the modules' folder, further name in the container)
+    ("nvidia_drv.so", "drivers", ""),
+    ("libglxserver_nvidia.so.{version}", "extensions", "libglxserver_nvidia.so"),
+)
+XORG_TARGETS = ("/usr/lib/xorg/modules", "/usr/lib64/xorg/modules")
+
+SOCKETS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("nvidia-fabricmanager/socket", UTILITY),
+    ("nvidia-persistenced/socket", UTILITY),
+)
+
+MULTIARCH = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}

@@ -1,0 +1,96 @@
+"""Hosts to run podman in: a Debian tree entered as if the machine had booted it, or the machine itself.
+
+`running_host` is the one to call. What happens in a host stays there: its root is a throw-away overlay, its
+mounts and processes are in namespaces of their own and end with it. enter-host does the mounting.
+"""
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+MACHINE = Path("/")
+DEBIAN_IMAGE = "localhost/debian-like"  # libraries in /usr/lib/x86_64-linux-gnu
+REDHAT_IMAGE = "localhost/redhat-like"  # libraries in /usr/lib64, the only place that its loader searches
+
+ENVIRONMENT = (
+    "HOME=/root",
+    "LANG=C.UTF-8",
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "PODMAN_IGNORE_CGROUPSV1_WARNING=1",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A running host, known by its first process (the number that this machine gives it)."""
+
+    pid: int
+
+    def attempt(
+        self, script: str, *, stdin: str = "", timeout_s: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a bash script as root in the host and return what became of it."""
+        enter = ("nsenter", f"--target={self.pid}", "--mount", "--pid", "--root", "--wd")
+        bash = ("env", "--ignore-environment", *ENVIRONMENT, "bash", "-eu", "-o", "pipefail", "-c")
+        return subprocess.run(
+            [*enter, *bash, script],
+            check=False,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
+
+    def run(self, script: str, *, stdin: str = "", timeout_s: float = 60) -> str:
+        """Run a bash script as root in the host, which must succeed, and return its standard output."""
+        done = self.attempt(script, stdin=stdin, timeout_s=timeout_s)
+        assert done.returncode == 0, f"exit {done.returncode}: {script}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def put(self, path: str, content: str) -> None:
+        """Write a file of the host. Not from outside: there, links like /var/run lead to this machine's."""
+        self.run(f"mkdir -p '{Path(path).parent}' && cat >'{path}'", stdin=content)
+
+
+@contextmanager
+def running_host(tree: Path, *, images: Path, state: Path | None = None) -> Iterator[Host]:
+    """Run the Debian tree (or MACHINE) as a host until the context ends.
+
+    images is the podman store that `provision` makes. state is a folder whose dev/ and run/ appear in the
+    host's new /dev and /run; by default tree itself, so that nodes and specs written there before are seen.
+    Raises RuntimeError where the host cannot be set up.
+    """
+    unshare = ("unshare", "--mount", "--propagation=private", "--pid", "--fork", "--kill-child")
+    enter_host = Path(__file__).with_name("enter-host")
+    with tempfile.TemporaryDirectory(prefix="cdigen-host-") as work:
+        if state is None:
+            state = tree if tree != MACHINE else Path(work)
+        holder = subprocess.Popen(
+            [*unshare, enter_host, tree, images, state, work],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stderr is not None
+        try:
+            pid = holder.stdout.readline().strip()
+            if not pid:
+                raise RuntimeError(f"cannot enter {tree}: {holder.stderr.read()}")
+            yield Host(pid=int(pid))
+        finally:
+            # The end of its standard input ends the first process; the kernel then ends all the others.
+            holder.communicate(timeout=30)
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy a tree by hard links (7,000 files in 0.2 s); both must lie on one file system.
+
+    New files in the copy are its own. A file of the source must be replaced there, never written into.
+    """
+    subprocess.run(["cp", "--archive", "--link", "--no-target-directory", source, target], check=True)

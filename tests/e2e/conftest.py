@@ -1,0 +1,56 @@
+"""Fixtures of the end-to-end tests: what `provision` made, and a host root that a test may change.
+
+A test that cannot run here is skipped with the reason; where CI is set in the environment it fails instead.
+"""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chroothost import copy_tree
+
+E2E = Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope="session")
+def cache() -> Path:
+    """Return the folder that `provision` filled, after making sure that tests can run here at all."""
+    if os.geteuid() != 0:
+        _cannot_run("needs root")
+    unshare = ["unshare", "--mount", "--pid", "--fork", "true"]
+    if subprocess.run(unshare, check=False, capture_output=True).returncode != 0:
+        _cannot_run("needs the right to make mount and process namespaces")
+    check = subprocess.run([E2E / "provision", "--check"], check=False, capture_output=True, text=True)
+    if check.returncode != 0:
+        _cannot_run(check.stdout.strip() or check.stderr.strip())
+    return Path(os.environ.get("CDIGEN_E2E_CACHE") or E2E.parents[1] / ".e2e").absolute()
+
+
+@pytest.fixture(scope="session")
+def driver_tree(cache: Path) -> Path:
+    """Return the root of a Debian 13 GPU host, without its kernel side. Shared: not to be changed."""
+    return cache / "driver-trixie"
+
+
+@pytest.fixture(scope="session")
+def images(cache: Path) -> Path:
+    """Return podman's store of the images (chroothost.DEBIAN_IMAGE, REDHAT_IMAGE)."""
+    return cache / "images"
+
+
+@pytest.fixture
+def host_root(cache: Path, driver_tree: Path) -> Iterator[Path]:
+    """Copy the driver tree for one test, to write a kernel side and specs into."""
+    with tempfile.TemporaryDirectory(prefix="host-", dir=cache) as folder:
+        root = Path(folder) / "root"
+        copy_tree(driver_tree, root)
+        yield root
+
+
+def _cannot_run(reason: str) -> None:
+    if os.environ.get("CI"):
+        pytest.fail(f"end-to-end tests cannot run: {reason}")
+    pytest.skip(reason)

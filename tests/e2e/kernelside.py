@@ -1,0 +1,231 @@
+"""What the NVIDIA kernel driver shows of itself, written as plain files below a fake root.
+
+`write_kernel_side` is the one to call: after it, `--root` on that folder finds GPUs. Needs neither a GPU nor
+a driver; only the device nodes need root. The formats are those of driver 550.
+"""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+NVIDIA_MAJOR = 195
+DRM_MAJOR = 226
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A character device: its path on the host and its numbers."""
+
+    path: str
+    major: int
+    minor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A GPU as the driver describes it. `card` and `render` are DRM minors; None: no DRM driver is loaded."""
+
+    minor: int
+    bdf: str
+    uuid: str
+    model: str = "NVIDIA H100 80GB HBM3"
+    device_id: int = 0x2330
+    pci_class: int = 0x030200
+    video_bios: str = "96.00.74.00.01"
+    excluded: bool = False
+    card: int | None = None
+    render: int | None = None
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Its own device nodes."""
+        nodes = [Node(path=f"/dev/nvidia{self.minor}", major=NVIDIA_MAJOR, minor=self.minor)]
+        if self.card is not None:
+            nodes.append(Node(path=f"/dev/dri/card{self.card}", major=DRM_MAJOR, minor=self.card))
+        if self.render is not None:
+            nodes.append(Node(path=f"/dev/dri/renderD{self.render}", major=DRM_MAJOR, minor=self.render))
+        return tuple(nodes)
+
+
+def example_gpus(count: int) -> tuple[Gpu, ...]:
+    """Name the GPUs of one machine, for each of which minor, bus, card and render number all differ.
+
+    card0 and renderD128 are left to a display adapter of another vendor, as on most servers.
+    """
+    return tuple(
+        Gpu(
+            minor=minor,
+            bdf=f"{minor // 100:04x}:{0x1B + 2 * (minor % 100):02x}:00.0",
+            uuid=f"GPU-5a1c7e42-8f0e-4d3b-9c52-7b6d1e0f{minor:04x}",
+            card=minor + 1,
+            render=minor + 129,
+        )
+        for minor in range(count)
+    )
+
+
+def control_nodes(uvm_major: int = 510) -> tuple[Node, ...]:
+    """Name the nodes that all GPUs share. The kernel chooses the major of nvidia-uvm when it is loaded."""
+    return (
+        Node(path="/dev/nvidiactl", major=NVIDIA_MAJOR, minor=255),
+        Node(path="/dev/nvidia-modeset", major=NVIDIA_MAJOR, minor=254),
+        Node(path="/dev/nvidia-uvm", major=uvm_major, minor=0),
+        Node(path="/dev/nvidia-uvm-tools", major=uvm_major, minor=1),
+    )
+
+
+def write_kernel_side(
+    root: Path,
+    gpus: tuple[Gpu, ...],
+    *,
+    driver_version: str = "550.163.01",
+    open_module: bool = False,
+    uvm_major: int = 510,
+    caps_major: int = 511,
+    nodes: bool = True,
+) -> None:
+    """Write below root what a loaded driver shows in /proc, /sys and /dev.
+
+    nodes=False leaves /dev out: real character devices can be made by root only.
+    """
+    write_driver(root / "proc/driver/nvidia", driver_version, open_module=open_module)
+    write(root / "sys/module/nvidia/version", f"{driver_version}\n")
+    write(root / "proc/devices", devices_text(uvm_major=uvm_major, caps_major=caps_major))
+    for gpu in gpus:
+        write(root / f"proc/driver/nvidia/gpus/{gpu.bdf}/information", information_text(gpu, driver_version))
+        write_pci_device(root / "sys", gpu)
+    if nodes:
+        for node in (*control_nodes(uvm_major), *(node for gpu in gpus for node in gpu.nodes)):
+            make_node(root, node)
+        for gpu in gpus:
+            link_by_path(root / "dev/dri/by-path", gpu)
+
+
+def write_driver(folder: Path, version: str, *, open_module: bool) -> None:
+    """Write /proc/driver/nvidia: version and params."""
+    name = "UNIX Open Kernel Module for x86_64" if open_module else "UNIX x86_64 Kernel Module"
+    build = "Release Build  (dvs-builder@build)  " if open_module else ""
+    write(
+        folder / "version",
+        f"NVRM version: NVIDIA {name}  {version}  {build}Tue Apr  8 12:41:17 UTC 2025\n"
+        "GCC version:  gcc version 14.2.0 (Debian 14.2.0-19) \n",
+    )
+    write(
+        folder / "params",
+        "ResmanDebugLevel: 4294967295\n"
+        "RmLogonRC: 1\n"
+        "ModifyDeviceFiles: 1\n"
+        "DeviceFileUID: 0\n"
+        "DeviceFileGID: 0\n"
+        "DeviceFileMode: 438\n"
+        "InitializeSystemMemoryAllocations: 1\n"
+        "UsePageAttributeTable: 4294967295\n"
+        "EnableMSI: 1\n"
+        "EnablePCIeGen3: 0\n"
+        "MemoryPoolSize: 0\n"
+        "DmaRemapPeerMmio: 1\n"
+        'RegistryDwords: ""\n'
+        'RegistryDwordsPerDevice: ""\n'
+        'RmMsg: ""\n'
+        'GpuBlacklist: ""\n'
+        'TemporaryFilePath: ""\n'
+        'ExcludedGpus: ""\n',
+    )
+
+
+def information_text(gpu: Gpu, driver_version: str) -> str:
+    """Render /proc/driver/nvidia/gpus/<bdf>/information."""
+    return (
+        f"Model: \t\t {gpu.model}\n"
+        f"IRQ:   \t\t {96 + gpu.minor}\n"
+        f"GPU UUID: \t {gpu.uuid}\n"
+        f"Video BIOS: \t {gpu.video_bios}\n"
+        "Bus Type: \t PCIe\n"
+        "DMA Size: \t 52 bits\n"
+        "DMA Mask: \t 0xfffffffffffff\n"
+        f"Bus Location: \t {gpu.bdf}\n"
+        f"Device Minor: \t {gpu.minor}\n"
+        f"GPU Firmware: \t {driver_version}\n"
+        f"GPU Excluded:\t {'Yes' if gpu.excluded else 'No'}\n"
+    )
+
+
+def devices_text(*, uvm_major: int, caps_major: int) -> str:
+    """Render /proc/devices of a small machine with the driver's modules loaded."""
+    characters = {
+        1: "mem",
+        5: "/dev/tty",
+        10: "misc",
+        136: "pts",
+        NVIDIA_MAJOR: "nvidia",
+        DRM_MAJOR: "drm",
+        uvm_major: "nvidia-uvm",
+        caps_major: "nvidia-caps",
+    }
+    blocks = {8: "sd", 259: "blkext"}
+    return (
+        "Character devices:\n"
+        + "".join(f"{major:3} {name}\n" for major, name in sorted(characters.items()))
+        + "\nBlock devices:\n"
+        + "".join(f"{major:3} {name}\n" for major, name in sorted(blocks.items()))
+    )
+
+
+def write_pci_device(sys: Path, gpu: Gpu) -> None:
+    """Write a GPU's PCI device and DRM minors as sysfs lays them out: the device once, else links."""
+    bridge = f"pci{gpu.bdf.rsplit(':', 2)[0]}:00"
+    device = sys / "devices" / bridge / gpu.bdf
+    write(device / "vendor", "0x10de\n")
+    write(device / "device", f"0x{gpu.device_id:04x}\n")
+    write(device / "class", f"0x{gpu.pci_class:06x}\n")
+    write(
+        device / "uevent",
+        f"DRIVER=nvidia\nPCI_CLASS={gpu.pci_class:X}\nPCI_ID=10DE:{gpu.device_id:04X}\nPCI_SLOT_NAME={gpu.bdf}\n",
+    )
+    (sys / "bus/pci/drivers/nvidia").mkdir(parents=True, exist_ok=True)
+    link(device / "driver", "../../../bus/pci/drivers/nvidia")
+    link(sys / "bus/pci/devices" / gpu.bdf, f"../../../devices/{bridge}/{gpu.bdf}")
+    link(sys / "bus/pci/drivers/nvidia" / gpu.bdf, f"../../../../devices/{bridge}/{gpu.bdf}")
+    for node in gpu.nodes:
+        if node.major != DRM_MAJOR:
+            continue
+        name = Path(node.path).name
+        write(device / "drm" / name / "dev", f"{node.major}:{node.minor}\n")
+        write(
+            device / "drm" / name / "uevent",
+            f"MAJOR={node.major}\nMINOR={node.minor}\nDEVNAME=dri/{name}\nDEVTYPE=drm_minor\n",
+        )
+        link(device / "drm" / name / "device", f"../../../{gpu.bdf}")
+        link(sys / "class/drm" / name, f"../../devices/{bridge}/{gpu.bdf}/drm/{name}")
+
+
+def link_by_path(folder: Path, gpu: Gpu) -> None:
+    """Make udev's links to a GPU's DRM nodes: /dev/dri/by-path/pci-<bdf>-card and -render."""
+    if gpu.card is not None:
+        link(folder / f"pci-{gpu.bdf}-card", f"../card{gpu.card}")
+    if gpu.render is not None:
+        link(folder / f"pci-{gpu.bdf}-render", f"../renderD{gpu.render}")
+
+
+def make_node(root: Path, node: Node, mode: int = 0o666) -> None:
+    """Make a real character device below root, whatever the umask."""
+    path = root / node.path.lstrip("/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mknod(path, stat.S_IFCHR | mode, os.makedev(node.major, node.minor))
+    path.chmod(mode)
+
+
+def write(path: Path, content: str) -> None:
+    """Write a new file, never into an old one: root may be a tree of hard links to another (copy_tree)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.write_text(content)
+
+
+def link(path: Path, target: str) -> None:
+    """Make a symbolic link, in place of an old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)

@@ -1,0 +1,163 @@
+"""What `provision` makes is fit to test with: the hosts run containers with CDI devices, the images differ.
+
+The specs here are written by hand, so that a failure is one of the surroundings and not of cdigen.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chroothost import DEBIAN_IMAGE, MACHINE, REDHAT_IMAGE, Host, running_host
+from kernelside import Gpu, Node, control_nodes, example_gpus, write_kernel_side
+
+pytestmark = pytest.mark.e2e
+
+GPUS = example_gpus(2)
+DRIVER_VERSION = "550.163.01"
+MULTIARCH = "/usr/lib/x86_64-linux-gnu"
+IMAGES = (DEBIAN_IMAGE, REDHAT_IMAGE)
+LIBRARY_FOLDER = {DEBIAN_IMAGE: MULTIARCH, REDHAT_IMAGE: "/usr/lib64"}
+
+# Where the Debian 13 driver packages put a few files, and the names that the dynamic loader asks for.
+DRIVER_LIBRARIES = {
+    f"{MULTIARCH}/nvidia/current/libGLX_nvidia.so.{DRIVER_VERSION}": "libGLX_nvidia.so.0",
+    f"{MULTIARCH}/nvidia/current/libcuda.so.{DRIVER_VERSION}": "libcuda.so.1",
+    f"{MULTIARCH}/nvidia/current/libnvidia-ml.so.{DRIVER_VERSION}": "libnvidia-ml.so.1",
+    f"{MULTIARCH}/libnvidia-glcore.so.{DRIVER_VERSION}": f"libnvidia-glcore.so.{DRIVER_VERSION}",
+    f"{MULTIARCH}/libnvidia-glsi.so.{DRIVER_VERSION}": f"libnvidia-glsi.so.{DRIVER_VERSION}",
+    f"{MULTIARCH}/libnvidia-gpucomp.so.{DRIVER_VERSION}": f"libnvidia-gpucomp.so.{DRIVER_VERSION}",
+    f"{MULTIARCH}/libnvidia-tls.so.{DRIVER_VERSION}": f"libnvidia-tls.so.{DRIVER_VERSION}",
+}
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that holds the kernel side of two GPUs."""
+    folder = tmp_path_factory.mktemp("state")
+    write_kernel_side(folder, GPUS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def debian_13(driver_tree: Path, images: Path, state: Path) -> Iterator[Host]:
+    with running_host(driver_tree, images=images, state=state) as host:
+        yield host
+
+
+@pytest.fixture(scope="module")
+def machine(images: Path, state: Path) -> Iterator[Host]:
+    with running_host(MACHINE, images=images, state=state) as host:
+        yield host
+
+
+@pytest.fixture(params=["debian_13", "machine"])
+def host(request: pytest.FixtureRequest) -> Host:
+    """Return each of the hosts, with a spec for its GPUs' nodes."""
+    host: Host = request.getfixturevalue(request.param)
+    host.put("/etc/cdi/nodes.json", nodes_spec(GPUS))
+    return host
+
+
+def nodes_spec(gpus: tuple[Gpu, ...]) -> str:
+    """Render the smallest spec that gives each GPU's nodes, and the shared ones."""
+    return json.dumps(
+        {
+            "cdiVersion": "0.5.0",
+            "kind": "nvidia.com/gpu",
+            "devices": [{"name": str(gpu.minor), "containerEdits": node_edits(gpu.nodes)} for gpu in gpus],
+            "containerEdits": node_edits(control_nodes()),
+        }
+    )
+
+
+def node_edits(nodes: tuple[Node, ...]) -> dict[str, list[dict[str, str]]]:
+    return {"deviceNodes": [{"path": node.path} for node in nodes]}
+
+
+def driver_spec(library_folder: str) -> str:
+    """Render a spec that mounts a few files of the Debian 13 driver into an image's library folder."""
+    files = {path: f"{library_folder}/{name}" for path, name in DRIVER_LIBRARIES.items()}
+    files["/usr/lib/nvidia/current/nvidia-smi"] = "/usr/bin/nvidia-smi"
+    mounts = [
+        {"hostPath": source, "containerPath": target, "type": "bind", "options": ["ro", "bind"]}
+        for source, target in files.items()
+    ]
+    return json.dumps(
+        {
+            "cdiVersion": "0.5.0",
+            "kind": "example.com/driver",
+            "devices": [{"name": "all", "containerEdits": {"mounts": mounts}}],
+        }
+    )
+
+
+def seen_nodes(host: Host, image: str, device: str) -> set[Node]:
+    """Start a container with a CDI device and list the GPU nodes that it finds."""
+    command = "find /dev -type c \\( -name 'nvidia*' -o -path '/dev/dri/*' \\) -exec stat -c '%n %t %T' {} +"
+    listed = host.run(f'podman run --rm --device {device} {image} sh -c "{command}"')
+    rows = (line.split() for line in listed.splitlines())
+    return {Node(path=path, major=int(major, 16), minor=int(minor, 16)) for path, major, minor in rows}
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_a_container_sees_its_gpu_and_no_other(host: Host, image: str) -> None:
+    gpu = GPUS[1]
+    seen = seen_nodes(host, image, f"nvidia.com/gpu={gpu.minor}")
+    assert seen == {*gpu.nodes, *control_nodes()}
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_the_real_driver_loads_in_both_images(debian_13: Host, image: str) -> None:
+    folder = LIBRARY_FOLDER[image]
+    debian_13.put("/etc/cdi/driver.json", driver_spec(folder))
+    names = sorted(DRIVER_LIBRARIES.values())
+    run = f"podman run --rm --device example.com/driver=all {image}"
+
+    loaded = debian_13.run(f"{run} dlopen-all {' '.join(names)}")
+    assert loaded.splitlines() == [f"ok {folder}/{name}" for name in names]
+
+    answer = debian_13.attempt(f"{run} nvidia-smi")
+    assert "couldn't communicate with the NVIDIA driver" in answer.stdout
+
+
+def test_dlopen_all_says_why_a_library_cannot_be_loaded(debian_13: Host) -> None:
+    answer = debian_13.attempt(f"podman run --rm {DEBIAN_IMAGE} dlopen-all libX11.so.6 libcuda.so.1")
+    loaded, failed = answer.stdout.splitlines()
+    assert answer.returncode == 1
+    assert loaded.startswith(f"ok {MULTIARCH}/libX11.so.6.")
+    assert failed.startswith("fail libcuda.so.1: cannot open shared object file")
+
+
+@pytest.mark.parametrize(
+    ("folder", "is_searched"),
+    [("/usr/lib64", True), ("/usr/lib", False), (MULTIARCH, False), ("/usr/local/lib64", False)],
+)
+def test_the_red_hat_like_loader_searches_lib64_only(
+    debian_13: Host, folder: str, *, is_searched: bool
+) -> None:
+    script = f"mkdir -p {folder} && cp /usr/lib64/libm.so.6 {folder}/libcopy.so && dlopen-all libcopy.so"
+    answer = debian_13.attempt(f"podman run --rm {REDHAT_IMAGE} sh -c '{script}'")
+    assert answer.stdout.startswith("ok " if is_searched else "fail libcopy.so: cannot open"), answer.stderr
+
+
+def test_what_is_done_in_a_host_leaves_no_trace(driver_tree: Path, images: Path, state: Path) -> None:
+    with running_host(driver_tree, images=images, state=state) as host:
+        host.put("/etc/cdi/trace.json", "{}")
+        host.put("/var/run/cdi/trace.json", "{}")
+        host.run(f"podman run --detach --name sleeper {DEBIAN_IMAGE} sleep 1000")
+        sleepers = host.run("pgrep --count sleep").strip()
+    assert sleepers == "1"
+    assert not (driver_tree / "etc/cdi/trace.json").exists()
+    assert not Path("/var/run/cdi/trace.json").exists()
+    assert not Path(f"/proc/{host.pid}").exists()
+    assert "cdigen-host-" not in Path("/proc/self/mounts").read_text()
+
+
+def test_a_host_finds_what_was_written_into_its_tree_before(host_root: Path, images: Path) -> None:
+    write_kernel_side(host_root, GPUS)
+    spec = host_root / "run/cdi/nodes.json"
+    spec.parent.mkdir()
+    spec.write_text(nodes_spec(GPUS))
+    with running_host(host_root, images=images) as host:
+        assert seen_nodes(host, DEBIAN_IMAGE, "nvidia.com/gpu=0") == {*GPUS[0].nodes, *control_nodes()}

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from cdigen.model.errors import CdigenError, StoreError
+from cdigen.store import specfiles
+from cdigen.store.state import read
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+NAME = "nvidia.com-gpu.json"
+NOBODY = 65534
+
+
+def accept(_: bytes) -> None:
+    pass
+
+
+def publish(directory: Path | str, state_dir: Path | str, content: bytes) -> specfiles.Published:
+    return specfiles.publish(
+        str(directory), NAME, content, kind="nvidia.com/gpu", state_dir=str(state_dir), check=accept
+    )
+
+
+def refusal(directory: Path | str, state_dir: Path | str, content: bytes) -> StoreError:
+    with pytest.raises(StoreError) as caught:
+        publish(directory, state_dir, content)
+    assert "\n" not in caught.value.message
+    return caught.value
+
+
+@pytest.fixture
+def root() -> None:
+    """Skip where file systems cannot be mounted; in CI that is a failure."""
+    if os.geteuid() == 0:
+        return
+    if "CI" in os.environ:
+        pytest.fail("these tests mount file systems: CI must run them as root")
+    pytest.skip("only root can mount the file systems that refuse")
+
+
+@contextmanager
+def mounted(path: Path, *arguments: str) -> Iterator[Path]:
+    path.mkdir(exist_ok=True)
+    subprocess.run(["mount", *arguments, str(path)], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", str(path)], check=True)
+
+
+def tmpfs(path: Path, options: str) -> AbstractContextManager[Path]:
+    return mounted(path, "-t", "tmpfs", "-o", options, "tmpfs")
+
+
+@contextmanager
+def read_only(path: Path) -> Iterator[None]:
+    with mounted(path, "--bind", str(path)):
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(path)], check=True)
+        yield
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+
+
+def as_nobody(work: Callable[[], object]) -> str:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        try:
+            answer = str(work())
+        except CdigenError as error:
+            answer = f"{type(error).__name__}: {error.message} ({error.hint})"
+        finally:
+            os.write(writer, answer.encode())
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answers:
+        answer = answers.read()
+    os.waitpid(pid, 0)
+    return answer
+
+
+@pytest.mark.usefixtures("root")
+def test_a_full_disk_leaves_the_old_spec_whole_and_no_rubbish(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "cdi", "size=16k") as directory:
+        publish(directory, tmp_path / "state", b"old" * 1000)
+        error = refusal(directory, tmp_path / "state", b"new" * 10_000)
+        assert f"{directory}/{NAME}" in error.message
+        assert "No space left on device" in error.message
+        assert "df" in error.hint
+        assert os.listdir(directory) == [NAME]
+        assert (directory / NAME).read_bytes() == b"old" * 1000
+        state, _ = read(f"{tmp_path}/state")
+        assert state.owns(f"{directory}/{NAME}", b"old" * 1000)
+        assert publish(directory, tmp_path / "state", b"less" * 1000).result == "written"
+
+
+@pytest.mark.usefixtures("root")
+def test_a_disk_without_inodes_is_a_full_disk(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "cdi", "size=1m,nr_inodes=2") as directory:
+        publish(directory, tmp_path / "state", b"old")
+        assert "No space left on device" in refusal(directory, tmp_path / "state", b"new").message
+        assert (directory / NAME).read_bytes() == b"old"
+
+
+@pytest.mark.usefixtures("root")
+def test_the_space_of_a_dead_writer_is_free_again_for_the_next(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "cdi", "size=16k") as directory:
+        (directory / ".cdigen-x.json.1.00000000.tmp").write_bytes(b"x" * 16384)
+        assert publish(directory, tmp_path / "state", b"new").result == "written"
+
+
+@pytest.mark.usefixtures("root")
+def test_a_full_disk_below_the_state_leaves_the_old_spec(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "state", "size=16k") as state_dir:
+        publish(tmp_path / "cdi", state_dir, b"old")
+        fill(state_dir / "more")
+        error = refusal(tmp_path / "cdi", state_dir, b"new")
+        assert f"{state_dir}/state.json" in error.message
+        assert os.listdir(tmp_path / "cdi") == [NAME]
+        assert (tmp_path / "cdi" / NAME).read_bytes() == b"old"
+        (state_dir / "more").unlink()
+        assert publish(tmp_path / "cdi", state_dir, b"new").result == "written"
+
+
+@pytest.mark.usefixtures("root")
+def test_a_read_only_spec_directory_is_named_and_left_alone(tmp_path: Path) -> None:
+    publish(tmp_path / "cdi", tmp_path / "state", b"old")
+    with read_only(tmp_path / "cdi"):
+        error = refusal(tmp_path / "cdi", tmp_path / "state", b"new")
+        assert f"{tmp_path}/cdi/{NAME}: Read-only file system" in error.message
+        assert "writable" in error.hint
+        assert publish(tmp_path / "cdi", tmp_path / "state", b"old").result == "unchanged"
+        with pytest.raises(StoreError, match="Read-only"):
+            specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state")
+        with pytest.raises(StoreError, match="Read-only"):
+            specfiles.set_aside(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state")
+    assert (tmp_path / "cdi" / NAME).read_bytes() == b"old"
+
+
+@pytest.mark.usefixtures("root")
+def test_a_directory_that_is_missing_on_a_read_only_file_system_is_named(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    with read_only(tmp_path / "etc"):
+        error = refusal(tmp_path / "etc/a/cdi", tmp_path / "state", b"new")
+    assert f"cannot make spec directory {tmp_path}/etc/a/cdi: {tmp_path}/etc/a: Read-only" in error.message
+
+
+@pytest.mark.usefixtures("root")
+def test_a_read_only_state_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    with read_only(tmp_path / "state"):
+        error = refusal(tmp_path / "cdi", tmp_path / "state", b"new")
+    assert f"cannot open {tmp_path}/state/lock: Read-only file system" in error.message
+    assert not (tmp_path / "cdi").exists()
+
+
+@pytest.mark.usefixtures("root")
+def test_a_user_without_permission_is_told_what_and_where() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        base = Path(folder)
+        base.chmod(0o755)
+        (base / "cdi").mkdir()
+        (base / "closed").mkdir(mode=0o700)
+        (base / "state").mkdir()
+        os.chown(base / "state", NOBODY, NOBODY)
+        answer = as_nobody(lambda: publish(base / "cdi", base / "state", b"new"))
+        assert answer.startswith(f"StoreError: cannot write {base}/cdi/{NAME}: Permission denied (run")
+        answer = as_nobody(lambda: publish(base / "closed/cdi", base / "state", b"new"))
+        assert answer.startswith("StoreError: cannot open spec directory")
+        assert "Permission denied" in answer
+        answer = as_nobody(lambda: publish(base / "new/cdi", base / "state", b"new"))
+        assert answer.startswith(
+            f"StoreError: cannot make spec directory {base}/new/cdi: {base}/new: Permission"
+        )
+        answer = as_nobody(lambda: publish(base / "cdi", base / "mine", b"new"))
+        assert answer.startswith(f"StoreError: cannot make state directory {base}/mine: Permission denied")
+        assert os.listdir(base / "cdi") == []
+
+
+@pytest.mark.usefixtures("root")
+def test_an_immutable_file_is_left_alone_with_a_hint(tmp_path: Path) -> None:
+    publish(tmp_path / "cdi", tmp_path / "state", b"old")
+    path = tmp_path / "cdi" / NAME
+    if subprocess.run(["chattr", "+i", str(path)], check=False, capture_output=True).returncode != 0:
+        pytest.skip("this file system has no immutable flag")
+    try:
+        error = refusal(tmp_path / "cdi", tmp_path / "state", b"new")
+    finally:
+        subprocess.run(["chattr", "-i", str(path)], check=True)
+    assert "Operation not permitted" in error.message
+    assert "lsattr" in error.hint
+    assert os.listdir(tmp_path / "cdi") == [NAME]

@@ -1,0 +1,436 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from cdigen.model.errors import SpecError, StoreError
+from cdigen.store import specfiles
+from cdigen.store.specfiles import Published
+from cdigen.store.state import read
+
+NAME = "nvidia.com-gpu.json"
+KIND = "nvidia.com/gpu"
+NOON = 1786449600.0  # 2026-08-11T12:00:00Z
+
+
+def accept(_: bytes) -> None:
+    pass
+
+
+def publish(base: Path, content: bytes = b"one", **options: object) -> Published:
+    arguments = {"kind": KIND, "state_dir": f"{base}/state", "check": accept, "now": lambda: NOON, **options}
+    return specfiles.publish(f"{base}/cdi", NAME, content, **arguments)  # type: ignore[arg-type]
+
+
+def names(base: Path) -> list[str]:
+    return sorted(os.listdir(base / "cdi"))
+
+
+def recorded(base: Path) -> dict[str, int]:
+    state, findings = read(f"{base}/state")
+    assert findings == ()
+    return {owned.path: len(owned.digests) for owned in state.specs}
+
+
+def is_ours(base: Path) -> bool:
+    path = base / "cdi" / NAME
+    return read(f"{base}/state")[0].owns(str(path), path.read_bytes())
+
+
+# Writing
+
+
+def test_a_first_write_makes_the_directory_and_a_file_that_all_may_read(tmp_path: Path) -> None:
+    old = os.umask(0o077)
+    try:
+        published = publish(tmp_path)
+    finally:
+        os.umask(old)
+    path = tmp_path / "cdi" / NAME
+    assert published == Published(path=str(path), result="written")
+    assert path.read_bytes() == b"one"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert names(tmp_path) == [NAME]
+    assert recorded(tmp_path) == {str(path): 1}
+
+
+def test_new_content_replaces_our_own_file(tmp_path: Path) -> None:
+    publish(tmp_path)
+    assert publish(tmp_path, b"two").result == "written"
+    assert (tmp_path / "cdi" / NAME).read_bytes() == b"two"
+    assert is_ours(tmp_path)
+    assert len(recorded(tmp_path)) == 1
+
+
+def test_unchanged_content_touches_neither_the_file_nor_the_directory_nor_the_state(tmp_path: Path) -> None:
+    publish(tmp_path)
+    paths = (tmp_path / "cdi", tmp_path / "cdi" / NAME, tmp_path / "state/state.json")
+    before = [(path.stat().st_ino, path.stat().st_mtime_ns, path.stat().st_ctime_ns) for path in paths]
+    assert publish(tmp_path).result == "unchanged"
+    assert [
+        (path.stat().st_ino, path.stat().st_mtime_ns, path.stat().st_ctime_ns) for path in paths
+    ] == before
+
+
+def test_a_wrong_mode_is_mended_by_a_new_file_because_watches_miss_a_chmod(tmp_path: Path) -> None:
+    publish(tmp_path)
+    path = tmp_path / "cdi" / NAME
+    before = path.stat().st_ino
+    path.chmod(0o600)
+    assert publish(tmp_path).result == "written"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert path.stat().st_ino != before
+
+
+@pytest.mark.skipif(os.geteuid() != 0 and "CI" not in os.environ, reason="only root can give a file away")
+def test_a_file_of_another_user_is_replaced_by_one_of_ours(tmp_path: Path) -> None:
+    publish(tmp_path)
+    path = tmp_path / "cdi" / NAME
+    os.chown(path, 65534, 65534)
+    assert publish(tmp_path).result == "written"
+    assert path.stat().st_uid == os.geteuid()
+
+
+def test_a_file_that_went_away_is_written_again(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "cdi" / NAME).unlink()
+    assert publish(tmp_path).result == "written"
+
+
+def test_the_check_sees_the_bytes_of_the_disk_and_its_refusal_leaves_all_as_it_was(tmp_path: Path) -> None:
+    publish(tmp_path)
+    seen: list[bytes] = []
+
+    def refuse(content: bytes) -> None:
+        seen.append(content)
+        raise SpecError("no")
+
+    with pytest.raises(SpecError):
+        publish(tmp_path, b"two", check=refuse)
+    with pytest.raises(SpecError):
+        publish(tmp_path, b"one", check=refuse)
+    assert seen == [b"two", b"one"]
+    assert (tmp_path / "cdi" / NAME).read_bytes() == b"one"
+    assert names(tmp_path) == [NAME]
+    assert is_ours(tmp_path)
+
+
+def test_a_file_that_another_program_changes_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    publish(tmp_path)
+    path = tmp_path / "cdi" / NAME
+    with pytest.raises(StoreError, match="meanwhile"):
+        publish(tmp_path, b"two", check=lambda _: path.write_bytes(b"somebody's"))
+    assert path.read_bytes() == b"somebody's"
+    assert names(tmp_path) == [NAME]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "../a.json", "", "a.json.tmp", "a.yml"])
+def test_a_name_that_runtimes_would_not_load_is_a_programming_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="name"):
+        specfiles.publish(str(tmp_path), name, b"", kind=KIND, state_dir=f"{tmp_path}/state", check=accept)
+
+
+def test_a_name_of_255_bytes_can_be_written_and_a_longer_one_is_one_line(tmp_path: Path) -> None:
+    for length, good in ((255, True), (256, False)):
+        name = "n" * (length - 5) + ".json"
+        if good:
+            assert (
+                specfiles.publish(
+                    f"{tmp_path}/cdi", name, b"", kind=KIND, state_dir=f"{tmp_path}/state", check=accept
+                ).result
+                == "written"
+            )
+            continue
+        with pytest.raises(StoreError, match="File name too long"):
+            specfiles.publish(
+                f"{tmp_path}/cdi", name, b"", kind=KIND, state_dir=f"{tmp_path}/state", check=accept
+            )
+
+
+def test_the_same_directory_under_another_name_holds_the_same_file_of_ours(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "alias").symlink_to(".")
+    arguments = {"kind": KIND, "state_dir": f"{tmp_path}/state", "check": accept}
+    published = specfiles.publish(f"{tmp_path}/alias/cdi", NAME, b"two", **arguments)  # type: ignore[arg-type]
+    assert published == Published(path=f"{tmp_path}/alias/cdi/{NAME}", result="written")
+
+
+# Foreign files
+
+
+def put_foreign(base: Path, what: str) -> None:
+    path = base / "cdi" / NAME
+    path.parent.mkdir()
+    match what:
+        case "file":
+            path.write_bytes(b"foreign")
+        case "symlink":
+            path.symlink_to("/etc/passwd")
+        case "dangling symlink":
+            path.symlink_to("/nowhere")
+        case "directory":
+            (path / "below").mkdir(parents=True)
+        case "fifo":
+            os.mkfifo(path)
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as server, tempfile.TemporaryDirectory() as short:
+                server.bind(f"{short}/s")
+                os.rename(f"{short}/s", path)
+
+
+FOREIGN = ("file", "symlink", "dangling symlink", "directory", "fifo", "socket")
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_something_foreign_at_the_name_is_refused_with_the_remedy(tmp_path: Path, what: str) -> None:
+    put_foreign(tmp_path, what)
+    passwd = Path("/etc/passwd").stat()
+    before = os.lstat(tmp_path / "cdi" / NAME)
+    with pytest.raises(SpecError) as caught:
+        publish(tmp_path)
+    assert caught.value.exit_code == 4
+    assert f"{tmp_path}/cdi/{NAME}" in caught.value.message
+    assert "--replace-foreign" in caught.value.hint
+    assert os.lstat(tmp_path / "cdi" / NAME) == before
+    assert Path("/etc/passwd").stat() == passwd
+    assert names(tmp_path) == [NAME]
+    assert recorded(tmp_path) == {}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_replace_foreign_moves_it_aside_whatever_it_is(tmp_path: Path, what: str) -> None:
+    put_foreign(tmp_path, what)
+    before = os.lstat(tmp_path / "cdi" / NAME)
+    published = publish(tmp_path, replace_foreign=True)
+    aside = f"{tmp_path}/cdi/{NAME}.foreign-20260811T120000Z"
+    assert published.set_aside == (aside,)
+    assert os.lstat(aside).st_ino == before.st_ino
+    assert not aside.endswith((".json", ".yaml"))
+    assert (tmp_path / "cdi" / NAME).read_bytes() == b"one"
+    assert is_ours(tmp_path)
+
+
+def test_a_second_foreign_file_in_one_second_gets_another_name(tmp_path: Path) -> None:
+    put_foreign(tmp_path, "file")
+    publish(tmp_path, replace_foreign=True)
+    (tmp_path / "cdi" / NAME).write_bytes(b"foreign again")
+    published = publish(tmp_path, replace_foreign=True)
+    assert published.set_aside == (f"{tmp_path}/cdi/{NAME}.foreign-20260811T120000Z-2",)
+    assert (tmp_path / f"cdi/{NAME}.foreign-20260811T120000Z").read_bytes() == b"foreign"
+
+
+def test_our_file_becomes_foreign_when_somebody_edits_it(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "cdi" / NAME).write_bytes(b"edited by hand")
+    with pytest.raises(SpecError):
+        publish(tmp_path, b"two")
+    assert (tmp_path / "cdi" / NAME).read_bytes() == b"edited by hand"
+
+
+def test_a_foreign_file_stays_when_ours_is_refused(tmp_path: Path) -> None:
+    put_foreign(tmp_path, "file")
+
+    def refuse(_: bytes) -> None:
+        raise SpecError("no")
+
+    with pytest.raises(SpecError, match="no"):
+        publish(tmp_path, replace_foreign=True, check=refuse)
+    assert (tmp_path / "cdi" / NAME).read_bytes() == b"foreign"
+    assert names(tmp_path) == [NAME]
+
+
+def test_a_foreign_file_with_our_very_bytes_is_kept_and_counts_as_ours_from_then_on(tmp_path: Path) -> None:
+    put_foreign(tmp_path, "file")
+    (tmp_path / "cdi" / NAME).chmod(0o644)
+    assert publish(tmp_path, b"foreign").result == "unchanged"
+    assert publish(tmp_path, b"two").result == "written"
+
+
+def test_other_foreign_files_leave_together_with_the_write(tmp_path: Path) -> None:
+    put_foreign(tmp_path, "file")
+    (tmp_path / "cdi/nvidia.yaml").write_bytes(b"nvidia-ctk's")
+    published = publish(tmp_path, replace_foreign=True, also_set_aside=("nvidia.yaml", "gone.json", NAME))
+    stamp = "foreign-20260811T120000Z"
+    assert published.set_aside == (f"{tmp_path}/cdi/{NAME}.{stamp}", f"{tmp_path}/cdi/nvidia.yaml.{stamp}")
+    assert names(tmp_path) == [NAME, f"{NAME}.{stamp}", f"nvidia.yaml.{stamp}"]
+
+
+def test_other_foreign_files_leave_even_when_ours_is_unchanged(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "cdi/nvidia.yaml").write_bytes(b"nvidia-ctk's")
+    published = publish(tmp_path, also_set_aside=("nvidia.yaml",))
+    assert published.result == "unchanged"
+    assert published.set_aside == (f"{tmp_path}/cdi/nvidia.yaml.foreign-20260811T120000Z",)
+
+
+def test_foreign_files_return_when_one_of_them_cannot_leave(tmp_path: Path) -> None:
+    put_foreign(tmp_path, "file")
+    long = "n" * 245 + ".yaml"
+    (tmp_path / "cdi" / long).write_bytes(b"its name has no room for a suffix")
+    with pytest.raises(StoreError, match="too long"):
+        publish(tmp_path, replace_foreign=True, also_set_aside=(long,))
+    assert names(tmp_path) == sorted([NAME, long])
+    assert (tmp_path / "cdi" / NAME).read_bytes() == b"foreign"
+
+
+def test_set_aside_moves_one_file_and_says_where(tmp_path: Path) -> None:
+    put_foreign(tmp_path, "symlink")
+    path = specfiles.set_aside(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state", now=lambda: NOON)
+    assert os.readlink(path) == "/etc/passwd"
+    with pytest.raises(StoreError, match="cannot move aside"):
+        specfiles.set_aside(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state")
+
+
+# The state file
+
+
+def test_without_the_state_file_nothing_is_ours_any_more(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "state/state.json").unlink()
+    with pytest.raises(SpecError):
+        publish(tmp_path, b"two")
+    assert publish(tmp_path).result == "unchanged"
+    assert publish(tmp_path, b"two").result == "written"
+
+
+def test_a_damaged_state_file_is_reported_and_the_write_goes_on(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "state/state.json").write_bytes(b"\0" * 100)
+    published = publish(tmp_path)
+    assert published.result == "unchanged"
+    assert [(finding.severity, finding.rule) for finding in published.findings] == [
+        ("warning", "state-damaged")
+    ]
+    assert (tmp_path / "state/state.json.damaged").read_bytes() == b"\0" * 100
+    assert is_ours(tmp_path)
+    assert publish(tmp_path).findings == ()
+
+
+def test_what_a_writer_leaves_that_died_between_record_and_rename_is_recognised(tmp_path: Path) -> None:
+    publish(tmp_path)
+    state = json.loads((tmp_path / "state/state.json").read_text())
+    entry = state["specs"][f"{tmp_path}/cdi/{NAME}"]
+    entry["sha256"].append("0" * 64)
+    (tmp_path / "state/state.json").write_text(json.dumps(state))
+    assert is_ours(tmp_path)
+    assert publish(tmp_path, b"two").result == "written"
+    assert recorded(tmp_path) == {f"{tmp_path}/cdi/{NAME}": 1}
+
+
+# Withdrawing
+
+
+def test_withdraw_removes_our_own_file_once(tmp_path: Path) -> None:
+    publish(tmp_path)
+    assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") is True
+    assert names(tmp_path) == []
+    assert recorded(tmp_path) == {}
+    assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") is False
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_withdraw_leaves_what_is_not_ours(tmp_path: Path, what: str) -> None:
+    put_foreign(tmp_path, what)
+    (tmp_path / "state").mkdir()
+    assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") is False
+    assert names(tmp_path) == [NAME]
+
+
+def test_withdraw_leaves_our_file_after_somebody_edited_it(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "cdi" / NAME).write_bytes(b"edited by hand")
+    assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") is False
+    assert names(tmp_path) == [NAME]
+
+
+def test_withdraw_makes_no_directories(tmp_path: Path) -> None:
+    assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") is False
+    assert list(tmp_path.iterdir()) == []
+
+
+# Laws
+
+
+@settings(max_examples=30, deadline=None)
+@given(first=st.binary(max_size=300), second=st.binary(max_size=300))
+def test_publishing_twice_is_publishing_once(first: bytes, second: bytes) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        base = Path(folder)
+        publish(base, first)
+        publish(base, second)
+        before = (names(base), (base / "cdi" / NAME).stat().st_ino, (base / "state/state.json").read_bytes())
+        assert publish(base, second) == Published(path=str(base / "cdi" / NAME), result="unchanged")
+        after = (names(base), (base / "cdi" / NAME).stat().st_ino, (base / "state/state.json").read_bytes())
+        assert before == after
+        assert (base / "cdi" / NAME).read_bytes() == second
+
+
+class History(RuleBasedStateMachine):
+    """Whatever happens in whichever order: foreign content is never lost, ours is never unknown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory(dir="/dev/shm")
+        self.base = Path(self.folder.name)
+        (self.base / "cdi").mkdir()
+        self.path = self.base / "cdi" / NAME
+        self.foreign: set[bytes] = set()
+        self.ours: bytes | None = None
+
+    def teardown(self) -> None:
+        self.folder.cleanup()
+
+    @rule(content=st.sampled_from([b"one", b"two"]), replace=st.booleans())
+    def publish(self, content: bytes, replace: bool) -> None:  # noqa: FBT001  hypothesis draws it
+        there = self.path.read_bytes() if self.path.exists() else None
+        refused = there not in (None, self.ours, content) and not replace
+        try:
+            publish(self.base, content, replace_foreign=replace)
+        except SpecError:
+            assert refused
+        else:
+            assert not refused
+            assert self.path.read_bytes() == content
+            self.ours = content
+            if there == content:
+                self.foreign.discard(content)  # our very bytes count as ours from now on
+
+    @rule(number=st.integers(0, 9))
+    def somebody_writes(self, number: int) -> None:
+        content = f"foreign {number} {len(self.foreign)}".encode()
+        if self.path.exists() and self.path.read_bytes() in self.foreign:
+            self.foreign.discard(self.path.read_bytes())
+        self.path.write_bytes(content)
+        self.foreign.add(content)
+
+    @rule()
+    def withdraw(self) -> None:
+        ours = self.path.exists() and self.path.read_bytes() == self.ours
+        assert specfiles.withdraw(f"{self.base}/cdi", NAME, state_dir=f"{self.base}/state") is ours
+        assert not ours or not self.path.exists()
+
+    @rule()
+    def the_state_is_lost(self) -> None:
+        (self.base / "state/state.json").unlink(missing_ok=True)
+        if self.ours is not None and self.path.exists() and self.path.read_bytes() == self.ours:
+            self.foreign.add(self.ours)
+        self.ours = None
+
+    @invariant()
+    def no_foreign_content_is_lost_and_no_rubbish_stays(self) -> None:
+        files = list((self.base / "cdi").iterdir())
+        assert self.foreign <= {path.read_bytes() for path in files}
+        assert all(path.name.startswith(NAME) for path in files)
+
+
+History.TestCase.settings = settings(max_examples=60, stateful_step_count=12, deadline=None)
+test_no_history_loses_foreign_content = History.TestCase

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdigen.store import state as states
+from cdigen.store.directory import made
+from cdigen.store.state import Owned, State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OWNED = Owned(
+    path="/etc/cdi/a.json", kind="nvidia.com/gpu", digests=(states.digest(b"a"), states.digest(b"b"))
+)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    state = State(specs=(OWNED, Owned(path=os.fsdecode(b"/etc/cdi/\xff.json"), kind="a.b/c", digests=())))
+    with made(str(tmp_path)) as directory:
+        states.write(directory, state)
+    assert states.read(str(tmp_path)) == (state, ())
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+    assert stat.S_IMODE((tmp_path / "state.json").stat().st_mode) == 0o644
+
+
+def test_a_missing_directory_and_a_missing_file_mean_that_nothing_is_ours(tmp_path: Path) -> None:
+    assert states.read(f"{tmp_path}/none") == (State(), ())
+    assert states.read(str(tmp_path)) == (State(), ())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_ours_with_any_recorded_digest_and_with_no_other() -> None:
+    state = State(specs=(OWNED,))
+    assert state.owns("/etc/cdi/a.json", b"a")
+    assert state.owns("/etc/cdi/a.json", b"b")
+    assert not state.owns("/etc/cdi/a.json", b"c")
+    assert not state.owns("/etc/cdi/b.json", b"a")
+    assert not state.owns("/etc/cdi/a.json", None)
+
+
+def test_recording_replaces_and_forgetting_removes_one_path() -> None:
+    other = Owned(path="/etc/cdi/0.json", kind="a.b/c", digests=())
+    state = State().recording(OWNED).recording(other)
+    assert [owned.path for owned in state.specs] == ["/etc/cdi/0.json", "/etc/cdi/a.json"]
+    changed = Owned(path=OWNED.path, kind="x.y/z", digests=())
+    assert state.recording(changed).of(OWNED.path) == changed
+    assert state.forgetting(OWNED.path) == State(specs=(other,))
+
+
+DAMAGE = [
+    b"",
+    b"{",
+    b"\xff\xfe\x00",
+    b"[]",
+    b"null",
+    b"{}",
+    b'{"schema": 2, "specs": {}}',
+    b'{"schema": 1, "specs": []}',
+    b'{"schema": 1, "specs": {"/a": {"kind": "x/y"}}}',
+    b'{"schema": 1, "specs": {"/a": {"kind": "x/y", "sha256": "00"}}}',
+    b'{"schema": 1, "specs": {"/a": {"kind": "x/y", "sha256": ["00"]}}}',
+    b'{"schema": 1, "specs": {"/a": {"kind": 1, "sha256": []}}}',
+    b'{"schema": 1, "specs": {"a": {"kind": "x/y", "sha256": []}}}',
+    b"[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("content", DAMAGE, ids=range(len(DAMAGE)))
+def test_a_damaged_state_file_means_nothing_is_ours_and_is_moved_aside(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "state.json").write_bytes(content)
+    state, findings = states.read(str(tmp_path))
+    assert (state, [finding.rule for finding in findings]) == (State(), ["state-damaged"])
+    assert (tmp_path / "state.json").read_bytes() == content
+    with made(str(tmp_path)) as directory:
+        state, findings = states.read_for_update(directory)
+    assert state == State()
+    assert findings[0].severity == "warning"
+    assert "\n" not in findings[0].message
+    assert not (tmp_path / "state.json").exists()
+    assert (tmp_path / "state.json.damaged").read_bytes() == content
+
+
+@pytest.mark.parametrize("kind", ["directory", "fifo", "symlink"])
+def test_a_state_file_that_is_no_file_is_moved_aside_too(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "state.json"
+    if kind == "directory":
+        (path / "below").mkdir(parents=True)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/etc/passwd")
+    (tmp_path / "state.json.damaged").write_text("an older one")
+    with made(str(tmp_path)) as directory:
+        state, findings = states.read_for_update(directory)
+    assert state == State()
+    assert kind in findings[0].message
+    assert (tmp_path / "state.json.damaged").read_text() == "an older one"
+    assert os.path.lexists(tmp_path / "state.json.damaged-2")
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=5)
+    | st.sampled_from(["kind", "sha256", "0" * 64]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["schema", "specs", "kind", "sha256", "/a"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=50)
+@given(document=JSON)
+def test_any_document_is_a_state_or_damage_and_never_a_crash(
+    tmp_path_factory: pytest.TempPathFactory, document: object
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any-document"
+    path.mkdir(exist_ok=True)
+    (path / "state.json").write_text(json.dumps(document))
+    state, findings = states.read(str(path))
+    assert len(findings) <= 1
+    assert state == State() or not findings
