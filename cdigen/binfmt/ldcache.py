@@ -53,21 +53,12 @@ class Entry:
     hwcap: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
-    """Where the tables are: offsets in the file, in bytes.
+def read_header(data: bytes) -> tuple[int, int, int, int]:
+    """Return where the tables of the cache DATA are: offsets in bytes, all of them within it.
 
-    Offsets of names count from ``start``, which is 0 unless an old table precedes it.
-    """
-
-    start: int
-    entries: int
-    strings: int
-    end: int
-
-
-def read_header(data: bytes) -> Header:
-    """Return where the tables of the cache DATA are, all of them within it.
+    The offsets are those of the new header (0 unless an old table precedes it; names count from
+    there), of the entries, of the strings, and of the end of the strings. A tuple, because each
+    dataclass would add a millisecond to every start of the program.
 
     CacheError is raised for what the loader ignores (magic, byte order, tables longer than the file),
     for the old format alone, for strings without a final NUL and for sizes beyond this module's bounds.
@@ -90,7 +81,7 @@ def read_header(data: bytes) -> Header:
         raise CacheError(f"the tables end at byte {end}, the file at {len(data)}")
     if length and data[end - 1]:
         raise CacheError(f"the strings before byte {end} do not end in NUL")
-    return Header(start=start, entries=entries, strings=strings, end=end)
+    return start, entries, strings, end
 
 
 def parse(data: bytes, *, flags: int | None = None) -> tuple[Entry, ...]:
@@ -100,15 +91,15 @@ def parse(data: bytes, *, flags: int | None = None) -> tuple[Entry, ...]:
     ``read_header``, for a name outside the strings in any entry, and for text beyond this module's
     bounds in the entries returned.
     """
-    header = read_header(data)
-    low, high = header.strings - header.start, header.end - header.start
+    start, table, strings, end = read_header(data)
+    low, high = strings - start, end - start
     entries: list[Entry] = []
     room = MAX_TEXT
-    for kind, key, value, _, hwcap in _ENTRY.iter_unpack(data[header.entries : header.strings]):
+    for kind, key, value, _, hwcap in _ENTRY.iter_unpack(data[table:strings]):
         if not (low <= key < high and low <= value < high):
             raise CacheError(f"names at {key} and {value} are not both in the strings, {low} to {high}")
         if flags is None or kind == flags:
-            soname, path = _text(data, header.start + key), _text(data, header.start + value)
+            soname, path = _text(data, start + key), _text(data, start + value)
             room -= len(soname) + len(path)
             if room < 0:
                 raise CacheError(f"the names have together more than {MAX_TEXT} characters")

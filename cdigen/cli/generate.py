@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+    from cdigen.config import Settings
+    from cdigen.host.root import Root
     from cdigen.model.inventory import Inventory
     from cdigen.reconcile import Product
 
@@ -55,22 +57,22 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     _refuse_odd_combinations(arguments)
-    scene = options.scene(arguments)
+    host, settings = options.host_and_settings(arguments)
     kinds = options.kinds(arguments)
-    names = options.vendor_names(arguments, scene.settings)
+    names = options.vendor_names(arguments, settings)
     failures: dict[str, HostError] = {}
     if arguments.inventory is not None:
-        _refuse_output_into_spec_directory(arguments, scene)
+        _refuse_output_into_spec_directory(arguments, host, settings)
         inventories = options.recorded(arguments.inventory, names)
         products, broken = reconcile.produce(inventories, host=None, kinds=kinds)
     else:
-        inventories, failures = reconcile.discover(names, options.places(arguments, scene))
-        products, broken = reconcile.produce(inventories, host=scene.host, kinds=kinds)
+        inventories, failures = reconcile.discover(names, options.places(arguments, host, settings))
+        products, broken = reconcile.produce(inventories, host=host, kinds=kinds)
     _give_up_if_nothing(arguments, products, broken, failures, inventories)
     for product in products:
         report.say(product.findings, arguments)
     if arguments.write:
-        _write(arguments, scene, products, failures)
+        _write(arguments, host, settings, products, failures)
     elif arguments.output_dir is not None:
         _save_each(arguments, products)
     else:
@@ -100,13 +102,13 @@ def _refuse_odd_combinations(arguments: Namespace) -> None:
         )
 
 
-def _refuse_output_into_spec_directory(arguments: Namespace, scene: options.Scene) -> None:
+def _refuse_output_into_spec_directory(arguments: Namespace, host: Root, settings: Settings) -> None:
     folder = arguments.output_dir
     if arguments.output is not None:
         folder = os.path.dirname(os.path.realpath(arguments.output))
     if folder is None:
         return
-    spec_dirs = {*options.spec_directories(arguments, scene), *scene.settings.spec_dirs, *SPEC_DIRS}
+    spec_dirs = {*options.spec_directories(arguments, host, settings), *settings.spec_dirs, *SPEC_DIRS}
     if os.path.realpath(folder) in {os.path.realpath(directory) for directory in spec_dirs}:
         raise ConfigError(
             f"{folder} is a spec directory: the spec of an inventory from elsewhere must not become mounts "
@@ -142,12 +144,16 @@ def _give_up_if_nothing(
 
 
 def _write(
-    arguments: Namespace, scene: options.Scene, products: tuple[Product, ...], failures: dict[str, HostError]
+    arguments: Namespace,
+    host: Root,
+    settings: Settings,
+    products: tuple[Product, ...],
+    failures: dict[str, HostError],
 ) -> None:
     from cdigen.cli.publish import publish, withdraw  # noqa: PLC0415 - the store is not for printing
 
-    directories = options.spec_directories(arguments, scene)
-    state_dir = options.outer_directory(scene.host, scene.settings.state_dir)
+    directories = options.spec_directories(arguments, host, settings)
+    state_dir = options.outer_directory(host, settings.state_dir)
     rows = [publish(product, directories, state_dir, arguments) for product in products]
     if arguments.withdraw:
         rows.extend(

@@ -30,13 +30,13 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
-    scene = options.scene(arguments)
-    names = options.vendor_names(arguments, scene.settings)
+    host, settings = options.host_and_settings(arguments)
+    names = options.vendor_names(arguments, settings)
     failures: dict[str, HostError] = {}
     if arguments.inventory is not None:
         inventories = options.recorded(arguments.inventory, names)
     else:
-        inventories, failures = reconcile.discover(names, options.places(arguments, scene))
+        inventories, failures = reconcile.discover(names, options.places(arguments, host, settings))
     if failures and (arguments.strict or not inventories):
         raise next(iter(failures.values()))
     if arguments.json:

@@ -30,9 +30,9 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
-    scene = options.scene(arguments)
+    host, settings = options.host_and_settings(arguments)
     kinds = options.kinds(arguments)
-    directories = options.spec_directories(arguments, scene)
+    directories = options.spec_directories(arguments, host, settings)
     found = scan(directories)
     rows = [row for row in found.rows if not kinds or row.kind in kinds]
     if arguments.json:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import import_module
 
 from cdigen import __version__
-from cdigen.model.errors import CdigenError
+from cdigen.model.errors import CdigenError, ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,12 +22,20 @@ COMMANDS = {
     "validate": ("cdigen.cli.validate", "check spec files as the runtimes' loaders do"),
 }
 
+# Options that may stand before the command and take the next argument as their value.
+VALUE_OPTIONS = frozenset({
+    "--config", "--config-search-path", "--dev-root", "--driver-root", "--format", "--inventory", "--kind",
+    "--library-search-path", "--output", "--output-dir", "--root", "--spec-dir", "--vendor",
+})  # fmt: skip
+
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: cdigen itself is wrong
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
 
 def run() -> NoReturn:
     """Run the command line of this process and exit."""
+    # A command lives for a blink: collecting garbage costs it time and gives back nothing.
+    gc.disable()
     code = main(sys.argv[1:])
     try:
         sys.stdout.flush()
@@ -45,7 +54,8 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(f"cdigen {__version__}\n")
         return 0
     try:
-        return _run_command(arguments[0], arguments[1:])
+        name, rest = split_command(arguments)
+        return _run_command(name, rest)
     except CdigenError as error:
         return _fail(error, as_json="--json" in arguments)
     except KeyboardInterrupt:
@@ -60,6 +70,16 @@ def main(arguments: list[str]) -> int:
         failure = CdigenError(message, hint=hint, kind="internal")
         _fail(failure, as_json="--json" in arguments)
         return EXIT_DEFECT
+
+
+def split_command(arguments: list[str]) -> tuple[str, list[str]]:
+    """Return the command in ARGUMENTS and the others: ``--root DIR generate`` is ``generate --root DIR``."""
+    position = 0
+    while position < len(arguments) and arguments[position].startswith("-"):
+        position += 2 if arguments[position] in VALUE_OPTIONS else 1
+    if position >= len(arguments):
+        raise ConfigError("no command is given", hint="see 'cdigen --help'")
+    return arguments[position], arguments[:position] + arguments[position + 1 :]
 
 
 def help_text() -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import dataclass
 
 from cdigen import config
 from cdigen.host.root import Root, reason, shown
@@ -23,6 +22,17 @@ if TYPE_CHECKING:
 MAX_INVENTORY = 64 << 20
 
 
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Help as wide as the terminal; argparse's own way to ask imports shutil, 4 ms, at every start."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            columns = os.get_terminal_size().columns
+        except OSError:
+            columns = 100
+        super().__init__(prog, width=min(columns, 120) - 2)
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are ConfigErrors and whose help ends in examples."""
 
@@ -31,7 +41,7 @@ class Parser(argparse.ArgumentParser):
             prog=prog,
             description=summary[0].upper() + summary[1:] + ".",
             epilog="examples:\n" + examples,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_HelpFormatter,
             allow_abbrev=False,
         )
 
@@ -101,15 +111,7 @@ def add_discovery_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """The host that a command is about: its tree, the settings that hold for it."""
-
-    host: Root
-    settings: config.Settings
-
-
-def scene(arguments: argparse.Namespace) -> Scene:
+def host_and_settings(arguments: argparse.Namespace) -> tuple[Root, config.Settings]:
     """Open the root and read the configuration that ARGUMENTS name; raises ConfigError, StoreError."""
     outer = os.path.realpath(arguments.root)
     if not os.path.isdir(outer):
@@ -118,7 +120,7 @@ def scene(arguments: argparse.Namespace) -> Scene:
             hint="name the folder that holds the host's /",
         )
     host = Root(outer)
-    return Scene(host=host, settings=_settings(arguments, host))
+    return host, _settings(arguments, host)
 
 
 def _settings(arguments: argparse.Namespace, host: Root) -> config.Settings:
@@ -138,19 +140,18 @@ def _settings(arguments: argparse.Namespace, host: Root) -> config.Settings:
     return config.parse(data, file=config.DEFAULT_PATH, vendors=vendors)
 
 
-def places(arguments: argparse.Namespace, scene_: Scene) -> Places:
+def places(arguments: argparse.Namespace, host: Root, settings: config.Settings) -> Places:
     """Return where vendors are to look; every path lies inside the root."""
-    settings = scene_.settings
     driver_root = _absolute("--driver-root", arguments.driver_root) or settings.driver_root
-    driver = _below(scene_.host, driver_root, "driver root")
+    driver = _below(host, driver_root, "driver root")
     dev_root = _absolute("--dev-root", arguments.dev_root) or settings.dev_root
     if dev_root:
-        dev = _below(scene_.host, dev_root, "dev root")
+        dev = _below(host, dev_root, "dev root")
     else:
         # A driver container may hold the nodes, or leave them to the host.
-        dev = driver if driver.exists("/dev/nvidiactl") else scene_.host
+        dev = driver if driver.exists("/dev/nvidiactl") else host
     return Places(
-        host=scene_.host,
+        host=host,
         driver=driver,
         dev=dev,
         library_search_paths=_paths(
@@ -175,14 +176,14 @@ def kinds(arguments: argparse.Namespace) -> tuple[str, ...]:
     return tuple(arguments.kind or ())
 
 
-def spec_directories(arguments: argparse.Namespace, scene_: Scene) -> tuple[str, ...]:
+def spec_directories(arguments: argparse.Namespace, host: Root, settings: config.Settings) -> tuple[str, ...]:
     """Return the spec directories as paths of this machine, in rising priority.
 
     Directories that were given are literal; the default and the configured ones lie in the root.
     """
     if arguments.spec_dir:
         return tuple(os.path.abspath(directory) for directory in arguments.spec_dir)
-    return tuple(outer_directory(scene_.host, directory) for directory in scene_.settings.spec_dirs)
+    return tuple(outer_directory(host, directory) for directory in settings.spec_dirs)
 
 
 def outer_directory(host: Root, path: str) -> str:

@@ -26,14 +26,16 @@ class Root:
 
     ``outer`` is where the tree lies on this machine. ``seen_at`` is where the host sees it: ``/``
     for a host's own root, ``/run/nvidia/driver`` for a driver container's. Paths given to the
-    methods are absolute within the tree. Resolved directories are remembered, so an instance is
-    for one look at the host. Methods raise ``OSError`` as the system calls below them do.
+    methods are absolute within the tree. Resolved folders and links on the way are remembered, so
+    an instance is for one look at the host. Methods raise ``OSError`` as the system calls below them do.
     """
 
     def __init__(self, outer: str = "/", *, seen_at: str = "/") -> None:
         self.outer = "" if outer == "/" else outer
         self.seen_at = "" if seen_at == "/" else seen_at
         self._directories: dict[str, str] = {"/": "/"}
+        self._links: dict[str, str | None] = {}
+        self._inside = os.path.realpath(outer).rstrip("/") + "/"
 
     def __repr__(self) -> str:
         return f"Root({self.outer or '/'!r}, seen_at={self.seen_at or '/'!r})"
@@ -86,7 +88,8 @@ class Root:
                 here = here.rpartition("/")[0] or "/"
                 continue
             there = f"{here}/{name}" if here != "/" else f"/{name}"
-            target = self._link_target(there)
+            # Folders on the way are met again and again; the last part of a path hardly ever.
+            target = self._folder_link(there) if pending else self._link_target(there)
             if target is None:
                 here = there
                 continue
@@ -97,6 +100,11 @@ class Root:
             if target.startswith("/"):
                 here = "/"
         return here
+
+    def _folder_link(self, path: str) -> str | None:
+        if path not in self._links:
+            self._links[path] = self._link_target(path)
+        return self._links[path]
 
     def _link_target(self, path: str) -> str | None:
         try:
@@ -163,7 +171,7 @@ class Root:
             real = os.readlink(f"/proc/self/fd/{descriptor}")
         except OSError:
             return True
-        return real.startswith(os.path.realpath(self.outer) + "/")
+        return real.startswith(self._inside)
 
 
 class OpenFile:

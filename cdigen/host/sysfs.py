@@ -5,8 +5,6 @@ Source of names and forms: the kernel's Documentation/ABI/testing/sysfs-bus-pci.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cdigen.host.procfs import read_text
 
 TYPE_CHECKING = False
@@ -15,19 +13,6 @@ if TYPE_CHECKING:
 
 PCI_DEVICES = "/sys/bus/pci/devices"
 _HEX = frozenset("0123456789abcdef")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PciDevice:
-    """A PCI function: address ``0000:65:00.0``, vendor, class and sub-class, the driver bound to it.
-
-    ``driver`` is empty where none is bound.
-    """
-
-    address: str
-    vendor: int
-    class_: int
-    driver: str
 
 
 def pci_key(address: str) -> tuple[int, int, int, int] | None:
@@ -50,11 +35,12 @@ def pci_address(text: str) -> str | None:
     return "{:04x}:{:02x}:{:02x}.{:x}".format(*key) if key else None
 
 
-def pci_devices(root: Root, *, vendor: int, classes: tuple[int, ...]) -> tuple[PciDevice, ...]:
-    """Return the PCI functions made by VENDOR (``0x10de``), in the order of their addresses.
+def pci_devices(root: Root, *, vendor: int, classes: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the PCI functions made by VENDOR (``0x10de``) as pairs of address and bound driver.
 
-    CLASSES are class and sub-class in one number (``0x0302``). Entries that cannot be
-    read are left out: /sys of a device vanishes with it.
+    They come in the order of their addresses; the driver is empty where none is bound. CLASSES are
+    class and sub-class in one number (``0x0302``). Entries that cannot be read are left out: /sys of
+    a device vanishes with it.
     """
     found = []
     for address in root.names(PCI_DEVICES):
@@ -68,8 +54,8 @@ def pci_devices(root: Root, *, vendor: int, classes: tuple[int, ...]) -> tuple[P
             driver = root.resolve(f"{folder}/driver").rpartition("/")[2]
         except OSError:
             driver = ""
-        found.append(PciDevice(address=address, vendor=vendor, class_=class_, driver=driver))
-    return tuple(sorted(found, key=lambda device: pci_key(device.address) or ()))
+        found.append((address, driver))
+    return tuple(sorted(found, key=lambda device: pci_key(device[0]) or ()))
 
 
 def drm_names(root: Root, address: str) -> tuple[str, ...]:

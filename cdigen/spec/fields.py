@@ -198,4 +198,6 @@ def check_object(value: object, path: str, shape: Shape, out: list[Finding]) -> 
 def _unknown(key: object, path: str, shape: Shape) -> Finding:
     meant = next((field for field in shape.fields if field.lower() == str(key).lower()), None)
     hint = f"spelt {meant}" if meant else f"known here: {', '.join(sorted(shape.fields))}"
-    return finding("unknown-field", member_path(path, key), f"{quote(str(key))} is no field of CDI here", hint)
+    return finding(
+        "unknown-field", member_path(path, key), f"{quote(str(key))} is no field of CDI here", hint
+    )

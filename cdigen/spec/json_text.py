@@ -115,7 +115,9 @@ def _end_of_space(text: str, offset: int) -> int:
 
 
 def _syntax(text: str, offset: int, message: str) -> Finding:
-    return finding("json-syntax", "$", f"not JSON at {place(text, offset)}: {message[:1].lower()}{message[1:]}")
+    return finding(
+        "json-syntax", "$", f"not JSON at {place(text, offset)}: {message[:1].lower()}{message[1:]}"
+    )
 
 
 def _too_deep() -> Finding:
@@ -154,7 +156,10 @@ def _traps(text: str) -> Iterator[Finding]:
         yield finding("leading-tab", "$", f"TAB before the document at {place(text, before.index(chr(9)))}")
     if match := _CONTROL.search(text):
         yield finding(
-            "control-character", "$", f"raw U+{ord(match[0]):04X} at {place(text, match.start())}", "write \\uXXXX"
+            "control-character",
+            "$",
+            f"raw U+{ord(match[0]):04X} at {place(text, match.start())}",
+            "write \\uXXXX",
         )
     if match := _LINE_SEPARATOR.search(text):
         yield finding(

@@ -43,7 +43,9 @@ def parse_document(data: bytes, *, yaml: bool | None) -> Parsed:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8")
-        return _nothing(finding("not-utf8", "$", f"not UTF-8 at {place(before, len(before))}: {error.reason}"))
+        return _nothing(
+            finding("not-utf8", "$", f"not UTF-8 at {place(before, len(before))}: {error.reason}")
+        )
     mark: tuple[Finding, ...] = ()
     if text.startswith(BYTE_ORDER_MARK):
         text = text[1:]

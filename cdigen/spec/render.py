@@ -2,8 +2,8 @@
 
 JSON, because YAML reads unquoted ``0`` and ``0666`` as numbers; UTF-8 unescaped, because the
 runtimes read JSON with a YAML parser, which refuses the surrogate pairs of escaped characters
-beyond U+FFFF. Every device, node and mount stands on a line of its own, so that a difference
-between two specs reads as one.
+beyond U+FFFF. Every node and mount stands on a line of its own, so that a difference between two
+specs reads as one.
 """
 
 from __future__ import annotations
@@ -15,27 +15,28 @@ if TYPE_CHECKING:
     from typing import Any
 
 _INDENT = "  "
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+_WIDTH = 110
 
 
 def render(document: dict[str, Any]) -> bytes:
     """Return DOCUMENT as JSON text ending in a newline; key order is kept."""
-    return (_object(document, depth=0) + "\n").encode("utf-8")
+    return (_text(document, "") + "\n").encode("utf-8")
 
 
-def _object(value: dict[str, Any], *, depth: int) -> str:
-    pad = _INDENT * (depth + 1)
-    lines = [f"{pad}{_one_line(key)}: {_value(item, depth=depth + 1)}" for key, item in value.items()]
-    return "{\n" + ",\n".join(lines) + "\n" + _INDENT * depth + "}"
+def _text(value: Any, pad: str) -> str:
+    """Return VALUE, on one line if that is short or nothing in it deserves a line of its own."""
+    line = _encode(value)
+    if len(pad) + len(line) <= _WIDTH or not _has_entries(value):
+        return line
+    inner = pad + _INDENT
+    if isinstance(value, dict):
+        entries = [f"{_encode(key)}: {_text(item, inner)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(inner + entry for entry in entries) + f"\n{pad}}}"
+    return "[\n" + ",\n".join(inner + _text(item, inner) for item in value) + f"\n{pad}]"
 
 
-def _value(value: Any, *, depth: int) -> str:
-    if isinstance(value, dict) and value:
-        return _object(value, depth=depth)
-    if isinstance(value, list) and value:
-        pad = _INDENT * (depth + 1)
-        return "[\n" + ",\n".join(pad + _one_line(item) for item in value) + "\n" + _INDENT * depth + "]"
-    return _one_line(value)
-
-
-def _one_line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _has_entries(value: Any) -> bool:
+    """Return whether VALUE holds objects, directly or below: a list of nodes, a device, a document."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(isinstance(item, dict) or (isinstance(item, list) and _has_entries(item)) for item in items)

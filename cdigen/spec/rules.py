@@ -60,7 +60,9 @@ def _check_minimum(document: dict[str, object], out: list[Finding]) -> None:
     needed = minimum_version(document)
     if is_newer(needed, declared):
         what = "any document" if needed == EARLIEST_VERSION else "what this document uses"
-        out.append(finding("version-too-low", "$.cdiVersion", f"{declared} is too low: {what} needs {needed}"))
+        out.append(
+            finding("version-too-low", "$.cdiVersion", f"{declared} is too low: {what} needs {needed}")
+        )
     elif is_newer(declared, needed):
         message = f"{declared} unloads the file in runtimes that know no more than {needed}, which is enough"
         out.append(finding("version-higher-than-needed", "$.cdiVersion", message))
@@ -125,7 +127,7 @@ def is_annotation_key(key: str) -> bool:
     Source: Kubernetes, apimachinery, IsQualifiedName, called with the key in lower case.
     """
     prefix, slash, name = key.rpartition("/")
-    if slash and not _is_subdomain(prefix.lower()):
+    if slash and not (prefix.isascii() and _is_subdomain(prefix.lower())):
         return False
     return (
         0 < len(name) <= _MAX_ANNOTATION_NAME
@@ -137,7 +139,8 @@ def is_annotation_key(key: str) -> bool:
 
 def _is_subdomain(name: str) -> bool:
     return len(name) <= _MAX_ANNOTATION_PREFIX and all(
-        label and _LABEL.issuperset(label) and label[0] != "-" and label[-1] != "-" for label in name.split(".")
+        label and _LABEL.issuperset(label) and label[0] != "-" and label[-1] != "-"
+        for label in name.split(".")
     )
 
 

@@ -135,11 +135,15 @@ def _advise_hook(value: object, path: str, out: list[Finding]) -> bool:
         out.append(finding("hook-not-create-container", f"{path}.hookName", f"runs at {value['hookName']}"))
     env = value.get("env")
     if not env:
-        out.append(finding("hook-env-missing", path, "has no env: runtimes then pass on their own, or the image's"))
+        out.append(
+            finding("hook-env-missing", path, "has no env: runtimes then pass on their own, or the image's")
+        )
     elif isinstance(env, list) and any(isinstance(entry, str) and entry.startswith("LD_") for entry in env):
         out.append(finding("hook-env-loader", f"{path}.env", "sets an LD_ variable"))
     if value.get("timeout") is None:
-        out.append(finding("hook-timeout-missing", path, "has no timeout: a hook that hangs hangs the container"))
+        out.append(
+            finding("hook-timeout-missing", path, "has no timeout: a hook that hangs hangs the container")
+        )
     return True
 
 

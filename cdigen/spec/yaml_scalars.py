@@ -84,7 +84,11 @@ def as_text(value: object) -> str | None:
 def as_key(value: object) -> str | None:
     """Return the text of a mapping's key; None for null, which the loaders refuse as a key."""
     text = as_text(value)
-    return {"+Inf": ".inf", "-Inf": "-.inf", "NaN": ".nan"}.get(text or "", text) if isinstance(value, float) else text
+    return (
+        {"+Inf": ".inf", "-Inf": "-.inf", "NaN": ".nan"}.get(text or "", text)
+        if isinstance(value, float)
+        else text
+    )
 
 
 def tagged(tag: str, text: str) -> object:

@@ -49,11 +49,14 @@ class YamlText:
 class _Container:
     """A mapping or sequence being read: its value, where it goes, and how many nodes it has."""
 
-    __slots__ = ("anchor", "is_merging", "key", "path", "size", "value")
+    __slots__ = ("anchor", "is_flow", "is_merging", "key", "path", "size", "value")
 
-    def __init__(self, value: dict[str, object] | list[object], anchor: str | None, path: str) -> None:
+    def __init__(
+        self, value: dict[str, object] | list[object], event: yaml.CollectionStartEvent, path: str
+    ) -> None:
         self.value = value
-        self.anchor = anchor
+        self.anchor = event.anchor
+        self.is_flow = bool(event.flow_style)
         self.path = path
         self.key: str | None = None
         self.is_merging = False
@@ -94,7 +97,7 @@ class _Builder:
         if len(self._open) >= MAX_DEPTH:
             self.report("too-deep", offset, f"nesting beyond {MAX_DEPTH} levels", refused=True)
             raise _EndOfReading
-        self._open.append(_Container(value, event.anchor, self._path()))
+        self._open.append(_Container(value, event, self._path()))
 
     def end(self, _event: yaml.CollectionEndEvent) -> None:
         """End the mapping or sequence that was begun last."""
@@ -106,6 +109,9 @@ class _Builder:
         self._oddities(event)
         if event.style == '"':
             self._escapes(event.start_mark.index, event.end_mark.index)
+        elif not event.style and "?" in event.value and self._open and self._open[-1].is_flow:
+            # go-yaml v2, scannerc.go: in flow context a question mark ends a plain scalar.
+            self.report("yaml-syntax", event.start_mark.index, "? in an unquoted text", refused=True)
         value = self._scalar_value(event)
         if not self._is_key_next():
             self._keep(value, event.anchor, 1)
@@ -120,7 +126,9 @@ class _Builder:
         offset = event.start_mark.index
         self.report("yaml-alias", offset, f"alias *{event.anchor}", refused=False)
         if event.anchor not in self._anchors:
-            self.report("yaml-syntax", offset, f"alias *{event.anchor} without an anchor before it", refused=True)
+            self.report(
+                "yaml-syntax", offset, f"alias *{event.anchor} without an anchor before it", refused=True
+            )
             raise _EndOfReading
         value, size = self._anchors[event.anchor]
         self._aliased += size

@@ -75,17 +75,25 @@ def running_host(tree: Path, *, images: Path, state: Path | None = None) -> Iter
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert holder.stdin is not None
         assert holder.stdout is not None
         assert holder.stderr is not None
         try:
             pid = holder.stdout.readline().strip()
             if not pid:
                 raise RuntimeError(f"cannot enter {tree}: {holder.stderr.read()}")
-            yield Host(pid=int(pid))
+            host = Host(pid=int(pid))
+            try:
+                yield host
+            finally:
+                # By hand: containers' cgroups lie outside of every namespace of the host.
+                host.attempt("podman rm --all --force --time 0")
         finally:
             # The end of its standard input ends the first process; the kernel then ends all the others.
-            holder.communicate(timeout=30)
+            try:
+                holder.communicate(timeout=30)
+            except subprocess.TimeoutExpired:
+                holder.kill()
+                raise
 
 
 def copy_tree(source: Path, target: Path) -> None:

@@ -145,9 +145,10 @@ def test_what_is_done_in_a_host_leaves_no_trace(driver_tree: Path, images: Path,
     with running_host(driver_tree, images=images, state=state) as host:
         host.put("/etc/cdi/trace.json", "{}")
         host.put("/var/run/cdi/trace.json", "{}")
-        host.run(f"podman run --detach --name sleeper {DEBIAN_IMAGE} sleep 1000")
+        container = host.run(f"podman run --detach {DEBIAN_IMAGE} sleep 1000").strip()
         sleepers = host.run("pgrep --count sleep").strip()
     assert sleepers == "1"
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/libpod-{container}"))
     assert not (driver_tree / "etc/cdi/trace.json").exists()
     assert not Path("/var/run/cdi/trace.json").exists()
     assert not Path(f"/proc/{host.pid}").exists()

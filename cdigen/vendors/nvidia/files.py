@@ -120,8 +120,8 @@ def _find_configs(places: Places, driver: Driver, prefixes: tuple[str, ...]) -> 
         *(f"{prefix}{below}" for prefix in prefixes for below in ("/share", "/etc", "")),
     )
     search = _Search(root, "config")
-    for config in CONFIGS:
-        below, _, pattern = config.path.format(version=driver.version).rpartition("/")
+    for path, target, capabilities in CONFIGS:
+        below, _, pattern = path.format(version=driver.version).rpartition("/")
         taken: dict[str, str] = {}
         for folder in folders:
             names = root.names(f"{folder}/{below}") if "*" in pattern else [pattern]
@@ -131,8 +131,8 @@ def _find_configs(places: Places, driver: Driver, prefixes: tuple[str, ...]) -> 
                 real = search.check(f"{folder}/{below}/{name}", stat.S_ISREG)
                 if real:
                     taken[name] = root.host_path(real)
-                    search.take(real, config.capabilities, (f"{config.target}/{name}",))
-        search.sought(config.path, config.capabilities, taken.values())
+                    search.take(real, capabilities, (f"{target}/{name}",))
+        search.sought(path, capabilities, taken.values())
     return search.result()
 
 

@@ -250,16 +250,16 @@ def _node_problem(places: Places, path: str, error: OSError | devnodes.NotADevic
 
 def _unbound(places: Places, served: set[str]) -> list[Finding]:
     findings = []
-    for device in sysfs.pci_devices(places.host, vendor=PCI_VENDOR, classes=PCI_CLASSES):
-        if device.driver == "nvidia" or device.address in served:
+    for address, driver in sysfs.pci_devices(places.host, vendor=PCI_VENDOR, classes=PCI_CLASSES):
+        if driver == "nvidia" or address in served:
             continue
-        holder = f"is bound to the driver {device.driver}" if device.driver else "is bound to no driver"
+        holder = f"is bound to the driver {driver}" if driver else "is bound to no driver"
         findings.append(
             Finding(
                 severity="info",
                 rule="gpu-not-bound",
-                path=device.address,
-                message=f"GPU {device.address} {holder}, not to nvidia, and gets no device",
+                path=address,
+                message=f"GPU {address} {holder}, not to nvidia, and gets no device",
             )
         )
     return findings

@@ -34,7 +34,7 @@ CONTROL_NODES: tuple[tuple[str, str, tuple[str, ...], Weight], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Library:
     """A library of the driver, by the part of its file name before ``.so``.
 
@@ -168,34 +168,22 @@ CONFIG_FOLDERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
-    """A data file: where it lies below a configuration folder, and where containers look for it.
-
-    ``*`` in the last part of ``path`` stands for any text.
-    """
-
-    path: str
-    target: str
-    capabilities: tuple[str, ...]
-
-
-# Targets: libglvnd and the EGL external platforms read /usr/share, Vulkan's loader and OpenCL's
-# read /etc first (their documentation); OptiX reads /usr/share/nvidia (seen in libnvoptix).
-CONFIGS: tuple[Config, ...] = (
-    Config("OpenCL/vendors/nvidia.icd", "/etc/OpenCL/vendors", COMPUTE_VIDEO),
-    Config("X11/xorg.conf.d/10-nvidia.conf", "/usr/share/X11/xorg.conf.d", DISPLAY),
-    Config("X11/xorg.conf.d/nvidia-drm-outputclass.conf", "/usr/share/X11/xorg.conf.d", DISPLAY),
-    Config("egl/egl_external_platform.d/*_nvidia_*.json", "/usr/share/egl/egl_external_platform.d", GRAPHICS),
-    Config("glvnd/egl_vendor.d/10_nvidia.json", "/usr/share/glvnd/egl_vendor.d", GRAPHICS),
-    Config(
-        "nvidia/nvidia-application-profiles-{version}-rc", "/usr/share/nvidia", (*COMPUTE_VIDEO, *GRAPHICS)
-    ),
-    Config("nvidia/nvoptix.bin", "/usr/share/nvidia", GRAPHICS),
-    Config("vulkan/icd.d/nvidia_icd*.json", "/etc/vulkan/icd.d", GRAPHICS),
-    Config("vulkan/icd.d/nvidia_layers.json", "/etc/vulkan/icd.d", GRAPHICS),
-    Config("vulkan/implicit_layer.d/nvidia_layers.json", "/etc/vulkan/implicit_layer.d", GRAPHICS),
-    Config("vulkansc/icd.d/nvidia_icd_vksc.json", "/etc/vulkansc/icd.d", GRAPHICS),
+# (path below a configuration folder, folder in the container, capabilities); "*" in the last part
+# stands for any text. Targets: libglvnd and the EGL external platforms read /usr/share, Vulkan's
+# loader and OpenCL's read /etc first (their documentation); OptiX reads /usr/share/nvidia (seen in
+# libnvoptix).
+CONFIGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("OpenCL/vendors/nvidia.icd", "/etc/OpenCL/vendors", COMPUTE_VIDEO),
+    ("X11/xorg.conf.d/10-nvidia.conf", "/usr/share/X11/xorg.conf.d", DISPLAY),
+    ("X11/xorg.conf.d/nvidia-drm-outputclass.conf", "/usr/share/X11/xorg.conf.d", DISPLAY),
+    ("egl/egl_external_platform.d/*_nvidia_*.json", "/usr/share/egl/egl_external_platform.d", GRAPHICS),
+    ("glvnd/egl_vendor.d/10_nvidia.json", "/usr/share/glvnd/egl_vendor.d", GRAPHICS),
+    ("nvidia/nvidia-application-profiles-{version}-rc", "/usr/share/nvidia", (*COMPUTE_VIDEO, *GRAPHICS)),
+    ("nvidia/nvoptix.bin", "/usr/share/nvidia", GRAPHICS),
+    ("vulkan/icd.d/nvidia_icd*.json", "/etc/vulkan/icd.d", GRAPHICS),
+    ("vulkan/icd.d/nvidia_layers.json", "/etc/vulkan/icd.d", GRAPHICS),
+    ("vulkan/implicit_layer.d/nvidia_layers.json", "/etc/vulkan/implicit_layer.d", GRAPHICS),
+    ("vulkansc/icd.d/nvidia_icd_vksc.json", "/etc/vulkansc/icd.d", GRAPHICS),
 )
 
 # Where the kernel looks for firmware, in its order (Documentation/driver-api/firmware/fw_search_path.rst).
