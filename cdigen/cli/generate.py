@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from cdigen import reconcile
 from cdigen.cli import options, report
@@ -189,8 +188,7 @@ def _print_or_save(arguments: Namespace, products: tuple[Product, ...]) -> None:
         )
     content = _formatted(arguments, products[0])
     if arguments.output is None:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(content)
+        report.print_bytes(content)
         return
     from cdigen.cli.publish import save  # noqa: PLC0415 - the store is not for printing
 

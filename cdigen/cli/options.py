@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 
 from cdigen import config
+from cdigen.cli.inputs import read_input
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.model.names import is_kind
@@ -127,7 +127,7 @@ def _settings(arguments: argparse.Namespace, host: Root) -> config.Settings:
     vendors = tuple(VENDORS)
     if arguments.config is not None:
         return config.parse(
-            read_literal(arguments.config, limit=config.MAX_SIZE), file=arguments.config, vendors=vendors
+            read_input(arguments.config, limit=config.MAX_SIZE), file=arguments.config, vendors=vendors
         )
     try:
         data = host.read(config.DEFAULT_PATH, limit=config.MAX_SIZE)
@@ -211,7 +211,7 @@ def recorded(file: str, names: tuple[str, ...]) -> dict[str, Inventory]:
 
     from cdigen.model.inventory_json import from_document  # noqa: PLC0415 - likewise
 
-    data = sys.stdin.buffer.read(MAX_INVENTORY) if file == "-" else read_literal(file, limit=MAX_INVENTORY)
+    data = read_input(file, limit=MAX_INVENTORY)
     hint = "make it with 'cdigen inspect --json'"
     try:
         document = json.loads(data)
@@ -223,16 +223,6 @@ def recorded(file: str, names: tuple[str, ...]) -> dict[str, Inventory]:
             f"the inventory holds the unknown vendor {unknown[0]!r}", hint=hint, kind="inventory"
         )
     return {name: inventories[name] for name in names if name in inventories}
-
-
-def read_literal(path: str, *, limit: int) -> bytes:
-    """Return the content of the file PATH of this machine; raises StoreError."""
-    try:
-        return Root().read(os.path.abspath(path), limit=limit)
-    except OSError as error:
-        raise StoreError(
-            f"{shown(path)} cannot be read: {reason(error)}", hint="check its path and mode"
-        ) from error
 
 
 def _below(host: Root, path: str, what: str) -> Root:

@@ -38,10 +38,17 @@ def note(text: str, arguments: Namespace) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print VALUE as JSON on stdout, indented for people who look at it."""
-    import json  # noqa: PLC0415 - only where it is asked for
+    """Print VALUE as JSON on stdout, in UTF-8 whatever the locale."""
+    from cdigen.spec.render import render  # noqa: PLC0415 - only where it is asked for
 
-    write(sys.stdout, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    print_bytes(render(value))
+
+
+def print_bytes(content: bytes) -> None:
+    """Print CONTENT on stdout as it is."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
 
 
 def table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> str:

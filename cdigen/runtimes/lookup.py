@@ -9,44 +9,24 @@ a directory of higher priority defines it once; else the last directory that def
 
 from __future__ import annotations
 
-import errno
 import os
 import posixpath
 import stat
 from dataclasses import dataclass
 
-from cdigen.model.findings import Finding, errors
+from cdigen.model.findings import Finding
 from cdigen.model.names import natural_key
-from cdigen.spec.parse import parse_document
-from cdigen.spec.rules import check
+from cdigen.runtimes.specfile import EXTENSIONS, read_spec_file
 from cdigen.store.directory import clean
 from cdigen.store.failures import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any
 
-EXTENSIONS = (".json", ".yaml")
-# The newest release's verdict stands for "a runtime": it reads all that older ones do, except
-# documents that say 0.1.0 or 0.2.0 and the fields that 1.1.0 removed (facts/cdi.md 1.1).
-LIBRARY = "1.1.0"
-# What is larger is not read: a spec of 1,000 GPUs has under 2 MB.
-MAX_BYTES = 64 << 20
+    from cdigen.runtimes.specfile import SpecFile
+
 _SHOWN_NAMES = 6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpecFile:
-    """A spec file whose document could be read; ``refusal`` says why no runtime loads it, if none does."""
-
-    path: str
-    directory: str
-    kind: str
-    devices: tuple[str, ...]
-    document: dict[str, Any]
-    findings: tuple[Finding, ...] = ()
-    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +64,7 @@ def scan(directories: tuple[str, ...]) -> Lookup:
         names, unlisted = _names(directory)
         problems += unlisted
         for name in names:
-            spec, unloaded = _spec_file(directory, name)
+            spec, unloaded = read_spec_file(directory, name)
             specs += spec
             problems += unloaded
     return Lookup(
@@ -165,90 +145,6 @@ def _names(directory: str) -> tuple[tuple[str, ...], list[Finding]]:
     return tuple(sorted((name for name in names if name.endswith(EXTENSIONS)), key=os.fsencode)), []
 
 
-def _spec_file(directory: str, name: str) -> tuple[list[SpecFile], list[Finding]]:
-    path = posixpath.join(directory, name)
-    try:
-        data = _content(path)
-    except OSError as error:
-        return [], [_problem("unreadable", path, f"no runtime loads it: {error.strerror}")]
-    if data is None:
-        return [], []
-    yaml = name.endswith(".yaml")
-    parsed = parse_document(data, yaml=yaml)
-    document = parsed.document
-    findings = parsed.findings if document is None else (*parsed.findings, *check(document))
-    faults = errors(findings)
-    verdict = _verdict(data, yaml=yaml) if faults else "accept"
-    refusal, problems = "", []
-    if verdict in ("reject", "panic"):
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        refusal = f"{faults[0].path}: {faults[0].message}{more}"
-        text = "it crashes the runtimes that read it" if verdict == "panic" else "no runtime loads it"
-        problems = [_problem(faults[0].rule, path, f"{text}: {refusal}", hint=faults[0].hint)]
-    elif document is None and not yaml:
-        # The runtimes' parser is a YAML parser: comments and trailing commas pass in .json as well.
-        document = parse_document(data, yaml=True).document
-    if document is None:
-        return [], problems or [_problem(faults[0].rule, path, faults[0].message, hint=faults[0].hint)]
-    spec = SpecFile(
-        path=path,
-        directory=directory,
-        kind=_text(_field(document, "kind")),
-        devices=_device_names(document),
-        document=document,
-        findings=findings,
-        refusal=refusal,
-    )
-    return [spec], problems
-
-
-def _content(path: str) -> bytes | None:
-    # None: the runtimes pass over it (a directory) or it went away. OSError: they fail on it.
-    try:
-        status = os.stat(path)
-    except FileNotFoundError:
-        if posixpath.islink(path):
-            raise
-        return None
-    if stat.S_ISDIR(status.st_mode) and not posixpath.islink(path):
-        return None
-    if not stat.S_ISREG(status.st_mode):
-        # A fifo would hang a runtime until somebody writes to it; we do not open what is no file.
-        raise OSError(errno.EINVAL, "it is not a regular file")
-    if status.st_size > MAX_BYTES:
-        raise OSError(errno.EFBIG, f"it has more than {MAX_BYTES >> 20} MiB")
-    with open(path, "rb") as file:
-        return file.read(MAX_BYTES)
-
-
-def _verdict(data: bytes, *, yaml: bool) -> str:
-    # Imported here: the loaders' own parser needs PyYAML (19 ms), and good files do not need it.
-    from cdigen.spec.loaders import verdicts  # noqa: PLC0415
-
-    return verdicts(data, yaml=yaml, versions=(LIBRARY,))[LIBRARY]
-
-
-def _field(mapping: Mapping[str, Any], name: str) -> Any:
-    # encoding/json takes any letter case where the exact name is missing (facts/cdi.md 2.3).
-    if name in mapping:
-        return mapping[name]
-    return next((value for key, value in mapping.items() if str(key).lower() == name), None)
-
-
-def _text(value: Any) -> str:
-    # An unquoted 0 in YAML becomes the text "0" where Go wants a string (facts/cdi.md 2.4).
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return value if isinstance(value, str) else ""
-
-
-def _device_names(document: dict[str, Any]) -> tuple[str, ...]:
-    devices = _field(document, "devices")
-    entries = devices if isinstance(devices, list) else []
-    names = (_text(_field(entry, "name")) for entry in entries if isinstance(entry, dict))
-    return tuple(dict.fromkeys(name for name in names if name))
-
-
 def _rows(places: tuple[str, ...], specs: list[SpecFile]) -> tuple[Row, ...]:
     rank = {directory: number for number, directory in enumerate(places)}
     holders: dict[tuple[str, str], list[SpecFile]] = {}
@@ -276,7 +172,7 @@ def _rows(places: tuple[str, ...], specs: list[SpecFile]) -> tuple[Row, ...]:
 def _reason(spec: SpecFile, loaded: list[SpecFile]) -> str:
     # LOADED are all files that define one device, priority rising. Empty: SPEC's definition is in use.
     if spec.refusal:
-        return f"no runtime loads this file: {spec.refusal}"
+        return spec.refusal
     if conflict := _conflict(loaded):
         beside = [other.path for other in conflict if other is not spec]
         if len(beside) < len(conflict):
@@ -298,7 +194,7 @@ def _beside(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:
         return []
     text = f"{shown(spec.path)} defines {_listed(shared)} of {spec.kind} too"
     if spec.refusal:
-        message = f"{text}; it does no harm only while no runtime loads it ({spec.refusal})"
+        message = f"{text}; that does no harm only as long as no runtime loads it ({spec.refusal})"
         return [_warning("foreign-same-directory", spec, message, "remove it, or pass --replace-foreign")]
     message = f"{text}: two files of one directory make a device that both define unresolvable"
     hint = "remove that file, or pass --replace-foreign to have it moved aside"

@@ -28,8 +28,6 @@ MAX_PATH = 4095
 MAX_UINT32 = 2**32 - 1
 MAX_INT64 = 2**63 - 1
 
-_BREAKS = ("\x00", "\n")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
@@ -92,7 +90,7 @@ def check_path(value: object, path: str, out: list[Finding]) -> bool:
     """Check an absolute path without NUL and line breaks, of at most MAX_PATH bytes."""
     if not check_text(value, path, out, MAX_PATH) or not isinstance(value, str):
         return False
-    if not value.startswith("/"):
+    if value[:1] != "/":
         out.append(finding("path-not-absolute", path, f"{quote(value)} does not begin with /"))
         return False
     return check_unbroken("path-control-character", value, path, out)
@@ -126,7 +124,7 @@ def is_clean(path: str) -> bool:
 
 def check_unbroken(rule: str, value: str, path: str, out: list[Finding]) -> bool:
     """Check, as RULE, that VALUE holds neither NUL nor a line break."""
-    if any(character in value for character in _BREAKS):
+    if "\n" in value or "\x00" in value:
         out.append(finding(rule, path, f"{quote(value)} holds NUL or a line break"))
         return False
     return True

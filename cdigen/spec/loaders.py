@@ -7,6 +7,7 @@ a behaviour changed. It agrees with the real loaders on the 43 documents of
 
 from __future__ import annotations
 
+from cdigen.spec.loader_changes import has, release_of
 from cdigen.spec.loader_types import RefusedError, decode_document
 from cdigen.spec.parse import BYTE_ORDER_MARK, MAX_SIZE, parse_document
 from cdigen.spec.version import KNOWN_VERSIONS, is_newer, minimum_version, release_order
@@ -15,28 +16,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cdigen.spec.loader_types import Release
+    from cdigen.spec.loader_changes import Release
 
 ACCEPT, REJECT, PANIC, UNKNOWN = "accept", "reject", "panic", "unknown"
 
 DEFAULT_VERSIONS = ("0.5.2", "0.5.4", "0.6.2", "0.7.2", "0.8.1", "1.0.1", "1.1.0", "main")
-
-# The development branch as of 2026-08 (05ae4b5): later than the newest release.
-_MAIN: Release = (1, 1, 1)
-# Behaviour of older releases was never observed.
-_OLDEST: Release = (0, 5, 2)
-_NEWEST_RELEASE: Release = (1, 1, 0)
-
-# Each behaviour and the release that brought it; new fields are in cdigen.spec.loader_types.
-_SINCE: dict[str, Release] = {
-    "a v before the version is taken": (0, 5, 4),
-    "the version must be enough": (0, 5, 4),
-    "a class may have dots": (0, 6, 0),
-    "only a digit before a name needs 0.5.0": (1, 0, 0),  # before: whatever is no letter
-    "a file without devices is refused": (1, 0, 0),
-    "permissions may be none": _MAIN,  # PR 288's neighbour; "main/v1.1.1+" in facts/cdi.md 1.1
-    "a name of one letter is taken": _MAIN,  # PR 321; a crash before
-}
 
 _TYPES = ("", "b", "c", "u", "p")
 _HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
@@ -45,16 +29,27 @@ _DIGITS = frozenset("0123456789")
 _ALNUM = _LETTERS | _DIGITS
 # What strict reading complains of and every loader refuses as well (facts/cdi.md 2.4).
 _REFUSED_BY_ALL = frozenset(
-    ("control-character", "duplicate-key", "empty-document", "escaped-slash", "key-split", "key-too-long")
-    + ("leading-tab", "lone-surrogate", "not-an-object", "surrogate-escape", "too-deep")
+    (
+        "control-character",
+        "duplicate-key",
+        "empty-document",
+        "escaped-slash",
+        "key-split",
+        "key-too-long",
+        "leading-tab",
+        "lone-surrogate",
+        "not-an-object",
+        "surrogate-escape",
+        "too-deep",
+    )
 )
 
 
-class _Panic(Exception):  # noqa: N818 -- Go's word
+class _PanicError(Exception):
     """Says that the library crashes, and the runtime with it."""
 
 
-class _Unsure(Exception):  # noqa: N818 -- no error, an answer
+class _UnsureError(Exception):
     """Says that what the library does depends on chance or is not known."""
 
 
@@ -69,7 +64,7 @@ def verdicts(data: bytes, *, yaml: bool, versions: tuple[str, ...] = DEFAULT_VER
         value = _read(data, yaml=yaml)
     except RefusedError:
         return dict.fromkeys(versions, REJECT)
-    except _Unsure:
+    except _UnsureError:
         return dict.fromkeys(versions, UNKNOWN)
     return {version: _verdict(value, version) for version in versions}
 
@@ -77,7 +72,7 @@ def verdicts(data: bytes, *, yaml: bool, versions: tuple[str, ...] = DEFAULT_VER
 def _read(data: bytes, *, yaml: bool) -> object:
     """Return DATA as the YAML parser of the libraries reads it: strict JSON first, which is faster."""
     if len(data) > MAX_SIZE:
-        raise _Unsure
+        raise _UnsureError
     if not yaml:
         parsed = parse_document(data, yaml=False)
         rules = {found.rule for found in parsed.findings}
@@ -102,25 +97,14 @@ def _read_yaml(text: str) -> object:
 
     read = read_yaml(text)
     if read.is_unsure:
-        raise _Unsure
+        raise _UnsureError
     if read.is_refused:
         raise RefusedError
     return read.value
 
 
-def _release(version: str) -> Release | None:
-    """Return the release of VERSION; None where its behaviour is not known."""
-    if version == "main":
-        return _MAIN
-    parts = version.split(".")
-    if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in parts):
-        return None
-    release = (int(parts[0]), int(parts[1]), int(parts[2]))
-    return release if _OLDEST <= release <= _NEWEST_RELEASE else None
-
-
 def _verdict(value: object, version: str) -> str:
-    release = _release(version)
+    release = release_of(version)
     if release is None:
         return UNKNOWN
     try:
@@ -129,14 +113,10 @@ def _verdict(value: object, version: str) -> str:
         return _after_version(document, release)
     except RefusedError:
         return REJECT
-    except _Panic:
+    except _PanicError:
         return PANIC
-    except _Unsure:
+    except _UnsureError:
         return UNKNOWN
-
-
-def _has(behaviour: str, release: Release) -> bool:
-    return release >= _SINCE[behaviour]
 
 
 def _check_version(document: dict[str, object], release: Release) -> None:
@@ -146,19 +126,19 @@ def _check_version(document: dict[str, object], release: Release) -> None:
     newest version there is. Where that can happen, a null entry may or may not be reached.
     """
     declared = str(document["cdiVersion"])
-    if _has("a v before the version is taken", release):
+    if has("a v may stand before the version", release):
         declared = declared.removeprefix("v")
     newest = max((known for known in KNOWN_VERSIONS if release_order(known) <= release), key=release_order)
     if declared not in KNOWN_VERSIONS or is_newer(declared, newest):
         raise RefusedError(f"version {declared!r:.20}")
-    if not _has("the version must be enough", release):
+    if not has("the version must be enough", release):
         return
     needed = _needed(document, release)
     is_enough = not is_newer(needed, declared)
     if _search_meets_null(document, release):
         if needed != newest or _ends_in_panic(document, release, is_enough=is_enough):
-            raise _Panic
-        raise _Unsure
+            raise _PanicError
+        raise _UnsureError
     if not is_enough:
         raise RefusedError(f"version must be at least {needed}")
 
@@ -170,7 +150,7 @@ def _ends_in_panic(document: dict[str, object], release: Release, *, is_enough: 
         _after_version(document, release)
     except RefusedError:
         return False
-    except _Panic:
+    except _PanicError:
         return True
     return False
 
@@ -183,9 +163,9 @@ def _needed(document: dict[str, object], release: Release) -> str:
 def _has_name_of_0_5(document: dict[str, object], release: Release) -> bool:
     """Return whether a device's name begins in a way for which the search asks for 0.5.0."""
     firsts = [str(device["name"])[:1] for device in _items(document["devices"])]
-    if _has("only a digit before a name needs 0.5.0", release):
-        return any(first and first in _DIGITS for first in firsts)
-    return any(first and first not in _LETTERS for first in firsts)
+    if has("whatever is no letter before a name needs 0.5.0", release):
+        return any(first and first not in _LETTERS for first in firsts)
+    return any(first in _DIGITS for first in firsts)
 
 
 def _search_meets_null(document: dict[str, object], release: Release) -> bool:
@@ -214,7 +194,7 @@ def _after_version(document: dict[str, object], release: Release) -> str:
     if not (vendor and slash and class_):
         raise RefusedError("kind")
     _check_name(vendor, release, dots=True)
-    _check_name(class_, release, dots=_has("a class may have dots", release))
+    _check_name(class_, release, dots=has("a class may have dots", release))
     _check_edits(document["containerEdits"], release)
     names: set[str] = set()
     for device in _items(document["devices"]):
@@ -223,7 +203,7 @@ def _after_version(document: dict[str, object], release: Release) -> str:
         if name in names:
             raise RefusedError("device twice")
         names.add(name)
-    if not names and _has("a file without devices is refused", release):
+    if not names and has("a file without devices is refused", release):
         raise RefusedError("no devices")
     return ACCEPT
 
@@ -232,9 +212,9 @@ def _check_name(name: str, release: Release, *, dots: bool) -> None:
     if name[0] not in _LETTERS:
         raise RefusedError("first letter")
     if len(name) == 1:
-        if _has("a name of one letter is taken", release):
-            return
-        raise _Panic
+        if has("a name of one letter crashes", release):
+            raise _PanicError
+        return
     inner = _ALNUM | frozenset("_-." if dots else "_-")
     if not inner.issuperset(name[1:-1]) or name[-1] not in _ALNUM:
         raise RefusedError("name")
@@ -273,7 +253,7 @@ def _check_edits(edits: object, release: Release) -> None:
 
 def _not_null(entry: dict[str, object] | None) -> dict[str, object]:
     if entry is None:
-        raise _Panic
+        raise _PanicError
     return entry
 
 
@@ -286,7 +266,7 @@ def _check_node(node: dict[str, object], release: Release) -> None:
     if not node["path"] or node["type"] not in _TYPES:
         raise RefusedError("node")
     permissions = str(node["permissions"])
-    if permissions == "none" and _has("permissions may be none", release):
+    if permissions == "none" and has("permissions may be none", release):
         return
     if not frozenset("rwm").issuperset(permissions):
         raise RefusedError("permissions")

@@ -1,4 +1,4 @@
-"""Write a document as the bytes of a spec file.
+"""Write JSON as cdigen writes it: spec files, inventories, the output of --json.
 
 JSON, because YAML reads unquoted ``0`` and ``0666`` as numbers; UTF-8 unescaped, because the
 runtimes read JSON with a YAML parser, which refuses the surrogate pairs of escaped characters
@@ -19,9 +19,9 @@ _encode = json.JSONEncoder(ensure_ascii=False).encode
 _WIDTH = 110
 
 
-def render(document: dict[str, Any]) -> bytes:
-    """Return DOCUMENT as JSON text ending in a newline; key order is kept."""
-    return (_text(document, "") + "\n").encode("utf-8")
+def render(value: Any) -> bytes:
+    """Return VALUE as JSON text ending in a newline; key order is kept."""
+    return (_text(value, "") + "\n").encode("utf-8")
 
 
 def _text(value: Any, pad: str) -> str:

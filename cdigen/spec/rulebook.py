@@ -10,6 +10,10 @@ from __future__ import annotations
 
 from cdigen.model.findings import Finding
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.model.findings import Severity
+
 ERRORS: dict[str, str] = {
     "additional-gid": "An additional group is an integer from 1 to 4294967295.",
     "annotation-key": "An annotation's key is a Kubernetes qualified name.",
@@ -92,7 +96,7 @@ RULES: dict[str, str] = ERRORS | WARNINGS
 
 def finding(rule: str, path: str, message: str, hint: str = "") -> Finding:
     """Return a finding of RULE, with the gravity the rule has; KeyError where no such rule exists."""
-    severity = "error" if rule in ERRORS else "warning"
     if rule not in RULES:
         raise KeyError(rule)
+    severity: Severity = "error" if rule in ERRORS else "warning"
     return Finding(severity=severity, rule=rule, path=path, message=message, hint=hint)

@@ -12,7 +12,6 @@ from cdigen.spec.fields import (
     check_boolean,
     check_clean_path,
     check_object,
-    check_path,
     check_text,
     check_unbroken,
     check_usual_path,
@@ -163,13 +162,16 @@ def _net_devices(value: object, path: str, out: list[Finding]) -> bool:
 
 def _values(entries: object, field: str) -> list[object]:
     """Return FIELD of each of ENTRIES, None where an entry is not an object."""
-    if not isinstance(entries, list):
+    if not isinstance(entries, list) or len(entries) < 2:
         return []
     return [entry.get(field) if isinstance(entry, dict) else None for entry in entries]
 
 
 def _repeated(values: list[object]) -> list[int]:
     """Return the indexes of texts that stand in VALUES before."""
+    texts = [value for value in values if isinstance(value, str)]
+    if len(set(texts)) == len(texts):
+        return []
     seen: set[str] = set()
     repeated = []
     for index, value in enumerate(values):
@@ -186,9 +188,10 @@ def _warn_repeated(edits: dict[str, object], path: str, out: list[Finding]) -> N
             where = f"{path}.{field}[{index}].{key}"
             out.append(finding("path-repeated", where, "is used by an entry before it, which it replaces"))
     env = edits.get("env")
-    keys = [e.partition("=")[0] if isinstance(e, str) else None for e in env] if isinstance(env, list) else []
-    for index in _repeated([*keys]):
-        out.append(finding("env-repeated", f"{path}.env[{index}]", "sets a key that an entry before it sets"))
+    if isinstance(env, list):
+        for index in _repeated([e.partition("=")[0] if isinstance(e, str) else None for e in env]):
+            where = f"{path}.env[{index}]"
+            out.append(finding("env-repeated", where, "sets a key that an entry before it sets"))
 
 
 _UINT32 = integer("node-owner", 0, MAX_UINT32)

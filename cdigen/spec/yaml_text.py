@@ -17,7 +17,7 @@ from cdigen.spec.yaml_scalars import as_key, resolve, tagged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
 
     import yaml
@@ -63,7 +63,12 @@ class _Container:
         self.size = 1
 
 
-class _EndOfReading(Exception):  # noqa: N818 -- a way out of the loop, never seen outside
+def _start(event: yaml.Event) -> int:
+    """Return where EVENT begins; parsers always say so, only PyYAML's types allow that they do not."""
+    return event.start_mark.index if event.start_mark else 0
+
+
+class _StopError(Exception):
     """Leaves the reading where nothing further can matter."""
 
 
@@ -89,14 +94,14 @@ class _Builder:
 
     def begin(self, value: dict[str, object] | list[object], event: yaml.CollectionStartEvent) -> None:
         """Begin a mapping or a sequence."""
-        offset = event.start_mark.index
+        offset = _start(event)
         self._oddities(event)
         if self._is_key_next():
             self.report("yaml-key", offset, "a key that is no text", refused=True)
-            raise _EndOfReading
+            raise _StopError
         if len(self._open) >= MAX_DEPTH:
             self.report("too-deep", offset, f"nesting beyond {MAX_DEPTH} levels", refused=True)
-            raise _EndOfReading
+            raise _StopError
         self._open.append(_Container(value, event, self._path()))
 
     def end(self, _event: yaml.CollectionEndEvent) -> None:
@@ -108,33 +113,33 @@ class _Builder:
         """Take a scalar, which is a key or a value."""
         self._oddities(event)
         if event.style == '"':
-            self._escapes(event.start_mark.index, event.end_mark.index)
+            self._escapes(event)
         elif not event.style and "?" in event.value and self._open and self._open[-1].is_flow:
             # go-yaml v2, scannerc.go: in flow context a question mark ends a plain scalar.
-            self.report("yaml-syntax", event.start_mark.index, "? in an unquoted text", refused=True)
+            self.report("yaml-syntax", _start(event), "? in an unquoted text", refused=True)
         value = self._scalar_value(event)
         if not self._is_key_next():
             self._keep(value, event.anchor, 1)
         elif event.value == "<<" and event.implicit[0]:
             self._open[-1].key, self._open[-1].is_merging = "<<", True
-            self.report("yaml-key", event.start_mark.index, "a merge key", refused=False)
+            self.report("yaml-key", _start(event), "a merge key", refused=False)
         else:
-            self._key(value, event.start_mark.index)
+            self._key(value, _start(event))
 
     def alias(self, event: yaml.AliasEvent) -> None:
         """Take the value of an anchor once more, by reference."""
-        offset = event.start_mark.index
+        offset = _start(event)
         self.report("yaml-alias", offset, f"alias *{event.anchor}", refused=False)
         if event.anchor not in self._anchors:
             self.report(
                 "yaml-syntax", offset, f"alias *{event.anchor} without an anchor before it", refused=True
             )
-            raise _EndOfReading
+            raise _StopError
         value, size = self._anchors[event.anchor]
         self._aliased += size
         if self._aliased > MAX_ALIASED or self._is_key_next():
             self.is_unsure = True
-            raise _EndOfReading
+            raise _StopError
         self._keep(value, None, size)
 
     def _path(self) -> str:
@@ -150,12 +155,13 @@ class _Builder:
 
     def _oddities(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> None:
         if event.tag is not None:
-            self.report("yaml-tag", event.start_mark.index, f"tag {event.tag}", refused=False)
+            self.report("yaml-tag", _start(event), f"tag {event.tag}", refused=False)
         if event.anchor is not None:
-            self.report("yaml-alias", event.start_mark.index, f"anchor &{event.anchor}", refused=False)
+            self.report("yaml-alias", _start(event), f"anchor &{event.anchor}", refused=False)
 
-    def _escapes(self, start: int, end: int) -> None:
-        for match in _ESCAPE.finditer(self._text, start, end):
+    def _escapes(self, event: yaml.ScalarEvent) -> None:
+        end = event.end_mark.index if event.end_mark else 0
+        for match in _ESCAPE.finditer(self._text, _start(event), end):
             code = match[1] or match[2]
             if match[3] == "/":
                 self.report("escaped-slash", match.start(), "\\/", refused=True)
@@ -168,7 +174,7 @@ class _Builder:
         try:
             return tagged(event.tag, event.value)
         except ValueError as error:
-            self.report("yaml-syntax", event.start_mark.index, str(error), refused=True)
+            self.report("yaml-syntax", _start(event), str(error), refused=True)
             return event.value
 
     def _key(self, value: object, offset: int) -> None:
@@ -176,7 +182,7 @@ class _Builder:
         key = as_key(value)
         if key is None:
             self.report("yaml-key", offset, "a key that is null", refused=True)
-            raise _EndOfReading
+            raise _StopError
         container.key = key
         if not isinstance(value, str):
             self.report("yaml-key", offset, f"a key that is no text ({key})", refused=False)
@@ -208,17 +214,18 @@ class _Builder:
             into.update(members)
 
 
-def read_yaml(text: str) -> YamlText:
+def read_yaml(text: str, *, loader: type[yaml.SafeLoader] | None = None) -> YamlText:
     """Return the first document of TEXT and all that is wrong with it; nothing is raised.
 
     TEXT has no byte order mark. Text after the first document is a finding, and no reason for a
-    loader to refuse.
+    loader to refuse. LOADER is PyYAML's loader class: libyaml's where PyYAML was built with it, which
+    is 20 times faster and, being what go-yaml was translated from, takes TABs where go-yaml does.
     """
     builder = _Builder(text)
     if match := _CONTROL.search(text):
         builder.report("control-character", match.start(), f"U+{ord(match[0]):04X}", refused=True)
     else:
-        _read(builder, text)
+        _read(builder, text, loader)
     if builder.root is None and not builder.findings:
         builder.is_refused = True
         builder.findings["empty-document"] = finding("empty-document", "$", "the file has no document")
@@ -230,11 +237,11 @@ def read_yaml(text: str) -> YamlText:
     )
 
 
-def _read(builder: _Builder, text: str) -> None:
+def _read(builder: _Builder, text: str, loader: type[yaml.SafeLoader] | None) -> None:
     import yaml  # noqa: PLC0415 -- 19 ms, and most files are JSON
 
-    # libyaml's parser where PyYAML was built with it: the events are the same, 20 times faster.
-    events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    if loader is None:
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     takers: dict[type, Callable[[Any], None]] = {
         yaml.DocumentStartEvent: lambda event: _directives(builder, event),
         yaml.MappingStartEvent: lambda event: builder.begin({}, event),
@@ -246,28 +253,30 @@ def _read(builder: _Builder, text: str) -> None:
     }
     is_over = False
     try:
-        for event in events:
+        for event in yaml.parse(text, Loader=loader):
             if is_over:
                 _after(builder, event)
                 return
             if type(event) in takers:
                 takers[type(event)](event)
             is_over = isinstance(event, yaml.DocumentEndEvent)
-    except _EndOfReading:
+    except _StopError:
         return
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         _broken(builder, error, is_over=is_over)
+        # PyYAML's own scanner refuses TABs that libyaml and go-yaml take.
+        builder.is_unsure |= loader is yaml.SafeLoader and not is_over and "\t" in text
 
 
 def _directives(builder: _Builder, event: yaml.DocumentStartEvent) -> None:
     # go-yaml v2, parserc.go: "found incompatible YAML document" for all but 1.1.
     if event.version not in (None, (1, 1)):
-        builder.report("yaml-syntax", event.start_mark.index, "YAML version other than 1.1", refused=True)
+        builder.report("yaml-syntax", _start(event), "YAML version other than 1.1", refused=True)
 
 
 def _after(builder: _Builder, event: yaml.Event) -> None:
     if hasattr(event, "explicit"):
-        builder.report("several-documents", event.start_mark.index, "a second document", refused=False)
+        builder.report("several-documents", _start(event), "a second document", refused=False)
 
 
 def _broken(builder: _Builder, error: Exception, *, is_over: bool) -> None:

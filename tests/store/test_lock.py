@@ -75,10 +75,12 @@ def test_a_killed_holder_does_not_hold(tmp_path: Path) -> None:
             signal.pause()
         os._exit(1)
     os.close(writer)
-    assert os.read(reader, 1) == b"x"
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    os.close(reader)
+    try:
+        assert os.read(reader, 1) == b"x"
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(reader)
     with made(str(tmp_path)) as directory, exclusive(directory, timeout_s=0):
         pass
 

@@ -6,6 +6,7 @@ import random
 import signal
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,17 @@ def child(work: Callable[[], None]) -> int:
     return pid
 
 
+@contextmanager
+def killed_after(work: Callable[[], None]) -> Iterator[None]:
+    """Let a child WORK while the body runs, then kill it as hard as the kernel can."""
+    pid = child(work)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
 def is_ours(base: Path) -> bool:
     path = base / "cdi" / NAME
     state, findings = read(f"{base}/state")
@@ -79,10 +91,8 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file_that_is_still_ours(ba
     rubbish = 0
     for _ in range(KILLS):
         before = (base / "cdi" / NAME).read_bytes()
-        pid = child(write_for_ever)
-        time.sleep(random.uniform(0.002, 0.03))
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        with killed_after(write_for_ever):
+            time.sleep(random.uniform(0.002, 0.03))
         content = (base / "cdi" / NAME).read_bytes()
         assert content in (before, first, second)
         assert is_ours(base)
@@ -102,10 +112,8 @@ def test_a_withdrawal_killed_at_any_moment_leaves_our_file_or_none(base: Path) -
             specfiles.withdraw(f"{base}/cdi", NAME, state_dir=f"{base}/state")
 
     for _ in range(20):
-        pid = child(come_and_go)
-        time.sleep(random.uniform(0.002, 0.02))
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        with killed_after(come_and_go):
+            time.sleep(random.uniform(0.002, 0.02))
         publish(base, CONTENTS[1])
         assert is_ours(base)
         assert os.listdir(base / "cdi") == [NAME]
@@ -120,17 +128,21 @@ def test_readers_see_whole_files_only_while_several_writers_write(base: Path, wr
         for number in range(12):
             publish(base, contents[(first + number) % writers])
 
-    pids = {child(lambda first=first: write(first)) for first in range(writers)}  # type: ignore[misc]
+    pids = [child(lambda first=first: write(first)) for first in range(writers)]  # type: ignore[misc]
     seen: set[bytes] = set()
     statuses: list[int] = []
-    while pids:
-        content = (base / "cdi" / NAME).read_bytes()
-        assert content in contents
-        seen.add(content)
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid in pids:
-            pids.remove(pid)
-            statuses.append(status)
+    try:
+        while len(statuses) < writers:
+            seen.add((base / "cdi" / NAME).read_bytes())
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid:
+                pids.remove(pid)
+                statuses.append(status)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    assert seen <= set(contents)
     assert statuses == [0] * writers
     assert len(seen) > 1
     assert is_ours(base)
@@ -145,13 +157,11 @@ def test_the_file_of_a_living_writer_is_never_swept_and_that_of_a_dead_one_is(tm
             os.write(tell, b"x")
             signal.pause()
 
-    pid = child(stay)
-    os.read(ready, 1)
-    left = os.listdir(tmp_path)
-    assert specfiles.sweep(str(tmp_path)) == ()
-    assert os.listdir(tmp_path) == left
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    with killed_after(stay):
+        os.read(ready, 1)
+        left = os.listdir(tmp_path)
+        assert specfiles.sweep(str(tmp_path)) == ()
+        assert os.listdir(tmp_path) == left
     os.close(ready)
     os.close(tell)
     assert specfiles.sweep(str(tmp_path)) == tuple(left)

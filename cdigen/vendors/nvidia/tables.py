@@ -202,7 +202,7 @@ XORG_FOLDERS = (
     "/usr/lib/{multiarch}/nvidia/xorg",
     "/usr/lib/nvidia/xorg",
     "/usr/lib64/nvidia/xorg",
-    "/usr/lib/nvidia/current",
+    "/usr/lib/nvidia/nvidia",  # Debian's alternative: current, tesla-470
     "/usr/lib/xorg/modules",
     "/usr/lib64/xorg/modules",
     "/usr/lib/xorg/modules/updates",
