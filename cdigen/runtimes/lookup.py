@@ -45,8 +45,8 @@ class Row:
 class Lookup:
     """What the runtimes find in the directories, and the files in them that they do not load.
 
-    ``directories`` are those that were read, priority rising; ``aliases`` are pairs of a directory
-    that was listed earlier under another name and the one of these that stands for it.
+    ``directories`` are those that were given, priority rising, missing ones too; ``aliases`` are pairs
+    of a directory that was given earlier under another name and the one of these that stands for it.
     """
 
     directories: tuple[str, ...]
@@ -58,20 +58,26 @@ class Lookup:
 
 def scan(directories: tuple[str, ...]) -> Lookup:
     """Read DIRECTORIES, the last with the highest priority. ConfigError: one of them is not absolute."""
-    places, aliases, problems = _places(directories)
+    listed = tuple(reversed(dict.fromkeys(reversed([clean(directory) for directory in directories]))))
+    places = tuple(map(_place, listed))
+    aliases = _aliases(places)
+    problems = [place.problem for place in places if place.problem]
     specs: list[SpecFile] = []
-    for directory in places:
-        names, unlisted = _names(directory)
+    for place in places:
+        if place.identity is None or place.path in aliases:
+            continue
+        names, unlisted = _names(place.path)
         problems += unlisted
         for name in names:
-            spec, unloaded = read_spec_file(directory, name)
+            spec, unloaded = read_spec_file(place.path, name)
             specs += spec
             problems += unloaded
+    order = tuple(path for path in listed if path not in aliases)
     return Lookup(
-        directories=places,
-        aliases=aliases,
+        directories=order,
+        aliases=tuple(aliases.items()),
         specs=tuple(specs),
-        rows=_rows(places, specs),
+        rows=_rows(order, specs),
         problems=tuple(problems),
     )
 
@@ -83,8 +89,9 @@ def clashes(
 
     Errors are what the write itself would break: devices shared with another file of the directory
     (``foreign-same-directory``). Warnings are what it meets elsewhere: ``foreign-shadowed`` below,
-    ``foreign-shadows-ours`` above, ``foreign-conflict`` where other files hide our devices between
-    them. A DIRECTORY that was not scanned counts as the one with the highest priority.
+    ``foreign-shadows-ours`` above, ``foreign-conflict`` where two other files hide our devices between
+    them. An info is a file below that only shares the kind (``foreign-same-kind``). A DIRECTORY that
+    was not given to ``scan`` counts as the one with the highest priority.
     """
     place = clean(directory)
     place = dict(lookup.aliases).get(place, place)
@@ -100,49 +107,56 @@ def clashes(
         elif spec.refusal:
             continue
         elif rank[spec.directory] < rank.get(place, len(rank)):
-            found += _below(spec, shared)
+            left = tuple(name for name in spec.devices if name not in ours and _winner(others, name) is spec)
+            found += _below(spec, shared, left)
         elif shared:
             found += _above(spec, shared)
     return (*found, *_conflicts_elsewhere(others, place, ours))
 
 
-def _places(
-    directories: tuple[str, ...],
-) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...], list[Finding]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    # A directory as it was listed. IDENTITY is the same for one directory under two names, and None
+    # where runtimes find nothing: no directory there, or one that they do not follow or cannot read.
+    path: str
+    identity: tuple[int, int] | None = None
+    problem: Finding | None = None
+
+
+def _place(path: str) -> _Place:
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return _Place(path=path)
+    except OSError as error:
+        return _Place(path=path, problem=_problem("unreadable", path, error.strerror or str(error)))
+    if stat.S_ISLNK(status.st_mode):
+        text = "is a symlink, and the CDI libraries in runtimes do not follow it"
+        return _Place(
+            path=path, problem=_problem("directory-symlink", path, text, hint="make it a directory")
+        )
+    if not stat.S_ISDIR(status.st_mode):
+        text = "is not a directory, so runtimes pass over it"
+        return _Place(path=path, problem=_problem("not-a-directory", path, text))
+    return _Place(path=path, identity=(status.st_dev, status.st_ino))
+
+
+def _aliases(places: tuple[_Place, ...]) -> dict[str, str]:
     # One real directory under two names (/run/cdi, /var/run/cdi) is no conflict, the later name wins.
-    by_identity: dict[tuple[int, int], list[str]] = {}
-    order: list[tuple[int, int]] = []
-    problems: list[Finding] = []
-    for path in map(clean, directories):
-        try:
-            status = os.stat(path, follow_symlinks=False)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            problems.append(_problem("unreadable", path, f"cannot be read: {error.strerror}"))
-            continue
-        if stat.S_ISLNK(status.st_mode):
-            text = "is a symlink, and the CDI libraries in runtimes do not follow it"
-            problems.append(_problem("directory-symlink", path, text, hint="make it a directory"))
-        elif not stat.S_ISDIR(status.st_mode):
-            problems.append(_problem("not-a-directory", path, "is not a directory, so runtimes skip it"))
-        else:
-            key = (status.st_dev, status.st_ino)
-            order = [other for other in order if other != key] + [key]
-            by_identity.setdefault(key, []).append(path)
-    places = tuple(by_identity[key][-1] for key in order)
-    aliases = tuple(
-        (alias, names[-1]) for names in by_identity.values() for alias in names if alias != names[-1]
-    )
-    return places, aliases, problems
+    last = {place.identity: place.path for place in places if place.identity}
+    return {
+        place.path: last[place.identity]
+        for place in places
+        if place.identity and last[place.identity] != place.path
+    }
 
 
-def _names(directory: str) -> tuple[tuple[str, ...], list[Finding]]:
+def _names(directory: str) -> tuple[tuple[str, ...], tuple[Finding, ...]]:
     try:
         names = os.listdir(directory)
     except OSError as error:
-        return (), [_problem("unreadable", directory, f"cannot be read: {error.strerror}")]
-    return tuple(sorted((name for name in names if name.endswith(EXTENSIONS)), key=os.fsencode)), []
+        return (), (_problem("unreadable", directory, error.strerror or str(error)),)
+    return tuple(sorted((name for name in names if name.endswith(EXTENSIONS)), key=os.fsencode)), ()
 
 
 def _rows(places: tuple[str, ...], specs: list[SpecFile]) -> tuple[Row, ...]:
@@ -174,10 +188,10 @@ def _reason(spec: SpecFile, loaded: list[SpecFile]) -> str:
     if spec.refusal:
         return spec.refusal
     if conflict := _conflict(loaded):
-        beside = [other.path for other in conflict if other is not spec]
-        if len(beside) < len(conflict):
-            return f"{_and(beside)} in the same directory defines it too, so no runtime resolves it"
-        return f"{_and(beside)} in one directory both define it, which makes it unresolvable everywhere"
+        others = _and(other.path for other in conflict if other is not spec)
+        if spec in conflict:
+            return f"{others} in the same directory has it too, so no runtime resolves it"
+        return f"two files of one directory have it ({others}), which makes it unresolvable everywhere"
     winner = loaded[-1]
     return "" if winner is spec else f"{shown(winner.path)} has priority"
 
@@ -187,6 +201,12 @@ def _conflict(loaded: Iterable[SpecFile]) -> list[SpecFile]:
     for spec in loaded:
         by_directory.setdefault(spec.directory, []).append(spec)
     return next((files for files in by_directory.values() if len(files) > 1), [])
+
+
+def _winner(specs: Iterable[SpecFile], name: str) -> SpecFile | None:
+    # Whose definition of NAME is in use among files of one kind, priority rising.
+    loaded = [spec for spec in specs if name in spec.devices and not spec.refusal]
+    return loaded[-1] if loaded and not _conflict(loaded) else None
 
 
 def _beside(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:
@@ -203,16 +223,19 @@ def _beside(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:
     ]
 
 
-def _below(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:
-    left = tuple(name for name in spec.devices if name not in shared)
-    parts = [f"{shown(spec.path)} defines {spec.kind} too, with lower priority"]
-    if shared:
-        parts.append(f"its {_listed(shared)} will be hidden by ours")
+def _below(spec: SpecFile, shared: tuple[str, ...], left: tuple[str, ...]) -> list[Finding]:
+    stays = f"its {_listed(left)} will stay visible and bring that file's document-level edits along"
+    if not shared and not left:
+        return []
+    if not shared:
+        message = f"{shown(spec.path)} defines {spec.kind} too: {stays}"
+        return [Finding(severity="info", rule="foreign-same-kind", path=spec.path, message=message)]
+    message = (
+        f"{shown(spec.path)} has lower priority: its {_listed(shared)} of {spec.kind} will be hidden by ours"
+    )
     if left:
-        parts.append(
-            f"its {_listed(left)} will stay visible, and whoever asks for one gets its document-level edits"
-        )
-    return [_warning("foreign-shadowed", spec, "; ".join(parts), "remove it if it is no longer wanted")]
+        message += f"; {stays}"
+    return [_warning("foreign-shadowed", spec, message, "remove it if it is no longer wanted")]
 
 
 def _above(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:

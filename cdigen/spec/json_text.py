@@ -29,18 +29,19 @@ _SUSPICIOUS_KEY = (MAX_KEY - 200) // 6
 # 64-bit integers have at most 20 characters with their sign; Python refuses to read 4,300 digits.
 _MAX_INTEGER_TEXT = 20
 
+_SPACE = " \t\r\n"
 _LINE_BREAKS = frozenset("\r\n")
+# Patterns are compiled when first used (``re`` keeps them): most files need one of them.
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_TOKEN = re.compile(
+_TOKEN = (
     rf"(?P<string>{_STRING})(?P<gap>[ \t\r\n]*+)(?P<colon>:?)|(?P<bracket>[\[\]{{}},])|(?P<word>[-+.\w]++)"
 )
-_TAB_IN_LINE = re.compile(r"[\r\n][ \r\n]*+\t")
-_KEY_GAP = re.compile(r'"(?:[ \t]*+[\r\n][ \t\r\n]*+:|[ \t]{800})')
-_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))")
-_SPACE = re.compile(r"[ \t\r\n]*+")
+_KEY_GAP = r'"(?:[ \t]*+[\r\n][ \t\r\n]*+:|[ \t]{800})'
+_TAB_IN_LINE = r"[\r\n][ \r\n]*+\t"
+_ESCAPE = r"\\(?:u([0-9A-Fa-f]{4})|(.))"
 # What YAML's reader refuses although JSON strings may hold it: DEL, most of C1, the non-characters.
-_CONTROL = re.compile("[\x7f-\x84\x86-\x9f\ufffe\uffff]")
-_LINE_SEPARATOR = re.compile("[\x85\u2028\u2029]")
+_CONTROL = "[\x7f-\x84\x86-\x9f\ufffe\uffff]"
+_LINE_SEPARATOR = "[\x85\u2028\u2029]"
 
 
 def place(text: str, offset: int) -> str:
@@ -85,7 +86,7 @@ def read_json(text: str) -> tuple[object, tuple[Finding, ...]]:
     TEXT has no byte order mark. Nothing is raised. The value is given along with findings wherever
     there is one, so that the rules can judge it too; it is at most ``MAX_DEPTH`` deep.
     """
-    if not text.strip(" \t\r\n"):
+    if not text.strip(_SPACE):
         return None, (finding("empty-document", "$", "the file is empty"),)
     reader = _Reader()
     decoder = json.JSONDecoder(
@@ -104,14 +105,13 @@ def read_json(text: str) -> tuple[object, tuple[Finding, ...]]:
     if _is_deep(value):
         return None, (_too_deep(),)
     findings = [*_tail(text, end), *_traps(text[:end])]
-    if reader.suspicious or _KEY_GAP.search(text, 0, end):
+    if reader.suspicious or re.search(_KEY_GAP, text[:end]):
         findings += _walk(text[:end])
     return value, tuple(findings)
 
 
 def _end_of_space(text: str, offset: int) -> int:
-    match = _SPACE.match(text, offset)
-    return match.end() if match else offset
+    return len(text) - len(text[offset:].lstrip(_SPACE))
 
 
 def _syntax(text: str, offset: int, message: str) -> Finding:
@@ -145,8 +145,8 @@ def _tail(text: str, end: int) -> Iterator[Finding]:
     after = _end_of_space(text, end)
     if after < len(text):
         yield finding("trailing-data", "$", f"text after the document at {place(text, after)}")
-    elif match := _TAB_IN_LINE.search(text, end):
-        yield finding("leading-tab", "$", f"TAB in an empty line at {place(text, match.end() - 1)}")
+    elif "\t" in text[end:] and (match := re.search(_TAB_IN_LINE, text[end:])):
+        yield finding("leading-tab", "$", f"TAB in an empty line at {place(text, end + match.end() - 1)}")
 
 
 def _traps(text: str) -> Iterator[Finding]:
@@ -176,11 +176,11 @@ def _escapes(text: str) -> Iterator[Finding]:
     """Yield the first of each kind of escape that loaders refuse."""
     rules = {"escaped-slash", "surrogate-escape", "lone-surrogate"}
     whole_until = -1
-    for match in _ESCAPE.finditer(text):
+    for match in re.finditer(_ESCAPE, text):
         if match[2] == "/":
             rule = "escaped-slash"
         elif match[1] and match[1][0] in "dD" and match[1][1] in "89abAB":
-            low = _ESCAPE.match(text, match.end())
+            low = re.match(_ESCAPE, text[match.end() : match.end() + 6])
             is_pair = bool(low and low[1] and low[1][0] in "dD" and low[1][1] in "cdefCDEF")
             rule = "surrogate-escape" if is_pair else "lone-surrogate"
             whole_until = match.end() if is_pair else -1
@@ -205,7 +205,7 @@ def _walk(text: str) -> Iterator[Finding]:
     keys: list[set[str]] = [set()]
     indexes: list[int] = [-1]
     here = "$"
-    for match in _TOKEN.finditer(text):
+    for match in re.finditer(_TOKEN, text):
         if match["colon"]:
             key = str(json.loads(match["string"]))
             here = member_path(paths[-1], key)

@@ -6,11 +6,10 @@ bytes is another question, which ``cdigen.spec.loaders`` answers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cdigen.spec.fields import type_name
 from cdigen.spec.json_text import place, read_json
 from cdigen.spec.rulebook import finding
+from cdigen.value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ MAX_SIZE = 16 * 1024 * 1024
 BYTE_ORDER_MARK = "\ufeff"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Parsed:
     """What was read: the document, None where there is none to judge, and every finding on the way."""
 

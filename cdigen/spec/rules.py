@@ -8,7 +8,16 @@ Source of every rule: facts/cdi.md 2.3, last column; docs/rules.md has them one 
 from __future__ import annotations
 
 from cdigen.model.names import MAX_CLASS, MAX_VENDOR, is_device_name, is_vendor_or_class
-from cdigen.spec.fields import Shape, check_object, check_text, member_path, quote, type_name, wrong_type
+from cdigen.spec.fields import (
+    MAX_INT64,
+    Shape,
+    check_object,
+    check_text,
+    member_path,
+    quote,
+    type_name,
+    wrong_type,
+)
 from cdigen.spec.rulebook import finding
 from cdigen.spec.rules_edits import check_edits, is_empty
 from cdigen.spec.version import EARLIEST_VERSION, KNOWN_VERSIONS, is_newer, minimum_version
@@ -38,8 +47,8 @@ def check(document: object) -> tuple[Finding, ...]:
     if not isinstance(document, dict):
         return (finding("not-an-object", "$", f"the document is no object but {type_name(document)}"),)
     out: list[Finding] = []
-    check_object(document, "$", _DOCUMENT, out)
-    _check_minimum(document, out)
+    is_good = check_object(document, "$", _DOCUMENT, out)
+    _check_minimum(document, out, is_good=is_good)
     return tuple(out)
 
 
@@ -53,7 +62,7 @@ def _version(value: object, path: str, out: list[Finding]) -> bool:
     return False
 
 
-def _check_minimum(document: dict[str, object], out: list[Finding]) -> None:
+def _check_minimum(document: dict[str, object], out: list[Finding], *, is_good: bool) -> None:
     declared = document.get("cdiVersion")
     if not isinstance(declared, str) or declared not in KNOWN_VERSIONS:
         return
@@ -63,7 +72,7 @@ def _check_minimum(document: dict[str, object], out: list[Finding]) -> None:
         out.append(
             finding("version-too-low", "$.cdiVersion", f"{declared} is too low: {what} needs {needed}")
         )
-    elif is_newer(declared, needed):
+    elif is_good and is_newer(declared, needed):
         message = f"{declared} unloads the file in runtimes that know no more than {needed}, which is enough"
         out.append(finding("version-higher-than-needed", "$.cdiVersion", message))
 
@@ -108,7 +117,7 @@ def _annotations(value: object, path: str, out: list[Finding]) -> bool:
         if not is_annotation_key(str(key)):
             out.append(finding("annotation-key", where, f"{quote(str(key))} is no qualified name"))
             good = False
-        good &= check_text(text, where, out, MAX_ANNOTATIONS)
+        good &= check_text(text, where, out, MAX_INT64)  # their sum is what is limited
         size += _bytes(key) + _bytes(text)
     if size > MAX_ANNOTATIONS:
         message = f"the annotations have {size} bytes, more than {MAX_ANNOTATIONS}"

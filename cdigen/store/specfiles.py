@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import posixpath
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from cdigen.model.errors import SpecError, StoreError
@@ -90,7 +90,7 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
         else:
             if _is_foreign(write):
                 if not replace_foreign:
-                    raise _foreign(write)
+                    raise _foreign(write, findings)
                 aside = (name, *aside)
             with tempfiles.staged(place, name, content) as staged:
                 check(_read_back(staged, write))
@@ -144,7 +144,9 @@ def withdraw(directory: str, name: str, *, state_dir: str, lock_timeout_s: float
             except OSError as error:
                 raise store_error("cannot remove", place.file(name), error) from error
             tempfiles.settle(place)
-            states.write(home, state.forgetting(place.record(name)))
+            # The file is gone: a record that outlives it, for want of space, makes nothing else ours.
+            with suppress(StoreError):
+                states.write(home, state.forgetting(place.record(name)))
             return True
 
 
@@ -186,10 +188,12 @@ def _is_foreign(write: _Write) -> bool:
     return present != NOTHING and present.content != write.content and not _is_ours(write)
 
 
-def _foreign(write: _Write) -> SpecError:
+def _foreign(write: _Write, findings: tuple[Finding, ...]) -> SpecError:
+    # A damaged state file belongs to the reason: the file may have been ours.
     path = shown(write.place.file(write.name))
+    reasons = "".join(f"; {finding.message}" for finding in findings)
     return SpecError(
-        f"{path}: {write.present.description} that cdigen did not write is here and was not replaced",
+        f"{path}: {write.present.description} that is not known as ours is here and was not replaced{reasons}",
         hint="see whether it is still needed; --replace-foreign moves it aside",
         kind="foreign-file",
     )

@@ -38,16 +38,6 @@ def refusal(directory: Path | str, state_dir: Path | str, content: bytes) -> Sto
     return caught.value
 
 
-@pytest.fixture
-def root() -> None:
-    """Skip where file systems cannot be mounted; in CI that is a failure."""
-    if os.geteuid() == 0:
-        return
-    if "CI" in os.environ:
-        pytest.fail("these tests mount file systems: CI must run them as root")
-    pytest.skip("only root can mount the file systems that refuse")
-
-
 @contextmanager
 def mounted(path: Path, *arguments: str) -> Iterator[Path]:
     path.mkdir(exist_ok=True)
@@ -56,6 +46,27 @@ def mounted(path: Path, *arguments: str) -> Iterator[Path]:
         yield path
     finally:
         subprocess.run(["umount", str(path)], check=True)
+
+
+def unable(reason: str) -> None:
+    if "CI" in os.environ:
+        pytest.fail(f"in CI this must not be skipped: {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture
+def root() -> None:
+    if os.geteuid() != 0:
+        unable("only root can become another user")
+
+
+@pytest.fixture(scope="module")
+def mounts(tmp_path_factory: pytest.TempPathFactory) -> None:
+    try:
+        with mounted(tmp_path_factory.mktemp("mount") / "tmpfs", "-t", "tmpfs", "tmpfs"):
+            pass
+    except (OSError, subprocess.CalledProcessError):
+        unable("file systems that refuse cannot be mounted here (that takes root and CAP_SYS_ADMIN)")
 
 
 def tmpfs(path: Path, options: str) -> AbstractContextManager[Path]:
@@ -96,7 +107,7 @@ def as_nobody(work: Callable[[], object]) -> str:
     return answer
 
 
-@pytest.mark.usefixtures("root")
+@pytest.mark.usefixtures("mounts")
 def test_a_full_disk_leaves_the_old_spec_whole_and_no_rubbish(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "cdi", "size=16k") as directory:
         publish(directory, tmp_path / "state", b"old" * 1000)
@@ -111,7 +122,7 @@ def test_a_full_disk_leaves_the_old_spec_whole_and_no_rubbish(tmp_path: Path) ->
         assert publish(directory, tmp_path / "state", b"less" * 1000).result == "written"
 
 
-@pytest.mark.usefixtures("root")
+@pytest.mark.usefixtures("mounts")
 def test_a_disk_without_inodes_is_a_full_disk(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "cdi", "size=1m,nr_inodes=2") as directory:
         publish(directory, tmp_path / "state", b"old")
@@ -119,14 +130,14 @@ def test_a_disk_without_inodes_is_a_full_disk(tmp_path: Path) -> None:
         assert (directory / NAME).read_bytes() == b"old"
 
 
-@pytest.mark.usefixtures("root")
+@pytest.mark.usefixtures("mounts")
 def test_the_space_of_a_dead_writer_is_free_again_for_the_next(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "cdi", "size=16k") as directory:
         (directory / ".cdigen-x.json.1.00000000.tmp").write_bytes(b"x" * 16384)
         assert publish(directory, tmp_path / "state", b"new").result == "written"
 
 
-@pytest.mark.usefixtures("root")
+@pytest.mark.usefixtures("mounts")
 def test_a_full_disk_below_the_state_leaves_the_old_spec(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "state", "size=16k") as state_dir:
         publish(tmp_path / "cdi", state_dir, b"old")
@@ -139,7 +150,29 @@ def test_a_full_disk_below_the_state_leaves_the_old_spec(tmp_path: Path) -> None
         assert publish(tmp_path / "cdi", state_dir, b"new").result == "written"
 
 
-@pytest.mark.usefixtures("root")
+@pytest.mark.usefixtures("mounts")
+def test_a_spec_that_is_in_place_is_no_failure_because_of_the_state(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "state", "size=16k") as state_dir:
+        publish(tmp_path / "cdi", state_dir, b"old")
+        (state_dir / "state.json").unlink()
+        fill(state_dir / "more")
+        published = publish(tmp_path / "cdi", state_dir, b"old")
+        assert published.result == "unchanged"
+        assert [(finding.severity, finding.rule) for finding in published.findings] == [
+            ("warning", "state-not-written")
+        ]
+
+
+@pytest.mark.usefixtures("mounts")
+def test_a_full_disk_below_the_state_hinders_no_withdrawal(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "state", "size=16k") as state_dir:
+        publish(tmp_path / "cdi", state_dir, b"old")
+        fill(state_dir / "more")
+        assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=str(state_dir)) is True
+        assert os.listdir(tmp_path / "cdi") == []
+
+
+@pytest.mark.usefixtures("mounts")
 def test_a_read_only_spec_directory_is_named_and_left_alone(tmp_path: Path) -> None:
     publish(tmp_path / "cdi", tmp_path / "state", b"old")
     with read_only(tmp_path / "cdi"):
@@ -154,7 +187,7 @@ def test_a_read_only_spec_directory_is_named_and_left_alone(tmp_path: Path) -> N
     assert (tmp_path / "cdi" / NAME).read_bytes() == b"old"
 
 
-@pytest.mark.usefixtures("root")
+@pytest.mark.usefixtures("mounts")
 def test_a_directory_that_is_missing_on_a_read_only_file_system_is_named(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     with read_only(tmp_path / "etc"):
@@ -162,7 +195,7 @@ def test_a_directory_that_is_missing_on_a_read_only_file_system_is_named(tmp_pat
     assert f"cannot make spec directory {tmp_path}/etc/a/cdi: {tmp_path}/etc/a: Read-only" in error.message
 
 
-@pytest.mark.usefixtures("root")
+@pytest.mark.usefixtures("mounts")
 def test_a_read_only_state_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     with read_only(tmp_path / "state"):
@@ -195,15 +228,15 @@ def test_a_user_without_permission_is_told_what_and_where() -> None:
 
 
 @pytest.mark.usefixtures("root")
-def test_an_immutable_file_is_left_alone_with_a_hint(tmp_path: Path) -> None:
-    publish(tmp_path / "cdi", tmp_path / "state", b"old")
-    path = tmp_path / "cdi" / NAME
-    if subprocess.run(["chattr", "+i", str(path)], check=False, capture_output=True).returncode != 0:
-        pytest.skip("this file system has no immutable flag")
-    try:
-        error = refusal(tmp_path / "cdi", tmp_path / "state", b"new")
-    finally:
-        subprocess.run(["chattr", "-i", str(path)], check=True)
-    assert "Operation not permitted" in error.message
-    assert "lsattr" in error.hint
-    assert os.listdir(tmp_path / "cdi") == [NAME]
+def test_a_file_that_must_not_be_replaced_is_left_alone() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        base = Path(folder)
+        base.chmod(0o755)
+        publish(base / "cdi", base / "state", b"old")
+        (base / "cdi").chmod(0o1777)  # all may write here, but nobody may rename over another's file
+        for path in (base / "state", *(base / "state").iterdir()):
+            os.chown(path, NOBODY, NOBODY)
+        answer = as_nobody(lambda: publish(base / "cdi", base / "state", b"new"))
+        assert answer.startswith(f"StoreError: cannot write {base}/cdi/{NAME}: Operation not permitted (run")
+        assert (base / "cdi" / NAME).read_bytes() == b"old"
+        assert os.listdir(base / "cdi") == [NAME]

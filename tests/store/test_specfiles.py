@@ -4,6 +4,8 @@ import json
 import os
 import socket
 import stat
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from cdigen.store.state import read
 
 NAME = "nvidia.com-gpu.json"
 KIND = "nvidia.com/gpu"
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 NOON = 1786449600.0  # 2026-08-11T12:00:00Z
 
 
@@ -315,6 +318,14 @@ def test_a_damaged_state_file_is_reported_and_the_write_goes_on(tmp_path: Path) 
     assert publish(tmp_path).findings == ()
 
 
+def test_a_refusal_after_damage_says_that_the_state_file_was_damaged(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "state/state.json").write_bytes(b"")
+    with pytest.raises(SpecError, match=r"not known as ours .* state\.json is damaged"):
+        publish(tmp_path, b"two")
+    assert (tmp_path / "cdi" / NAME).read_bytes() == b"one"
+
+
 def test_what_a_writer_leaves_that_died_between_record_and_rename_is_recognised(tmp_path: Path) -> None:
     publish(tmp_path)
     state = json.loads((tmp_path / "state/state.json").read_text())
@@ -357,13 +368,25 @@ def test_withdraw_makes_no_directories(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+# Start-up
+
+
+def test_the_store_imports_nothing_slow() -> None:
+    code = (
+        "import sys, dataclasses; before = set(sys.modules); import cdigen.store.specfiles; "
+        "print(*sorted(name.partition('.')[0] for name in set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert set(done.stdout.split()) <= {"__future__", "_json", "cdigen", "errno", "fcntl", "json"}
+
+
 # Laws
 
 
 @settings(max_examples=30, deadline=None)
 @given(first=st.binary(max_size=300), second=st.binary(max_size=300))
 def test_publishing_twice_is_publishing_once(first: bytes, second: bytes) -> None:
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         base = Path(folder)
         publish(base, first)
         publish(base, second)
@@ -379,7 +402,7 @@ class History(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory(dir="/dev/shm")
+        self.folder = tempfile.TemporaryDirectory(dir=MEMORY)
         self.base = Path(self.folder.name)
         (self.base / "cdi").mkdir()
         self.path = self.base / "cdi" / NAME

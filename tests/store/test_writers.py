@@ -4,7 +4,7 @@ import fcntl
 import os
 import random
 import signal
-import threading
+import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,18 +64,13 @@ def is_ours(base: Path) -> bool:
     return findings == () and state.owns(str(path), path.read_bytes())
 
 
-@pytest.fixture(params=["/dev/shm", "disk"])
+@pytest.fixture(params=["memory", "disk"])
 def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     if request.param == "disk":
         yield tmp_path
         return
-    path = Path(request.param) / f"cdigen-{os.getpid()}-{random.randrange(1 << 32):x}"
-    path.mkdir()
-    yield path
-    for folder, _, files in os.walk(path, topdown=False):
-        for name in files:
-            os.unlink(f"{folder}/{name}")
-        os.rmdir(folder)
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as path:
+        yield Path(path)
 
 
 def test_a_writer_killed_at_any_moment_leaves_a_whole_file_that_is_still_ours(base: Path) -> None:
@@ -213,20 +208,18 @@ def test_a_sweep_of_a_missing_directory_finds_nothing(tmp_path: Path) -> None:
     assert specfiles.sweep(f"{tmp_path}/none") == ()
 
 
-def test_sweepers_without_our_lock_never_break_a_writer(tmp_path: Path) -> None:
-    ended = threading.Event()
+def test_a_temporary_file_that_a_sweep_took_before_it_was_locked_is_not_used(tmp_path: Path) -> None:
+    with (tmp_path / "x").open("w") as file:
+        assert tempfiles._claimed(file.fileno())
+        os.unlink(tmp_path / "x")
+        assert not tempfiles._claimed(file.fileno())
 
+
+def test_a_sweeper_without_our_lock_never_breaks_a_writer(tmp_path: Path) -> None:
     def sweep_on() -> None:
-        while not ended.is_set():
+        while True:
             specfiles.sweep(f"{tmp_path}/cdi")
 
-    sweepers = [threading.Thread(target=sweep_on) for _ in range(2)]
-    for sweeper in sweepers:
-        sweeper.start()
-    try:
+    with killed_after(sweep_on):
         for number in range(40):
             assert publish(tmp_path, CONTENTS[number % 2]).result == "written"
-    finally:
-        ended.set()
-        for sweeper in sweepers:
-            sweeper.join()

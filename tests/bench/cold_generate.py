@@ -1,0 +1,136 @@
+"""Measure a cold ``cdigen generate``: wall clock and peak memory, as ratios to a start of bare Python.
+
+``make bench`` runs it. The host is made here: the driver files of the example inventory with the
+kernel side of 8 GPUs (and of up to 1,000, for the growth), or a real tree given with --tree. Runs are
+interleaved, so that a machine whose speed drifts does not favour one of them. cdigen is installed
+into a private venv as users install it, with its modules compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "e2e")]
+
+from kernelside import example_gpus, write_kernel_side  # noqa: E402 - after the path is set
+
+CONFIG = "vendors: [nvidia]\nspec_dirs: [/etc/cdi, /var/run/cdi]\n"
+COUNTS = (8, 125, 250, 500, 1000)
+
+
+def main() -> None:
+    """Measure, and print a table or JSON."""
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="cdigen-bench-") as folder:
+        work = Path(folder)
+        python = _install(work / "venv")
+        cdigen = str(python.with_name("cdigen"))
+        hosts = {count: _host(work / f"host-{count}", count, options.tree) for count in COUNTS}
+        config = work / "config.yaml"
+        config.write_text(CONFIG)
+        commands = {
+            "python3 -I -c pass": [str(python), "-I", "-c", "pass"],
+            "cdigen --version": [cdigen, "--version"],
+            "cdigen generate, 8 GPUs": [cdigen, "generate", "--root", str(hosts[8])],
+            "the same with a configuration": [
+                cdigen, "generate", "--root", str(hosts[8]), "--config", str(config),
+            ],
+        }  # fmt: skip
+        if peer := shutil.which("nvidia-ctk"):
+            commands["nvidia-ctk cdi generate (this host)"] = [peer, "cdi", "generate"]
+        rows = _measure(commands, options.runs)
+        growth = {
+            f"cdigen generate, {count} GPUs": [cdigen, "generate", "--root", str(host)]
+            for count, host in hosts.items()
+        }
+        grown = _measure(growth, max(3, options.runs // 5))
+    if options.json:
+        print(json.dumps({"commands": rows, "growth": grown}, indent=2))
+        return
+    _print("cold start", rows)
+    _print("growth", grown)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=25, help="interleaved runs of each command (default: 25)")
+    parser.add_argument(
+        "--tree", type=Path, help="a root with a real driver 550.163.01 (it is copied by hard links)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser.parse_args()
+
+
+def _install(venv: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    pip = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, REPOSITORY], check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
+    return venv / "bin/python"
+
+
+def _host(root: Path, count: int, tree: Path | None) -> Path:
+    if tree is not None:
+        subprocess.run(["cp", "--archive", "--link", "--no-target-directory", tree, root], check=True)
+    else:
+        import hosttree  # noqa: PLC0415 - only without a real tree
+
+        root.mkdir()
+        hosttree.debian_13(root)
+    write_kernel_side(root, example_gpus(count))
+    return root
+
+
+def _measure(commands: dict[str, list[str]], runs: int) -> list[dict[str, object]]:
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    memory: dict[str, int] = {}
+    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    for _ in range(runs):
+        for name, command in commands.items():
+            begin = time.perf_counter()
+            child = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
+            _, status, usage = os.wait4(child.pid, 0)
+            times[name].append(time.perf_counter() - begin)
+            child.returncode = os.waitstatus_to_exitcode(status)
+            if child.returncode:
+                sys.exit(f"{' '.join(command)} ended with {child.returncode}")
+            memory[name] = max(memory.get(name, 0), usage.ru_maxrss)
+    base = statistics.median(next(iter(times.values())))
+    return [
+        {
+            "command": name,
+            "median_ms": round(statistics.median(values) * 1000, 1),
+            "min_ms": round(min(values) * 1000, 1),
+            "max_ms": round(max(values) * 1000, 1),
+            "ratio": round(statistics.median(values) / base, 2),
+            "peak_mb": round(memory[name] / 1024, 1),
+        }
+        for name, values in times.items()
+    ]
+
+
+def _print(title: str, rows: list[dict[str, object]]) -> None:
+    width = max(len(str(row["command"])) for row in rows)
+    print(f"{title:{width}}  median ms     min     max  ratio  peak MB")
+    for row in rows:
+        print(
+            f"{row['command']:{width}}  {row['median_ms']:9}  {row['min_ms']:6}  {row['max_ms']:6}"
+            f"  {row['ratio']:5}  {row['peak_mb']:7}"
+        )
+    print()
+
+
+if __name__ == "__main__":
+    main()

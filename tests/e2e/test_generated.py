@@ -1,0 +1,162 @@
+"""The main job, for real: a Debian 13 driver install, `cdigen generate --write`, `podman run --device`.
+
+The host is Debian's real driver packages with a kernel side written as files and real character
+devices; podman and runc are Debian's. What is missing is the GPU: nvidia-smi gets as far as asking
+the driver, and says so in its own words.
+"""
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chroothost import DEBIAN_IMAGE, MACHINE, REDHAT_IMAGE, Host, running_host
+from kernelside import Node, control_nodes, example_gpus, write_kernel_side
+
+pytestmark = pytest.mark.e2e
+
+GPUS = example_gpus(2)
+VERSION = "550.163.01"
+SPEC = "run/cdi/nvidia.com-gpu.json"
+FOLDERS = {DEBIAN_IMAGE: "/usr/lib/x86_64-linux-gnu", REDHAT_IMAGE: "/usr/lib64"}
+IMAGES = tuple(FOLDERS)
+
+# What programs and the driver's own libraries ask the loader for.
+NAMES = (
+    "libcuda.so.1",
+    "libnvidia-ml.so.1",
+    "libnvidia-ptxjitcompiler.so.1",
+    "libnvidia-nvvm.so.4",
+    "libnvidia-opencl.so.1",
+    "libnvidia-allocator.so.1",
+    "libnvcuvid.so.1",
+    "libnvidia-encode.so.1",
+    "libGLX_nvidia.so.0",
+    f"libnvidia-glcore.so.{VERSION}",
+    f"libnvidia-eglcore.so.{VERSION}",
+    "libnvoptix.so.1",
+)
+
+# Further names of files in NAMES; a process that has one of a file's names loaded gets that again.
+ALIASES = ("libcuda.so", f"libnvidia-nvvm.so.{VERSION}", "libGLX_indirect.so.0", "libnvidia-ml.so")
+
+REQUESTS = {
+    "0": {*GPUS[0].nodes},
+    "1": {*GPUS[1].nodes},
+    GPUS[1].uuid: {*GPUS[1].nodes},
+    "all": {*GPUS[0].nodes, *GPUS[1].nodes},
+}
+
+
+def cdigen(*arguments: str | Path) -> str:
+    """Run the command, which must succeed, and return its standard output."""
+    command = [sys.executable, "-m", "cdigen", *map(str, arguments)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory, driver_tree: Path) -> Path:
+    """Return a folder with the kernel side of two GPUs and the spec that cdigen gives for the whole."""
+    folder = tmp_path_factory.mktemp("state")
+    root = folder / "root"
+    subprocess.run(["cp", "--archive", "--link", driver_tree, root], check=True)
+    write_kernel_side(root, GPUS)
+    cdigen("generate", "--root", root, "--write")
+    return root
+
+
+@pytest.fixture(scope="module")
+def debian_13(driver_tree: Path, images: Path, state: Path) -> Iterator[Host]:
+    with running_host(driver_tree, images=images, state=state) as host:
+        yield host
+
+
+def nodes_in(host: Host, image: str, device: str) -> set[Node]:
+    command = "find /dev -type c \\( -name 'nvidia*' -o -path '/dev/dri/*' \\) -exec stat -c '%n %t %T' {} +"
+    listed = host.run(f'podman run --rm --device nvidia.com/gpu={device} {image} sh -c "{command}"')
+    rows = (line.split() for line in listed.splitlines())
+    return {Node(path=path, major=int(major, 16), minor=int(minor, 16)) for path, major, minor in rows}
+
+
+@pytest.mark.parametrize("image", IMAGES)
+@pytest.mark.parametrize("device", REQUESTS)
+def test_a_container_has_the_nodes_it_asked_for_with_their_numbers_and_no_others(
+    debian_13: Host, image: str, device: str
+) -> None:
+    assert nodes_in(debian_13, image, device) == {*REQUESTS[device], *control_nodes()}
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_every_library_loads_by_name_from_the_folder_that_the_image_searches(
+    debian_13: Host, image: str
+) -> None:
+    run = f"podman run --rm --device nvidia.com/gpu=0 {image}"
+    for names in (NAMES, ALIASES):
+        loaded = debian_13.run(f"{run} dlopen-all {' '.join(names)}").splitlines()
+        assert loaded == [f"ok {FOLDERS[image]}/{name}" for name in names]
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_nvidia_smi_is_found_and_asks_the_driver(debian_13: Host, image: str) -> None:
+    answer = debian_13.attempt(f"podman run --rm --device nvidia.com/gpu=all {image} nvidia-smi")
+    assert "couldn't communicate with the NVIDIA driver" in answer.stdout
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_every_mount_of_the_spec_is_there_and_read_only(debian_13: Host, state: Path, image: str) -> None:
+    spec = json.loads((state / SPEC).read_text())
+    run = f"podman run --rm --device nvidia.com/gpu=0 {image}"
+    rows = [line.split() for line in debian_13.run(f"{run} cat /proc/self/mountinfo").splitlines()]
+    options = {row[4]: set(row[5].split(",")) for row in rows}
+    targets = " ".join(mount["containerPath"] for mount in spec["containerEdits"]["mounts"])
+    resolved = debian_13.run(f"{run} sh -c 'for path in {targets}; do readlink -f $path; done'")
+    for path in resolved.splitlines():
+        assert {"ro", "nosuid", "nodev"} <= options[path], path
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_a_container_cannot_change_the_driver(debian_13: Host, image: str) -> None:
+    script = f"echo spoilt > {FOLDERS[image]}/libcuda.so.1"
+    answer = debian_13.attempt(
+        f"podman run --rm --device nvidia.com/gpu=0 {image} sh -c {shlex.quote(script)}"
+    )
+    assert answer.returncode != 0
+    assert "Read-only file system" in answer.stderr
+
+
+def test_a_container_that_asks_by_environment_too_gets_nothing_twice(debian_13: Host) -> None:
+    run = f"podman run --rm --env NVIDIA_VISIBLE_DEVICES=all --device nvidia.com/gpu=0 {DEBIAN_IMAGE}"
+    assert debian_13.run(f"{run} sh -c 'echo $NVIDIA_VISIBLE_DEVICES'") == "void\n"
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_a_read_only_container_starts(debian_13: Host, image: str) -> None:
+    run = f"podman run --rm --read-only --device nvidia.com/gpu=0 {image}"
+    assert debian_13.run(f"{run} dlopen-all libcuda.so.1").startswith("ok ")
+
+
+def test_a_driver_container_serves_the_machines_own_podman(
+    images: Path, driver_tree: Path, tmp_path: Path
+) -> None:
+    """--driver-root: the tree is a driver container's root on this machine, with podman 4.3."""
+    kernel_side = tmp_path / "kernel-side"
+    write_kernel_side(kernel_side, GPUS)
+    python = shlex.quote(sys.executable)
+    repository = Path(__file__).resolve().parents[2]
+    with running_host(MACHINE, images=images, state=kernel_side) as host:
+        # /proc/driver is the kernel's, so the GPUs' entries are put over it in this namespace.
+        host.run(f"mount -t tmpfs none /proc/driver && cp -r {kernel_side}/proc/driver/nvidia /proc/driver/")
+        host.run(f"cd {repository} && {python} -m cdigen generate --driver-root {driver_tree} --write")
+        spec = json.loads(host.run("cat /var/run/cdi/nvidia.com-gpu.json"))
+        run = f"podman run --rm --device nvidia.com/gpu=1 {DEBIAN_IMAGE}"
+        loaded = host.run(f"{run} dlopen-all libcuda.so.1 libnvidia-ml.so.1").splitlines()
+        nodes = nodes_in(host, DEBIAN_IMAGE, "1")
+    assert all(mount["hostPath"].startswith(f"{driver_tree}/") for mount in spec["containerEdits"]["mounts"])
+    assert loaded == [f"ok {FOLDERS[DEBIAN_IMAGE]}/{name}" for name in ("libcuda.so.1", "libnvidia-ml.so.1")]
+    assert {*control_nodes(), GPUS[1].nodes[0]} <= nodes
+    assert GPUS[0].nodes[0] not in nodes

@@ -1,0 +1,439 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdigen.model.errors import ConfigError
+from cdigen.runtimes.lookup import Lookup, Row, clashes, scan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cdigen.model.findings import Finding
+
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+KIND = "nvidia.com/gpu"
+
+
+def document(*names: str, kind: str = KIND) -> dict[str, object]:
+    devices = [{"name": name, "containerEdits": {"env": [f"GPU={name}"]}} for name in names]
+    return {"cdiVersion": "0.5.0", "kind": kind, "devices": devices}
+
+
+def put(directory: Path, file_name: str, *names: str, kind: str = KIND) -> str:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / file_name
+    path.write_text(json.dumps(document(*names, kind=kind)))
+    return str(path)
+
+
+@pytest.fixture
+def etc(tmp_path: Path) -> Path:
+    return tmp_path / "etc/cdi"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "run/cdi"
+
+
+def look(*directories: Path) -> Lookup:
+    return scan(tuple(map(str, directories)))
+
+
+def usable(lookup: Lookup) -> dict[str, str]:
+    rows = [row for row in lookup.rows if row.usable]
+    found = {row.name: row.file for row in rows}
+    assert len(found) == len(rows)
+    assert all(bool(row.reason) is not row.usable for row in lookup.rows)
+    return found
+
+
+def reasons(lookup: Lookup) -> dict[tuple[str, str], str]:
+    return {(row.name, row.file): row.reason for row in lookup.rows}
+
+
+def rules(findings: Iterable[Finding]) -> list[tuple[str, str]]:
+    return [(finding.severity, finding.rule) for finding in findings]
+
+
+# Which definition is in use
+
+
+def test_the_devices_of_one_file_are_rows_in_the_order_people_expect(run: Path) -> None:
+    path = put(run, "a.json", "10", "2", "all")
+    lookup = look(run)
+    assert lookup.rows == tuple(
+        Row(device=f"{KIND}={name}", kind=KIND, name=name, file=path, usable=True, reason="")
+        for name in ("2", "10", "all")
+    )
+    assert lookup.problems == ()
+    assert lookup.specs[0].document == document("10", "2", "all")
+
+
+def test_missing_directories_are_no_problem(tmp_path: Path, run: Path) -> None:
+    put(run, "a.json", "0")
+    lookup = look(tmp_path / "none", run)
+    assert list(usable(lookup)) == ["0"]
+    assert lookup.problems == ()
+
+
+def test_the_later_directory_wins_and_the_earlier_row_says_which_file_has_priority(
+    etc: Path, run: Path
+) -> None:
+    low, high = put(etc, "nvidia.yaml", "0", "1"), put(run, "nvidia.json", "0")
+    lookup = look(etc, run)
+    assert usable(lookup) == {"0": high, "1": low}
+    assert reasons(lookup)["0", low] == f"{high} has priority"
+    assert usable(look(run, etc)) == {"0": low, "1": low}
+
+
+def test_two_files_of_one_directory_make_what_they_share_unresolvable_and_nothing_else(run: Path) -> None:
+    first, second = put(run, "a.json", "0", "1"), put(run, "b.json", "0", "2")
+    lookup = look(run)
+    assert usable(lookup) == {"1": first, "2": second}
+    assert second in reasons(lookup)["0", first]
+    assert first in reasons(lookup)["0", second]
+    assert "same directory" in reasons(lookup)["0", first]
+
+
+def test_a_conflict_in_the_low_directory_sticks_to_the_clean_definition_above(etc: Path, run: Path) -> None:
+    first, second, high = put(etc, "a.json", "0"), put(etc, "b.json", "0"), put(run, "c.json", "0", "1")
+    lookup = look(etc, run)
+    assert usable(lookup) == {"1": high}
+    assert first in reasons(lookup)["0", high]
+    assert second in reasons(lookup)["0", high]
+
+
+def test_a_conflict_in_the_high_directory_does_not_fall_back_to_the_low_one(etc: Path, run: Path) -> None:
+    low = put(etc, "a.json", "0")
+    put(run, "b.json", "0")
+    put(run, "c.json", "0")
+    lookup = look(etc, run)
+    assert usable(lookup) == {}
+    assert "unresolvable everywhere" in reasons(lookup)["0", low]
+
+
+def test_kinds_do_not_meet(run: Path) -> None:
+    put(run, "a.json", "0")
+    put(run, "b.json", "0", kind="amd.com/gpu")
+    assert [row.device for row in look(run).rows if row.usable] == ["amd.com/gpu=0", "nvidia.com/gpu=0"]
+
+
+def test_one_directory_under_two_names_is_no_conflict_and_the_later_name_wins(
+    tmp_path: Path, run: Path
+) -> None:
+    put(run, "a.json", "0")
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var/run").symlink_to("../run")
+    lookup = look(run, tmp_path / "var/run/cdi")
+    assert usable(lookup) == {"0": f"{tmp_path}/var/run/cdi/a.json"}
+    assert len(lookup.rows) == 1
+    assert usable(look(run, run)) == {"0": f"{run}/a.json"}
+
+
+NAMES = ("0", "1", "all")
+FILES = st.dictionaries(
+    st.sampled_from(["a.json", "b.yaml", "c.json"]), st.sets(st.sampled_from(NAMES), min_size=1), max_size=3
+)
+
+
+def refresh(directories: list[dict[str, set[str]]]) -> dict[str, tuple[int, str]]:
+    """Do what Cache.refresh in container-device-interface, pkg/cdi/cache.go, v1.1.0 does."""
+    devices: dict[str, tuple[int, str]] = {}
+    conflicts: set[str] = set()
+    for priority, files in enumerate(directories):
+        for file_name in sorted(files):
+            for name in files[file_name]:
+                old = devices.get(name)
+                if old is not None and old[0] == priority:
+                    conflicts.add(name)
+                    continue
+                devices[name] = (priority, file_name)
+    return {name: where for name, where in devices.items() if name not in conflicts}
+
+
+@settings(max_examples=60, deadline=None)
+@given(directories=st.lists(FILES, min_size=1, max_size=3))
+def test_any_directories_give_what_the_cache_of_the_library_gives(
+    directories: list[dict[str, set[str]]],
+) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        paths = [Path(folder) / str(number) for number in range(len(directories))]
+        for path, files in zip(paths, directories, strict=True):
+            path.mkdir()
+            for file_name, names in files.items():
+                put(path, file_name, *sorted(names))
+        lookup = look(*paths)
+        expected = {
+            name: str(paths[priority] / file_name)
+            for name, (priority, file_name) in refresh(directories).items()
+        }
+        assert usable(lookup) == expected
+        assert len(lookup.rows) == sum(len(names) for files in directories for names in files.values())
+
+
+# Which files are read
+
+
+@pytest.mark.parametrize("name", ["a.yml", "a.JSON", "a.json.tmp", "a.json.foreign-20260811T120000Z", "json"])
+def test_files_with_another_extension_are_ignored(run: Path, name: str) -> None:
+    put(run, name, "0")
+    lookup = look(run)
+    assert (lookup.rows, lookup.problems) == ((), ())
+
+
+@pytest.mark.parametrize("name", [".hidden.json", ".json", "a.b.yaml", " .json"])
+def test_dot_files_and_odd_names_with_the_extension_are_read(run: Path, name: str) -> None:
+    put(run, name, "0")
+    assert list(usable(look(run))) == ["0"]
+
+
+def test_directories_below_are_not_read_even_if_called_json(run: Path) -> None:
+    put(run / "below.json", "a.json", "0")
+    lookup = look(run)
+    assert (lookup.rows, lookup.problems) == ((), ())
+
+
+def test_a_symlink_to_a_file_is_followed_and_a_dangling_one_is_a_problem(tmp_path: Path, run: Path) -> None:
+    put(tmp_path, "real", "0")
+    run.mkdir(parents=True)
+    (run / "a.json").symlink_to(tmp_path / "real")
+    (run / "b.json").symlink_to("nowhere")
+    lookup = look(run)
+    assert usable(lookup) == {"0": f"{run}/a.json"}
+    assert [(finding.rule, finding.path) for finding in lookup.problems] == [("unreadable", f"{run}/b.json")]
+
+
+def test_a_symlinked_directory_is_not_followed_and_says_so(tmp_path: Path, run: Path) -> None:
+    put(run, "a.json", "0")
+    (tmp_path / "cdi").symlink_to(run)
+    lookup = look(tmp_path / "cdi")
+    assert lookup.rows == ()
+    assert rules(lookup.problems) == [("error", "directory-symlink")]
+
+
+def test_a_file_in_the_place_of_a_directory_hides_nothing_else(tmp_path: Path, run: Path) -> None:
+    put(run, "a.json", "0")
+    (tmp_path / "cdi").write_text("x")
+    lookup = look(tmp_path / "cdi", run)
+    assert list(usable(lookup)) == ["0"]
+    assert rules(lookup.problems) == [("error", "not-a-directory")]
+
+
+@pytest.mark.parametrize("what", ["fifo", "symlink to a directory", "device"])
+def test_what_is_no_file_is_a_problem_and_is_never_opened(run: Path, what: str) -> None:
+    put(run, "b.json", "0")
+    path = run / "a.json"
+    match what:
+        case "fifo":
+            os.mkfifo(path)
+        case "symlink to a directory":
+            path.symlink_to("/")
+        case "device":
+            path.symlink_to("/dev/null")
+    lookup = look(run)
+    assert list(usable(lookup)) == ["0"]
+    assert rules(lookup.problems) == [("error", "unreadable")]
+
+
+def test_a_relative_directory_is_a_usage_error() -> None:
+    with pytest.raises(ConfigError):
+        scan(("etc/cdi",))
+
+
+# Which files load
+
+
+REFUSED = {
+    "empty": b"",
+    "half": b'{"cdiVersion": "0.5.0",',
+    "binary": bytes(range(256)),
+    "escaped slash": json.dumps(document("0")).replace("/", "\\/").encode(),
+}
+
+
+@pytest.mark.parametrize("content", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("name", ["a.json", "a.yaml"])
+def test_a_file_that_cannot_be_parsed_is_a_problem_of_its_own(run: Path, name: str, content: bytes) -> None:
+    put(run, "b.json", "0")
+    (run / name).write_bytes(content)
+    lookup = look(run)
+    assert usable(lookup) == {"0": f"{run}/b.json"}
+    assert [(finding.severity, finding.path) for finding in lookup.problems] == [("error", f"{run}/{name}")]
+    assert "no runtime loads this file" in lookup.problems[0].message
+
+
+def write(directory: Path, file_name: str, **changes: object) -> str:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / file_name
+    path.write_text(json.dumps(document("0", "1") | changes))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"cdiVersion": "9.9.9"}, {"unknown": 1}, {"devices": document("0", "0")["devices"]}]
+)
+def test_the_devices_of_a_refused_file_are_rows_with_the_reason_and_hide_nothing(
+    etc: Path, run: Path, changes: dict[str, object]
+) -> None:
+    low, high = put(etc, "a.json", "0"), write(run, "b.json", **changes)
+    lookup = look(etc, run)
+    assert usable(lookup) == {"0": low}
+    assert reasons(lookup)["0", high].startswith("no runtime loads this file: $")
+    assert [finding.path for finding in lookup.problems] == [high]
+
+
+def test_a_file_that_crashes_runtimes_says_so(run: Path) -> None:
+    put(run, "a.json", "0", kind="v/g")
+    lookup = look(run)
+    assert usable(lookup) == {}
+    assert "runtimes crash on this file" in lookup.problems[0].message
+
+
+def test_what_only_our_rules_forbid_is_usable(run: Path) -> None:
+    relative = [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "dev/nvidia0"}]}}]
+    path = write(run, "a.json", devices=relative)
+    lookup = look(run)
+    assert usable(lookup) == {"0": path}
+    assert lookup.problems == ()
+    assert [finding.rule for finding in lookup.specs[0].findings if finding.severity == "error"] == [
+        "path-not-absolute"
+    ]
+
+
+def test_what_only_the_runtimes_yaml_parser_can_read_is_usable(run: Path) -> None:
+    run.mkdir(parents=True)
+    text = """# a comment, a letter case, a bare 0 and a trailing comma
+    {"CDIVersion": "0.5.0", "KIND": "nvidia.com/gpu",
+     "devices": [{"name": 0, "containerEdits": {"env": ["A=B"]}},]}"""
+    (run / "a.json").write_text(text)
+    assert usable(look(run)) == {"0": f"{run}/a.json"}
+
+
+def test_good_files_are_read_without_the_yaml_library(run: Path) -> None:
+    put(run, "a.json", "0")
+    code = (
+        "import sys; from cdigen.runtimes.lookup import scan; "
+        f"assert scan(({str(run)!r},)).rows[0].usable; "
+        "sys.exit('yaml' in sys.modules or 'cdigen.spec.loaders' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# What a write would meet
+
+
+def meet(lookup: Lookup, directory: Path, *names: str) -> tuple[Finding, ...]:
+    return clashes(
+        lookup, directory=str(directory), file_name="nvidia.com-gpu.json", kind=KIND, device_names=names
+    )
+
+
+def test_an_empty_host_and_our_own_file_are_no_clash(etc: Path, run: Path) -> None:
+    assert meet(look(etc, run), run, "0") == ()
+    put(run, "nvidia.com-gpu.json", "0")
+    assert meet(look(etc, run), run, "0", "1") == ()
+
+
+def test_a_file_of_the_same_directory_that_shares_a_device_is_an_error_with_the_remedy(run: Path) -> None:
+    foreign = put(run, "nvidia.yaml", "0", "all", "old")
+    (finding,) = meet(look(run), run, "0", "1", "all")
+    assert rules([finding]) == [("error", "foreign-same-directory")]
+    assert finding.path == foreign
+    assert foreign in finding.message
+    assert "devices 0, all of nvidia.com/gpu" in finding.message
+    assert "--replace-foreign" in finding.hint
+
+
+def test_a_file_of_the_same_directory_that_shares_nothing_is_no_clash(run: Path) -> None:
+    put(run, "a.yaml", "other")
+    put(run, "b.yaml", "0", kind="amd.com/gpu")
+    assert meet(look(run), run, "0") == ()
+
+
+def test_a_refused_file_of_the_same_directory_is_only_a_warning(run: Path) -> None:
+    write(run, "nvidia.yaml", cdiVersion="9.9.9")
+    (finding,) = meet(look(run), run, "0")
+    assert rules([finding]) == [("warning", "foreign-same-directory")]
+    assert "no runtime loads" in finding.message
+
+
+def test_a_file_below_is_told_what_will_be_hidden_and_what_will_stay(etc: Path, run: Path) -> None:
+    foreign = put(etc, "nvidia.yaml", "0", "1", "2")
+    (finding,) = meet(look(etc, run), run, "0", "1")
+    assert rules([finding]) == [("warning", "foreign-shadowed")]
+    assert finding.path == foreign
+    assert "devices 0, 1 of nvidia.com/gpu will be hidden" in finding.message
+    assert "device 2 will stay visible" in finding.message
+    assert "document-level edits" in finding.message
+
+
+def test_a_file_below_that_shares_only_the_kind_is_worth_an_info(etc: Path, run: Path) -> None:
+    put(etc, "nvidia.yaml", "gpu0")
+    (finding,) = meet(look(etc, run), run, "0")
+    assert rules([finding]) == [("info", "foreign-same-kind")]
+    assert "device gpu0 will stay visible" in finding.message
+
+
+def test_two_files_below_that_conflict_hide_our_device_too(etc: Path, run: Path) -> None:
+    first, second = put(etc, "a.json", "0", "1", "2", "3"), put(etc, "b.json", "0", "2")
+    findings = meet(look(etc, run), run, "0", "1")
+    assert "device 3 will stay visible" in findings[0].message
+    assert "visible" not in findings[1].message
+    assert rules(findings) == [
+        ("warning", "foreign-shadowed"),
+        ("warning", "foreign-shadowed"),
+        ("warning", "foreign-conflict"),
+    ]
+    assert first in findings[-1].message
+    assert second in findings[-1].message
+    assert "device 0 of" in findings[-1].message
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_file_above_will_hide_ours(etc: Path, run: Path, exists: bool) -> None:  # noqa: FBT001
+    if exists:
+        etc.mkdir(parents=True)
+    foreign = put(run, "nvidia.yaml", "0", "other")
+    (finding,) = meet(look(etc, run), etc, "0", "1")
+    assert rules([finding]) == [("warning", "foreign-shadows-ours")]
+    assert foreign in finding.message
+    assert "device 0 of nvidia.com/gpu will hide ours" in finding.message
+
+
+def test_refused_files_elsewhere_are_no_clash(etc: Path, run: Path) -> None:
+    write(etc, "nvidia.yaml", cdiVersion="9.9.9")
+    assert meet(look(etc, run), run, "0") == ()
+
+
+def test_our_own_file_is_known_under_both_names_of_its_directory(tmp_path: Path, run: Path) -> None:
+    put(run, "nvidia.com-gpu.json", "0")
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var/run").symlink_to("../run")
+    other = tmp_path / "var/run/cdi"
+    for directory in (run, other):
+        assert meet(look(run, other), directory, "0") == ()
+        put(run, "nvidia.yaml", "0")
+        assert rules(meet(look(run, other), directory, "0")) == [("error", "foreign-same-directory")]
+        (run / "nvidia.yaml").unlink()
+
+
+def test_a_directory_that_was_not_scanned_counts_as_the_last(etc: Path, tmp_path: Path) -> None:
+    put(etc, "nvidia.yaml", "0")
+    assert rules(meet(look(etc), tmp_path / "elsewhere", "0")) == [("warning", "foreign-shadowed")]
+
+
+def test_many_devices_are_cut_short(run: Path) -> None:
+    put(run, "nvidia.yaml", *map(str, range(20)))
+    (finding,) = meet(look(run), run, *map(str, range(20)))
+    assert "devices 0, 1, 2, 3, 4, 5 and 14 more" in finding.message

@@ -1,0 +1,106 @@
+"""Documents that the tests of the spec folder start from."""
+
+from __future__ import annotations
+
+import json
+import re
+from copy import deepcopy
+from typing import Any
+
+Document = dict[str, Any]
+
+# What JSON may hold as it is and the YAML parsers of the runtimes refuse, or change.
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufffe\uffff]")
+
+
+def plain() -> Document:
+    """Return the least document that is good in every respect."""
+    return {
+        "cdiVersion": "0.5.0",
+        "kind": "vendor.com/gpu",
+        "devices": [{"name": "0", "containerEdits": {"env": ["A=B"]}}],
+    }
+
+
+def rich() -> Document:
+    """Return a document that uses every field and is good in every respect."""
+    return deepcopy(_RICH)
+
+
+def with_edits(**edits: object) -> Document:
+    """Return the plain document, with EDITS for its device too, and 1.1.0, which knows all of them."""
+    document = plain()
+    document["cdiVersion"] = "1.1.0"
+    document["devices"][0]["containerEdits"].update(edits)
+    return document
+
+
+def with_node(**fields: object) -> Document:
+    return with_edits(deviceNodes=[{"path": "/dev/x", **fields}])
+
+
+def with_mount(**fields: object) -> Document:
+    return with_edits(mounts=[{"hostPath": "/a", "containerPath": "/b", "type": "bind", **fields}])
+
+
+def with_hook(**fields: object) -> Document:
+    hook = {"hookName": "createContainer", "path": "/h", "env": ["P=1"], "timeout": 5, **fields}
+    return with_edits(hooks=[hook])
+
+
+def to_bytes(document: object) -> bytes:
+    """Return DOCUMENT as a JSON file that no loader trips over."""
+    text = json.dumps(document, ensure_ascii=False)
+    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
+
+
+_RICH: Document = {
+    "cdiVersion": "1.1.0",
+    "kind": "vendor.com/gpu.large",
+    "annotations": {"example.com/a": "b", "c": ""},
+    "devices": [
+        {
+            "name": "0",
+            "annotations": {"k": "v"},
+            "containerEdits": {
+                "env": ["A=B", "C="],
+                "deviceNodes": [
+                    {"path": "/dev/nvidia0", "fileMode": 438, "permissions": "rw", "uid": 0, "gid": 44},
+                    {"path": "/dev/x", "hostPath": "/dev/y", "type": "c", "major": 195, "minor": 0},
+                ],
+                "netDevices": [
+                    {"hostInterfaceName": "eth0", "name": "e0"},
+                    {"hostInterfaceName": "eth1", "name": "e1"},
+                ],
+            },
+        },
+        {
+            "name": "GPU-1:2",
+            "containerEdits": {
+                "mounts": [
+                    {"hostPath": "/usr/lib/a.so.1", "containerPath": "/a", "options": ["ro", "rbind"]},
+                    {"hostPath": "/tmp", "containerPath": "/t", "type": "tmpfs", "options": []},
+                ],
+            },
+        },
+    ],
+    "containerEdits": {
+        "hooks": [
+            {
+                "hookName": "createContainer",
+                "path": "/usr/bin/hook",
+                "args": ["hook", "--x"],
+                "env": ["PATH=/usr/bin"],
+                "timeout": 30,
+            }
+        ],
+        "intelRdt": {
+            "closID": "c",
+            "l3CacheSchema": "L3:0=f",
+            "memBwSchema": "MB:0=70",
+            "schemata": ["L3:0=f"],
+            "enableMonitoring": True,
+        },
+        "additionalGids": [44, 109],
+    },
+}
