@@ -7,9 +7,8 @@ Every problem is reported with its line.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cdigen.model.errors import ConfigError
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
 STATE_DIR = "/var/lib/cdigen"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Settings:
     """What the configuration says; the field names are the keys of the file."""
 

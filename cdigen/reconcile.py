@@ -6,8 +6,6 @@ that either needs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cdigen.model.errors import HostError, SpecError
 from cdigen.model.findings import Finding, errors
 from cdigen.model.profile import DEFAULT
@@ -15,6 +13,7 @@ from cdigen.spec.build import build
 from cdigen.spec.hostcheck import check_host
 from cdigen.spec.render import render
 from cdigen.spec.rules import check
+from cdigen.value import frozen
 from cdigen.vendors import registry
 
 TYPE_CHECKING = False
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from cdigen.vendors.base import Places
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Product:
     """One kind's spec: the document, its bytes, and what was found while it was made and checked."""
 

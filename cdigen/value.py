@@ -1,4 +1,4 @@
-"""``@value``: frozen, slotted, keyword-only classes that cost nothing at start-up.
+"""``@frozen``: frozen, slotted, keyword-only classes that cost nothing at start-up.
 
 The standard library's dataclasses write and compile five methods per class: 1.1 ms each, and their
 import takes as long as bare Python's start. Values are in the way of every start of the command and
@@ -21,7 +21,7 @@ else:
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-def value(cls: type[T]) -> type[T]:
+def frozen(cls: type[T]) -> type[T]:
     """Make CLS a class of values: its annotated names are its fields, in their order.
 
     Instances are made with keywords, cannot be changed, and are equal where class and fields are. A

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from cdigen.value import fields, replace, value
+from cdigen.value import fields, frozen, replace
 
 
-@value
+@frozen
 class Point:
     """A point."""
 

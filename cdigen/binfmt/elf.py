@@ -9,7 +9,8 @@ Source of every layout and number without another: System V gABI, chapters 4 and
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class ElfError(ValueError):
     """Report in one line why the bytes are not a shared object that the loader could use."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SharedObject:
     """A shared object's word size, ``e_machine``, DT_SONAME, and DT_NEEDED in the file's order.
 
@@ -65,7 +66,7 @@ class SharedObject:
 
 # By e_ident[EI_CLASS]: bits, and of the three structures what is asked for (``x`` skips the rest):
 # e_type, e_machine, e_phoff, e_phentsize, e_phnum; p_type, p_offset, p_vaddr, p_filesz; d_tag, d_val.
-# Tuples, here and below: each dataclass would add a millisecond to every start of the program.
+# Tuples, here and below: they never leave this module.
 _LAYOUTS = {
     1: (32, struct.Struct("<16xHH8xI10xHH"), struct.Struct("<III4xI12x"), struct.Struct("<II")),
     2: (64, struct.Struct("<16xHH12xQ14xHH"), struct.Struct("<I4xQQ8xQ16x"), struct.Struct("<QQ")),

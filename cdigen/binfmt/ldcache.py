@@ -9,7 +9,8 @@ trusts the file; this module does not, as the cache may be a container image's.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+
+from cdigen.value import frozen
 
 # Flags of an entry: ELF for libc6 (3) and the ABI in the high byte: glibc, sysdeps/generic/ldconfig.h,
 # FLAG_ELF_LIBC6 | FLAG_X8664_LIB64, FLAG_AARCH64_LIB64, and nothing more for i386.
@@ -39,7 +40,7 @@ class CacheError(ValueError):
     """Report in one line why the bytes are not a cache that can be relied on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Entry:
     """A library that the loader finds by SONAME; ``hwcap`` is 0 unless it is for some CPUs only.
 
@@ -57,8 +58,7 @@ def read_header(data: bytes) -> tuple[int, int, int, int]:
     """Return where the tables of the cache DATA are: offsets in bytes, all of them within it.
 
     The offsets are those of the new header (0 unless an old table precedes it; names count from
-    there), of the entries, of the strings, and of the end of the strings. A tuple, because each
-    dataclass would add a millisecond to every start of the program.
+    there), of the entries, of the strings, and of the end of the strings.
 
     CacheError is raised for what the loader ignores (magic, byte order, tables longer than the file),
     for the old format alone, for strings without a final NUL and for sizes beyond this module's bounds.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from errno import EFBIG
 
 from cdigen.cli import options, report
@@ -15,6 +14,7 @@ from cdigen.spec.loaders import DEFAULT_VERSIONS, verdicts
 from cdigen.spec.parse import MAX_SIZE, parse_document
 from cdigen.spec.rules import check
 from cdigen.spec.schema import check_schema
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ EXIT_WRONG = 1
 EXIT_UNREADABLE = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Verdict:
     """What is to be said of one file; ``loaders`` maps CDI library versions to what they would do."""
 

@@ -6,10 +6,10 @@ Source: container-device-interface SPEC.md and specs-go/config.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from cdigen.value import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeviceNode:
     """A device node; ``host_path`` is given only where it differs from ``path``.
 
@@ -24,7 +24,7 @@ class DeviceNode:
     permissions: str = "rw"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mount:
     """A bind mount of ``host_path`` at ``container_path``."""
 
@@ -34,7 +34,7 @@ class Mount:
     type: str = "bind"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ContainerEdits:
     """What is done to the OCI configuration of a container."""
 
@@ -43,7 +43,7 @@ class ContainerEdits:
     mounts: tuple[Mount, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Device:
     """A named device and the edits that give it to a container."""
 
@@ -51,7 +51,7 @@ class Device:
     edits: ContainerEdits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Draft:
     """The content of one kind's spec before versions and order are settled."""
 
@@ -60,7 +60,7 @@ class Draft:
     edits: ContainerEdits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Spec:
     """A complete document: what one file in a spec directory holds."""
 

@@ -10,7 +10,7 @@ utility, graphics, video, display, ngx); an empty tuple means that every contain
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HostNode:
     """A character device of the host; ``role`` says what it is for (``gpu``, ``control``, ``render``).
 
@@ -42,7 +42,7 @@ class HostNode:
     capabilities: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Accelerator:
     """One GPU: ``index`` as the vendor's tools count, ``address`` on the PCI bus, its nodes.
 
@@ -60,7 +60,7 @@ class Accelerator:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Driver:
     """The kernel driver that runs: its version, its flavour (``open``, ``proprietary``), the machine.
 
@@ -72,7 +72,7 @@ class Driver:
     architecture: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DriverFile:
     """A file of the driver's user space.
 
@@ -88,7 +88,7 @@ class DriverFile:
     targets: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Sought:
     """One thing that discovery looked for, and how that ended.
 
@@ -105,7 +105,7 @@ class Sought:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Inventory:
     """All that one vendor's driver offers on one host."""
 

@@ -7,8 +7,6 @@ from a stranger: reading is strict, and names the first place that is wrong.
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
-
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import (
@@ -20,6 +18,7 @@ from cdigen.model.inventory import (
     Inventory,
     Sought,
 )
+from cdigen.value import fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,8 +59,8 @@ def from_document(document: object) -> dict[str, Inventory]:
 
 
 def _plain(value: object) -> Any:
-    if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if names := fields(value):
+        return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value

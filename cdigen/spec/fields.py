@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 
 from cdigen.spec.rulebook import finding
-from cdigen.value import value
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ MAX_UINT32 = 2**32 - 1
 MAX_INT64 = 2**63 - 1
 
 
-@value
+@frozen
 class Shape:
     """An object of the specification: the check of each field, and which fields must be there."""
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import islice
+from math import isfinite
 
 from cdigen.spec.fields import member_path
 from cdigen.spec.rulebook import finding
@@ -24,6 +26,9 @@ MAX_DEPTH = 100
 # YAML's simple keys: 1024 characters from the opening quote to the colon (facts/cdi.md 2.4).
 MAX_KEY = 1024
 
+# To find a line and a column takes a walk over the text, so there is an end to it.
+MAX_PLACES = 100
+
 # A key of 1024 characters as written may be as short as this when read: six characters per \\uXXXX.
 _SUSPICIOUS_KEY = (MAX_KEY - 200) // 6
 # 64-bit integers have at most 20 characters with their sign; Python refuses to read 4,300 digits.
@@ -38,7 +43,8 @@ _TOKEN = (
 )
 _KEY_GAP = r'"(?:[ \t]*+[\r\n][ \t\r\n]*+:|[ \t]{800})'
 _TAB_IN_LINE = r"[\r\n][ \r\n]*+\t"
-_ESCAPE = r"\\(?:u([0-9A-Fa-f]{4})|(.))"
+_ESCAPE = r"\\(?:(?P<pair>u[dD][89abAB]..\\u[dD][c-fC-F]..)|(?P<lone>u[dD][89a-fA-F]..)|(?P<slash>/)|.)"
+_RULES_OF_ESCAPES = {"pair": "surrogate-escape", "lone": "lone-surrogate", "slash": "escaped-slash"}
 # What YAML's reader refuses although JSON strings may hold it: DEL, most of C1, the non-characters.
 _CONTROL = "[\x7f-\x84\x86-\x9f\ufffe\uffff]"
 _LINE_SEPARATOR = "[\x85\u2028\u2029]"
@@ -68,14 +74,14 @@ class _Reader:
         return 0.0
 
     def integer(self, text: str) -> int:
-        if len(text) <= _MAX_INTEGER_TEXT and -(2**63) <= (value := int(text)) < 2**64:
-            return value
+        if _is_of_64_bits(text):
+            return int(text)
         self.suspicious = True
         return 0
 
     def real(self, text: str) -> float:
         value = float(text)
-        if value in (float("inf"), float("-inf")):
+        if not isfinite(value):
             self.suspicious = True
         return value
 
@@ -106,7 +112,7 @@ def read_json(text: str) -> tuple[object, tuple[Finding, ...]]:
         return None, (_too_deep(),)
     findings = [*_tail(text, end), *_traps(text[:end])]
     if reader.suspicious or re.search(_KEY_GAP, text[:end]):
-        findings += _walk(text[:end])
+        findings += islice(_walk(text[:end]), MAX_PLACES)
     return value, tuple(findings)
 
 
@@ -151,48 +157,34 @@ def _tail(text: str, end: int) -> Iterator[Finding]:
 
 def _traps(text: str) -> Iterator[Finding]:
     """Yield what is good JSON, or nearly, and refused or changed by a YAML parser."""
-    before = text[: _end_of_space(text, 0)]
-    if "\t" in before:
-        yield finding("leading-tab", "$", f"TAB before the document at {place(text, before.index(chr(9)))}")
-    if match := _CONTROL.search(text):
-        yield finding(
-            "control-character",
-            "$",
-            f"raw U+{ord(match[0]):04X} at {place(text, match.start())}",
-            "write \\uXXXX",
-        )
-    if match := _LINE_SEPARATOR.search(text):
-        yield finding(
-            "line-separator",
-            "$",
-            f"raw U+{ord(match[0]):04X} at {place(text, match.start())} is read as a line break by runtimes",
-            "write \\uXXXX",
-        )
+    tab = text.find("\t", 0, _end_of_space(text, 0))
+    if tab >= 0:
+        yield finding("leading-tab", "$", f"TAB before the document at {place(text, tab)}")
+    if not text.isascii() or "\x7f" in text:
+        yield from _raw_characters(text)
     if "\\" in text:
         yield from _escapes(text)
 
 
+def _raw_characters(text: str) -> Iterator[Finding]:
+    for rule, pattern, what in (
+        ("control-character", _CONTROL, "is refused by every loader"),
+        ("line-separator", _LINE_SEPARATOR, "is read as a line break by every loader"),
+    ):
+        if match := re.search(pattern, text):
+            code = f"{ord(match[0]):04X}"
+            message = f"U+{code} at {place(text, match.start())} {what}"
+            yield finding(rule, "$", message, f"write \\u{code}")
+
+
 def _escapes(text: str) -> Iterator[Finding]:
-    """Yield the first of each kind of escape that loaders refuse."""
-    rules = {"escaped-slash", "surrogate-escape", "lone-surrogate"}
-    whole_until = -1
+    """Yield the first of each kind of escape that loaders refuse; other escapes are passed by whole."""
+    reported = set()
     for match in re.finditer(_ESCAPE, text):
-        if match[2] == "/":
-            rule = "escaped-slash"
-        elif match[1] and match[1][0] in "dD" and match[1][1] in "89abAB":
-            low = re.match(_ESCAPE, text[match.end() : match.end() + 6])
-            is_pair = bool(low and low[1] and low[1][0] in "dD" and low[1][1] in "cdefCDEF")
-            rule = "surrogate-escape" if is_pair else "lone-surrogate"
-            whole_until = match.end() if is_pair else -1
-        elif match[1] and match[1][0] in "dD" and match[1][1] in "cdefCDEF" and match.start() != whole_until:
-            rule = "lone-surrogate"
-        else:
-            continue
-        if rule in rules:
-            rules.discard(rule)
+        rule = _RULES_OF_ESCAPES.get(match.lastgroup or "")
+        if rule and rule not in reported:
+            reported.add(rule)
             yield finding(rule, "$", f"{match[0]} at {place(text, match.start())} is refused by every loader")
-        if not rules:
-            return
 
 
 def _walk(text: str) -> Iterator[Finding]:
@@ -226,25 +218,25 @@ def _walk(text: str) -> Iterator[Finding]:
 
 
 def _key(text: str, match: re.Match[str], path: str, *, is_known: bool) -> Iterator[Finding]:
-    where = place(text, match.start())
+    length = len(match["string"]) + len(match["gap"])
     if is_known:
-        yield finding("duplicate-key", path, f"repeated key at {where}")
+        yield finding("duplicate-key", path, f"repeated key at {place(text, match.start())}")
     if not _LINE_BREAKS.isdisjoint(match["gap"]):
-        yield finding("key-split", path, f"line break between key and colon at {where}")
-    elif len(match["string"]) + len(match["gap"]) > MAX_KEY:
-        length = len(match["string"]) + len(match["gap"])
-        yield finding("key-too-long", path, f"key of {length} characters at {where}")
+        yield finding("key-split", path, f"line break between key and colon at {place(text, match.start())}")
+    elif length > MAX_KEY:
+        yield finding("key-too-long", path, f"key of {length} characters at {place(text, match.start())}")
 
 
 def _number(text: str, match: re.Match[str], path: str) -> Iterator[Finding]:
     word = match["word"]
-    where = place(text, match.start())
     if word in ("NaN", "Infinity", "-Infinity"):
-        yield finding("number-not-finite", path, f"{word} at {where} is not JSON")
-    elif word in ("true", "false", "null"):
-        return
-    elif word.lstrip("-").isdigit():
-        if len(word) > _MAX_INTEGER_TEXT or not -(2**63) <= int(word) < 2**64:
-            yield finding("number-out-of-range", path, f"integer of {len(word)} characters at {where}")
-    elif float(word) in (float("inf"), float("-inf")):
-        yield finding("number-out-of-range", path, f"number beyond any float at {where}")
+        yield finding("number-not-finite", path, f"{word} at {place(text, match.start())} is not JSON")
+    elif word not in ("true", "false", "null") and not _is_of_64_bits(word):
+        message = f"number of {len(word)} characters at {place(text, match.start())} needs more than 64 bits"
+        yield finding("number-out-of-range", path, message)
+
+
+def _is_of_64_bits(number: str) -> bool:
+    if not number.lstrip("-").isdigit():
+        return isfinite(float(number))
+    return len(number) <= _MAX_INTEGER_TEXT and -(2**63) <= int(number) < 2**64

@@ -9,7 +9,7 @@ from __future__ import annotations
 from cdigen.spec.fields import type_name
 from cdigen.spec.json_text import place, read_json
 from cdigen.spec.rulebook import finding
-from cdigen.value import value
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ MAX_SIZE = 16 * 1024 * 1024
 BYTE_ORDER_MARK = "\ufeff"
 
 
-@value
+@frozen
 class Parsed:
     """What was read: the document, None where there is none to judge, and every finding on the way."""
 

@@ -13,7 +13,7 @@ from cdigen.spec.fields import member_path
 from cdigen.spec.json_text import MAX_DEPTH, place
 from cdigen.spec.rulebook import finding
 from cdigen.spec.yaml_scalars import as_key, resolve, tagged
-from cdigen.value import value
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U0000([0-9A-Fa-f]{4})|(.))", re.DO
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
 
 
-@value
+@frozen
 class YamlText:
     """What a YAML text says: its first document's value, the findings, and a loader's view of it.
 

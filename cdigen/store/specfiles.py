@@ -193,7 +193,7 @@ def _foreign(write: _Write, findings: tuple[Finding, ...]) -> SpecError:
     path = shown(write.place.file(write.name))
     reasons = "".join(f"; {finding.message}" for finding in findings)
     return SpecError(
-        f"{path}: {write.present.description} that is not known as ours is here and was not replaced{reasons}",
+        f"{path}: {write.present.description} not known as ours is here and was not replaced{reasons}",
         hint="see whether it is still needed; --replace-foreign moves it aside",
         kind="foreign-file",
     )

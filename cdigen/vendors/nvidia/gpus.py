@@ -7,13 +7,12 @@ that cannot be served keeps its index, so the names of the others do not move.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from cdigen.host import devnodes, sysfs
 from cdigen.host.procfs import read_text
 from cdigen.host.root import reason, shown
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
+from cdigen.value import replace
 from cdigen.vendors.nvidia.tables import CONTROL_NODES, GRAPHICS
 
 TYPE_CHECKING = False

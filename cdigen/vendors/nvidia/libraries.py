@@ -7,14 +7,19 @@ names it gets in a container come from its ELF file: the SONAME is what the load
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from cdigen.binfmt import elf, ldcache
 from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import DriverFile, Sought
 from cdigen.vendors.nvidia.kernel import is_version
-from cdigen.vendors.nvidia.tables import LIBRARIES, LIBRARY_FOLDERS, LIBRARY_SUBFOLDERS, MULTIARCH, Library
+from cdigen.vendors.nvidia.tables import (
+    EVERY,
+    LIBRARIES,
+    LIBRARY_FOLDERS,
+    LIBRARY_SUBFOLDERS,
+    MULTIARCH,
+    lib,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import OpenFile, Root
     from cdigen.model.inventory import Driver
     from cdigen.vendors.base import Places
+    from cdigen.vendors.nvidia.tables import Library
 
 LD_SO_CACHE = "/etc/ld.so.cache"
 MACHINES = {
@@ -33,24 +39,27 @@ MACHINES = {
 _BY_STEM = {library.stem: library for library in LIBRARIES}
 
 
-@dataclass(slots=True)
 class Search:
-    """The libraries found so far, and what there is to say about the search."""
+    """The libraries found so far, and what there is to say about the search.
 
-    driver: Driver
-    root: Root
-    # SONAME -> (file, row of the table, names that the file needs)
-    found: dict[str, tuple[DriverFile, Library, tuple[str, ...]]] = field(default_factory=dict)
-    # canonical paths already looked at, to follow each file once
-    seen: set[str] = field(default_factory=set)
-    # stem -> why a candidate was not taken
-    refused: dict[str, str] = field(default_factory=dict)
-    # (stem, path, why) of candidates that are broken
-    broken: list[tuple[str, str, str]] = field(default_factory=list)
-    # stem -> versions other than the running one that are installed
-    other_versions: dict[str, set[str]] = field(default_factory=dict)
-    folders: list[str] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    ``found`` maps each SONAME to its file, its row of the table, and the names that it needs;
+    ``folders`` are those in which something was found.
+    """
+
+    def __init__(self, root: Root, driver: Driver) -> None:
+        self.root = root
+        self.driver = driver
+        self.found: dict[str, tuple[DriverFile, Library, tuple[str, ...]]] = {}
+        self.folders: list[str] = []
+        self.findings: list[Finding] = []
+        # canonical paths already looked at, to read each file once
+        self.seen: set[str] = set()
+        # stem -> why a candidate was not taken
+        self.refused: dict[str, str] = {}
+        # (stem, path, why) of candidates that are broken
+        self.broken: list[tuple[str, str, str]] = []
+        # stem -> versions other than the running one that are installed
+        self.other_versions: dict[str, set[str]] = {}
 
     def pass_over(self, stem: str, version: str) -> None:
         """Record a library of another driver VERSION."""
@@ -65,7 +74,7 @@ class Search:
 
 def find_libraries(places: Places, driver: Driver) -> Search:
     """Look through the library folders in their order; the first file of a SONAME wins."""
-    search = Search(driver=driver, root=places.driver)
+    search = Search(places.driver, driver)
     for folder in _folders(places, search):
         names = places.driver.names(folder)
         before = len(search.found)
@@ -99,7 +108,7 @@ def sought_libraries(search: Search) -> tuple[Sought, ...]:
     by_stem: dict[str, list[str]] = {}
     for file, library, _ in search.found.values():
         by_stem.setdefault(library.stem, []).append(file.host_path)
-    rows = [*LIBRARIES, *(Library(stem, ()) for stem in sorted(by_stem.keys() - _BY_STEM.keys()))]
+    rows = [*LIBRARIES, *(lib(stem, EVERY) for stem in sorted(by_stem.keys() - _BY_STEM.keys()))]
     return tuple(
         Sought(
             name=row.stem,
@@ -215,7 +224,7 @@ def _read(search: Search, file: OpenFile, stem: str, row: Library | None) -> Non
     if not is_plain(soname) or soname in {"", ".", ".."}:
         search.reject(stem, file.path, f"{shown_path} has the SONAME {soname!a}, which is no file name")
         return
-    row = row or _BY_STEM.get(stem) or Library(stem, ())
+    row = row or _BY_STEM.get(stem) or lib(stem, EVERY)
     if soname not in search.found:
         search.found[soname] = (_driver_file(search, file, soname, row), row, library.needed)
 

@@ -7,10 +7,10 @@ They name a library by SONAME, as NVIDIA ships them, or by an absolute path, as 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 from cdigen.host.root import is_plain, reason
 from cdigen.model.findings import Finding
+from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

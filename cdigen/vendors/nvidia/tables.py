@@ -8,7 +8,7 @@ capability are there, the driver is installed incompletely; ``optional`` - packa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ CONTROL_NODES: tuple[tuple[str, str, tuple[str, ...], Weight], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class Library:
     """A library of the driver, by the part of its file name before ``.so``.
 
@@ -45,67 +45,87 @@ class Library:
 
     stem: str
     capabilities: tuple[str, ...]
-    weight: Weight = "optional"
-    also: tuple[str, ...] = ()
-    links: tuple[str, ...] = ()
-    own_version: bool = False
+    weight: Weight
+    also: tuple[str, ...]
+    links: tuple[str, ...]
+    own_version: bool
+
+
+def lib(  # noqa: PLR0913 - the columns of the table
+    stem: str,
+    capabilities: tuple[str, ...],
+    weight: Weight = "optional",
+    *,
+    also: tuple[str, ...] = (),
+    links: tuple[str, ...] = (),
+    own_version: bool = False,
+) -> Library:
+    """Return a row of the table below, or one for a library that is not in it."""
+    return Library(
+        stem=stem,
+        capabilities=capabilities,
+        weight=weight,
+        also=also,
+        links=links,
+        own_version=own_version,
+    )
 
 
 LIBRARIES: tuple[Library, ...] = (
-    Library("libEGL_nvidia", GRAPHICS, "core"),
-    Library("libGLESv1_CM_nvidia", GRAPHICS),
-    Library("libGLESv2_nvidia", GRAPHICS),
+    lib("libEGL_nvidia", GRAPHICS, "core"),
+    lib("libGLESv1_CM_nvidia", GRAPHICS),
+    lib("libGLESv2_nvidia", GRAPHICS),
     # GLX_indirect: the name libGLX falls back to; nvidia-container-toolkit links it always.
-    Library("libGLX_nvidia", GRAPHICS, "core", also=("libGLX_indirect.so.0",)),
+    lib("libGLX_nvidia", GRAPHICS, "core", also=("libGLX_indirect.so.0",)),
     # libcuda.so: dlopened by libnvidia-rtcore and by numba, triton and others.
-    Library("libcuda", COMPUTE_VIDEO, "required", also=("libcuda.so",)),
-    Library("libcudadebugger", COMPUTE_VIDEO),
-    Library("libnvcuvid", VIDEO, "core", links=("libnvcuvid.so",)),
-    Library("libnvidia-allocator", (*COMPUTE_VIDEO, *GRAPHICS), also=("gbm/nvidia-drm_gbm.so",)),
-    Library("libnvidia-api", GRAPHICS, own_version=True),  # NVAPI for Wine; its file is libnvidia-api.so.1
-    Library("libnvidia-cbl", GRAPHICS),
-    Library("libnvidia-cfg", UTILITY),
-    Library("libnvidia-compiler", COMPUTE_VIDEO),
-    Library("libnvidia-egl-gbm", GRAPHICS, own_version=True),
-    Library("libnvidia-egl-wayland", GRAPHICS, own_version=True),
-    Library("libnvidia-egl-wayland2", GRAPHICS, own_version=True),
-    Library("libnvidia-egl-xcb", GRAPHICS, own_version=True),
-    Library("libnvidia-egl-xlib", GRAPHICS, own_version=True),
-    Library("libnvidia-eglcore", GRAPHICS, "core"),
-    Library("libnvidia-encode", VIDEO, "core", links=("libnvidia-encode.so",)),
-    Library("libnvidia-fatbinaryloader", COMPUTE_VIDEO),
-    Library("libnvidia-fbc", GRAPHICS, links=("libnvidia-fbc.so",)),
-    Library("libnvidia-glcore", GRAPHICS, "core"),
-    Library("libnvidia-glsi", GRAPHICS, "core"),
-    Library("libnvidia-glvkspirv", GRAPHICS, "core"),
-    Library("libnvidia-gpucomp", (*COMPUTE_VIDEO, *GRAPHICS)),
-    Library("libnvidia-gtk2", DISPLAY),
-    Library("libnvidia-gtk3", DISPLAY),
-    Library("libnvidia-ifr", GRAPHICS),
-    Library("libnvidia-ml", UTILITY, "required", links=("libnvidia-ml.so",)),
-    Library("libnvidia-ngx", NGX, links=("libnvidia-ngx.so",)),
-    Library("libnvidia-nscq", UTILITY),
+    lib("libcuda", COMPUTE_VIDEO, "required", also=("libcuda.so",)),
+    lib("libcudadebugger", COMPUTE_VIDEO),
+    lib("libnvcuvid", VIDEO, "core", links=("libnvcuvid.so",)),
+    lib("libnvidia-allocator", (*COMPUTE_VIDEO, *GRAPHICS), also=("gbm/nvidia-drm_gbm.so",)),
+    lib("libnvidia-api", GRAPHICS, own_version=True),  # NVAPI for Wine; its file is libnvidia-api.so.1
+    lib("libnvidia-cbl", GRAPHICS),
+    lib("libnvidia-cfg", UTILITY),
+    lib("libnvidia-compiler", COMPUTE_VIDEO),
+    lib("libnvidia-egl-gbm", GRAPHICS, own_version=True),
+    lib("libnvidia-egl-wayland", GRAPHICS, own_version=True),
+    lib("libnvidia-egl-wayland2", GRAPHICS, own_version=True),
+    lib("libnvidia-egl-xcb", GRAPHICS, own_version=True),
+    lib("libnvidia-egl-xlib", GRAPHICS, own_version=True),
+    lib("libnvidia-eglcore", GRAPHICS, "core"),
+    lib("libnvidia-encode", VIDEO, "core", links=("libnvidia-encode.so",)),
+    lib("libnvidia-fatbinaryloader", COMPUTE_VIDEO),
+    lib("libnvidia-fbc", GRAPHICS, links=("libnvidia-fbc.so",)),
+    lib("libnvidia-glcore", GRAPHICS, "core"),
+    lib("libnvidia-glsi", GRAPHICS, "core"),
+    lib("libnvidia-glvkspirv", GRAPHICS, "core"),
+    lib("libnvidia-gpucomp", (*COMPUTE_VIDEO, *GRAPHICS)),
+    lib("libnvidia-gtk2", DISPLAY),
+    lib("libnvidia-gtk3", DISPLAY),
+    lib("libnvidia-ifr", GRAPHICS),
+    lib("libnvidia-ml", UTILITY, "required", links=("libnvidia-ml.so",)),
+    lib("libnvidia-ngx", NGX, links=("libnvidia-ngx.so",)),
+    lib("libnvidia-nscq", UTILITY),
     # libnvidia-opencl asks for it by the driver's version (seen in 550.163.01), libcuda by SONAME.
     # Up to 515 its file was libnvidia-nvvm.so.4.0.0.
-    Library("libnvidia-nvvm", COMPUTE_VIDEO, also=("libnvidia-nvvm.so.{version}",), own_version=True),
-    Library("libnvidia-nvvm70", COMPUTE_VIDEO, own_version=True),
-    Library("libnvidia-opencl", COMPUTE_VIDEO),
+    lib("libnvidia-nvvm", COMPUTE_VIDEO, also=("libnvidia-nvvm.so.{version}",), own_version=True),
+    lib("libnvidia-nvvm70", COMPUTE_VIDEO, own_version=True),
+    lib("libnvidia-opencl", COMPUTE_VIDEO),
     # opticalflow.so: nvidia-container-toolkit links it always.
-    Library("libnvidia-opticalflow", VIDEO, also=("libnvidia-opticalflow.so",)),
-    Library("libnvidia-pkcs11", COMPUTE_VIDEO),
-    Library("libnvidia-pkcs11-openssl3", COMPUTE_VIDEO),
-    Library("libnvidia-present", GRAPHICS),
-    Library("libnvidia-ptxjitcompiler", COMPUTE_VIDEO, "core"),
-    Library("libnvidia-rtcore", GRAPHICS),
-    Library("libnvidia-sandboxutils", UTILITY),
-    Library("libnvidia-tileiras", COMPUTE_VIDEO),
-    Library("libnvidia-tls", GRAPHICS, "core"),
-    Library("libnvidia-vksc-core", GRAPHICS),
-    Library("libnvidia-vulkan-producer", GRAPHICS, links=("libnvidia-vulkan-producer.so",)),
-    Library("libnvidia-wayland-client", DISPLAY),
-    Library("libnvoptix", GRAPHICS),
+    lib("libnvidia-opticalflow", VIDEO, also=("libnvidia-opticalflow.so",)),
+    lib("libnvidia-pkcs11", COMPUTE_VIDEO),
+    lib("libnvidia-pkcs11-openssl3", COMPUTE_VIDEO),
+    lib("libnvidia-present", GRAPHICS),
+    lib("libnvidia-ptxjitcompiler", COMPUTE_VIDEO, "core"),
+    lib("libnvidia-rtcore", GRAPHICS),
+    lib("libnvidia-sandboxutils", UTILITY),
+    lib("libnvidia-tileiras", COMPUTE_VIDEO),
+    lib("libnvidia-tls", GRAPHICS, "core"),
+    lib("libnvidia-vksc-core", GRAPHICS),
+    lib("libnvidia-vulkan-producer", GRAPHICS, links=("libnvidia-vulkan-producer.so",)),
+    lib("libnvidia-wayland-client", DISPLAY),
+    lib("libnvoptix", GRAPHICS),
     # libvdpau asks for it in its folder of modules first (libvdpau, vdpau_wrapper.c).
-    Library("libvdpau_nvidia", VIDEO, also=("vdpau/libvdpau_nvidia.so.1",)),
+    lib("libvdpau_nvidia", VIDEO, also=("vdpau/libvdpau_nvidia.so.1",)),
 )
 
 # Folders of the driver's libraries, the first hit of a SONAME wins; {multiarch} is Debian's name of

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cdigen.runtimes.lookup import Lookup, clashes, scan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from cdigen.model.findings import Finding
+
+KIND = "nvidia.com/gpu"
+
+
+def put(directory: Path, file_name: str, *names: str, kind: str = KIND, version: str = "0.5.0") -> str:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / file_name
+    devices = [{"name": name, "containerEdits": {"env": [f"GPU={name}"]}} for name in names]
+    path.write_text(json.dumps({"cdiVersion": version, "kind": kind, "devices": devices}))
+    return str(path)
+
+
+@pytest.fixture
+def etc(tmp_path: Path) -> Path:
+    return tmp_path / "etc/cdi"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "run/cdi"
+
+
+def look(*directories: Path) -> Lookup:
+    return scan(tuple(map(str, directories)))
+
+
+def rules(findings: Iterable[Finding]) -> list[tuple[str, str]]:
+    return [(finding.severity, finding.rule) for finding in findings]
+
+
+def meet(lookup: Lookup, directory: Path, *names: str) -> tuple[Finding, ...]:
+    return clashes(
+        lookup, directory=str(directory), file_name="nvidia.com-gpu.json", kind=KIND, device_names=names
+    )
+
+
+def test_an_empty_host_and_our_own_file_are_no_clash(etc: Path, run: Path) -> None:
+    assert meet(look(etc, run), run, "0") == ()
+    put(run, "nvidia.com-gpu.json", "0")
+    assert meet(look(etc, run), run, "0", "1") == ()
+
+
+def test_a_file_of_the_same_directory_that_shares_a_device_is_an_error_with_the_remedy(run: Path) -> None:
+    foreign = put(run, "nvidia.yaml", "0", "all", "old")
+    (finding,) = meet(look(run), run, "0", "1", "all")
+    assert rules([finding]) == [("error", "foreign-same-directory")]
+    assert finding.path == foreign
+    assert foreign in finding.message
+    assert "devices 0, all of nvidia.com/gpu" in finding.message
+    assert "--replace-foreign" in finding.hint
+
+
+def test_a_file_of_the_same_directory_that_shares_nothing_is_no_clash(run: Path) -> None:
+    put(run, "a.yaml", "other")
+    put(run, "b.yaml", "0", kind="amd.com/gpu")
+    assert meet(look(run), run, "0") == ()
+
+
+def test_a_refused_file_of_the_same_directory_is_only_a_warning(run: Path) -> None:
+    put(run, "nvidia.yaml", "0", version="9.9.9")
+    (finding,) = meet(look(run), run, "0")
+    assert rules([finding]) == [("warning", "foreign-same-directory")]
+    assert "no runtime loads" in finding.message
+
+
+def test_a_file_below_is_told_what_will_be_hidden_and_what_will_stay(etc: Path, run: Path) -> None:
+    foreign = put(etc, "nvidia.yaml", "0", "1", "2")
+    (finding,) = meet(look(etc, run), run, "0", "1")
+    assert rules([finding]) == [("warning", "foreign-shadowed")]
+    assert finding.path == foreign
+    assert "devices 0, 1 of nvidia.com/gpu will be hidden" in finding.message
+    assert "device 2 will stay visible" in finding.message
+    assert "document-level edits" in finding.message
+
+
+def test_a_file_below_that_shares_only_the_kind_is_worth_an_info(etc: Path, run: Path) -> None:
+    put(etc, "nvidia.yaml", "gpu0")
+    (finding,) = meet(look(etc, run), run, "0")
+    assert rules([finding]) == [("info", "foreign-same-kind")]
+    assert "device gpu0 will stay visible" in finding.message
+
+
+def test_two_files_below_that_conflict_hide_our_device_too(etc: Path, run: Path) -> None:
+    first, second = put(etc, "a.json", "0", "1", "2", "3"), put(etc, "b.json", "0", "2")
+    findings = meet(look(etc, run), run, "0", "1")
+    assert "device 3 will stay visible" in findings[0].message
+    assert "visible" not in findings[1].message
+    assert rules(findings) == [
+        ("warning", "foreign-shadowed"),
+        ("warning", "foreign-shadowed"),
+        ("warning", "foreign-conflict"),
+    ]
+    assert first in findings[-1].message
+    assert second in findings[-1].message
+    assert "device 0 of" in findings[-1].message
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_file_above_will_hide_ours(etc: Path, run: Path, exists: bool) -> None:  # noqa: FBT001
+    if exists:
+        etc.mkdir(parents=True)
+    foreign = put(run, "nvidia.yaml", "0", "other")
+    (finding,) = meet(look(etc, run), etc, "0", "1")
+    assert rules([finding]) == [("warning", "foreign-shadows-ours")]
+    assert foreign in finding.message
+    assert "device 0 of nvidia.com/gpu will hide ours" in finding.message
+
+
+def test_refused_files_elsewhere_are_no_clash(etc: Path, run: Path) -> None:
+    put(etc, "nvidia.yaml", "0", version="9.9.9")
+    assert meet(look(etc, run), run, "0") == ()
+
+
+def test_our_own_file_is_known_under_both_names_of_its_directory(tmp_path: Path, run: Path) -> None:
+    put(run, "nvidia.com-gpu.json", "0")
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var/run").symlink_to("../run")
+    other = tmp_path / "var/run/cdi"
+    for directory in (run, other):
+        assert meet(look(run, other), directory, "0") == ()
+        put(run, "nvidia.yaml", "0")
+        assert rules(meet(look(run, other), directory, "0")) == [("error", "foreign-same-directory")]
+        (run / "nvidia.yaml").unlink()
+
+
+def test_a_directory_that_was_not_scanned_counts_as_the_last(etc: Path, tmp_path: Path) -> None:
+    put(etc, "nvidia.yaml", "0")
+    assert rules(meet(look(etc), tmp_path / "elsewhere", "0")) == [("warning", "foreign-shadowed")]
+
+
+def test_many_devices_are_cut_short(run: Path) -> None:
+    put(run, "nvidia.yaml", *map(str, range(20)))
+    (finding,) = meet(look(run), run, *map(str, range(20)))
+    assert "devices 0, 1, 2, 3, 4, 5 and 14 more" in finding.message
