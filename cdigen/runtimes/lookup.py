@@ -12,13 +12,13 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from dataclasses import dataclass
 
+from cdigen.host.root import shown
 from cdigen.model.findings import Finding
 from cdigen.model.names import natural_key
 from cdigen.runtimes.specfile import EXTENSIONS, read_spec_file
 from cdigen.store.directory import clean
-from cdigen.store.failures import shown
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _SHOWN_NAMES = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Row:
     """A device as one file defines it; ``reason`` says why that definition is not the one in use."""
 
@@ -41,7 +41,7 @@ class Row:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Lookup:
     """What the runtimes find in the directories, and the files in them that they do not load.
 
@@ -114,7 +114,7 @@ def clashes(
     return (*found, *_conflicts_elsewhere(others, place, ours))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Place:
     # A directory as it was listed. IDENTITY is the same for one directory under two names, and None
     # where runtimes find nothing: no directory there, or one that they do not follow or cannot read.

@@ -10,12 +10,12 @@ import errno
 import os
 import posixpath
 import stat
-from dataclasses import dataclass
 
+from cdigen.host.root import shown
 from cdigen.model.findings import Finding, errors
 from cdigen.spec.parse import MAX_SIZE, parse_document
 from cdigen.spec.rules import check
-from cdigen.store.failures import shown
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _REFUSALS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SpecFile:
     """A spec file whose devices are known; ``refusal`` says why no runtime loads it, if none does.
 

@@ -108,15 +108,15 @@ def tagged(tag: str, text: str) -> object:
 def _float_text(value: float) -> str:
     """Return VALUE as Go's ``FormatFloat(value, 'g', -1, 32)``: the shortest text of its 32-bit float."""
     try:
-        packed = struct.pack("f", value)
+        packed = struct.pack("<f", value)
     except OverflowError:
         return "+Inf" if value > 0 else "-Inf"
     if not isfinite(value):
         return "NaN" if isnan(value) else "+Inf" if value > 0 else "-Inf"
-    single = struct.unpack("f", packed)[0]
+    single = struct.unpack("<f", packed)[0]
     # Nine digits tell any two 32-bit floats apart, so the search ends.
     shortest = next(
-        text for digits in range(9) if struct.pack("f", float(text := f"{single:.{digits}e}")) == packed
+        text for digits in range(9) if struct.pack("<f", float(text := f"{single:.{digits}e}")) == packed
     )
     mantissa, _, exponent = shortest.partition("e")
     if not -4 <= int(exponent) < 6:

@@ -9,10 +9,11 @@ import os
 import posixpath
 import stat
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError, StoreError
-from cdigen.store.failures import shown, store_error
+from cdigen.store.failures import store_error
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _PARENT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _LAST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Directory:
     """An open directory: its path as given, its path without symlinks, its descriptor."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
+from cdigen.host.root import reason, shown
 from cdigen.model.errors import StoreError
 
 # errno(3) to the next step; what is not listed is named by strerror alone.
@@ -19,15 +20,9 @@ _HINTS = {
 }
 
 
-def shown(path: str) -> str:
-    """Return PATH as it may stand in one line of text: escaped where it is not printable."""
-    return path if path.isprintable() else ascii(path)
-
-
 def store_error(what: str, path: str, error: OSError) -> StoreError:
     """Return the error for WHAT ("cannot write") that failed at PATH, with the next step as hint."""
-    reason = error.strerror or str(error)
     hint = _HINTS.get(error.errno or 0, "")
     if error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() == 0:
         hint = "root is refused too: look at lsattr, the mount's options, SELinux and AppArmor"
-    return StoreError(f"{what} {shown(path)}: {reason}", hint=hint)
+    return StoreError(f"{what} {shown(path)}: {reason(error)}", hint=hint)

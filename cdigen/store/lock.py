@@ -11,8 +11,9 @@ import stat
 import time
 from contextlib import contextmanager, suppress
 
+from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
-from cdigen.store.failures import shown, store_error
+from cdigen.store.failures import store_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

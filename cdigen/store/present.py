@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 
-from cdigen.store.failures import shown, store_error
+from cdigen.host.root import shown
+from cdigen.store.failures import store_error
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _OTHERS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Present:
     """One look at a name.
 

@@ -11,16 +11,17 @@ import os
 import posixpath
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 
+from cdigen.host.root import shown
 from cdigen.model.errors import SpecError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.store import state as states
 from cdigen.store import tempfiles
 from cdigen.store.directory import STATE_DIRECTORY, existing, made
-from cdigen.store.failures import shown, store_error
+from cdigen.store.failures import store_error
 from cdigen.store.lock import TIMEOUT_S, exclusive
 from cdigen.store.present import NOTHING, identity, look, read_all
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 EXTENSIONS = (".json", ".yaml")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Published:
     """What became of a spec: its path, whether it was written, foreign files that were moved aside."""
 
@@ -159,7 +160,7 @@ def sweep(directory: str) -> tuple[str, ...]:
         return () if place is None else tempfiles.sweep(place)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Write:
     # One publication: what is wanted, and what was there when the lock was taken.
     place: Directory

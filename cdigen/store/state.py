@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 
+from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
 from cdigen.model.findings import Finding
 from cdigen.store.directory import STATE_DIRECTORY, existing
-from cdigen.store.failures import shown, store_error
+from cdigen.store.failures import store_error
 from cdigen.store.present import NOTHING, look
 from cdigen.store.tempfiles import put, settle, staged
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ SCHEMA = 1
 _HEX = frozenset("0123456789abcdef")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Owned:
     """A spec file that is ours as long as the digest of its content is one of these."""
 
@@ -43,7 +44,7 @@ class Owned:
     digests: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class State:
     """All spec files that we wrote, sorted by path."""
 

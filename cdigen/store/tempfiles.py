@@ -13,11 +13,12 @@ import fcntl
 import os
 import stat
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
+from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
 from cdigen.store.directory import sync
-from cdigen.store.failures import shown, store_error
+from cdigen.store.failures import store_error
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _ATTEMPTS = 10
 _NO_SYNC = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Staged:
     """Content that is on the disk under a temporary name."""
 

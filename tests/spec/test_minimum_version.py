@@ -46,16 +46,27 @@ def test_the_newest_feature_decides_the_version(document: dict[str, object], ver
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(
-            ["devices", "containerEdits", "intelRdt", "deviceNodes", "mounts", "kind", "name", "annotations"]
-        ),
-        inner,
-        max_size=4,
+    st.sampled_from([None, True, 0, 1.5, "", "a", "0", "a/b.c"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "devices",
+                    "containerEdits",
+                    "intelRdt",
+                    "deviceNodes",
+                    "mounts",
+                    "kind",
+                    "name",
+                    "annotations",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
     ),
-    max_leaves=20,
+    max_leaves=12,
 )
 
 

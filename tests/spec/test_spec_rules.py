@@ -3,7 +3,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from time import process_time
-from typing import Any
 
 import pytest
 from cdi_documents import Document, plain, rich, with_edits, with_hook, with_mount, with_node
@@ -131,7 +130,11 @@ def test_a_document_with_every_field_has_no_error() -> None:
         (with_node(major=195), "node-numbers-given", NODE),
         (with_node(uid=-1), "node-owner", f"{NODE}.uid"),
         (with_node(gid=2**32), "node-owner", f"{NODE}.gid"),
-        (with_edits(deviceNodes=[{"path": "/a"}, {"path": "/a"}]), "path-repeated", f"{EDITS}.deviceNodes[1].path"),
+        (
+            with_edits(deviceNodes=[{"path": "/a"}, {"path": "/a"}]),
+            "path-repeated",
+            f"{EDITS}.deviceNodes[1].path",
+        ),
         (with_mount(hostPath="a"), "path-not-absolute", f"{MOUNT}.hostPath"),
         (with_mount(containerPath="/b/"), "path-unusual", f"{MOUNT}.containerPath"),
         (with_mount(options=[None]), "wrong-type", f"{MOUNT}.options[0]"),
@@ -165,12 +168,16 @@ def test_a_document_with_every_field_has_no_error() -> None:
         ),
     ],
 )
-def test_a_broken_rule_is_named_with_the_path_of_what_breaks_it(document: object, rule: str, path: str) -> None:
+def test_a_broken_rule_is_named_with_the_path_of_what_breaks_it(
+    document: object, rule: str, path: str
+) -> None:
     assert (rule, path) in found(document)
 
 
 def test_independent_problems_are_all_reported() -> None:
-    document = plain_with(kind="x", devices=[{"name": "a b", "containerEdits": {"env": ["A"], "hooks": [None]}}])
+    document = plain_with(
+        kind="x", devices=[{"name": "a b", "containerEdits": {"env": ["A"], "hooks": [None]}}]
+    )
     assert found(document) == {
         ("kind-syntax", "$.kind"),
         ("device-name", f"{DEVICE}.name"),
@@ -217,13 +224,24 @@ def test_annotation_keys_are_qualified_names(key: str, is_good: bool) -> None:  
 
 
 FIELDS = (
-    "cdiVersion kind annotations devices containerEdits name env deviceNodes netDevices hooks mounts intelRdt "
-    "additionalGids path hostPath type major fileMode permissions hookName timeout options containerPath closID"
-).split()
-VALUES: Any = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    *(
+        "cdiVersion",
+        "kind",
+        "annotations",
+        "devices",
+        "containerEdits",
+        "name",
+        "env",
+        "deviceNodes",
+        "hooks",
+    ),
+    *("netDevices", "mounts", "intelRdt", "additionalGids", "path", "hostPath", "type", "major", "fileMode"),
+    *("permissions", "hookName", "timeout", "options", "containerPath", "closID"),
+)
+VALUES = st.recursive(
+    st.sampled_from([None, True, 0, -1, 10**30, 1.5, "", "a", "0.5.0", "a.b/c", "/x", "A=B", "\ud800", "\n"]),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=6),
-    max_leaves=40,
+    max_leaves=25,
 )
 
 

@@ -24,13 +24,31 @@ VALIDATOR = Draft202012Validator(load_schema("cdi.schema.json"))
 TEXTS = (
     *("", "a", "A=B", "=B", "A=\n", "A=b\n", "A=\x00", "A=\x7f\u2028", "A=\U0001f600", "a=b", "é", "x" * 300),
     *("/dev/x", "/", "//", "/a/", "/a/../b", "/a/..", "/.a", "/..a/b", "/a\n", "/\u00e9", "/dev/x ", "dev"),
-    *("vendor.com/gpu", "v/gpu", "a1/b2\n", "vendor.com/g.u", "v" * 254 + "/gp", "\u212aa/bb", "a" * 253 + "/x"),
+    *(
+        "vendor.com/gpu",
+        "v/gpu",
+        "a1/b2\n",
+        "vendor.com/g.u",
+        "v" * 254 + "/gp",
+        "\u212aa/bb",
+        "a" * 253 + "/x",
+    ),
     *("0", "a:b", "a\n", "-a", "0.3.0", "0.5.0", "1.1.0", "0.5.0\n", "b", "c", "p", "u", "rwm", "rr", "none"),
     *("bind", "rbind", "createContainer", "prestart", "..", "c" * 4095, "c" * 4096, "example.com/a", "A/b"),
 )
 NUMBERS = (0, 1, -1, 438, 0o7777, 0o10000, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 1.0, 1.5, 10**30)
 KEYS = (
-    *("cdiVersion", "kind", "annotations", "devices", "containerEdits", "name", "env", "deviceNodes", "mounts"),
+    *(
+        "cdiVersion",
+        "kind",
+        "annotations",
+        "devices",
+        "containerEdits",
+        "name",
+        "env",
+        "deviceNodes",
+        "mounts",
+    ),
     *("netDevices", "hooks", "intelRdt", "additionalGids", "path", "hostPath", "type", "options", "timeout"),
     *("example.com/a", "enableCMT", "schemata", "bad key", "x", "\u212a.com/a", "a\n", "y" * 64),
 )
@@ -90,7 +108,9 @@ def accepted() -> list[Document]:
 
 
 def test_whatever_the_rules_accept_the_schema_accepts(accepted: list[Document]) -> None:
-    refused = [(document, error.message) for document in accepted for error in VALIDATOR.iter_errors(document)]
+    refused = [
+        (document, error.message) for document in accepted for error in VALIDATOR.iter_errors(document)
+    ]
     assert refused == []
 
 

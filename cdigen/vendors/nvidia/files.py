@@ -23,6 +23,7 @@ from cdigen.vendors.nvidia.tables import (
     FIRMWARE_FOLDER_PARAMETER,
     FIRMWARE_FOLDERS,
     MULTIARCH,
+    NIXOS_BINARIES,
     SOCKETS,
     XORG_FOLDERS,
     XORG_MODULES,
@@ -78,11 +79,27 @@ def _find_binaries(places: Places, prefixes: tuple[str, ...]) -> Found:
     folders = (*BINARY_FOLDERS, *(f"{prefix}/bin" for prefix in prefixes))
     search = _Search(places.driver, "binary")
     for name, capabilities in BINARIES:
-        hit = search.first(name, capabilities, (f"{folder}/{name}" for folder in folders), _is_executable)
+        paths = _program_paths(places.driver, folders, name)
+        hit = search.first(name, capabilities, paths, _is_executable)
         if hit:
-            folder = "/usr/sbin" if hit[0].rpartition("/")[0].endswith("sbin") else "/usr/bin"
-            search.take(hit[1], capabilities, (f"{folder}/{name}",))
+            # Arch and Fedora have made /usr/sbin a link to bin.
+            folder = places.driver.resolve(hit[0].rpartition("/")[0])
+            target = "/usr/sbin" if folder.endswith("sbin") else "/usr/bin"
+            search.take(hit[1], capabilities, (f"{target}/{name}",))
     return search.result()
+
+
+def _program_paths(root: Root, folders: tuple[str, ...], name: str) -> Iterable[str]:
+    """Yield where the program NAME may be.
+
+    NixOS makes its programs load libraries from its store, which a container lacks; the unchanged
+    one is kept beside (nixpkgs, nvidia-x11/builder.sh).
+    """
+    for folder in folders:
+        path = f"{folder}/{name}"
+        if folder == NIXOS_BINARIES and root.exists(path):
+            yield root.resolve(path).replace("/bin/", "/origBin/")
+        yield path
 
 
 def _find_firmware(places: Places, driver: Driver) -> Found:
@@ -121,7 +138,8 @@ def _find_configs(places: Places, driver: Driver, prefixes: tuple[str, ...]) -> 
     )
     search = _Search(root, "config")
     for path, target, capabilities in CONFIGS:
-        below, _, pattern = path.format(version=driver.version).rpartition("/")
+        wanted = path.format(version=driver.version, architecture=driver.architecture)
+        below, _, pattern = wanted.rpartition("/")
         taken: dict[str, str] = {}
         for folder in folders:
             names = root.names(f"{folder}/{below}") if "*" in pattern else [pattern]
@@ -132,7 +150,7 @@ def _find_configs(places: Places, driver: Driver, prefixes: tuple[str, ...]) -> 
                 if real:
                     taken[name] = root.host_path(real)
                     search.take(real, capabilities, (f"{target}/{name}",))
-        search.sought(path, capabilities, taken.values())
+        search.sought(wanted, capabilities, taken.values())
     return search.result()
 
 
@@ -141,11 +159,12 @@ def _find_xorg_modules(places: Places, driver: Driver) -> Found:
     multiarch = MULTIARCH.get(driver.architecture, driver.architecture)
     for file, below, link in XORG_MODULES:
         name = file.format(version=driver.version)
+        names = (name, link) if link else (name,)
         folders = [folder.format(multiarch=multiarch) for folder in XORG_FOLDERS]
-        paths = [path for folder in folders for path in (f"{folder}/{name}", f"{folder}/{below}/{name}")]
+        paths = [f"{folder}/{way}{each}" for each in names for folder in folders for way in ("", f"{below}/")]
         hit = search.first(name, DISPLAY, paths, stat.S_ISREG)
-        if hit:
-            names = (name, link) if link else (name,)
+        # Debian's link without a version may lead to another driver's file.
+        if hit and hit[1].partition(".so.")[2] in {"", driver.version}:
             search.take(
                 hit[1], DISPLAY, tuple(f"{top}/{below}/{each}" for top in XORG_TARGETS for each in names)
             )
@@ -230,8 +249,8 @@ class _Search:
         if not is_right(mode):
             self._broken(path, f"is not what it should be (mode {mode:o})")
             return None
-        if not is_plain(self._root.host_path(real)):
-            self._broken(path, "leads to a path that a spec cannot hold")
+        if not is_plain(self._root.host_path(real)) or not is_plain(path):
+            self._broken(path, "has or leads to a path that a spec cannot hold")
             return None
         return real
 

@@ -18,6 +18,7 @@ from cdigen.vendors.nvidia.tables import (
     LIBRARY_FOLDERS,
     LIBRARY_SUBFOLDERS,
     MULTIARCH,
+    XORG_MODULES,
     lib,
 )
 
@@ -37,6 +38,8 @@ MACHINES = {
 }
 
 _BY_STEM = {library.stem: library for library in LIBRARIES}
+# They lie beside libraries, but only the X server loads them (files.py).
+_XORG_STEMS = frozenset(file.partition(".so")[0] for file, _, _ in XORG_MODULES)
 
 
 class Search:
@@ -175,13 +178,13 @@ def _cache_folders(root: Root, search: Search) -> list[str]:
         )
         return []
     known = (entry for entry in entries if entry.soname.partition(".so")[0] in _BY_STEM)
-    return list(dict.fromkeys(entry.path.rpartition("/")[0] for entry in known if entry.path[0] == "/"))
+    return list(dict.fromkeys(entry.path.rpartition("/")[0] for entry in known if entry.path[:1] == "/"))
 
 
 def _look_at(search: Search, folder: str, name: str) -> None:
     """Take the file NAME of FOLDER if it is a library of the running driver."""
     stem, dot_so, suffix = name.partition(".so")
-    if not dot_so or not stem.startswith("lib"):
+    if not dot_so or not stem.startswith("lib") or stem in _XORG_STEMS:
         return
     row = _BY_STEM.get(stem)
     exact = suffix == f".{search.driver.version}"
@@ -296,7 +299,7 @@ def _other_versions(search: Search) -> list[Finding]:
         Finding(
             severity="info",
             rule="other-driver-version",
-            path=", ".join(search.folders),
+            path=shown(", ".join(search.folders)),
             message=f"libraries of driver {', '.join(others)} are installed beside the running "
             f"{search.driver.version} and are passed over",
         )

@@ -1,12 +1,14 @@
-"""The JSON manifests of EGL and Vulkan: which library each loads.
+"""The manifests of EGL, Vulkan and OpenCL: which library each loads.
 
-They name a library by SONAME, as NVIDIA ships them, or by an absolute path, as NixOS rewrites them
-(nixpkgs issue 461949). The absolute path must exist in the container, or the manifest is useless.
+EGL's and Vulkan's are JSON, OpenCL's (``nvidia.icd``) is one line. They name a library by SONAME, as
+NVIDIA ships them, or by an absolute path, as NixOS rewrites them (nixpkgs issue 461949). The absolute
+path must exist in the container, or the manifest is useless.
 """
 
 from __future__ import annotations
 
 import json
+import os
 
 from cdigen.host.root import is_plain, reason
 from cdigen.model.findings import Finding
@@ -30,10 +32,11 @@ def with_named_paths(
     named: dict[str, list[str]] = {}
     findings: list[Finding] = []
     for file in files:
-        if file.kind != "config" or not file.host_path.endswith(".json"):
+        if file.kind != "config" or not file.host_path.endswith((".json", ".icd")):
             continue
         try:
-            document = json.loads(root.read(file.host_path.removeprefix(root.seen_at), limit=MAX_SIZE))
+            data = root.read(file.host_path.removeprefix(root.seen_at), limit=MAX_SIZE)
+            paths = _absolute_paths(data, is_json=file.host_path.endswith(".json"))
         except (OSError, ValueError, RecursionError) as error:
             problem = reason(error) if isinstance(error, OSError) else "it is no JSON"
             findings.append(
@@ -41,14 +44,15 @@ def with_named_paths(
                     severity="warning",
                     rule="manifest-unreadable",
                     path=file.host_path,
-                    message=f"{file.host_path} cannot be read: {problem}; EGL or Vulkan will not work",
+                    message=f"{file.host_path} cannot be read: {problem}; what it is for will not work",
                     hint="reinstall the driver's packages",
                 )
             )
             continue
-        for path in _absolute_paths(document):
+        for path in paths:
             if is_plain(path) and root.exists(path):
-                named.setdefault(root.host_path(root.resolve(path)), []).append(path)
+                clean = "/" + os.path.normpath(path).lstrip("/")
+                named.setdefault(root.host_path(root.resolve(path)), []).append(clean)
     return tuple(_with_targets(file, named) for file in files), tuple(findings)
 
 
@@ -57,8 +61,14 @@ def _with_targets(file: DriverFile, named: dict[str, list[str]]) -> DriverFile:
     return replace(file, targets=tuple(dict.fromkeys([*file.targets, *paths]))) if paths else file
 
 
-def _absolute_paths(document: object) -> list[str]:
-    """Return the absolute ``library_path`` values of an ICD, a layer, or a list of layers."""
+def _absolute_paths(data: bytes, *, is_json: bool) -> list[str]:
+    """Return the absolute paths of libraries in a manifest: an ICD, a layer, or a list of layers.
+
+    Raises ValueError or RecursionError for what should be JSON and is none.
+    """
+    if not is_json:
+        return [line for line in data.decode("utf-8", "replace").splitlines() if line.startswith("/")]
+    document = json.loads(data)
     if not isinstance(document, dict):
         return []
     parts = [document.get("ICD"), document.get("layer")]

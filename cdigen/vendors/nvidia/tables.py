@@ -130,8 +130,9 @@ LIBRARIES: tuple[Library, ...] = (
 
 # Folders of the driver's libraries, the first hit of a SONAME wins; {multiarch} is Debian's name of
 # the machine. Sources: packages of Debian, Ubuntu, Fedora, RPM Fusion, SUSE, Arch; NixOS links
-# /run/opengl-driver; Container-Optimized OS uses /home/kubernetes/bin/nvidia; /usr/local/nvidia is
-# where driver installers for Kubernetes put theirs. ld.so.cache adds what is not here.
+# /run/opengl-driver; Container-Optimized OS uses /var/lib/nvidia, with GKE /home/kubernetes/bin/nvidia;
+# /usr/local/nvidia is where driver installers for Kubernetes put theirs. ld.so.cache adds what is not
+# here.
 LIBRARY_FOLDERS = (
     "/usr/lib/{multiarch}",
     "/usr/lib/{multiarch}/nvidia/current",
@@ -145,6 +146,7 @@ LIBRARY_FOLDERS = (
     "/usr/local/nvidia/lib64",
     "/usr/local/nvidia/lib",
     "/home/kubernetes/bin/nvidia/lib64",
+    "/var/lib/nvidia/lib64",
     "/opt/lib64",
 )
 # One level below: Debian's nvidia/<flavour> (current, tesla-470), modules of libvdpau.
@@ -153,6 +155,7 @@ LIBRARY_SUBFOLDERS = ("nvidia", "vdpau")
 # Folders that the dynamic loader of an image searches by itself: Debian's, and Red Hat's.
 CONTAINER_LIBRARY_FOLDERS = ("/usr/lib/{multiarch}", "/usr/lib64")
 
+NIXOS_BINARIES = "/run/current-system/sw/bin"
 BINARY_FOLDERS = (
     "/usr/local/sbin",
     "/usr/local/bin",
@@ -160,7 +163,7 @@ BINARY_FOLDERS = (
     "/usr/bin",
     "/sbin",
     "/bin",
-    "/run/current-system/sw/bin",
+    NIXOS_BINARIES,
     "/usr/local/nvidia/bin",
     "/home/kubernetes/bin/nvidia/bin",
     "/opt/bin",
@@ -189,9 +192,9 @@ CONFIG_FOLDERS = (
 
 
 # (path below a configuration folder, folder in the container, capabilities); "*" in the last part
-# stands for any text. Targets: libglvnd and the EGL external platforms read /usr/share, Vulkan's
-# loader and OpenCL's read /etc first (their documentation); OptiX reads /usr/share/nvidia (seen in
-# libnvoptix).
+# stands for any text, {version} and {architecture} for the driver's. Targets: libglvnd and the EGL
+# external platforms read /usr/share, Vulkan's loader and OpenCL's read /etc first (their
+# documentation); OptiX reads /usr/share/nvidia (seen in libnvoptix).
 CONFIGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("OpenCL/vendors/nvidia.icd", "/etc/OpenCL/vendors", COMPUTE_VIDEO),
     ("X11/xorg.conf.d/10-nvidia.conf", "/usr/share/X11/xorg.conf.d", DISPLAY),
@@ -200,7 +203,9 @@ CONFIGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("glvnd/egl_vendor.d/10_nvidia.json", "/usr/share/glvnd/egl_vendor.d", GRAPHICS),
     ("nvidia/nvidia-application-profiles-{version}-rc", "/usr/share/nvidia", (*COMPUTE_VIDEO, *GRAPHICS)),
     ("nvidia/nvoptix.bin", "/usr/share/nvidia", GRAPHICS),
-    ("vulkan/icd.d/nvidia_icd*.json", "/etc/vulkan/icd.d", GRAPHICS),
+    # nvidia_icd.i686.json is of the 32-bit libraries, which containers do not get.
+    ("vulkan/icd.d/nvidia_icd.json", "/etc/vulkan/icd.d", GRAPHICS),
+    ("vulkan/icd.d/nvidia_icd.{architecture}.json", "/etc/vulkan/icd.d", GRAPHICS),
     ("vulkan/icd.d/nvidia_layers.json", "/etc/vulkan/icd.d", GRAPHICS),
     ("vulkan/implicit_layer.d/nvidia_layers.json", "/etc/vulkan/implicit_layer.d", GRAPHICS),
     ("vulkansc/icd.d/nvidia_icd_vksc.json", "/etc/vulkansc/icd.d", GRAPHICS),
@@ -233,7 +238,8 @@ XORG_FOLDERS = (
     "/run/opengl-driver/lib/xorg/modules",
 )
 XORG_MODULES: tuple[tuple[str, str, str], ...] = (
-    # (file, sub-folder of the modules' folder, further name in the container)
+    # (file, sub-folder of the modules' folder, further name: always given to the container, and the
+    # only one that Red Hat's packages have)
     ("nvidia_drv.so", "drivers", ""),
     ("libglxserver_nvidia.so.{version}", "extensions", "libglxserver_nvidia.so"),
 )
