@@ -1,13 +1,14 @@
 """Driver user-space trees of the distributions, laid as small files below a fake root.
 
-One function per layout (`debian_13`, `ubuntu`, `red_hat`, `arch`, `nixos`, ...) lays a whole driver of one
-version, links included, and returns a `Laid`: what a container shall get, and from which file of the host.
-Libraries are real ELF files of some hundred bytes (`write_library`). kernelside.py writes the kernel's side.
+One function per layout (`debian_13`, `ubuntu`, ...) lays a whole driver of one version, links included, and
+returns a `Laid`: what a container shall get, and from which file of the host. Libraries are real ELF files of
+some hundred bytes (`write_library`). kernelside.py writes the kernel's side.
 
 Sources: `dpkg -L` of Debian 12 and 13, and of Ubuntu 24.04's nvidia-*-550; RPM Fusion's and negativo17's
 spec files; Arch's nvidia-utils; nixpkgs' nvidia-x11/builder.sh; Container-Optimized OS's cos-gpu-installer.
 """
 
+import json
 import os
 import struct
 import subprocess
@@ -82,10 +83,8 @@ ONLY_OLD = (Library("libnvidia-cbl"), Library("libnvidia-compiler"), Library("li
 DRIVER_550 = (*COMMON, NVVM, CUDADEBUGGER, GPUCOMP, PKCS11)
 DRIVER_535 = (*COMMON, NVVM, PKCS11, PRODUCER)
 DRIVER_470 = (*COMMON, OLD_NVVM, PRODUCER, *ONLY_OLD)
-MPS = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
-BINARIES = (*MPS, "nvidia-debugdump", "nvidia-persistenced", "nvidia-smi")
-FIRMWARE = ("gsp_ga10x.bin", "gsp_tu10x.bin")
-XORG_TARGETS = ("/usr/lib/xorg/modules", "/usr/lib64/xorg/modules")
+PROGRAMS = ("cuda-mps-control", "cuda-mps-server", "debugdump", "persistenced", "smi")
+BINARIES = tuple(f"nvidia-{program}" for program in PROGRAMS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,16 +99,20 @@ def write_library(
     path: Path,
     soname: str,
     needed: tuple[str, ...] = (),
+    *,
     machine: int = X86_64,
     bits: int = 64,
     contains: bytes = b"",
 ) -> None:
-    """Write a shared object: header, PT_LOAD, PT_DYNAMIC, dynamic section, names, then CONTAINS."""
+    """Write a shared object: header, PT_LOAD, PT_DYNAMIC, dynamic section, names, then CONTAINS.
+
+    It has no SONAME where SONAME is empty.
+    """
     word, header_size, segment_size = ("Q", 64, 56) if bits == 64 else ("I", 52, 32)
     strings = [b"", os.fsencode(soname), *(os.fsencode(name) for name in needed)]
     offsets = [0, *accumulate(len(string) + 1 for string in strings)]
     names = b"\0".join(strings) + b"\0"
-    tags = [(14, offsets[1]), *((1, offset) for offset in offsets[2:-1])]
+    tags = [*([(14, offsets[1])] if soname else []), *((1, offset) for offset in offsets[2:-1])]
     dynamic_at = header_size + 2 * segment_size
     dynamic_size = struct.calcsize(f"<2{word}") * (len(tags) + 3)
     tags += [(5, dynamic_at + dynamic_size), (10, len(names)), (0, 0)]
@@ -135,8 +138,9 @@ def put(path: Path, content: bytes = b"", mode: int = 0o644) -> None:
 
 
 def link(path: Path, target: str) -> None:
-    """Make a symbolic link and the folders above it."""
+    """Make a symbolic link, in place of an old one."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
     path.symlink_to(target)
 
 
@@ -159,8 +163,7 @@ class _Tree:
         """Lay a library and the links beside it."""
         file, soname = library.file(self.version), library.soname(self.version)
         needed = tuple(name.format(v=self.version) for name in library.needed)
-        contains = b"" if library.own else self.version.encode()
-        write_library(self.at(f"{folder}/{file}"), soname, needed, self.machine, contains=contains)
+        write_library(self.at(f"{folder}/{file}"), soname, needed, machine=self.machine)
         if soname != file:
             self.link(f"{folder}/{soname}", file)
         if library.dev:
@@ -178,12 +181,12 @@ class _Tree:
         put(self.at(path), content, mode)
         self.laid.files[target or path] = path
 
-    def binaries(self, folder: str, target: str = "/usr/bin") -> None:
+    def binaries(self, folder: str) -> None:
         for name in BINARIES:
-            self.file(f"{folder}/{name}", f"{target}/{name}", content=b"\x7fELF", mode=0o755)
+            self.file(f"{folder}/{name}", f"/usr/bin/{name}", content=b"\x7fELF", mode=0o755)
 
     def firmware(self, folder: str) -> None:
-        for name in FIRMWARE:
+        for name in ("gsp_ga10x.bin", "gsp_tu10x.bin"):
             below = f"nvidia/{self.version}/{name}"
             self.file(f"{folder}/{below}", f"/lib/firmware/{below}")
 
@@ -192,59 +195,60 @@ class _Tree:
         put(self.at(f"{drivers}/nvidia_drv.so"), self.version.encode())
         name, plain = f"libglxserver_nvidia.so.{self.version}", "libglxserver_nvidia.so"
         real = f"{extensions}/{name if versioned else plain}"
-        write_library(self.at(real), plain, contains=self.version.encode())
+        write_library(self.at(real), "", (TLS.format(v=self.version),), machine=self.machine)
         if versioned:
             self.link(f"{extensions}/{plain}", name)
-        for top in XORG_TARGETS:
+        for top in ("/usr/lib/xorg/modules", "/usr/lib64/xorg/modules"):
             self.laid.files[f"{top}/drivers/nvidia_drv.so"] = f"{drivers}/nvidia_drv.so"
             self.laid.files[f"{top}/extensions/{plain}"] = real
             self.laid.files[f"{top}/extensions/{name}"] = real
 
     def manifests(self, share: str, etc: str, *, libraries: str = "", icd: str = "nvidia_icd.json") -> None:
         """Lay what names libraries; LIBRARIES is the folder that NixOS puts before each name."""
-        egl = "/usr/share/egl/egl_external_platform.d"
         for name, library, target in (
-            ("egl/egl_external_platform.d/10_nvidia_wayland.json", "libnvidia-egl-wayland.so.1", egl),
-            ("egl/egl_external_platform.d/15_nvidia_gbm.json", "libnvidia-egl-gbm.so.1", egl),
-            ("glvnd/egl_vendor.d/10_nvidia.json", "libEGL_nvidia.so.0", "/usr/share/glvnd/egl_vendor.d"),
-            (f"vulkan/icd.d/{icd}", "libGLX_nvidia.so.0", "/etc/vulkan/icd.d"),
             (
-                "vulkan/implicit_layer.d/nvidia_layers.json",
-                "libGLX_nvidia.so.0",
-                "/etc/vulkan/implicit_layer.d",
+                "egl/egl_external_platform.d/10_nvidia_wayland.json",
+                "libnvidia-egl-wayland.so.1",
+                "/usr/share",
             ),
+            ("egl/egl_external_platform.d/15_nvidia_gbm.json", "libnvidia-egl-gbm.so.1", "/usr/share"),
+            ("glvnd/egl_vendor.d/10_nvidia.json", "libEGL_nvidia.so.0", "/usr/share"),
+            (f"vulkan/icd.d/{icd}", "libGLX_nvidia.so.0", "/etc"),
+            ("vulkan/implicit_layer.d/nvidia_layers.json", "libGLX_nvidia.so.0", "/etc"),
+            ("OpenCL/vendors/nvidia.icd", "libnvidia-opencl.so.1", "/etc"),
         ):
             part = "layer" if "layer" in name else "ICD"
-            text = (
-                f'{{"file_format_version": "1.0.0", "{part}": {{"library_path": "{libraries}{library}"}}}}\n'
-            )
-            self.file(f"{share}/{name}", f"{target}/{name.rpartition('/')[2]}", content=text.encode())
+            document = {"file_format_version": "1.0.0", part: {"library_path": libraries + library}}
+            text = f"{libraries}{library}\n" if "OpenCL" in name else json.dumps(document)
+            folder = etc if "OpenCL" in name else share
+            self.file(f"{folder}/{name}", f"{target}/{name}", content=text.encode())
             if libraries:
                 self.laid.files[libraries + library] = self.laid.libraries[library]
-        text = f"{libraries}libnvidia-opencl.so.1\n"
-        self.file(f"{etc}/OpenCL/vendors/nvidia.icd", "/etc/OpenCL/vendors/nvidia.icd", content=text.encode())
-        if libraries:
-            self.laid.files[text.strip()] = self.laid.libraries["libnvidia-opencl.so.1"]
 
     def data(self, share: str) -> None:
         """Lay the files that the libraries themselves read."""
         for name in ("nvoptix.bin", f"nvidia-application-profiles-{self.version}-rc"):
             self.file(f"{share}/nvidia/{name}", f"/usr/share/nvidia/{name}")
 
+    def usual_files(self, icd: str = "nvidia_icd.json") -> None:
+        self.firmware("/usr/lib/firmware")
+        self.manifests("/usr/share", "/etc", icd=icd)
+        self.data("/usr/share")
 
-def debian_13(root: Path, version: str = V550) -> Laid:
+
+def debian_13(root: Path) -> Laid:
     """Lay Debian 13's driver: libraries in two folders, one behind update-alternatives."""
-    return _debian(root, version, "current", DRIVER_550)
+    return _debian(root, V550, "current", DRIVER_550)
 
 
-def debian_12(root: Path, version: str = V535) -> Laid:
+def debian_12(root: Path) -> Laid:
     """Lay Debian 12's driver."""
-    return _debian(root, version, "current", DRIVER_535)
+    return _debian(root, V535, "current", DRIVER_535)
 
 
-def debian_tesla_470(root: Path, version: str = V470) -> Laid:
+def debian_tesla_470(root: Path) -> Laid:
     """Lay Debian 12's legacy driver: a folder of its own, and an NVVM without the driver's version."""
-    return _debian(root, version, "tesla-470", DRIVER_470)
+    return _debian(root, V470, "tesla-470", DRIVER_470)
 
 
 def _debian(root: Path, version: str, flavour: str, libraries: tuple[Library, ...]) -> Laid:
@@ -264,41 +268,33 @@ def _debian(root: Path, version: str, flavour: str, libraries: tuple[Library, ..
             soname = library.soname(version)
             tree.link(f"{system}/{library.folder}/{soname}", alternative(soname, f"{own}/{soname}"))
     tree.link(f"{system}/libcuda.so", alternative("libcuda.so", f"{own}/libcuda.so"))
-    tree.link(f"{own}/nvidia-drm_gbm.so", f"libnvidia-allocator.so.{version}")
-    gbm = alternative("nvidia-drm_gbm.so", f"{own}/nvidia-drm_gbm.so")
-    tree.link(f"{system}/gbm/nvidia-drm_gbm.so", gbm)
+    gbm = "nvidia-drm_gbm.so"
+    tree.link(f"{system}/gbm/{gbm}", alternative(gbm, f"{own}/libnvidia-allocator.so.1"))
     tree.link("/etc/alternatives/nvidia", tools)
     tree.link("/usr/lib/nvidia/nvidia", "/etc/alternatives/nvidia")
     tree.binaries(tools)
     for name in BINARIES:
         tree.link(f"/usr/bin/{name}", alternative(name, f"{tools}/{name}", ""))
-    tree.firmware("/usr/lib/firmware")
-    tree.manifests("/usr/share", "/etc")
-    tree.data("/usr/share")
-    outputclass = "nvidia-drm-outputclass.conf"
-    target = f"/usr/share/X11/xorg.conf.d/{outputclass}"
-    tree.file(f"/etc/nvidia/{flavour}/{outputclass}", target)
-    tree.link(target, alternative(outputclass, f"/etc/nvidia/{flavour}/{outputclass}", ""))
+    tree.usual_files()
+    display = "nvidia-drm-outputclass.conf"
+    tree.file(f"/etc/nvidia/{flavour}/{display}", f"/usr/share/X11/xorg.conf.d/{display}")
+    target = alternative(display, f"/etc/nvidia/{flavour}/{display}", "")
+    tree.link(f"/usr/share/X11/xorg.conf.d/{display}", target)
     tree.xorg(tools, tools)
     for folder, name in (("drivers", "nvidia_drv.so"), ("extensions", "libglxserver_nvidia.so")):
         tree.link(f"/usr/lib/xorg/modules/{folder}/{name}", alternative(name, f"{tools}/{name}", ""))
     return tree.laid
 
 
-def ubuntu(
-    root: Path, version: str = V550, *, multiarch: str = "x86_64-linux-gnu", machine: int = X86_64
-) -> Laid:
-    """Lay Ubuntu's driver: everything in one folder, with libraries of the other word size beside it."""
+def ubuntu(root: Path, version: str = V550, *, machine: int = X86_64) -> Laid:
+    """Lay Ubuntu's driver: everything in one folder, 32-bit libraries in another."""
     tree = _Tree(root, version, machine)
     _usr_merge(root)
-    folder = f"/usr/lib/{multiarch}"
+    folder = f"/usr/lib/{'x86_64' if machine == X86_64 else 'aarch64'}-linux-gnu"
     tree.libraries(DRIVER_550, folder)
-    if machine == X86_64:
-        _lay_32_bit(tree, "/usr/lib/i386-linux-gnu")
+    _lay_32_bit(tree, "/usr/lib/i386-linux-gnu")
     tree.binaries("/usr/bin")
-    tree.firmware("/usr/lib/firmware")
-    tree.manifests("/usr/share", "/etc")
-    tree.data("/usr/share")
+    tree.usual_files()
     tree.file("/usr/share/X11/xorg.conf.d/10-nvidia.conf")
     tree.xorg(f"{folder}/nvidia/xorg", f"{folder}/nvidia/xorg")
     return tree.laid
@@ -306,7 +302,7 @@ def ubuntu(
 
 def ubuntu_aarch64(root: Path, version: str = V550) -> Laid:
     """Lay Ubuntu's driver of an Arm server."""
-    return ubuntu(root, version, multiarch="aarch64-linux-gnu", machine=AARCH64)
+    return ubuntu(root, version, machine=AARCH64)
 
 
 def red_hat(root: Path, version: str = V550) -> Laid:
@@ -316,10 +312,8 @@ def red_hat(root: Path, version: str = V550) -> Laid:
     tree.libraries(DRIVER_550, "/usr/lib64")
     _lay_32_bit(tree, "/usr/lib")
     tree.binaries("/usr/bin")
-    tree.firmware("/usr/lib/firmware")
-    tree.manifests("/usr/share", "/etc", icd="nvidia_icd.x86_64.json")
+    tree.usual_files(icd="nvidia_icd.x86_64.json")
     put(tree.at("/usr/share/vulkan/icd.d/nvidia_icd.i686.json"), b"{}\n")
-    tree.data("/usr/share")
     tree.file("/usr/share/X11/xorg.conf.d/10-nvidia.conf")
     modules = "/usr/lib64/xorg/modules"
     tree.xorg(f"{modules}/drivers", f"{modules}/extensions", versioned=False)
@@ -336,9 +330,7 @@ def arch(root: Path, version: str = V550) -> Laid:
     tree.libraries(DRIVER_550, "/usr/lib")
     _lay_32_bit(tree, "/usr/lib32")
     tree.binaries("/usr/bin")
-    tree.firmware("/usr/lib/firmware")
-    tree.manifests("/usr/share", "/etc")
-    tree.data("/usr/share")
+    tree.usual_files()
     tree.xorg("/usr/lib/xorg/modules/drivers", "/usr/lib/nvidia/xorg")
     return tree.laid
 
@@ -353,9 +345,8 @@ def nixos(root: Path, version: str = V550) -> Laid:
         for name in (f"{library.stem}.so", f"{library.stem}.so.1"):
             if not tree.at(f"{folder}/{name}").is_symlink():
                 tree.link(f"{folder}/{name}", library.file(version))
-    tree.manifests(
-        f"{package}/share", f"{package}/etc", libraries=f"{package}/lib/", icd="nvidia_icd.x86_64.json"
-    )
+    own, icd = f"{package}/lib/", "nvidia_icd.x86_64.json"
+    tree.manifests(f"{package}/share", f"{package}/etc", libraries=own, icd=icd)
     farm = "/nix/store/1b2c3d4e5f6g7h8i9j0k1l2m3n4p5q6r-graphics-drivers"
     for top, _, names in os.walk(tree.at(package)):
         below = os.path.relpath(top, tree.at(package))
@@ -373,10 +364,8 @@ def nixos(root: Path, version: str = V550) -> Laid:
     return tree.laid
 
 
-def container_optimized_os(
-    root: Path, version: str = V550, *, folder: str = "/home/kubernetes/bin/nvidia"
-) -> Laid:
-    """Lay a driver in a folder of its own, as installers for Kubernetes do on a read-only system."""
+def own_folder(root: Path, version: str = V550, *, folder: str) -> Laid:
+    """Lay a driver in a folder of its own, as on Container-Optimized OS, whose system is read-only."""
     tree = _Tree(root, version)
     tree.libraries(DRIVER_550, f"{folder}/lib64")
     tree.binaries(f"{folder}/bin")
@@ -385,6 +374,11 @@ def container_optimized_os(
     tree.firmware(f"{folder}/firmware")
     put(tree.at("/sys/module/firmware_class/parameters/path"), f"{folder}/firmware\n".encode())
     return tree.laid
+
+
+def container_optimized_os(root: Path, version: str = V550) -> Laid:
+    """Lay the driver where GKE's installer puts it."""
+    return own_folder(root, version, folder="/home/kubernetes/bin/nvidia")
 
 
 def write_loader_cache(root: Path, *folders: str) -> None:
@@ -396,12 +390,11 @@ def write_loader_cache(root: Path, *folders: str) -> None:
 def _usr_merge(root: Path) -> None:
     for name in ("bin", "lib", "lib64", "sbin"):
         (root / "usr" / name).mkdir(parents=True, exist_ok=True)
-        if not (root / name).is_symlink():
-            link(root / name, f"usr/{name}")
+        link(root / name, f"usr/{name}")
 
 
 def _lay_32_bit(tree: _Tree, folder: str) -> None:
     for stem in ("libcuda", "libnvidia-ml", "libnvidia-glcore"):
         path = tree.at(f"{folder}/{stem}.so.{tree.version}")
-        write_library(path, f"{stem}.so.1", machine=I386, bits=32, contains=tree.version.encode())
+        write_library(path, f"{stem}.so.1", machine=I386, bits=32)
         link(path.with_name(f"{stem}.so.1"), path.name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from cdi_documents import plain, rich, to_bytes, with_edits, with_node
+from spec.cdi_documents import plain, rich, to_bytes, with_edits, with_node
 
 from cdigen.spec.loaders import DEFAULT_VERSIONS, verdicts
 from cdigen.spec.parse import MAX_SIZE

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from cdi_documents import plain, rich, to_bytes
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from spec.cdi_documents import plain, rich, to_bytes
 
 from cdigen.spec.json_text import MAX_DEPTH, MAX_PLACES
 from cdigen.spec.loaders import verdicts

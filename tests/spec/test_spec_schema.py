@@ -5,10 +5,10 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import pytest
-from cdi_documents import plain, rich, to_bytes, with_edits, with_hook, with_mount, with_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from spec.cdi_documents import plain, rich, to_bytes, with_edits, with_hook, with_mount, with_node
 
 from cdigen.model.errors import StoreError
 from cdigen.spec.loaders import verdicts
@@ -17,7 +17,7 @@ from cdigen.spec.rules import check
 from cdigen.spec.schema import check_schema, load_schema
 
 if TYPE_CHECKING:
-    from cdi_documents import Document
+    from spec.cdi_documents import Document
 
 VALIDATOR = Draft202012Validator(load_schema("cdi.schema.json"))
 

@@ -159,16 +159,26 @@ def _find_xorg_modules(places: Places, driver: Driver) -> Found:
     multiarch = MULTIARCH.get(driver.architecture, driver.architecture)
     for file, below, link in XORG_MODULES:
         name = file.format(version=driver.version)
-        names = (name, link) if link else (name,)
         folders = [folder.format(multiarch=multiarch) for folder in XORG_FOLDERS]
-        paths = [f"{folder}/{way}{each}" for each in names for folder in folders for way in ("", f"{below}/")]
+        paths = [path for folder in folders for path in (f"{folder}/{name}", f"{folder}/{below}/{name}")]
+        if link:
+            paths.extend(_links_to(places.driver, [f"{folder}/{below}/{link}" for folder in folders], name))
         hit = search.first(name, DISPLAY, paths, stat.S_ISREG)
-        # Debian's link without a version may lead to another driver's file.
-        if hit and hit[1].partition(".so.")[2] in {"", driver.version}:
+        if hit:
+            names = (name, link) if link else (name,)
             search.take(
                 hit[1], DISPLAY, tuple(f"{top}/{below}/{each}" for top in XORG_TARGETS for each in names)
             )
     return search.result()
+
+
+def _links_to(root: Root, paths: list[str], name: str) -> list[str]:
+    """Return those of PATHS that are files of their own, or links to a file NAME.
+
+    Debian's link without a version may lead to another driver's file.
+    """
+    found = [(path, root.resolve(path).rpartition("/")[2]) for path in paths if root.exists(path)]
+    return [path for path, real in found if real in {name, path.rpartition("/")[2]}]
 
 
 def _find_sockets(places: Places) -> Found:

@@ -93,9 +93,6 @@ def _require_nodes(
 
 
 def _require_libraries(driver: Driver, search: libraries.Search) -> None:
-    broken = [finding for finding in search.findings if finding.severity == "error"]
-    if broken:
-        raise HostError(broken[0].message, hint=broken[0].hint, kind="driver-broken")
     versions = libraries.stale_versions(search)
     if versions:
         raise HostError(
@@ -104,6 +101,9 @@ def _require_libraries(driver: Driver, search: libraries.Search) -> None:
             "'rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe nvidia', or reboot",
             kind="version-mismatch",
         )
+    broken = [finding for finding in search.findings if finding.severity == "error"]
+    if broken:
+        raise HostError(broken[0].message, hint=broken[0].hint, kind="driver-broken")
     if search.found:
         return
     raise HostError(

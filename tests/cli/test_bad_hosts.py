@@ -1,0 +1,188 @@
+"""Hosts that are not as they should be: one clear line, the right exit code, the old spec untouched."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import hosttree
+import pytest
+from command import Run
+
+SPEC = "run/cdi/nvidia.com-gpu.json"
+CURRENT = "usr/lib/x86_64-linux-gnu/nvidia/current"
+LIBCUDA = f"{CURRENT}/libcuda.so.550.163.01"
+
+Break = Callable[[Path], object]
+
+
+def replace(path: str, content: bytes) -> Break:
+    def apply(host: Path) -> None:
+        (host / path).unlink()
+        (host / path).write_bytes(content)
+
+    return apply
+
+
+def remove(*patterns: str) -> Break:
+    def apply(host: Path) -> None:
+        for pattern in patterns:
+            for path in host.glob(pattern):
+                path.unlink()
+
+    return apply
+
+
+def without_driver(host: Path) -> None:
+    shutil.rmtree(host / "proc/driver")
+
+
+def without_gpus(host: Path) -> None:
+    shutil.rmtree(host / "proc/driver/nvidia/gpus")
+
+
+def half_upgraded(host: Path) -> None:
+    os.rename(host / LIBCUDA, host / f"{CURRENT}/libcuda.so.580.65.06")
+
+
+# What is broken, the exit code, what the line has to say.
+REFUSED: dict[str, tuple[Break, int, tuple[str, ...]]] = {
+    "no driver": (without_driver, 3, ("not loaded", "modprobe nvidia")),
+    "no GPU": (without_gpus, 3, ("no GPU", "lspci")),
+    "no nodes at all": (remove("dev/nvidia*"), 3, ("/dev/nvidiactl does not exist", "nvidia-modprobe")),
+    "no node of any GPU": (remove("dev/nvidia[0-9]"), 3, ("none of the 2 GPUs", "/dev/nvidia0")),
+    "version is rubbish": (replace("proc/driver/nvidia/version", b"\0\1\2"), 3, ("names no driver version",)),
+    "libraries of another version": (
+        replace(
+            "proc/driver/nvidia/version", b"NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Mon\n"
+        ),
+        3,
+        ("580.65.06", "550.163.01", "reboot"),
+    ),
+    "half upgraded": (half_upgraded, 3, ("550.163.01", "580.65.06", "reboot")),
+    "libcuda is a text file": (replace(LIBCUDA, b"hello\n"), 3, (LIBCUDA, "no shared library", "reinstall")),
+    "libcuda is cut off": (lambda host: os.truncate(host / LIBCUDA, 100), 3, (LIBCUDA, "no shared library")),
+}
+
+# What is broken, what is said of it; the rest is served.
+SERVED: dict[str, tuple[Break, tuple[str, ...]]] = {
+    "half of the nodes": (remove("dev/nvidia1"), ("GPU 1", "/dev/nvidia1 does not exist")),
+    "a node that is a file": (replace("dev/nvidia1", b""), ("GPU 1", "a regular file")),
+    "a binary information file": (
+        replace("proc/driver/nvidia/gpus/0000:1b:00.0/information", bytes(range(256)) * 8),
+        ("0000:1b:00.0", "does not describe a GPU"),
+    ),
+    "a truncated information file": (
+        replace("proc/driver/nvidia/gpus/0000:1d:00.0/information", b"Model: \t\t NVIDIA H1"),
+        ("0000:1d:00.0", "does not describe a GPU"),
+    ),
+    "no nvidia-uvm": (remove("dev/nvidia-uvm"), ("/dev/nvidia-uvm does not exist",)),
+    "a corrupt ld.so.cache": (
+        lambda host: (host / "etc/ld.so.cache").write_bytes(b"glibc-ld.so.cache1.1" + b"\xff" * 99),
+        ("/etc/ld.so.cache", "ldconfig"),
+    ),
+    "a dangling link": (
+        lambda host: (
+            (host / "usr/lib64").mkdir(exist_ok=True)
+            or (host / "usr/lib64/libnvcuvid.so.550.163.01").symlink_to("/nowhere")
+        ),
+        ("libnvcuvid.so.550.163.01", "No such file"),
+    ),
+    "a looping link": (
+        lambda host: (
+            (host / "usr/lib64").mkdir(exist_ok=True)
+            or (host / "usr/lib64/libnvcuvid.so.550.163.01").symlink_to("libnvcuvid.so.550.163.01")
+        ),
+        ("libnvcuvid.so.550.163.01", "Too many levels"),
+    ),
+    "a manifest that is no JSON": (
+        lambda host: (host / "usr/share/glvnd/egl_vendor.d/10_nvidia.json").write_text("{"),
+        ("10_nvidia.json", "no JSON"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_host_that_cannot_serve_is_refused_and_its_old_spec_stays(
+    cdigen: Run, host: Path, case: str
+) -> None:
+    break_, code, words = REFUSED[case]
+    cdigen("generate", "--root", host, "--write")
+    before = (host / SPEC).read_bytes()
+    break_(host)
+    done = cdigen("generate", "--root", host, "--write")
+    assert done.failed(code, *words), done.err
+    assert (host / SPEC).read_bytes() == before
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_the_same_with_json_is_one_error_document(cdigen: Run, host: Path, case: str) -> None:
+    break_, code, _ = REFUSED[case]
+    break_(host)
+    for command in ("generate", "inspect"):
+        done = cdigen(command, "--root", host, "--json")
+        assert done.code == code
+        assert set(done.json["error"]) == {"kind", "message", "hint"}
+
+
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [
+        ("no driver", "driver-not-loaded"),
+        ("no GPU", "no-gpu"),
+        ("no nodes at all", "no-nodes"),
+        ("libraries of another version", "version-mismatch"),
+        ("half upgraded", "version-mismatch"),
+        ("libcuda is a text file", "driver-broken"),
+    ],
+)
+def test_the_kind_of_the_error_tells_programs_what_is_missing(
+    cdigen: Run, host: Path, case: str, kind: str
+) -> None:
+    REFUSED[case][0](host)
+    assert cdigen("generate", "--root", host, "--json").json["error"]["kind"] == kind
+
+
+@pytest.mark.parametrize("case", SERVED)
+def test_a_fault_costs_only_what_it_concerns(cdigen: Run, host: Path, case: str) -> None:
+    break_, words = SERVED[case]
+    break_(host)
+    done = cdigen("generate", "--root", host)
+    assert (done.code, "Traceback" in done.err) == (0, False), done.err
+    assert any(all(word in line for word in words) for line in done.err.splitlines()), done.err
+    assert "all" in [device["name"] for device in done.json["devices"]]
+
+
+def test_two_drivers_beside_one_another_give_the_running_one(cdigen: Run, host: Path) -> None:
+    hosttree.write_library(host / f"{CURRENT}/libcuda.so.535.261.03", "libcuda.so.1")
+    done = cdigen("generate", "--root", host, "--verbose")
+    assert done.code == 0
+    assert "535.261.03 are installed beside the running 550.163.01" in done.err
+    assert "535.261.03" not in done.out
+
+
+@pytest.mark.parametrize("name", ["sp ace", "tab\there", "new\nline", "b\udcff\udcfe"])
+def test_a_root_may_have_any_name(cdigen: Run, host: Path, tmp_path: Path, name: str) -> None:
+    odd = tmp_path / name
+    os.rename(host, odd)
+    done = cdigen("generate", "--root", odd)
+    assert (done.code, done.err) == (0, "")
+
+
+def test_a_folder_with_spaces_is_served(cdigen: Run, host: Path) -> None:
+    os.rename(host / CURRENT, host / "usr/lib/x86_64-linux-gnu/nvidia/my driver")
+    (host / CURRENT).symlink_to("my driver")
+    spec = cdigen("generate", "--root", host).json
+    sources = {mount["hostPath"] for mount in spec["containerEdits"]["mounts"]}
+    assert "/usr/lib/x86_64-linux-gnu/nvidia/my driver/libcuda.so.550.163.01" in sources
+
+
+@pytest.mark.parametrize("name", ["new\nline", "b\udcff\udcfe"])
+def test_a_folder_that_a_spec_cannot_name_is_refused_in_one_line(cdigen: Run, host: Path, name: str) -> None:
+    os.rename(host / CURRENT, host / f"usr/lib/x86_64-linux-gnu/nvidia/{name}")
+    (host / CURRENT).symlink_to(name)
+    assert cdigen("generate", "--root", host).failed(3, "cannot hold a path with such characters")
+
+
+def test_a_machine_without_a_gpu_says_so(cdigen: Run, tmp_path: Path) -> None:
+    assert cdigen("generate", "--root", tmp_path).failed(3, "not loaded")

@@ -1,0 +1,55 @@
+"""Cold start is a hot path: what a command imports is held by a list."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = {
+    "dataclasses",
+    "inspect",
+    "jsonschema",
+    "pathlib",
+    "shutil",
+    "structlog",
+    "tempfile",
+    "typing",
+    "watchdog",
+    "yaml",
+}
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples/hosts/debian13-8xh100.json"
+
+
+def imported(*arguments: str) -> set[str]:
+    """Return the modules that a run of the command imports."""
+    script = (
+        "import sys; from cdigen.cli.main import main; code = main(sys.argv[1:]);"
+        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}; {script}", *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return set(done.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--version",), ("generate", "--inventory", str(EXAMPLE)), ("inspect", "--inventory", str(EXAMPLE))],
+)
+def test_nothing_heavy_is_imported(arguments: tuple[str, ...]) -> None:
+    assert not imported(*arguments) & HEAVY
+
+
+def test_the_version_needs_no_command() -> None:
+    modules = {name for name in imported("--version") if name.startswith("cdigen.")}
+    assert modules == {"cdigen.cli", "cdigen.cli.main", "cdigen.model", "cdigen.model.errors"}
+
+
+def test_printing_a_spec_needs_no_store() -> None:
+    assert not any(
+        name.startswith("cdigen.store") for name in imported("generate", "--inventory", str(EXAMPLE))
+    )

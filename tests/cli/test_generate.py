@@ -1,0 +1,198 @@
+"""`cdigen generate`: what is printed, where it is put, and which combinations make no sense."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from command import GPUS, Run
+
+DEVICES = ["0", "1", *(gpu.uuid for gpu in GPUS), "all"]
+
+
+def test_the_spec_is_printed_and_nothing_else(cdigen: Run, host: Path) -> None:
+    done = cdigen("generate", "--root", host)
+    assert (done.code, done.err) == (0, "")
+    assert done.json["cdiVersion"] == "0.5.0"
+    assert [device["name"] for device in done.json["devices"]] == DEVICES
+
+
+def test_options_may_stand_before_the_command(cdigen: Run, host: Path) -> None:
+    assert cdigen("--root", host, "generate").out == cdigen("generate", "--root", host).out
+
+
+def test_the_output_is_the_same_at_every_run(cdigen: Run, host: Path) -> None:
+    assert (
+        cdigen("generate", "--root", host).out == cdigen("generate", "--root", host, PYTHONHASHSEED="7").out
+    )
+
+
+def test_json_prints_a_list_of_documents(cdigen: Run, host: Path) -> None:
+    assert cdigen("generate", "--root", host, "--json").json == [cdigen("generate", "--root", host).json]
+
+
+def test_yaml_holds_the_same_document(cdigen: Run, host: Path) -> None:
+    done = cdigen("generate", "--root", host, "--format", "yaml")
+    assert yaml.safe_load(done.out) == cdigen("generate", "--root", host).json
+
+
+def test_output_writes_the_file_and_makes_its_folder(cdigen: Run, host: Path, tmp_path: Path) -> None:
+    file = tmp_path / "new" / "spec.json"
+    done = cdigen("generate", "--root", host, "--output", file)
+    assert (done.code, done.out) == (0, "")
+    assert file.read_text() == cdigen("generate", "--root", host).out
+    assert os.listdir(file.parent) == ["spec.json"]
+
+
+def test_output_into_a_device_writes_to_it(cdigen: Run, host: Path) -> None:
+    before = os.lstat("/dev/null")
+    assert cdigen("generate", "--root", host, "--output", "/dev/null").code == 0
+    assert os.lstat("/dev/null").st_rdev == before.st_rdev
+
+
+def test_output_dir_gets_one_file_per_kind(cdigen: Run, host: Path, tmp_path: Path) -> None:
+    assert cdigen("generate", "--root", host, "--output-dir", tmp_path / "out").code == 0
+    assert cdigen("generate", "--root", host, "--output-dir", tmp_path / "out", "--format", "yaml").code == 0
+    assert sorted(os.listdir(tmp_path / "out")) == ["nvidia.com-gpu.json", "nvidia.com-gpu.yaml"]
+
+
+def test_an_inventory_gives_the_same_spec_elsewhere(cdigen: Run, host: Path, tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.json"
+    inventory.write_text(cdigen("inspect", "--root", host, "--json").out)
+    assert cdigen("generate", "--inventory", inventory).out == cdigen("generate", "--root", host).out
+
+
+def test_an_inventory_may_come_from_standard_input(cdigen: Run, host: Path) -> None:
+    inventory = cdigen("inspect", "--root", host, "--json").out
+    done = cdigen("generate", "--inventory", "-", stdin=inventory.encode())
+    assert done.out == cdigen("generate", "--root", host).out
+
+
+def test_an_inventory_cannot_be_written_into_a_spec_directory(
+    cdigen: Run, host: Path, tmp_path: Path
+) -> None:
+    inventory = tmp_path / "inventory.json"
+    inventory.write_text(cdigen("inspect", "--root", host, "--json").out)
+    link = tmp_path / "link.json"
+    link.symlink_to("/etc/cdi/x.json")
+    given = tmp_path / "given"
+    assert cdigen("generate", "--inventory", inventory, "--write").failed(2, "exclude each other")
+    for arguments in (
+        ("--output", "/etc/cdi/x.json"),
+        ("--output", link),
+        ("--output-dir", "/var/run/cdi"),
+        ("--output-dir", given, "--spec-dir", given),
+    ):
+        done = cdigen("generate", "--inventory", inventory, *arguments)
+        assert done.failed(2, "is a spec directory"), arguments
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"schema": 2, "vendors": {}}', b"\xff\x00", b"[" * 90000]
+)
+def test_a_wrong_inventory_is_a_usage_error(cdigen: Run, tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "inventory.json"
+    file.write_bytes(content)
+    assert cdigen("generate", "--inventory", file).failed(2, "inspect --json")
+
+
+def test_a_missing_inventory_cannot_be_read(cdigen: Run) -> None:
+    assert cdigen("generate", "--inventory", "/nowhere.json").failed(5, "/nowhere.json", "No such file")
+
+
+def test_the_places_to_put_it_exclude_each_other(cdigen: Run) -> None:
+    assert cdigen("generate", "--write", "--output", "x").failed(2, "not allowed with")
+
+
+@pytest.mark.parametrize("option", ["--replace-foreign", "--withdraw"])
+def test_options_of_write_need_it(cdigen: Run, option: str) -> None:
+    assert cdigen("generate", option).failed(2, option, "--write")
+
+
+def test_write_refuses_yaml(cdigen: Run) -> None:
+    assert cdigen("generate", "--write", "--format", "yaml").failed(2, "JSON only")
+
+
+def test_another_kind_than_there_is_gives_nothing(cdigen: Run, host: Path) -> None:
+    assert cdigen("generate", "--root", host, "--kind", "nvidia.com/nic").failed(3, "nvidia.com/nic")
+
+
+def test_what_is_no_kind_is_a_usage_error(cdigen: Run, host: Path) -> None:
+    assert cdigen("generate", "--root", host, "--kind", "gpu").failed(2, "'gpu'", "nvidia.com/gpu")
+
+
+def test_a_relative_driver_root_is_a_usage_error(cdigen: Run, host: Path) -> None:
+    assert cdigen("generate", "--root", host, "--driver-root", "run/driver").failed(2, "not absolute")
+
+
+def test_a_driver_root_that_does_not_exist_is_a_usage_error(cdigen: Run, host: Path) -> None:
+    assert cdigen("generate", "--root", host, "--driver-root", "/run/driver").failed(2, "/run/driver")
+
+
+def test_a_driver_container_keeps_its_prefix_on_the_host_and_loses_it_in_the_container(
+    cdigen: Run, host: Path
+) -> None:
+    inner = host / "run/nvidia/driver"
+    inner.mkdir(parents=True)
+    for name in ("usr", "etc", "lib", "bin", "sbin"):
+        if (host / name).exists():
+            os.rename(host / name, inner / name)
+    spec = cdigen("generate", "--root", host, "--driver-root", "/run/nvidia/driver").json
+    mounts = spec["containerEdits"]["mounts"]
+    assert all(mount["hostPath"].startswith("/run/nvidia/driver/") for mount in mounts)
+    assert not any(mount["containerPath"].startswith("/run/nvidia/driver") for mount in mounts)
+    assert spec["devices"][0]["containerEdits"]["deviceNodes"][-1]["path"] == "/dev/nvidia0"
+
+
+def test_a_dev_root_is_where_the_host_has_the_nodes(cdigen: Run, host: Path) -> None:
+    inner = host / "run/nvidia/driver"
+    inner.mkdir(parents=True)
+    os.rename(host / "dev", inner / "dev")
+    spec = cdigen("generate", "--root", host, "--dev-root", "/run/nvidia/driver").json
+    node = spec["devices"][0]["containerEdits"]["deviceNodes"][-1]
+    assert (node["path"], node["hostPath"]) == ("/dev/nvidia0", "/run/nvidia/driver/dev/nvidia0")
+
+
+def test_search_paths_replace_the_known_folders(cdigen: Run, host: Path) -> None:
+    folder = "/usr/lib/x86_64-linux-gnu/nvidia/current"
+    spec = cdigen(
+        "generate", "--root", host, "--library-search-path", folder, "--config-search-path", "/none"
+    ).json
+    mounts = {mount["containerPath"]: mount["hostPath"] for mount in spec["containerEdits"]["mounts"]}
+    libraries = {source for target, source in mounts.items() if target.startswith("/usr/lib64/lib")}
+    assert libraries
+    assert all(source.startswith(folder) for source in libraries)
+    assert not any(source.endswith(".json") for source in mounts.values())
+
+
+def test_strict_refuses_a_host_that_lacks_a_node(cdigen: Run, host: Path) -> None:
+    (host / "dev/nvidia1").unlink()
+    assert cdigen("generate", "--root", host).code == 0
+    done = cdigen("generate", "--root", host, "--strict")
+    assert done.failed(3, "/dev/nvidia1 does not exist")
+    assert done.out == ""
+
+
+def test_the_configuration_of_the_host_is_used(cdigen: Run, host: Path) -> None:
+    config = host / "etc/cdigen/config.yaml"
+    config.parent.mkdir()
+    config.write_text("library_search_paths: [/empty]\n")
+    assert cdigen("generate", "--root", host).failed(3, "no library of the driver")
+
+
+def test_a_wrong_configuration_is_reported_with_its_lines(cdigen: Run, host: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("vendors: nvidia\n\nspecdirs: []\n")
+    done = cdigen("generate", "--root", host, "--config", config)
+    assert done.failed(2, f"{config}:1", "must be a list", f"{config}:3", "did you mean 'spec_dirs'")
+
+
+def test_a_configuration_that_is_missing_cannot_be_read(cdigen: Run) -> None:
+    assert cdigen("generate", "--config", "/nowhere.yaml").failed(5, "/nowhere.yaml")
+
+
+def test_the_example_host_gives_the_example_spec(cdigen: Run) -> None:
+    examples = Path(__file__).resolve().parents[2] / "examples"
+    done = cdigen("generate", "--inventory", examples / "hosts/debian13-8xh100.json")
+    assert json.loads(done.out) == json.loads((examples / "specs/debian13-8xh100.json").read_text())

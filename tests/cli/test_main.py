@@ -1,0 +1,59 @@
+"""The command line itself: help, versions, usage errors, streams."""
+
+import pytest
+from command import Run
+
+import cdigen as package
+from cdigen.cli.main import COMMANDS
+
+
+def test_the_version_is_printed(cdigen: Run) -> None:
+    assert cdigen("--version").out == f"cdigen {package.__version__}\n"
+
+
+def test_without_a_command_the_help_is_printed_as_an_error(cdigen: Run) -> None:
+    done = cdigen()
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("usage: cdigen COMMAND")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_examples(cdigen: Run, command: str) -> None:
+    done = cdigen(command, "--help")
+    assert done.code == 0
+    assert done.out.startswith(f"usage: cdigen {command}")
+    assert f"examples:\n  cdigen {command}" in done.out
+
+
+def test_the_help_lists_every_command(cdigen: Run) -> None:
+    assert all(f"  {command} " in cdigen("--help").out for command in COMMANDS)
+
+
+def test_a_misspelt_command_is_a_usage_error_with_a_suggestion(cdigen: Run) -> None:
+    assert cdigen("generat").failed(2, "'generat'", "did you mean 'generate'")
+
+
+def test_an_unknown_option_is_a_usage_error(cdigen: Run) -> None:
+    assert cdigen("generate", "--wirte").failed(2, "--wirte", "cdigen generate --help")
+
+
+def test_an_option_may_not_be_abbreviated(cdigen: Run) -> None:
+    assert cdigen("generate", "--wri").failed(2, "--wri")
+
+
+def test_options_without_a_command_are_a_usage_error(cdigen: Run) -> None:
+    assert cdigen("--root", "/").failed(2, "no command")
+
+
+def test_a_usage_error_with_json_is_json(cdigen: Run) -> None:
+    done = cdigen("generate", "--json", "--nonsense")
+    assert done.code == 2
+    assert set(done.json["error"]) == {"kind", "message", "hint"}
+
+
+def test_a_root_that_does_not_exist_is_a_usage_error(cdigen: Run) -> None:
+    assert cdigen("generate", "--root", "/does/not/exist").failed(2, "/does/not/exist", "no folder")
+
+
+def test_a_root_that_is_a_file_is_a_usage_error(cdigen: Run) -> None:
+    assert cdigen("inspect", "--root", "/etc/passwd").failed(2, "/etc/passwd", "no folder")

@@ -1,0 +1,198 @@
+"""`cdigen generate --write`: what is on disk afterwards, whatever was there before."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from command import Run
+
+SPEC = "run/cdi/nvidia.com-gpu.json"
+FOREIGN = {
+    "cdiVersion": "0.5.0",
+    "kind": "nvidia.com/gpu",
+    "devices": [{"name": "all", "containerEdits": {"env": ["FOREIGN=1"]}}],
+}
+
+
+def put(path: Path, content: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def listing(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """Return a file system of one page for files: full as soon as a spec is written."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", folder], check=True)
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_the_spec_is_written_where_the_runtimes_of_that_host_look(cdigen: Run, host: Path) -> None:
+    done = cdigen("generate", "--root", host, "--write")
+    assert (done.code, done.out) == (0, "")
+    assert (host / SPEC).read_text() == cdigen("generate", "--root", host).out
+    assert (host / SPEC).stat().st_mode & 0o777 == 0o644
+
+
+def test_json_says_what_was_written(cdigen: Run, host: Path) -> None:
+    first, second = (cdigen("generate", "--root", host, "--write", "--json").json for _ in range(2))
+    row = {"kind": "nvidia.com/gpu", "file": str(host / SPEC), "findings": []}
+    assert first == [{**row, "result": "written"}]
+    assert second == [{**row, "result": "unchanged"}]
+
+
+def test_an_unchanged_spec_is_not_touched(cdigen: Run, host: Path) -> None:
+    cdigen("generate", "--root", host, "--write")
+    before = (host / SPEC).stat()
+    cdigen("generate", "--root", host, "--write")
+    after = (host / SPEC).stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
+def test_a_changed_host_gives_a_new_spec(cdigen: Run, host: Path) -> None:
+    cdigen("generate", "--root", host, "--write")
+    (host / "dev/nvidia1").unlink()
+    done = cdigen("generate", "--root", host, "--write")
+    assert "GPU 1" in done.err
+    assert "/dev/nvidia1" not in (host / SPEC).read_text()
+
+
+def test_several_spec_directories_may_be_given_and_the_last_gets_it(
+    cdigen: Run, host: Path, tmp_path: Path
+) -> None:
+    cdigen("generate", "--root", host, "--write", "--spec-dir", tmp_path / "a", "--spec-dir", tmp_path / "b")
+    assert not (tmp_path / "a").exists()
+    assert os.listdir(tmp_path / "b") == ["nvidia.com-gpu.json"]
+
+
+def test_a_foreign_spec_in_the_same_directory_is_refused_and_left_alone(cdigen: Run, host: Path) -> None:
+    foreign = put(host / "run/cdi/nvidia.json", json.dumps(FOREIGN))
+    before = listing(foreign.parent)
+    done = cdigen("generate", "--root", host, "--write")
+    assert done.failed(4, str(foreign), "--replace-foreign")
+    assert listing(foreign.parent) == before
+
+
+def test_a_foreign_yaml_spec_is_refused_as_well(cdigen: Run, host: Path) -> None:
+    text = (
+        "---\ncdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices: [{name: all, containerEdits: {env: [A=1]}}]\n"
+    )
+    put(host / "run/cdi/nvidia.yaml", text)
+    assert cdigen("generate", "--root", host, "--write").failed(4, "nvidia.yaml", "--replace-foreign")
+
+
+def test_replace_foreign_moves_it_to_a_name_that_no_runtime_loads(cdigen: Run, host: Path) -> None:
+    foreign = put(host / "run/cdi/nvidia.json", json.dumps(FOREIGN))
+    assert cdigen("generate", "--root", host, "--write", "--replace-foreign").code == 0
+    aside = [name for name in os.listdir(foreign.parent) if name != "nvidia.com-gpu.json"]
+    assert len(aside) == 1
+    assert not aside[0].endswith((".json", ".yaml"))
+    assert (foreign.parent / aside[0]).read_text() == json.dumps(FOREIGN)
+
+
+def test_a_foreign_file_under_our_name_is_refused(cdigen: Run, host: Path) -> None:
+    foreign = put(host / SPEC, json.dumps({**FOREIGN, "kind": "example.com/nic"}))
+    assert cdigen("generate", "--root", host, "--write").failed(4, str(foreign), "--replace-foreign")
+    assert "example.com/nic" in foreign.read_text()
+
+
+def test_our_own_spec_that_someone_edited_is_no_longer_ours(cdigen: Run, host: Path) -> None:
+    cdigen("generate", "--root", host, "--write")
+    put(host / SPEC, (host / SPEC).read_text().replace('"rw"', '"rwm"'))
+    before = (host / SPEC).read_bytes()
+    assert cdigen("generate", "--root", host, "--write").code == 4
+    assert (host / SPEC).read_bytes() == before
+
+
+def test_a_foreign_spec_of_lower_priority_is_reported(cdigen: Run, host: Path) -> None:
+    foreign = put(host / "etc/cdi/nvidia.json", json.dumps(FOREIGN))
+    done = cdigen("generate", "--root", host, "--write")
+    assert done.code == 0
+    assert str(foreign) in done.err
+    assert foreign.read_text() == json.dumps(FOREIGN)
+
+
+def test_a_one_shot_command_never_removes_the_spec_of_a_driver_that_is_gone(cdigen: Run, host: Path) -> None:
+    cdigen("generate", "--root", host, "--write")
+    before = (host / SPEC).read_bytes()
+    (host / "proc/driver/nvidia/version").unlink()
+    assert cdigen("generate", "--root", host, "--write").failed(3, "not loaded")
+    assert (host / SPEC).read_bytes() == before
+
+
+def test_withdraw_removes_it_when_asked(cdigen: Run, host: Path) -> None:
+    cdigen("generate", "--root", host, "--write")
+    (host / "proc/driver/nvidia/version").unlink()
+    done = cdigen("generate", "--root", host, "--write", "--withdraw")
+    assert "withdrawn" in done.err
+    assert not (host / SPEC).exists()
+
+
+def test_withdraw_leaves_a_foreign_spec(cdigen: Run, host: Path) -> None:
+    foreign = put(host / SPEC, json.dumps(FOREIGN))
+    (host / "proc/driver/nvidia/version").unlink()
+    cdigen("generate", "--root", host, "--write", "--withdraw")
+    assert foreign.read_text() == json.dumps(FOREIGN)
+
+
+def test_a_full_file_system_leaves_the_old_spec_and_no_rubbish(cdigen: Run, host: Path, small: Path) -> None:
+    old = put(small / "other.txt", "x" * 4096)
+    done = cdigen("generate", "--root", host, "--write", "--spec-dir", small)
+    assert done.failed(5, str(small), "No space left", "df")
+    assert listing(small) == {old.name: old.read_bytes()}
+
+
+def test_a_read_only_spec_directory_is_named(cdigen: Run, host: Path, small: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", small], check=True)
+    assert cdigen("generate", "--root", host, "--write", "--spec-dir", small).failed(
+        5, str(small), "Read-only"
+    )
+
+
+def test_a_spec_directory_that_is_a_file_is_named(cdigen: Run, host: Path, tmp_path: Path) -> None:
+    file = put(tmp_path / "file", "")
+    assert cdigen("generate", "--root", host, "--write", "--spec-dir", file).failed(5, str(file))
+
+
+def test_a_spec_directory_that_is_a_link_is_refused(cdigen: Run, host: Path, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("real")
+    assert cdigen("generate", "--root", host, "--write", "--spec-dir", link).failed(5, str(link))
+    assert not os.listdir(tmp_path / "real")
+
+
+def test_a_missing_spec_directory_is_made(cdigen: Run, host: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "a/b"
+    assert cdigen("generate", "--root", host, "--write", "--spec-dir", folder).code == 0
+    assert folder.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_link_inside_the_root_never_leads_the_write_out_of_it(
+    cdigen: Run, host: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (host / "run").rmdir()
+    (host / "run").symlink_to(outside)
+    cdigen("generate", "--root", host, "--write")
+    assert not os.listdir(outside)
+
+
+def test_two_writers_at_once_leave_one_whole_spec(cdigen: Run, host: Path) -> None:
+    expected = cdigen("generate", "--root", host).out
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda _: cdigen("generate", "--root", host, "--write"), range(6)))
+    assert [each.code for each in done] == [0] * 6
+    assert listing(host / "run/cdi") == {"nvidia.com-gpu.json": expected.encode()}
