@@ -1,7 +1,7 @@
 """Spec directories as the CDI library in the runtimes reads them: ``scan``, and ``clashes`` for a writer.
 
 The rules are those of pkg/cdi, scanSpecDirs and Cache.refresh, alike in all releases up to 1.1.0
-(facts/cdi.md 1.4): directories in order of rising priority, a missing or symlinked one is no error
+(docs/cdi.md, "Directories"): directories in order of rising priority, a missing or symlinked one is no error
 and gives nothing; in each the files that end in .json or .yaml, sorted, never below; a file that does
 not load counts as absent. A device that two files of one directory define is unresolvable, even where
 a directory of higher priority defines it once; else the last directory that defines it wins.

@@ -21,10 +21,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Exactly these, dot files included; .yml and .JSON are not loaded (facts/cdi.md 1.4).
+# Exactly these, dot files included; .yml and .JSON are not loaded (docs/cdi.md, "Directories").
 EXTENSIONS = (".json", ".yaml")
 # The newest release stands for "a runtime": it loads all that older ones load, except documents that
-# say 0.1.0 or 0.2.0, lists of devices that are empty, and fields that 1.1.0 removed (facts/cdi.md 1.1).
+# say 0.1.0 or 0.2.0, lists of devices that are empty, and fields that 1.1.0 removed (docs/cdi.md).
 LIBRARY = "1.1.0"
 
 _REFUSALS = {

@@ -1,7 +1,7 @@
 """Strict JSON: a text becomes a value, and what the runtimes' YAML parsers would trip over is named.
 
 Every CDI library reads a ``.json`` file with a YAML parser, so some good JSON is refused by all of
-them: facts/cdi.md 2.4 lists these traps as seen with the real loaders. The fast way is one pass of
+them: docs/cdi.md, "Encoding" lists these traps as seen with the real loaders. The fast way is one pass of
 the standard library; the walk that finds lines and columns runs only where something is wrong.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # A CDI document nests seven levels; jsonschema and repr() recurse, so a bound is needed at all.
 MAX_DEPTH = 100
-# YAML's simple keys: 1024 characters from the opening quote to the colon (facts/cdi.md 2.4).
+# YAML's simple keys: 1024 characters from the opening quote to the colon (docs/cdi.md, "Encoding").
 MAX_KEY = 1024
 
 # To find a line and a column takes a walk over the text, so there is an end to it.

@@ -1,7 +1,7 @@
 """What changed in the CDI library from release to release: the one table behind the verdicts.
 
-Sources: the library's tags, as read for facts/cdi.md 1.1 and 2.3, and its real loaders run on
-documents made for the purpose. Which runtime has which release: facts/cdi.md 4.1.
+Sources: the library's tags, as read for docs/cdi.md, "Versions", "Checks", and its real loaders run on
+documents made for the purpose. Which runtime has which release: docs/cdi.md, "Libraries in runtimes".
 """
 
 from __future__ import annotations

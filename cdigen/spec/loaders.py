@@ -27,7 +27,7 @@ _HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "pos
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _DIGITS = frozenset("0123456789")
 _ALNUM = _LETTERS | _DIGITS
-# What strict reading complains of and every loader refuses as well (facts/cdi.md 2.4).
+# What strict reading complains of and every loader refuses as well (docs/cdi.md, "Encoding").
 _REFUSED_BY_ALL = frozenset(
     (
         "control-character",

@@ -2,7 +2,7 @@
 
 ``finding`` is the only way the modules of this folder make a Finding, so a rule without a row here
 cannot be reported. ``docs/rules.md`` has a section per row: why, from which source, what to do.
-An error is what facts/cdi.md 2.3 wants refused, in its last column, and what every loader refuses;
+An error is what every loader refuses, and what breaks later although loaders accept it (docs/rules.md);
 the rest are warnings.
 """
 

@@ -2,7 +2,7 @@
 
 At least as strict as ``schemas/cdi.schema.json`` (a test draws documents to prove it) and as every
 loader; imports neither jsonschema nor yaml nor re, since it runs in every one-shot command.
-Source of every rule: facts/cdi.md 2.3, last column; docs/rules.md has them one by one.
+Source of every rule: docs/cdi.md, "Checks"; docs/rules.md has them one by one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Not limited by the specification; a name has to fit into a command line and an annotation, and the
 # vendor, the other long part of a qualified name, has the same bound.
 MAX_DEVICE_NAME = 253
-# Kubernetes, apimachinery, TotalAnnotationSizeLimitB; facts/cdi.md 1.3.
+# Kubernetes, apimachinery, TotalAnnotationSizeLimitB; docs/cdi.md, "Names".
 MAX_ANNOTATIONS = 256 * 1024
 
 _MAX_ANNOTATION_PREFIX = 253

@@ -1,6 +1,6 @@
 """The rules of container edits: environment, device nodes, mounts, hooks and the rest.
 
-Source of every rule: facts/cdi.md 2.3, last column, and 1.2; docs/rules.md has them one by one.
+Source of every rule: docs/cdi.md, "Checks"; docs/rules.md has them one by one.
 """
 
 from __future__ import annotations

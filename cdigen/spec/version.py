@@ -1,7 +1,7 @@
 """Which ``cdiVersion`` a document needs: a table of features, newest first.
 
 Source: container-device-interface SPEC.md, "Released versions", and specs-go/version.go; the table
-and its reading are in facts/cdi.md 1.1 and 1.5. A version that a runtime does not know unloads the
+and its reading are in docs/cdi.md, "Versions". A version that a runtime does not know unloads the
 whole file there, so a generator writes the lowest version that its content allows (issue 91).
 """
 
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# Every version of the specification ever released, oldest first (facts/cdi.md 1.1).
+# Every version of the specification ever released, oldest first (docs/cdi.md, "Versions").
 KNOWN_VERSIONS = (
     "0.1.0",
     "0.2.0",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SPEC_DIRECTORY = "spec directory"
 STATE_DIRECTORY = "state directory"
 
-# 0755: rootless podman reads the specs as the user (podman issue 17539; facts/cdi.md 4.2 and 4.9).
+# 0755: rootless podman reads the specs as the user (podman issue 17539).
 _MODE = 0o755
 _PARENT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _LAST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -1,4 +1,4 @@
-"""Spec files on the disk, by the protocol of facts/cdi.md 4.9: ``publish`` and its counterparts.
+"""Spec files on the disk, by the protocol of docs/cdi.md, "Writing": ``publish`` and its counterparts.
 
 A reader of the directory sees the old content or the new, whole, and never nothing in between. Only
 what the state file knows as ours is replaced or removed; everything else is foreign, and at most
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Result = Literal["written", "unchanged"]
 
-# What runtimes load (facts/cdi.md 1.4).
+# What runtimes load (docs/cdi.md, "Directories").
 EXTENSIONS = (".json", ".yaml")
 
 
@@ -173,7 +173,7 @@ class _Write:
 
 
 def _is_done(write: _Write) -> bool:
-    # Another mode or owner is mended by writing anew: a chmod wakes no runtime's watch (facts/cdi.md
+    # Another mode or owner is mended by writing anew: a chmod wakes no runtime's watch (docs/cdi.md
     # 4.8), and a file of another user could change under us.
     present = write.present
     mine = present.mode == tempfiles.MODE and present.uid == os.geteuid()

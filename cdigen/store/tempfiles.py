@@ -1,7 +1,7 @@
 """Content under a temporary name in its own directory: ``staged``, ``put``, and ``sweep``.
 
 The name ends in ``.tmp``, which no runtime loads, and the file is in the directory of its target:
-a rename from elsewhere is not seen by the runtimes' watches (facts/cdi.md 4.8, 4.9). A writer holds
+a rename from elsewhere is not seen by the runtimes' watches (docs/cdi.md, "Watching"). A writer holds
 an flock on its temporary file for as long as it lives, so a sweep knows a dead writer's file in
 whichever pid namespace either of them runs: the lock can be taken.
 """

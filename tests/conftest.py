@@ -1,0 +1,40 @@
+"""What tests ask of the machine and of whoever runs them.
+
+A test that cannot run here is skipped with the reason; where CI is set in the environment it fails instead.
+"""
+
+import os
+import stat
+from typing import NoReturn
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write the specs in tests/golden anew; read the difference before it is kept",
+    )
+
+
+@pytest.fixture(scope="session")
+def real_nodes(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Make sure that character devices can be made here."""
+    try:
+        os.mknod(tmp_path_factory.mktemp("node") / "null", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    except OSError as error:
+        _cannot_run(f"character devices cannot be made here ({error.strerror}): run as root")
+
+
+@pytest.fixture(scope="session")
+def real_root() -> None:
+    """Make sure that the tests may call chroot(2)."""
+    if os.geteuid() != 0:
+        _cannot_run("chroot(2) cannot be called here: run as root")
+
+
+def _cannot_run(reason: str) -> NoReturn:
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
