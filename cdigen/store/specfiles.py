@@ -173,8 +173,8 @@ class _Write:
 
 
 def _is_done(write: _Write) -> bool:
-    # Another mode or owner is mended by writing anew: a chmod wakes no runtime's watch (docs/cdi.md
-    # 4.8), and a file of another user could change under us.
+    # Another mode or owner is mended by writing anew: a chmod wakes no runtime's watch (docs/cdi.md,
+    # "Watching"), and a file of another user could change under us.
     present = write.present
     mine = present.mode == tempfiles.MODE and present.uid == os.geteuid()
     return mine and present.content == write.content

@@ -1,5 +1,7 @@
 """Whole hosts for the tests of vendors: a kernel's side and a driver's user space below one folder."""
 
+import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -61,6 +63,28 @@ def refusal(root: Path) -> HostError:
     assert caught.value.message.isprintable()
     assert caught.value.hint
     return caught.value
+
+
+def make_instead(path: Path, kind: str) -> None:
+    """Put something else in the place of a file."""
+    path.unlink(missing_ok=True)
+    match kind:
+        case "FIFO":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "block device":
+            os.mknod(path, stat.S_IFBLK | 0o600, os.makedev(7, 0))
+        case "character device":
+            os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        case "dangling link":
+            path.symlink_to("nowhere")
+        case "looping link":
+            path.symlink_to(path.name)
+        case "regular file":
+            path.touch()
+        case _:
+            raise ValueError(kind)
 
 
 def rules(inventory: Inventory) -> dict[str, str]:
