@@ -141,6 +141,12 @@ def test_the_red_hat_like_loader_searches_lib64_only(
     assert answer.stdout.startswith("ok " if is_searched else "fail libcopy.so: cannot open"), answer.stderr
 
 
+def test_the_first_command_of_a_host_runs_inside_of_it(driver_tree: Path, images: Path) -> None:
+    for _ in range(10):  # a host that is announced too soon is entered too soon, now and then
+        with running_host(driver_tree, images=images) as host:
+            host.run("test -e /var/lib/containers/images/overlay-images/images.json")
+
+
 def test_what_is_done_in_a_host_leaves_no_trace(driver_tree: Path, images: Path, state: Path) -> None:
     with running_host(driver_tree, images=images, state=state) as host:
         host.put("/etc/cdi/trace.json", "{}")
