@@ -9,6 +9,9 @@ from typing import NoReturn
 
 import pytest
 
+# Fixtures of the command's tests and of the end-to-end tests.
+pytest_plugins = ("command", "provisioned")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

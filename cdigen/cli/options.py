@@ -192,17 +192,10 @@ def outer_directory(host: Root, path: str) -> str:
     The last part is not resolved: a spec directory that is a link is the store's to refuse.
     """
     folder, _, name = path.rstrip("/").rpartition("/")
-    missing = [name]
-    while True:
-        try:
-            return host.outer_path("/".join([host.resolve(folder or "/").rstrip("/"), *reversed(missing)]))
-        except (FileNotFoundError, NotADirectoryError):
-            folder, _, name = folder.rpartition("/")
-            missing.append(name)
-        except OSError as error:
-            raise StoreError(
-                f"{shown(path)}: {reason(error)}", hint="mend the link or the folder's mode"
-            ) from error
+    try:
+        return host.outer_path(f"{host.resolve_new(folder or '/').rstrip('/')}/{name}")
+    except OSError as error:
+        raise StoreError(f"{shown(path)}: {reason(error)}", hint="mend the link or the folder's mode") from error
 
 
 def recorded(file: str, names: tuple[str, ...]) -> dict[str, Inventory]:

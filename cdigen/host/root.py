@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from errno import EFBIG, EINVAL, EISDIR, ELOOP, EXDEV
+from errno import EFBIG, EINVAL, EISDIR, ELOOP, ENOTDIR, EXDEV
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,6 +70,37 @@ class Root:
             return self._walk("/", path, MAX_LINKS)
         return self._walk(self._directory(head or "/"), name, MAX_LINKS)
 
+    def resolve_new(self, path: str) -> str:
+        """Return where PATH is or would be made: as ``resolve``, but parts that do not exist may follow.
+
+        Without it, making the missing folders of a path through a link whose target does not exist in
+        the tree would follow that link out of the tree. Raises as ``resolve`` but for what is missing.
+        """
+        here, links_left = "/", MAX_LINKS
+        pending = path.split("/")[::-1]
+        while pending:
+            name = pending.pop()
+            if name in {"", "."}:
+                continue
+            if name == "..":
+                here = here.rpartition("/")[0] or "/"
+                continue
+            there = f"{here}/{name}" if here != "/" else f"/{name}"
+            try:
+                target = self._link_target(there)
+            except FileNotFoundError:
+                target = None
+            if target is None:
+                here = there
+                continue
+            links_left -= 1
+            if links_left < 0:
+                raise OSError(ELOOP, os.strerror(ELOOP), path)
+            pending.extend(target.split("/")[::-1])
+            if target.startswith("/"):
+                here = "/"
+        return here
+
     def _directory(self, path: str) -> str:
         real = self._directories.get(path)
         if real is None:
@@ -83,8 +114,11 @@ class Root:
         while pending:
             name = pending.pop()
             if name in {"", "."}:
+                if not pending:
+                    self._require_folder(here)
                 continue
             if name == "..":
+                self._require_folder(here)
                 here = here.rpartition("/")[0] or "/"
                 continue
             there = f"{here}/{name}" if here != "/" else f"/{name}"
@@ -100,6 +134,11 @@ class Root:
             if target.startswith("/"):
                 here = "/"
         return here
+
+    def _require_folder(self, path: str) -> None:
+        """Raise NotADirectoryError where PATH is none: no way leads through a file, not even back."""
+        if not stat.S_ISDIR(os.lstat(self.outer + path).st_mode):
+            raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), path)
 
     def _folder_link(self, path: str) -> str | None:
         if path not in self._links:

@@ -1,11 +1,17 @@
-"""What became of a run of the command, and the GPUs of the host that it ran on."""
+"""Fixtures of the command's tests: a fake GPU host, and the real command as a process of its own."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from kernelside import example_gpus
+import hosttree
+import pytest
+from kernelside import example_gpus, write_kernel_side
 
 GPUS = example_gpus(2)
 
@@ -31,3 +37,35 @@ class Done:
 
 
 Run = Callable[..., Done]
+
+
+@pytest.fixture
+def cdigen() -> Run:
+    """Return the command as a function of its arguments."""
+
+    def run(*arguments: str | Path, stdin: bytes = b"", **environment: str) -> Done:
+        done = subprocess.run(
+            [sys.executable, "-m", "cdigen", *map(str, arguments)],
+            check=False,
+            input=stdin,
+            capture_output=True,
+            timeout=60,
+            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONWARNINGS": "error", **environment},
+        )
+        return Done(
+            code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode(errors="surrogateescape")
+        )
+
+    return run
+
+
+@pytest.fixture
+def host(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - it makes sure that nodes can be made
+    """Return the root of a Debian 13 host with two GPUs, with real character devices."""
+    root = tmp_path / "host"
+    hosttree.debian_13(root)
+    write_kernel_side(root, GPUS)
+    (root / "run").mkdir(exist_ok=True)
+    (root / "var").mkdir(exist_ok=True)
+    (root / "var/run").symlink_to("/run")
+    return root

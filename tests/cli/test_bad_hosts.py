@@ -33,6 +33,14 @@ def remove(*patterns: str) -> Break:
     return apply
 
 
+def link(name: str, target: str) -> Break:
+    def apply(host: Path) -> None:
+        (host / "usr/lib64").mkdir(exist_ok=True)
+        (host / "usr/lib64" / name).symlink_to(target)
+
+    return apply
+
+
 def without_driver(host: Path) -> None:
     shutil.rmtree(host / "proc/driver")
 
@@ -81,19 +89,10 @@ SERVED: dict[str, tuple[Break, tuple[str, ...]]] = {
         lambda host: (host / "etc/ld.so.cache").write_bytes(b"glibc-ld.so.cache1.1" + b"\xff" * 99),
         ("/etc/ld.so.cache", "ldconfig"),
     ),
-    "a dangling link": (
-        lambda host: (
-            (host / "usr/lib64").mkdir(exist_ok=True)
-            or (host / "usr/lib64/libnvcuvid.so.550.163.01").symlink_to("/nowhere")
-        ),
-        ("libnvcuvid.so.550.163.01", "No such file"),
-    ),
+    "a dangling link": (link("libnvcuvid.so.550.163.01", "/nowhere"), ("libnvcuvid", "No such file")),
     "a looping link": (
-        lambda host: (
-            (host / "usr/lib64").mkdir(exist_ok=True)
-            or (host / "usr/lib64/libnvcuvid.so.550.163.01").symlink_to("libnvcuvid.so.550.163.01")
-        ),
-        ("libnvcuvid.so.550.163.01", "Too many levels"),
+        link("libnvcuvid.so.550.163.01", "libnvcuvid.so.550.163.01"),
+        ("libnvcuvid", "Too many levels"),
     ),
     "a manifest that is no JSON": (
         lambda host: (host / "usr/share/glvnd/egl_vendor.d/10_nvidia.json").write_text("{"),

@@ -186,8 +186,21 @@ def test_a_link_inside_the_root_never_leads_the_write_out_of_it(
     outside.mkdir()
     (host / "run").rmdir()
     (host / "run").symlink_to(outside)
-    cdigen("generate", "--root", host, "--write")
+    assert cdigen("generate", "--root", host, "--write").code == 0
     assert not os.listdir(outside)
+    assert os.listdir(f"{host}{outside}/cdi") == ["nvidia.com-gpu.json"]
+
+
+def test_a_link_to_a_folder_that_the_root_lacks_is_not_followed_into_the_machine(
+    cdigen: Run, host: Path, tmp_path: Path
+) -> None:
+    """/var/run leads to /run in every system: in a tree without /run it must not be the machine's."""
+    (tmp_path / "machine").mkdir()
+    (host / "var/run").unlink()
+    (host / "var/run").symlink_to(tmp_path / "machine")
+    assert cdigen("generate", "--root", host, "--write").code == 0
+    assert not os.listdir(tmp_path / "machine")
+    assert (host / str(tmp_path / "machine/cdi/nvidia.com-gpu.json").lstrip("/")).exists()
 
 
 def test_two_writers_at_once_leave_one_whole_spec(cdigen: Run, host: Path) -> None:

@@ -1,0 +1,196 @@
+"""`cdigen generate --target`: the spec that an older or newer runtime gets, and the groups of nodes."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import GPUS, Done, Run
+from test_cold_start import EXAMPLE, imported
+
+UUIDS = [gpu.uuid for gpu in GPUS]
+CARD, RENDER = "/dev/dri/card1", "/dev/dri/renderD129"
+
+
+@pytest.fixture
+def closed_host(host: Path) -> Path:
+    """Return a host as udev leaves it: DRM nodes are open to the groups video (44) and render (109) only."""
+    for node in (host / "dev/dri").iterdir():
+        if not node.is_symlink():
+            os.chown(node, 0, 44 if node.name.startswith("card") else 109)
+            node.chmod(0o660)
+    return host
+
+
+def edits(done: Done, name: str) -> dict[str, Any]:
+    (found,) = [device["containerEdits"] for device in done.json["devices"] if device["name"] == name]
+    assert isinstance(found, dict)
+    return found
+
+
+def names(done: Done) -> list[str]:
+    return [device["name"] for device in done.json["devices"]]
+
+
+def rules(done: Done) -> list[str]:
+    return [line.rpartition(" [")[2].rstrip("]") for line in done.err.splitlines()]
+
+
+@pytest.mark.parametrize("target", ["podman-4.3", "podman-5.1", "docker-25.0", "containerd-1.7.24"])
+def test_on_an_open_host_the_spec_is_the_same_for_all_runtimes_from_0_5_0_on(
+    cdigen: Run, host: Path, target: str
+) -> None:
+    done = cdigen("generate", "--root", host, "--target", target)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == cdigen("generate", "--root", host).out
+
+
+def test_a_node_that_is_not_open_to_all_has_its_group(cdigen: Run, closed_host: Path) -> None:
+    done = cdigen("generate", "--root", closed_host)
+    assert edits(done, "0")["deviceNodes"] == [
+        {"path": CARD, "fileMode": 0o660, "gid": 44, "permissions": "rw"},
+        {"path": RENDER, "fileMode": 0o660, "gid": 109, "permissions": "rw"},
+        {"path": "/dev/nvidia0", "fileMode": 0o666, "permissions": "rw"},
+    ]
+
+
+def test_without_a_target_the_groups_are_left_out_and_the_user_is_told(
+    cdigen: Run, closed_host: Path
+) -> None:
+    done = cdigen("generate", "--root", closed_host)
+    assert (done.code, done.json["cdiVersion"]) == (0, "0.5.0")
+    assert "additionalGids" not in done.out
+    assert rules(done) == ["target-dropped-gids"]
+    assert all(word in done.err for word in ("groups 44, 109", "keep-groups", "--target", CARD))
+
+
+def test_a_runtime_that_knows_groups_gets_them_in_each_device_and_in_all(
+    cdigen: Run, closed_host: Path
+) -> None:
+    done = cdigen("generate", "--root", closed_host, "--target", "podman-5.1")
+    assert (done.code, done.err, done.json["cdiVersion"]) == (0, "", "0.7.0")
+    assert {tuple(edits(done, name)["additionalGids"]) for name in names(done)} == {(44, 109)}
+    assert "additionalGids" not in done.json["containerEdits"]
+
+
+def test_the_group_of_a_shared_node_is_given_with_the_document(cdigen: Run, host: Path) -> None:
+    os.chown(host / "dev/nvidia-uvm", 0, 44)
+    (host / "dev/nvidia-uvm").chmod(0o640)
+    done = cdigen("generate", "--root", host, "--target", "podman-5.1")
+    assert done.json["containerEdits"]["additionalGids"] == [44]
+    assert "additionalGids" not in edits(done, "all")
+
+
+@pytest.mark.parametrize(
+    ("mode", "gid", "shown", "added"),
+    [
+        (0o660, 44, 44, [44]),
+        (0o664, 44, 44, [44]),
+        (0o662, 44, 44, [44]),
+        (0o600, 44, 44, None),
+        (0o666, 44, None, None),
+        (0o660, 0, None, None),
+    ],
+)
+def test_only_a_group_that_opens_a_node_is_added_and_never_roots(  # noqa: PLR0917 - a table's row
+    cdigen: Run, host: Path, mode: int, gid: int, shown: int | None, added: list[int] | None
+) -> None:
+    os.chown(host / "dev/nvidia0", 0, gid)
+    (host / "dev/nvidia0").chmod(mode)
+    found = edits(cdigen("generate", "--root", host, "--target", "podman-5.1"), "0")
+    assert found["deviceNodes"][-1].get("gid") == shown
+    assert found.get("additionalGids") == added
+
+
+def test_docker_before_29_5_gets_the_groups_and_the_user_is_told_that_they_get_lost(
+    cdigen: Run, closed_host: Path
+) -> None:
+    done = cdigen("generate", "--root", closed_host, "--target", "docker-28.1")
+    assert (done.code, done.json["cdiVersion"]) == (0, "0.7.0")
+    assert rules(done) == ["target-forgets-gids"]
+    assert cdigen("generate", "--root", closed_host, "--target", "docker-29.5").err == ""
+
+
+def test_before_0_5_0_gpus_have_no_numbers(cdigen: Run, host: Path) -> None:
+    done = cdigen("generate", "--root", host, "--target", "podman-4.2")
+    assert (done.code, done.json["cdiVersion"]) == (0, "0.4.0")
+    assert names(done) == [*UUIDS, "all"]
+    assert rules(done) == ["target-dropped-name"] * 2
+    assert f"nvidia.com/gpu={UUIDS[1]}" in done.err
+
+
+def test_before_0_4_0_mounts_have_no_type_and_that_is_said_once(cdigen: Run, host: Path) -> None:
+    done = cdigen("generate", "--root", host, "--target", "crio-1.24")
+    assert (done.code, done.json["cdiVersion"]) == (0, "0.3.0")
+    assert rules(done) == [*["target-dropped-name"] * 2, "target-dropped-mount-type"]
+    assert not any("type" in mount for mount in done.json["containerEdits"]["mounts"])
+
+
+@pytest.mark.parametrize("target", ["podman-4.2", "crio-1.24", "podman-4.3", "podman-5.1", "docker-29.7"])
+def test_validate_finds_nothing_wrong_with_what_a_target_gets(
+    cdigen: Run, closed_host: Path, target: str
+) -> None:
+    spec = cdigen("generate", "--root", closed_host, "--target", target).out
+    done = cdigen("validate", "-", "--json", stdin=spec.encode())
+    assert (done.code, done.json[0]["valid"]) == (0, True)
+
+
+def test_a_gpu_without_uuid_does_not_fit_a_runtime_that_takes_no_numbers(cdigen: Run, host: Path) -> None:
+    file = host / f"proc/driver/nvidia/gpus/{GPUS[0].bdf}/information"
+    file.write_text(file.read_text().replace(GPUS[0].uuid, "GPU-????????-????-????-????-????????????"))
+    done = cdigen("generate", "--root", host, "--target", "podman-4.2")
+    assert done.failed(4, "podman-4.2.0", "begins with a digit", "0 has no other name", "podman-4.3")
+    assert done.out == ""
+    assert cdigen("generate", "--root", host, "--target", "podman-4.3").code == 0
+
+
+def test_a_node_behind_a_link_does_not_fit_a_runtime_without_host_paths(cdigen: Run, host: Path) -> None:
+    (host / "dev/nvidia0").rename(host / "dev/real")
+    (host / "dev/nvidia0").symlink_to("real")
+    done = cdigen("generate", "--root", host, "--target", "podman-4.2", "--json")
+    assert done.failed(4, "hostPath", "/dev/nvidia0 is /dev/real")
+    assert done.json["error"]["kind"] == "target"
+
+
+def test_of_several_targets_the_strictest_counts_in_any_order(cdigen: Run, closed_host: Path) -> None:
+    one, two = ("--target", "podman-5.1"), ("--target", "containerd-1.7")
+    both = cdigen("generate", "--root", closed_host, *one, *two)
+    assert both.json["cdiVersion"] == "0.5.0"
+    assert "containerd-1.7.0" in both.err
+    assert (both.out, both.err) == (
+        (again := cdigen("generate", "--root", closed_host, *two, *one)).out,
+        again.err,
+    )
+
+
+def test_a_target_may_stand_before_the_command(cdigen: Run, host: Path) -> None:
+    done = cdigen("--target", "podman-4.2", "generate", "--root", host)
+    assert done.json["cdiVersion"] == "0.4.0"
+
+
+def test_what_was_dropped_is_in_the_report_of_a_write(cdigen: Run, closed_host: Path, tmp_path: Path) -> None:
+    arguments = ("--write", "--json", "--spec-dir", tmp_path / "cdi", "--target", "podman-4.9")
+    (row,) = cdigen("generate", "--root", closed_host, *arguments).json
+    (finding,) = [finding for finding in row["findings"] if finding["rule"] == "target-dropped-gids"]
+    assert (finding["severity"], finding["path"]) == ("warning", "nvidia.com/gpu")
+    assert "keep-groups" in finding["hint"]
+
+
+@pytest.mark.parametrize("target", ["podman", "podman-4.0", "docker-24", "lxc-6.0", "podman-5.1-rc1", ""])
+def test_a_target_that_cannot_be_is_wrong_usage_before_the_host_is_looked_at(
+    cdigen: Run, tmp_path: Path, target: str
+) -> None:
+    done = cdigen("generate", "--root", tmp_path, "--target", target)
+    assert done.failed(2, "target", target)
+
+
+def test_the_help_has_an_example(cdigen: Run) -> None:
+    assert "--target podman-4.3" in cdigen("generate", "--help").out
+
+
+def test_the_table_of_runtimes_is_read_only_where_a_target_is_given() -> None:
+    arguments = ("generate", "--inventory", str(EXAMPLE))
+    assert "cdigen.runtimes.targets" not in imported(*arguments)
+    assert "cdigen.runtimes.targets" in imported(*arguments, "--target", "podman-5.1")
+    assert "re" not in imported(*arguments, "--target", "podman-5.1") - set(sys.stdlib_module_names) - {"re"}
