@@ -12,7 +12,7 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import yaml
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = "/etc/cdigen/config.yaml"
 MAX_SIZE = 1 << 20
+MAX_PROBLEMS = 10
+MAX_DEPTH = 20  # what is right is 4 deep: stream, document, mapping, list
 # The directories of every CDI library, in rising priority (container-device-interface, pkg/cdi).
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
 STATE_DIR = "/var/lib/cdigen"
@@ -43,28 +45,53 @@ def parse(data: bytes, *, file: str, vendors: tuple[str, ...]) -> Settings:
 
     Raises ConfigError that names every problem with FILE and its line.
     """
-    import yaml  # noqa: PLC0415 - 19 ms, and most one-shot calls have no configuration file
-
     if len(data) > MAX_SIZE:
         raise ConfigError(f"{file} is larger than {MAX_SIZE} bytes", hint="is it a configuration of cdigen?")
-    try:
-        text = data.decode("utf-8")
-        root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is not UTF-8 at byte {error.start}", hint="save it as UTF-8") from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise ConfigError(f"{file}{line}: {error.problem or error.context}", hint="mend the YAML") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{file}: {' '.join(str(error).split())}", hint="mend the YAML") from None
-    except RecursionError:
-        raise ConfigError(f"{file} is nested too deeply", hint="is it a configuration of cdigen?") from None
+    root = _compose(data, file)
     return Settings() if root is None else _Reading(file, vendors).settings(root)
 
 
+def _compose(data: bytes, file: str) -> yaml.Node | None:
+    """Return the tree of a YAML document, None where there is none; raises ConfigError."""
+    import yaml  # noqa: PLC0415 - 19 ms, and most one-shot calls have no configuration file
+
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}:{line}: this is no UTF-8", hint="save it as UTF-8") from None
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        _refuse_depth(yaml.parse(text, Loader=loader), file)
+        root: yaml.Node | None = yaml.compose(text, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise ConfigError(f"{file}{where}: {error.problem or error.context}", hint="mend the YAML") from None
+    except yaml.reader.ReaderError as error:
+        odd = yaml.reader.Reader.NON_PRINTABLE.search(text)
+        where = f":{text.count(chr(10), 0, odd.start()) + 1}" if odd else ""
+        raise ConfigError(f"{file}{where}: {error.reason}", hint="mend the YAML") from None
+    return root
+
+
+def _refuse_depth(events: Iterable[yaml.Event], file: str) -> None:
+    """Raise ConfigError where a document is nested deeply: composing it would overflow the C stack."""
+    depth = 0
+    for event in events:
+        kind = type(event).__name__
+        depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
+        if depth > MAX_DEPTH:
+            line = f":{event.start_mark.line + 1}" if event.start_mark else ""
+            raise ConfigError(f"{file}{line}: nested too deeply", hint="is it a configuration of cdigen?")
+
+
 class _Wrong(ValueError):
-    """Carries what a value should have been."""
+    """Says which value is wrong, and what it should have been."""
+
+    def __init__(self, node: yaml.Node, problem: str) -> None:
+        super().__init__(problem)
+        self.node = node
 
 
 class _Reading:
@@ -90,17 +117,19 @@ class _Reading:
             raise self._error()
         values: dict[str, object] = {}
         for key, value in root.value:
-            name = key.value if _form(key) == "scalar" else ""
-            if name in values:
+            name = key.value if _form(key) == "text" else ""
+            if not name:
+                self._add(key, f"a key must be a text, not {_kind(key)}")
+            elif name in values:
                 self._add(key, f"the key {name!r} is given a second time")
             elif name not in self._keys:
-                self._add(key, f"unknown key {name!r}{_meant(name, self._keys)}")
+                self._add(key, f"unknown key {_quoted(name)}{_meant(name, self._keys)}")
             else:
                 values[name] = None
                 try:
                     values[name] = self._keys[name](value)
                 except _Wrong as wrong:
-                    self._add(value, f"{name} {wrong}")
+                    self._add(wrong.node, f"{name} {wrong}")
         if self._problems:
             raise self._error()
         return Settings(**values)  # type: ignore[arg-type]  # each reader returns its field's type
@@ -109,51 +138,65 @@ class _Reading:
         self._problems.append(f"{self._file}:{node.start_mark.line + 1}: {problem}")
 
     def _error(self) -> ConfigError:
-        return ConfigError("; ".join(self._problems), hint="see docs/configuration.md", kind="config")
+        more = len(self._problems) - MAX_PROBLEMS
+        said = [*self._problems[:MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
+        return ConfigError("; ".join(said), hint="see docs/configuration.md", kind="config")
+
+
+_FORMS = {("scalar", "str"): "text", ("sequence", "seq"): "list", ("mapping", "map"): "mapping"}
 
 
 def _form(node: yaml.Node) -> str:
-    """Return ``scalar``, ``sequence`` or ``mapping``: PyYAML keeps it on the class of each."""
-    return str(getattr(node, "id", ""))
+    """Return ``text``, ``list`` or ``mapping``; of anything else what YAML calls it."""
+    # PyYAML keeps scalar, sequence or mapping on the class of each node.
+    what, tag = str(getattr(node, "id", "")), node.tag.removeprefix("tag:yaml.org,2002:")
+    return _FORMS.get((what, tag), tag)
 
 
-def _scalar(node: yaml.Node, wanted: str) -> str:
-    if _form(node) != "scalar" or node.tag != "tag:yaml.org,2002:str":
-        raise _Wrong(f"must be {wanted}, not {_kind(node)}")
+def _text(node: yaml.Node, wanted: str) -> str:
+    if _form(node) != "text":
+        raise _Wrong(node, f"must be {wanted}, not {_kind(node)}")
     return str(node.value)
 
 
 def _path(node: yaml.Node) -> str:
     wanted = "an absolute path without '.', '..' or control characters"
-    text = _scalar(node, wanted)
+    text = _text(node, wanted)
     plain = text.startswith("/") and text.isprintable()
     if not plain or any(part in {".", ".."} for part in text.split("/")):
-        raise _Wrong(f"must be {wanted}, not {text!r}")
+        raise _Wrong(node, f"must be {wanted}, not {_quoted(text)}")
     return text
 
 
 def _word(node: yaml.Node, words: tuple[str, ...]) -> str:
-    text = _scalar(node, f"one of {', '.join(words)}")
+    text = _text(node, f"one of {', '.join(words)}")
     if text not in words:
-        raise _Wrong(f"must be one of {', '.join(words)}, not {text!r}")
+        raise _Wrong(node, f"must be one of {', '.join(words)}, not {_quoted(text)}")
     return text
 
 
 def _list(node: yaml.Node, read: Callable[[yaml.Node], str], *, at_least: int = 0) -> tuple[str, ...]:
-    if _form(node) != "sequence":
-        raise _Wrong(f"must be a list, not {_kind(node)}")
+    if _form(node) != "list":
+        raise _Wrong(node, f"must be a list, not {_kind(node)}")
     if len(node.value) < at_least:
-        raise _Wrong("must not be empty")
-    values = tuple(read(item) for item in node.value)
-    if len(set(values)) < len(values):
-        raise _Wrong("holds a value twice")
-    return values
+        raise _Wrong(node, "must not be empty")
+    values: dict[str, None] = {}
+    for item in node.value:
+        value = read(item)
+        if value in values:
+            raise _Wrong(item, f"holds {_quoted(value)} twice")
+        values[value] = None
+    return tuple(values)
 
 
 def _kind(node: yaml.Node) -> str:
-    if _form(node) != "scalar":
-        return f"a {_form(node)}"
-    return f"{node.value!r}, which YAML reads as {node.tag.rpartition(':')[2]}"
+    if isinstance(node.value, list):
+        return f"a {_quoted(_form(node))[1:-1]}"
+    return f"{_quoted(node.value)}, which YAML reads as {_quoted(_form(node))[1:-1]}"
+
+
+def _quoted(text: str, limit: int = 60) -> str:
+    return repr(text if len(text) <= limit else f"{text[:limit]}...")
 
 
 def _meant(name: str, known: dict[str, Reader]) -> str:

@@ -10,6 +10,7 @@ from cdigen.model.errors import HostError, SpecError
 from cdigen.model.findings import Finding, errors
 from cdigen.model.profile import DEFAULT
 from cdigen.spec.build import build
+from cdigen.spec.fit import SAID_ONCE, fit, refuse_newer
 from cdigen.spec.hostcheck import check_host
 from cdigen.spec.render import render
 from cdigen.spec.rules import check
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cdigen.host.root import Root
+    from cdigen.model.cdi import Draft
     from cdigen.model.inventory import Inventory
+    from cdigen.model.target import Target
     from cdigen.vendors.base import Places
 
 
@@ -49,12 +52,17 @@ def discover(names: tuple[str, ...], places: Places) -> tuple[dict[str, Inventor
 
 
 def produce(
-    inventories: dict[str, Inventory], *, host: Root | None, kinds: tuple[str, ...] = ()
+    inventories: dict[str, Inventory],
+    *,
+    host: Root | None,
+    kinds: tuple[str, ...] = (),
+    target: Target | None = None,
 ) -> tuple[tuple[Product, ...], tuple[SpecError, ...]]:
     """Compute and check the specs of INVENTORIES; with HOST, hold them against that host as well.
 
-    KINDS, where given, are those wanted. Returns the specs that are right, and an error for each
-    that breaks a rule: a defect of cdigen, or a host that changed between reading and checking.
+    KINDS, where given, are those wanted; TARGET is what has to read them. Returns the specs that are
+    right, and an error for each that does not fit the target or breaks a rule: a defect of cdigen, or
+    a host that changed between reading and checking.
     """
     products: list[Product] = []
     broken: list[SpecError] = []
@@ -62,12 +70,10 @@ def produce(
         for draft in registry.load(name).edits(inventory, (DEFAULT,)):
             if not draft.devices or (kinds and draft.kind not in kinds):
                 continue
-            document = build(draft)
-            findings = check(document)
-            if host is not None and not errors(findings):
-                findings = (*findings, *check_host(document, host))
-            if wrong := errors(findings):
-                broken.append(_broken(draft.kind, wrong))
+            try:
+                document, findings = _document(draft, host, target)
+            except SpecError as error:
+                broken.append(error)
                 continue
             products.append(
                 Product(
@@ -79,6 +85,22 @@ def produce(
                 )
             )
     return tuple(products), tuple(broken)
+
+
+def _document(
+    draft: Draft, host: Root | None, target: Target | None
+) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+    """Return the document of DRAFT that fits TARGET and what there is to say of it; raises SpecError."""
+    fitted, dropped = fit(draft, target)
+    document = build(fitted)
+    if target is not None:
+        refuse_newer(document, target)
+    findings = tuple(finding for finding in check(document) if finding.rule not in SAID_ONCE)
+    if host is not None and not errors(findings):
+        findings = (*findings, *check_host(document, host))
+    if wrong := errors(findings):
+        raise _broken(draft.kind, wrong)
+    return document, (*dropped, *findings)
 
 
 def _broken(kind: str, wrong: tuple[Finding, ...]) -> SpecError:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cdigen.config import Settings
     from cdigen.host.root import Root
     from cdigen.model.inventory import Inventory
+    from cdigen.model.target import Target
     from cdigen.reconcile import Product
 
 EXAMPLES = """\
@@ -27,6 +28,8 @@ EXAMPLES = """\
   cdigen generate --driver-root /run/nvidia/driver --write
                                                  the driver lies in a driver container
   cdigen generate --inventory host.json          what another host would give
+  cdigen generate --target podman-4.3 --target docker-25
+                                                 what both of these runtimes read
 """
 
 
@@ -41,6 +44,13 @@ def add_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format", choices=("json", "yaml"), default="json", help="of what is printed or written"
+    )
+    parser.add_argument(
+        "--target",
+        metavar="RUNTIME",
+        action="append",
+        help="make it fit a runtime, such as podman-4.3 or containerd-1.7.24; without a patch level the "
+        "oldest of the series is meant; repeat it, the strictest counts",
     )
     parser.add_argument(
         "--replace-foreign", action="store_true", help="move a clashing spec of others aside (with --write)"
@@ -58,15 +68,16 @@ def run(arguments: Namespace) -> int:
     _refuse_odd_combinations(arguments)
     host, settings = options.host_and_settings(arguments)
     kinds = options.kinds(arguments)
+    target = _target(arguments)
     names = options.vendor_names(arguments, settings)
     failures: dict[str, HostError] = {}
     if arguments.inventory is not None:
         _refuse_output_into_spec_directory(arguments, host, settings)
         inventories = options.recorded(arguments.inventory, names)
-        products, broken = reconcile.produce(inventories, host=None, kinds=kinds)
+        products, broken = reconcile.produce(inventories, host=None, kinds=kinds, target=target)
     else:
         inventories, failures = reconcile.discover(names, options.places(arguments, host, settings))
-        products, broken = reconcile.produce(inventories, host=host, kinds=kinds)
+        products, broken = reconcile.produce(inventories, host=host, kinds=kinds, target=target)
     _give_up_if_nothing(arguments, products, broken, failures, inventories)
     for product in products:
         report.say(product.findings, arguments)
@@ -99,6 +110,14 @@ def _refuse_odd_combinations(arguments: Namespace) -> None:
             "--write writes JSON only",
             hint="YAML reads unquoted names such as 0 as numbers; use --output for it",
         )
+
+
+def _target(arguments: Namespace) -> Target | None:
+    if not arguments.target:
+        return None
+    from cdigen.runtimes import targets  # noqa: PLC0415 - only where it is asked for
+
+    return targets.strictest(tuple(targets.parse(text) for text in arguments.target))
 
 
 def _refuse_output_into_spec_directory(arguments: Namespace, host: Root, settings: Settings) -> None:

@@ -25,7 +25,8 @@ COMMANDS = {
 # Options that may stand before the command and take the next argument as their value.
 VALUE_OPTIONS = frozenset({
     "--config", "--config-search-path", "--dev-root", "--driver-root", "--format", "--inventory", "--kind",
-    "--library-search-path", "--output", "--output-dir", "--root", "--spec-dir", "--vendor",
+    "--library-search-path", "--output", "--output-dir", "--root", "--spec-dir", "--target",
+    "--vendor",
 })  # fmt: skip
 
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: cdigen itself is wrong

@@ -23,3 +23,17 @@ def kernel_release(root: Root) -> str:
         return read_text(root, "/proc/sys/kernel/osrelease").strip()
     except OSError:
         return ""
+
+
+def character_majors(root: Root) -> dict[str, int]:
+    """Return the majors of character devices by driver name, from /proc/devices; empty if unreadable."""
+    try:
+        text = read_text(root, "/proc/devices")
+    except OSError:
+        return {}
+    majors: dict[str, int] = {}
+    for line in text.partition("Block devices:")[0].splitlines():
+        number, _, name = line.strip().partition(" ")
+        if number.isascii() and number.isdigit() and len(number) <= 4 and name:
+            majors.setdefault(name.strip(), int(number))
+    return majors

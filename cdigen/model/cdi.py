@@ -26,7 +26,7 @@ class DeviceNode:
 
 @frozen
 class Mount:
-    """A bind mount of ``host_path`` at ``container_path``."""
+    """A bind mount of ``host_path`` at ``container_path``; ``type`` is empty where a target knows none."""
 
     host_path: str
     container_path: str
@@ -36,11 +36,15 @@ class Mount:
 
 @frozen
 class ContainerEdits:
-    """What is done to the OCI configuration of a container."""
+    """What is done to the OCI configuration of a container.
+
+    ``additional_gids`` are groups of the host that the container's process joins, never 0.
+    """
 
     env: tuple[str, ...] = ()
     device_nodes: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
+    additional_gids: tuple[int, ...] = ()
 
 
 @frozen

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.findings import Finding
 
-    FileKind = Literal["library", "binary", "firmware", "config", "module", "socket"]
+    FileKind = Literal["library", "library32", "binary", "firmware", "config", "module", "socket", "pipe"]
     Weight = Literal["required", "core", "optional"]
 
 SCHEMA_VERSION = 1
@@ -43,11 +43,31 @@ class HostNode:
 
 
 @frozen
+class Partition:
+    """A part of a GPU that is a device of its own: a MIG instance.
+
+    ``index`` counts within the GPU, ``profile`` is the vendor's name of its size (``1g.10gb``),
+    ``instance`` the driver's own name of it (``gi1/ci0``); ``graphics`` says whether it has graphics
+    engines. ``nodes`` are those that it needs besides its GPU's.
+    """
+
+    index: int
+    uuid: str | None
+    profile: str
+    instance: str
+    graphics: bool
+    nodes: tuple[HostNode, ...]
+    usable: bool
+    problem: str = ""
+
+
+@frozen
 class Accelerator:
     """One GPU: ``index`` as the vendor's tools count, ``address`` on the PCI bus, its nodes.
 
     ``uuid`` is None while the driver does not know it yet, ``minor`` where it could not be read.
-    An accelerator that is not ``usable`` is in no spec; ``problem`` says why.
+    An accelerator that is not ``usable`` is in no spec; ``problem`` says why. One that is
+    ``partitioned`` is offered as its ``partitions``, of which there may be none.
     """
 
     index: int
@@ -58,6 +78,28 @@ class Accelerator:
     nodes: tuple[HostNode, ...]
     usable: bool
     problem: str = ""
+    partitioned: bool = False
+    partitions: tuple[Partition, ...] = ()
+
+
+@frozen
+class GroupDevice:
+    """A device of a group: its name and its nodes."""
+
+    name: str
+    nodes: tuple[HostNode, ...]
+
+
+@frozen
+class Group:
+    """A family of devices beside the GPUs, offered as the kind ``<vendor>/<device_class>``.
+
+    ``files`` are what every device of the family needs.
+    """
+
+    device_class: str
+    devices: tuple[GroupDevice, ...]
+    files: tuple[DriverFile, ...] = ()
 
 
 @frozen
@@ -107,7 +149,10 @@ class Sought:
 
 @frozen
 class Inventory:
-    """All that one vendor's driver offers on one host."""
+    """All that one vendor's driver offers on one host.
+
+    ``mode`` is the kind of host: ``gpu``, ``wsl`` or ``csv``.
+    """
 
     vendor: str
     driver: Driver
@@ -116,3 +161,5 @@ class Inventory:
     files: tuple[DriverFile, ...]
     sought: tuple[Sought, ...]
     findings: tuple[Finding, ...]
+    mode: str = "gpu"
+    groups: tuple[Group, ...] = ()

@@ -14,8 +14,11 @@ from cdigen.model.inventory import (
     Accelerator,
     Driver,
     DriverFile,
+    Group,
+    GroupDevice,
     HostNode,
     Inventory,
+    Partition,
     Sought,
 )
 from cdigen.value import fields
@@ -42,9 +45,11 @@ def from_document(document: object) -> dict[str, Inventory]:
     """Return the inventories in DOCUMENT; raises ConfigError naming the JSON path that is wrong."""
     top = _object(document, "$", {"schema", "vendors"})
     if top["schema"] != SCHEMA_VERSION or isinstance(top["schema"], bool):
+        given = repr(top["schema"])[:40]
         raise ConfigError(
-            f"$.schema is {top['schema']!r}; this cdigen reads inventories of schema {SCHEMA_VERSION}",
+            f"$.schema is {given}; this cdigen reads inventories of schema {SCHEMA_VERSION}",
             hint="make it with 'cdigen inspect --json' of the same version",
+            kind="inventory",
         )
     vendors = top["vendors"]
     if not isinstance(vendors, dict):
@@ -54,7 +59,7 @@ def from_document(document: object) -> dict[str, Inventory]:
         path = f"$.vendors.{name}"
         inventories[name] = inventory = _INVENTORY(value, path)
         if inventory.vendor != name:
-            raise _wrong(f"{path}.vendor", repr(name))
+            raise _wrong(f"{path}.vendor", "the name under which it stands")
     return inventories
 
 
@@ -67,8 +72,10 @@ def _plain(value: object) -> Any:
 
 
 def _wrong(path: str, wanted: str) -> ConfigError:
+    # Names of fields are the document's, too: they may be long and hold anything.
+    where = path if path.isprintable() else ascii(path)[1:-1]
     return ConfigError(
-        f"{path} in the inventory is not {wanted}",
+        f"{where[:200]} in the inventory is not {wanted}",
         hint="make it with 'cdigen inspect --json'",
         kind="inventory",
     )
@@ -161,6 +168,31 @@ _NODE = _record(
     gid=_number,
     capabilities=_TEXTS,
 )
+_FILE = _record(
+    DriverFile,
+    kind=_one_of("library", "library32", "binary", "firmware", "config", "module", "socket", "pipe"),
+    host_path=_path,
+    capabilities=_TEXTS,
+    names=_many(_relative_path),
+    targets=_many(_path),
+)
+_PARTITION = _record(
+    Partition,
+    index=_number,
+    uuid=_optional(_text),
+    profile=_text,
+    instance=_text,
+    graphics=_flag,
+    nodes=_many(_NODE),
+    usable=_flag,
+    problem=_text,
+)
+_GROUP = _record(
+    Group,
+    device_class=_text,
+    devices=_many(_record(GroupDevice, name=_text, nodes=_many(_NODE))),
+    files=_many(_FILE),
+)
 _INVENTORY = _record(
     Inventory,
     vendor=_text,
@@ -176,19 +208,12 @@ _INVENTORY = _record(
             nodes=_many(_NODE),
             usable=_flag,
             problem=_text,
+            partitioned=_flag,
+            partitions=_many(_PARTITION),
         )
     ),
     nodes=_many(_NODE),
-    files=_many(
-        _record(
-            DriverFile,
-            kind=_one_of("library", "binary", "firmware", "config", "module", "socket"),
-            host_path=_path,
-            capabilities=_TEXTS,
-            names=_many(_relative_path),
-            targets=_many(_path),
-        )
-    ),
+    files=_many(_FILE),
     sought=_many(
         _record(
             Sought,
@@ -210,4 +235,6 @@ _INVENTORY = _record(
             hint=_text,
         )
     ),
+    mode=_one_of("gpu", "wsl", "csv"),
+    groups=_many(_GROUP),
 )

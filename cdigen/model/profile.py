@@ -1,23 +1,63 @@
-"""A profile: which part of a driver one kind's specs hold."""
+"""A profile: which part of a driver one kind's specs hold, and under which names."""
 
 from __future__ import annotations
 
 from cdigen.value import frozen
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.model.inventory import DriverFile
+
+CAPABILITIES = ("compute", "utility", "graphics", "video", "display", "ngx")
+# How devices may be named: by number, by UUID, by type and number (gpu0, mig0:1), by PCI address, by
+# the number of the node (minor0).
+NAMINGS = ("index", "uuid", "type-index", "pci", "minor")
+_SHOWN = ("graphics", "display")
+
 
 @frozen
 class Profile:
-    """What the kind ``<vendor>/<device_class>`` gives; no capabilities means all of them."""
+    """What the kind ``<vendor>/<device_class>`` gives; no capabilities means all of them.
+
+    ``names`` are the namings of its devices. Switches: ``graphics`` and ``x11`` for what only these
+    need, ``firmware``, ``sockets`` of the driver's daemons, ``mps`` for the folder of the
+    Multi-Process Service, ``compat32`` for 32-bit libraries, ``whole_gpus`` to offer a GPU that is
+    partitioned as a whole, too.
+    """
 
     name: str
     device_class: str
     capabilities: tuple[str, ...] = ()
+    names: tuple[str, ...] = ("index", "uuid")
+    graphics: bool = True
+    x11: bool = True
+    firmware: bool = True
+    sockets: bool = True
+    mps: bool = False
+    compat32: bool = False
+    whole_gpus: bool = False
 
     def wants(self, capabilities: tuple[str, ...]) -> bool:
         """Return whether a thing that serves CAPABILITIES belongs into this profile's specs."""
-        if not self.capabilities or not capabilities:
+        if not capabilities:
             return True
-        return any(capability in self.capabilities for capability in capabilities)
+        wanted = self.capabilities or CAPABILITIES
+        if not self.graphics:
+            wanted = tuple(name for name in wanted if name not in _SHOWN)
+        if not self.x11 and capabilities == ("display",):
+            return False
+        return any(capability in wanted for capability in capabilities)
+
+    def takes(self, file: DriverFile) -> bool:
+        """Return whether FILE belongs into this profile's specs."""
+        switches = {
+            "firmware": self.firmware,
+            "socket": self.sockets,
+            "pipe": self.mps,
+            "library32": self.compat32,
+            "module": self.x11,
+        }
+        return switches.get(file.kind, True) and self.wants(file.capabilities)
 
 
 DEFAULT = Profile(name="default", device_class="gpu")

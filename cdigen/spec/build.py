@@ -44,6 +44,7 @@ def _edits(edits: ContainerEdits) -> dict[str, Any]:
         "env": sorted(edits.env),
         "deviceNodes": [_node(node) for node in sorted(edits.device_nodes, key=_node_key)],
         "mounts": [_mount(mount) for mount in sorted(edits.mounts, key=_mount_key)],
+        "additionalGids": sorted(set(edits.additional_gids)),
     }
     return {key: value for key, value in parts.items() if value}
 
@@ -55,6 +56,7 @@ def _union(devices: Iterable[Device]) -> ContainerEdits:
         env=tuple(dict.fromkeys(entry for edits in every for entry in edits.env)),
         device_nodes=tuple(dict.fromkeys(node for edits in every for node in edits.device_nodes)),
         mounts=tuple(dict.fromkeys(mount for edits in every for mount in edits.mounts)),
+        additional_gids=tuple(dict.fromkeys(gid for edits in every for gid in edits.additional_gids)),
     )
 
 
@@ -74,7 +76,7 @@ def _mount(mount: Mount) -> dict[str, Any]:
     return {
         "hostPath": mount.host_path,
         "containerPath": mount.container_path,
-        "type": mount.type,
+        **({"type": mount.type} if mount.type else {}),
         "options": list(mount.options),
     }
 

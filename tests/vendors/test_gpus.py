@@ -10,7 +10,8 @@ from vendors.fakehost import boot, make_instead, places
 
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
-from cdigen.vendors.nvidia import gpus
+from cdigen.vendors.nvidia.gpus import GpuReader
+from cdigen.vendors.nvidia.nodes import NodeReader
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
@@ -19,7 +20,8 @@ UNKNOWN = "GPU-????????-????-????-????-????????????"
 
 
 def read(root: Path) -> tuple[tuple[Accelerator, ...], tuple[Finding, ...]]:
-    return gpus.read_gpus(places(root))
+    reader = GpuReader(places(root), NodeReader(places(root)))
+    return reader.read(), reader.findings
 
 
 def usable(root: Path) -> list[int]:

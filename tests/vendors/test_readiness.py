@@ -10,6 +10,7 @@ from kernelside import example_gpus
 from vendors.fakehost import boot, discover, install, places, refusal, rules
 
 from cdigen.vendors.nvidia import gpus, kernel
+from cdigen.vendors.nvidia.nodes import NodeReader
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
@@ -101,7 +102,7 @@ def test_another_missing_control_node_is_a_finding_by_its_weight(
 
 def test_control_nodes_keep_the_numbers_that_the_kernel_chose(tmp_path: Path) -> None:
     boot(tmp_path)
-    nodes, _ = gpus.read_control_nodes(places(tmp_path))
+    nodes = gpus.GpuReader(places(tmp_path), NodeReader(places(tmp_path))).read_control_nodes()
     assert {node.path: (node.major, node.minor) for node in nodes} == {
         "/dev/nvidiactl": (195, 255),
         "/dev/nvidia-uvm": (510, 0),

@@ -6,7 +6,13 @@ Pure: the same inventory and profiles give the same drafts on any machine.
 from __future__ import annotations
 
 from cdigen.model.cdi import ContainerEdits, Device, DeviceNode, Draft, Mount
-from cdigen.vendors.nvidia.tables import CONTAINER_LIBRARY_FOLDERS, MULTIARCH
+from cdigen.model.profile import DEFAULT
+from cdigen.vendors.nvidia.naming import gpu_names, mig_names
+from cdigen.vendors.nvidia.tables import (
+    CONTAINER_LIBRARY32_FOLDERS,
+    CONTAINER_LIBRARY_FOLDERS,
+    MULTIARCH,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +24,11 @@ if TYPE_CHECKING:
 CDI_VENDOR = "nvidia.com"
 
 READ_ONLY = ("ro", "nosuid", "nodev", "rbind", "rprivate")
-# A socket needs nothing but connect(2), which a read-only mount allows.
-SOCKET = ("ro", "nosuid", "nodev", "noexec", "rbind", "rprivate")
+# Sockets and FIFOs need to be opened only, which a read-only mount allows.
+PIPE = ("ro", "nosuid", "nodev", "noexec", "rbind", "rprivate")
+
+# The permission bits to read and write of everyone and of a node's group.
+WORLD, GROUP = 0o006, 0o060
 
 # "void" keeps NVIDIA's own runtime hook from injecting a second time into an image that asks for
 # GPUs by this variable (nvidia-container-toolkit issue 395).
@@ -32,56 +41,87 @@ def drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, 
 
 
 def _draft(inventory: Inventory, profile: Profile) -> Draft:
-    devices: list[Device] = []
-    for accelerator in inventory.accelerators:
-        if accelerator.usable:
-            edits = ContainerEdits(device_nodes=_nodes(accelerator.nodes, profile))
-            devices.extend(Device(name=name, edits=edits) for name in _names(accelerator))
+    devices = [
+        Device(name=name, edits=edits)
+        for accelerator in inventory.accelerators
+        if accelerator.usable
+        for names, edits in _offers(accelerator, profile)
+        for name in names
+    ]
+    control_nodes = device_nodes(inventory.nodes, profile)
     shared = ContainerEdits(
         env=ENV,
-        device_nodes=_nodes(inventory.nodes, profile),
-        mounts=tuple(_mounts(inventory, profile)),
+        device_nodes=control_nodes,
+        mounts=tuple(mounts(inventory.files, inventory.driver.architecture, profile)),
+        additional_gids=gids(control_nodes),
     )
-    kind = f"{CDI_VENDOR}/{profile.device_class}"
-    return Draft(kind=kind, devices=tuple(devices), edits=shared)
+    return Draft(kind=f"{CDI_VENDOR}/{profile.device_class}", devices=tuple(devices), edits=shared)
 
 
-def _names(accelerator: Accelerator) -> tuple[str, ...]:
-    return (str(accelerator.index), *([accelerator.uuid] if accelerator.uuid else []))
+def _offers(gpu: Accelerator, profile: Profile) -> Iterable[tuple[tuple[str, ...], ContainerEdits]]:
+    """Yield the devices that a GPU is offered as, each as its names and its edits.
+
+    A GPU in MIG mode is its instances; as a whole it can be used for managing it only, so it is
+    offered so only where the profile asks. An instance needs its GPU's own node, and its DRM nodes
+    only if it has graphics engines.
+    """
+    if not gpu.partitioned or profile.whole_gpus:
+        yield gpu_names(gpu, profile.names), _edits(gpu.nodes, profile)
+    own = tuple(node for node in gpu.nodes if node.role == "gpu")
+    for mig in gpu.partitions:
+        if mig.usable:
+            nodes = (*(gpu.nodes if mig.graphics else own), *mig.nodes)
+            yield mig_names(gpu, mig, profile.names), _edits(nodes, profile)
 
 
-def _nodes(nodes: Iterable[HostNode], profile: Profile) -> tuple[DeviceNode, ...]:
+def _edits(nodes: Iterable[HostNode], profile: Profile) -> ContainerEdits:
+    wanted = device_nodes(nodes, profile)
+    return ContainerEdits(device_nodes=wanted, additional_gids=gids(wanted))
+
+
+def device_nodes(nodes: Iterable[HostNode], profile: Profile = DEFAULT) -> tuple[DeviceNode, ...]:
+    """Return the nodes that PROFILE wants, as a spec has them.
+
+    A node that not everybody may open carries its group.
+    """
     return tuple(
         DeviceNode(
             path=node.path,
             host_path=node.host_path if node.host_path != node.path else None,
             file_mode=node.mode,
+            gid=node.gid if node.gid and node.mode & WORLD != WORLD else None,
         )
         for node in nodes
         if profile.wants(node.capabilities)
     )
 
 
-def _mounts(inventory: Inventory, profile: Profile) -> Iterable[Mount]:
-    """Yield a mount for every place where a container looks for a file.
+def gids(nodes: tuple[DeviceNode, ...]) -> tuple[int, ...]:
+    """Return the groups that a process has to be in to open NODES; those that open nothing are not."""
+    return tuple(sorted({node.gid for node in nodes if node.gid and (node.file_mode or 0) & GROUP}))
+
+
+def mounts(files: Iterable[DriverFile], architecture: str, profile: Profile = DEFAULT) -> Iterable[Mount]:
+    """Yield a mount for every place where a container looks for one of FILES that PROFILE takes.
 
     Libraries go into every folder that a loader may search by itself: the container's image is not
     known here, and a mount into a folder that its loader does not search is merely unused.
     """
     taken: set[str] = set()
-    for file in inventory.files:
-        if not profile.wants(file.capabilities):
+    for file in files:
+        if not profile.takes(file):
             continue
-        options = SOCKET if file.kind == "socket" else READ_ONLY
-        for target in _targets(file, inventory.driver.architecture):
+        options = PIPE if file.kind in {"socket", "pipe"} else READ_ONLY
+        for target in _targets(file, architecture):
             if target not in taken:
                 taken.add(target)
                 yield Mount(host_path=file.host_path, container_path=target, options=options)
 
 
 def _targets(file: DriverFile, architecture: str) -> Iterable[str]:
+    folders = CONTAINER_LIBRARY32_FOLDERS if file.kind == "library32" else CONTAINER_LIBRARY_FOLDERS
     multiarch = MULTIARCH.get(architecture, architecture)
-    for folder in CONTAINER_LIBRARY_FOLDERS:
+    for folder in folders:
         for name in file.names:
             yield f"{folder.format(multiarch=multiarch)}/{name}"
     yield from file.targets

@@ -1,4 +1,4 @@
-"""GPUs and their nodes, from /proc/driver/nvidia, /sys and /dev; NVML is not asked.
+"""GPUs and their nodes, from /proc/driver/nvidia, /sys and /dev; NVML fills in what these lack.
 
 The index is NVML's: GPUs of the nvidia driver in the order of their PCI addresses, those that the
 driver excludes left out (NVML API reference, nvmlDeviceGetCount_v2 and GetHandleByIndex_v2). A GPU
@@ -7,18 +7,27 @@ that cannot be served keeps its index, so the names of the others do not move.
 
 from __future__ import annotations
 
-from cdigen.host import devnodes, sysfs
+from cdigen.host import sysfs
 from cdigen.host.procfs import read_text
 from cdigen.host.root import reason, shown
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
+from cdigen.vendors.nvidia.mig import MigReader
 from cdigen.vendors.nvidia.tables import CONTROL_NODES, GRAPHICS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cdigen.model.findings import Severity
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.base import Places
+    from cdigen.vendors.nvidia.nodes import NodeReader
+    from cdigen.vendors.nvidia.nvml import NvmlGpu
+
+    # Asks NVML, at most once: what it says of the GPUs by address, None where it did not answer.
+    Probe = Callable[[], dict[str, NvmlGpu] | None]
 
 GPUS = "/proc/driver/nvidia/gpus"
 PCI_VENDOR = 0x10DE
@@ -26,51 +35,235 @@ PCI_CLASSES = (0x0300, 0x0302)  # VGA and 3D controllers (PCI Code and ID Assign
 MAX_MINOR = 0xFFFFF
 
 
-def read_gpus(places: Places) -> tuple[tuple[Accelerator, ...], tuple[Finding, ...]]:
-    """Read every GPU of the nvidia driver; one that is broken is unusable, with a finding.
+def no_probe() -> None:
+    """Stand for NVML where it must not be asked."""
 
-    Returns the accelerators in the order of their index, excluded GPUs left out.
-    """
-    findings: list[Finding] = []
-    accelerators: list[Accelerator] = []
-    for folder, address in _addresses(places, findings):
-        information = _read_information(places, f"{GPUS}/{folder}/information", findings)
-        if information.get("GPU Excluded", "No").lower() == "yes":
-            findings.append(
-                Finding(
-                    severity="info",
-                    rule="gpu-excluded",
-                    path=address,
-                    message=f"GPU {address} is excluded by the driver's configuration and gets no device",
-                )
+
+class GpuReader:
+    """Reads the GPUs of one look at the host; ``findings`` gathers what there is to say."""
+
+    def __init__(self, places: Places, nodes: NodeReader, probe: Probe = no_probe) -> None:
+        self._places = places
+        self._nodes = nodes
+        self._probe = probe
+        self._mig = MigReader(places, nodes)
+        self._own_findings: list[Finding] = []
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found wrong with GPUs and MIG instances."""
+        return (*self._own_findings, *self._mig.findings)
+
+    def read(self) -> tuple[Accelerator, ...]:
+        """Read every GPU of the nvidia driver; one that is broken is unusable, with a finding.
+
+        They come in the order of their index, excluded GPUs left out.
+        """
+        found = [
+            (folder, address, information)
+            for folder, address in self._addresses()
+            if not self._is_excluded(address, information := self._information(folder))
+        ]
+        accelerators = [
+            self._accelerator(index, address, folder, information)
+            for index, (folder, address, information) in enumerate(found)
+        ]
+        self._name_unbound({accelerator.address for accelerator in accelerators})
+        return tuple(self._without_repetition(self._with_nvml(accelerators)))
+
+    def read_control_nodes(self) -> tuple[HostNode, ...]:
+        """Read the nodes that all GPUs share; a missing one is a finding by its weight."""
+        nodes: list[HostNode] = []
+        for path, role, capabilities, weight in CONTROL_NODES:
+            numbers = self._nodes.control(role)
+            node, problem = self._nodes.read(path, role=role, capabilities=capabilities, numbers=numbers)
+            if node is not None:
+                nodes.append(node)
+                continue
+            required = weight == "required"
+            self._say(
+                "error" if required else "info",
+                "control-node-missing",
+                self._places.dev.host_path(path),
+                problem,
+                "'nvidia-modprobe -c 0 -u -m' makes the nodes" if required else "",
             )
-            continue
-        accelerator = _accelerator(places, len(accelerators), address, information, findings)
-        accelerators.append(_without_repetition(accelerator, accelerators, findings))
-    findings.extend(_unbound(places, {accelerator.address for accelerator in accelerators}))
-    return tuple(accelerators), tuple(findings)
+        return tuple(nodes)
 
+    def _addresses(self) -> list[tuple[str, str]]:
+        """Return the folders of GPUs and their addresses, in the order of the addresses."""
+        found: list[tuple[str, str]] = []
+        for name in self._places.host.names(GPUS):
+            address = sysfs.pci_address(name)
+            if address is not None:
+                found.append((name, address))
+                continue
+            self._say(
+                "warning",
+                "gpu-address-unknown",
+                shown(f"{GPUS}/{name}"),
+                f"{shown(name)!r} is not a PCI address; the entry is passed over",
+            )
+        return sorted(found, key=lambda pair: sysfs.pci_key(pair[1]) or ())
 
-def read_control_nodes(places: Places) -> tuple[tuple[HostNode, ...], tuple[Finding, ...]]:
-    """Read the nodes that all GPUs share; a missing one is a finding by its weight."""
-    nodes: list[HostNode] = []
-    findings: list[Finding] = []
-    for path, role, capabilities, weight in CONTROL_NODES:
+    def _information(self, folder: str) -> dict[str, str]:
+        path = f"{GPUS}/{folder}/information"
+        problem = "it holds no 'Device Minor' line"
         try:
-            node = devnodes.read_node(places.dev, path, role=role, capabilities=capabilities)
-        except (OSError, devnodes.NotADevice) as error:
-            findings.append(
-                Finding(
-                    severity="error" if weight == "required" else "info",
-                    rule="control-node-missing",
-                    path=places.dev.host_path(path),
-                    message=_node_problem(places, path, error),
-                    hint="'nvidia-modprobe -c 0 -u -m' makes the nodes" if weight == "required" else "",
-                )
+            values = parse_information(read_text(self._places.host, path))
+        except OSError as error:
+            values, problem = {}, reason(error)
+        if "Device Minor" not in values:
+            self._unreadable(path, f"{path} does not describe a GPU: {problem}; this GPU gets no device")
+        return values
+
+    def _is_excluded(self, address: str, information: dict[str, str]) -> bool:
+        excluded = information.get("GPU Excluded", "No").lower() == "yes"
+        if excluded:
+            message = f"GPU {address} is excluded by the driver's configuration and gets no device"
+            self._say("info", "gpu-excluded", address, message)
+        return excluded
+
+    def _accelerator(self, index: int, address: str, folder: str, information: dict[str, str]) -> Accelerator:
+        minor = self._minor(information, f"{GPUS}/{folder}/information")
+        uuid = information.get("GPU UUID", "").lower().replace("gpu-", "GPU-", 1)
+        nodes = self._gpu_nodes(index, address, minor) if minor is not None else ()
+        usable = bool(nodes)
+        problem = (
+            "" if usable else "its device node is missing" if minor is not None else "its minor is unknown"
+        )
+        return Accelerator(
+            index=index,
+            address=address,
+            model=information.get("Model", ""),
+            uuid=uuid if is_uuid(uuid) else None,
+            minor=minor,
+            nodes=nodes,
+            usable=usable,
+            problem=problem,
+        )
+
+    def _minor(self, information: dict[str, str], path: str) -> int | None:
+        text = information.get("Device Minor")
+        if text is None:
+            return None
+        if text.isascii() and text.isdigit() and len(text) <= 7 and int(text) <= MAX_MINOR:
+            return int(text)
+        message = f"{path} has 'Device Minor: {text[:40]}', which is no number; this GPU gets no device"
+        self._unreadable(path, message)
+        return None
+
+    def _gpu_nodes(self, index: int, address: str, minor: int) -> tuple[HostNode, ...]:
+        """Return a GPU's own node and its DRM nodes; nothing where its own cannot be used."""
+        own, problem = self._nodes.read(f"/dev/nvidia{minor}", role="gpu", numbers=self._nodes.gpu(minor))
+        if own is None:
+            self._say(
+                "error",
+                "gpu-node-missing",
+                self._places.dev.host_path(f"/dev/nvidia{minor}"),
+                f"GPU {index} ({address}): {problem}; this GPU gets no device",
+                f"'nvidia-modprobe -c {minor}' makes it",
             )
-            continue
-        nodes.append(node)
-    return tuple(nodes), tuple(findings)
+            return ()
+        nodes = [own]
+        for name in sysfs.drm_names(self._places.host, address):
+            role = "card" if name.startswith("card") else "render"
+            node, problem = self._nodes.read(f"/dev/dri/{name}", role=role, capabilities=GRAPHICS)
+            if node is not None:
+                nodes.append(node)
+                continue
+            self._say(
+                "warning",
+                "drm-node-missing",
+                self._places.dev.host_path(f"/dev/dri/{name}"),
+                f"GPU {index} ({address}): {problem}; graphics programs will not find the GPU",
+                "is udev running?",
+            )
+        return tuple(nodes)
+
+    def _without_repetition(self, accelerators: list[Accelerator]) -> list[Accelerator]:
+        """Return the GPUs as they may be served together: no minor and no UUID stands for two of them."""
+        by_minor: dict[int, int] = {}
+        by_uuid: dict[str, int] = {}
+        served = []
+        for each in accelerators:
+            accelerator, problem = each, ""
+            if each.minor is not None and by_minor.setdefault(each.minor, each.index) != each.index:
+                problem = f"its minor {each.minor} is that of GPU {by_minor[each.minor]}"
+                accelerator = replace(each, nodes=(), partitions=(), usable=False, problem=problem)
+            elif each.uuid is not None and by_uuid.setdefault(each.uuid, each.index) != each.index:
+                problem = f"its UUID is that of GPU {by_uuid[each.uuid]}"
+                accelerator = replace(each, uuid=None, problem=problem)
+            if problem:
+                self._say(
+                    "error",
+                    "gpu-repeated",
+                    each.address,
+                    f"GPU {each.index} ({each.address}): {problem}",
+                    "the kernel module is in a bad state: reload it or reboot",
+                )
+            served.append(accelerator)
+        return served
+
+    def _name_unbound(self, served: set[str]) -> None:
+        for address, driver in sysfs.pci_devices(self._places.host, vendor=PCI_VENDOR, classes=PCI_CLASSES):
+            if driver == "nvidia" or address in served:
+                continue
+            holder = f"is bound to the driver {driver}" if driver else "is bound to no driver"
+            message = f"GPU {address} {holder}, not to nvidia, and gets no device"
+            self._say("info", "gpu-not-bound", address, message)
+
+    def _with_nvml(self, accelerators: list[Accelerator]) -> list[Accelerator]:
+        """Add what only NVML knows: UUIDs before first use, MIG modes, the instances' names.
+
+        NVML is asked only if a GPU lacks something that it could tell: its start-up can wake GPUs.
+        """
+        needs = [
+            each
+            for each in accelerators
+            if each.usable
+            and (each.uuid is None or (each.minor is not None and self._mig.has_mig(each.minor)))
+        ]
+        answers = self._probe() if needs else None
+        return [self._completed(each, answers) if each in needs else each for each in accelerators]
+
+    def _completed(self, accelerator: Accelerator, answers: dict[str, NvmlGpu] | None) -> Accelerator:
+        answer = (answers or {}).get(accelerator.address)
+        if answer is not None and answer.error:
+            answer = None
+        uuid = accelerator.uuid or (answer.uuid if answer and is_uuid(answer.uuid or "") else None)
+        if uuid is None:
+            self._say(
+                "warning",
+                "uuid-unknown",
+                f"{GPUS}/{accelerator.address}/information",
+                f"GPU {accelerator.index} ({accelerator.address}) has no UUID yet; it is offered by its "
+                "index only",
+                "its first use makes it known, for example 'nvidia-smi -L'",
+            )
+        if accelerator.minor is None or not self._mig.has_mig(accelerator.minor):
+            return replace(accelerator, uuid=uuid)
+        partitions = self._mig.partitions(accelerator.index, accelerator.minor, answer)
+        partitioned = bool(partitions) or bool(answer and answer.mig_mode)
+        if partitioned and not partitions:
+            self._say(
+                "warning",
+                "mig-empty",
+                accelerator.address,
+                f"GPU {accelerator.index} ({accelerator.address}) is in MIG mode and has no instances; it "
+                "gets no device",
+                f"make instances ('nvidia-smi mig -i {accelerator.index} -cgi ...') or leave MIG mode",
+            )
+        return replace(accelerator, uuid=uuid, partitioned=partitioned, partitions=partitions)
+
+    def _unreadable(self, path: str, message: str) -> None:
+        hint = "see 'dmesg | grep NVRM' for what happened to it"
+        self._say("error", "gpu-information-unreadable", path, message, hint)
+
+    def _say(self, severity: Severity, rule: str, path: str, message: str, hint: str = "") -> None:
+        self._own_findings.append(
+            Finding(severity=severity, rule=rule, path=path, message=message, hint=hint)
+        )
 
 
 def parse_information(text: str) -> dict[str, str]:
@@ -92,173 +285,3 @@ def is_uuid(text: str) -> bool:
         and [len(group) for group in groups] == [8, 4, 4, 4, 12]
         and all(character in "0123456789abcdef" for group in groups for character in group)
     )
-
-
-def _addresses(places: Places, findings: list[Finding]) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for name in places.host.names(GPUS):
-        address = sysfs.pci_address(name)
-        if address is None:
-            findings.append(
-                Finding(
-                    severity="warning",
-                    rule="gpu-address-unknown",
-                    path=shown(f"{GPUS}/{name}"),
-                    message=f"{shown(name)!r} is not a PCI address; the entry is passed over",
-                )
-            )
-            continue
-        found.append((name, address))
-    return sorted(found, key=lambda pair: sysfs.pci_key(pair[1]) or ())
-
-
-def _read_information(places: Places, path: str, findings: list[Finding]) -> dict[str, str]:
-    problem = "it holds no 'Device Minor' line"
-    try:
-        values = parse_information(read_text(places.host, path))
-    except OSError as error:
-        values, problem = {}, reason(error)
-    if "Device Minor" not in values:
-        findings.append(
-            Finding(
-                severity="error",
-                rule="gpu-information-unreadable",
-                path=path,
-                message=f"{path} does not describe a GPU: {problem}; this GPU gets no device",
-                hint="see 'dmesg | grep NVRM' for what happened to it",
-            )
-        )
-    return values
-
-
-def _accelerator(
-    places: Places, index: int, address: str, information: dict[str, str], findings: list[Finding]
-) -> Accelerator:
-    minor = _minor(information, address, findings)
-    uuid: str | None = information.get("GPU UUID", "").lower().replace("gpu-", "GPU-", 1)
-    if not uuid or not is_uuid(uuid):
-        uuid = None
-    if uuid is None and minor is not None:
-        findings.append(
-            Finding(
-                severity="warning",
-                rule="uuid-unknown",
-                path=f"{GPUS}/{address}/information",
-                message=f"GPU {index} ({address}) has no UUID yet; it is offered by its index only",
-                hint="its first use makes it known, for example 'nvidia-smi -L'",
-            )
-        )
-    nodes = _nodes(places, index, address, minor, findings) if minor is not None else ()
-    usable = any(node.role == "gpu" for node in nodes)
-    problem = "" if usable else "its device node is missing" if minor is not None else "its minor is unknown"
-    return Accelerator(
-        index=index,
-        address=address,
-        model=information.get("Model", ""),
-        uuid=uuid,
-        minor=minor,
-        nodes=nodes,
-        usable=usable,
-        problem=problem,
-    )
-
-
-def _without_repetition(
-    accelerator: Accelerator, others: list[Accelerator], findings: list[Finding]
-) -> Accelerator:
-    """Return ACCELERATOR as it may be served beside OTHERS: no minor and no UUID stands for two GPUs."""
-    for other in others:
-        if accelerator.minor is not None and accelerator.minor == other.minor:
-            problem = f"its minor {accelerator.minor} is that of GPU {other.index}"
-            accelerator = replace(accelerator, nodes=(), usable=False, problem=problem)
-        elif accelerator.uuid is not None and accelerator.uuid == other.uuid:
-            problem = f"its UUID is that of GPU {other.index}"
-            accelerator = replace(accelerator, uuid=None, problem=problem)
-        else:
-            continue
-        findings.append(
-            Finding(
-                severity="error",
-                rule="gpu-repeated",
-                path=accelerator.address,
-                message=f"GPU {accelerator.index} ({accelerator.address}): {problem}",
-                hint="the kernel module is in a bad state: reload it or reboot",
-            )
-        )
-    return accelerator
-
-
-def _minor(information: dict[str, str], address: str, findings: list[Finding]) -> int | None:
-    text = information.get("Device Minor")
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit() and len(text) <= 7 and int(text) <= MAX_MINOR:
-        return int(text)
-    findings.append(
-        Finding(
-            severity="error",
-            rule="gpu-information-unreadable",
-            path=f"{GPUS}/{address}/information",
-            message=f"GPU {address} has 'Device Minor: {text[:40]}', which is no number; it gets no device",
-            hint="see 'dmesg | grep NVRM' for what happened to it",
-        )
-    )
-    return None
-
-
-def _nodes(
-    places: Places, index: int, address: str, minor: int, findings: list[Finding]
-) -> tuple[HostNode, ...]:
-    wanted = [
-        (f"/dev/nvidia{minor}", "gpu"),
-        *(
-            (f"/dev/dri/{name}", "card" if name.startswith("card") else "render")
-            for name in sysfs.drm_names(places.host, address)
-        ),
-    ]
-    nodes = []
-    for path, role in wanted:
-        is_gpu = role == "gpu"
-        try:
-            nodes.append(
-                devnodes.read_node(places.dev, path, role=role, capabilities=() if is_gpu else GRAPHICS)
-            )
-        except (OSError, devnodes.NotADevice) as error:
-            consequence = "this GPU gets no device" if is_gpu else "graphics programs will not find the GPU"
-            findings.append(
-                Finding(
-                    severity="error" if is_gpu else "warning",
-                    rule="gpu-node-missing" if is_gpu else "drm-node-missing",
-                    path=places.dev.host_path(path),
-                    message=f"GPU {index} ({address}): {_node_problem(places, path, error)}; {consequence}",
-                    hint=f"'nvidia-modprobe -c {minor}' makes it" if is_gpu else "is udev running?",
-                )
-            )
-            if is_gpu:
-                return ()
-    return tuple(nodes)
-
-
-def _node_problem(places: Places, path: str, error: OSError | devnodes.NotADevice) -> str:
-    if isinstance(error, devnodes.NotADevice):
-        return str(error)
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return f"{places.dev.host_path(path)} does not exist"
-    return f"{places.dev.host_path(path)} cannot be read: {reason(error)}"
-
-
-def _unbound(places: Places, served: set[str]) -> list[Finding]:
-    findings = []
-    for address, driver in sysfs.pci_devices(places.host, vendor=PCI_VENDOR, classes=PCI_CLASSES):
-        if driver == "nvidia" or address in served:
-            continue
-        holder = f"is bound to the driver {driver}" if driver else "is bound to no driver"
-        findings.append(
-            Finding(
-                severity="info",
-                rule="gpu-not-bound",
-                path=address,
-                message=f"GPU {address} {holder}, not to nvidia, and gets no device",
-            )
-        )
-    return findings

@@ -158,7 +158,7 @@ def _subfolders(root: Root, folder: str) -> list[str]:
 
 
 def _cache_folders(root: Root, search: Search) -> list[str]:
-    """Return the folders in which ld.so.cache knows a library of the table."""
+    """Return the folders in which ld.so.cache knows a library that may be the driver's."""
     _, flags = MACHINES.get(search.driver.architecture, (0, None))
     try:
         entries = ldcache.parse(root.read(LD_SO_CACHE, limit=ldcache.MAX_SIZE), flags=flags)
@@ -177,8 +177,12 @@ def _cache_folders(root: Root, search: Search) -> list[str]:
             )
         )
         return []
-    known = (entry for entry in entries if entry.soname.partition(".so")[0] in _BY_STEM)
-    return list(dict.fromkeys(entry.path.rpartition("/")[0] for entry in known if entry.path[:1] == "/"))
+    known = (entry.path for entry in entries if _may_be_of_driver(entry.soname))
+    return list(dict.fromkeys(path.rpartition("/")[0] for path in known if path.startswith("/")))
+
+
+def _may_be_of_driver(soname: str) -> bool:
+    return soname.startswith("libnvidia-") or soname.partition(".so")[0] in _BY_STEM
 
 
 def _look_at(search: Search, folder: str, name: str) -> None:
@@ -309,18 +313,15 @@ def _other_versions(search: Search) -> list[Finding]:
 def _missing_needs(search: Search) -> list[Finding]:
     """Say which libraries of the driver need another of the driver that is not there."""
     served = {name for file, _, _ in search.found.values() for name in file.names}
-    findings = []
-    for soname, (file, _, needed) in sorted(search.found.items()):
-        for name in needed:
-            of_driver = name.startswith("libnvidia-") or name.partition(".so")[0] in _BY_STEM
-            if of_driver and name not in served:
-                findings.append(
-                    Finding(
-                        severity="warning",
-                        rule="library-incomplete",
-                        path=file.host_path,
-                        message=f"{soname} needs {name}, which is not installed; loading it will fail",
-                        hint="install the driver's package that holds it",
-                    )
-                )
-    return findings
+    return [
+        Finding(
+            severity="warning",
+            rule="library-incomplete",
+            path=file.host_path,
+            message=f"{soname} needs {shown(name)}, which is not installed; loading it will fail",
+            hint="install the driver's package that holds it",
+        )
+        for soname, (file, _, needed) in sorted(search.found.items())
+        for name in needed
+        if name not in served and _may_be_of_driver(name)
+    ]

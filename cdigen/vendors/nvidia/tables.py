@@ -149,11 +149,21 @@ LIBRARY_FOLDERS = (
     "/var/lib/nvidia/lib64",
     "/opt/lib64",
 )
+# 32-bit libraries of x86-64 hosts: Debian and Ubuntu, Red Hat, Arch, NixOS.
+LIBRARY32_FOLDERS = (
+    "/usr/lib/i386-linux-gnu",
+    "/usr/lib/i386-linux-gnu/nvidia/current",
+    "/usr/lib",
+    "/usr/lib32",
+    "/run/opengl-driver-32/lib",
+)
 # One level below: Debian's nvidia/<flavour> (current, tesla-470), modules of libvdpau.
 LIBRARY_SUBFOLDERS = ("nvidia", "vdpau")
 
 # Folders that the dynamic loader of an image searches by itself: Debian's, and Red Hat's.
 CONTAINER_LIBRARY_FOLDERS = ("/usr/lib/{multiarch}", "/usr/lib64")
+# The same for 32-bit programs on x86-64: Debian's, and Red Hat's.
+CONTAINER_LIBRARY32_FOLDERS = ("/usr/lib/i386-linux-gnu", "/usr/lib")
 
 NIXOS_BINARIES = "/run/current-system/sw/bin"
 BINARY_FOLDERS = (

@@ -7,6 +7,7 @@ from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Inventory
 from cdigen.vendors.nvidia import edits, files, gpus, kernel, libraries, manifests
+from cdigen.vendors.nvidia.nodes import NodeReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,10 +29,12 @@ class Nvidia:
         driver-broken where no container could use a GPU.
         """
         driver = kernel.read_driver(places.host)
-        accelerators, gpu_findings = gpus.read_gpus(places)
+        node_reader = NodeReader(places)
+        gpu_reader = gpus.GpuReader(places, node_reader)
+        accelerators = gpu_reader.read()
         _require_gpus(accelerators)
-        nodes, node_findings = gpus.read_control_nodes(places)
-        _require_nodes(accelerators, nodes, (*gpu_findings, *node_findings))
+        nodes = gpu_reader.read_control_nodes()
+        _require_nodes(accelerators, nodes, gpu_reader.findings)
         search = libraries.find_libraries(places, driver)
         _require_libraries(driver, search)
         others, sought_others, other_findings = files.find_files(places, driver, tuple(search.folders))
@@ -47,8 +50,7 @@ class Nvidia:
             files=found,
             sought=sought,
             findings=(
-                *gpu_findings,
-                *node_findings,
+                *gpu_reader.findings,
                 *search.findings,
                 *other_findings,
                 *manifest_findings,

@@ -1,0 +1,103 @@
+"""Which files root may execute or load: ``untrusted`` gives the reason against one, or nothing.
+
+A program that root starts, or a library that it loads, is as powerful as root. Whoever may write to
+the file, or to any folder on the way to it, or who may put another link in a link's place, would
+have that power too.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from errno import ELOOP
+
+from cdigen.host.root import MAX_LINKS, reason, shown
+
+ACCESS_LIST = "system.posix_acl_access"
+
+
+def untrusted(path: str) -> str:
+    """Return why this process must not execute or load PATH; an empty text where it may.
+
+    The file, every folder above it, every link on the way and every folder above those must belong
+    to root, and nobody else may write to them: no other user, no group but root's. What belongs to the
+    user who runs this process counts as root's. Of this machine, as it is now; never raises.
+    """
+    if not path.startswith("/"):
+        return f"{shown(path)} is no absolute path"
+    try:
+        return _judge_way(path, frozenset({0, os.geteuid()}))
+    except OSError as error:
+        return f"{shown(path)} cannot be examined: {reason(error)}"
+    except ValueError:
+        return f"{shown(path)} is no path"  # it holds a NUL
+
+
+def _judge_way(path: str, owners: frozenset[int]) -> str:
+    """Walk PATH as the kernel does (path_resolution(7)) and judge whatever is met."""
+    here = ""
+    pending = path.split("/")[::-1]
+    links_left = MAX_LINKS
+    problem = _judge("/", os.lstat("/"), owners)
+    while pending and not problem:
+        name = pending.pop()
+        if name in {"", "."}:
+            continue
+        if name == "..":
+            here = here.rpartition("/")[0]
+            continue
+        there = f"{here}/{name}"
+        status = os.lstat(there)
+        problem = _judge(there, status, owners)
+        if not stat.S_ISLNK(status.st_mode):
+            here = there
+            continue
+        links_left -= 1
+        if links_left < 0:
+            raise OSError(ELOOP, os.strerror(ELOOP))
+        target = os.readlink(there)
+        pending.extend(target.split("/")[::-1])
+        if target.startswith("/"):
+            here = ""
+    return problem or _judge_arrival(path, here or "/")
+
+
+def _judge_arrival(path: str, here: str) -> str:
+    """Compare with where the kernel arrives: links such as /proc/PID/root lead elsewhere than they say."""
+    if os.path.samestat(os.stat(path), os.lstat(here)):
+        return ""
+    return f"{shown(path)} does not lead to {shown(here)}, where its links point"
+
+
+def _judge(path: str, status: os.stat_result, owners: frozenset[int]) -> str:
+    if status.st_uid not in owners:
+        return f"{shown(path)} belongs to uid {status.st_uid}, not to root"
+    mode = status.st_mode
+    if stat.S_ISLNK(mode):
+        return ""  # its own bits mean nothing (symlink(7)); its folder's do
+    if mode & stat.S_IWOTH:
+        return f"{shown(path)} is writable by everyone"
+    if not mode & stat.S_IWGRP or _keeps_entries(mode):
+        return ""
+    if status.st_gid != 0:
+        return f"{shown(path)} is writable by the group {status.st_gid}"
+    if _has_access_list(path):
+        return f"{shown(path)} is writable by others than root (see getfacl)"
+    return ""
+
+
+def _keeps_entries(mode: int) -> bool:
+    """Return whether a folder's group may add to it, but neither rename nor remove what is root's.
+
+    So is /nix/store (1775 root:nixbld), where every file of NixOS lies; each entry of it on the way
+    is judged by itself. Folders where everyone may add (/tmp) are not taken even so.
+    """
+    return stat.S_ISDIR(mode) and bool(mode & stat.S_ISVTX)
+
+
+def _has_access_list(path: str) -> bool:
+    """Return whether PATH has an access list: the group's bits then bound every entry of it (acl(5))."""
+    try:
+        return bool(os.getxattr(path, ACCESS_LIST, follow_symlinks=False))
+    except OSError:
+        return False  # it has none, or the file system knows none

@@ -1,0 +1,53 @@
+"""Device nodes that nobody has made yet, where the configuration allows making them."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from contextlib import suppress
+
+from cdigen.store.directory import made
+from cdigen.store.failures import store_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.model.inventory import HostNode
+    from cdigen.store.directory import Directory
+
+DEVICE_DIRECTORY = "the device directory"
+
+
+def make_node(path: str, node: HostNode) -> bool:
+    """Make the character device NODE at PATH of this machine; returns whether it was made.
+
+    What is there already is left as it is. The node appears with its owner and mode complete, in one
+    step: it is made under another name and linked. StoreError: the system refused.
+    """
+    folder, name = posixpath.split(path)
+    with made(folder, what=DEVICE_DIRECTORY) as place:
+        temporary = f".cdigen-{name}.{os.getpid()}.tmp"
+        try:
+            _make(place, temporary, node)
+            os.link(temporary, name, src_dir_fd=place.fd, dst_dir_fd=place.fd, follow_symlinks=False)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise store_error("cannot make the device node", path, error) from error
+        finally:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=place.fd)
+    return True
+
+
+def _make(place: Directory, name: str, node: HostNode) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=place.fd)  # of a process with our number that was killed here
+    os.mknod(name, stat.S_IFCHR | 0o600, os.makedev(node.major, node.minor), dir_fd=place.fd)
+    os.chown(name, node.uid, node.gid, dir_fd=place.fd, follow_symlinks=False)
+    # An O_PATH descriptor stands for the node itself; opening it would ask the driver.
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.fd)
+    try:
+        os.chmod(f"/proc/self/fd/{fd}", node.mode)
+    finally:
+        os.close(fd)

@@ -1,0 +1,91 @@
+"""The capability files of the nvidia module: who may use MIG instances, and by which device node.
+
+A capability is a file below /proc/driver/nvidia/capabilities; opening the character device of its
+minor, /dev/nvidia-caps/nvidia-cap<minor>, is what grants it. The minors stand in the file itself
+(``DeviceFileMinor``) and, for every possible instance whether it exists or not, in
+/proc/driver/nvidia-caps/mig-minors. Source: NVIDIA Multi-Instance GPU User Guide, "Device Nodes and
+Capabilities".
+"""
+
+from __future__ import annotations
+
+from cdigen.host.procfs import read_text
+from cdigen.host.root import reason
+from cdigen.model.findings import Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+
+CAPABILITIES = "/proc/driver/nvidia/capabilities"
+MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
+DRIVER_NAME = "nvidia-caps"
+MAX_MINOR = 0xFFFFF
+
+
+def node_path(minor: int) -> str:
+    """Return the path of the capability node with this minor."""
+    return f"/dev/nvidia-caps/nvidia-cap{minor}"
+
+
+def parse_minors(text: str) -> dict[str, int]:
+    """Return the minors in mig-minors by capability: ``{"gpu0/gi0/access": 3, "config": 1}``.
+
+    Lines of another form are passed over.
+    """
+    minors: dict[str, int] = {}
+    for line in text.splitlines():
+        name, _, number = line.strip().rpartition(" ")
+        minor = _number(number)
+        if name and minor is not None:
+            minors.setdefault(name, minor)
+    return minors
+
+
+def read_minors(host: Root) -> tuple[dict[str, int], tuple[Finding, ...]]:
+    """Read mig-minors; a host without the file has none, one that cannot be read is a finding."""
+    try:
+        return parse_minors(read_text(host, MIG_MINORS, limit=1 << 22)), ()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}, ()
+    except OSError as error:
+        finding = Finding(
+            severity="warning",
+            rule="mig-minors-unreadable",
+            path=MIG_MINORS,
+            message=f"{MIG_MINORS} cannot be read: {reason(error)}; the instances' own files have to do",
+            hint="run as root",
+        )
+        return {}, (finding,)
+
+
+def parse_access(text: str) -> dict[str, int]:
+    """Return the ``Name: number`` lines of an access file: DeviceFileMinor, DeviceFileMode, ...Modify."""
+    values: dict[str, int] = {}
+    for line in text.splitlines():
+        name, colon, number = line.partition(":")
+        value = _number(number.strip())
+        if colon and value is not None:
+            values.setdefault(name.strip(), value)
+    return values
+
+
+def read_access(host: Root, capability: str) -> dict[str, int]:
+    """Read the access file of CAPABILITY (``gpu0/mig/gi1``); raises OSError."""
+    return parse_access(read_text(host, f"{CAPABILITIES}/{capability}/access"))
+
+
+def numbered(host: Root, folder: str, prefix: str) -> list[int]:
+    """Return N for each entry ``<prefix>N`` of a capability folder, in rising order."""
+    numbers = (
+        _number(name.removeprefix(prefix))
+        for name in host.names(f"{CAPABILITIES}/{folder}")
+        if name.startswith(prefix)
+    )
+    return sorted(number for number in numbers if number is not None)
+
+
+def _number(text: str) -> int | None:
+    if text.isascii() and text.isdigit() and len(text) <= 7 and int(text) <= MAX_MINOR:
+        return int(text)
+    return None

@@ -1,0 +1,230 @@
+"""What the process that asks NVML answers: its document, read strictly, and the values made of it.
+
+The document is one JSON object: ``{"format": 1, "driver_version", "cuda_version", "gpus"}``, or where
+NVML says nothing at all ``{"format": 1, "stage", "message", "error"}``. A library of NVIDIA's ran in
+the process that wrote it, and anything may have happened there: whatever is not exactly of this shape
+is refused.
+"""
+
+from __future__ import annotations
+
+from cdigen.host.sysfs import pci_address
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Reader = Callable[[object, str], Any]
+
+FORMAT = 1
+STAGES = ("import", "internal", "load", "nvml", "other-library")
+MAX_NUMBER = (1 << 32) - 1
+MAX_TEXT = 1024
+
+
+@frozen
+class NvmlError:
+    """A function of NVML that failed, with the error's name and number in the API reference."""
+
+    call: str
+    name: str
+    code: int
+
+
+@frozen
+class NvmlMig:
+    """A MIG device: its number on its GPU, its name, and the instances that it consists of.
+
+    ``profile`` is such as ``1g.10gb`` or ``1c.3g.40gb``, empty where NVML does not tell; ``graphics``
+    says whether the profile has graphics engines (``+gfx``).
+    """
+
+    index: int
+    uuid: str
+    gpu_instance: int
+    compute_instance: int
+    profile: str
+    graphics: bool
+
+
+@frozen
+class NvmlGpu:
+    """A GPU in NVML's order; what it does not support or was not reached before ``error`` is None.
+
+    ``address`` is spelled as in sysfs. ``mig_mode`` says whether MIG is on; ``migs`` are its devices.
+    """
+
+    index: int
+    address: str | None
+    uuid: str | None
+    minor: int | None
+    name: str | None
+    brand: str | None
+    compute_capability: tuple[int, int] | None
+    mig_mode: bool | None
+    migs: tuple[NvmlMig, ...]
+    error: NvmlError | None
+
+
+@frozen
+class Report:
+    """All that NVML said; ``cuda_version`` is 1000 times the major number and 10 times the minor."""
+
+    driver_version: str | None
+    cuda_version: int | None
+    gpus: tuple[NvmlGpu, ...]
+
+
+@frozen
+class Failure:
+    """Why NVML said nothing: ``stage`` is one of STAGES, ``error`` is there for the stage ``nvml``."""
+
+    stage: str
+    message: str
+    error: NvmlError | None
+
+
+class WrongDocument(ValueError):
+    """Say which place of the document is not as it has to be."""
+
+
+def read(data: bytes) -> Report | Failure:
+    """Return what the document DATA says; raises WrongDocument."""
+    import json  # noqa: PLC0415 - most runs of cdigen read no document
+
+    try:
+        document = json.loads(data, object_pairs_hook=_without_repetition)
+    except WrongDocument:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise WrongDocument(f"it is no JSON: {error}") from None
+    if isinstance(document, dict) and "stage" in document:
+        failure: Failure = _FAILURE(_known_format(document), "$")
+        return failure
+    report: Report = _REPORT(_known_format(document), "$")
+    _require_order(report)
+    return report
+
+
+def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise WrongDocument("an object has a key twice")
+    return made
+
+
+def _known_format(document: object) -> dict[str, object]:
+    if not isinstance(document, dict):
+        raise _wrong("$", "an object")
+    if document.get("format") != FORMAT or isinstance(document["format"], bool):
+        raise _wrong("$.format", f"{FORMAT}")
+    return {key: value for key, value in document.items() if key != "format"}
+
+
+def _require_order(report: Report) -> None:
+    for position, gpu in enumerate(report.gpus):
+        if gpu.index != position:
+            raise _wrong(f"$.gpus[{position}].index", f"{position}")
+        numbers = [device.index for device in gpu.migs]
+        if numbers != sorted(set(numbers)):
+            raise _wrong(f"$.gpus[{position}].migs", "in the order of its numbers")
+        if gpu.migs and not gpu.mig_mode:
+            raise _wrong(f"$.gpus[{position}].migs", "empty, though MIG is not on")
+
+
+def _wrong(path: str, wanted: str) -> WrongDocument:
+    return WrongDocument(f"{path} is not {wanted}")
+
+
+def _text(value: object, path: str) -> str:
+    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= MAX_TEXT:
+        raise _wrong(path, f"1 to {MAX_TEXT} printable characters")
+    return value
+
+
+def _address(value: object, path: str) -> str:
+    text = _text(value, path)
+    if pci_address(text) != text:
+        raise _wrong(path, "a PCI address as sysfs spells it")
+    return text
+
+
+def _number(value: object, path: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
+        raise _wrong(path, f"a whole number from 0 to {MAX_NUMBER}")
+    return value
+
+
+def _flag(value: object, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong(path, "true or false")
+    return value
+
+
+def _pair(value: object, path: str) -> tuple[int, int]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise _wrong(path, "a list of two numbers")
+    return _number(value[0], f"{path}[0]"), _number(value[1], f"{path}[1]")
+
+
+def _stage(value: object, path: str) -> str:
+    if value not in STAGES:
+        raise _wrong(path, f"one of {', '.join(STAGES)}")
+    return str(value)
+
+
+def _optional(reader: Reader) -> Reader:
+    return lambda value, path: None if value is None else reader(value, path)
+
+
+def _perhaps_empty(reader: Reader) -> Reader:
+    return lambda value, path: "" if value == "" else reader(value, path)
+
+
+def _many(reader: Reader) -> Reader:
+    def read_list(value: object, path: str) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise _wrong(path, "a list")
+        return tuple(reader(item, f"{path}[{position}]") for position, item in enumerate(value))
+
+    return read_list
+
+
+def _record(cls: type, **readers: Reader) -> Reader:
+    def read_object(value: object, path: str) -> Any:
+        if not isinstance(value, dict):
+            raise _wrong(path, "an object")
+        if value.keys() != readers.keys():
+            raise _wrong(path, f"an object of {', '.join(readers)}")
+        return cls(**{name: reader(value[name], f"{path}.{name}") for name, reader in readers.items()})
+
+    return read_object
+
+
+_ERROR = _optional(_record(NvmlError, call=_text, name=_text, code=_number))
+_MIG = _record(
+    NvmlMig,
+    index=_number,
+    uuid=_text,
+    gpu_instance=_number,
+    compute_instance=_number,
+    profile=_perhaps_empty(_text),
+    graphics=_flag,
+)
+_GPU = _record(
+    NvmlGpu,
+    index=_number,
+    address=_optional(_address),
+    uuid=_optional(_text),
+    minor=_optional(_number),
+    name=_optional(_text),
+    brand=_optional(_text),
+    compute_capability=_optional(_pair),
+    mig_mode=_optional(_flag),
+    migs=_many(_MIG),
+    error=_ERROR,
+)
+_REPORT = _record(Report, driver_version=_optional(_text), cuda_version=_optional(_number), gpus=_many(_GPU))
+_FAILURE = _record(Failure, stage=_stage, message=_text, error=_ERROR)

@@ -1,0 +1,136 @@
+"""A child process may do what it likes; whoever started it goes on."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cdigen.host.childprocess import OUTPUT_LIMIT, Ending, run
+
+DEADLINE_S = 1.5
+
+
+def python(source: str, *, deadline_s: float = 20.0) -> Ending:
+    return run((sys.executable, "-I", "-c", f"import os, signal, sys, time; {source}"), deadline_s=deadline_s)
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; a zombie does not."""
+    try:
+        return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_child_that_ends_itself_is_heard_out() -> None:
+    ending = python("print('out'); print('one', file=sys.stderr); print('two', file=sys.stderr); sys.exit(3)")
+    assert ending == Ending(by="itself", status=3, output=b"out\n", last_words="two")
+
+
+def test_a_crash_is_told_by_its_signal() -> None:
+    ending = python("os.kill(os.getpid(), signal.SIGSEGV)")
+    assert (ending.by, ending.status) == ("itself", -11)
+
+
+def test_a_program_that_is_not_there_is_an_os_error() -> None:
+    with pytest.raises(FileNotFoundError):
+        run(("/nowhere/program",), deadline_s=1.0)
+
+
+def test_the_child_sees_nothing_of_this_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/somewhere")
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    with (tmp_path / "secret").open("w") as secret:
+        os.set_inheritable(secret.fileno(), True)
+        ending = python(
+            "print(sorted(os.environ), os.getcwd(), sorted(map(int, os.listdir('/proc/self/fd')))[:-1],"
+            " os.readlink('/proc/self/fd/0'), os.getsid(0) == os.getpgid(0) == os.getpid())"
+        )
+    assert ending.output == b"['LANG', 'PATH'] / [0, 1, 2] /dev/null True\n"
+
+
+def test_the_child_has_limits() -> None:
+    ending = python(
+        "import resource; time.sleep(0.2);"
+        "print(resource.getrlimit(resource.RLIMIT_CORE), resource.getrlimit(resource.RLIMIT_AS)); bytearray(5 << 30)"
+    )
+    assert ending.output == b"(0, 0) (4294967296, 4294967296)\n"
+    assert ending.last_words == "MemoryError"
+
+
+STUBBORN = {
+    "ignores SIGTERM": "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: time.sleep(9)",
+    "floods standard error": "\nwhile True: print('rubbish' * 99, file=sys.stderr)",
+    "stops itself": "os.kill(os.getpid(), signal.SIGSTOP)",
+    "shuts its outputs and hangs": "os.close(1); os.close(2); time.sleep(99)",
+    "hangs beside a process of another session": "os.fork() or (os.setsid(), time.sleep(3), os._exit(0)); time.sleep(99)",
+    "hangs beside a process of its own": "os.fork(); time.sleep(99)",
+}
+
+
+@pytest.mark.parametrize("source", STUBBORN.values(), ids=STUBBORN.keys())
+def test_the_deadline_is_kept_within_ten_percent(source: str) -> None:
+    started = time.monotonic()
+    ending = python(source, deadline_s=DEADLINE_S)
+    took = time.monotonic() - started
+    assert (ending.by, ending.status) == ("deadline", -9)
+    assert DEADLINE_S <= took <= DEADLINE_S * 1.1
+
+
+def test_nothing_of_the_childs_group_outlives_the_deadline() -> None:
+    ending = python("os.fork(); print(os.getpid(), flush=True); time.sleep(99)", deadline_s=0.5)
+    pids = [int(pid) for pid in ending.output.split()]
+    assert len(pids) == 2
+    time.sleep(0.1)
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_a_process_that_is_left_behind_with_the_pipes_costs_no_time_and_is_killed() -> None:
+    started = time.monotonic()
+    ending = python("pid = os.fork(); print(pid, flush=True) if pid else time.sleep(99)")
+    assert time.monotonic() - started < 5
+    assert (ending.by, ending.status) == ("itself", 0)
+    time.sleep(0.1)
+    assert not is_alive(int(ending.output))
+
+
+def test_a_child_that_prints_without_end_is_killed_at_once() -> None:
+    started = time.monotonic()
+    ending = python("\nwhile True: print('rubbish' * 99)")
+    assert time.monotonic() - started < 5
+    assert ending.by == "flood"
+    assert OUTPUT_LIMIT < len(ending.output) < OUTPUT_LIMIT * 1.1
+
+
+def test_the_last_words_are_one_short_printable_line() -> None:
+    ending = python(r"os.write(2, b'first\n' * 9999 + b'\x1b[2J\xff\x00' + b'a' * 999 + b'\n \n')")
+    assert ending.last_words.startswith(r"\x1b[2J\ufffd\x00aaaa")
+    assert len(ending.last_words) < 250
+    assert ending.last_words.isprintable()
+
+
+@pytest.fixture
+def freezer() -> Path:
+    """Return the cgroup in whose children not even SIGKILL is heard (version 1: the kernel's cgroup-v1/freezer)."""
+    folder = Path("/sys/fs/cgroup/freezer")
+    if not os.access(folder / "tasks", os.W_OK):
+        pytest.skip("there is no freezer of cgroup version 1 here, or no right to use it")
+    return folder
+
+
+def test_a_child_that_hangs_in_the_kernel_is_left_to_it(freezer: Path) -> None:
+    group = freezer / f"cdigen-test-{os.getpid()}"
+    group.mkdir()
+    freeze = f"open('{group}/tasks', 'w').write('0'); open('{group}/freezer.state', 'w').write('FROZEN')"
+    try:
+        started = time.monotonic()
+        ending = python(f"{freeze}; time.sleep(99)", deadline_s=DEADLINE_S)
+        assert time.monotonic() - started <= DEADLINE_S * 1.1
+        assert (ending.by, ending.status) == ("deadline", None)
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        while (group / "tasks").read_text():
+            time.sleep(0.01)
+        group.rmdir()

@@ -1,0 +1,58 @@
+"""Device nodes are read as the runtimes will see them."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hosttree import link
+from vendors.fakehost import make_instead
+
+from cdigen.host.devnodes import NotADevice, read_node
+from cdigen.host.root import Root
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "dev").mkdir()
+    os.mknod(tmp_path / "dev/gpu", stat.S_IFCHR | 0o600, os.makedev(4095, 1048575))
+    (tmp_path / "dev/gpu").chmod(0o664)
+    os.chown(tmp_path / "dev/gpu", 7, 44)
+    return tmp_path
+
+
+def test_a_node_is_read_with_its_numbers_mode_and_owner(root: Path) -> None:
+    node = read_node(Root(str(root)), "/dev/gpu", role="gpu", capabilities=("compute",))
+    assert (node.major, node.minor) == (4095, 1048575)
+    assert (node.mode, node.uid, node.gid) == (0o664, 7, 44)
+    assert (node.path, node.host_path) == ("/dev/gpu", "/dev/gpu")
+    assert (node.role, node.capabilities) == ("gpu", ("compute",))
+
+
+def test_a_link_keeps_its_name_in_the_container_and_gives_its_target_on_the_host(root: Path) -> None:
+    link(root / "dev/alias", "gpu")
+    node = read_node(Root(str(root)), "/dev/alias", role="gpu")
+    assert (node.path, node.host_path) == ("/dev/alias", "/dev/gpu")
+
+
+def test_a_node_below_another_root_has_that_prefix_on_the_host(root: Path) -> None:
+    (root / "srv").mkdir()
+    (root / "dev").rename(root / "srv/dev")
+    node = read_node(Root(str(root)).below("/srv"), "/dev/gpu", role="gpu")
+    assert (node.path, node.host_path) == ("/dev/gpu", "/srv/dev/gpu")
+
+
+@pytest.mark.parametrize("kind", ["regular file", "folder", "FIFO", "block device"])
+def test_what_is_no_character_device_is_called_what_it_is(root: Path, kind: str) -> None:
+    make_instead(root / "dev/gpu", kind)
+    with pytest.raises(NotADevice, match=f"/dev/gpu is a {kind}, not a character device"):
+        read_node(Root(str(root)), "/dev/gpu", role="gpu")
+
+
+@pytest.mark.parametrize("kind", ["dangling link", "looping link"])
+def test_a_link_that_leads_to_no_node_is_a_system_error(root: Path, kind: str) -> None:
+    make_instead(root / "dev/gpu", kind)
+    with pytest.raises(OSError, match=r"No such file|Too many levels"):
+        read_node(Root(str(root)), "/dev/gpu", role="gpu")

@@ -1,0 +1,164 @@
+"""Paths of a root are walked as the kernel walks them after chroot(2)."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from hosttree import link, put
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vendors.fakehost import empty_root
+
+from cdigen.host.root import MAX_LINKS, Root
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+NAMES = ("a", "b", "c")
+LAWS = settings(max_examples=150, deadline=None)
+
+# A tree is made of these: where, and what is there. Targets lead up, down, nowhere and in circles.
+PARTS = st.sampled_from([*NAMES, *NAMES, "..", ".", ""])
+TARGETS = st.builds(
+    lambda start, parts, end: f"{start}{'/'.join(parts)}{end}" or ".",
+    st.sampled_from(["", "/", "../", "../../../../"]),
+    st.lists(PARTS, max_size=4),
+    st.sampled_from(["", "/", "/."]),
+)
+PLACES = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
+TREES = st.lists(st.tuples(PLACES, st.just("folder") | st.just("file") | TARGETS), max_size=12)
+PATHS = st.lists(TARGETS.map("/{}".format), min_size=1, max_size=8)
+
+
+def grow(root: Path, tree: Iterable[tuple[str, str]]) -> None:
+    """Make a tree; what finds no place, because a file or a link is in its way, is left out."""
+    for place, what in tree:
+        path = root / place
+        if any(parent.is_symlink() or parent.is_file() for parent in path.parents if root in parent.parents):
+            continue
+        if path.is_symlink() or path.exists():
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if what == "folder":
+            path.mkdir()
+        elif what == "file":
+            path.write_text(place)
+        else:
+            path.symlink_to(what)
+
+
+def after_chroot(root: Path, paths: list[str]) -> list[str | int]:
+    """Ask the kernel, in a child below ROOT, where each of PATHS leads: its canonical path, or an errno."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            descriptors = os.open("/proc/self/fd", os.O_RDONLY)
+            os.chroot(root)
+            os.chdir("/")
+            os.write(writer, json.dumps([kernel_says(path, descriptors) for path in paths]).encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        answer: list[str | int] = json.loads(pipe.read())
+    assert os.waitpid(child, 0)[1] == 0
+    return answer
+
+
+def kernel_says(path: str, descriptors: int) -> str | int:
+    try:
+        opened = os.open(path, os.O_PATH)
+    except OSError as error:
+        return error.errno or 0
+    try:
+        real = os.readlink(str(opened), dir_fd=descriptors)
+    finally:
+        os.close(opened)
+    assert os.path.realpath(path, strict=True) == real
+    return real
+
+
+def root_says(root: Root, path: str) -> str | int:
+    try:
+        return root.resolve(path)
+    except OSError as error:
+        return error.errno or 0
+
+
+@pytest.mark.usefixtures("real_root")
+@LAWS
+@given(TREES, PATHS)
+def test_every_path_leads_where_it_leads_after_chroot(tree: list[tuple[str, str]], paths: list[str]) -> None:
+    with empty_root() as folder:
+        grow(folder, tree)
+        root = Root(str(folder))
+        assert [root_says(root, path) for path in paths] == after_chroot(folder, paths)
+
+
+@LAWS
+@given(TREES, PATHS)
+def test_what_was_walked_before_changes_no_answer(tree: list[tuple[str, str]], paths: list[str]) -> None:
+    with empty_root() as folder:
+        grow(folder, tree)
+        root = Root(str(folder))
+        first = [root_says(root, path) for path in paths]
+        assert [root_says(root, path) for path in paths] == first
+        assert [root_says(Root(str(folder)), path) for path in paths] == first
+
+
+@LAWS
+@given(TREES, PATHS)
+def test_a_canonical_path_is_its_own(tree: list[tuple[str, str]], paths: list[str]) -> None:
+    with empty_root() as folder:
+        grow(folder, tree)
+        root = Root(str(folder))
+        for path in paths:
+            real = root_says(root, path)
+            if isinstance(real, str):
+                assert root.resolve(real) == real
+                assert not (folder / real.lstrip("/")).is_symlink()
+
+
+@pytest.mark.usefixtures("real_root")
+@pytest.mark.parametrize("length", [MAX_LINKS, MAX_LINKS + 1])
+def test_as_many_links_are_followed_as_the_kernel_follows(tmp_path: Path, length: int) -> None:
+    put(tmp_path / "0")
+    for number in range(1, length + 1):
+        link(tmp_path / str(number), str(number - 1))
+    says = root_says(Root(str(tmp_path)), f"/{length}")
+    assert says == ("/0" if length <= MAX_LINKS else errno.ELOOP)
+    assert after_chroot(tmp_path, [f"/{length}"]) == [says]
+
+
+def test_a_folder_may_be_a_root_of_its_own(tmp_path: Path) -> None:
+    put(tmp_path / "run/driver/usr/lib/libcuda.so.1")
+    link(tmp_path / "run/driver/lib", "/usr/lib")
+    link(tmp_path / "drv", "/run/driver")
+    below = Root(str(tmp_path)).below("/drv")
+    assert below.resolve("/lib/libcuda.so.1") == "/usr/lib/libcuda.so.1"
+    assert below.host_path("/usr/lib") == "/run/driver/usr/lib"
+
+
+def test_the_root_below_the_root_is_the_root(tmp_path: Path) -> None:
+    root = Root(str(tmp_path))
+    assert root.below("/") is root
+
+
+def test_a_root_that_is_no_folder_of_the_tree_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Root(str(tmp_path)).below("/missing")
+
+
+def test_the_machines_own_root_is_known_as_such(tmp_path: Path) -> None:
+    assert Root().is_this_machine
+    assert not Root(str(tmp_path)).is_this_machine
+    assert Root().outer_path("/usr") == "/usr"
+    assert Root(str(tmp_path)).outer_path("/usr") == f"{tmp_path}/usr"

@@ -1,0 +1,283 @@
+"""Inventories as JSON: nothing is lost on the way, and a stranger's document is read strictly."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import sys
+import unicodedata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from model.inventories import inventories
+
+from cdigen.model.errors import ConfigError
+from cdigen.model.inventory_json import from_document, to_document
+
+if TYPE_CHECKING:
+    from cdigen.model.inventory import Inventory
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/inventory.schema.json").read_text())
+VALIDATOR = Draft202012Validator(SCHEMA)
+LAWS = settings(max_examples=50, deadline=None)
+NODE = {
+    "path": "/dev/nvidia0",
+    "host_path": "/dev/nvidia0",
+    "role": "gpu",
+    "major": 195,
+    "minor": 0,
+    "mode": 438,
+    "uid": 0,
+    "gid": 0,
+    "capabilities": ["compute"],
+}
+FILE = {
+    "kind": "library",
+    "host_path": "/usr/lib/libcuda.so.550",
+    "capabilities": ["compute", "video"],
+    "names": ["libcuda.so.1", "vdpau/libcuda.so"],
+    "targets": ["/opt/libcuda.so"],
+}
+DOCUMENT: dict[str, Any] = {
+    "schema": 1,
+    "vendors": {
+        "nvidia": {
+            "vendor": "nvidia",
+            "driver": {"version": "550.163.01", "flavour": "open", "architecture": "x86_64"},
+            "accelerators": [
+                {
+                    "index": 0,
+                    "address": "0000:1b:00.0",
+                    "model": "NVIDIA H100",
+                    "uuid": "GPU-0",
+                    "minor": 0,
+                    "nodes": [NODE],
+                    "usable": True,
+                    "problem": "",
+                    "partitioned": True,
+                    "partitions": [
+                        {
+                            "index": 0,
+                            "uuid": "MIG-0",
+                            "profile": "1g.10gb",
+                            "instance": "gi1/ci0",
+                            "graphics": False,
+                            "nodes": [NODE],
+                            "usable": True,
+                            "problem": "",
+                        }
+                    ],
+                }
+            ],
+            "nodes": [NODE],
+            "files": [FILE],
+            "mode": "gpu",
+            "groups": [
+                {"device_class": "gds", "devices": [{"name": "all", "nodes": [NODE]}], "files": [FILE]}
+            ],
+            "sought": [
+                {
+                    "name": "libcuda",
+                    "kind": "library",
+                    "capabilities": [],
+                    "weight": "required",
+                    "found": ["/usr/lib/libcuda.so.550"],
+                    "reason": "",
+                }
+            ],
+            "findings": [
+                {
+                    "severity": "info",
+                    "rule": "gpu-excluded",
+                    "path": "0000:1b:00.0",
+                    "message": "m",
+                    "hint": "",
+                }
+            ],
+        }
+    },
+}
+
+
+def refusal(document: object) -> str:
+    """Return why DOCUMENT is refused, or nothing where it is read."""
+    try:
+        from_document(document)
+    except ConfigError as error:
+        return f"{error.message} ({error.hint})"
+    return ""
+
+
+def places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """Return the way to every value of a document, the document itself first."""
+    inner: list[tuple[str | int, Any]] = []
+    if isinstance(value, dict):
+        inner = list(value.items())
+    elif isinstance(value, list):
+        inner = list(enumerate(value))
+    return [path, *(each for key, item in inner for each in places(item, (*path, key)))]
+
+
+def changed(path: tuple[str | int, ...], value: object) -> Any:
+    """Return DOCUMENT with VALUE at PATH."""
+    if not path:
+        return value
+    document = copy.deepcopy(DOCUMENT)
+    owner: Any = document
+    for key in path[:-1]:
+        owner = owner[key]
+    owner[path[-1]] = value
+    return document
+
+
+def without(path: tuple[str | int, ...]) -> Any:
+    document = copy.deepcopy(DOCUMENT)
+    owner: Any = document
+    for key in path[:-1]:
+        owner = owner[key]
+    del owner[path[-1]]
+    return document
+
+
+PLACES = places(DOCUMENT)
+FIELDS = [path for path in PLACES if path and isinstance(path[-1], str) and path[-1] != "nvidia"]
+GPU = ("vendors", "nvidia", "accelerators", 0)
+FILE = ("vendors", "nvidia", "files", 0)
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_a_good_document_is_read_and_valid() -> None:
+    assert refusal(DOCUMENT) == ""
+    assert VALIDATOR.is_valid(DOCUMENT)
+
+
+@LAWS
+@given(inventories)
+def test_an_inventory_is_the_same_after_the_way_through_json(given: Inventory) -> None:
+    text = json.dumps(to_document({given.vendor: given}))
+    assert from_document(json.loads(text)) == {given.vendor: given}
+
+
+@LAWS
+@given(inventories)
+def test_what_is_written_is_valid(given: Inventory) -> None:
+    VALIDATOR.validate(json.loads(json.dumps(to_document({given.vendor: given}))))
+
+
+@pytest.mark.parametrize("path", FIELDS, ids=lambda path: ".".join(map(str, path)))
+def test_every_field_has_to_be_there(path: tuple[str | int, ...]) -> None:
+    assert f"{path[-1]} in the inventory is not there, but it has to be" in refusal(without(path))
+    assert not VALIDATOR.is_valid(without(path))
+
+
+OBJECTS = [path for path in PLACES if isinstance(path[-1:], tuple) and path[-1:] in {(), ("driver",), (0,)}]
+
+
+@pytest.mark.parametrize("path", OBJECTS, ids=lambda path: ".".join(map(str, path)) or "top")
+def test_a_field_of_no_meaning_is_refused(path: tuple[str | int, ...]) -> None:
+    value: Any = DOCUMENT
+    for key in path:
+        value = value[key]
+    if not isinstance(value, dict):
+        return
+    document = changed(path, {**value, "surprise": 1})
+    assert "surprise in the inventory is not a field of this schema" in refusal(document)
+    assert not VALIDATOR.is_valid(document)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 1 << 33)
+    | st.just(0.5)
+    | st.sampled_from(
+        ["", "/", "/a", "/a/../b", "a/b", "..", "a//b", "/a\nb", "library", "error", "required"]
+    )
+    | st.text(st.characters(exclude_categories=["Cn"]), max_size=4),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["a", "vendor"]), inner),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(PLACES), JSON)
+def test_reader_and_schema_agree_on_documents_with_one_change(
+    path: tuple[str | int, ...], value: object
+) -> None:
+    document = changed(path, value)
+    if path == ("vendors", "nvidia", "vendor"):
+        assert (refusal(document) == "") == (value == "nvidia")
+        return
+    assert (refusal(document) == "") == VALIDATOR.is_valid(document)
+    assert refusal(document).isprintable()
+
+
+@LAWS
+@given(JSON)
+def test_reader_and_schema_agree_on_any_document(document: object) -> None:
+    assert (refusal(document) == "") == VALIDATOR.is_valid(document)
+
+
+def test_the_schema_counts_those_characters_as_printable_that_the_reader_does() -> None:
+    assigned = [
+        character
+        for character in map(chr, range(sys.maxunicode + 1))
+        if unicodedata.category(character) != "Cn"
+    ]
+    unprintable = re.compile(SCHEMA["$defs"]["text"]["not"]["pattern"])
+    by_schema = set(unprintable.findall("".join(assigned)))
+    assert by_schema == {character for character in assigned if not character.isprintable()}
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", True, None, [1], "x" * 10_000])
+def test_another_version_of_the_format_is_named(version: object) -> None:
+    assert "this cdigen reads inventories of schema 1" in refusal(changed(("schema",), version))
+
+
+def test_an_inventory_under_another_vendors_name_is_refused() -> None:
+    document = {"schema": 1, "vendors": {"amd": DOCUMENT["vendors"]["nvidia"]}}
+    assert refusal(document).startswith("$.vendors.amd.vendor in the inventory is not the name")
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "\x1b[31m", "\ud800", "x" * 100_000])
+def test_names_of_any_kind_are_shown_in_one_short_line(name: str) -> None:
+    for document in ({"schema": 1, "vendors": {name: {}}}, {**DOCUMENT, name: 1}):
+        assert refusal(document).isprintable()
+        assert 0 < len(refusal(document)) < 400
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "wanted"),
+    [
+        ((*GPU, "index"), True, "a whole number"),
+        ((*GPU, "index"), 1.0, "a whole number"),
+        ((*GPU, "minor"), 1 << 32, "a whole number"),
+        ((*GPU, "usable"), 1, "true or false"),
+        ((*GPU, "model"), "two\nlines", "free of control characters"),
+        ((*GPU, "nodes"), {}, "a list"),
+        ((*GPU, "nodes", 0, "path"), "dev/nvidia0", "an absolute path"),
+        ((*FILE, "host_path"), "/usr/../etc/passwd", "an absolute path"),
+        ((*FILE, "kind"), "shell", "one of library"),
+        ((*FILE, "names", 1), "../libcuda.so", "a relative path"),
+        ((*FILE, "names", 1), "/libcuda.so", "a relative path"),
+        ((*FILE, "targets", 0), "lib", "an absolute path"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_place(
+    path: tuple[str | int, ...], value: object, wanted: str
+) -> None:
+    where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
+    assert refusal(changed(path, value)).startswith(f"${where} in the inventory is not {wanted}")
+
+
+@pytest.mark.parametrize("path", [(*GPU, "uuid"), (*GPU, "minor")])
+def test_what_is_unknown_is_null(path: tuple[str | int, ...]) -> None:
+    assert refusal(changed(path, None)) == ""

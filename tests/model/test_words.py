@@ -1,0 +1,63 @@
+"""Findings, profiles and errors: what a user reads, and what a script relies on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdigen.model.errors import CdigenError, ConfigError, HostError, SpecError, StoreError
+from cdigen.model.findings import Finding, errors
+from cdigen.model.profile import DEFAULT, Profile
+
+if TYPE_CHECKING:
+    from cdigen.model.findings import Severity
+
+
+def finding(severity: Severity = "warning", *, path: str = "", message: str = "m", hint: str = "") -> Finding:
+    return Finding(severity=severity, rule="some-rule", path=path, message=message, hint=hint)
+
+
+@pytest.mark.parametrize(
+    ("made", "line"),
+    [
+        (finding(), "warning: m [some-rule]"),
+        (finding(path="/dev/a"), "warning: /dev/a: m [some-rule]"),
+        (finding(path="/dev/a", message="/dev/a is gone"), "warning: /dev/a is gone [some-rule]"),
+        (finding(hint="do it"), "warning: m (do it) [some-rule]"),
+    ],
+)
+def test_a_finding_is_one_line_that_names_its_place_once(made: Finding, line: str) -> None:
+    assert made.line() == line
+
+
+def test_errors_are_picked_out_in_their_order() -> None:
+    given = [finding("error", message=text) for text in "ab"]
+    assert errors([finding(), given[0], finding("info"), given[1]]) == tuple(given)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "kind"),
+    [
+        (ConfigError, 2, "usage"),
+        (HostError, 3, "host-not-ready"),
+        (SpecError, 4, "spec-invalid"),
+        (StoreError, 5, "io"),
+    ],
+)
+def test_each_error_has_its_exit_code_and_kind(error: type[CdigenError], code: int, kind: str) -> None:
+    raised = error("what", hint="next")
+    assert (raised.exit_code, raised.kind, raised.message, raised.hint) == (code, kind, "what", "next")
+    assert error("what", kind="special").kind == "special"
+
+
+def test_the_default_profile_wants_everything() -> None:
+    assert DEFAULT.wants(("compute",))
+    assert DEFAULT.wants(())
+
+
+def test_a_profile_wants_what_serves_one_of_its_capabilities_or_all_containers() -> None:
+    profile = Profile(name="p", device_class="compute", capabilities=("compute", "utility"))
+    assert profile.wants(("video", "compute"))
+    assert profile.wants(())
+    assert not profile.wants(("graphics", "display"))

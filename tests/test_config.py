@@ -1,0 +1,311 @@
+"""The configuration file: every key, every fault with its line, and the schema beside the code."""
+
+import json
+import re
+import sys
+import unicodedata
+from pathlib import Path
+from time import process_time
+
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from cdigen.config import MAX_SIZE, Settings, parse
+from cdigen.model.errors import ConfigError
+from cdigen.value import fields
+from cdigen.vendors.registry import VENDORS
+
+ROOT = Path(__file__).resolve().parents[1]
+SCHEMA = json.loads((ROOT / "schemas/config.schema.json").read_text())
+VALIDATOR = Draft202012Validator(SCHEMA)
+KEYS = tuple(SCHEMA["properties"])
+LISTS = ("vendors", "spec_dirs", "library_search_paths", "config_search_paths")
+PATHS = ("state_dir", "driver_root", "dev_root")
+
+
+def read(text: str | bytes) -> Settings:
+    data = text.encode() if isinstance(text, str) else text
+    return parse(data, file="c.yaml", vendors=tuple(VENDORS))
+
+
+def refusal(text: str | bytes) -> str:
+    """Return why TEXT is refused, or nothing where it is read."""
+    try:
+        read(text)
+    except ConfigError as error:
+        return f"{error.message} ({error.hint})"
+    return ""
+
+
+def test_an_empty_file_changes_nothing() -> None:
+    assert read("") == Settings()
+    assert read("# only a comment\n") == Settings()
+
+
+def test_every_key_is_read() -> None:
+    text = """
+vendors: [nvidia]
+spec_dirs: [/etc/cdi, /run/cdi]
+state_dir: /var/lib/other
+driver_root: /run/nvidia/driver
+dev_root: /srv
+library_search_paths:
+  - /opt/lib64
+  - "/opt/my driver"
+config_search_paths: [/opt/share]
+"""
+    assert read(text) == Settings(
+        vendors=("nvidia",),
+        spec_dirs=("/etc/cdi", "/run/cdi"),
+        state_dir="/var/lib/other",
+        driver_root="/run/nvidia/driver",
+        dev_root="/srv",
+        library_search_paths=("/opt/lib64", "/opt/my driver"),
+        config_search_paths=("/opt/share",),
+    )
+
+
+def test_schema_and_settings_have_the_same_keys_and_defaults() -> None:
+    assert fields(Settings()) == KEYS
+    defaults = {key: rule["default"] for key, rule in SCHEMA["properties"].items() if "default" in rule}
+    given = {key: getattr(Settings(), key) for key in defaults}
+    assert {key: list(value) if key in LISTS else value for key, value in given.items()} == defaults
+
+
+def test_the_schema_is_one_and_knows_every_vendor() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["properties"]["vendors"]["items"]["enum"] == list(VENDORS)
+    assert all(rule["description"] for rule in SCHEMA["properties"].values())
+
+
+def test_the_shipped_file_holds_every_key_and_its_lines_are_right_without_the_comment_sign() -> None:
+    shipped = (ROOT / "etc/config.yaml").read_text()
+    assert read(shipped) == Settings()
+    uncommented = re.sub(r"^#(\w+:)", r"\1", shipped, flags=re.MULTILINE)
+    assert set(yaml.safe_load(uncommented)) == set(KEYS)
+    assert refusal(uncommented) == ""
+
+
+@pytest.mark.parametrize("key", PATHS)
+@pytest.mark.parametrize(
+    "value", ["1", "~", "true", "[/a]", "{a: /b}", "''", "relative", "/a/../b", "/./a", '"/a\\nb"']
+)
+def test_what_is_no_path_is_refused_with_key_and_line(key: str, value: str) -> None:
+    message = refusal(f"# comment\n{key}: {value}\n")
+    assert message.startswith(f"c.yaml:2: {key} must be an absolute path")
+
+
+@pytest.mark.parametrize("key", LISTS)
+@pytest.mark.parametrize("value", ["/a", "1", "~", "{a: /b}", "!odd [/a]", "!!set {/a}"])
+def test_what_is_no_list_is_refused_with_key_and_line(key: str, value: str) -> None:
+    assert refusal(f"\n\n{key}: {value}\n").startswith(f"c.yaml:3: {key} must be a list, not ")
+
+
+@pytest.mark.parametrize("key", [key for key in LISTS if key != "vendors"])
+def test_a_wrong_item_is_named_with_its_own_line(key: str) -> None:
+    message = refusal(f"{key}:\n  - /a\n  - /b\n  - c\n")
+    assert message.startswith(f"c.yaml:4: {key} must be an absolute path")
+    assert "not 'c'" in message
+
+
+def test_an_item_that_comes_twice_is_named_with_its_line() -> None:
+    assert refusal("spec_dirs:\n- /a\n- /b\n- /a\n").startswith("c.yaml:4: spec_dirs holds '/a' twice")
+
+
+def test_an_unknown_vendor_is_named_beside_the_known() -> None:
+    assert refusal("vendors:\n- amd\n").startswith("c.yaml:2: vendors must be one of nvidia, not 'amd'")
+
+
+def test_a_host_has_at_least_one_spec_directory() -> None:
+    assert refusal("spec_dirs: []\n").startswith("c.yaml:1: spec_dirs must not be empty")
+
+
+def test_an_unknown_key_is_named_with_its_line_and_what_was_meant() -> None:
+    assert "c.yaml:2: unknown key 'spec_dir'; did you mean 'spec_dirs'?" in refusal(
+        "vendors: []\nspec_dir: /a\n"
+    )
+
+
+def test_a_key_like_no_other_is_answered_with_all_keys() -> None:
+    message = refusal("colour: blue\n")
+    assert all(key in message for key in KEYS)
+
+
+def test_a_key_that_comes_twice_is_named_with_its_second_line() -> None:
+    message = refusal("state_dir: /a\ndev_root: /b\nstate_dir: /a\n")
+    assert message.startswith("c.yaml:3: the key 'state_dir' is given a second time")
+
+
+@pytest.mark.parametrize("key", ["1", "~", "[a]", "{a: b}", "<<", "!!int state_dir", "!odd state_dir", "''"])
+def test_a_key_that_is_no_text_is_refused(key: str) -> None:
+    assert refusal(f"? {key}\n: /a\n").startswith("c.yaml:1: a key must be a text")
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "- /a\n", "hello\n", "1\n", "~\n", "!odd {}\n", "!!set {state_dir}\n"]
+)
+def test_a_file_that_is_no_mapping_is_refused(text: str) -> None:
+    assert refusal(text).startswith("c.yaml:1: the file is not a mapping of keys to values")
+
+
+def test_every_problem_is_named_and_not_the_first_only() -> None:
+    message = refusal("colour: 1\nstate_dir: 2\nspec_dirs: []\n")
+    assert [f"c.yaml:{line}: " in message for line in (1, 2, 3)] == [True, True, True]
+
+
+def test_problems_beyond_ten_are_counted() -> None:
+    message = refusal("".join(f"key{number}: 1\n" for number in range(500)))
+    assert "; and 490 more (" in message
+    assert len(message) < 3000
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("vendors:\n\t- nvidia\n", "2:1"),
+        ("vendors: [nvidia\n", "2:1"),
+        ("a: b: c\n", "1:5"),
+        ("state_dir: '/a\n", "2:1"),
+        ("vendors: *nothing\n", "1:10"),
+        ("state_dir: /a\n---\nstate_dir: /b\n", "2:1"),
+        ("%ODD\n---\n", "1:5"),
+        ('state_dir: "\\ud83d"\n', "1:15"),
+    ],
+)
+def test_a_fault_of_yaml_is_named_with_line_and_column(text: str, where: str) -> None:
+    assert refusal(text).startswith(f"c.yaml:{where}: ")
+
+
+@pytest.mark.parametrize("data", [b"# a\nstate_dir: \xff\n", b"# a\nstate_dir: \x01\n", b"\n\0"], ids=repr)
+def test_bytes_that_are_no_text_are_named_with_their_line(data: bytes) -> None:
+    assert refusal(data).startswith("c.yaml:2: ")
+
+
+def test_a_mark_that_editors_put_before_utf8_is_passed_over() -> None:
+    assert read(b"\xef\xbb\xbfstate_dir: /a\n").state_dir == "/a"
+
+
+def test_an_alias_stands_for_its_anchor() -> None:
+    given = read("library_search_paths: &folders [/a]\nconfig_search_paths: *folders\n")
+    assert given.library_search_paths == given.config_search_paths == ("/a",)
+
+
+@pytest.mark.parametrize("text", ["vendors: &a [*a]\n", "&a state_dir: *a\n", "&a {vendors: *a}\n"])
+def test_an_alias_of_itself_is_refused(text: str) -> None:
+    assert refusal(text).startswith("c.yaml:1: ")
+
+
+def test_aliases_of_aliases_cost_no_time() -> None:
+    laughs = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 40))
+    before = process_time()
+    assert refusal(f"a0: &a0 [ha]\n{laughs}").startswith("c.yaml:1: unknown key 'a0'")
+    assert process_time() - before < 1
+
+
+def test_a_file_as_large_as_the_limit_is_read() -> None:
+    text = "state_dir: /a\n# " + "x" * MAX_SIZE
+    assert read(text[:MAX_SIZE]).state_dir == "/a"
+
+
+def test_a_larger_file_is_refused() -> None:
+    assert refusal(b"#" * (MAX_SIZE + 1)).startswith(f"c.yaml is larger than {MAX_SIZE} bytes")
+
+
+@pytest.mark.parametrize("nest", ["[", "{", "{a: ", "- ", "? ", "a: {? [", "!!seq [", "&a ["])
+def test_a_file_that_is_nested_too_deeply_is_refused(nest: str) -> None:
+    assert refusal((nest * (MAX_SIZE // len(nest)))[:MAX_SIZE]).startswith("c.yaml:1: nested too deeply")
+
+
+def test_long_and_odd_values_are_shown_in_one_short_line() -> None:
+    for text in (
+        "state_dir: " + "x" * 10_000,
+        "? " + "y" * 10_000 + "\n: 1",
+        'state_dir: "\\e[31m"',
+        "a: !<\\n> x",
+    ):
+        assert refusal(text).isprintable()
+        assert len(refusal(text)) < 400
+
+
+ANY_TEXTS = st.text(st.characters(exclude_categories=["Cn", "Cs"]), max_size=6) | st.sampled_from(
+    [
+        "/",
+        "/a",
+        "/b c",
+        "//",
+        "/a/",
+        "/a/./b",
+        "/..",
+        "a",
+        "",
+        "nvidia",
+        "amd",
+        "1",
+        "null",
+        "/\u2028",
+        "/\ufeff",
+    ]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | ANY_TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXTS, inner, max_size=2),
+    max_leaves=4,
+)
+LIKELY = st.one_of(
+    st.lists(st.sampled_from(["/a", "/b", "/c d"]), max_size=3),
+    st.sampled_from(["/", "/srv", "/run/nvidia/driver"]),
+    st.sampled_from([[], ["nvidia"]]),
+)
+DOCUMENTS = st.dictionaries(st.sampled_from(KEYS) | ANY_TEXTS, LIKELY | VALUES, max_size=3)
+
+
+@settings(max_examples=300, deadline=None)
+@given(DOCUMENTS | VALUES)
+@example({"state_dir": "/a\n"})
+@example({"vendors": ["nvidia", "nvidia"]})
+def test_code_and_schema_agree_on_every_document(document: object) -> None:
+    text = yaml.safe_dump(document)
+    assert yaml.safe_load(text) == document
+    assert (refusal(text) == "") == VALIDATOR.is_valid(document)
+
+
+def test_the_schema_counts_those_characters_as_printable_that_the_code_does() -> None:
+    path = re.compile(SCHEMA["$defs"]["path"]["not"]["pattern"])
+    characters = [chr(number) for number in range(sys.maxunicode + 1)]
+    assigned = [character for character in characters if unicodedata.category(character) != "Cn"]
+    refused = set(path.findall("".join(assigned)))
+    assert refused == {character for character in assigned if not character.isprintable()}
+
+
+PIECES = st.sampled_from(
+    [
+        *KEYS,
+        ": ",
+        "\n",
+        "- ",
+        "  ",
+        "[",
+        "]",
+        "{",
+        "}",
+        "/a",
+        "nvidia",
+        "#",
+        "&a ",
+        "*a",
+        "!!set ",
+        "'",
+        '"',
+        "\t",
+        "? ",
+    ]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.binary(max_size=40) | st.lists(PIECES, max_size=15).map(lambda pieces: "".join(pieces).encode()))
+def test_no_bytes_raise_anything_but_a_config_error_of_one_line(data: bytes) -> None:
+    assert refusal(data).isprintable()
