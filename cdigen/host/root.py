@@ -110,20 +110,22 @@ class Root:
 
     def _walk(self, base: str, path: str, links_left: int) -> str:
         here = base
+        # Whether it is sure that HERE is a folder: what a link was read in is one.
+        is_folder = True
         pending = path.split("/")[::-1]
         while pending:
             name = pending.pop()
-            if name in {"", "."}:
-                if not pending:
+            if name in {"", ".", ".."}:
+                if not is_folder and (name == ".." or not pending):
                     self._require_folder(here)
-                continue
-            if name == "..":
-                self._require_folder(here)
-                here = here.rpartition("/")[0] or "/"
+                    is_folder = True
+                if name == "..":
+                    here = here.rpartition("/")[0] or "/"
                 continue
             there = f"{here}/{name}" if here != "/" else f"/{name}"
             # Folders on the way are met again and again; the last part of a path hardly ever.
             target = self._folder_link(there) if pending else self._link_target(there)
+            is_folder = target is not None
             if target is None:
                 here = there
                 continue

@@ -111,7 +111,8 @@ def test_an_access_list_counts_where_only_roots_group_seems_to_write(library: Pa
     assert untrusted(str(library)) == f"{library} is writable by others than root (see getfacl)"
 
 
-def test_a_link_is_followed_and_its_own_folder_is_judged_too(folder: Path, library: Path) -> None:
+@pytest.mark.usefixtures("library")
+def test_a_link_is_followed_and_its_own_folder_is_judged_too(folder: Path) -> None:
     open_to_all = folder / "open"
     open_to_all.mkdir()
     (open_to_all / "link").symlink_to("../lib/libnvidia-ml.so.1")

@@ -36,7 +36,7 @@ NODE = {
     "gid": 0,
     "capabilities": ["compute"],
 }
-FILE = {
+LIBRARY = {
     "kind": "library",
     "host_path": "/usr/lib/libcuda.so.550",
     "capabilities": ["compute", "video"],
@@ -75,10 +75,10 @@ DOCUMENT: dict[str, Any] = {
                 }
             ],
             "nodes": [NODE],
-            "files": [FILE],
+            "files": [LIBRARY],
             "mode": "gpu",
             "groups": [
-                {"device_class": "gds", "devices": [{"name": "all", "nodes": [NODE]}], "files": [FILE]}
+                {"device_class": "gds", "devices": [{"name": "all", "nodes": [NODE]}], "files": [LIBRARY]}
             ],
             "sought": [
                 {

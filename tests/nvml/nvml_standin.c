@@ -393,5 +393,7 @@ API int nvmlDeviceGetAttributes_v2(struct device *mig, struct attributes *attrib
     *attributes = (struct attributes){.gpu_slices = slices, .compute_slices = compute};
     /* An A100's 1g.5gb has 4864 MiB, an H100's 1g.10gb 9984 (NVIDIA MIG User Guide, nvidia-smi's output). */
     attributes->memory_mib = gigabytes * 1024ull - 256;
+    if (attributes->memory_mib > mig->parent->memory >> 20)
+        attributes->memory_mib = mig->parent->memory >> 20;
     return SUCCESS;
 }

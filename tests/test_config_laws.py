@@ -1,0 +1,149 @@
+"""Laws of the configuration: code and schema agree, and nothing but a ConfigError is ever raised."""
+
+import json
+import re
+import sys
+import unicodedata
+from pathlib import Path
+
+import yaml
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from cdigen.config import Settings, parse
+from cdigen.model.errors import ConfigError
+from cdigen.vendors.registry import VENDORS
+
+ROOT = Path(__file__).resolve().parents[1]
+SCHEMA = json.loads((ROOT / "schemas/config.schema.json").read_text())
+VALIDATOR = Draft202012Validator(SCHEMA)
+KEYS = tuple(SCHEMA["properties"])
+LISTS = ("vendors", "spec_dirs", "library_search_paths", "config_search_paths")
+PATHS = ("state_dir", "driver_root", "dev_root")
+
+
+def read(text: str | bytes) -> Settings:
+    data = text.encode() if isinstance(text, str) else text
+    return parse(data, file="c.yaml", vendors=tuple(VENDORS))
+
+
+def refusal(text: str | bytes) -> str:
+    """Return why TEXT is refused, or nothing where it is read."""
+    try:
+        read(text)
+    except ConfigError as error:
+        return f"{error.message} ({error.hint})"
+    return ""
+
+
+ANY_TEXTS = st.text(st.characters(exclude_categories=["Cn", "Cs"]), max_size=6) | st.sampled_from(
+    [
+        "/",
+        "/a",
+        "/b c",
+        "//",
+        "/a/",
+        "/a/./b",
+        "/..",
+        "a",
+        "",
+        "nvidia",
+        "amd",
+        "1",
+        "null",
+        "/\u2028",
+        "/\ufeff",
+    ]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | ANY_TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXTS, inner, max_size=2),
+    max_leaves=4,
+)
+NAMES = st.sampled_from(["ab", "gpu", "a", "gpu.x", "-a", "a" * 64])
+PROFILES = st.lists(
+    st.fixed_dictionaries(
+        {"name": NAMES, "class": NAMES},
+        optional={
+            "capabilities": st.lists(st.sampled_from(["compute", "all"]), max_size=2),
+            "names": st.lists(st.sampled_from(["index", "uuid", "pci", "name"]), max_size=2),
+            "mps": st.booleans() | st.integers(0, 1),
+            "other": st.booleans(),
+        },
+    ),
+    max_size=2,
+)
+SWITCHES = st.sampled_from(["auto", "off", "gpu", True, False, 0, 1000, (1 << 32) - 2, (1 << 32) - 1])
+
+
+def is_beyond_a_schema(document: object) -> bool:
+    """Whether a schema cannot tell what is wrong: 1.0 is an integer to it, and it compares no items."""
+    if not isinstance(document, dict):
+        return False
+    profiles = document.get("profiles")
+    rows = [each for each in profiles if isinstance(each, dict)] if isinstance(profiles, list) else []
+    repeated = any(
+        len({str(row.get(key)) for row in rows}) < len(rows) for key in ("name", "class") if len(rows) > 1
+    )
+    return repeated or isinstance(document.get("mps_uid"), float)
+
+
+LIKELY = st.one_of(
+    st.lists(st.sampled_from(["/a", "/b", "/c d"]), max_size=3),
+    st.sampled_from(["/", "/srv", "/run/nvidia/driver"]),
+    st.sampled_from([[], ["nvidia"]]),
+    SWITCHES,
+    PROFILES,
+)
+DOCUMENTS = st.dictionaries(st.sampled_from(KEYS) | ANY_TEXTS, LIKELY | VALUES, max_size=3)
+
+
+@settings(max_examples=300, deadline=None)
+@given(DOCUMENTS | VALUES)
+@example({"state_dir": "/a\n"})
+@example({"vendors": ["nvidia", "nvidia"]})
+def test_code_and_schema_agree_on_every_document(document: object) -> None:
+    assume(not is_beyond_a_schema(document))
+    text = yaml.safe_dump(document)
+    assert yaml.safe_load(text) == document
+    assert (refusal(text) == "") == VALIDATOR.is_valid(document)
+
+
+def test_the_schema_counts_those_characters_as_printable_that_the_code_does() -> None:
+    path = re.compile(SCHEMA["$defs"]["path"]["not"]["pattern"])
+    characters = [chr(number) for number in range(sys.maxunicode + 1)]
+    assigned = [character for character in characters if unicodedata.category(character) != "Cn"]
+    refused = set(path.findall("".join(assigned)))
+    assert refused == {character for character in assigned if not character.isprintable()}
+
+
+PIECES = st.sampled_from(
+    [
+        *KEYS,
+        ": ",
+        "\n",
+        "- ",
+        "  ",
+        "[",
+        "]",
+        "{",
+        "}",
+        "/a",
+        "nvidia",
+        "#",
+        "&a ",
+        "*a",
+        "!!set ",
+        "'",
+        '"',
+        "\t",
+        "? ",
+    ]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.binary(max_size=40) | st.lists(PIECES, max_size=15).map(lambda pieces: "".join(pieces).encode()))
+def test_no_bytes_raise_anything_but_a_config_error_of_one_line(data: bytes) -> None:
+    assert refusal(data).isprintable()
