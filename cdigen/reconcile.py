@@ -6,12 +6,13 @@ that either needs.
 
 from __future__ import annotations
 
-from cdigen.model.errors import HostError, SpecError
+from cdigen.model.errors import ConfigError, HostError, SpecError
 from cdigen.model.findings import Finding, errors
 from cdigen.model.profile import DEFAULT
 from cdigen.spec.build import build
 from cdigen.spec.fit import SAID_ONCE, fit, refuse_newer
 from cdigen.spec.hostcheck import check_host
+from cdigen.spec.relocate import relocate
 from cdigen.spec.render import render
 from cdigen.spec.rules import check
 from cdigen.value import frozen
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.cdi import Draft
     from cdigen.model.inventory import Inventory
+    from cdigen.model.profile import Profile
     from cdigen.model.target import Target
     from cdigen.vendors.base import Places
 
@@ -39,6 +41,23 @@ class Product:
     findings: tuple[Finding, ...]
 
 
+@frozen
+class Wishes:
+    """What specs are asked for.
+
+    ``profiles`` give the kinds of GPUs; ``kinds``, where given, are the only ones wanted; ``target``
+    is what has to read them; containers get the driver's files below ``container_driver_root``.
+    """
+
+    profiles: tuple[Profile, ...] = (DEFAULT,)
+    kinds: tuple[str, ...] = ()
+    target: Target | None = None
+    container_driver_root: str = "/"
+
+
+NO_WISHES = Wishes()
+
+
 def discover(names: tuple[str, ...], places: Places) -> tuple[dict[str, Inventory], dict[str, HostError]]:
     """Read the inventory of each vendor; one vendor's trouble never costs another's."""
     inventories: dict[str, Inventory] = {}
@@ -51,27 +70,48 @@ def discover(names: tuple[str, ...], places: Places) -> tuple[dict[str, Inventor
     return inventories, failures
 
 
+def make_nodes(names: tuple[str, ...], places: Places) -> tuple[str, ...]:
+    """Make the device nodes that the vendors NAMES miss; returns the host's paths of those made.
+
+    Raises StoreError where the system refuses.
+    """
+    from cdigen.store.devnodes import make_node  # noqa: PLC0415 - only where it is allowed
+
+    made = []
+    for name in names:
+        for node in registry.load(name).missing_nodes(places):
+            path = places.dev.outer_path(places.dev.resolve_new(node.path))
+            if make_node(path, node):
+                made.append(node.host_path)
+    return tuple(made)
+
+
 def produce(
     inventories: dict[str, Inventory],
     *,
     host: Root | None,
-    kinds: tuple[str, ...] = (),
-    target: Target | None = None,
+    wishes: Wishes = NO_WISHES,
 ) -> tuple[tuple[Product, ...], tuple[SpecError, ...]]:
     """Compute and check the specs of INVENTORIES; with HOST, hold them against that host as well.
 
-    KINDS, where given, are those wanted; TARGET is what has to read them. Returns the specs that are
-    right, and an error for each that does not fit the target or breaks a rule: a defect of cdigen, or
-    a host that changed between reading and checking.
+    Returns the specs that are right, and an error for each that does not fit the target or breaks a
+    rule: a defect of cdigen, or a host that changed between reading and checking. Raises ConfigError
+    where a profile's class is that of another kind.
     """
     products: list[Product] = []
     broken: list[SpecError] = []
+    seen: set[str] = set()
     for name, inventory in inventories.items():
-        for draft in registry.load(name).edits(inventory, (DEFAULT,)):
-            if not draft.devices or (kinds and draft.kind not in kinds):
+        for draft in registry.load(name).edits(inventory, wishes.profiles):
+            if not draft.devices or (wishes.kinds and draft.kind not in wishes.kinds):
                 continue
+            if draft.kind in seen:
+                raise ConfigError(
+                    f"two specs would have the kind {draft.kind}", hint="give the profile another class"
+                )
+            seen.add(draft.kind)
             try:
-                document, findings = _document(draft, host, target)
+                document, findings = _document(draft, host, wishes)
             except SpecError as error:
                 broken.append(error)
                 continue
@@ -88,13 +128,13 @@ def produce(
 
 
 def _document(
-    draft: Draft, host: Root | None, target: Target | None
+    draft: Draft, host: Root | None, wishes: Wishes
 ) -> tuple[dict[str, Any], tuple[Finding, ...]]:
-    """Return the document of DRAFT that fits TARGET and what there is to say of it; raises SpecError."""
-    fitted, dropped = fit(draft, target)
+    """Return the document of DRAFT as it is wished, and what there is to say of it; raises SpecError."""
+    fitted, dropped = fit(relocate(draft, wishes.container_driver_root), wishes.target)
     document = build(fitted)
-    if target is not None:
-        refuse_newer(document, target)
+    if wishes.target is not None:
+        refuse_newer(document, wishes.target)
     findings = tuple(finding for finding in check(document) if finding.rule not in SAID_ONCE)
     if host is not None and not errors(findings):
         findings = (*findings, *check_host(document, host))

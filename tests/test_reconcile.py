@@ -56,6 +56,15 @@ def test_a_spec_carries_its_kind_its_document_and_its_bytes(root: Path) -> None:
     assert [device["name"] for device in product.document["devices"]][:2] == ["0", "1"]
 
 
+@pytest.mark.usefixtures("real_nodes")
+def test_twelve_gpus_come_in_the_order_that_people_count(tmp_path: Path) -> None:
+    install(tmp_path, hosttree.ubuntu, gpus=12)
+    (product,), _ = produce(tmp_path, discover(tmp_path))
+    names = [device["name"] for device in product.document["devices"]]
+    assert names[:12] == [str(index) for index in range(12)]
+    assert (len(names), names[-1]) == (25, "all")
+
+
 def test_the_findings_of_the_inventory_go_with_the_spec(root: Path) -> None:
     (root / "dev/nvidia-modeset").unlink()
     (product,), _ = produce(root, discover(root))

@@ -6,6 +6,8 @@ import os
 
 from cdigen import reconcile
 from cdigen.cli import options, report
+from cdigen.cli.wishes import add_options as add_wishes
+from cdigen.cli.wishes import wishes
 from cdigen.config import SPEC_DIRS
 from cdigen.model.errors import ConfigError, HostError, SpecError
 from cdigen.model.findings import errors
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from cdigen.config import Settings
     from cdigen.host.root import Root
     from cdigen.model.inventory import Inventory
-    from cdigen.model.target import Target
     from cdigen.reconcile import Product
 
 EXAMPLES = """\
@@ -40,17 +41,7 @@ def add_options(parser: ArgumentParser) -> None:
     where.add_argument("--output", metavar="FILE", help="into FILE")
     where.add_argument("--output-dir", metavar="DIR", help="into DIR, one file per kind")
     parser.add_argument(
-        "--kind", metavar="KIND", action="append", help="only this kind, such as nvidia.com/gpu"
-    )
-    parser.add_argument(
         "--format", choices=("json", "yaml"), default="json", help="of what is printed or written"
-    )
-    parser.add_argument(
-        "--target",
-        metavar="RUNTIME",
-        action="append",
-        help="make it fit a runtime, such as podman-4.3 or containerd-1.7.24; without a patch level the "
-        "oldest of the series is meant; repeat it, the strictest counts",
     )
     parser.add_argument(
         "--replace-foreign", action="store_true", help="move a clashing spec of others aside (with --write)"
@@ -58,6 +49,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--withdraw", action="store_true", help="remove our spec of a vendor that is gone (with --write)"
     )
+    add_wishes(parser)
     options.add_spec_dir_option(parser)
     options.add_discovery_options(parser)
     options.add_output_options(parser)
@@ -67,17 +59,21 @@ def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     _refuse_odd_combinations(arguments)
     host, settings = options.host_and_settings(arguments)
-    kinds = options.kinds(arguments)
-    target = _target(arguments)
+    wished = wishes(arguments, settings)
     names = options.vendor_names(arguments, settings)
     failures: dict[str, HostError] = {}
     if arguments.inventory is not None:
         _refuse_output_into_spec_directory(arguments, host, settings)
         inventories = options.recorded(arguments.inventory, names)
-        products, broken = reconcile.produce(inventories, host=None, kinds=kinds, target=target)
+        products, broken = reconcile.produce(inventories, host=None, wishes=wished)
     else:
-        inventories, failures = reconcile.discover(names, options.places(arguments, host, settings))
-        products, broken = reconcile.produce(inventories, host=host, kinds=kinds, target=target)
+        places = options.places(arguments, host, settings)
+        if settings.create_nodes and arguments.write:
+            for path in reconcile.make_nodes(names, places):
+                report.note(f"made the device node {path}", arguments)
+            places = options.places(arguments, host, settings)
+        inventories, failures = reconcile.discover(names, places)
+        products, broken = reconcile.produce(inventories, host=host, wishes=wished)
     _give_up_if_nothing(arguments, products, broken, failures, inventories)
     for product in products:
         report.say(product.findings, arguments)
@@ -110,14 +106,6 @@ def _refuse_odd_combinations(arguments: Namespace) -> None:
             "--write writes JSON only",
             hint="YAML reads unquoted names such as 0 as numbers; use --output for it",
         )
-
-
-def _target(arguments: Namespace) -> Target | None:
-    if not arguments.target:
-        return None
-    from cdigen.runtimes import targets  # noqa: PLC0415 - only where it is asked for
-
-    return targets.strictest(tuple(targets.parse(text) for text in arguments.target))
 
 
 def _refuse_output_into_spec_directory(arguments: Namespace, host: Root, settings: Settings) -> None:

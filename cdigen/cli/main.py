@@ -24,9 +24,9 @@ COMMANDS = {
 
 # Options that may stand before the command and take the next argument as their value.
 VALUE_OPTIONS = frozenset({
-    "--config", "--config-search-path", "--dev-root", "--driver-root", "--format", "--inventory", "--kind",
-    "--library-search-path", "--output", "--output-dir", "--root", "--spec-dir", "--target",
-    "--vendor",
+    "--config", "--config-search-path", "--container-driver-root", "--dev-root", "--driver-root", "--format",
+    "--inventory", "--kind", "--library-search-path", "--mode", "--naming", "--nvml", "--output",
+    "--output-dir", "--profile", "--root", "--spec-dir", "--target", "--vendor",
 })  # fmt: skip
 
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: cdigen itself is wrong

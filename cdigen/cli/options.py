@@ -103,6 +103,10 @@ def add_discovery_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--config-search-path", metavar="DIR", action="append", help="look for data files only here"
     )
+    group.add_argument("--mode", choices=config.MODES, help="what the host is taken for (default: auto)")
+    group.add_argument(
+        "--nvml", metavar="auto|off|PATH", help="whether NVML is asked for what /proc and /sys lack"
+    )
     group.add_argument(
         "--inventory", metavar="FILE", help="an inventory ('cdigen inspect --json') instead of a host"
     )
@@ -142,9 +146,9 @@ def _settings(arguments: argparse.Namespace, host: Root) -> config.Settings:
 
 def places(arguments: argparse.Namespace, host: Root, settings: config.Settings) -> Places:
     """Return where vendors are to look; every path lies inside the root."""
-    driver_root = _absolute("--driver-root", arguments.driver_root) or settings.driver_root
+    driver_root = absolute("--driver-root", arguments.driver_root) or settings.driver_root
     driver = _below(host, driver_root, "driver root")
-    dev_root = _absolute("--dev-root", arguments.dev_root) or settings.dev_root
+    dev_root = absolute("--dev-root", arguments.dev_root) or settings.dev_root
     if dev_root:
         dev = _below(host, dev_root, "dev root")
     else:
@@ -160,7 +164,25 @@ def places(arguments: argparse.Namespace, host: Root, settings: config.Settings)
         config_search_paths=_paths(
             "--config-search-path", arguments.config_search_path, settings.config_search_paths
         ),
+        mode=arguments.mode or settings.mode,
+        nvml=_nvml(arguments.nvml or settings.nvml, driver),
+        compat32=any(profile.compat32 for profile in settings.profiles),
+        mps_pipe_dir=settings.mps_pipe_dir if any(profile.mps for profile in settings.profiles) else "",
+        mps_uid=settings.mps_uid,
     )
+
+
+def _nvml(wanted: str, driver: Root) -> str:
+    """Return whether NVML may be asked: by itself only that of this machine's own driver.
+
+    It answers for the machine that runs, and to load a library is to run its code as root.
+    """
+    if wanted == "auto":
+        own = driver.is_this_machine and not driver.seen_at
+        return "auto" if own else "off"
+    if wanted != "off" and not wanted.startswith("/"):
+        raise ConfigError(f"--nvml {shown(wanted)!r} is not auto, off or an absolute path")
+    return wanted
 
 
 def vendor_names(arguments: argparse.Namespace, settings: config.Settings) -> tuple[str, ...]:
@@ -195,7 +217,9 @@ def outer_directory(host: Root, path: str) -> str:
     try:
         return host.outer_path(f"{host.resolve_new(folder or '/').rstrip('/')}/{name}")
     except OSError as error:
-        raise StoreError(f"{shown(path)}: {reason(error)}", hint="mend the link or the folder's mode") from error
+        raise StoreError(
+            f"{shown(path)}: {reason(error)}", hint="mend the link or the folder's mode"
+        ) from error
 
 
 def recorded(file: str, names: tuple[str, ...]) -> dict[str, Inventory]:
@@ -229,7 +253,8 @@ def _below(host: Root, path: str, what: str) -> Root:
     return root
 
 
-def _absolute(option: str, path: str | None) -> str | None:
+def absolute(option: str, path: str | None) -> str | None:
+    """Return PATH, which OPTION gave; raises ConfigError where it is not absolute."""
     if path is not None and not path.startswith("/"):
         raise ConfigError(f"{option} {shown(path)!r} is not absolute", hint="paths are as the host sees them")
     return path
@@ -237,5 +262,5 @@ def _absolute(option: str, path: str | None) -> str | None:
 
 def _paths(option: str, given: list[str] | None, configured: tuple[str, ...]) -> tuple[str, ...]:
     for path in given or ():
-        _absolute(option, path)
+        absolute(option, path)
     return tuple(given or configured)

@@ -151,14 +151,13 @@ def _has_ended(pid: int) -> bool:
 
 def _end(process: Popen[bytes], *, grace_s: float) -> int | None:
     """Kill the child's group, and reap the child; None where it does not end within GRACE_S."""
+    import contextlib  # noqa: PLC0415 - see run
     import signal  # noqa: PLC0415 - see run
     import subprocess  # noqa: PLC0415 - see run
     import threading  # noqa: PLC0415 - see run
 
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)  # it leads a session, so it cannot have left its group
-    except ProcessLookupError:
-        pass
     for pipe in _pipes(process):
         pipe.close()
     try:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
     from cdigen.model.cdi import Draft
-    from cdigen.model.inventory import Inventory
+    from cdigen.model.inventory import HostNode, Inventory
     from cdigen.model.profile import Profile
 
     class Vendor(Protocol):
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
         def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
             """Compute the content of each profile's spec; pure."""
 
+        def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
+            """Read which nodes nobody has made yet, as they would have to be made."""
+
 
 @frozen
 class Places:
@@ -33,6 +36,11 @@ class Places:
     ``host`` is the host's own tree (/proc, /sys), ``driver`` the tree with the driver's files,
     ``dev`` the tree whose /dev holds the nodes; search paths, where given, are absolute folders of
     the driver's tree that replace the vendor's own tables.
+
+    ``mode`` is what the host is taken for (``auto``: look). ``nvml`` says whether the vendor's
+    management library may be loaded in a child process: ``auto``, ``off``, or the path of a library.
+    ``compat32`` asks for 32-bit libraries; ``mps_pipe_dir`` is the folder of NVIDIA's Multi-Process
+    Service, which ``mps_uid`` may own besides root, or empty.
     """
 
     host: Root
@@ -40,3 +48,8 @@ class Places:
     dev: Root
     library_search_paths: tuple[str, ...] = ()
     config_search_paths: tuple[str, ...] = ()
+    mode: str = "auto"
+    nvml: str = "off"
+    compat32: bool = False
+    mps_pipe_dir: str = ""
+    mps_uid: int = 0

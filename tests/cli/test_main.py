@@ -1,10 +1,13 @@
 """The command line itself: help, versions, usage errors, streams."""
 
+from importlib import import_module
+
 import pytest
 from command import Run
 
 import cdigen as package
-from cdigen.cli.main import COMMANDS
+from cdigen.cli.main import COMMANDS, VALUE_OPTIONS
+from cdigen.cli.options import Parser
 
 
 def test_the_version_is_printed(cdigen: Run) -> None:
@@ -57,3 +60,14 @@ def test_a_root_that_does_not_exist_is_a_usage_error(cdigen: Run) -> None:
 
 def test_a_root_that_is_a_file_is_a_usage_error(cdigen: Run) -> None:
     assert cdigen("inspect", "--root", "/etc/passwd").failed(2, "/etc/passwd", "no folder")
+
+
+def test_every_option_with_a_value_may_stand_before_the_command() -> None:
+    taking: set[str] = set()
+    for command, (module_name, summary) in COMMANDS.items():
+        parser = Parser(prog=command, summary=summary, examples="")
+        import_module(module_name).add_options(parser)
+        taking.update(
+            option for action in parser._actions if action.nargs is None for option in action.option_strings
+        )
+    assert taking == VALUE_OPTIONS

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAMES = ("a", "b", "c")
-LAWS = settings(max_examples=5000, deadline=None)
+LAWS = settings(max_examples=150, deadline=None)
 
 # A tree is made of these: where, and what is there. Targets lead up, down, nowhere and in circles.
 PARTS = st.sampled_from([*NAMES, *NAMES, "..", ".", ""])

@@ -1,13 +1,13 @@
 """Root loads only what nobody else can have written, or put there."""
 
 import os
-import pwd
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from standin import trusted_folder
 
 from cdigen.host.trust import untrusted
 
@@ -16,14 +16,8 @@ STRANGER = 12345
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Give a folder that only this user may write to, and all above it: pytest's lie below /tmp."""
-    home = Path(pwd.getpwuid(os.geteuid()).pw_dir).resolve()
-    for place in (home, *home.parents):
-        status = place.stat()
-        if status.st_uid not in {0, os.geteuid()} or status.st_mode & 0o022:
-            pytest.skip(f"others may write to {place}")
-    with tempfile.TemporaryDirectory(prefix=".cdigen-test-", dir=home) as made:
-        yield Path(made)
+    with trusted_folder() as made:
+        yield made
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def test_nvidia_smi_reads_the_fields_that_cdigen_asks_for(nvidia_smi: Path, tmp_
 )
 def test_nvidia_smi_understands_the_faults(nvidia_smi: Path, tmp_path: Path, fault: str, words: str) -> None:
     done = told(nvidia_smi, tmp_path, Machine(gpus=(gpu(0),), faults=(fault,)), "-L")
-    assert done.returncode == int(fault.split()[-1])
+    assert done.returncode == int(fault.rpartition(" ")[2])
     assert words in done.stdout
 
 

@@ -16,6 +16,7 @@ from cdigen.model.inventory import DriverFile, Sought
 from cdigen.vendors.nvidia.tables import (
     BINARIES,
     BINARY_FOLDERS,
+    COMPUTE,
     CONFIG_FOLDERS,
     CONFIGS,
     DISPLAY,
@@ -58,6 +59,7 @@ def find_files(places: Places, driver: Driver, library_folders: tuple[str, ...])
         _find_configs(places, driver, prefixes),
         _find_xorg_modules(places, driver),
         _find_sockets(places),
+        _find_mps(places),
     ):
         files.extend(part[0])
         sought.extend(part[1])
@@ -191,6 +193,30 @@ def _find_sockets(places: Places) -> Found:
     return search.result()
 
 
+def _find_mps(places: Places) -> Found:
+    """Look at the pipe directory of the Multi-Process Service, if one is configured.
+
+    Anyone can plant a folder in /tmp: it counts only if no link leads there and root or the
+    configured user owns it.
+    """
+    path = places.mps_pipe_dir
+    if not path:
+        return [], [], []
+    search = _Search(places.driver, "pipe")
+    if real := search.check(path, stat.S_ISDIR):
+        owner = places.driver.stat(path).st_uid
+        if real != path.rstrip("/"):
+            search.broken(path, "is reached through a link")
+        elif owner not in {0, places.mps_uid}:
+            search.broken(path, f"belongs to the user {owner}, not to root or mps_uid")
+        else:
+            search.take(real, COMPUTE, (real,))
+            search.sought(path, COMPUTE, [places.driver.host_path(real)])
+            return search.result()
+    search.sought(path, COMPUTE, [])
+    return search.result()
+
+
 class _Search:
     """One table's search: what was taken, what was looked for, what was wrong."""
 
@@ -251,16 +277,16 @@ class _Search:
             mode = os.lstat(self._root.outer_path(real)).st_mode
         except (FileNotFoundError, NotADirectoryError):
             if self._is_link(path):
-                self._broken(path, "is a link that leads nowhere")
+                self.broken(path, "is a link that leads nowhere")
             return None
         except OSError as error:
-            self._broken(path, f"cannot be read: {reason(error)}")
+            self.broken(path, f"cannot be read: {reason(error)}")
             return None
         if not is_right(mode):
-            self._broken(path, f"is not what it should be (mode {mode:o})")
+            self.broken(path, f"is not what it should be (mode {mode:o})")
             return None
         if not is_plain(self._root.host_path(real)) or not is_plain(path):
-            self._broken(path, "has or leads to a path that a spec cannot hold")
+            self.broken(path, "has or leads to a path that a spec cannot hold")
             return None
         return real
 
@@ -273,7 +299,8 @@ class _Search:
         except OSError:
             return False
 
-    def _broken(self, path: str, problem: str) -> None:
+    def broken(self, path: str, problem: str) -> None:
+        """Record that what is at PATH cannot be used."""
         where = shown(self._root.host_path(path))
         self._refused = f"{where} {problem}"
         self._findings.append(

@@ -15,6 +15,7 @@ from cdigen.vendors.nvidia.kernel import is_version
 from cdigen.vendors.nvidia.tables import (
     EVERY,
     LIBRARIES,
+    LIBRARY32_FOLDERS,
     LIBRARY_FOLDERS,
     LIBRARY_SUBFOLDERS,
     MULTIARCH,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdigen.host.root import OpenFile, Root
-    from cdigen.model.inventory import Driver
+    from cdigen.model.inventory import Driver, FileKind
     from cdigen.vendors.base import Places
     from cdigen.vendors.nvidia.tables import Library
 
@@ -49,9 +50,15 @@ class Search:
     ``folders`` are those in which something was found.
     """
 
-    def __init__(self, root: Root, driver: Driver) -> None:
+    def __init__(self, root: Root, driver: Driver, *, bits: int = 64) -> None:
         self.root = root
         self.driver = driver
+        self.bits = bits
+        self.kind: FileKind = "library" if bits == 64 else "library32"
+        abi = MACHINES.get(driver.architecture) if bits == 64 else (elf.EM_386, ldcache.FLAGS_I386)
+        # None where the architecture is not known: any will do.
+        self.machine: int | None = abi[0] if abi else None
+        self.cache_flags: int | None = abi[1] if abi else None
         self.found: dict[str, tuple[DriverFile, Library, tuple[str, ...]]] = {}
         self.folders: list[str] = []
         self.findings: list[Finding] = []
@@ -75,9 +82,12 @@ class Search:
         self.broken.append((stem, path, message))
 
 
-def find_libraries(places: Places, driver: Driver) -> Search:
-    """Look through the library folders in their order; the first file of a SONAME wins."""
-    search = Search(places.driver, driver)
+def find_libraries(places: Places, driver: Driver, *, bits: int = 64) -> Search:
+    """Look through the library folders in their order; the first file of a SONAME wins.
+
+    BITS may be 32 on x86-64, for what 32-bit programs load.
+    """
+    search = Search(places.driver, driver, bits=bits)
     for folder in _folders(places, search):
         names = places.driver.names(folder)
         before = len(search.found)
@@ -131,7 +141,8 @@ def _folders(places: Places, search: Search) -> Iterable[str]:
     wanted: list[str] = list(places.library_search_paths)
     if not wanted:
         multiarch = MULTIARCH.get(search.driver.architecture, search.driver.architecture)
-        wanted = [folder.format(multiarch=multiarch) for folder in LIBRARY_FOLDERS]
+        folders = LIBRARY_FOLDERS if search.bits == 64 else LIBRARY32_FOLDERS
+        wanted = [folder.format(multiarch=multiarch) for folder in folders]
         wanted.extend(_cache_folders(root, search))
     done: set[str] = set()
     for folder in wanted:
@@ -159,9 +170,9 @@ def _subfolders(root: Root, folder: str) -> list[str]:
 
 def _cache_folders(root: Root, search: Search) -> list[str]:
     """Return the folders in which ld.so.cache knows a library that may be the driver's."""
-    _, flags = MACHINES.get(search.driver.architecture, (0, None))
     try:
-        entries = ldcache.parse(root.read(LD_SO_CACHE, limit=ldcache.MAX_SIZE), flags=flags)
+        data = root.read(LD_SO_CACHE, limit=ldcache.MAX_SIZE)
+        entries = ldcache.parse(data, flags=search.cache_flags)
     except FileNotFoundError:
         return []
     except (OSError, ldcache.CacheError) as error:
@@ -219,8 +230,7 @@ def _read(search: Search, file: OpenFile, stem: str, row: Library | None) -> Non
     except elf.ElfError as error:
         search.reject(stem, file.path, f"{shown_path} is no shared library: {error}")
         return
-    machine, _ = MACHINES.get(search.driver.architecture, (library.machine, 0))
-    if library.machine != machine or library.bits != 64:
+    if library.machine != (search.machine or library.machine) or library.bits != search.bits:
         # Folders of other machines' libraries lie beside ours (/usr/lib of Red Hat is 32-bit).
         search.refused.setdefault(stem, f"{shown_path} is for another machine")
         return
@@ -272,7 +282,7 @@ def _driver_file(search: Search, file: OpenFile, soname: str, row: Library) -> D
     also = [name.format(version=search.driver.version) for name in row.also]
     links = [name for name in row.links if search.root.exists(f"{folder}/{name}")]
     return DriverFile(
-        kind="library",
+        kind=search.kind,
         host_path=search.root.host_path(file.path),
         capabilities=row.capabilities,
         names=tuple(dict.fromkeys([soname, *also, *links])),
@@ -285,7 +295,7 @@ def _rejected(search: Search) -> list[Finding]:
     required = {library.stem for library in LIBRARIES if library.weight == "required"}
     return [
         Finding(
-            severity="error" if stem in required - served else "warning",
+            severity="error" if search.bits == 64 and stem in required - served else "warning",
             rule="library-unusable",
             path=shown(search.root.host_path(path)),
             message=message,

@@ -1,0 +1,79 @@
+"""What specs are asked for: options and configuration become ``reconcile.Wishes``."""
+
+from __future__ import annotations
+
+from cdigen.cli import options
+from cdigen.host.root import shown
+from cdigen.model.errors import ConfigError
+from cdigen.model.profile import NAMINGS
+from cdigen.reconcile import Wishes
+from cdigen.value import replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from cdigen.config import Settings
+    from cdigen.model.profile import Profile
+    from cdigen.model.target import Target
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options that say which specs are wanted, and how."""
+    group = parser.add_argument_group("which specs")
+    group.add_argument(
+        "--kind", metavar="KIND", action="append", help="only this kind, such as nvidia.com/gpu"
+    )
+    group.add_argument(
+        "--profile", metavar="NAME", action="append", help="only this profile of the configuration"
+    )
+    group.add_argument(
+        "--naming",
+        metavar="HOW",
+        action="append",
+        choices=NAMINGS,
+        help=f"name devices by {', '.join(NAMINGS)} (repeat it; default: index and uuid)",
+    )
+    group.add_argument(
+        "--target",
+        metavar="RUNTIME",
+        action="append",
+        help="make it fit a runtime, such as podman-4.3 or containerd-1.7.24; without a patch level the "
+        "oldest of the series is meant; repeat it, the strictest counts",
+    )
+    group.add_argument(
+        "--container-driver-root", metavar="DIR", help="containers get the driver's files below DIR"
+    )
+
+
+def wishes(arguments: Namespace, settings: Settings) -> Wishes:
+    """Return what ARGUMENTS and SETTINGS ask for; raises ConfigError."""
+    given = options.absolute("--container-driver-root", arguments.container_driver_root)
+    return Wishes(
+        profiles=_profiles(arguments, settings),
+        kinds=options.kinds(arguments),
+        target=_target(arguments),
+        container_driver_root=given or settings.container_driver_root,
+    )
+
+
+def _profiles(arguments: Namespace, settings: Settings) -> tuple[Profile, ...]:
+    known = {profile.name: profile for profile in settings.profiles}
+    wanted = arguments.profile or known
+    for name in wanted:
+        if name not in known:
+            raise ConfigError(
+                f"--profile {shown(name)!r} is not configured", hint=f"configured are {', '.join(known)}"
+            )
+    profiles = tuple(known[name] for name in dict.fromkeys(wanted))
+    if not arguments.naming:
+        return profiles
+    return tuple(replace(profile, names=tuple(dict.fromkeys(arguments.naming))) for profile in profiles)
+
+
+def _target(arguments: Namespace) -> Target | None:
+    if not arguments.target:
+        return None
+    from cdigen.runtimes import targets  # noqa: PLC0415 - only where it is asked for
+
+    return targets.strictest(tuple(targets.parse(text) for text in arguments.target))

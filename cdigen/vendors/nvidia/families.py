@@ -1,0 +1,252 @@
+"""The device families beside the GPUs: NVSwitches, IMEX channels, GDS, GDRCopy, InfiniBand, MIG's own.
+
+``read_groups`` is the central name. A family is offered as a kind of its own, and only when its nodes
+are there: who asks for a GPU does not get them. Which nodes belong to which family follows
+nvidia-container-toolkit 1.20 (pkg/nvcdi: gated modes, lib-imex.go, management.go).
+"""
+
+from __future__ import annotations
+
+import stat
+
+from cdigen.host.procfs import read_text
+from cdigen.host.root import is_plain, reason, shown
+from cdigen.model.findings import Finding
+from cdigen.model.inventory import DriverFile, Group, GroupDevice
+from cdigen.model.names import natural_key
+from cdigen.value import frozen
+from cdigen.vendors.nvidia import caps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+    from cdigen.model.findings import Severity
+    from cdigen.model.inventory import HostNode
+    from cdigen.vendors.base import Places
+    from cdigen.vendors.nvidia.nodes import NodeReader
+
+ALL = "all"
+
+# In the patterns below "#" stands for a number.
+IMEX_CLASS = "imex-channel"
+IMEX_CHANNELS = "/dev/nvidia-caps-imex-channels/channel#"
+
+
+@frozen
+class Family:
+    """A family that is one device, ``all``: there if a node of ``own`` is; ``shared`` comes with it."""
+
+    device_class: str
+    own: tuple[str, ...]
+    shared: tuple[str, ...] = ()
+
+
+FAMILIES = (
+    Family(device_class="nvswitch", own=("/dev/nvidia-nvswitchctl", "/dev/nvidia-nvswitch#")),
+    Family(device_class="gdrcopy", own=("/dev/gdrdrv",)),
+    Family(device_class="gds", own=("/dev/nvidia-fs#",)),
+    # rdma_cm comes with every InfiniBand stack; alone it is no adapter.
+    Family(device_class="mofed", own=("/dev/infiniband/uverbs#",), shared=("/dev/infiniband/rdma_cm",)),
+)
+
+# What libcufile reads: udev's database, by which it finds the disks, and its own configuration.
+UDEV_DATABASE = "/run/udev"
+CUFILE = "/etc/cufile.json"
+
+# MIG's administration: (device, name of the capability).
+MIG_ADMINISTRATION = (("mig-config", "config"), ("mig-monitor", "monitor"))
+
+# Every node of the driver but those of the families that are asked for by themselves.
+MANAGEMENT_PREFIX = "nvidia"
+NOT_MANAGEMENT = ("nvidia-fs", "nvidia-nvswitch", "nvidia-nvlink")
+MANAGEMENT_PATTERNS = ("/dev/nvidia-caps/nvidia-cap#", IMEX_CHANNELS)
+
+
+def read_groups(places: Places, nodes: NodeReader) -> tuple[tuple[Group, ...], tuple[Finding, ...]]:
+    """Read the families whose nodes are there, and say what is wrong with single nodes.
+
+    A node that cannot be used is left out; a family of which no node can be used is no group.
+    """
+    reader = _Reader(places, nodes)
+    groups = (
+        reader.imex_channels(),
+        *(reader.family(family) for family in FAMILIES),
+        reader.mig_administration(),
+    )
+    return tuple(group for group in groups if group is not None), tuple(reader.findings)
+
+
+def management_group(places: Places, nodes: NodeReader) -> Group | None:
+    """Read every node with which the driver and all of its GPUs are administered; None without any.
+
+    What is no character device, such as the folder /dev/nvidia-caps, is passed over.
+    """
+    names = sorted(places.dev.names("/dev"), key=natural_key)
+    paths = [
+        *(
+            f"/dev/{name}"
+            for name in names
+            if name.startswith(MANAGEMENT_PREFIX) and not name.startswith(NOT_MANAGEMENT)
+        ),
+        *(path for pattern in MANAGEMENT_PATTERNS for path in _listed(places.dev, pattern)),
+    ]
+    read = (nodes.read(path, role="management")[0] for path in paths)
+    found = tuple(node for node in read if node is not None and is_plain(node.host_path))
+    return _single("management", found)
+
+
+class _Reader:
+    """Reads the families of one look at the host; ``findings`` gathers what there is to say."""
+
+    def __init__(self, places: Places, nodes: NodeReader) -> None:
+        self._places = places
+        self._nodes = nodes
+        self.findings: list[Finding] = []
+
+    def imex_channels(self) -> Group | None:
+        """Read the IMEX channels: each is a device, named by its number."""
+        channels = self._usable(IMEX_CLASS, _listed(self._places.dev, IMEX_CHANNELS))
+        prefix = IMEX_CHANNELS.removesuffix("#")
+        devices = tuple(GroupDevice(name=node.path.removeprefix(prefix), nodes=(node,)) for node in channels)
+        return Group(device_class=IMEX_CLASS, devices=devices) if devices else None
+
+    def family(self, family: Family) -> Group | None:
+        """Read a family that is one device."""
+        own = self._usable(family.device_class, _all_listed(self._places.dev, family.own))
+        if not own:
+            return None
+        shared = self._usable(family.device_class, _all_listed(self._places.dev, family.shared))
+        files = self._gds_files() if family.device_class == "gds" else ()
+        return _single(family.device_class, (*own, *shared), files)
+
+    def mig_administration(self) -> Group | None:
+        """Read the two capabilities by which MIG is administered; a device of which no node is there is left out.
+
+        The minors stand in the capabilities' own files and in mig-minors; two that differ are
+        not to be trusted. An unreadable mig-minors is reported with the instances (mig.py).
+        """
+        minors, _ = caps.read_minors(self._places.host)
+        devices = []
+        for name, capability in MIG_ADMINISTRATION:
+            node, problem = self._administration_node(capability, minors.get(capability))
+            if node is not None:
+                devices.append(GroupDevice(name=name, nodes=(node,)))
+            elif problem:
+                message = f"the device {name} is left out: {problem}"
+                self._say("info", "mig-admin-node-missing", name, message, "'nvidia-smi' makes the node")
+        return Group(device_class="mig", devices=tuple(devices)) if devices else None
+
+    def _administration_node(self, capability: str, listed: int | None) -> tuple[HostNode | None, str]:
+        """Return the node of a capability, or what is wrong; nothing where the driver has none such."""
+        path = f"{caps.CAPABILITIES}/mig/{capability}"
+        try:
+            access = caps.parse_access(read_text(self._places.host, path))
+        except (FileNotFoundError, NotADirectoryError):
+            access = {}
+        except OSError as error:
+            if listed is None:
+                return None, f"{path} cannot be read: {reason(error)}"
+            access = {}
+        minor = access.get("DeviceFileMinor", listed)
+        if minor is None:
+            there = self._places.host.exists(path)
+            return None, f"{path} does not tell the minor of its node" if there else ""
+        if listed is not None and listed != minor:
+            return None, f"its minor is {minor} in {path} and {listed} in {caps.MIG_MINORS}"
+        return self._nodes.read(
+            caps.node_path(minor),
+            role="capability",
+            numbers=self._nodes.of(caps.DRIVER_NAME, minor),
+            mode=access.get("DeviceFileMode"),
+        )
+
+    def _usable(self, device_class: str, paths: list[str]) -> list[HostNode]:
+        """Return the nodes at PATHS, all of which are listed; one that is unusable is a finding."""
+        usable = []
+        for path in paths:
+            node, problem = self._nodes.read(path, role=device_class)
+            if node is not None and not is_plain(node.host_path):
+                node, problem = None, f"{path} leads to a path that a spec cannot hold"
+            if node is not None:
+                usable.append(node)
+                continue
+            self._say(
+                "warning",
+                "family-node-unusable",
+                self._places.dev.host_path(path),
+                f"{problem}; {device_class} is served without it",
+                "udev or the driver's service makes such nodes; remove what stands in its place",
+            )
+        return usable
+
+    def _gds_files(self) -> tuple[DriverFile, ...]:
+        """Return what GPUDirect Storage needs beside its nodes; the configuration is the driver's, else the host's."""
+        files = []
+        host, driver = self._places.host, self._places.driver
+        if self._is_right(host, UDEV_DATABASE, folder=True):
+            files.append(_file(host, UDEV_DATABASE))
+        for root in (driver, host):
+            if self._is_right(root, CUFILE, folder=False):
+                files.append(_file(root, CUFILE))
+                break
+        return tuple(files)
+
+    def _is_right(self, root: Root, path: str, *, folder: bool) -> bool:
+        """Return whether PATH is a folder, or a file with content; something else is a finding."""
+        try:
+            status = root.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            problem = f"cannot be read: {reason(error)}"
+        else:
+            right = (
+                stat.S_ISDIR(status.st_mode) if folder else stat.S_ISREG(status.st_mode) and status.st_size
+            )
+            if right and is_plain(root.host_path(root.resolve(path))):
+                return True
+            problem = "is no folder" if folder else "is no file with content"
+        where = root.host_path(path)
+        message = f"{shown(where)} {problem}; GPUDirect Storage is served without it"
+        self._say("warning", "file-unusable", where, message, "see 'gdscheck -p'")
+        return False
+
+    def _say(self, severity: Severity, rule: str, path: str, message: str, hint: str) -> None:
+        self.findings.append(Finding(severity=severity, rule=rule, path=path, message=message, hint=hint))
+
+
+def _single(
+    device_class: str, nodes: tuple[HostNode, ...], files: tuple[DriverFile, ...] = ()
+) -> Group | None:
+    if not nodes:
+        return None
+    return Group(device_class=device_class, devices=(GroupDevice(name=ALL, nodes=nodes),), files=files)
+
+
+def _file(root: Root, path: str) -> DriverFile:
+    return DriverFile(
+        kind="config", host_path=root.host_path(root.resolve(path)), capabilities=(), targets=(path,)
+    )
+
+
+def _all_listed(dev: Root, patterns: tuple[str, ...]) -> list[str]:
+    return [path for pattern in patterns for path in _listed(dev, pattern)]
+
+
+def _listed(dev: Root, pattern: str) -> list[str]:
+    """Return the paths of a folder's entries that PATTERN names, as people count."""
+    folder, _, name = pattern.rpartition("/")
+    prefix, numbered, _ = name.partition("#")
+    found = [
+        entry
+        for entry in dev.names(folder)
+        if (
+            entry.startswith(prefix) and _is_number(entry.removeprefix(prefix)) if numbered else entry == name
+        )
+    ]
+    return [f"{folder}/{entry}" for entry in sorted(found, key=natural_key)]
+
+
+def _is_number(text: str) -> bool:
+    """Return whether TEXT is a minor as the kernel writes it; the largest has seven digits."""
+    return text.isascii() and text.isdigit() and len(text) <= 7 and text == str(int(text))

@@ -1,0 +1,145 @@
+"""The child's document is taken whole and exact, or not at all."""
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cdigen.vendors.nvidia.nvml_document import Failure, NvmlError, Report, WrongDocument, read
+
+ERROR: dict[str, Any] = {"call": "nvmlDeviceGetUUID", "name": "NVML_ERROR_GPU_IS_LOST", "code": 15}
+MIG = {
+    "index": 2,
+    "uuid": "MIG-1",
+    "gpu_instance": 7,
+    "compute_instance": 0,
+    "profile": "1g.10gb",
+    "graphics": False,
+}
+GPU = {
+    "index": 0,
+    "address": "0000:65:00.0",
+    "uuid": "GPU-1",
+    "minor": 0,
+    "name": "NVIDIA H100",
+    "brand": "NVIDIA",
+    "compute_capability": [9, 0],
+    "mig_mode": True,
+    "migs": [MIG],
+    "error": ERROR,
+}
+REPORT = {"format": 1, "driver_version": "550.163.01", "cuda_version": 12040, "gpus": [GPU]}
+FAILURE = {"format": 1, "stage": "nvml", "message": "no", "error": ERROR}
+
+# Wrong wherever it stands.
+WRONG: tuple[object, ...] = ({}, -1, 1.5, "a\nb", "\x1b[31m", "a" * 1025, 1 << 32, [1], [[]], [None])
+
+Path = tuple[str | int, ...]
+
+
+def places(value: object, path: Path = ()) -> Iterator[Path]:
+    """Yield the way to every value in a document."""
+    yield path
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in pairs:
+        yield from places(item, (*path, key))
+
+
+def changed(document: object, path: Path, new: object) -> bytes:
+    """Return DOCUMENT as JSON, with NEW in the place of the value at PATH."""
+    if not path:
+        return json.dumps(new).encode()
+    made: Any = copy.deepcopy(document)
+    holder = made
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = new
+    return json.dumps(made).encode()
+
+
+def cases() -> list[tuple[dict[str, Any], Path]]:
+    return [(document, path) for document in (REPORT, FAILURE) for path in places(document)]
+
+
+def test_a_report_is_read() -> None:
+    report = read(json.dumps(REPORT).encode())
+    assert isinstance(report, Report)
+    assert report.gpus[0].compute_capability == (9, 0)
+    assert report.gpus[0].migs[0].index == 2
+    assert report.gpus[0].error == NvmlError(**ERROR)
+
+
+def test_a_failure_is_read() -> None:
+    assert read(json.dumps(FAILURE).encode()) == Failure(stage="nvml", message="no", error=NvmlError(**ERROR))
+
+
+@pytest.mark.parametrize(("document", "path"), cases(), ids=str)
+def test_a_wrong_value_anywhere_is_refused(document: dict[str, Any], path: Path) -> None:
+    for wrong in WRONG:
+        with pytest.raises(WrongDocument) as error:
+            read(changed(document, path, wrong))
+        assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize(("document", "path"), cases(), ids=str)
+def test_an_object_with_a_field_more_or_less_is_refused(document: dict[str, Any], path: Path) -> None:
+    value: Any = document
+    for key in path:
+        value = value[key]
+    if not isinstance(value, dict):
+        return
+    for other in ({**value, "more": 1}, *({k: v for k, v in value.items() if k != gone} for gone in value)):
+        with pytest.raises(WrongDocument):
+            read(changed(document, path, other))
+
+
+def test_a_document_that_is_cut_off_anywhere_is_refused() -> None:
+    whole = json.dumps(REPORT).encode()
+    for length in range(len(whole)):
+        with pytest.raises(WrongDocument):
+            read(whole[:length])
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (("gpus", 0, "index"), 1),
+        (("gpus",), [GPU, GPU]),
+        (("gpus", 0, "migs"), [MIG, MIG]),
+        (("gpus", 0, "migs"), [{**MIG, "index": 3}, MIG]),
+        (("gpus", 0, "mig_mode"), None),
+        (("gpus", 0, "mig_mode"), False),
+        (("gpus", 0, "address"), "00000000:65:00.0"),
+        (("gpus", 0, "address"), "0000:6A:00.0"),
+        (("gpus", 0, "compute_capability"), [9]),
+        (("gpus", 0, "uuid"), ""),
+        (("format",), True),
+        (("format",), 2),
+    ],
+)
+def test_values_that_contradict_one_another_are_refused(path: Path, wrong: object) -> None:
+    with pytest.raises(WrongDocument):
+        read(changed(REPORT, path, wrong))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"\xff",
+        b"[" * 100_000,
+        b"9" * 10_000,
+        b'{"format": 1, "format": 1}',
+        json.dumps(REPORT).encode() + b"{}",
+        b"rubbish\n" + json.dumps(REPORT).encode(),
+        json.dumps(REPORT).replace("12040", "NaN").encode(),
+    ],
+    ids=repr,
+)
+def test_what_is_no_such_document_is_refused(data: bytes) -> None:
+    with pytest.raises(WrongDocument):
+        read(data)
