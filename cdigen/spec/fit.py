@@ -142,7 +142,8 @@ def _drop_gids(draft: Draft, target: Target | None) -> Fitted:
     why = _limit(target) if target else "without --target a spec stays at 0.5.0"
     releases = f"{', '.join(FIRST_WITH['0.7.0'])} or later"
     finding = Finding(
-        severity="warning",
+        # Nobody who does not name a runtime has asked for more than what root's containers can open.
+        severity="warning" if target else "info",
         rule="target-dropped-gids",
         path=draft.kind,
         message=f"{_closed_nodes(draft, gids)}; the spec does not give them to containers, since "

@@ -73,7 +73,7 @@ def test_without_a_target_only_additional_groups_go_so_that_the_default_stays_at
     fitted, (finding,) = fit(given, None)
     assert fitted.devices[0].edits == edits(CLOSED)
     assert (fitted.devices[1:], fitted.edits) == (given.devices[1:], edits())
-    assert (finding.severity, finding.rule) == ("warning", "target-dropped-gids")
+    assert (finding.severity, finding.rule) == ("info", "target-dropped-gids")
     assert build(fitted)["cdiVersion"] == "0.5.0"
 
 

@@ -70,7 +70,7 @@ class NvmlGpu:
 
 @frozen
 class Report:
-    """All that NVML said; ``cuda_version`` is 1000 times the major number and 10 times the minor."""
+    """All that NVML said; ``cuda_version`` is 12040 for CUDA 12.4."""
 
     driver_version: str | None
     cuda_version: int | None
