@@ -127,9 +127,7 @@ def produce(
     return tuple(products), tuple(broken)
 
 
-def _document(
-    draft: Draft, host: Root | None, wishes: Wishes
-) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+def _document(draft: Draft, host: Root | None, wishes: Wishes) -> tuple[dict[str, Any], tuple[Finding, ...]]:
     """Return the document of DRAFT as it is wished, and what there is to say of it; raises SpecError."""
     fitted, dropped = fit(relocate(draft, wishes.container_driver_root), wishes.target)
     document = build(fitted)

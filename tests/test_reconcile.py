@@ -32,7 +32,8 @@ def root(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - asks for t
 def produce(
     root: Path, inventory: Inventory, *kinds: str
 ) -> tuple[tuple[reconcile.Product, ...], tuple[str, ...]]:
-    products, broken = reconcile.produce({"nvidia": inventory}, host=places(root).host, kinds=kinds)
+    wishes = reconcile.Wishes(kinds=kinds)
+    products, broken = reconcile.produce({"nvidia": inventory}, host=places(root).host, wishes=wishes)
     return products, tuple(error.message for error in broken)
 
 

@@ -21,7 +21,7 @@ ENVIRONMENT = {"LANG": "C.UTF-8", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 
 OUTPUT_LIMIT = 1 << 20
 # NVML and Python need less than 100 MiB; a library that allocates for ever shall not take the host along.
-ADDRESS_SPACE = 4 << 30
+ADDRESS_SPACE = 16 << 30
 
 LAST_WORDS = 200  # characters of its last line on standard error that are kept
 _TAIL = 4096

@@ -76,8 +76,8 @@ def _options() -> argparse.Namespace:
 
 def _install(venv: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    pip: list[str | Path] = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, REPOSITORY], check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
+    pip = [str(venv / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, str(REPOSITORY)], check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
     return venv / "bin/python"
 
 

@@ -71,8 +71,9 @@ def discover(places: Places) -> Inventory:
     reader = _Reader(places)
     entries = reader.read_lists()
     if not entries:
+        why = f": {reader.findings[0].message}" if reader.findings else ""
         raise HostError(
-            f"no list in {shown(places.host.host_path(FOLDER))} names a file of the driver",
+            f"no list in {places.host.host_path(FOLDER)} names a file of the driver{why}",
             hint="install the board's nvidia-l4t-init package, which brings devices.csv and drivers.csv",
             kind="driver-not-found",
         )
@@ -200,6 +201,9 @@ class _Reader:
                     given.setdefault(file.host_path, file)
                     targets.setdefault(path, file.host_path)
         names = _loader_names(given, targets, version)
+        places: dict[str, list[str]] = {}
+        for path, host_path in targets.items():
+            places.setdefault(host_path, []).append(path)
         if given and "libcuda.so.1" not in {name for every in names.values() for name in every}:
             self._say(
                 "warning",
@@ -214,7 +218,7 @@ class _Reader:
                 host_path=host_path,
                 capabilities=(),
                 names=names.get(host_path, ()),
-                targets=tuple(path for path, real in targets.items() if real == host_path),
+                targets=tuple(places.get(host_path, ())),
             )
             for host_path, file in given.items()
         )
@@ -240,7 +244,7 @@ class _Reader:
         paths = [path for path in expand(root, entry.path) if root.exists(path)]
         if not paths:
             where = shown(root.host_path(entry.path))
-            message = f"{where} does not exist ({entry.where}); containers do without it"
+            message = f"{where} is not there ({entry.where}); containers do without it"
             self._say("info", "csv-path-missing", where, message)
         return paths
 

@@ -20,7 +20,7 @@ MAX_FINDINGS = 20
 
 @frozen
 class Entry:
-    """One line: what the path is (``dev``, ``dir``, ``lib``, ``sym``), and ``where`` it stands (file:line)."""
+    """One line: the path, what it is (``dev``, ``dir``, ``lib``, ``sym``), and file and line as ``where``."""
 
     kind: str
     path: str

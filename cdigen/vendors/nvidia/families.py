@@ -120,7 +120,7 @@ class _Reader:
         return _single(family.device_class, (*own, *shared), files)
 
     def mig_administration(self) -> Group | None:
-        """Read the two capabilities by which MIG is administered; a device of which no node is there is left out.
+        """Read the two capabilities by which MIG is administered; one without a node is left out.
 
         The minors stand in the capabilities' own files and in mig-minors; two that differ are
         not to be trusted. An unreadable mig-minors is reported with the instances (mig.py).
@@ -180,15 +180,14 @@ class _Reader:
         return usable
 
     def _gds_files(self) -> tuple[DriverFile, ...]:
-        """Return what GPUDirect Storage needs beside its nodes; the configuration is the driver's, else the host's."""
+        """Return what GPUDirect Storage needs beside its nodes."""
         files = []
         host, driver = self._places.host, self._places.driver
         if self._is_right(host, UDEV_DATABASE, folder=True):
             files.append(_file(host, UDEV_DATABASE))
-        for root in (driver, host):
-            if self._is_right(root, CUFILE, folder=False):
-                files.append(_file(root, CUFILE))
-                break
+        root = driver if driver.exists(CUFILE) else host
+        if self._is_right(root, CUFILE, folder=False):
+            files.append(_file(root, CUFILE))
         return tuple(files)
 
     def _is_right(self, root: Root, path: str, *, folder: bool) -> bool:

@@ -88,13 +88,10 @@ class MigReader:
         self, gpu: tuple[int, int], number: int, ids: tuple[int, int], mig: NvmlMig | None
     ) -> Partition:
         (index, minor), (gi, ci) = gpu, ids
-        nodes: list[HostNode] = []
-        problem = ""
-        for below in (f"gi{gi}", f"gi{gi}/ci{ci}"):
-            node, problem = self._capability_node(minor, below)
-            if node is None:
-                break
-            nodes.append(node)
+        # Both are looked at in any case, so that both are known where they have to be made.
+        read = [self._capability_node(minor, below) for below in (f"gi{gi}", f"gi{gi}/ci{ci}")]
+        nodes = [node for node, _ in read if node is not None]
+        problem = next((problem for node, problem in read if node is None), "")
         if problem:
             self._say(
                 "error",

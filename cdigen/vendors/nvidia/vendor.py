@@ -6,7 +6,9 @@ from cdigen.host.root import shown
 from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Inventory
-from cdigen.vendors.nvidia import edits, files, gpus, kernel, libraries, manifests
+from cdigen.value import replace
+from cdigen.vendors.nvidia import csv, edits, families, files, gpus, kernel, libraries, manifests, wsl
+from cdigen.vendors.nvidia.group_edits import group_drafts
 from cdigen.vendors.nvidia.nodes import NodeReader
 
 TYPE_CHECKING = False
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Accelerator, Driver, HostNode, Sought
     from cdigen.model.profile import Profile
     from cdigen.vendors.base import Places
+    from cdigen.vendors.nvidia.nvml import NvmlGpu
 
 
 class Nvidia:
@@ -23,47 +26,119 @@ class Nvidia:
     NAME = "nvidia"
 
     def discover(self, places: Places) -> Inventory:
-        """Read GPUs, nodes and driver files.
+        """Read what the host has, after telling what kind of host it is.
 
-        Raises HostError with the kinds driver-not-loaded, no-gpu, no-nodes, version-mismatch and
-        driver-broken where no container could use a GPU.
+        Raises HostError where no container could use a GPU: driver-not-loaded, no-gpu, no-nodes,
+        version-mismatch, driver-broken, driver-not-found, no-mig-instances.
         """
-        driver = kernel.read_driver(places.host)
-        node_reader = NodeReader(places)
-        gpu_reader = gpus.GpuReader(places, node_reader)
-        accelerators = gpu_reader.read()
-        _require_gpus(accelerators)
-        nodes = gpu_reader.read_control_nodes()
-        _require_nodes(accelerators, nodes, gpu_reader.findings)
-        search = libraries.find_libraries(places, driver)
-        _require_libraries(driver, search)
-        others, sought_others, other_findings = files.find_files(places, driver, tuple(search.folders))
-        found, manifest_findings = manifests.with_named_paths(
-            places.driver, (*libraries.library_files(search), *others)
-        )
-        sought = (*libraries.sought_libraries(search), *sought_others)
-        return Inventory(
-            vendor=self.NAME,
-            driver=driver,
-            accelerators=accelerators,
-            nodes=nodes,
-            files=found,
-            sought=sought,
-            findings=(
-                *gpu_reader.findings,
-                *search.findings,
-                *other_findings,
-                *manifest_findings,
-                *_incomplete(sought),
-            ),
-        )
+        if places.mode == "wsl" or (places.mode == "auto" and wsl.is_wsl(places)):
+            return wsl.discover(places)
+        if places.mode == "csv" or (places.mode == "auto" and csv.is_tegra(places)):
+            return csv.discover(places)
+        inventory = _discover_gpus(places)
+        if places.mode == "management":
+            return _for_management(places, inventory)
+        _require_offers(inventory)
+        return inventory
 
     def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-        """Return one draft per profile."""
-        return edits.drafts(inventory, profiles)
+        """Return one draft per profile, and one per family of other devices."""
+        if inventory.mode == "gpu":
+            return (*edits.drafts(inventory, profiles), *group_drafts(inventory))
+        return group_drafts(inventory)
+
+    def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
+        """Read which nodes of GPUs, MIG instances and the driver nobody has made yet; NVML is not asked."""
+        if not places.host.exists(kernel.VERSION_FILE):
+            return ()
+        nodes = NodeReader(places)
+        reader = gpus.GpuReader(places, nodes)
+        reader.read()
+        reader.read_control_nodes()
+        families.read_groups(places, nodes)
+        return tuple(nodes.missing)
 
 
 VENDOR = Nvidia()
+
+
+def _discover_gpus(places: Places) -> Inventory:
+    driver = kernel.read_driver(places.host)
+    search = libraries.find_libraries(places, driver)
+    nvml_findings: list[Finding] = []
+    node_reader = NodeReader(places)
+    gpu_reader = gpus.GpuReader(places, node_reader, lambda: _ask_nvml(places, search, nvml_findings))
+    accelerators = gpu_reader.read()
+    _require_gpus(accelerators)
+    nodes = gpu_reader.read_control_nodes()
+    _require_nodes(accelerators, nodes, gpu_reader.findings)
+    _require_libraries(driver, search)
+    others, sought_others, other_findings = files.find_files(places, driver, tuple(search.folders))
+    search32 = libraries.find_libraries(places, driver, bits=32) if places.compat32 else None
+    found, manifest_findings = manifests.with_named_paths(
+        places.driver,
+        (
+            *libraries.library_files(search),
+            *(libraries.library_files(search32) if search32 else ()),
+            *others,
+        ),
+    )
+    groups, group_findings = families.read_groups(places, node_reader)
+    sought = (*libraries.sought_libraries(search), *sought_others)
+    return Inventory(
+        vendor=Nvidia.NAME,
+        driver=driver,
+        accelerators=accelerators,
+        nodes=nodes,
+        files=found,
+        sought=sought,
+        findings=(
+            *gpu_reader.findings,
+            *nvml_findings,
+            *search.findings,
+            *(search32.findings if search32 else ()),
+            *other_findings,
+            *manifest_findings,
+            *group_findings,
+            *_incomplete(sought),
+        ),
+        groups=groups,
+    )
+
+
+def _ask_nvml(places: Places, search: libraries.Search, findings: list[Finding]) -> dict[str, NvmlGpu] | None:
+    """Ask NVML in a child process, if that is allowed; returns what it says of each GPU by its address."""
+    library = places.nvml
+    if library == "auto":
+        found = search.found.get("libnvidia-ml.so.1")
+        library = found[0].host_path if found else "off"
+    if library == "off":
+        return None
+    from cdigen.vendors.nvidia.nvml import ask  # noqa: PLC0415 - most hosts need not be asked
+
+    answer = ask(library)
+    findings.extend(answer.findings)
+    if answer.report is None:
+        return None
+    return {gpu.address: gpu for gpu in answer.report.gpus if gpu.address is not None}
+
+
+def _for_management(places: Places, inventory: Inventory) -> Inventory:
+    """Return INVENTORY as the kind for those who administer GPUs, and no other."""
+    group = families.management_group(places, NodeReader(places))
+    groups = () if group is None else (replace(group, files=inventory.files),)
+    return replace(inventory, mode="management", groups=groups)
+
+
+def _require_offers(inventory: Inventory) -> None:
+    usable = [gpu for gpu in inventory.accelerators if gpu.usable]
+    offered = [gpu for gpu in usable if not gpu.partitioned or any(mig.usable for mig in gpu.partitions)]
+    if offered or inventory.groups:
+        return
+    reasons = [f for f in inventory.findings if f.rule in {"mig-empty", "mig-instance-unusable"}]
+    raise HostError(
+        f"no GPU has anything to offer: {reasons[0].message}", hint=reasons[0].hint, kind="no-mig-instances"
+    )
 
 
 def _require_gpus(accelerators: tuple[Accelerator, ...]) -> None:

@@ -1,0 +1,308 @@
+"""WSL2: Windows drives the GPUs, and Linux programs reach all of them through /dev/dxg and dxcore.
+
+``is_wsl`` and ``discover`` are the central names. Windows shows WSL two places: /usr/lib/wsl/lib, with
+libdxcore and small libraries that programs load (libcuda.so.1), and below /usr/lib/wsl/drivers its
+driver store, a folder per driver package, with the libraries that do the work. The small ones ask
+dxcore for the store's folder, which is the host's: so its files have to be at the same path.
+
+Sources: libnvidia-container, src/dxcore.c; nvidia-container-toolkit 1.20, pkg/nvcdi/driver-wsl.go.
+"""
+
+from __future__ import annotations
+
+import os
+
+from cdigen.binfmt import elf
+from cdigen.host.root import is_plain, reason, shown
+from cdigen.model.errors import HostError
+from cdigen.model.findings import Finding
+from cdigen.model.inventory import Driver, DriverFile, Group, GroupDevice, Inventory, Sought
+from cdigen.value import frozen
+from cdigen.vendors.nvidia import given_files
+from cdigen.vendors.nvidia.kernel import is_version
+from cdigen.vendors.nvidia.nodes import NodeReader
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+    from cdigen.model.findings import Severity
+    from cdigen.model.inventory import FileKind, HostNode, Weight
+    from cdigen.vendors.base import Places
+    from cdigen.vendors.nvidia.given_files import Given
+
+NODE = "/dev/dxg"
+LIBRARIES = "/usr/lib/wsl/lib"
+STORES = "/usr/lib/wsl/drivers"
+DXCORE = "libdxcore.so"
+LIBCUDA = "libcuda.so.1.1"
+LOADER = "libcuda_loader.so"
+PROGRAM = "nvidia-smi"
+PROGRAM_TARGET = "/usr/bin/nvidia-smi"
+
+# What NVIDIA's tools mount of the store by name; the last two came with drivers of 2023.
+STORE_FILES: tuple[tuple[str, Weight], ...] = (
+    (LIBCUDA, "required"),
+    (LOADER, "core"),
+    ("libnvidia-ptxjitcompiler.so.1", "core"),
+    ("libnvidia-ml.so.1", "core"),
+    ("libnvidia-ml_loader.so", "core"),
+    (PROGRAM, "core"),
+    ("libnvdxgdmal.so.1", "optional"),
+    ("nvcubins.bin", "optional"),
+)
+# The rest of it by kind: nvidia-container-toolkit pull request 1890.
+STORE_ENDINGS = (".bin", ".dll")
+
+ARCHITECTURES = {elf.EM_X86_64: "x86_64", elf.EM_AARCH64: "aarch64"}
+
+# libcuda_loader.so, which is compared as a whole, has some 200 KB.
+MAX_LOADER = 8 << 20
+# The version stands in the first section of an INF file; the whole of it has megabytes.
+INF_HEAD = 1 << 16
+
+
+@frozen
+class Store:
+    """A folder of the driver store that holds NVIDIA's CUDA driver."""
+
+    folder: str
+    libcuda: Given
+
+
+def is_wsl(places: Places) -> bool:
+    """Return whether the host is a Linux in WSL2 to which Windows shows its GPUs."""
+    return places.driver.exists(f"{LIBRARIES}/{DXCORE}") and places.dev.exists(NODE)
+
+
+def discover(places: Places) -> Inventory:
+    """Read what Windows shows: there is one device, ``all``, since dxcore offers no part of the GPUs.
+
+    Raises HostError with the kinds no-nodes, driver-not-found and driver-broken.
+    """
+    node = _read_node(places)
+    reader = _Reader(places.driver)
+    reader.require_dxcore()
+    store = reader.choose_store()
+    files = reader.files(store)
+    version = reader.version(store)
+    architecture = ARCHITECTURES.get(store.libcuda.machine or 0, os.uname().machine)
+    return Inventory(
+        vendor="nvidia",
+        driver=Driver(version=version, flavour="wsl", architecture=architecture),
+        accelerators=(),
+        nodes=(),
+        files=(),
+        sought=reader.sought(store, files),
+        findings=tuple(reader.findings),
+        mode="wsl",
+        groups=(Group(device_class="gpu", devices=(GroupDevice(name="all", nodes=(node,)),), files=files),),
+    )
+
+
+def _read_node(places: Places) -> HostNode:
+    node, problem = NodeReader(places).read(NODE, role="dxg")
+    if node is None:
+        raise HostError(
+            f"Windows shows WSL no GPU: {problem}",
+            hint="update NVIDIA's driver for Windows and WSL itself ('wsl --update'), then 'wsl --shutdown'",
+            kind="no-nodes",
+        )
+    return node
+
+
+class _Reader:
+    """Reads the two folders of one host; ``findings`` gathers what there is to say."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self.findings: list[Finding] = []
+
+    def require_dxcore(self) -> None:
+        """Raise HostError where libdxcore is missing or broken: every library asks it first."""
+        path = f"{LIBRARIES}/{DXCORE}"
+        try:
+            given_files.look(self._root, path)
+        except (OSError, given_files.Unusable) as error:
+            problem = reason(error) if isinstance(error, OSError) else str(error)
+            raise HostError(
+                f"{self._root.host_path(path)} cannot be used: {problem}",
+                hint="'wsl --update' brings it anew",
+                kind="driver-broken",
+            ) from None
+
+    def choose_store(self) -> Store:
+        """Return the store of the driver that runs, of which Windows keeps older ones.
+
+        Only dxcore knows it for certain. A store whose loader is the very one in /usr/lib/wsl/lib
+        was installed together with that; where several are, or none, the newest libcuda is taken.
+        """
+        stores = self._stores()
+        if len(stores) == 1:
+            return stores[0]
+        loader = self._content(f"{LIBRARIES}/{LIBCUDA}")
+        same = [store for store in stores if loader and self._content(f"{store.folder}/{LOADER}") == loader]
+        chosen = max(same or stores, key=lambda store: (store.libcuda.modified_ns, store.folder))
+        others = ", ".join(store.folder for store in stores if store is not chosen)
+        certain = len(same) == 1
+        self._say(
+            "info" if certain else "warning",
+            "wsl-several-stores",
+            chosen.folder,
+            f"{chosen.folder} is taken as the driver that runs, and not {others}: "
+            + (f"its loader is that in {LIBRARIES}" if certain else "its libcuda is the newest"),
+            "" if certain else "'pnputil' in Windows removes old driver packages",
+        )
+        return chosen
+
+    def _stores(self) -> list[Store]:
+        """Return the folders with a libcuda; raises HostError where there is none that can be used.
+
+        The store holds Windows' other drivers as well, a thousand of them: NVIDIA's come first.
+        """
+        folders = [name for name in self._root.names(STORES) if is_plain(name)]
+        ours = [name for name in folders if name.lower().startswith("nv")]
+        problem = ""
+        for names in (ours, [name for name in folders if name not in set(ours)]):
+            stores = []
+            for name in names:
+                path = f"{STORES}/{name}/{LIBCUDA}"
+                try:
+                    libcuda = given_files.look(self._root, path)
+                except OSError:
+                    continue
+                except given_files.Unusable as error:
+                    problem = f"{self._root.host_path(path)}: {error}"
+                    continue
+                stores.append(Store(folder=f"{STORES}/{name}", libcuda=libcuda))
+            if stores:
+                return stores
+        raise HostError(
+            f"NVIDIA's driver for Windows cannot be used: {problem}"
+            if problem
+            else f"no folder of {self._root.host_path(STORES)} holds {LIBCUDA}",
+            hint="install NVIDIA's driver in Windows (none in Linux), then 'wsl --shutdown'",
+            kind="driver-broken" if problem else "driver-not-found",
+        )
+
+    def _content(self, path: str) -> bytes:
+        try:
+            return self._root.read(path, limit=MAX_LOADER)
+        except OSError:
+            return b""
+
+    def files(self, store: Store) -> tuple[DriverFile, ...]:
+        """Return the small libraries, which programs load by their names, and the store's files."""
+        files: list[DriverFile] = []
+        names = [name for name in self._root.names(LIBRARIES) if given_files.is_library_name(name)]
+        for name in names:
+            path = f"{LIBRARIES}/{name}"
+            given = self._look(path)
+            if given is None:
+                continue
+            # The host's loader finds them by SONAME, which is not always the file's name
+            # (libnvoptix.so.1 has libnvoptix_loader.so.1); a file of that name goes before.
+            own = [name, *([given.soname] if given.soname and given.soname not in names else [])]
+            files.append(_driver_file("library", given, (path,), tuple(dict.fromkeys(own))))
+        for name in self._root.names(store.folder):
+            if not given_files.is_library_name(name) and not name.endswith(STORE_ENDINGS):
+                continue
+            path = f"{store.folder}/{name}"
+            given = self._look(path)
+            if given is not None:
+                files.append(_driver_file("config" if name.endswith(".bin") else "library", given, (path,)))
+        for folder in (store.folder, LIBRARIES):
+            path = f"{folder}/{PROGRAM}"
+            given = self._look(path) if self._root.exists(path) else None
+            if given is not None:
+                files.append(_driver_file("binary", given, (path, PROGRAM_TARGET)))
+                break
+        return tuple(files)
+
+    def _look(self, path: str) -> Given | None:
+        where = shown(self._root.host_path(path))
+        problem = ""
+        try:
+            given = given_files.look(self._root, path)
+            if given.is_folder or not is_plain(path):
+                problem = "it is a folder" if given.is_folder else "a spec cannot hold its name"
+        except FileNotFoundError:
+            problem = "it is a link that leads nowhere"
+        except OSError as error:
+            problem = f"it cannot be read: {reason(error)}"
+        except given_files.Unusable as error:
+            problem = str(error)
+        if not problem:
+            return given
+        rule = "library-unusable" if given_files.is_library_name(path.rpartition("/")[2]) else "file-unusable"
+        message = f"{where} is left out: {problem}"
+        self._say("warning", rule, where, message, "install NVIDIA's driver in Windows again")
+        return None
+
+    def sought(self, store: Store, files: tuple[DriverFile, ...]) -> tuple[Sought, ...]:
+        """Return what was found of the files that NVIDIA names; a missing one that matters is a finding."""
+        found = {target: file.host_path for file in files for target in file.targets}
+        sought = []
+        for name, weight in STORE_FILES:
+            host_path = found.get(f"{store.folder}/{name}")
+            if name == PROGRAM:
+                host_path = found.get(PROGRAM_TARGET)
+            sought.append(
+                Sought(
+                    name=name,
+                    kind="library" if given_files.is_library_name(name) else "binary",
+                    capabilities=(),
+                    weight=weight,
+                    found=(host_path,) if host_path else (),
+                    reason="" if host_path else "no usable file",
+                )
+            )
+            if not host_path and weight != "optional" and not self._root.exists(f"{store.folder}/{name}"):
+                self._say(
+                    "warning",
+                    "library-missing",
+                    name,
+                    f"{name} was not found in {store.folder}: what needs it will not work",
+                    "install NVIDIA's driver in Windows again",
+                )
+        return tuple(sought)
+
+    def version(self, store: Store) -> str:
+        """Return the driver's version (581.15) as its package's INF file tells it, or an empty text."""
+        name = store.folder.rpartition("/")[2].partition(".inf")[0]
+        path = f"{store.folder}/{name}.inf"
+        try:
+            with self._root.open(path) as file:
+                version = parse_inf(file.read_at(0, INF_HEAD))
+            problem = "it names no version"
+        except OSError as error:
+            version, problem = "", reason(error)
+        if not version:
+            message = f"the driver's version is unknown: {shown(path)}: {problem}"
+            self._say("info", "wsl-version-unknown", shown(path), message)
+        return version
+
+    def _say(self, severity: Severity, rule: str, path: str, message: str, hint: str = "") -> None:
+        self.findings.append(Finding(severity=severity, rule=rule, path=path, message=message, hint=hint))
+
+
+def parse_inf(head: bytes) -> str:
+    """Return NVIDIA's version in the first bytes of a driver package's INF file, or an empty text.
+
+    ``DriverVer = 08/14/2025, 32.0.15.8115`` is 581.15: the last five digits of Windows' version, as
+    Chromium reads it from the registry (crrev.com/1241aea). The file is UTF-16 with a mark, or ASCII.
+    """
+    text = head.decode("utf-16-le" if head.startswith(b"\xff\xfe") else "utf-8", "replace")
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if not equals or key.strip().lower() != "driverver":
+            continue
+        digits = "".join(value.partition(",")[2].partition(";")[0].strip().split(".")[2:])
+        version = f"{digits[-5:-2]}.{digits[-2:]}"
+        return version if is_version(version) else ""
+    return ""
+
+
+def _driver_file(
+    kind: FileKind, given: Given, targets: tuple[str, ...], names: tuple[str, ...] = ()
+) -> DriverFile:
+    return DriverFile(kind=kind, host_path=given.host_path, capabilities=(), names=names, targets=targets)

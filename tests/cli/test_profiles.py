@@ -1,0 +1,186 @@
+"""Profiles, namings, switches and places: what the configuration makes of one host."""
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import hosttree
+import pytest
+from command import GPUS, Run
+from vendors.migside import cap_node, minor_of, write_instance, write_minors
+
+PROFILES = """
+profiles:
+  - {name: all, class: gpu}
+  - {name: compute, class: gpu-compute, capabilities: [compute, utility], names: [index]}
+"""
+
+
+def configure(host: Path, text: str) -> None:
+    path = host / "etc/cdigen/config.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+def targets(spec: Any) -> list[str]:
+    return [mount["containerPath"] for mount in spec["containerEdits"]["mounts"]]
+
+
+def names(spec: Any) -> list[str]:
+    return [device["name"] for device in spec["devices"]]
+
+
+def test_each_profile_is_a_kind_with_a_file_of_its_own(cdigen: Run, host: Path) -> None:
+    configure(host, PROFILES)
+    assert cdigen("generate", "--root", host, "--write").code == 0
+    assert sorted(os.listdir(host / "run/cdi")) == ["nvidia.com-gpu-compute.json", "nvidia.com-gpu.json"]
+
+
+def test_several_kinds_cannot_be_printed_as_one_document(cdigen: Run, host: Path) -> None:
+    configure(host, PROFILES)
+    assert cdigen("generate", "--root", host).failed(2, "--kind", "--output-dir")
+    assert len(cdigen("generate", "--root", host, "--json").json) == 2
+    assert cdigen("generate", "--root", host, "--kind", "nvidia.com/gpu").code == 0
+
+
+def test_a_profile_holds_only_what_its_capabilities_need(cdigen: Run, host: Path) -> None:
+    configure(host, PROFILES)
+    spec = cdigen("generate", "--root", host, "--profile", "compute").json
+    assert spec["kind"] == "nvidia.com/gpu-compute"
+    assert "/usr/lib64/libcuda.so.1" in targets(spec)
+    assert not any("GLX" in path or "vulkan" in path or "nvcuvid" in path for path in targets(spec))
+    paths = [node["path"] for node in spec["devices"][0]["containerEdits"]["deviceNodes"]]
+    assert paths == ["/dev/nvidia0"]
+    assert [node["path"] for node in spec["containerEdits"]["deviceNodes"]] == [
+        "/dev/nvidia-uvm",
+        "/dev/nvidia-uvm-tools",
+        "/dev/nvidiactl",
+    ]
+    assert names(spec) == ["0", "1", "all"]
+
+
+def test_a_profile_that_is_not_configured_is_a_usage_error(cdigen: Run, host: Path) -> None:
+    assert cdigen("generate", "--root", host, "--profile", "video").failed(2, "'video'", "default")
+
+
+def test_a_class_that_a_device_family_has_is_a_usage_error(cdigen: Run, host: Path) -> None:
+    (host / "dev/infiniband").mkdir()
+    os.mknod(host / "dev/infiniband/uverbs0", 0o020666, os.makedev(231, 192))
+    configure(host, "profiles: [{name: net, class: mofed}]\n")
+    assert cdigen("generate", "--root", host, "--write").failed(2, "nvidia.com/mofed", "another class")
+
+
+@pytest.mark.parametrize(
+    ("naming", "expected"),
+    [
+        ("index", ["0", "1", "all"]),
+        ("type-index", ["gpu0", "gpu1", "all"]),
+        ("pci", [*(gpu.bdf for gpu in GPUS), "all"]),
+        ("minor", ["minor0", "minor1", "all"]),
+    ],
+)
+def test_devices_are_named_as_it_is_asked(cdigen: Run, host: Path, naming: str, expected: list[str]) -> None:
+    assert names(cdigen("generate", "--root", host, "--naming", naming).json) == expected
+
+
+@pytest.mark.parametrize(
+    ("switch", "part"),
+    [
+        ("firmware", "/lib/firmware/"),
+        ("x11", "/xorg/"),
+        ("graphics", "libGLX_nvidia"),
+        ("sockets", "/socket"),
+    ],
+)
+def test_a_switch_takes_its_part_out(cdigen: Run, host: Path, switch: str, part: str) -> None:
+    (host / "run/nvidia-persistenced").mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        here = os.getcwd()
+        os.chdir(host / "run/nvidia-persistenced")  # the name of a socket has 107 bytes at most
+        listener.bind("socket")
+        os.chdir(here)
+        assert any(part in path for path in targets(cdigen("generate", "--root", host).json))
+        configure(host, f"profiles: [{{name: less, class: gpu, {switch}: false}}]\n")
+        assert not any(part in path for path in targets(cdigen("generate", "--root", host).json))
+
+
+def test_32_bit_libraries_come_by_choice(cdigen: Run, host: Path) -> None:
+    library = host / "usr/lib/i386-linux-gnu/libcuda.so.550.163.01"
+    hosttree.write_library(library, "libcuda.so.1", machine=hosttree.I386, bits=32)
+    assert not any("i386" in path for path in targets(cdigen("generate", "--root", host).json))
+    configure(host, "profiles: [{name: both, class: gpu, compat32: true}]\n")
+    found = targets(cdigen("generate", "--root", host).json)
+    assert {"/usr/lib/i386-linux-gnu/libcuda.so.1", "/usr/lib/libcuda.so.1"} <= set(found)
+
+
+MPS = "mps_pipe_dir: /tmp/nvidia-mps\nprofiles: [{name: mps, class: gpu, mps: true}]\n"
+
+
+def test_the_mps_folder_comes_by_choice_and_from_root_only(cdigen: Run, host: Path) -> None:
+    folder = host / "tmp/nvidia-mps"
+    folder.mkdir(parents=True)
+    assert "/tmp/nvidia-mps" not in targets(cdigen("generate", "--root", host).json)
+    configure(host, MPS)
+    assert "/tmp/nvidia-mps" in targets(cdigen("generate", "--root", host).json)
+    os.chown(folder, 1000, 1000)
+    done = cdigen("generate", "--root", host)
+    assert "/tmp/nvidia-mps" not in targets(done.json)
+    assert "belongs to the user 1000" in done.err
+    configure(host, MPS + "mps_uid: 1000\n")
+    assert "/tmp/nvidia-mps" in targets(cdigen("generate", "--root", host).json)
+
+
+def test_a_link_in_place_of_the_mps_folder_is_refused(cdigen: Run, host: Path) -> None:
+    (host / "tmp").mkdir(exist_ok=True)
+    (host / "tmp/nvidia-mps").symlink_to("/etc")
+    configure(host, MPS)
+    done = cdigen("generate", "--root", host)
+    assert "/tmp/nvidia-mps" not in targets(done.json)
+    assert "reached through a link" in done.err
+
+
+def test_the_drivers_files_may_go_below_another_folder_of_the_container(cdigen: Run, host: Path) -> None:
+    spec = cdigen("generate", "--root", host, "--container-driver-root", "/driver").json
+    assert all(path.startswith("/driver/") for path in targets(spec))
+    assert all(node["path"].startswith("/dev/") for node in spec["containerEdits"]["deviceNodes"])
+
+
+def test_management_is_a_kind_that_is_asked_for(cdigen: Run, host: Path) -> None:
+    spec = cdigen("generate", "--root", host, "--mode", "management").json
+    assert spec["kind"] == "nvidia.com/management"
+    paths = {node["path"] for node in spec["devices"][0]["containerEdits"]["deviceNodes"]}
+    assert {"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"} <= paths
+    assert "/usr/bin/nvidia-smi" in targets(spec)
+
+
+def test_nodes_that_nobody_made_are_made_where_it_is_allowed(cdigen: Run, host: Path) -> None:
+    write_minors(host, 2)
+    write_instance(host, 0, 7, nodes=False)
+    (host / "dev/nvidia1").unlink()
+    refused = cdigen("generate", "--root", host, "--output", "/dev/null")
+    assert "gets no device" in refused.err
+    configure(host, "create_nodes: true\n")
+    cdigen("generate", "--root", host, "--output", "/dev/null")
+    assert not (host / "dev/nvidia1").exists(), "printing a spec changes nothing"
+    assert cdigen("generate", "--root", host, "--write").code == 0
+    for path, numbers in (
+        ("/dev/nvidia1", (195, 1)),
+        (cap_node(minor_of(0, 7)).path, (511, minor_of(0, 7))),
+        (cap_node(minor_of(0, 7, 0)).path, (511, minor_of(0, 7, 0))),
+    ):
+        status = os.lstat(f"{host}{path}")
+        assert (os.major(status.st_rdev), os.minor(status.st_rdev)) == numbers
+    assert '"0:0"' in (host / "run/cdi/nvidia.com-gpu.json").read_text()
+
+
+def test_nvml_is_not_loaded_for_another_root_unless_it_is_named(cdigen: Run, host: Path) -> None:
+    (host / "proc/driver/nvidia/capabilities/gpu0/mig").mkdir(parents=True)
+    (host / "usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.550.163.01").chmod(0o777)
+    assert "nvml" not in cdigen("generate", "--root", host, "--verbose").err
+    named = host / "usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.1"
+    assert "[nvml-untrusted]" in cdigen("generate", "--root", host, "--nvml", named).err
+
+
+def test_nvml_that_is_no_path_is_a_usage_error(cdigen: Run, host: Path) -> None:
+    assert cdigen("generate", "--root", host, "--nvml", "on").failed(2, "'on'", "auto, off")
