@@ -6,6 +6,8 @@ lengths those of its SPEC.md, "Kind"; letters and digits are ASCII throughout.
 
 from __future__ import annotations
 
+import re
+
 MAX_VENDOR = 253
 MAX_CLASS = 63
 
@@ -14,6 +16,7 @@ _DIGITS = frozenset("0123456789")
 _ALNUM = _LETTERS | _DIGITS
 _KIND_INNER = _ALNUM | frozenset("_-.")
 _DEVICE_INNER = _ALNUM | frozenset("_-.:")
+_DIGIT_RUNS = re.compile("([0-9]+)")
 
 
 def is_vendor_or_class(name: str) -> bool:
@@ -63,18 +66,10 @@ def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
     Runs of ASCII digits compare as numbers, everything between them as text; equal numbers of
     different spelling (``1`` and ``01``) fall back to their text, so the order is total.
     """
-    parts: list[tuple[int, int, str]] = []
-    run = ""
-    digits = False
-    for character in text:
-        if (character in _DIGITS) != digits and run:
-            parts.append(_part(run, digits=digits))
-            run = ""
-        digits = character in _DIGITS
-        run += character
-    if run:
-        parts.append(_part(run, digits=digits))
-    return tuple(parts)
+    # Split at a group, the runs of digits stand at the odd places.
+    return tuple(
+        [_part(run, digits=bool(place % 2)) for place, run in enumerate(_DIGIT_RUNS.split(text)) if run]
+    )
 
 
 def _part(run: str, *, digits: bool) -> tuple[int, int, str]:

@@ -21,9 +21,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "e2e")]
+TESTS = HERE.parent
+sys.path[:0] = [str(TESTS), str(TESTS / "e2e"), str(TESTS / "nvml"), str(REPOSITORY)]
 
-from kernelside import example_gpus, write_kernel_side  # noqa: E402 - after the path is set
+import standin  # noqa: E402 - after the path is set
+from kernelside import example_gpus, write_kernel_side  # noqa: E402
+from vendors.migside import write_instance, write_minors  # noqa: E402
 
 CONFIG = "vendors: [nvidia]\nspec_dirs: [/etc/cdi, /var/run/cdi]\n"
 COUNTS = (8, 125, 250, 500, 1000)
@@ -50,15 +53,35 @@ def main() -> None:
         if peer := shutil.which("nvidia-ctk"):
             commands["nvidia-ctk cdi generate (this host)"] = [peer, "cdi", "generate"]
         rows = _measure(commands, options.runs)
+        mig = _mig_host(work / "host-mig", options.tree)
+        commands_mig = {
+            "cdigen generate, 8 GPUs": [cdigen, "generate", "--root", str(hosts[8])],
+            "cdigen generate, 8 x 7 MIG instances": [cdigen, "generate", "--root", str(mig), "--nvml", "off"],
+        }
+        partitioned = _measure(commands_mig, options.runs)
+        with standin.trusted_folder() as folder_of_root:
+            library = standin.install(folder_of_root, _mig_machine())
+            child = next(
+                (work / "venv").glob("lib/python*/site-packages/cdigen/vendors/nvidia/nvml_child.py")
+            )
+            asking = _measure(
+                {
+                    "python3 -I -c pass": [str(python), "-I", "-c", "pass"],
+                    "the NVML child (stand-in library)": [str(python), "-I", str(child), str(library)],
+                },
+                options.runs,
+            )
         growth = {
             f"cdigen generate, {count} GPUs": [cdigen, "generate", "--root", str(host)]
             for count, host in hosts.items()
         }
         grown = _measure(growth, max(3, options.runs // 5))
     if options.json:
-        print(json.dumps({"commands": rows, "growth": grown}, indent=2))
+        print(json.dumps({"commands": rows, "mig": partitioned, "nvml": asking, "growth": grown}, indent=2))
         return
     _print("cold start", rows)
+    _print("MIG", partitioned)
+    _print("NVML", asking)
     _print("growth", grown)
 
 
@@ -93,20 +116,42 @@ def _host(root: Path, count: int, tree: Path | None) -> Path:
     return root
 
 
+def _mig_host(root: Path, tree: Path | None) -> Path:
+    _host(root, 8, tree)
+    write_minors(root, 8)
+    for gpu in range(8):
+        for instance in range(7, 14):
+            write_instance(root, gpu, instance)
+    return root
+
+
+def _mig_machine() -> standin.Machine:
+    return standin.Machine(
+        gpus=tuple(
+            standin.Gpu(
+                address=gpu.bdf,
+                uuid=gpu.uuid,
+                minor=gpu.minor,
+                mig=True,
+                instances=standin.instances(7 * gpu.minor, *["1g.10gb"] * 7),
+            )
+            for gpu in example_gpus(8)
+        )
+    )
+
+
 def _measure(commands: dict[str, list[str]], runs: int) -> list[dict[str, object]]:
     times: dict[str, list[float]] = {name: [] for name in commands}
-    memory: dict[str, int] = {}
     environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
     for _ in range(runs):
         for name, command in commands.items():
             begin = time.perf_counter()
             child = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
-            _, status, usage = os.wait4(child.pid, 0)
+            child.wait()
             times[name].append(time.perf_counter() - begin)
-            child.returncode = os.waitstatus_to_exitcode(status)
             if child.returncode:
                 sys.exit(f"{' '.join(command)} ended with {child.returncode}")
-            memory[name] = max(memory.get(name, 0), usage.ru_maxrss)
+    memory = {name: _peak_mb(command, environment) for name, command in commands.items()}
     base = statistics.median(next(iter(times.values())))
     return [
         {
@@ -115,10 +160,25 @@ def _measure(commands: dict[str, list[str]], runs: int) -> list[dict[str, object
             "min_ms": round(min(values) * 1000, 1),
             "max_ms": round(max(values) * 1000, 1),
             "ratio": round(statistics.median(values) / base, 2),
-            "peak_mb": round(memory[name] / 1024, 1),
+            "peak_mb": memory[name],
         }
         for name, values in times.items()
     ]
+
+
+def _peak_mb(command: list[str], environment: dict[str, str]) -> float:
+    """Return a command's peak memory.
+
+    The kernel counts what a process had before exec, so it is started from a process that is smaller.
+    """
+    script = (
+        "import os, sys; null = (os.POSIX_SPAWN_OPEN, 1, '/dev/null', os.O_WRONLY, 0);"
+        "pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[null]);"
+        "print(os.wait4(pid, 0)[2].ru_maxrss)"
+    )
+    smaller = [sys.executable, "-I", "-S", "-c", script, *command]
+    done = subprocess.run(smaller, check=True, capture_output=True, text=True, env=environment)
+    return round(int(done.stdout) / 1024, 1)
 
 
 def _print(title: str, rows: list[dict[str, object]]) -> None:

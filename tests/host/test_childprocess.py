@@ -58,7 +58,7 @@ def test_the_child_has_limits() -> None:
         "print(resource.getrlimit(resource.RLIMIT_CORE), resource.getrlimit(resource.RLIMIT_AS));"
         "bytearray(5 << 30)"
     )
-    assert ending.output == b"(0, 0) (4294967296, 4294967296)\n"
+    assert ending.output == b"(0, 0) (17179869184, 17179869184)\n"
     assert ending.last_words == "MemoryError"
 
 

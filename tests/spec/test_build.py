@@ -75,6 +75,13 @@ def test_all_gives_what_two_names_of_one_gpu_share_once() -> None:
     assert [entry["path"] for entry in every["containerEdits"]["deviceNodes"]] == ["/dev/a", "/dev/b"]
 
 
+def test_an_all_of_the_drafts_own_stays_as_it_is_and_comes_last() -> None:
+    document = build(draft(device("all", "/dev/a"), device("zebra", "/dev/b"), device("0", "/dev/c")))
+    assert [entry["name"] for entry in document["devices"]] == ["0", "zebra", "all"]
+    nodes = document["devices"][-1]["containerEdits"]["deviceNodes"]
+    assert [entry["path"] for entry in nodes] == ["/dev/a"]
+
+
 def test_a_draft_without_devices_has_no_all() -> None:
     assert build(draft())["devices"] == []
 

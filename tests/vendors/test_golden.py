@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import hosttree
 import pytest
 from hosttree import Laid
+from vendors import platformtrees
 from vendors.fakehost import discover, install
 
 from cdigen import reconcile
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 LAYOUTS = (hosttree.debian_13, hosttree.debian_tesla_470, hosttree.red_hat, hosttree.nixos)
+PLATFORMS = (platformtrees.orin, platformtrees.thor, platformtrees.wsl2)
 
 
 @pytest.mark.usefixtures("real_nodes")
@@ -28,12 +30,26 @@ def test_the_spec_of_a_layout_is_the_golden_one(
     layout: Callable[[Path], Laid], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     install(tmp_path, layout, gpus=2)
-    (product,), _ = reconcile.produce({"nvidia": discover(tmp_path)}, host=None)
-    golden = GOLDEN / f"{layout.__name__}.json"
+    compare(tmp_path, layout.__name__, request)
+
+
+@pytest.mark.usefixtures("real_nodes")
+@pytest.mark.parametrize("platform", PLATFORMS, ids=lambda platform: platform.__name__)
+def test_the_spec_of_a_platform_is_the_golden_one(
+    platform: Callable[[Path], None], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    platform(tmp_path)
+    compare(tmp_path, platform.__name__, request)
+
+
+def compare(root: Path, name: str, request: pytest.FixtureRequest) -> None:
+    (product,), _ = reconcile.produce({"nvidia": discover(root)}, host=None)
+    golden = GOLDEN / f"{name}.json"
     if request.config.getoption("--update-golden"):
         golden.write_bytes(product.content)
     assert product.content.decode() == golden.read_text()
 
 
 def test_every_golden_spec_has_its_layout() -> None:
-    assert {path.name for path in GOLDEN.iterdir()} == {f"{layout.__name__}.json" for layout in LAYOUTS}
+    names = {f"{made.__name__}.json" for made in (*LAYOUTS, *PLATFORMS)}
+    assert {path.name for path in GOLDEN.iterdir()} == names

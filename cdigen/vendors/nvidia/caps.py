@@ -36,9 +36,9 @@ def parse_minors(text: str) -> dict[str, int]:
     minors: dict[str, int] = {}
     for line in text.splitlines():
         name, _, number = line.strip().rpartition(" ")
-        minor = _number(number)
-        if name and minor is not None:
-            minors.setdefault(name, minor)
+        # There are 135 lines for each GPU, so what _number does stands here.
+        if name and number.isascii() and number.isdigit() and len(number) <= 7:
+            minors.setdefault(name, int(number))
     return minors
 
 

@@ -59,8 +59,10 @@ def is_tegra(places: Places) -> bool:
     GPU (IGX Orin) can run the desktop driver instead: then the nvidia module lists that GPU on the
     PCI bus and no integrated one. That the module is loaded says nothing: Orin's display uses it.
     """
+    if not _has_tegra_files(places.host):
+        return False
     integrated, discrete = _listed_gpus(places.host)
-    return _has_tegra_files(places.host) and (bool(integrated) or not discrete)
+    return bool(integrated) or not discrete
 
 
 def discover(places: Places) -> Inventory:

@@ -61,6 +61,8 @@ def look(root: Root, path: str) -> Given:
         raise
     except OSError as error:
         raise Unusable(f"it cannot be read: {reason(error)}") from None
+    if real == "/":
+        raise Unusable("it leads to the root folder")
     host_path = root.host_path(real)
     if not is_plain(host_path):
         raise Unusable(f"it leads to {shown(host_path)}, which a spec cannot hold")
