@@ -118,6 +118,18 @@ def test_a_small_library_is_found_by_its_soname_where_that_is_not_its_files_name
     assert found[f"{SYSTEM}/libnvoptix_loader.so.1"] == f"{LIBRARIES}/libnvoptix.so.1"
 
 
+def test_a_library_of_the_store_that_has_no_small_one_is_found_by_its_soname(host: Path) -> None:
+    found = mounts(host)
+    for name in ("libnvidia-ptxjitcompiler.so.1", "libnvdxgdmal.so.1"):
+        assert {found[f"{folder}/{name}"] for folder in (SYSTEM, LIB64)} == {f"{FOLDER}/{name}"}
+
+
+def test_the_stores_own_libcuda_is_hidden_from_the_loader_even_where_wsl_has_no_small_one(host: Path) -> None:
+    for name in ("libcuda.so", "libcuda.so.1", "libcuda.so.1.1"):
+        (host / f".{LIBRARIES}/{name}").unlink()
+    assert mounts(host)[f"{SYSTEM}/libcuda.so.1"] == f"{FOLDER}/libcuda_loader.so"
+
+
 def test_nvidia_smi_is_found_by_its_name(host: Path) -> None:
     assert mounts(host)["/usr/bin/nvidia-smi"] == f"{FOLDER}/nvidia-smi"
     (host / f".{FOLDER}/nvidia-smi").unlink()

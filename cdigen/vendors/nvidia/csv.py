@@ -79,11 +79,12 @@ def discover(places: Places) -> Inventory:
             hint="install the board's nvidia-l4t-init package, which brings devices.csv and drivers.csv",
             kind="driver-not-found",
         )
+    before = len(reader.findings)
     nodes = reader.nodes(entries)
     if not nodes:
+        why = next((finding.message for finding in reader.findings[before:]), "there is no dev line")
         raise HostError(
-            "none of the device nodes in the lists can be used: "
-            + (reader.findings[-1].message if reader.findings else "there is no dev line"),
+            f"none of the device nodes in the lists can be used: {why}",
             hint="is the GPU's driver loaded? see 'dmesg | grep -i -e nvgpu -e NVRM'",
             kind="no-nodes",
         )
@@ -330,7 +331,8 @@ def _loader_names(
         if not file.is_library or _is_plugin(file.path):
             continue
         row = _BY_STEM.get(file.path.rpartition("/")[2].partition(".so")[0])
-        wanted = [file.soname, *(name.format(version=version) for name in (row.also if row else ()))]
+        also = [name for name in (row.also if row else ()) if version or "{version}" not in name]
+        wanted = [file.soname, *(name.format(version=version) for name in also)]
         own = [
             name
             for name in wanted

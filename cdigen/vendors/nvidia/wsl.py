@@ -203,13 +203,21 @@ class _Reader:
             # (libnvoptix.so.1 has libnvoptix_loader.so.1); a file of that name goes before.
             own = [name, *([given.soname] if given.soname and given.soname not in names else [])]
             files.append(_driver_file("library", given, (path,), tuple(dict.fromkeys(own))))
-        for name in self._root.names(store.folder):
+        taken = {name for file in files for name in file.names}
+        stored = self._root.names(store.folder)
+        for name in stored:
             if not given_files.is_library_name(name) and not name.endswith(STORE_ENDINGS):
                 continue
             path = f"{store.folder}/{name}"
             given = self._look(path)
-            if given is not None:
-                files.append(_driver_file("config" if name.endswith(".bin") else "library", given, (path,)))
+            if given is None:
+                continue
+            # Others of the store are loaded by SONAME as well (libnvidia-ptxjitcompiler.so.1), but
+            # never those that have a loader: that one is what programs shall get.
+            is_hidden = f"{name.partition('.so')[0]}_loader.so" in stored
+            own = [given.soname] if given.soname and given.soname not in taken and not is_hidden else []
+            kind: FileKind = "config" if name.endswith(".bin") else "library"
+            files.append(_driver_file(kind, given, (path,), tuple(own)))
         for folder in (store.folder, LIBRARIES):
             path = f"{folder}/{PROGRAM}"
             given = self._look(path) if self._root.exists(path) else None
