@@ -1,0 +1,60 @@
+"""MIG instances in real containers: the GPU's node, both capability nodes, and no other instance's."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chroothost import DEBIAN_IMAGE, Host, running_host
+from kernelside import Node, control_nodes, example_gpus, write_kernel_side
+from vendors.migside import cap_node, minor_of, write_instance, write_minors
+
+pytestmark = pytest.mark.e2e
+
+GPUS = example_gpus(2)
+
+
+@pytest.fixture(scope="module")
+def mig_host(tmp_path_factory: pytest.TempPathFactory, driver_tree: Path, images: Path) -> Iterator[Host]:
+    """Run a host whose GPU 0 has two instances and whose GPU 1 is whole; one instance's nodes are made."""
+    root = tmp_path_factory.mktemp("mig") / "root"
+    subprocess.run(["cp", "--archive", "--link", driver_tree, root], check=True)
+    write_kernel_side(root, GPUS)
+    write_minors(root, 2)
+    write_instance(root, 0, 7)
+    write_instance(root, 0, 8, nodes=False)
+    config = root / "etc/cdigen/config.yaml"
+    config.parent.mkdir()
+    config.write_text("create_nodes: true\n")
+    command = [sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--write"]
+    subprocess.run([*command, "--kind", "nvidia.com/gpu"], check=True)
+    with running_host(driver_tree, images=images, state=root) as host:
+        yield host
+
+
+def nodes_in(host: Host, device: str) -> set[Node]:
+    command = "find /dev -type c \\( -name 'nvidia*' -o -path '/dev/dri/*' \\) -exec stat -c '%n %t %T' {} +"
+    listed = host.run(f'podman run --rm --device nvidia.com/gpu={device} {DEBIAN_IMAGE} sh -c "{command}"')
+    rows = (line.split() for line in listed.splitlines())
+    return {Node(path=path, major=int(major, 16), minor=int(minor, 16)) for path, major, minor in rows}
+
+
+def instance_nodes(gi: int) -> set[Node]:
+    return {cap_node(minor_of(0, gi)), cap_node(minor_of(0, gi, 0)), GPUS[0].nodes[0]}
+
+
+@pytest.mark.parametrize(("device", "gi"), [("0:0", 7), ("0:1", 8)])
+def test_a_container_has_its_instance_and_no_other(mig_host: Host, device: str, gi: int) -> None:
+    assert nodes_in(mig_host, device) == {*instance_nodes(gi), *control_nodes()}
+
+
+def test_all_is_both_instances_and_the_whole_gpu(mig_host: Host) -> None:
+    wanted = {*instance_nodes(7), *instance_nodes(8), *GPUS[1].nodes, *control_nodes()}
+    assert nodes_in(mig_host, "all") == wanted
+
+
+def test_the_gpu_in_mig_mode_cannot_be_had_as_a_whole(mig_host: Host) -> None:
+    answer = mig_host.attempt(f"podman run --rm --device nvidia.com/gpu=0 {DEBIAN_IMAGE} true")
+    assert answer.returncode != 0
+    assert "nvidia.com/gpu=0" in answer.stderr
