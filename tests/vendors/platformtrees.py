@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING
 from hosttree import AARCH64, X86_64, link, put, write_library
 from kernelside import Gpu, Node, information_text, make_node
 
+from cdigen.host.root import Root
+from cdigen.spec.build import build
+from cdigen.spec.hostcheck import check_host
+from cdigen.spec.rules import check
+from cdigen.vendors.nvidia.group_edits import group_drafts
+
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any
+
+    from cdigen.model.inventory import DriverFile, Inventory
 
 LISTS = "etc/nvidia-container-runtime/host-files-for-container.d"
 SYSTEM = "/usr/lib/aarch64-linux-gnu"
@@ -121,6 +130,14 @@ def list_gpu(
         (root / "sys/bus/pci/devices" / bdf).mkdir(parents=True)
 
 
+def board(root: Path, drivers: str = "", devices: str = "dev, /dev/nvmap\n") -> None:
+    """Lay a Tegra board of one node, with the lines to be tested."""
+    node(root, "/dev/nvmap", 10, 124)
+    write_list(root, "devices.csv", devices)
+    if drivers:
+        write_list(root, "drivers.csv", drivers)
+
+
 def orin(root: Path) -> None:
     """Lay a Jetson Orin with Jetson Linux 36.4.3: libraries below nvidia/, nodes of the group video."""
     release(root, 36, "4.3")
@@ -188,7 +205,7 @@ def wsl2(root: Path) -> None:
     node(root, "/dev/dxg", 10, 125)
     for name in ("libcuda.so", "libcuda.so.1", "libcuda.so.1.1"):
         library(root, f"{LIBRARIES}/{name}", "libcuda.so.1", X86_64, b"loader of 581.15")
-    for name in ("libdxcore.so", "libd3d12.so", "libnvidia-ml.so.1", "libnvidia-encode.so.1"):
+    for name in ("libdxcore.so", "libd3d12.so", "libnvidia-ml.so.1", "libnvcuvid.so.1"):
         library(root, f"{LIBRARIES}/{name}", name, X86_64)
     library(root, f"{LIBRARIES}/libnvoptix.so.1", "libnvoptix_loader.so.1", X86_64)
     put(root / f".{LIBRARIES}/{PROGRAM}", b"\x7fELF", 0o555)
@@ -210,3 +227,28 @@ def store(root: Path, name: str, version: str = "581.15") -> None:
     put(root / f".{folder}/{PROGRAM}", b"\x7fELF", 0o555)
     put(root / f".{folder}/nv_disp.cat", b"\1", 0o555)
     put(root / f".{folder}/{name.partition('.inf')[0]}.inf", b"\xff\xfe" + INF.encode("utf-16-le"))
+
+
+def only_document(root: Path, inventory: Inventory) -> dict[str, Any]:
+    """Return the spec of the one group, which breaks no rule and names only what the host has."""
+    (draft,) = group_drafts(inventory)
+    made = build(draft)
+    findings = (*check(made), *check_host(made, Root(str(root))))
+    assert [finding for finding in findings if finding.severity == "error"] == []
+    return made
+
+
+def only_files(inventory: Inventory) -> tuple[DriverFile, ...]:
+    """Return the files of the one group."""
+    (group,) = inventory.groups
+    return group.files
+
+
+def mounts(document: dict[str, Any]) -> dict[str, str]:
+    """Return what is mounted: container path -> host path."""
+    return {mount["containerPath"]: mount["hostPath"] for mount in document["containerEdits"]["mounts"]}
+
+
+def said(inventory: Inventory) -> set[tuple[str, str, str]]:
+    """Return the findings as severity, rule and path."""
+    return {(finding.severity, finding.rule, finding.path) for finding in inventory.findings}

@@ -7,39 +7,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hosttree import AARCH64, link, put, write_library
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from vendors.fakehost import empty_root, make_instead, places
+from hosttree import put
+from vendors.fakehost import make_instead, places
 from vendors.platformtrees import (
     LISTS,
     OPENRM,
     OWN,
     SYSTEM,
-    library,
+    board,
     list_gpu,
-    node,
+    mounts,
+    only_document,
+    only_files,
     orin,
     release,
+    said,
     thor,
     write_list,
 )
 
-from cdigen.host.root import Root
 from cdigen.model.errors import HostError
-from cdigen.spec.build import build
-from cdigen.spec.hostcheck import check_host
-from cdigen.spec.rules import check
-from cdigen.vendors.nvidia import csv, csv_lines
-from cdigen.vendors.nvidia.group_edits import group_drafts
+from cdigen.vendors.nvidia import csv
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
-    from cdigen.model.inventory import DriverFile, Inventory
+    from cdigen.model.inventory import Inventory
 
-FOLDER = f"/{LISTS}"
 LIB64 = "/usr/lib64"
 
 
@@ -47,37 +41,8 @@ def discover(root: Path) -> Inventory:
     return csv.discover(places(root))
 
 
-def document(root: Path) -> dict[str, Any]:
-    """Return the spec of a board, which breaks no rule and whose paths are all on the host."""
-    (draft,) = group_drafts(discover(root))
-    made = build(draft)
-    host = Root(str(root))
-    assert [
-        finding for finding in (*check(made), *check_host(made, host)) if finding.severity == "error"
-    ] == []
-    return made
-
-
-def mounts(root: Path) -> dict[str, str]:
-    """Return container path -> host path."""
-    return {mount["containerPath"]: mount["hostPath"] for mount in document(root)["containerEdits"]["mounts"]}
-
-
-def files(inventory: Inventory) -> tuple[DriverFile, ...]:
-    (group,) = inventory.groups
-    return group.files
-
-
-def said(inventory: Inventory) -> set[tuple[str, str, str]]:
-    return {(finding.severity, finding.rule, finding.path) for finding in inventory.findings}
-
-
-def board(root: Path, drivers: str = "", devices: str = "dev, /dev/nvmap\n") -> None:
-    """Lay a board with one node and the lines to be tested."""
-    node(root, "/dev/nvmap", 10, 124)
-    write_list(root, "devices.csv", devices)
-    if drivers:
-        write_list(root, "drivers.csv", drivers)
+def mounted(root: Path) -> dict[str, str]:
+    return mounts(only_document(root, discover(root)))
 
 
 # Which hosts are boards.
@@ -133,7 +98,7 @@ def test_an_integrated_gpu_beside_a_discrete_one_makes_a_board(tmp_path: Path) -
 @pytest.mark.usefixtures("real_nodes")
 def test_an_orin_gives_every_node_to_0_and_all(tmp_path: Path) -> None:
     orin(tmp_path)
-    devices = document(tmp_path)["devices"]
+    devices = only_document(tmp_path, discover(tmp_path))["devices"]
     assert [device["name"] for device in devices] == ["0", "all"]
     paths = [entry["path"] for entry in devices[0]["containerEdits"]["deviceNodes"]]
     assert paths == [
@@ -156,7 +121,7 @@ def test_an_orin_gives_every_node_to_0_and_all(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("real_nodes")
 def test_nodes_of_the_group_video_carry_it(tmp_path: Path) -> None:
     orin(tmp_path)
-    edits = document(tmp_path)["devices"][0]["containerEdits"]
+    edits = only_document(tmp_path, discover(tmp_path))["devices"][0]["containerEdits"]
     assert edits["additionalGids"] == [44]
     assert {entry["path"]: entry.get("gid") for entry in edits["deviceNodes"]}["/dev/nvmap"] == 44
 
@@ -164,7 +129,7 @@ def test_nodes_of_the_group_video_carry_it(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("real_nodes")
 def test_an_orins_files_are_where_their_lines_say(tmp_path: Path) -> None:
     orin(tmp_path)
-    found = mounts(tmp_path)
+    found = mounted(tmp_path)
     wanted = {
         "/etc/nv_tegra_release": "/etc/nv_tegra_release",
         "/dev/dri/by-path": "/dev/dri/by-path",
@@ -185,7 +150,7 @@ def test_an_orins_files_are_where_their_lines_say(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("real_nodes")
 def test_the_containers_loader_finds_an_orins_libraries_without_a_hook(tmp_path: Path) -> None:
     orin(tmp_path)
-    found = mounts(tmp_path)
+    found = mounted(tmp_path)
     for name, path in (
         ("libcuda.so.1", f"{OWN}/libcuda.so.1.1"),
         ("libnvos.so", f"{OWN}/libnvos.so"),
@@ -225,7 +190,7 @@ def test_an_orins_inventory_says_what_it_is(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("real_nodes")
 def test_a_thor_gets_libcuda_from_the_folder_that_only_l4t_csv_names(tmp_path: Path) -> None:
     thor(tmp_path)
-    found = mounts(tmp_path)
+    found = mounted(tmp_path)
     assert {found[f"{folder}/libcuda.so.1"] for folder in (SYSTEM, LIB64)} == {f"{OPENRM}/libcuda.so.1.1"}
     assert found[f"{SYSTEM}/libcuda.so"] == f"{OPENRM}/libcuda.so.1.1"
     assert said(discover(tmp_path)) == set()
@@ -334,7 +299,7 @@ def test_lists_of_other_names_are_not_read(tmp_path: Path) -> None:
     board(tmp_path)
     write_list(tmp_path, "cuda.csv", "dir, /usr/local/cuda\n")
     (tmp_path / "usr/local/cuda").mkdir(parents=True)
-    assert files(discover(tmp_path)) == ()
+    assert only_files(discover(tmp_path)) == ()
 
 
 def refusal(root: Path) -> HostError:
@@ -377,5 +342,3 @@ def test_every_file_of_a_board_may_be_empty_and_each_is_a_finding(
         path.write_bytes(b"")
         assert set(discover(tmp_path).findings) - before, path
         path.write_bytes(content)
-
-

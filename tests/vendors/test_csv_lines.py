@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,71 +11,31 @@ from hypothesis import strategies as st
 from vendors.fakehost import empty_root, make_instead, places
 from vendors.platformtrees import (
     LISTS,
-    OPENRM,
     OWN,
     SYSTEM,
+    board,
     library,
-    list_gpu,
-    node,
-    orin,
-    release,
-    thor,
-    write_list,
+    mounts,
+    only_document,
+    only_files,
+    said,
 )
 
 from cdigen.host.root import Root
-from cdigen.model.errors import HostError
-from cdigen.spec.build import build
-from cdigen.spec.hostcheck import check_host
-from cdigen.spec.rules import check
 from cdigen.vendors.nvidia import csv, csv_lines
-from cdigen.vendors.nvidia.group_edits import group_drafts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from pathlib import Path
 
-    from cdigen.model.inventory import DriverFile, Inventory
-
-FOLDER = f"/{LISTS}"
-LIB64 = "/usr/lib64"
+    from cdigen.model.inventory import Inventory
 
 
 def discover(root: Path) -> Inventory:
     return csv.discover(places(root))
 
 
-def document(root: Path) -> dict[str, Any]:
-    """Return the spec of a board, which breaks no rule and whose paths are all on the host."""
-    (draft,) = group_drafts(discover(root))
-    made = build(draft)
-    host = Root(str(root))
-    assert [
-        finding for finding in (*check(made), *check_host(made, host)) if finding.severity == "error"
-    ] == []
-    return made
-
-
-def mounts(root: Path) -> dict[str, str]:
-    """Return container path -> host path."""
-    return {mount["containerPath"]: mount["hostPath"] for mount in document(root)["containerEdits"]["mounts"]}
-
-
-def files(inventory: Inventory) -> tuple[DriverFile, ...]:
-    (group,) = inventory.groups
-    return group.files
-
-
-def said(inventory: Inventory) -> set[tuple[str, str, str]]:
-    return {(finding.severity, finding.rule, finding.path) for finding in inventory.findings}
-
-
-def board(root: Path, drivers: str = "", devices: str = "dev, /dev/nvmap\n") -> None:
-    """Lay a board with one node and the lines to be tested."""
-    node(root, "/dev/nvmap", 10, 124)
-    write_list(root, "devices.csv", devices)
-    if drivers:
-        write_list(root, "drivers.csv", drivers)
+def mounted(root: Path) -> dict[str, str]:
+    return mounts(only_document(root, discover(root)))
 
 
 # Lines.
@@ -166,7 +124,7 @@ def test_a_lib_line_of_something_else_is_left_out(tmp_path: Path, kind: str) -> 
     (tmp_path / "usr/share/nvidia").mkdir(parents=True)
     make_instead(tmp_path / "usr/share/nvidia/table", kind)
     inventory = discover(tmp_path)
-    assert files(inventory) == ()
+    assert only_files(inventory) == ()
     assert ("warning", "csv-path-unusable", "/usr/share/nvidia/table") in said(inventory)
 
 
@@ -175,7 +133,7 @@ def test_a_dir_line_of_a_file_is_left_out(tmp_path: Path) -> None:
     board(tmp_path, "dir, /usr/src/tensorrt\n")
     put(tmp_path / "usr/src/tensorrt", b"x")
     inventory = discover(tmp_path)
-    assert files(inventory) == ()
+    assert only_files(inventory) == ()
     assert ("warning", "csv-path-unusable", "/usr/src/tensorrt") in said(inventory)
 
 
@@ -185,7 +143,7 @@ def test_a_library_that_is_none_is_left_out(tmp_path: Path, content: bytes) -> N
     board(tmp_path, "lib, /usr/lib/libnvos.so\n")
     put(tmp_path / "usr/lib/libnvos.so", content)
     inventory = discover(tmp_path)
-    assert files(inventory) == ()
+    assert only_files(inventory) == ()
     assert ("warning", "library-unusable", "/usr/lib/libnvos.so") in said(inventory)
 
 
@@ -194,7 +152,7 @@ def test_a_library_that_is_none_is_left_out(tmp_path: Path, content: bytes) -> N
 def test_a_library_without_a_usable_soname_is_where_its_line_says_only(tmp_path: Path, soname: str) -> None:
     board(tmp_path, "lib, /opt/libnvos.so\n")
     library(tmp_path, "/opt/libnvos.so", soname)
-    (file,) = files(discover(tmp_path))
+    (file,) = only_files(discover(tmp_path))
     assert (file.names, file.targets) == ((), ("/opt/libnvos.so",))
 
 
@@ -211,7 +169,7 @@ def test_nothing_leads_out_of_the_root(tmp_path: Path) -> None:
         link(root / "opt" / name, target)
     link(root / "dev/out", "/../../dev/null")
     inventory = discover(root)
-    assert files(inventory) == ()
+    assert only_files(inventory) == ()
     assert [each.path for each in inventory.groups[0].devices[0].nodes] == ["/dev/nvmap"]
 
 
@@ -220,7 +178,7 @@ def test_a_line_decides_where_a_name_is_before_another_librarys_soname_does(tmp_
     board(tmp_path, f"lib, {OWN}/libdrm.so.2\nlib, {SYSTEM}/libdrm.so.2\n")
     library(tmp_path, f"{OWN}/libdrm.so.2", "libdrm.so.2")
     write_library(tmp_path / f".{SYSTEM}/libdrm.so.2", "libdrm.so.2", machine=AARCH64)
-    assert mounts(tmp_path)[f"{SYSTEM}/libdrm.so.2"] == f"{SYSTEM}/libdrm.so.2"
+    assert mounted(tmp_path)[f"{SYSTEM}/libdrm.so.2"] == f"{SYSTEM}/libdrm.so.2"
 
 
 @pytest.mark.usefixtures("real_nodes")
@@ -228,7 +186,7 @@ def test_a_file_that_several_lines_name_is_one_file(tmp_path: Path) -> None:
     board(tmp_path, "lib, /opt/libnvos.so.1\nsym, /opt/libnvos.so\nlib, /opt/libnvos.so.1\n")
     library(tmp_path, "/opt/libnvos.so.1", "libnvos.so.1")
     link(tmp_path / "opt/libnvos.so", "libnvos.so.1")
-    (file,) = files(discover(tmp_path))
+    (file,) = only_files(discover(tmp_path))
     assert (file.targets, file.names) == (("/opt/libnvos.so.1", "/opt/libnvos.so"), ("libnvos.so.1",))
 
 
@@ -269,5 +227,5 @@ def test_whatever_a_list_holds_there_is_no_traceback_and_nothing_from_outside(co
         put(root / LISTS / "drivers.csv", raw)
         inventory = discover(root)
         assert all(finding.message.isprintable() for finding in inventory.findings)
-        assert all((root / file.host_path.lstrip("/")).exists() for file in files(inventory))
-        document(root)
+        assert all((root / file.host_path.lstrip("/")).exists() for file in only_files(inventory))
+        only_document(root, inventory)

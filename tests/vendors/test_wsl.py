@@ -9,19 +9,25 @@ from typing import TYPE_CHECKING
 import pytest
 from hosttree import AARCH64, X86_64, link, put
 from vendors.fakehost import make_instead, places
-from vendors.platformtrees import INF, LIBRARIES, STORE, STORES, library, node, orin, store, wsl2
+from vendors.platformtrees import (
+    INF,
+    LIBRARIES,
+    STORE,
+    STORES,
+    library,
+    mounts,
+    node,
+    only_document,
+    orin,
+    said,
+    store,
+    wsl2,
+)
 
-from cdigen.host.root import Root
 from cdigen.model.errors import HostError
-from cdigen.spec.build import build
-from cdigen.spec.hostcheck import check_host
-from cdigen.spec.rules import check
 from cdigen.vendors.nvidia import wsl
-from cdigen.vendors.nvidia.group_edits import group_drafts
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from cdigen.model.inventory import Inventory
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
@@ -41,20 +47,8 @@ def discover(root: Path) -> Inventory:
     return wsl.discover(places(root))
 
 
-def document(root: Path) -> dict[str, Any]:
-    (draft,) = group_drafts(discover(root))
-    made = build(draft)
-    assert [*check(made), *check_host(made, Root(str(root)))] == []
-    return made
-
-
-def mounts(root: Path) -> dict[str, str]:
-    """Return container path -> host path."""
-    return {mount["containerPath"]: mount["hostPath"] for mount in document(root)["containerEdits"]["mounts"]}
-
-
-def said(inventory: Inventory) -> set[tuple[str, str, str]]:
-    return {(finding.severity, finding.rule, finding.path) for finding in inventory.findings}
+def mounted(root: Path) -> dict[str, str]:
+    return mounts(only_document(root, discover(root)))
 
 
 def refusal(root: Path) -> HostError:
@@ -78,7 +72,7 @@ def test_a_host_without_dxcore_is_not_wsl(tmp_path: Path) -> None:
 
 
 def test_there_is_one_device_with_one_node(host: Path) -> None:
-    made = document(host)
+    made = only_document(host, discover(host))
     assert made["kind"] == "nvidia.com/gpu"
     assert made["containerEdits"]["env"] == ["NVIDIA_VISIBLE_DEVICES=void"]
     (device,) = made["devices"]
@@ -87,7 +81,7 @@ def test_there_is_one_device_with_one_node(host: Path) -> None:
 
 
 def test_the_store_is_at_its_own_path(host: Path) -> None:
-    found = mounts(host)
+    found = mounted(host)
     names = {path.rpartition("/")[2] for path in found if path.startswith(f"{FOLDER}/")}
     assert names == {
         "libcuda.so.1.1",
@@ -106,20 +100,20 @@ def test_the_store_is_at_its_own_path(host: Path) -> None:
 
 
 def test_programs_load_the_small_libraries_and_not_those_of_the_store(host: Path) -> None:
-    found = mounts(host)
-    for name in ("libcuda.so", "libcuda.so.1", "libdxcore.so", "libnvidia-ml.so.1", "libnvidia-encode.so.1"):
+    found = mounted(host)
+    for name in ("libcuda.so", "libcuda.so.1", "libdxcore.so", "libnvidia-ml.so.1", "libnvcuvid.so.1"):
         wanted = f"{LIBRARIES}/{name}"
         assert {found[f"{folder}/{name}"] for folder in (SYSTEM, LIB64, LIBRARIES)} == {wanted}
 
 
 def test_a_small_library_is_found_by_its_soname_where_that_is_not_its_files_name(host: Path) -> None:
-    found = mounts(host)
+    found = mounted(host)
     assert found[f"{SYSTEM}/libnvoptix.so.1"] == f"{LIBRARIES}/libnvoptix.so.1"
     assert found[f"{SYSTEM}/libnvoptix_loader.so.1"] == f"{LIBRARIES}/libnvoptix.so.1"
 
 
 def test_a_library_of_the_store_that_has_no_small_one_is_found_by_its_soname(host: Path) -> None:
-    found = mounts(host)
+    found = mounted(host)
     for name in ("libnvidia-ptxjitcompiler.so.1", "libnvdxgdmal.so.1"):
         assert {found[f"{folder}/{name}"] for folder in (SYSTEM, LIB64)} == {f"{FOLDER}/{name}"}
 
@@ -127,13 +121,13 @@ def test_a_library_of_the_store_that_has_no_small_one_is_found_by_its_soname(hos
 def test_the_stores_own_libcuda_is_hidden_from_the_loader_even_where_wsl_has_no_small_one(host: Path) -> None:
     for name in ("libcuda.so", "libcuda.so.1", "libcuda.so.1.1"):
         (host / f".{LIBRARIES}/{name}").unlink()
-    assert mounts(host)[f"{SYSTEM}/libcuda.so.1"] == f"{FOLDER}/libcuda_loader.so"
+    assert mounted(host)[f"{SYSTEM}/libcuda.so.1"] == f"{FOLDER}/libcuda_loader.so"
 
 
 def test_nvidia_smi_is_found_by_its_name(host: Path) -> None:
-    assert mounts(host)["/usr/bin/nvidia-smi"] == f"{FOLDER}/nvidia-smi"
+    assert mounted(host)["/usr/bin/nvidia-smi"] == f"{FOLDER}/nvidia-smi"
     (host / f".{FOLDER}/nvidia-smi").unlink()
-    assert mounts(host)["/usr/bin/nvidia-smi"] == f"{LIBRARIES}/nvidia-smi"
+    assert mounted(host)["/usr/bin/nvidia-smi"] == f"{LIBRARIES}/nvidia-smi"
 
 
 def test_the_inventory_says_what_it_is(host: Path) -> None:
@@ -201,7 +195,7 @@ def test_of_two_stores_that_is_taken_whose_loader_windows_gave_to_wsl(host: Path
     inventory = discover(host)
     assert said(inventory) == {("info", "wsl-several-stores", FOLDER)}
     assert OLD_STORE in inventory.findings[0].message
-    assert not any(OLD_STORE in path for path in mounts_of(inventory))
+    assert not any(OLD_STORE in path for path in mounts(only_document(host, inventory)))
 
 
 @pytest.mark.parametrize("version", ["581.15", None], ids=["one loader", "no loader"])
@@ -215,20 +209,15 @@ def test_of_two_stores_that_cannot_be_told_apart_the_newest_is_taken(host: Path,
     assert said(inventory) == {("warning", "wsl-several-stores", f"{STORES}/{OLD_STORE}")}
 
 
-def mounts_of(inventory: Inventory) -> set[str]:
-    (group,) = inventory.groups
-    return {target for file in group.files for target in file.targets}
-
-
 def test_a_store_is_known_by_its_libcuda_whatever_its_name(host: Path) -> None:
     os.rename(host / f".{FOLDER}", host / f".{STORES}/oem42.inf_amd64_1")
-    assert f"{STORES}/oem42.inf_amd64_1/libcuda.so.1.1" in mounts(host)
+    assert f"{STORES}/oem42.inf_amd64_1/libcuda.so.1.1" in mounted(host)
 
 
 def test_a_store_with_a_broken_libcuda_is_passed_over_for_another(host: Path) -> None:
     store(host, OLD_STORE)
     put(host / f".{STORES}/{OLD_STORE}/libcuda.so.1.1", b"rubbish")
-    assert f"{FOLDER}/libcuda.so.1.1" in mounts(host)
+    assert f"{FOLDER}/libcuda.so.1.1" in mounted(host)
 
 
 # Hosts that cannot be served.
@@ -278,7 +267,7 @@ def test_a_missing_file_of_the_store_is_a_finding_if_it_matters(host: Path) -> N
 def test_what_is_no_file_is_left_out(host: Path, kind: str, name: str, rule: str) -> None:
     make_instead(host / f".{FOLDER}/{name}", kind)
     assert said(discover(host)) == {("warning", rule, f"{FOLDER}/{name}")}
-    assert f"{FOLDER}/{name}" not in mounts(host)
+    assert f"{FOLDER}/{name}" not in mounted(host)
 
 
 def test_every_file_may_be_empty_and_each_is_a_finding_or_the_reason(host: Path) -> None:

@@ -1,7 +1,8 @@
 """Tegra boards (Jetson, IGX, DRIVE): what a container needs stands in lists that the board's system brings.
 
-Their integrated GPU is no PCI device of the nvidia module, which tells little or nothing about it;
-NVIDIA's tools read the same lists ("csv mode"). ``is_tegra`` and ``discover`` are the central names.
+Their integrated GPU is no PCI device (Orin), or needs nodes and libraries that the nvidia module does
+not tell (Thor); NVIDIA's tools read the same lists ("csv mode"). ``is_tegra`` and ``discover`` are the
+central names.
 
 Sources: nvidia-container-toolkit 1.20 (internal/platform-support/tegra), its test roots of an Orin and
 a Thor; Jetson Linux 35 to 39. On 39 libcuda lies in /opt/nvidia/l4t-gpu-libs/openrm or .../nvgpu, and

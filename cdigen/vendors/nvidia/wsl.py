@@ -191,33 +191,10 @@ class _Reader:
             return b""
 
     def files(self, store: Store) -> tuple[DriverFile, ...]:
-        """Return the small libraries, which programs load by their names, and the store's files."""
-        files: list[DriverFile] = []
-        names = [name for name in self._root.names(LIBRARIES) if given_files.is_library_name(name)]
-        for name in names:
-            path = f"{LIBRARIES}/{name}"
-            given = self._look(path)
-            if given is None:
-                continue
-            # The host's loader finds them by SONAME, which is not always the file's name
-            # (libnvoptix.so.1 has libnvoptix_loader.so.1); a file of that name goes before.
-            own = [name, *([given.soname] if given.soname and given.soname not in names else [])]
-            files.append(_driver_file("library", given, (path,), tuple(dict.fromkeys(own))))
-        taken = {name for file in files for name in file.names}
-        stored = self._root.names(store.folder)
-        for name in stored:
-            if not given_files.is_library_name(name) and not name.endswith(STORE_ENDINGS):
-                continue
-            path = f"{store.folder}/{name}"
-            given = self._look(path)
-            if given is None:
-                continue
-            # Others of the store are loaded by SONAME as well (libnvidia-ptxjitcompiler.so.1), but
-            # never those that have a loader: that one is what programs shall get.
-            is_hidden = f"{name.partition('.so')[0]}_loader.so" in stored
-            own = [given.soname] if given.soname and given.soname not in taken and not is_hidden else []
-            kind: FileKind = "config" if name.endswith(".bin") else "library"
-            files.append(_driver_file(kind, given, (path,), tuple(own)))
+        """Return the small libraries, the store's files, and nvidia-smi under its usual name."""
+        small = self._small_libraries()
+        taken = {name for file in small for name in file.names}
+        files = [*small, *self._stored_files(store, taken)]
         for folder in (store.folder, LIBRARIES):
             path = f"{folder}/{PROGRAM}"
             given = self._look(path) if self._root.exists(path) else None
@@ -225,6 +202,43 @@ class _Reader:
                 files.append(_driver_file("binary", given, (path, PROGRAM_TARGET)))
                 break
         return tuple(files)
+
+    def _small_libraries(self) -> list[DriverFile]:
+        """Return the libraries of /usr/lib/wsl/lib, which programs load by their names.
+
+        The host's loader finds them by SONAME, which is not always the file's name (libnvoptix.so.1
+        has libnvoptix_loader.so.1); a file of that name goes before.
+        """
+        files = []
+        names = [name for name in self._root.names(LIBRARIES) if given_files.is_library_name(name)]
+        for name in names:
+            path = f"{LIBRARIES}/{name}"
+            given = self._look(path)
+            if given is not None:
+                own = (name, given.soname) if given.soname and given.soname not in names else (name,)
+                files.append(_driver_file("library", given, (path,), own))
+        return files
+
+    def _stored_files(self, store: Store, taken: set[str]) -> list[DriverFile]:
+        """Return the store's files, each at its own path.
+
+        Libraries are loaded by SONAME as well (libnvidia-ptxjitcompiler.so.1) unless that is TAKEN; but
+        never those that have a loader beside them: programs shall get that one.
+        """
+        files = []
+        names = self._root.names(store.folder)
+        for name in names:
+            if not given_files.is_library_name(name) and not name.endswith(STORE_ENDINGS):
+                continue
+            path = f"{store.folder}/{name}"
+            given = self._look(path)
+            if given is None:
+                continue
+            is_hidden = f"{name.partition('.so')[0]}_loader.so" in names
+            own = (given.soname,) if given.soname and given.soname not in taken and not is_hidden else ()
+            kind: FileKind = "config" if name.endswith(".bin") else "library"
+            files.append(_driver_file(kind, given, (path,), own))
+        return files
 
     def _look(self, path: str) -> Given | None:
         where = shown(self._root.host_path(path))
