@@ -1,40 +1,17 @@
 """The configuration file: every key, and every fault with its line."""
 
-import json
 import re
-from pathlib import Path
 from time import process_time
 
 import pytest
 import yaml
+from configtext import KEYS, LISTS, PATHS, ROOT, SCHEMA, read, refusal
 from jsonschema import Draft202012Validator
 
-from cdigen.config import MAX_SIZE, Settings, parse
-from cdigen.model.errors import ConfigError
+from cdigen.config import MAX_SIZE, Settings
 from cdigen.model.profile import Profile
 from cdigen.value import fields
 from cdigen.vendors.registry import VENDORS
-
-ROOT = Path(__file__).resolve().parents[1]
-SCHEMA = json.loads((ROOT / "schemas/config.schema.json").read_text())
-VALIDATOR = Draft202012Validator(SCHEMA)
-KEYS = tuple(SCHEMA["properties"])
-LISTS = ("vendors", "spec_dirs", "library_search_paths", "config_search_paths")
-PATHS = ("state_dir", "driver_root", "dev_root")
-
-
-def read(text: str | bytes) -> Settings:
-    data = text.encode() if isinstance(text, str) else text
-    return parse(data, file="c.yaml", vendors=tuple(VENDORS))
-
-
-def refusal(text: str | bytes) -> str:
-    """Return why TEXT is refused, or nothing where it is read."""
-    try:
-        read(text)
-    except ConfigError as error:
-        return f"{error.message} ({error.hint})"
-    return ""
 
 
 def test_an_empty_file_changes_nothing() -> None:

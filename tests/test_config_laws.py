@@ -1,41 +1,13 @@
 """Laws of the configuration: code and schema agree, and nothing but a ConfigError is ever raised."""
 
-import json
 import re
 import sys
 import unicodedata
-from pathlib import Path
 
 import yaml
+from configtext import KEYS, SCHEMA, VALIDATOR, refusal
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
-
-from cdigen.config import Settings, parse
-from cdigen.model.errors import ConfigError
-from cdigen.vendors.registry import VENDORS
-
-ROOT = Path(__file__).resolve().parents[1]
-SCHEMA = json.loads((ROOT / "schemas/config.schema.json").read_text())
-VALIDATOR = Draft202012Validator(SCHEMA)
-KEYS = tuple(SCHEMA["properties"])
-LISTS = ("vendors", "spec_dirs", "library_search_paths", "config_search_paths")
-PATHS = ("state_dir", "driver_root", "dev_root")
-
-
-def read(text: str | bytes) -> Settings:
-    data = text.encode() if isinstance(text, str) else text
-    return parse(data, file="c.yaml", vendors=tuple(VENDORS))
-
-
-def refusal(text: str | bytes) -> str:
-    """Return why TEXT is refused, or nothing where it is read."""
-    try:
-        read(text)
-    except ConfigError as error:
-        return f"{error.message} ({error.hint})"
-    return ""
-
 
 ANY_TEXTS = st.text(st.characters(exclude_categories=["Cn", "Cs"]), max_size=6) | st.sampled_from(
     [

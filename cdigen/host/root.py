@@ -67,8 +67,8 @@ class Root:
         """
         head, _, name = path.rpartition("/")
         if name in {"", ".", ".."}:
-            return self._walk("/", path, MAX_LINKS)
-        return self._walk(self._directory(head or "/"), name, MAX_LINKS)
+            return self._walk("/", path)
+        return self._walk(self._directory(head or "/"), name)
 
     def resolve_new(self, path: str) -> str:
         """Return where PATH is or would be made: as ``resolve``, but parts that do not exist may follow.
@@ -76,56 +76,28 @@ class Root:
         Without it, making the missing folders of a path through a link whose target does not exist in
         the tree would follow that link out of the tree. Raises as ``resolve`` but for what is missing.
         """
-        here, links_left = "/", MAX_LINKS
-        pending = path.split("/")[::-1]
-        while pending:
-            name = pending.pop()
-            if name in {"", "."}:
-                continue
-            if name == "..":
-                here = here.rpartition("/")[0] or "/"
-                continue
-            there = f"{here}/{name}" if here != "/" else f"/{name}"
-            try:
-                target = self._link_target(there)
-            except FileNotFoundError:
-                target = None
-            if target is None:
-                here = there
-                continue
-            links_left -= 1
-            if links_left < 0:
-                raise OSError(ELOOP, os.strerror(ELOOP), path)
-            pending.extend(target.split("/")[::-1])
-            if target.startswith("/"):
-                here = "/"
-        return here
+        return self._walk("/", path, must_exist=False)
 
     def _directory(self, path: str) -> str:
         real = self._directories.get(path)
         if real is None:
-            real = self._walk("/", path, MAX_LINKS)
+            real = self._walk("/", path)
             self._directories[path] = real
         return real
 
-    def _walk(self, base: str, path: str, links_left: int) -> str:
-        here = base
-        # Whether it is sure that HERE is a folder: what a link was read in is one.
-        is_folder = True
+    def _walk(self, base: str, path: str, *, must_exist: bool = True) -> str:
+        here, links_left = base, MAX_LINKS
         pending = path.split("/")[::-1]
         while pending:
             name = pending.pop()
             if name in {"", ".", ".."}:
-                if not is_folder and (name == ".." or not pending):
+                if must_exist and (name == ".." or not pending):
                     self._require_folder(here)
-                    is_folder = True
                 if name == "..":
                     here = here.rpartition("/")[0] or "/"
                 continue
             there = f"{here}/{name}" if here != "/" else f"/{name}"
-            # Folders on the way are met again and again; the last part of a path hardly ever.
-            target = self._folder_link(there) if pending else self._link_target(there)
-            is_folder = target is not None
+            target = self._target(there, is_last=not pending, must_exist=must_exist)
             if target is None:
                 here = there
                 continue
@@ -136,6 +108,16 @@ class Root:
             if target.startswith("/"):
                 here = "/"
         return here
+
+    def _target(self, path: str, *, is_last: bool, must_exist: bool) -> str | None:
+        """Return where the link PATH leads, None where it is no link, or need not exist and does not."""
+        try:
+            # Folders on the way are met again and again; the last part of a path hardly ever.
+            return self._link_target(path) if is_last else self._folder_link(path)
+        except FileNotFoundError:
+            if must_exist:
+                raise
+            return None
 
     def _require_folder(self, path: str) -> None:
         """Raise NotADirectoryError where PATH is none: no way leads through a file, not even back."""

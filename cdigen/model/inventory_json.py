@@ -21,16 +21,13 @@ from cdigen.model.inventory import (
     Partition,
     Sought,
 )
+from cdigen.model.strict import WrongPlace, flag, many, members, number, one_of, optional, record, text
 from cdigen.value import fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from typing import Any
-
-    Reader = Callable[[object, str], Any]
-
-MAX_NUMBER = (1 << 32) - 1
 
 
 def to_document(inventories: Mapping[str, Inventory]) -> dict[str, Any]:
@@ -43,7 +40,18 @@ def to_document(inventories: Mapping[str, Inventory]) -> dict[str, Any]:
 
 def from_document(document: object) -> dict[str, Inventory]:
     """Return the inventories in DOCUMENT; raises ConfigError naming the JSON path that is wrong."""
-    top = _object(document, "$", {"schema", "vendors"})
+    try:
+        return _inventories(document)
+    except WrongPlace as wrong:
+        raise ConfigError(
+            f"{wrong.path} in the inventory is not {wrong.wanted}",
+            hint="make it with 'cdigen inspect --json'",
+            kind="inventory",
+        ) from None
+
+
+def _inventories(document: object) -> dict[str, Inventory]:
+    top = members(document, "$", {"schema", "vendors"})
     if top["schema"] != SCHEMA_VERSION or isinstance(top["schema"], bool):
         given = repr(top["schema"])[:40]
         raise ConfigError(
@@ -53,13 +61,13 @@ def from_document(document: object) -> dict[str, Inventory]:
         )
     vendors = top["vendors"]
     if not isinstance(vendors, dict):
-        raise _wrong("$.vendors", "an object")
+        raise WrongPlace("$.vendors", "an object")
     inventories = {}
     for name, value in vendors.items():
         path = f"$.vendors.{name}"
         inventories[name] = inventory = _INVENTORY(value, path)
         if inventory.vendor != name:
-            raise _wrong(f"{path}.vendor", "the name under which it stands")
+            raise WrongPlace(f"{path}.vendor", "the name under which it stands")
     return inventories
 
 
@@ -71,170 +79,100 @@ def _plain(value: object) -> Any:
     return value
 
 
-def _wrong(path: str, wanted: str) -> ConfigError:
-    # Names of fields are the document's, too: they may be long and hold anything.
-    where = path if path.isprintable() else ascii(path)[1:-1]
-    return ConfigError(
-        f"{where[:200]} in the inventory is not {wanted}",
-        hint="make it with 'cdigen inspect --json'",
-        kind="inventory",
-    )
-
-
-def _object(value: object, path: str, names: set[str]) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _wrong(path, "an object")
-    if missing := sorted(names - value.keys()):
-        raise _wrong(f"{path}.{missing[0]}", "there, but it has to be")
-    if unknown := sorted(value.keys() - names):
-        raise _wrong(f"{path}.{unknown[0]}", "a field of this schema")
-    return value
-
-
-def _text(value: object, path: str) -> str:
-    if not isinstance(value, str):
-        raise _wrong(path, "text")
-    if not value.isprintable():
-        raise _wrong(path, "free of control characters")
-    return value
-
-
 def _path(value: object, path: str) -> str:
-    text = _text(value, path)
-    if not text.startswith("/") or any(part in {".", ".."} for part in text.split("/")):
-        raise _wrong(path, "an absolute path without '.' and '..'")
-    return text
+    plain = text(value, path)
+    if not plain.startswith("/") or any(part in {".", ".."} for part in plain.split("/")):
+        raise WrongPlace(path, "an absolute path without '.' and '..'")
+    return plain
 
 
 def _relative_path(value: object, path: str) -> str:
-    text = _text(value, path)
-    if any(part in {"", ".", ".."} for part in text.split("/")):
-        raise _wrong(path, "a relative path without '.' and '..'")
-    return text
+    plain = text(value, path)
+    if any(part in {"", ".", ".."} for part in plain.split("/")):
+        raise WrongPlace(path, "a relative path without '.' and '..'")
+    return plain
 
 
-def _number(value: object, path: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
-        raise _wrong(path, f"a whole number from 0 to {MAX_NUMBER}")
-    return value
-
-
-def _flag(value: object, path: str) -> bool:
-    if not isinstance(value, bool):
-        raise _wrong(path, "true or false")
-    return value
-
-
-def _optional(reader: Reader) -> Reader:
-    return lambda value, path: None if value is None else reader(value, path)
-
-
-def _one_of(*words: str) -> Reader:
-    def read(value: object, path: str) -> str:
-        if value not in words:
-            raise _wrong(path, f"one of {', '.join(words)}")
-        return str(value)
-
-    return read
-
-
-def _many(reader: Reader) -> Reader:
-    def read(value: object, path: str) -> tuple[Any, ...]:
-        if not isinstance(value, list):
-            raise _wrong(path, "a list")
-        return tuple(reader(item, f"{path}[{position}]") for position, item in enumerate(value))
-
-    return read
-
-
-def _record(cls: type, **readers: Reader) -> Reader:
-    def read(value: object, path: str) -> Any:
-        values = _object(value, path, set(readers))
-        return cls(**{name: reader(values[name], f"{path}.{name}") for name, reader in readers.items()})
-
-    return read
-
-
-_TEXTS = _many(_text)
-_NODE = _record(
+_TEXTS = many(text)
+_NODE = record(
     HostNode,
     path=_path,
     host_path=_path,
-    role=_text,
-    major=_number,
-    minor=_number,
-    mode=_number,
-    uid=_number,
-    gid=_number,
+    role=text,
+    major=number,
+    minor=number,
+    mode=number,
+    uid=number,
+    gid=number,
     capabilities=_TEXTS,
 )
-_FILE = _record(
+_FILE = record(
     DriverFile,
-    kind=_one_of("library", "library32", "binary", "firmware", "config", "module", "socket", "pipe"),
+    kind=one_of("library", "library32", "binary", "firmware", "config", "module", "socket", "pipe"),
     host_path=_path,
     capabilities=_TEXTS,
-    names=_many(_relative_path),
-    targets=_many(_path),
+    names=many(_relative_path),
+    targets=many(_path),
 )
-_PARTITION = _record(
+_PARTITION = record(
     Partition,
-    index=_number,
-    uuid=_optional(_text),
-    profile=_text,
-    instance=_text,
-    graphics=_flag,
-    nodes=_many(_NODE),
-    usable=_flag,
-    problem=_text,
+    index=number,
+    uuid=optional(text),
+    profile=text,
+    instance=text,
+    graphics=flag,
+    nodes=many(_NODE),
+    usable=flag,
+    problem=text,
 )
-_GROUP = _record(
+_GROUP = record(
     Group,
-    device_class=_text,
-    devices=_many(_record(GroupDevice, name=_text, nodes=_many(_NODE))),
-    files=_many(_FILE),
+    device_class=text,
+    devices=many(record(GroupDevice, name=text, nodes=many(_NODE))),
+    files=many(_FILE),
 )
-_INVENTORY = _record(
+_INVENTORY = record(
     Inventory,
-    vendor=_text,
-    driver=_record(Driver, version=_text, flavour=_text, architecture=_text),
-    accelerators=_many(
-        _record(
+    vendor=text,
+    driver=record(Driver, version=text, flavour=text, architecture=text),
+    accelerators=many(
+        record(
             Accelerator,
-            index=_number,
-            address=_text,
-            model=_text,
-            uuid=_optional(_text),
-            minor=_optional(_number),
-            nodes=_many(_NODE),
-            usable=_flag,
-            problem=_text,
-            partitioned=_flag,
-            partitions=_many(_PARTITION),
+            index=number,
+            address=text,
+            model=text,
+            uuid=optional(text),
+            minor=optional(number),
+            nodes=many(_NODE),
+            usable=flag,
+            problem=text,
+            partitioned=flag,
+            partitions=many(_PARTITION),
         )
     ),
-    nodes=_many(_NODE),
-    files=_many(_FILE),
-    sought=_many(
-        _record(
+    nodes=many(_NODE),
+    files=many(_FILE),
+    sought=many(
+        record(
             Sought,
-            name=_text,
-            kind=_text,
+            name=text,
+            kind=text,
             capabilities=_TEXTS,
-            weight=_one_of("required", "core", "optional"),
+            weight=one_of("required", "core", "optional"),
             found=_TEXTS,
-            reason=_text,
+            reason=text,
         )
     ),
-    findings=_many(
-        _record(
+    findings=many(
+        record(
             Finding,
-            severity=_one_of("error", "warning", "info"),
-            rule=_text,
-            path=_text,
-            message=_text,
-            hint=_text,
+            severity=one_of("error", "warning", "info"),
+            rule=text,
+            path=text,
+            message=text,
+            hint=text,
         )
     ),
-    mode=_one_of("gpu", "wsl", "csv"),
-    groups=_many(_GROUP),
+    mode=one_of("gpu", "wsl", "csv"),
+    groups=many(_GROUP),
 )

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelside import Node
+
 MACHINE = Path("/")
 DEBIAN_IMAGE = "localhost/debian-like"  # libraries in /usr/lib/x86_64-linux-gnu
 REDHAT_IMAGE = "localhost/redhat-like"  # libraries in /usr/lib64, the only place that its loader searches
@@ -49,6 +51,15 @@ class Host:
         done = self.attempt(script, stdin=stdin, timeout_s=timeout_s)
         assert done.returncode == 0, f"exit {done.returncode}: {script}\n{done.stdout}{done.stderr}"
         return done.stdout
+
+    def gpu_nodes(self, image: str, device: str) -> set[Node]:
+        """Start a container with a CDI device (vendor/class=name) and list the GPU nodes that it finds."""
+        command = (
+            "find /dev -type c \\( -name 'nvidia*' -o -path '/dev/dri/*' \\) -exec stat -c '%n %t %T' {} +"
+        )
+        listed = self.run(f'podman run --rm --device {device} {image} sh -c "{command}"')
+        rows = (line.split() for line in listed.splitlines())
+        return {Node(path=path, major=int(major, 16), minor=int(minor, 16)) for path, major, minor in rows}
 
     def put(self, path: str, content: str) -> None:
         """Write a file of the host. Not from outside: there, links like /var/run lead to this machine's."""

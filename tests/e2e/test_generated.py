@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from chroothost import DEBIAN_IMAGE, MACHINE, REDHAT_IMAGE, Host, running_host
-from kernelside import Node, control_nodes, example_gpus, write_kernel_side
+from kernelside import control_nodes, example_gpus, write_kernel_side
 
 pytestmark = pytest.mark.e2e
 
@@ -76,19 +76,12 @@ def debian_13(driver_tree: Path, images: Path, state: Path) -> Iterator[Host]:
         yield host
 
 
-def nodes_in(host: Host, image: str, device: str) -> set[Node]:
-    command = "find /dev -type c \\( -name 'nvidia*' -o -path '/dev/dri/*' \\) -exec stat -c '%n %t %T' {} +"
-    listed = host.run(f'podman run --rm --device nvidia.com/gpu={device} {image} sh -c "{command}"')
-    rows = (line.split() for line in listed.splitlines())
-    return {Node(path=path, major=int(major, 16), minor=int(minor, 16)) for path, major, minor in rows}
-
-
 @pytest.mark.parametrize("image", IMAGES)
 @pytest.mark.parametrize("device", REQUESTS)
 def test_a_container_has_the_nodes_it_asked_for_with_their_numbers_and_no_others(
     debian_13: Host, image: str, device: str
 ) -> None:
-    assert nodes_in(debian_13, image, device) == {*REQUESTS[device], *control_nodes()}
+    assert debian_13.gpu_nodes(image, f"nvidia.com/gpu={device}") == {*REQUESTS[device], *control_nodes()}
 
 
 @pytest.mark.parametrize("image", IMAGES)
@@ -155,7 +148,7 @@ def test_a_driver_container_serves_the_machines_own_podman(
         spec = json.loads(host.run("cat /var/run/cdi/nvidia.com-gpu.json"))
         run = f"podman run --rm --device nvidia.com/gpu=1 {DEBIAN_IMAGE}"
         loaded = host.run(f"{run} dlopen-all libcuda.so.1 libnvidia-ml.so.1").splitlines()
-        nodes = nodes_in(host, DEBIAN_IMAGE, "1")
+        nodes = host.gpu_nodes(DEBIAN_IMAGE, "nvidia.com/gpu=1")
     assert all(mount["hostPath"].startswith(f"{driver_tree}/") for mount in spec["containerEdits"]["mounts"])
     assert loaded == [f"ok {FOLDERS[DEBIAN_IMAGE]}/{name}" for name in ("libcuda.so.1", "libnvidia-ml.so.1")]
     assert {*control_nodes(), GPUS[1].nodes[0]} <= nodes

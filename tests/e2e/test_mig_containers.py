@@ -33,25 +33,21 @@ def mig_host(tmp_path_factory: pytest.TempPathFactory, driver_tree: Path, images
         yield host
 
 
-def nodes_in(host: Host, device: str) -> set[Node]:
-    command = "find /dev -type c \\( -name 'nvidia*' -o -path '/dev/dri/*' \\) -exec stat -c '%n %t %T' {} +"
-    listed = host.run(f'podman run --rm --device nvidia.com/gpu={device} {DEBIAN_IMAGE} sh -c "{command}"')
-    rows = (line.split() for line in listed.splitlines())
-    return {Node(path=path, major=int(major, 16), minor=int(minor, 16)) for path, major, minor in rows}
-
-
 def instance_nodes(gi: int) -> set[Node]:
     return {cap_node(minor_of(0, gi)), cap_node(minor_of(0, gi, 0)), GPUS[0].nodes[0]}
 
 
 @pytest.mark.parametrize(("device", "gi"), [("0:0", 7), ("0:1", 8)])
 def test_a_container_has_its_instance_and_no_other(mig_host: Host, device: str, gi: int) -> None:
-    assert nodes_in(mig_host, device) == {*instance_nodes(gi), *control_nodes()}
+    assert mig_host.gpu_nodes(DEBIAN_IMAGE, f"nvidia.com/gpu={device}") == {
+        *instance_nodes(gi),
+        *control_nodes(),
+    }
 
 
 def test_all_is_both_instances_and_the_whole_gpu(mig_host: Host) -> None:
     wanted = {*instance_nodes(7), *instance_nodes(8), *GPUS[1].nodes, *control_nodes()}
-    assert nodes_in(mig_host, "all") == wanted
+    assert mig_host.gpu_nodes(DEBIAN_IMAGE, "nvidia.com/gpu=all") == wanted
 
 
 def test_the_gpu_in_mig_mode_cannot_be_had_as_a_whole(mig_host: Host) -> None:

@@ -92,18 +92,10 @@ def driver_spec(library_folder: str) -> str:
     )
 
 
-def seen_nodes(host: Host, image: str, device: str) -> set[Node]:
-    """Start a container with a CDI device and list the GPU nodes that it finds."""
-    command = "find /dev -type c \\( -name 'nvidia*' -o -path '/dev/dri/*' \\) -exec stat -c '%n %t %T' {} +"
-    listed = host.run(f'podman run --rm --device {device} {image} sh -c "{command}"')
-    rows = (line.split() for line in listed.splitlines())
-    return {Node(path=path, major=int(major, 16), minor=int(minor, 16)) for path, major, minor in rows}
-
-
 @pytest.mark.parametrize("image", IMAGES)
 def test_a_container_sees_its_gpu_and_no_other(host: Host, image: str) -> None:
     gpu = GPUS[1]
-    seen = seen_nodes(host, image, f"nvidia.com/gpu={gpu.minor}")
+    seen = host.gpu_nodes(image, f"nvidia.com/gpu={gpu.minor}")
     assert seen == {*gpu.nodes, *control_nodes()}
 
 
@@ -167,4 +159,4 @@ def test_a_host_finds_what_was_written_into_its_tree_before(host_root: Path, ima
     spec.parent.mkdir()
     spec.write_text(nodes_spec(GPUS))
     with running_host(host_root, images=images) as host:
-        assert seen_nodes(host, DEBIAN_IMAGE, "nvidia.com/gpu=0") == {*GPUS[0].nodes, *control_nodes()}
+        assert host.gpu_nodes(DEBIAN_IMAGE, "nvidia.com/gpu=0") == {*GPUS[0].nodes, *control_nodes()}

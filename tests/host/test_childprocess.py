@@ -56,7 +56,7 @@ def test_the_child_has_limits() -> None:
     ending = python(
         "import resource; time.sleep(0.2);"
         "print(resource.getrlimit(resource.RLIMIT_CORE), resource.getrlimit(resource.RLIMIT_AS));"
-        "bytearray(5 << 30)"
+        "bytearray(17 << 30)"
     )
     assert ending.output == b"(0, 0) (17179869184, 17179869184)\n"
     assert ending.last_words == "MemoryError"

@@ -43,6 +43,7 @@ def capability(root: Path, name: str, minor: int) -> None:
 
 
 def with_mig_administration(root: Path) -> None:
+    (root / "proc/driver/nvidia/capabilities/gpu0/mig").mkdir(parents=True, exist_ok=True)
     write(root / "proc/devices", f"Character devices:\n{CAPS_MAJOR} nvidia-caps\n")
     write(root / "proc/driver/nvidia-caps/mig-minors", KERNEL_MINORS)
     for name, minor in (("config", 1), ("monitor", 2)):
@@ -242,6 +243,12 @@ def test_mig_is_administered_by_two_devices(tmp_path: Path) -> None:
     assert offered(tmp_path) == {"mig": wanted}
     names = [device["name"] for device in documents(tmp_path)["nvidia.com/mig"]["devices"]]
     assert names == ["mig-config", "mig-monitor", "all"]
+
+
+def test_where_no_gpu_has_mig_nobody_needs_to_administer_it(tmp_path: Path) -> None:
+    with_mig_administration(tmp_path)
+    (tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig").rmdir()
+    assert offered(tmp_path) == {}
 
 
 @pytest.mark.parametrize("only", ["capabilities", "mig-minors"])

@@ -119,12 +119,20 @@ class _Reader:
         files = self._gds_files() if family.device_class == "gds" else ()
         return _single(family.device_class, (*own, *shared), files)
 
+    def _has_mig(self) -> bool:
+        """Return whether any GPU has MIG; the nodes of its administration are there without, too."""
+        host = self._places.host
+        folders = (name for name in host.names(caps.CAPABILITIES) if name.startswith("gpu"))
+        return any(host.exists(f"{caps.CAPABILITIES}/{name}/mig") for name in folders)
+
     def mig_administration(self) -> Group | None:
         """Read the two capabilities by which MIG is administered; one without a node is left out.
 
         The minors stand in the capabilities' own files and in mig-minors; two that differ are
         not to be trusted. An unreadable mig-minors is reported with the instances (mig.py).
         """
+        if not self._has_mig():
+            return None
         minors, _ = caps.read_minors(self._places.host)
         devices = []
         for name, capability in MIG_ADMINISTRATION:

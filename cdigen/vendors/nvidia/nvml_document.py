@@ -9,18 +9,15 @@ is refused.
 from __future__ import annotations
 
 from cdigen.host.sysfs import pci_address
+from cdigen.model.strict import WrongPlace, flag, many, number, one_of, optional, record
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    Reader = Callable[[object, str], Any]
+    from cdigen.model.strict import Reader
 
 FORMAT = 1
 STAGES = ("import", "internal", "load", "nvml", "other-library")
-MAX_NUMBER = (1 << 32) - 1
 MAX_TEXT = 1024
 
 
@@ -95,11 +92,14 @@ def read(data: bytes) -> Report | Failure:
     import json  # noqa: PLC0415 - most runs of cdigen read no document
 
     try:
-        document = json.loads(data, object_pairs_hook=_without_repetition)
-    except WrongDocument:
-        raise
+        return _answer(json.loads(data, object_pairs_hook=_without_repetition))
+    except (WrongDocument, WrongPlace) as error:
+        raise WrongDocument(str(error)) from None
     except (ValueError, RecursionError) as error:
         raise WrongDocument(f"it is no JSON: {error}") from None
+
+
+def _answer(document: object) -> Report | Failure:
     if isinstance(document, dict) and "stage" in document:
         failure: Failure = _FAILURE(_known_format(document), "$")
         return failure
@@ -117,114 +117,68 @@ def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _known_format(document: object) -> dict[str, object]:
     if not isinstance(document, dict):
-        raise _wrong("$", "an object")
+        raise WrongPlace("$", "an object")
     if document.get("format") != FORMAT or isinstance(document["format"], bool):
-        raise _wrong("$.format", f"{FORMAT}")
+        raise WrongPlace("$.format", f"{FORMAT}")
     return {key: value for key, value in document.items() if key != "format"}
 
 
 def _require_order(report: Report) -> None:
     for position, gpu in enumerate(report.gpus):
         if gpu.index != position:
-            raise _wrong(f"$.gpus[{position}].index", f"{position}")
+            raise WrongPlace(f"$.gpus[{position}].index", f"{position}")
         numbers = [device.index for device in gpu.migs]
         if numbers != sorted(set(numbers)):
-            raise _wrong(f"$.gpus[{position}].migs", "in the order of its numbers")
+            raise WrongPlace(f"$.gpus[{position}].migs", "in the order of its numbers")
         if gpu.migs and not gpu.mig_mode:
-            raise _wrong(f"$.gpus[{position}].migs", "empty, though MIG is not on")
-
-
-def _wrong(path: str, wanted: str) -> WrongDocument:
-    return WrongDocument(f"{path} is not {wanted}")
+            raise WrongPlace(f"$.gpus[{position}].migs", "empty, though MIG is not on")
 
 
 def _text(value: object, path: str) -> str:
     if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= MAX_TEXT:
-        raise _wrong(path, f"1 to {MAX_TEXT} printable characters")
+        raise WrongPlace(path, f"1 to {MAX_TEXT} printable characters")
     return value
 
 
 def _address(value: object, path: str) -> str:
     text = _text(value, path)
     if pci_address(text) != text:
-        raise _wrong(path, "a PCI address as sysfs spells it")
+        raise WrongPlace(path, "a PCI address as sysfs spells it")
     return text
-
-
-def _number(value: object, path: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
-        raise _wrong(path, f"a whole number from 0 to {MAX_NUMBER}")
-    return value
-
-
-def _flag(value: object, path: str) -> bool:
-    if not isinstance(value, bool):
-        raise _wrong(path, "true or false")
-    return value
 
 
 def _pair(value: object, path: str) -> tuple[int, int]:
     if not isinstance(value, list) or len(value) != 2:
-        raise _wrong(path, "a list of two numbers")
-    return _number(value[0], f"{path}[0]"), _number(value[1], f"{path}[1]")
-
-
-def _stage(value: object, path: str) -> str:
-    if value not in STAGES:
-        raise _wrong(path, f"one of {', '.join(STAGES)}")
-    return str(value)
-
-
-def _optional(reader: Reader) -> Reader:
-    return lambda value, path: None if value is None else reader(value, path)
+        raise WrongPlace(path, "a list of two numbers")
+    return number(value[0], f"{path}[0]"), number(value[1], f"{path}[1]")
 
 
 def _perhaps_empty(reader: Reader) -> Reader:
     return lambda value, path: "" if value == "" else reader(value, path)
 
 
-def _many(reader: Reader) -> Reader:
-    def read_list(value: object, path: str) -> tuple[Any, ...]:
-        if not isinstance(value, list):
-            raise _wrong(path, "a list")
-        return tuple(reader(item, f"{path}[{position}]") for position, item in enumerate(value))
-
-    return read_list
-
-
-def _record(cls: type, **readers: Reader) -> Reader:
-    def read_object(value: object, path: str) -> Any:
-        if not isinstance(value, dict):
-            raise _wrong(path, "an object")
-        if value.keys() != readers.keys():
-            raise _wrong(path, f"an object of {', '.join(readers)}")
-        return cls(**{name: reader(value[name], f"{path}.{name}") for name, reader in readers.items()})
-
-    return read_object
-
-
-_ERROR = _optional(_record(NvmlError, call=_text, name=_text, code=_number))
-_MIG = _record(
+_ERROR = optional(record(NvmlError, call=_text, name=_text, code=number))
+_MIG = record(
     NvmlMig,
-    index=_number,
+    index=number,
     uuid=_text,
-    gpu_instance=_number,
-    compute_instance=_number,
+    gpu_instance=number,
+    compute_instance=number,
     profile=_perhaps_empty(_text),
-    graphics=_flag,
+    graphics=flag,
 )
-_GPU = _record(
+_GPU = record(
     NvmlGpu,
-    index=_number,
-    address=_optional(_address),
-    uuid=_optional(_text),
-    minor=_optional(_number),
-    name=_optional(_text),
-    brand=_optional(_text),
-    compute_capability=_optional(_pair),
-    mig_mode=_optional(_flag),
-    migs=_many(_MIG),
+    index=number,
+    address=optional(_address),
+    uuid=optional(_text),
+    minor=optional(number),
+    name=optional(_text),
+    brand=optional(_text),
+    compute_capability=optional(_pair),
+    mig_mode=optional(flag),
+    migs=many(_MIG),
     error=_ERROR,
 )
-_REPORT = _record(Report, driver_version=_optional(_text), cuda_version=_optional(_number), gpus=_many(_GPU))
-_FAILURE = _record(Failure, stage=_stage, message=_text, error=_ERROR)
+_REPORT = record(Report, driver_version=optional(_text), cuda_version=optional(number), gpus=many(_GPU))
+_FAILURE = record(Failure, stage=one_of(*STAGES), message=_text, error=_ERROR)

@@ -1,0 +1,98 @@
+"""Strict readers of JSON: each takes a value and its JSON path, and returns what the value means.
+
+They are put together like the document: ``record(cls, name=text, sizes=many(number))``. The first
+place that is wrong raises ``WrongPlace``; whoever reads a document says whose fault that is.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Reader = Callable[[object, str], Any]
+
+MAX_NUMBER = (1 << 32) - 1
+
+
+class WrongPlace(ValueError):
+    """Say which place of a document is not what it has to be."""
+
+    def __init__(self, path: str, wanted: str) -> None:
+        # Names of fields are the document's, too: they may be long and hold anything.
+        where = path if path.isprintable() else ascii(path)[1:-1]
+        super().__init__(f"{where[:200]} is not {wanted}")
+        self.path = where[:200]
+        self.wanted = wanted
+
+
+def members(value: object, path: str, names: set[str]) -> dict[str, Any]:
+    """Return VALUE, an object with exactly these members."""
+    if not isinstance(value, dict):
+        raise WrongPlace(path, "an object")
+    if missing := sorted(names - value.keys()):
+        raise WrongPlace(f"{path}.{missing[0]}", "there, but it has to be")
+    if unknown := sorted(value.keys() - names):
+        raise WrongPlace(f"{path}.{unknown[0]}", "a field of this schema")
+    return value
+
+
+def text(value: object, path: str) -> str:
+    """Return a text without control characters."""
+    if not isinstance(value, str):
+        raise WrongPlace(path, "text")
+    if not value.isprintable():
+        raise WrongPlace(path, "free of control characters")
+    return value
+
+
+def number(value: object, path: str) -> int:
+    """Return a whole number of 32 bits."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
+        raise WrongPlace(path, f"a whole number from 0 to {MAX_NUMBER}")
+    return value
+
+
+def flag(value: object, path: str) -> bool:
+    """Return true or false."""
+    if not isinstance(value, bool):
+        raise WrongPlace(path, "true or false")
+    return value
+
+
+def optional(reader: Reader) -> Reader:
+    """Return a reader of null, or what READER reads."""
+    return lambda value, path: None if value is None else reader(value, path)
+
+
+def one_of(*words: str) -> Reader:
+    """Return a reader of one of WORDS."""
+
+    def read(value: object, path: str) -> str:
+        if value not in words:
+            raise WrongPlace(path, f"one of {', '.join(words)}")
+        return str(value)
+
+    return read
+
+
+def many(reader: Reader) -> Reader:
+    """Return a reader of a list, which becomes a tuple."""
+
+    def read(value: object, path: str) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise WrongPlace(path, "a list")
+        return tuple(reader(item, f"{path}[{position}]") for position, item in enumerate(value))
+
+    return read
+
+
+def record(cls: type, **readers: Reader) -> Reader:
+    """Return a reader of an object with exactly these members, which becomes an instance of CLS."""
+
+    def read(value: object, path: str) -> Any:
+        values = members(value, path, set(readers))
+        return cls(**{name: reader(values[name], f"{path}.{name}") for name, reader in readers.items()})
+
+    return read
