@@ -10,11 +10,11 @@ help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 run: $(VENV)/run.stamp ## install into a private venv, then print the CDI spec of this host
-	@$(VENV)/bin/cdigen generate; code=$$?; \
+	@$(VENV)/bin/cdigen generate --output-dir build/specs; code=$$?; \
 	if [ $$code -eq 3 ]; then \
 	  echo "This host has no GPU to offer; here is what the host in $(EXAMPLE) gives:" >&2; \
 	  $(VENV)/bin/cdigen generate --inventory $(EXAMPLE); \
-	else exit $$code; fi
+	elif [ $$code -eq 0 ]; then cat build/specs/*.json; else exit $$code; fi
 
 test: $(VENV)/dev.stamp ## run every test that this machine can run
 	$(VENV)/bin/python -m pytest

@@ -6,7 +6,8 @@ that either needs.
 
 from __future__ import annotations
 
-from cdigen.model.errors import ConfigError, HostError, SpecError
+from cdigen.host.root import reason
+from cdigen.model.errors import ConfigError, HostError, SpecError, StoreError
 from cdigen.model.findings import Finding, errors
 from cdigen.model.profile import DEFAULT
 from cdigen.spec.build import build
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
     from cdigen.model.cdi import Draft
-    from cdigen.model.inventory import Inventory
+    from cdigen.model.findings import Severity
+    from cdigen.model.inventory import HostNode, Inventory
     from cdigen.model.profile import Profile
     from cdigen.model.target import Target
     from cdigen.vendors.base import Places
@@ -70,20 +72,30 @@ def discover(names: tuple[str, ...], places: Places) -> tuple[dict[str, Inventor
     return inventories, failures
 
 
-def make_nodes(names: tuple[str, ...], places: Places) -> tuple[str, ...]:
-    """Make the device nodes that the vendors NAMES miss; returns the host's paths of those made.
-
-    Raises StoreError where the system refuses.
-    """
+def make_nodes(names: tuple[str, ...], places: Places) -> tuple[Finding, ...]:
+    """Make the device nodes that the vendors NAMES miss; returns which were made and which could not be."""
     from cdigen.store.devnodes import make_node  # noqa: PLC0415 - only where it is allowed
 
-    made = []
+    findings = []
     for name in names:
         for node in registry.load(name).missing_nodes(places):
-            path = places.dev.outer_path(places.dev.resolve_new(node.path))
-            if make_node(path, node):
-                made.append(node.host_path)
-    return tuple(made)
+            try:
+                made = make_node(places.dev.outer_path(places.dev.resolve_new(node.path)), node)
+            except (OSError, StoreError) as error:
+                problem = reason(error) if isinstance(error, OSError) else error.message
+                findings.append(_about_node("warning", "node-not-made", node, f"cannot be made: {problem}"))
+                continue
+            if made:
+                numbers = f"{node.major}:{node.minor}"
+                findings.append(
+                    _about_node("info", "node-made", node, f"was made with the numbers {numbers}")
+                )
+    return tuple(findings)
+
+
+def _about_node(severity: Severity, rule: str, node: HostNode, what: str) -> Finding:
+    path = node.host_path
+    return Finding(severity=severity, rule=rule, path=path, message=f"the device node {path} {what}")
 
 
 def produce(

@@ -1,16 +1,39 @@
 """The documentation names what the code names."""
 
+import json
 import re
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).resolve().parents[1]
+DOCUMENTS = sorted(path.name for path in (REPOSITORY / "docs").glob("*.md"))
+
+
+NAMES_RULE = re.compile(r'(?:rule=|_\w+\(\s*(?:"(?:error|warning|info)",\s*)?)"([a-z0-9]+(?:-[a-z0-9]+)+)"')
 
 
 def test_every_rule_outside_the_rulebook_is_documented_and_every_documented_rule_exists() -> None:
-    text = (REPOSITORY / "docs/rules.md").read_text().split("\n## Against a host\n")[1]
-    documented = set(re.findall(r"^\| `([a-z-]+)` \|", text, flags=re.MULTILINE))
+    text = (REPOSITORY / "docs/rules.md").read_text()
+    documented = set(re.findall(r"^\| `([a-z0-9-]+)` \|", text, flags=re.MULTILINE))
     sources = [path for path in (REPOSITORY / "cdigen").rglob("*.py") if path.name != "rulebook.py"]
     code = "".join(path.read_text() for path in sources)
-    named = set(re.findall(r'(?:rule=|_finding\(|_problem\(|_unread\(file, |_clash\()\s*"([a-z-]+)"', code))
-    assert {rule for rule in documented if f'"{rule}"' not in code} == set()
-    assert named - documented - {"too-large"} == set()
+    assert set(NAMES_RULE.findall(code)) - documented == set()
+    outside = set(
+        re.findall(r"^\| `([a-z-]+)` \|", text.split("\n## Against a host\n")[1], flags=re.MULTILINE)
+    )
+    assert {rule for rule in outside if f'"{rule}"' not in code} == set()
+
+
+def test_every_key_of_the_configuration_is_documented() -> None:
+    text = (REPOSITORY / "docs/configuration.md").read_text()
+    schema = json.loads((REPOSITORY / "schemas/config.schema.json").read_text())
+    profile = schema["properties"]["profiles"]["items"]["properties"]
+    assert {key for key in (*schema["properties"], *profile) if f"`{key}`" not in text} == set()
+
+
+@pytest.mark.parametrize("document", ["README.md", "CHANGELOG.md", *(f"docs/{name}" for name in DOCUMENTS)])
+def test_every_file_that_a_document_names_exists(document: str) -> None:
+    text = (REPOSITORY / document).read_text()
+    named = set(re.findall(r"`((?:docs|examples|etc|schemas|tests|cdigen)/[\w./-]*\w)`", text))
+    assert {path for path in named if not (REPOSITORY / path).exists()} == set()

@@ -69,8 +69,7 @@ def run(arguments: Namespace) -> int:
     else:
         places = options.places(arguments, host, settings)
         if settings.create_nodes and arguments.write:
-            for path in reconcile.make_nodes(names, places):
-                report.note(f"made the device node {path}", arguments)
+            report.say(reconcile.make_nodes(names, places), arguments)
             places = options.places(arguments, host, settings)
         inventories, failures = reconcile.discover(names, places)
         products, broken = reconcile.produce(inventories, host=host, wishes=wished)

@@ -10,6 +10,7 @@ from cdigen.cli.inputs import read_input
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.model.names import is_kind
+from cdigen.value import replace
 from cdigen.vendors.base import Places
 from cdigen.vendors.registry import VENDORS
 
@@ -124,7 +125,11 @@ def host_and_settings(arguments: argparse.Namespace) -> tuple[Root, config.Setti
             hint="name the folder that holds the host's /",
         )
     host = Root(outer)
-    return host, _settings(arguments, host)
+    settings = _settings(arguments, host)
+    if arguments.config is None and not host.is_this_machine:
+        # What another's tree says of itself is no reason to make nodes or to load a library as root.
+        settings = replace(settings, create_nodes=False, nvml="auto" if settings.nvml != "off" else "off")
+    return host, settings
 
 
 def _settings(arguments: argparse.Namespace, host: Root) -> config.Settings:
@@ -149,11 +154,9 @@ def places(arguments: argparse.Namespace, host: Root, settings: config.Settings)
     driver_root = absolute("--driver-root", arguments.driver_root) or settings.driver_root
     driver = _below(host, driver_root, "driver root")
     dev_root = absolute("--dev-root", arguments.dev_root) or settings.dev_root
-    if dev_root:
-        dev = _below(host, dev_root, "dev root")
-    else:
-        # A driver container may hold the nodes, or leave them to the host.
-        dev = driver if driver.exists("/dev/nvidiactl") else host
+    # A driver container may hold the nodes, or leave them, or some of them, to the host.
+    usual = driver if _has_gpu_nodes(driver) else host
+    dev = _below(host, dev_root, "dev root") if dev_root else usual
     return Places(
         host=host,
         driver=driver,
@@ -170,6 +173,11 @@ def places(arguments: argparse.Namespace, host: Root, settings: config.Settings)
         mps_pipe_dir=settings.mps_pipe_dir if any(profile.mps for profile in settings.profiles) else "",
         mps_uid=settings.mps_uid,
     )
+
+
+def _has_gpu_nodes(root: Root) -> bool:
+    nodes = (name.removeprefix("nvidia") for name in root.names("/dev") if name.startswith("nvidia"))
+    return any(number.isascii() and number.isdigit() for number in nodes)
 
 
 def _nvml(wanted: str, driver: Root) -> str:

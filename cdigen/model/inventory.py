@@ -151,7 +151,8 @@ class Sought:
 class Inventory:
     """All that one vendor's driver offers on one host.
 
-    ``mode`` is the kind of host: ``gpu``, ``wsl`` or ``csv``.
+    ``mode`` is the kind of host: ``gpu``, ``wsl`` or ``csv``; ``management`` is a ``gpu`` host seen by
+    those who administer it.
     """
 
     vendor: str

@@ -79,6 +79,16 @@ def _plain(value: object) -> Any:
     return value
 
 
+def _machine(value: object, path: str) -> str:
+    plain = text(value, path)
+    # It becomes a part of library folders.
+    if not plain or not all(
+        character.isascii() and (character.isalnum() or character == "_") for character in plain
+    ):
+        raise WrongPlace(path, "the kernel's word for a machine, such as x86_64")
+    return plain
+
+
 def _path(value: object, path: str) -> str:
     plain = text(value, path)
     if not plain.startswith("/") or any(part in {".", ".."} for part in plain.split("/")):
@@ -134,7 +144,7 @@ _GROUP = record(
 _INVENTORY = record(
     Inventory,
     vendor=text,
-    driver=record(Driver, version=text, flavour=text, architecture=text),
+    driver=record(Driver, version=text, flavour=text, architecture=_machine),
     accelerators=many(
         record(
             Accelerator,
@@ -173,6 +183,6 @@ _INVENTORY = record(
             hint=text,
         )
     ),
-    mode=one_of("gpu", "wsl", "csv"),
+    mode=one_of("gpu", "wsl", "csv", "management"),
     groups=many(_GROUP),
 )

@@ -154,16 +154,17 @@ def test_management_is_a_kind_that_is_asked_for(cdigen: Run, host: Path) -> None
     assert "/usr/bin/nvidia-smi" in targets(spec)
 
 
-def test_nodes_that_nobody_made_are_made_where_it_is_allowed(cdigen: Run, host: Path) -> None:
+def test_nodes_that_nobody_made_are_made_where_it_is_allowed(cdigen: Run, host: Path, tmp_path: Path) -> None:
     write_minors(host, 2)
     write_instance(host, 0, 7, nodes=False)
     (host / "dev/nvidia1").unlink()
-    refused = cdigen("generate", "--root", host, "--output", "/dev/null")
+    config = tmp_path / "config.yaml"
+    config.write_text("create_nodes: true\n")
+    given = ("--config", config, "--kind", "nvidia.com/gpu")
+    refused = cdigen("generate", "--root", host, *given, "--output", "/dev/null")
     assert "gets no device" in refused.err
-    configure(host, "create_nodes: true\n")
-    cdigen("generate", "--root", host, "--output", "/dev/null")
     assert not (host / "dev/nvidia1").exists(), "printing a spec changes nothing"
-    assert cdigen("generate", "--root", host, "--write").code == 0
+    assert cdigen("generate", "--root", host, *given, "--write").code == 0
     for path, numbers in (
         ("/dev/nvidia1", (195, 1)),
         (cap_node(minor_of(0, 7)).path, (511, minor_of(0, 7))),
@@ -172,6 +173,52 @@ def test_nodes_that_nobody_made_are_made_where_it_is_allowed(cdigen: Run, host: 
         status = os.lstat(f"{host}{path}")
         assert (os.major(status.st_rdev), os.minor(status.st_rdev)) == numbers
     assert '"0:0"' in (host / "run/cdi/nvidia.com-gpu.json").read_text()
+
+
+def test_the_configuration_of_anothers_tree_cannot_have_nodes_made(cdigen: Run, host: Path) -> None:
+    (host / "dev/nvidia1").unlink()
+    configure(host, "create_nodes: true\n")
+    assert cdigen("generate", "--root", host, "--write").code == 0
+    assert not (host / "dev/nvidia1").exists()
+
+
+def test_the_configuration_of_anothers_tree_cannot_have_a_library_loaded(cdigen: Run, host: Path) -> None:
+    (host / "proc/driver/nvidia/capabilities/gpu0/mig").mkdir(parents=True)
+    configure(host, "nvml: /nowhere/libnvidia-ml.so.1\n")
+    assert "nvml" not in cdigen("generate", "--root", host, "--verbose").err
+
+
+def test_a_node_that_cannot_be_made_costs_only_its_gpu(cdigen: Run, host: Path, tmp_path: Path) -> None:
+    write_minors(host, 2)
+    write_instance(host, 0, 7, nodes=False)
+    (host / "dev/nvidia-caps").write_text("")
+    config = tmp_path / "config.yaml"
+    config.write_text("create_nodes: true\n")
+    done = cdigen("generate", "--root", host, "--config", config, "--write", "--kind", "nvidia.com/gpu")
+    assert done.code == 0
+    assert "[node-not-made]" in done.err
+    assert '"name": "1"' in (host / "run/cdi/nvidia.com-gpu.json").read_text()
+
+
+def test_a_driver_container_may_leave_the_gpus_nodes_to_the_host(cdigen: Run, host: Path) -> None:
+    inner = host / "run/nvidia/driver/dev"
+    inner.mkdir(parents=True)
+    os.mknod(inner / "nvidiactl", 0o020666, os.makedev(195, 255))
+    for name in ("usr", "etc", "lib"):
+        if (host / name).exists():
+            os.rename(host / name, inner.parent / name)
+    spec = cdigen("generate", "--root", host, "--driver-root", "/run/nvidia/driver").json
+    assert {"path": "/dev/nvidia0", "fileMode": 0o666, "permissions": "rw"} in spec["devices"][0][
+        "containerEdits"
+    ]["deviceNodes"]
+
+
+@pytest.mark.parametrize("mode", ["gpu", "management"])
+def test_every_modes_inventory_gives_the_same_spec_elsewhere(cdigen: Run, host: Path, mode: str) -> None:
+    inventory = cdigen("inspect", "--root", host, "--mode", mode, "--json").out
+    there = cdigen("generate", "--inventory", "-", stdin=inventory.encode())
+    assert there.out == cdigen("generate", "--root", host, "--mode", mode).out
+    assert there.out
 
 
 def test_nvml_is_not_loaded_for_another_root_unless_it_is_named(cdigen: Run, host: Path) -> None:

@@ -24,11 +24,10 @@ def mig_host(tmp_path_factory: pytest.TempPathFactory, driver_tree: Path, images
     write_minors(root, 2)
     write_instance(root, 0, 7)
     write_instance(root, 0, 8, nodes=False)
-    config = root / "etc/cdigen/config.yaml"
-    config.parent.mkdir()
+    config = root.parent / "config.yaml"
     config.write_text("create_nodes: true\n")
-    command = [sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--write"]
-    subprocess.run([*command, "--kind", "nvidia.com/gpu"], check=True)
+    command = [sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--config", str(config)]
+    subprocess.run([*command, "--write", "--kind", "nvidia.com/gpu"], check=True)
     with running_host(driver_tree, images=images, state=root) as host:
         yield host
 

@@ -121,7 +121,7 @@ inventories = st.builds(
     files=tuples(files, most=2),
     sought=tuples(sought),
     findings=tuples(findings),
-    mode=st.sampled_from(["gpu", "wsl", "csv"]),
+    mode=st.sampled_from(["gpu", "wsl", "csv", "management"]),
     groups=tuples(groups),
 )
 

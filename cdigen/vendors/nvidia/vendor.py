@@ -45,6 +45,8 @@ class Nvidia:
         """Return one draft per profile, and one per family of other devices."""
         if inventory.mode == "gpu":
             return (*edits.drafts(inventory, profiles), *group_drafts(inventory))
+        if inventory.mode in {"wsl", "csv"}:
+            return group_drafts(_with_profiles(inventory, profiles))
         return group_drafts(inventory)
 
     def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
@@ -121,6 +123,20 @@ def _ask_nvml(places: Places, search: libraries.Search, findings: list[Finding])
     if answer.report is None:
         return None
     return {gpu.address: gpu for gpu in answer.report.gpus if gpu.address is not None}
+
+
+def _with_profiles(inventory: Inventory, profiles: tuple[Profile, ...]) -> Inventory:
+    """Return INVENTORY with its GPUs once for each profile; such hosts name them in one way only."""
+    groups = (
+        replace(
+            group,
+            device_class=profile.device_class,
+            files=tuple(file for file in group.files if profile.takes(file)),
+        )
+        for group in inventory.groups
+        for profile in profiles
+    )
+    return replace(inventory, groups=tuple(groups))
 
 
 def _for_management(places: Places, inventory: Inventory) -> Inventory:
