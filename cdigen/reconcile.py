@@ -103,15 +103,15 @@ def produce(
     *,
     host: Root | None,
     wishes: Wishes = NO_WISHES,
-) -> tuple[tuple[Product, ...], tuple[SpecError, ...]]:
+) -> tuple[tuple[Product, ...], dict[str, SpecError]]:
     """Compute and check the specs of INVENTORIES; with HOST, hold them against that host as well.
 
-    Returns the specs that are right, and an error for each that does not fit the target or breaks a
-    rule: a defect of cdigen, or a host that changed between reading and checking. Raises ConfigError
-    where a profile's class is that of another kind.
+    Returns the specs that are right, and by its kind an error for each that does not fit the target or
+    breaks a rule: a defect of cdigen, or a host that changed between reading and checking. Raises
+    ConfigError where a profile's class is that of another kind.
     """
     products: list[Product] = []
-    broken: list[SpecError] = []
+    broken: dict[str, SpecError] = {}
     seen: set[str] = set()
     for name, inventory in inventories.items():
         for draft in registry.load(name).edits(inventory, wishes.profiles):
@@ -125,7 +125,7 @@ def produce(
             try:
                 document, findings = _document(draft, host, wishes)
             except SpecError as error:
-                broken.append(error)
+                broken[draft.kind] = error
                 continue
             products.append(
                 Product(
@@ -136,7 +136,7 @@ def produce(
                     findings=(*inventory.findings, *findings),
                 )
             )
-    return tuple(products), tuple(broken)
+    return tuple(products), broken
 
 
 def _document(draft: Draft, host: Root | None, wishes: Wishes) -> tuple[dict[str, Any], tuple[Finding, ...]]:

@@ -176,7 +176,7 @@ class _Tree:
             self.library(library, f"{folder}/{library.folder}".rstrip("/"))
         self.link(f"{folder}/gbm/nvidia-drm_gbm.so", "../libnvidia-allocator.so.1")
 
-    def file(self, path: str, target: str = "", *, content: bytes = b"", mode: int = 0o644) -> None:
+    def file(self, path: str, target: str = "", *, content: bytes = b"laid\n", mode: int = 0o644) -> None:
         """Lay a file that a container gets at TARGET."""
         put(self.at(path), content, mode)
         self.laid.files[target or path] = path

@@ -9,18 +9,25 @@ from cdigen.cli import options, report
 from cdigen.cli.wishes import add_options as add_wishes
 from cdigen.cli.wishes import wishes
 from cdigen.config import SPEC_DIRS
+from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError, HostError, SpecError
 from cdigen.model.findings import errors
 from cdigen.model.names import spec_file_name
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable, Sequence
+    from typing import NoReturn
 
+    from cdigen.cli.publish import Outcome
     from cdigen.config import Settings
     from cdigen.host.root import Root
+    from cdigen.model.errors import CdigenError
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
-    from cdigen.reconcile import Product
+    from cdigen.reconcile import Product, Wishes
 
 EXAMPLES = """\
   cdigen generate                                print the spec
@@ -38,8 +45,10 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     where = parser.add_argument_group("where to put it").add_mutually_exclusive_group()
     where.add_argument("--write", action="store_true", help="into the last spec directory, one file per kind")
-    where.add_argument("--output", metavar="FILE", help="into FILE")
-    where.add_argument("--output-dir", metavar="DIR", help="into DIR, one file per kind")
+    where.add_argument("--output", metavar="FILE", type=options.not_empty, help="into FILE")
+    where.add_argument(
+        "--output-dir", metavar="DIR", type=options.not_empty, help="into DIR, one file per kind"
+    )
     parser.add_argument(
         "--format", choices=("json", "yaml"), default="json", help="of what is printed or written"
     )
@@ -47,7 +56,9 @@ def add_options(parser: ArgumentParser) -> None:
         "--replace-foreign", action="store_true", help="move a clashing spec of others aside (with --write)"
     )
     parser.add_argument(
-        "--withdraw", action="store_true", help="remove our spec of a vendor that is gone (with --write)"
+        "--withdraw",
+        action="store_true",
+        help="remove our specs of vendors and kinds that are gone (with --write)",
     )
     add_wishes(parser)
     options.add_spec_dir_option(parser)
@@ -73,18 +84,30 @@ def run(arguments: Namespace) -> int:
             places = options.places(arguments, host, settings)
         inventories, failures = reconcile.discover(names, places)
         products, broken = reconcile.produce(inventories, host=host, wishes=wished)
-    _give_up_if_nothing(arguments, products, broken, failures, inventories)
-    for product in products:
-        report.say(product.findings, arguments)
+    results = _Results(inventories=inventories, failures=failures, products=products, broken=broken)
+    unready = _unready(arguments, results)
+    if unready is not None and not arguments.withdraw:
+        if arguments.write:
+            report.say(_judge_old(arguments, host, settings, results), arguments)
+        raise unready
+    _refuse_incomplete(arguments, inventories)
+    report.say(_findings(results), arguments)
     if arguments.write:
-        _write(arguments, host, settings, products, failures)
-    elif arguments.output_dir is not None:
-        _save_each(arguments, products)
+        outcomes = _write(arguments, host, settings, results, wished)
+    elif arguments.output is not None or arguments.output_dir is not None:
+        outcomes = _save(arguments, results)
     else:
-        _print_or_save(arguments, products)
-    if broken:
-        raise broken[0]
-    return 0
+        return _print(arguments, results)
+    return _conclude(arguments, results, outcomes, unready)
+
+
+@frozen
+class _Results:
+    # What was found, by vendor, and what was made of it.
+    inventories: dict[str, Inventory]
+    failures: dict[str, HostError]
+    products: tuple[Product, ...]
+    broken: dict[str, SpecError]
 
 
 def _refuse_odd_combinations(arguments: Namespace) -> None:
@@ -116,89 +139,144 @@ def _refuse_output_into_spec_directory(arguments: Namespace, host: Root, setting
     spec_dirs = {*options.spec_directories(arguments, host, settings), *settings.spec_dirs, *SPEC_DIRS}
     if os.path.realpath(folder) in {os.path.realpath(directory) for directory in spec_dirs}:
         raise ConfigError(
-            f"{folder} is a spec directory: the spec of an inventory from elsewhere must not become mounts "
-            "by root",
+            f"{shown(folder)} is a spec directory: the spec of an inventory from elsewhere must not become "
+            "mounts by root",
             hint="write it into another folder",
         )
 
 
-def _give_up_if_nothing(
-    arguments: Namespace,
-    products: tuple[Product, ...],
-    broken: tuple[SpecError, ...],
-    failures: dict[str, HostError],
-    inventories: dict[str, Inventory],
-) -> None:
-    """Raise the error of a host that has nothing to give, or with --strict of one that lacks something."""
-    if not products and broken:
-        raise broken[0]
-    if failures and (arguments.strict or not products):
-        if arguments.write and arguments.withdraw:
-            return
-        raise next(iter(failures.values()))
-    if not products:
-        raise HostError(
+def _unready(arguments: Namespace, results: _Results) -> HostError | None:
+    """Return the error of a host that has nothing to give, or with --strict of a vendor that has not."""
+    nothing = not results.products and not results.broken
+    if results.failures and (nothing or arguments.strict):
+        return next(iter(results.failures.values()))
+    if nothing:
+        return HostError(
             "there is no GPU to make a spec for"
             + (f" of kind {', '.join(arguments.kind)}" if arguments.kind else ""),
             hint="see 'cdigen inspect'",
             kind="no-gpu",
         )
+    return None
+
+
+def _judge_old(
+    arguments: Namespace, host: Root, settings: Settings, results: _Results
+) -> tuple[Finding, ...]:
+    """Return whether the specs that stay on disk because a vendor is not ready still hold."""
+    from cdigen.cli.publish import old_specs  # noqa: PLC0415 - the store is not for printing
+
+    directory = options.spec_directories(arguments, host, settings)[-1]
+    state_dir = options.outer_directory(host, settings.state_dir)
+    return old_specs(directory, state_dir, host, vendors=results.failures)
+
+
+def _refuse_incomplete(arguments: Namespace, inventories: dict[str, Inventory]) -> None:
     incomplete = errors(finding for inventory in inventories.values() for finding in inventory.findings)
     if arguments.strict and incomplete:
         raise HostError(incomplete[0].message, hint=incomplete[0].hint, kind="incomplete")
 
 
+def _findings(results: _Results) -> tuple[Finding, ...]:
+    """Return what there is to say before anything is written, each thing once."""
+    hosts = (finding for inventory in results.inventories.values() for finding in inventory.findings)
+    specs = (finding for product in results.products for finding in product.findings)
+    return tuple(dict.fromkeys((*hosts, *specs)))
+
+
 def _write(
-    arguments: Namespace,
-    host: Root,
-    settings: Settings,
-    products: tuple[Product, ...],
-    failures: dict[str, HostError],
-) -> None:
-    from cdigen.cli.publish import publish, withdraw  # noqa: PLC0415 - the store is not for printing
+    arguments: Namespace, host: Root, settings: Settings, results: _Results, wished: Wishes
+) -> list[Outcome]:
+    from cdigen.cli import publish  # noqa: PLC0415 - the store is not for printing
+    from cdigen.store import specfiles  # noqa: PLC0415 - likewise
 
     directories = options.spec_directories(arguments, host, settings)
     state_dir = options.outer_directory(host, settings.state_dir)
-    rows = [publish(product, directories, state_dir, arguments) for product in products]
+    directory = directories[-1]
+    outcomes = [publish.publish(product, directories, state_dir, arguments) for product in results.products]
+    outcomes += _broken(results, lambda kind: os.path.join(directory, spec_file_name(kind)))
     if arguments.withdraw:
-        rows.extend(
-            withdraw(name, error, directories, state_dir, arguments) for name, error in failures.items()
+        recorded, findings = specfiles.recorded(directory, state_dir=state_dir)
+        report.say(findings, arguments)
+        # What the configuration offers but the options left out is not gone.
+        lost = publish.gone(
+            recorded,
+            vendors=options.vendor_names(arguments, settings),
+            failures=results.failures,
+            offered=publish.offered_kinds(results.inventories, settings.profiles),
+            wanted=wished.kinds,
         )
-    if arguments.json:
-        report.print_json(rows)
-    if failures and not products:
-        raise next(iter(failures.values()))
+        outcomes += [publish.withdraw(spec, directory, state_dir, arguments) for spec in lost]
+    return outcomes
 
 
-def _save_each(arguments: Namespace, products: tuple[Product, ...]) -> None:
+def _save(arguments: Namespace, results: _Results) -> list[Outcome]:
     from cdigen.cli.publish import save  # noqa: PLC0415 - the store is not for printing
 
-    directory = os.path.abspath(arguments.output_dir)
-    for product in products:
-        name = spec_file_name(product.kind)
-        if arguments.format == "yaml":
-            name = name.removesuffix(".json") + ".yaml"
-        save(os.path.join(directory, name), _formatted(arguments, product), arguments)
+    output: str | None = arguments.output
+    if output is not None:
+        _refuse_several(results.products)
+
+    def file(kind: str) -> str:
+        if output is not None:
+            return os.path.abspath(output)
+        name = spec_file_name(kind).removesuffix(".json")
+        return os.path.abspath(f"{arguments.output_dir}/{name}.{arguments.format}")
+
+    outcomes = [
+        save(product, file(product.kind), _formatted(arguments, product), arguments)
+        for product in results.products
+    ]
+    return outcomes + _broken(results, file)
 
 
-def _print_or_save(arguments: Namespace, products: tuple[Product, ...]) -> None:
+def _broken(results: _Results, file: Callable[[str], str]) -> list[Outcome]:
+    """Return the outcomes of the kinds whose specs are broken; FILE tells where each would have gone."""
+    from cdigen.cli.publish import refused  # noqa: PLC0415 - the store is not for printing
+
+    return [refused(kind, file(kind), error) for kind, error in results.broken.items()]
+
+
+def _print(arguments: Namespace, results: _Results) -> int:
+    if not results.products:
+        _raise_first(tuple(results.broken.values()))
     if arguments.json:
-        documents = [product.document for product in products]
-        if arguments.output is None:
-            report.print_json(documents)
-            return
+        report.print_json([product.document for product in results.products])
+    else:
+        _refuse_several(results.products)
+        report.print_bytes(_formatted(arguments, results.products[0]))
+    return report.complain(results.broken.values())
+
+
+def _refuse_several(products: tuple[Product, ...]) -> None:
     if len(products) > 1:
         raise ConfigError(
             f"this host has {len(products)} kinds: {', '.join(product.kind for product in products)}",
             hint="choose one with --kind, or write them with --output-dir",
         )
-    content = _formatted(arguments, products[0])
-    if arguments.output is None:
-        report.print_bytes(content)
-        return
-    from cdigen.cli.publish import save  # noqa: PLC0415 - the store is not for printing
 
-    save(os.path.abspath(arguments.output), content, arguments)
+
+def _conclude(
+    arguments: Namespace, results: _Results, outcomes: list[Outcome], unready: HostError | None
+) -> int:
+    """Say what became of everything, as one document with --json; raises where nothing at all was done."""
+    said = set(_findings(results))
+    met = (finding for outcome in outcomes for finding in outcome.findings if finding not in said)
+    report.say(met, arguments)
+    problems: list[CdigenError] = [outcome.error for outcome in outcomes if outcome.error is not None]
+    if unready is not None:
+        problems.append(unready)
+    if problems and all(outcome.result == "refused" for outcome in outcomes):
+        _raise_first(problems)
+    if arguments.json:
+        report.print_json([outcome.row() for outcome in outcomes])
+    return report.complain(problems)
+
+
+def _raise_first(problems: Sequence[CdigenError]) -> NoReturn:
+    # The entry point prints the one that is raised, with --json as the only document.
+    report.complain([error for error in problems if error.message != problems[0].message])
+    raise problems[0]
 
 
 def _formatted(arguments: Namespace, product: Product) -> bytes:

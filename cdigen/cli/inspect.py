@@ -6,6 +6,8 @@ import sys
 
 from cdigen import reconcile
 from cdigen.cli import options, report
+from cdigen.cli.wishes import add_options as add_wishes
+from cdigen.cli.wishes import wishes
 from cdigen.model.errors import HostError
 from cdigen.model.findings import errors
 from cdigen.model.inventory_json import to_document
@@ -13,8 +15,9 @@ from cdigen.model.inventory_json import to_document
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterable, Sequence
 
-    from cdigen.model.inventory import Inventory
+    from cdigen.model.inventory import Accelerator, HostNode, Inventory
 
 EXAMPLES = """\
   cdigen inspect                       what is there, and what was looked for and not found
@@ -24,6 +27,8 @@ EXAMPLES = """\
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
+    add_wishes(parser, note="As for generate, and checked; the inventory is the same whatever they say.")
+    options.add_spec_dir_option(parser)
     options.add_discovery_options(parser)
     options.add_output_options(parser)
 
@@ -31,6 +36,7 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     host, settings = options.host_and_settings(arguments)
+    wishes(arguments, settings)  # what generate would refuse is refused here as well
     names = options.vendor_names(arguments, settings)
     failures: dict[str, HostError] = {}
     if arguments.inventory is not None:
@@ -39,15 +45,16 @@ def run(arguments: Namespace) -> int:
         inventories, failures = reconcile.discover(names, options.places(arguments, host, settings))
     if failures and (arguments.strict or not inventories):
         raise next(iter(failures.values()))
-    if arguments.json:
-        report.print_json(to_document(inventories))
-    else:
+    findings = [finding for inventory in inventories.values() for finding in inventory.findings]
+    incomplete = errors(findings) if arguments.strict else ()
+    if not arguments.json:
         for inventory in inventories.values():
             report.write(sys.stdout, _text(inventory))
-    for inventory in inventories.values():
-        report.say(inventory.findings, arguments)
-        if arguments.strict and (wrong := errors(inventory.findings)):
-            raise HostError(wrong[0].message, hint=wrong[0].hint, kind="incomplete")
+    elif not incomplete:
+        report.print_json(to_document(inventories))
+    report.say(findings, arguments)
+    if incomplete:
+        raise HostError(incomplete[0].message, hint=incomplete[0].hint, kind="incomplete")
     return 0
 
 
@@ -61,20 +68,37 @@ def _text(inventory: Inventory) -> str:
             gpu.address,
             gpu.model or "-",
             gpu.uuid or "-",
-            " ".join(node.path for node in gpu.nodes) or "-",
-            "" if gpu.usable else f"left out: {gpu.problem}",
+            _paths(gpu.nodes),
+            _state(gpu),
         )
         for gpu in inventory.accelerators
     ]
-    header = ("INDEX", "PCI ADDRESS", "MODEL", "UUID", "NODES", "")
-    parts.append(report.table(gpus, header=header))
-    parts.append(
-        "The index counts the driver's GPUs in the order of their PCI addresses, as nvidia-smi does.\n"
-    )
+    if gpus:
+        header = ("INDEX", "PCI ADDRESS", "MODEL", "UUID", "NODES", "")
+        parts.append(report.table(gpus, header=header))
+        parts.append(
+            "The index counts the driver's GPUs in the order of their PCI addresses, as nvidia-smi does.\n"
+        )
+    partitions = [
+        (
+            f"{gpu.index}:{partition.index}",
+            partition.profile or "-",
+            partition.instance,
+            partition.uuid or "-",
+            _paths(partition.nodes),
+            "" if partition.usable else f"left out: {partition.problem}",
+        )
+        for gpu in inventory.accelerators
+        for partition in gpu.partitions
+    ]
+    groups = [
+        (group.device_class, device.name, _paths(device.nodes))
+        for group in inventory.groups
+        for device in group.devices
+    ]
     nodes = [
         (node.path, f"{node.major}:{node.minor}", f"{node.mode:04o}", node.role) for node in inventory.nodes
     ]
-    parts.append(report.table(nodes, header=("SHARED NODE", "NUMBERS", "MODE", "ROLE")))
     files = [
         (
             file.kind,
@@ -84,11 +108,27 @@ def _text(inventory: Inventory) -> str:
         )
         for file in inventory.files
     ]
-    parts.append(report.table(files, header=("FOUND", "SERVES", "IN THE CONTAINER", "ON THE HOST")))
     missing = [
         (thing.kind, ",".join(thing.capabilities) or "all", thing.weight, thing.name, thing.reason)
         for thing in inventory.sought
         if not thing.found
     ]
-    parts.append(report.table(missing, header=("NOT FOUND", "WOULD SERVE", "WEIGHT", "NAME", "WHY")))
+    tables: tuple[tuple[tuple[str, ...], Sequence[tuple[str, ...]]], ...] = (
+        (("PARTITION", "PROFILE", "INSTANCE", "UUID", "NODES", ""), partitions),
+        (("CLASS", "DEVICE", "NODES"), groups),
+        (("SHARED NODE", "NUMBERS", "MODE", "ROLE"), nodes),
+        (("FOUND", "SERVES", "IN THE CONTAINER", "ON THE HOST"), files),
+        (("NOT FOUND", "WOULD SERVE", "WEIGHT", "NAME", "WHY"), missing),
+    )
+    parts += [report.table(rows, header=header) for header, rows in tables if rows]
     return "\n".join(parts)
+
+
+def _paths(nodes: Iterable[HostNode]) -> str:
+    return " ".join(node.path for node in nodes) or "-"
+
+
+def _state(gpu: Accelerator) -> str:
+    if not gpu.usable:
+        return f"left out: {gpu.problem}"
+    return "offered as its partitions" if gpu.partitioned else ""

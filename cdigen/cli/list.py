@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from cdigen.cli import options, report
+from cdigen.host.root import shown
 from cdigen.runtimes.lookup import scan
 
 TYPE_CHECKING = False
@@ -54,8 +55,7 @@ def run(arguments: Namespace) -> int:
         cells = [(row.device, "usable" if row.usable else row.reason, row.file) for row in rows]
         report.write(sys.stdout, report.table(cells, header=header))
     if not rows:
-        report.note(
-            f"no device in {', '.join(directories)}; 'cdigen generate --write' writes them", arguments
-        )
+        looked = ", ".join(map(shown, directories))
+        report.note(f"no device in {looked}; 'cdigen generate --write' writes them", arguments)
     report.say(found.problems, arguments)
     return 0

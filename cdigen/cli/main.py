@@ -123,11 +123,11 @@ def _run_command(name: str, arguments: list[str]) -> int:
 
 
 def _fail(error: CdigenError, *, as_json: bool) -> int:
+    from cdigen.cli.report import complain  # noqa: PLC0415 - only where something is wrong
+
     if as_json:
         import json  # noqa: PLC0415 - only where it is asked for
 
         body = {"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}
         sys.stdout.write(json.dumps(body, ensure_ascii=True) + "\n")
-    hint = f"; {error.hint}" if error.hint else ""
-    sys.stderr.write(f"cdigen: {error.message}{hint}\n".encode("utf-8", "backslashreplace").decode())
-    return error.exit_code
+    return complain([error])

@@ -60,6 +60,13 @@ def unknown_command(name: str, known: tuple[str, ...]) -> ConfigError:
     return ConfigError(f"unknown command {shown(name)!r}", hint=f"{meant}see 'cdigen --help'")
 
 
+def not_empty(text: str) -> str:
+    """Return TEXT, the value of an option; argparse puts the option's name before what is raised."""
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty")
+    return text
+
+
 def add_output_options(parser: argparse.ArgumentParser) -> None:
     """Add what every command takes."""
     parser.add_argument(
@@ -73,8 +80,19 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
 def add_root_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which host is meant."""
     group = parser.add_argument_group("which host")
-    group.add_argument("--config", metavar="FILE", help=f"the configuration (default: {config.DEFAULT_PATH})")
-    group.add_argument("--root", metavar="DIR", default="/", help="pretend that the folder DIR is the host")
+    group.add_argument(
+        "--config",
+        metavar="FILE",
+        type=not_empty,
+        help=f"the configuration (default: {config.DEFAULT_PATH})",
+    )
+    group.add_argument(
+        "--root",
+        metavar="DIR",
+        type=not_empty,
+        default="/",
+        help="pretend that the folder DIR is the host",
+    )
 
 
 def add_spec_dir_option(parser: argparse.ArgumentParser) -> None:
@@ -82,6 +100,7 @@ def add_spec_dir_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spec-dir",
         metavar="DIR",
+        type=not_empty,
         action="append",
         help="a spec directory instead of the default ones; repeat it, the last has priority",
     )
@@ -109,7 +128,10 @@ def add_discovery_options(parser: argparse.ArgumentParser) -> None:
         "--nvml", metavar="auto|off|PATH", help="whether NVML is asked for what /proc and /sys lack"
     )
     group.add_argument(
-        "--inventory", metavar="FILE", help="an inventory ('cdigen inspect --json') instead of a host"
+        "--inventory",
+        metavar="FILE",
+        type=not_empty,
+        help="an inventory ('cdigen inspect --json') instead of a host",
     )
     group.add_argument(
         "--strict", action="store_true", help="fail if any requested vendor has nothing or is not complete"
@@ -262,9 +284,15 @@ def _below(host: Root, path: str, what: str) -> Root:
 
 
 def absolute(option: str, path: str | None) -> str | None:
-    """Return PATH, which OPTION gave; raises ConfigError where it is not absolute."""
-    if path is not None and not path.startswith("/"):
+    """Return PATH, which OPTION gave; raises ConfigError for what the configuration refuses as well."""
+    if path is None:
+        return None
+    if not path.startswith("/"):
         raise ConfigError(f"{option} {shown(path)!r} is not absolute", hint="paths are as the host sees them")
+    if not path.isprintable() or any(part in {".", ".."} for part in path.split("/")):
+        raise ConfigError(
+            f"{option} {shown(path)} holds '.', '..' or control characters", hint="give the path itself"
+        )
     return path
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
+from cdigen.host.root import shown
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterable, Sequence
     from typing import Any, TextIO
 
+    from cdigen.model.errors import CdigenError
     from cdigen.model.findings import Finding
 
 _COLOURS = {"error": "31", "warning": "33", "info": "36"}
@@ -25,7 +28,7 @@ def say(findings: Iterable[Finding], arguments: Namespace) -> None:
         wanted.add("info")
     seen: set[str] = set()
     for finding in findings:
-        line = finding.line()
+        line = shown(finding.line())
         if finding.severity in wanted and line not in seen:
             seen.add(line)
             write(sys.stderr, f"cdigen: {paint(line, _COLOURS[finding.severity], sys.stderr)}\n")
@@ -35,6 +38,17 @@ def note(text: str, arguments: Namespace) -> None:
     """Print a line about what was done on stderr, unless --quiet."""
     if not arguments.quiet:
         write(sys.stderr, f"cdigen: {text}\n")
+
+
+def complain(errors: Iterable[CdigenError]) -> int:
+    """Print ERRORS on stderr, one line each; returns the exit code of the first, 0 where there is none."""
+    codes: dict[str, int] = {}
+    for error in errors:
+        line = shown(f"{error.message}; {error.hint}" if error.hint else error.message)
+        if line not in codes:
+            codes[line] = error.exit_code
+            write(sys.stderr, f"cdigen: {line}\n")
+    return next(iter(codes.values()), 0)
 
 
 def print_json(value: Any) -> None:
@@ -52,8 +66,8 @@ def print_bytes(content: bytes) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> str:
-    """Return ROWS as text in columns as wide as needed, the header first."""
-    every = [tuple(header), *(tuple(row) for row in rows)]
+    """Return ROWS as text in columns as wide as needed, the header first, control characters escaped."""
+    every = [tuple(header), *(tuple(map(shown, row)) for row in rows)]
     widths = [max(len(row[column]) for row in every) for column in range(len(header))]
     lines = []
     for row in every:

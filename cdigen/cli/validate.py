@@ -124,7 +124,7 @@ def _text(verdict: Verdict, arguments: Namespace) -> str:
     name = "standard input" if verdict.file == "-" else shown(verdict.file)
     lines = [f"{name}: {'good' if verdict.is_valid else 'not good'}"]
     lines.extend(
-        f"  {finding.line()}"
+        f"  {shown(finding.line())}"
         for finding in verdict.findings
         if finding.severity == "error" or not arguments.quiet
     )

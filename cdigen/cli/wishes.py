@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from cdigen.model.target import Target
 
 
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options that say which specs are wanted, and how."""
-    group = parser.add_argument_group("which specs")
+def add_options(parser: ArgumentParser, *, note: str | None = None) -> None:
+    """Add the options that say which specs are wanted, and how; NOTE stands above them in the help."""
+    group = parser.add_argument_group("which specs", note)
     group.add_argument(
         "--kind", metavar="KIND", action="append", help="only this kind, such as nvidia.com/gpu"
     )

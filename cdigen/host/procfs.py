@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
 
 MACHINES = ("x86_64", "aarch64")
+DEVICES = "/proc/devices"
 
 
 def read_text(root: Root, path: str, *, limit: int = 1 << 16) -> str:
@@ -18,19 +19,19 @@ def read_text(root: Root, path: str, *, limit: int = 1 << 16) -> str:
 
 
 def kernel_release(root: Root) -> str:
-    """Return the running kernel's release (``uname -r``), or an empty string where it is unknown."""
+    """Return the running kernel's release (``uname -r``), or an empty string where it is unknown.
+
+    It is the name of a folder in many paths; a text that cannot be one is no release.
+    """
     try:
-        return read_text(root, "/proc/sys/kernel/osrelease").strip()
+        release = read_text(root, "/proc/sys/kernel/osrelease").strip()
     except OSError:
         return ""
+    return release if release.isprintable() and "/" not in release else ""
 
 
-def character_majors(root: Root) -> dict[str, int]:
-    """Return the majors of character devices by driver name, from /proc/devices; empty if unreadable."""
-    try:
-        text = read_text(root, "/proc/devices")
-    except OSError:
-        return {}
+def parse_majors(text: str) -> dict[str, int]:
+    """Return the majors of character devices by driver name, from the text of /proc/devices."""
     majors: dict[str, int] = {}
     for line in text.partition("Block devices:")[0].splitlines():
         number, _, name = line.strip().partition(" ")

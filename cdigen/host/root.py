@@ -63,7 +63,8 @@ class Root:
     def resolve(self, path: str) -> str:
         """Return the canonical path of PATH: links followed within the tree, no ``.`` or ``..``.
 
-        Raises FileNotFoundError, NotADirectoryError, PermissionError, or OSError(ELOOP).
+        Raises FileNotFoundError, NotADirectoryError, PermissionError, OSError(ELOOP), or OSError(EINVAL)
+        where PATH holds a NUL byte.
         """
         head, _, name = path.rpartition("/")
         if name in {"", ".", ".."}:
@@ -86,6 +87,9 @@ class Root:
         return real
 
     def _walk(self, base: str, path: str, *, must_exist: bool = True) -> str:
+        if "\0" in path:
+            # The system calls' wrappers of Python raise ValueError for it.
+            raise OSError(EINVAL, "a path cannot hold a NUL byte", path)
         here, links_left = base, MAX_LINKS
         pending = path.split("/")[::-1]
         while pending:

@@ -54,7 +54,7 @@ def pci_devices(root: Root, *, vendor: int, classes: tuple[int, ...]) -> tuple[t
             driver = root.resolve(f"{folder}/driver").rpartition("/")[2]
         except OSError:
             driver = ""
-        found.append((address, driver))
+        found.append((pci_address(address) or address, driver))
     return tuple(sorted(found, key=lambda device: pci_key(device[0]) or ()))
 
 
@@ -67,6 +67,17 @@ def drm_names(root: Root, address: str) -> tuple[str, ...]:
         if (name.startswith("card") and name[4:].isdecimal())
         or (name.startswith("renderD") and name[7:].isdecimal())
     )
+
+
+def drm_numbers(root: Root, address: str, name: str) -> tuple[int, int] | None:
+    """Return the numbers that the kernel gives a DRM device's node; None where it does not tell them."""
+    try:
+        major, _, minor = read_text(root, f"{PCI_DEVICES}/{address}/drm/{name}/dev").strip().partition(":")
+    except OSError:
+        return None
+    if not all(part.isascii() and part.isdigit() and len(part) <= 7 for part in (major, minor)):
+        return None
+    return int(major), int(minor)
 
 
 def _number(root: Root, path: str) -> int | None:

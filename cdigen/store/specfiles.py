@@ -105,26 +105,18 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
         )
 
 
-def set_aside(
-    directory: str,
-    name: str,
-    *,
-    state_dir: str,
-    now: Callable[[], float] = time.time,
-    lock_timeout_s: float = TIMEOUT_S,
-) -> str:
-    """Move a foreign file aside under a name that no runtime loads, and return its new path.
+def recorded(directory: str, *, state_dir: str) -> tuple[tuple[tuple[str, str], ...], tuple[Finding, ...]]:
+    """Return name and kind of each file of DIRECTORY that the state file records, and what is wrong with it.
 
-    StoreError: there is no such file, or the system refused.
+    A record outlives a file that was removed or edited since; ``withdraw`` tells. StoreError: the state
+    file or the directory cannot be read.
     """
-    with (
-        made(state_dir, what=STATE_DIRECTORY) as home,
-        exclusive(home, timeout_s=lock_timeout_s),
-        made(directory) as place,
-    ):
-        aside = _move_aside(place, name, now)
-        tempfiles.settle(place)
-        return place.file(aside)
+    with existing(state_dir, what=STATE_DIRECTORY) as home, existing(directory) as place:
+        if home is None or place is None:
+            return (), ()
+        state, findings = states.read_only(home)
+        within = state.within(place.real)
+        return tuple((posixpath.basename(owned.path), owned.kind) for owned in within), findings
 
 
 def withdraw(directory: str, name: str, *, state_dir: str, lock_timeout_s: float = TIMEOUT_S) -> bool:
@@ -149,15 +141,6 @@ def withdraw(directory: str, name: str, *, state_dir: str, lock_timeout_s: float
             with suppress(StoreError):
                 states.write(home, state.forgetting(place.record(name)))
             return True
-
-
-def sweep(directory: str) -> tuple[str, ...]:
-    """Remove what dead writers left in DIRECTORY and return the names; living writers' files stay.
-
-    StoreError: the directory cannot be read.
-    """
-    with existing(directory) as place:
-        return () if place is None else tempfiles.sweep(place)
 
 
 @frozen

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
@@ -58,6 +59,10 @@ class State:
         """Return whether a regular file at PATH with this CONTENT is ours."""
         owned = self.of(path)
         return owned is not None and content is not None and digest(content) in owned.digests
+
+    def within(self, folder: str) -> tuple[Owned, ...]:
+        """Return what is recorded for the files of FOLDER itself, not of folders below."""
+        return tuple(owned for owned in self.specs if posixpath.dirname(owned.path) == folder)
 
     def recording(self, owned: Owned) -> State:
         """Return the state with OWNED in place of what was recorded for its path."""

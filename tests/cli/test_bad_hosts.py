@@ -47,6 +47,11 @@ def without_driver(host: Path) -> None:
 
 def without_gpus(host: Path) -> None:
     shutil.rmtree(host / "proc/driver/nvidia/gpus")
+    shutil.rmtree(host / "sys/bus/pci/devices")
+
+
+def with_lost_gpus(host: Path) -> None:
+    shutil.rmtree(host / "proc/driver/nvidia/gpus")
 
 
 def half_upgraded(host: Path) -> None:
@@ -57,6 +62,7 @@ def half_upgraded(host: Path) -> None:
 REFUSED: dict[str, tuple[Break, int, tuple[str, ...]]] = {
     "no driver": (without_driver, 3, ("not loaded", "modprobe nvidia")),
     "no GPU": (without_gpus, 3, ("no GPU", "lspci")),
+    "every GPU lost": (with_lost_gpus, 3, ("none of the 2 GPUs", "dmesg")),
     "no nodes at all": (remove("dev/nvidia*"), 3, ("/dev/nvidiactl does not exist", "nvidia-modprobe")),
     "no node of any GPU": (remove("dev/nvidia[0-9]"), 3, ("none of the 2 GPUs", "/dev/nvidia0")),
     "version is rubbish": (replace("proc/driver/nvidia/version", b"\0\1\2"), 3, ("names no driver version",)),

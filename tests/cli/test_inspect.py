@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from command import GPUS, Run
+from vendors.migside import cap_paths, write_instance, write_minors
 
 
 def test_it_shows_the_driver_the_gpus_and_their_nodes(cdigen: Run, host: Path) -> None:
@@ -62,3 +64,57 @@ def test_colour_is_for_terminals_and_no_color_is_respected(host: Path) -> None:
 
     assert b"\033[1m" in shown()
     assert b"\033[" not in shown(NO_COLOR="1")
+
+
+def test_strict_with_json_is_one_error_document(cdigen: Run, host: Path) -> None:
+    (host / "dev/nvidia0").unlink()
+    done = cdigen("inspect", "--root", host, "--strict", "--json")
+    assert (done.code, set(done.json)) == (3, {"error"})
+
+
+def test_it_takes_the_options_of_generate_and_the_inventory_stays_the_same(cdigen: Run, host: Path) -> None:
+    given = ("--kind", "nvidia.com/gpu", "--profile", "default", "--naming", "uuid", "--target", "podman-4.3")
+    more = ("--spec-dir", "/nowhere", "--container-driver-root", "/driver")
+    done = cdigen("inspect", "--root", host, "--json", *given, *more)
+    assert (done.code, done.out) == (0, cdigen("inspect", "--root", host, "--json").out)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--kind", "gpu"),
+        ("--profile", "none"),
+        ("--naming", "none"),
+        ("--target", "none"),
+        ("--spec-dir", ""),
+    ],
+)
+def test_it_refuses_what_generate_refuses(cdigen: Run, host: Path, given: tuple[str, str]) -> None:
+    assert cdigen("inspect", "--root", host, *given).failed(2)
+
+
+def test_partitions_are_shown_with_profile_and_nodes(cdigen: Run, host: Path) -> None:
+    write_minors(host, 2)
+    write_instance(host, 0, 7)
+    text = cdigen("inspect", "--root", host).out
+    row = next(line.split() for line in text.splitlines() if line.startswith("0:0 "))
+    assert cap_paths(0, 7) <= set(row)
+    assert "gi7/ci0" in row
+    assert "offered as its partitions" in text
+
+
+def test_a_partition_that_is_left_out_is_shown_with_the_reason(cdigen: Run, host: Path) -> None:
+    write_minors(host, 2)
+    write_instance(host, 0, 7, nodes=False)
+    text = cdigen("inspect", "--root", host).out
+    row = next(line for line in text.splitlines() if line.startswith("0:0 "))
+    assert "left out: " in row
+
+
+def test_families_are_shown_and_empty_tables_are_not(cdigen: Run, host: Path) -> None:
+    assert "CLASS " not in cdigen("inspect", "--root", host).out
+    assert "PARTITION " not in cdigen("inspect", "--root", host).out
+    (host / "dev/infiniband").mkdir()
+    os.mknod(host / "dev/infiniband/uverbs0", 0o020666, os.makedev(231, 192))
+    rows = [line.split() for line in cdigen("inspect", "--root", host).out.splitlines()]
+    assert any(row[:1] == ["mofed"] and "/dev/infiniband/uverbs0" in row for row in rows)

@@ -209,3 +209,19 @@ def test_two_writers_at_once_leave_one_whole_spec(cdigen: Run, host: Path) -> No
         done = list(pool.map(lambda _: cdigen("generate", "--root", host, "--write"), range(6)))
     assert [each.code for each in done] == [0] * 6
     assert listing(host / "run/cdi") == {"nvidia.com-gpu.json": expected.encode()}
+
+
+def test_an_old_spec_is_judged_where_the_host_is_not_ready(cdigen: Run, host: Path) -> None:
+    cdigen("generate", "--root", host, "--write")
+    (host / "proc/driver/nvidia/version").write_text(
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Mon\n"
+    )
+    done = cdigen("generate", "--root", host, "--write", "--verbose")
+    assert done.failed(3, "580.65.06")
+    assert "[old-spec-holds]" in done.err
+    (host / "dev/nvidia0").unlink()
+    done = cdigen("generate", "--root", host, "--write")
+    assert done.failed(3, "580.65.06")
+    assert "[old-spec-broken]" in done.err
+    assert "--withdraw" in done.err
+    assert (host / SPEC).exists()

@@ -29,3 +29,9 @@ def test_a_text_that_is_too_large_is_refused(tmp_path: Path) -> None:
     put(tmp_path / "a", b"x" * 65537)
     with pytest.raises(OSError, match="larger than 65536 bytes"):
         read_text(Root(str(tmp_path)), "/a")
+
+
+@pytest.mark.parametrize("content", [b"6.12\0\n", b"../../..\n", b"6.12\n6.13\n", b""])
+def test_a_text_that_can_be_no_folder_is_no_release(tmp_path: Path, content: bytes) -> None:
+    put(tmp_path / RELEASE, content)
+    assert kernel_release(Root(str(tmp_path))) == ""

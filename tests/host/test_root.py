@@ -162,3 +162,14 @@ def test_the_machines_own_root_is_known_as_such(tmp_path: Path) -> None:
     assert not Root(str(tmp_path)).is_this_machine
     assert Root().outer_path("/usr") == "/usr"
     assert Root(str(tmp_path)).outer_path("/usr") == f"{tmp_path}/usr"
+
+
+def test_a_path_with_a_nul_byte_is_an_error_of_the_system(tmp_path: Path) -> None:
+    root = Root(str(tmp_path))
+    for path in ("/a\0b", "/a\0b/c", "/\0"):
+        for call in (root.resolve, root.resolve_new, root.stat, root.listdir, root.read, root.below):
+            with pytest.raises(OSError, match="NUL") as caught:
+                call(path)
+            assert caught.value.errno == errno.EINVAL
+        assert not root.exists(path)
+        assert root.names(path) == []

@@ -281,14 +281,6 @@ def test_foreign_files_return_when_one_of_them_cannot_leave(tmp_path: Path) -> N
     assert (tmp_path / "cdi" / NAME).read_bytes() == b"foreign"
 
 
-def test_set_aside_moves_one_file_and_says_where(tmp_path: Path) -> None:
-    put_foreign(tmp_path, "symlink")
-    path = specfiles.set_aside(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state", now=lambda: NOON)
-    assert os.readlink(path) == "/etc/passwd"
-    with pytest.raises(StoreError, match="cannot move aside"):
-        specfiles.set_aside(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state")
-
-
 # The state file
 
 
@@ -362,6 +354,19 @@ def test_withdraw_leaves_our_file_after_somebody_edited_it(tmp_path: Path) -> No
 def test_withdraw_makes_no_directories(tmp_path: Path) -> None:
     assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") is False
     assert list(tmp_path.iterdir()) == []
+
+
+# What is recorded
+
+
+def test_recorded_names_the_files_of_a_directory_whichever_link_leads_there(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    expected = (((NAME, KIND),), ())
+    assert specfiles.recorded(f"{tmp_path}/cdi", state_dir=f"{tmp_path}/state") == expected
+    assert specfiles.recorded(f"{tmp_path}/link/cdi", state_dir=f"{tmp_path}/state") == expected
+    assert specfiles.recorded(f"{tmp_path}/other", state_dir=f"{tmp_path}/state") == ((), ())
+    assert specfiles.recorded(f"{tmp_path}/cdi", state_dir=f"{tmp_path}/none") == ((), ())
 
 
 # Start-up

@@ -132,3 +132,9 @@ def test_any_document_is_a_state_or_damage_and_never_a_crash(
     state, findings = states.read(str(path))
     assert len(findings) <= 1
     assert state == State() or not findings
+
+
+def test_what_is_recorded_within_a_folder_is_not_what_lies_below_or_beside_it() -> None:
+    paths = ("/etc/cdi/a.json", "/etc/cdi/b/c.json", "/etc/cdi2/d.json")
+    state = State(specs=tuple(Owned(path=path, kind="a.b/c", digests=()) for path in paths))
+    assert [owned.path for owned in state.within("/etc/cdi")] == ["/etc/cdi/a.json"]

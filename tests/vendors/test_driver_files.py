@@ -91,7 +91,7 @@ def test_firmware_comes_from_the_folder_that_the_kernel_would_ask_first(tmp_path
         "lib/firmware",
     )
     for folder in places_in_order:
-        put(tmp_path / folder / FIRMWARE)
+        put(tmp_path / folder / FIRMWARE, b"laid")
     put(tmp_path / "sys/module/firmware_class/parameters/path", b"/srv/firmware\n")
     for folder in places_in_order:
         assert targets(tmp_path) == {f"/lib/firmware/{FIRMWARE}": f"/{folder}/{FIRMWARE}"}
@@ -100,19 +100,19 @@ def test_firmware_comes_from_the_folder_that_the_kernel_would_ask_first(tmp_path
 
 @pytest.mark.parametrize("name", ["gsp_ga10x.bin.xz", "gsp", "other.bin"])
 def test_only_gsp_firmware_as_the_driver_names_it_is_given(tmp_path: Path, name: str) -> None:
-    put(tmp_path / f"lib/firmware/nvidia/{V550}" / name)
+    put(tmp_path / f"lib/firmware/nvidia/{V550}" / name, b"laid")
     assert targets(tmp_path) == {}
 
 
 def test_firmware_of_another_version_is_not_given(tmp_path: Path) -> None:
-    put(tmp_path / f"lib/firmware/nvidia/{V535}/gsp_ga10x.bin")
+    put(tmp_path / f"lib/firmware/nvidia/{V535}/gsp_ga10x.bin", b"laid")
     assert targets(tmp_path) == {}
 
 
 @pytest.mark.parametrize("parameter", [b"", b"\n", b"relative\n", b"/nowhere\n", bytes(range(256))])
 def test_an_unset_or_odd_firmware_folder_is_passed_over(tmp_path: Path, parameter: bytes) -> None:
     put(tmp_path / "sys/module/firmware_class/parameters/path", parameter)
-    put(tmp_path / "lib/firmware" / FIRMWARE)
+    put(tmp_path / "lib/firmware" / FIRMWARE, b"laid")
     assert targets(tmp_path).keys() == {f"/lib/firmware/{FIRMWARE}"}
 
 
@@ -148,7 +148,7 @@ def test_the_vulkan_driver_of_the_running_machine_is_given_and_no_other(tmp_path
 
 def test_application_profiles_are_those_of_the_running_version(tmp_path: Path) -> None:
     for version in (V550, V535):
-        put(tmp_path / f"usr/share/nvidia/nvidia-application-profiles-{version}-rc")
+        put(tmp_path / f"usr/share/nvidia/nvidia-application-profiles-{version}-rc", b"laid")
     name = f"/usr/share/nvidia/nvidia-application-profiles-{V550}-rc"
     assert targets(tmp_path) == {name: name}
 
@@ -171,7 +171,7 @@ def test_firmware_of_odd_name_is_refused(tmp_path: Path) -> None:
 
 def test_an_x_module_link_to_another_drivers_file_is_passed_over(tmp_path: Path) -> None:
     modules = tmp_path / "usr/lib/xorg/modules/extensions"
-    put(tmp_path / f"usr/lib/nvidia/old/libglxserver_nvidia.so.{V535}")
+    put(tmp_path / f"usr/lib/nvidia/old/libglxserver_nvidia.so.{V535}", b"laid")
     link(modules / "libglxserver_nvidia.so", f"/usr/lib/nvidia/old/libglxserver_nvidia.so.{V535}")
     _, sought, _ = find_files(places(tmp_path), DRIVER, ())
     assert targets(tmp_path) == {}
@@ -194,3 +194,35 @@ def test_a_file_in_a_sockets_place_is_refused(tmp_path: Path) -> None:
     put(tmp_path / "run/nvidia-persistenced/socket")
     assert targets(tmp_path) == {}
     assert [finding.rule for finding in findings(tmp_path)] == ["file-unusable"]
+
+
+@pytest.mark.parametrize(
+    ("path", "mode"),
+    [
+        ("usr/bin/nvidia-smi", 0o755),
+        (f"lib/firmware/{FIRMWARE}", 0o644),
+        ("usr/share/nvidia/nvoptix.bin", 0o644),
+        ("usr/lib/xorg/modules/drivers/nvidia_drv.so", 0o644),
+    ],
+)
+def test_an_empty_file_is_named_and_left_out(tmp_path: Path, path: str, mode: int) -> None:
+    put(tmp_path / path, b"", mode)
+    assert targets(tmp_path) == {}
+    assert {(finding.rule, finding.message) for finding in findings(tmp_path)} == {
+        ("file-unusable", f"/{path} is empty; it is left out")
+    }
+
+
+def test_an_empty_program_gives_way_to_the_next_folders(tmp_path: Path) -> None:
+    put(tmp_path / "usr/bin/nvidia-smi", b"", 0o755)
+    program(tmp_path / "usr/local/nvidia/bin/nvidia-smi")
+    program(tmp_path / "bin/nvidia-smi")
+    assert len(targets(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("parameter", [b"/a\0b\n", b"/x\ny", b"/\x1b[0m"])
+def test_a_firmware_folder_that_can_be_no_path_is_ignored(tmp_path: Path, parameter: bytes) -> None:
+    put(tmp_path / "sys/module/firmware_class/parameters/path", parameter)
+    put(tmp_path / "proc/sys/kernel/osrelease", b"6.12\0\n")
+    put(tmp_path / "lib/firmware" / FIRMWARE, b"laid")
+    assert list(targets(tmp_path)) == [f"/lib/firmware/{FIRMWARE}"]

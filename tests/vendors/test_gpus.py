@@ -1,11 +1,12 @@
 """Which GPUs a host offers: their order, their names, and what is said of those that cannot be served."""
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelside import Gpu, example_gpus, information_text, link, write_pci_device
+from kernelside import Gpu, Node, example_gpus, information_text, link, make_node, write, write_pci_device
 from vendors.fakehost import boot, make_instead, places
 
 from cdigen.model.findings import Finding
@@ -238,3 +239,91 @@ def test_a_folder_that_is_no_address_is_passed_over(tmp_path: Path, name: bytes)
     assert usable(tmp_path) == [0]
     assert problems(tmp_path) == [("warning", "gpu-address-unknown")]
     assert read(tmp_path)[1][0].line().isprintable()
+
+
+def test_a_gpu_that_fell_off_the_bus_is_named_and_the_others_keep_their_index(tmp_path: Path) -> None:
+    lost = boot(tmp_path, 3)[1]
+    shutil.rmtree(tmp_path / PROC / lost.bdf)
+    found, findings = read(tmp_path)
+    assert [(gpu.index, gpu.address, gpu.usable) for gpu in found][1] == (1, lost.bdf, False)
+    assert usable(tmp_path) == [0, 2]
+    assert [(finding.severity, finding.rule, finding.path) for finding in findings] == [
+        ("error", "gpu-lost", lost.bdf)
+    ]
+
+
+def test_a_function_of_another_class_is_no_lost_gpu(tmp_path: Path) -> None:
+    boot(tmp_path, 1)
+    write_pci_device(tmp_path / "sys", replace(example_gpus(2)[1], pci_class=0x040300))
+    assert read(tmp_path)[1] == ()
+
+
+def test_gpus_that_cannot_be_listed_are_not_called_lost(tmp_path: Path) -> None:
+    boot(tmp_path, 2)
+    shutil.rmtree(tmp_path / PROC)
+    (tmp_path / PROC).symlink_to("gpus")
+    assert usable(tmp_path) == []
+    assert problems(tmp_path) == [("error", "gpu-information-unreadable")]
+    assert "Too many levels of symbolic links" in read(tmp_path)[0][0].problem
+
+
+def test_a_node_of_another_major_is_never_given(tmp_path: Path) -> None:
+    boot(tmp_path, 1)
+    make_node(tmp_path, Node(path="/dev/nvidia0", major=1, minor=0))
+    assert usable(tmp_path) == []
+    assert "/dev/nvidia0 has the numbers 1:0, but the kernel's are 195:0" in read(tmp_path)[1][0].message
+
+
+def test_a_major_that_the_kernel_does_not_tell_is_not_compared(tmp_path: Path) -> None:
+    boot(tmp_path, 1)
+    (tmp_path / "proc/devices").unlink()
+    make_node(tmp_path, Node(path="/dev/nvidia0", major=240, minor=0))
+    assert usable(tmp_path) == [0]
+
+
+def test_a_drm_node_of_other_numbers_costs_graphics_only(tmp_path: Path) -> None:
+    (gpu,) = boot(tmp_path, 1)
+    make_node(tmp_path, Node(path=f"/dev/dri/card{gpu.card}", major=226, minor=0))
+    ((found,), (finding,)) = read(tmp_path)
+    assert [node.role for node in found.nodes] == ["gpu", "render"]
+    assert finding.rule == "drm-node-missing"
+    assert "has the numbers 226:0, but the kernel's are 226:1" in finding.message
+
+
+def test_a_control_node_of_another_major_is_a_missing_one(tmp_path: Path) -> None:
+    boot(tmp_path, 1)
+    make_node(tmp_path, Node(path="/dev/nvidia-uvm", major=511, minor=0))
+    reader = GpuReader(places(tmp_path), NodeReader(places(tmp_path)))
+    assert "/dev/nvidia-uvm" not in [node.path for node in reader.read_control_nodes()]
+    assert [finding.rule for finding in reader.findings] == ["control-node-missing"]
+
+
+@pytest.mark.parametrize("path", ["proc/devices", "proc/driver/nvidia/params"])
+@pytest.mark.parametrize("content", ["", "rubbish\n", "\0"])
+def test_a_file_of_the_kernel_that_tells_nothing_is_named(tmp_path: Path, path: str, content: str) -> None:
+    boot(tmp_path, 1)
+    write(tmp_path / path, content)
+    assert usable(tmp_path) == [0]
+    (finding,) = read(tmp_path)[1]
+    assert (finding.severity, finding.rule, finding.path) == (
+        "warning",
+        "kernel-file-unusable",
+        f"/{path}",
+    )
+
+
+def test_a_node_to_be_made_is_never_executable_or_setuid(tmp_path: Path) -> None:
+    boot(tmp_path, 1)
+    (tmp_path / "dev/nvidia0").unlink()
+    path = tmp_path / "proc/driver/nvidia/params"
+    text = path.read_text().replace("DeviceFileMode: 438", f"DeviceFileMode: {0o4777}")
+    write(path, text.replace("DeviceFileUID: 0", "DeviceFileUID: 9999999999"))
+    nodes = NodeReader(places(tmp_path))
+    GpuReader(places(tmp_path), nodes).read()
+    assert [(node.mode, node.uid) for node in nodes.missing] == [(0o666, 0xFFFFFFFE)]
+
+
+def test_a_domain_of_eight_digits_makes_no_lost_gpu(tmp_path: Path) -> None:
+    boot(tmp_path, (replace(example_gpus(1)[0], bdf="00000002:02:00.0"),))
+    assert [(gpu.address, gpu.usable) for gpu in read(tmp_path)[0]] == [("0002:02:00.0", True)]
+    assert problems(tmp_path) == []

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from kernelside import example_gpus, information_text
 
-from cdigen.vendors.nvidia.gpus import is_uuid, parse_information
-from cdigen.vendors.nvidia.kernel import is_version, parse_version
+from cdigen.vendors.nvidia.gpus import parse_information
+from cdigen.vendors.nvidia.kernel import is_uuid, is_version, parse_version
 
 PROPRIETARY = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Tue Apr  8 12:41:17 UTC 2025\n"
 OPEN = (

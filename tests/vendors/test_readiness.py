@@ -1,16 +1,21 @@
 """A host that is not ready: which error ends discovery, and what is merely said."""
 
 import shutil
+from errno import EACCES
 from pathlib import Path
 
 import hosttree
 import pytest
-from hosttree import V535, V550
+from hosttree import V535, V550, link
 from kernelside import example_gpus
-from vendors.fakehost import boot, discover, install, places, refusal, rules
+from vendors.fakehost import boot, discover, install, make_instead, places, refusal, rules
 
+from cdigen.host.root import Root
+from cdigen.model.errors import HostError
+from cdigen.value import replace
 from cdigen.vendors.nvidia import gpus, kernel
 from cdigen.vendors.nvidia.nodes import NodeReader
+from cdigen.vendors.nvidia.vendor import VENDOR
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
@@ -43,11 +48,13 @@ def test_a_version_file_that_makes_no_sense_is_no_driver(tmp_path: Path, content
     assert refusal(tmp_path).kind == "driver-not-loaded"
 
 
-def test_a_version_file_that_is_a_folder_is_no_driver(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["folder", "FIFO", "looping link"])
+def test_a_version_file_that_is_no_file_is_no_driver(tmp_path: Path, kind: str) -> None:
     install(tmp_path, hosttree.ubuntu)
-    (tmp_path / VERSION).unlink()
-    (tmp_path / VERSION).mkdir()
-    assert refusal(tmp_path).kind == "driver-not-loaded"
+    make_instead(tmp_path / VERSION, kind)
+    error = refusal(tmp_path)
+    assert error.kind == "driver-not-loaded"
+    assert "as root" not in error.hint
 
 
 def test_a_driver_without_gpus_is_no_gpu(tmp_path: Path) -> None:
@@ -184,3 +191,37 @@ def test_a_whole_host_is_ready(tmp_path: Path) -> None:
     inventory = discover(tmp_path)
     assert [gpu.uuid for gpu in inventory.accelerators] == [gpu.uuid for gpu in example_gpus(12)]
     assert inventory.findings == ()
+
+
+class ClosedRoot(Root):
+    """A tree of which some folders may not be listed; root itself is never refused."""
+
+    def listdir(self, path: str) -> list[str]:
+        if self.resolve(path) in {gpus.GPUS, "/usr/lib/x86_64-linux-gnu"}:
+            raise PermissionError(EACCES, "Permission denied", path)
+        return super().listdir(path)
+
+
+@pytest.mark.parametrize("with_sys", [True, False])
+def test_gpus_that_may_not_be_listed_are_not_called_absent(tmp_path: Path, *, with_sys: bool) -> None:
+    install(tmp_path, hosttree.ubuntu)
+    if not with_sys:
+        shutil.rmtree(tmp_path / "sys")
+    with pytest.raises(HostError, match=f"{gpus.GPUS} cannot be read: Permission denied") as caught:
+        VENDOR.discover(replace(places(tmp_path), host=ClosedRoot(str(tmp_path))))
+    assert caught.value.hint == "run as root"
+
+
+def test_libraries_whose_folder_may_not_be_listed_are_not_called_absent(tmp_path: Path) -> None:
+    install(tmp_path, hosttree.ubuntu)
+    with pytest.raises(HostError, match="cannot be looked into: Permission denied") as caught:
+        VENDOR.discover(replace(places(tmp_path), driver=ClosedRoot(str(tmp_path))))
+    assert caught.value.hint == "run as root"
+
+
+def test_a_closed_folder_beside_the_libraries_is_named(tmp_path: Path) -> None:
+    install(tmp_path, hosttree.ubuntu)
+    link(tmp_path / "usr/local/nvidia/lib64", "lib64")
+    (finding,) = [each for each in discover(tmp_path).findings if each.rule == "library-unusable"]
+    assert finding.severity == "warning"
+    assert "/usr/local/nvidia/lib64" in finding.message

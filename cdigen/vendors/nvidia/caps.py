@@ -12,6 +12,7 @@ from __future__ import annotations
 from cdigen.host.procfs import read_text
 from cdigen.host.root import reason
 from cdigen.model.findings import Finding
+from cdigen.vendors.nvidia.kernel import remedy, unusable_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,9 +44,9 @@ def parse_minors(text: str) -> dict[str, int]:
 
 
 def read_minors(host: Root) -> tuple[dict[str, int], tuple[Finding, ...]]:
-    """Read mig-minors; a host without the file has none, one that cannot be read is a finding."""
+    """Read mig-minors; a host without the file has none, one that cannot be read or is empty is a finding."""
     try:
-        return parse_minors(read_text(host, MIG_MINORS, limit=1 << 22)), ()
+        minors = parse_minors(read_text(host, MIG_MINORS, limit=1 << 22))
     except (FileNotFoundError, NotADirectoryError):
         return {}, ()
     except OSError as error:
@@ -54,9 +55,12 @@ def read_minors(host: Root) -> tuple[dict[str, int], tuple[Finding, ...]]:
             rule="mig-minors-unreadable",
             path=MIG_MINORS,
             message=f"{MIG_MINORS} cannot be read: {reason(error)}; the instances' own files have to do",
-            hint="run as root",
+            hint=remedy(error),
         )
         return {}, (finding,)
+    if minors:
+        return minors, ()
+    return {}, (unusable_file(MIG_MINORS, "names no capability", "the instances' own files have to do"),)
 
 
 def parse_access(text: str) -> dict[str, int]:
@@ -70,19 +74,44 @@ def parse_access(text: str) -> dict[str, int]:
     return values
 
 
-def read_access(host: Root, capability: str) -> dict[str, int]:
-    """Read the access file of CAPABILITY (``gpu0/mig/gi1``); raises OSError."""
-    return parse_access(read_text(host, f"{CAPABILITIES}/{capability}/access"))
+def access_path(capability: str) -> str:
+    """Return the path of the access file of CAPABILITY (``gpu0/mig/gi1``)."""
+    return f"{CAPABILITIES}/{capability}/access"
+
+
+def read_access(host: Root, path: str, listed: int | None) -> tuple[dict[str, int], tuple[Finding, ...]]:
+    """Read the access file at PATH, and say where it tells no minor and LISTED, mig-minors', has to do.
+
+    A file that does not exist says nothing. Raises OSError where it cannot be read and none is listed.
+    """
+    error: OSError | None = None
+    try:
+        access = parse_access(read_text(host, path))
+        problem = "" if "DeviceFileMinor" in access else "tells no minor"
+    except (FileNotFoundError, NotADirectoryError):
+        if listed is None:
+            raise
+        return {}, ()
+    except OSError as caught:
+        if listed is None:
+            raise
+        access, problem, error = {}, f"cannot be read: {reason(caught)}", caught
+    if not problem or listed is None:
+        return access, ()
+    return access, (unusable_file(path, problem, f"{MIG_MINORS} has to do", error),)
 
 
 def numbered(host: Root, folder: str, prefix: str) -> list[int]:
-    """Return N for each entry ``<prefix>N`` of a capability folder, in rising order."""
+    """Return N for each entry ``<prefix>N`` of a capability folder, in rising order.
+
+    The kernel writes numbers without zeros before them; ``gi01`` is nothing of its.
+    """
     numbers = (
-        _number(name.removeprefix(prefix))
+        (name, _number(name.removeprefix(prefix)))
         for name in host.names(f"{CAPABILITIES}/{folder}")
         if name.startswith(prefix)
     )
-    return sorted(number for number in numbers if number is not None)
+    return sorted(number for name, number in numbers if number is not None and name == f"{prefix}{number}")
 
 
 def _number(text: str) -> int | None:

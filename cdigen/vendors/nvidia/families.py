@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import stat
 
-from cdigen.host.procfs import read_text
 from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import DriverFile, Group, GroupDevice
@@ -148,17 +147,15 @@ class _Reader:
         """Return the node of a capability, or what is wrong; nothing where the driver has none such."""
         path = f"{caps.CAPABILITIES}/mig/{capability}"
         try:
-            access = caps.parse_access(read_text(self._places.host, path))
+            access, findings = caps.read_access(self._places.host, path, listed)
         except (FileNotFoundError, NotADirectoryError):
-            access = {}
+            return None, ""
         except OSError as error:
-            if listed is None:
-                return None, f"{path} cannot be read: {reason(error)}"
-            access = {}
+            return None, f"{path} cannot be read: {reason(error)}"
+        self.findings.extend(findings)
         minor = access.get("DeviceFileMinor", listed)
         if minor is None:
-            there = self._places.host.exists(path)
-            return None, f"{path} does not tell the minor of its node" if there else ""
+            return None, f"{path} does not tell the minor of its node"
         if listed is not None and listed != minor:
             return None, f"its minor is {minor} in {path} and {listed} in {caps.MIG_MINORS}"
         return self._nodes.read(

@@ -110,9 +110,10 @@ def _find_firmware(places: Places, driver: Driver) -> Found:
         parameter = read_text(places.host, FIRMWARE_FOLDER_PARAMETER).strip()
     except OSError:
         parameter = ""
+    # "-" is no folder: without a release those of a release are passed over.
     release = kernel_release(places.host) or "-"
     folders = [folder.format(release=release) for folder in FIRMWARE_FOLDERS]
-    if parameter.startswith("/"):
+    if parameter.startswith("/") and is_plain(parameter):
         folders.insert(0, parameter)
     wanted = f"nvidia/{driver.version}/gsp*.bin"
     found = []
@@ -274,7 +275,7 @@ class _Search:
         """Return where PATH leads if that is right; else None, with a finding where it is broken."""
         try:
             real = self._root.resolve(path)
-            mode = os.lstat(self._root.outer_path(real)).st_mode
+            status = os.lstat(self._root.outer_path(real))
         except (FileNotFoundError, NotADirectoryError):
             if self._is_link(path):
                 self.broken(path, "is a link that leads nowhere")
@@ -282,8 +283,11 @@ class _Search:
         except OSError as error:
             self.broken(path, f"cannot be read: {reason(error)}")
             return None
-        if not is_right(mode):
-            self.broken(path, f"is not what it should be (mode {mode:o})")
+        if not is_right(status.st_mode):
+            self.broken(path, f"is not what it should be (mode {status.st_mode:o})")
+            return None
+        if stat.S_ISREG(status.st_mode) and not status.st_size:
+            self.broken(path, "is empty")
             return None
         if not is_plain(self._root.host_path(real)) or not is_plain(path):
             self.broken(path, "has or leads to a path that a spec cannot hold")

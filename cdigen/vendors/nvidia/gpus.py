@@ -10,10 +10,13 @@ from __future__ import annotations
 from cdigen.host import sysfs
 from cdigen.host.procfs import read_text
 from cdigen.host.root import reason, shown
+from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
+from cdigen.vendors.nvidia.kernel import is_uuid, remedy
 from cdigen.vendors.nvidia.mig import MigReader
+from cdigen.vendors.nvidia.nodes import Numbers
 from cdigen.vendors.nvidia.tables import CONTROL_NODES, GRAPHICS
 
 TYPE_CHECKING = False
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     Probe = Callable[[], dict[str, NvmlGpu] | None]
 
 GPUS = "/proc/driver/nvidia/gpus"
+PCI_DRIVER = "nvidia"
 PCI_VENDOR = 0x10DE
 PCI_CLASSES = (0x0300, 0x0302)  # VGA and 3D controllers (PCI Code and ID Assignment, class 03)
 MAX_MINOR = 0xFFFFF
@@ -51,24 +55,34 @@ class GpuReader:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found wrong with GPUs and MIG instances."""
-        return (*self._own_findings, *self._mig.findings)
+        """What was found wrong with GPUs, MIG instances and what the kernel says of nodes."""
+        return (*self._nodes.findings, *self._own_findings, *self._mig.findings)
 
     def read(self) -> tuple[Accelerator, ...]:
         """Read every GPU of the nvidia driver; one that is broken is unusable, with a finding.
 
-        They come in the order of their index, excluded GPUs left out.
+        They come in the order of their index, excluded GPUs left out. A GPU that is bound to the
+        driver and that the driver does not list has fallen off the bus: it keeps its index, too.
+        Raises HostError where the driver's list cannot be read and no GPU is known without it.
         """
+        bound = sysfs.pci_devices(self._places.host, vendor=PCI_VENDOR, classes=PCI_CLASSES)
+        listed, problem = self._addresses()
+        known = {address for _, address in listed}
+        lost = [("", address) for address, driver in bound if driver == PCI_DRIVER and address not in known]
+        if problem and not lost:
+            raise HostError(problem, hint=self._own_findings[-1].hint, kind="no-gpu")
         found = [
             (folder, address, information)
-            for folder, address in self._addresses()
+            for folder, address in sorted((*listed, *lost), key=lambda pair: sysfs.pci_key(pair[1]) or ())
             if not self._is_excluded(address, information := self._information(folder))
         ]
         accelerators = [
             self._accelerator(index, address, folder, information)
+            if folder
+            else self._lost(index, address, problem)
             for index, (folder, address, information) in enumerate(found)
         ]
-        self._name_unbound({accelerator.address for accelerator in accelerators})
+        self._name_unbound(bound, {accelerator.address for accelerator in accelerators})
         return tuple(self._without_repetition(self._with_nvml(accelerators)))
 
     def read_control_nodes(self) -> tuple[HostNode, ...]:
@@ -90,10 +104,18 @@ class GpuReader:
             )
         return tuple(nodes)
 
-    def _addresses(self) -> list[tuple[str, str]]:
-        """Return the folders of GPUs and their addresses, in the order of the addresses."""
+    def _addresses(self) -> tuple[list[tuple[str, str]], str]:
+        """Return the folders of GPUs and their addresses, and why none could be listed."""
         found: list[tuple[str, str]] = []
-        for name in self._places.host.names(GPUS):
+        try:
+            names = self._places.host.listdir(GPUS)
+        except (FileNotFoundError, NotADirectoryError):
+            return [], ""
+        except OSError as error:
+            problem = f"{GPUS} cannot be read: {reason(error)}"
+            self._say("error", "gpu-information-unreadable", GPUS, problem, remedy(error))
+            return [], problem
+        for name in names:
             address = sysfs.pci_address(name)
             if address is not None:
                 found.append((name, address))
@@ -104,9 +126,36 @@ class GpuReader:
                 shown(f"{GPUS}/{name}"),
                 f"{shown(name)!r} is not a PCI address; the entry is passed over",
             )
-        return sorted(found, key=lambda pair: sysfs.pci_key(pair[1]) or ())
+        return found, ""
+
+    def _lost(self, index: int, address: str, problem: str) -> Accelerator:
+        """Return the GPU at ADDRESS that is bound to the driver, but not listed by it.
+
+        PROBLEM says why nothing is listed, which was reported; else the GPU has fallen off the bus.
+        """
+        if not problem:
+            problem = f"it is bound to the driver {PCI_DRIVER}, but {GPUS} does not list it"
+            self._say(
+                "error",
+                "gpu-lost",
+                address,
+                f"GPU {index} ({address}) gets no device: {problem}",
+                "see 'dmesg | grep -e NVRM -e Xid': it may have fallen off the bus; a reboot brings it back",
+            )
+        return Accelerator(
+            index=index,
+            address=address,
+            model="",
+            uuid=None,
+            minor=None,
+            nodes=(),
+            usable=False,
+            problem=problem,
+        )
 
     def _information(self, folder: str) -> dict[str, str]:
+        if not folder:
+            return {}
         path = f"{GPUS}/{folder}/information"
         problem = "it holds no 'Device Minor' line"
         try:
@@ -168,7 +217,11 @@ class GpuReader:
         nodes = [own]
         for name in sysfs.drm_names(self._places.host, address):
             role = "card" if name.startswith("card") else "render"
-            node, problem = self._nodes.read(f"/dev/dri/{name}", role=role, capabilities=GRAPHICS)
+            told = sysfs.drm_numbers(self._places.host, address, name)
+            numbers = Numbers(major=told[0], minor=told[1]) if told else None
+            node, problem = self._nodes.read(
+                f"/dev/dri/{name}", role=role, capabilities=GRAPHICS, numbers=numbers
+            )
             if node is not None:
                 nodes.append(node)
                 continue
@@ -205,9 +258,9 @@ class GpuReader:
             served.append(accelerator)
         return served
 
-    def _name_unbound(self, served: set[str]) -> None:
-        for address, driver in sysfs.pci_devices(self._places.host, vendor=PCI_VENDOR, classes=PCI_CLASSES):
-            if driver == "nvidia" or address in served:
+    def _name_unbound(self, bound: tuple[tuple[str, str], ...], served: set[str]) -> None:
+        for address, driver in bound:
+            if driver == PCI_DRIVER or address in served:
                 continue
             holder = f"is bound to the driver {driver}" if driver else "is bound to no driver"
             message = f"GPU {address} {holder}, not to nvidia, and gets no device"
@@ -225,12 +278,10 @@ class GpuReader:
             and (each.uuid is None or (each.minor is not None and self._mig.has_mig(each.minor)))
         ]
         answers = self._probe() if needs else None
-        return [self._completed(each, answers) if each in needs else each for each in accelerators]
+        return [self._completed(each, answers) if each.usable else each for each in accelerators]
 
     def _completed(self, accelerator: Accelerator, answers: dict[str, NvmlGpu] | None) -> Accelerator:
         answer = (answers or {}).get(accelerator.address)
-        if answer is not None and answer.error:
-            answer = None
         uuid = accelerator.uuid or (answer.uuid if answer and is_uuid(answer.uuid or "") else None)
         if uuid is None:
             self._say(
@@ -241,20 +292,33 @@ class GpuReader:
                 "index only",
                 "its first use makes it known, for example 'nvidia-smi -L'",
             )
-        if accelerator.minor is None or not self._mig.has_mig(accelerator.minor):
-            return replace(accelerator, uuid=uuid)
-        partitions = self._mig.partitions(accelerator.index, accelerator.minor, answer)
-        partitioned = bool(partitions) or bool(answer and answer.mig_mode)
-        if partitioned and not partitions:
+        return self._partitioned(replace(accelerator, uuid=uuid), answer)
+
+    def _partitioned(self, gpu: Accelerator, answer: NvmlGpu | None) -> Accelerator:
+        """Return GPU with its MIG instances: as such, and never as a whole, where any side says so."""
+        is_on = bool(answer and answer.mig_mode)
+        if gpu.minor is None or not (is_on or self._mig.has_mig(gpu.minor)):
+            return gpu
+        partitions = self._mig.partitions(gpu.index, gpu.minor, answer)
+        listed = self._mig.gpu_instances(gpu.minor)
+        if not (is_on or listed):
+            return gpu
+        if not any(partition.usable for partition in partitions):
+            has = (
+                f"none of its instances can be used: {partitions[0].problem}"
+                if partitions
+                else f"has {'GPU instances, but none that can be offered' if listed else 'no instances'}"
+            )
             self._say(
                 "warning",
                 "mig-empty",
-                accelerator.address,
-                f"GPU {accelerator.index} ({accelerator.address}) is in MIG mode and has no instances; it "
-                "gets no device",
-                f"make instances ('nvidia-smi mig -i {accelerator.index} -cgi ...') or leave MIG mode",
+                gpu.address,
+                f"GPU {gpu.index} ({gpu.address}) is in MIG mode and {has}; it gets no device",
+                "'nvidia-smi' makes missing nodes, and so does 'create_nodes: true' in the configuration"
+                if partitions
+                else f"make instances ('nvidia-smi mig -i {gpu.index} -cgi ... -C') or leave MIG mode",
             )
-        return replace(accelerator, uuid=uuid, partitioned=partitioned, partitions=partitions)
+        return replace(gpu, partitioned=True, partitions=partitions)
 
     def _unreadable(self, path: str, message: str) -> None:
         hint = "see 'dmesg | grep NVRM' for what happened to it"
@@ -274,14 +338,3 @@ def parse_information(text: str) -> dict[str, str]:
         if colon and key.strip().isprintable() and value.strip().isprintable():
             values.setdefault(key.strip(), value.strip())
     return values
-
-
-def is_uuid(text: str) -> bool:
-    """Return whether TEXT is a GPU's UUID as the driver spells it: ``GPU-`` and 8-4-4-4-12 digits."""
-    prefix, _, digits = text.partition("-")
-    groups = digits.split("-")
-    return (
-        prefix == "GPU"
-        and [len(group) for group in groups] == [8, 4, 4, 4, 12]
-        and all(character in "0123456789abcdef" for group in groups for character in group)
-    )

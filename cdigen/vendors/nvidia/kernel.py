@@ -9,10 +9,12 @@ drivers. Both flavours of the module begin with ``NVRM version:``:
 from __future__ import annotations
 
 import os
+from errno import EACCES, EPERM
 
 from cdigen.host.procfs import MACHINES, read_text
 from cdigen.host.root import reason
 from cdigen.model.errors import HostError
+from cdigen.model.findings import Finding
 from cdigen.model.inventory import Driver
 
 TYPE_CHECKING = False
@@ -34,7 +36,9 @@ def read_driver(host: Root) -> Driver:
         ) from None
     except OSError as error:
         raise HostError(
-            f"{VERSION_FILE} cannot be read: {reason(error)}", hint="run as root", kind="driver-not-loaded"
+            f"{VERSION_FILE} cannot be read: {reason(error)}",
+            hint=remedy(error),
+            kind="driver-not-loaded",
         ) from error
     driver = parse_version(text)
     if driver is None:
@@ -44,6 +48,24 @@ def read_driver(host: Root) -> Driver:
             kind="driver-not-loaded",
         )
     return driver
+
+
+def remedy(error: OSError) -> str:
+    """Return what to do about a file of the kernel that cannot be read."""
+    if error.errno in {EACCES, EPERM}:
+        return "run as root"
+    return "see with 'findmnt -R /proc' what lies over the kernel's own files"
+
+
+def unusable_file(path: str, problem: str, consequence: str, error: OSError | None = None) -> Finding:
+    """Return the finding that a small file of the kernel is there and tells nothing."""
+    return Finding(
+        severity="warning",
+        rule="kernel-file-unusable",
+        path=path,
+        message=f"{path} {problem}; {consequence}",
+        hint=remedy(error) if error else f"see 'cat {path}'; the kernel writes it anew at each reading",
+    )
 
 
 def parse_version(text: str) -> Driver | None:
@@ -75,4 +97,15 @@ def is_version(word: str) -> bool:
         2 <= len(parts) <= 3
         and len(parts[0]) == 3
         and all(part.isascii() and part.isdigit() and len(part) <= 4 for part in parts)
+    )
+
+
+def is_uuid(text: str, kind: str = "GPU") -> bool:
+    """Return whether TEXT is a UUID as the driver spells it: KIND, a hyphen and 8-4-4-4-12 digits."""
+    prefix, _, digits = text.partition("-")
+    groups = digits.split("-")
+    return (
+        prefix == kind
+        and [len(group) for group in groups] == [8, 4, 4, 4, 12]
+        and all(character in "0123456789abcdef" for group in groups for character in group)
     )

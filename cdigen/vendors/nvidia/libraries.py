@@ -70,6 +70,21 @@ class Search:
         self.broken: list[tuple[str, str, str]] = []
         # stem -> versions other than the running one that are installed
         self.other_versions: dict[str, set[str]] = {}
+        # folders that are there and cannot be looked into -> why not
+        self.closed: dict[str, str] = {}
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in FOLDER; empty where it is missing, or closed, which is recorded."""
+        try:
+            return self.root.listdir(folder)
+        except OSError as error:
+            self.close(folder, error)
+            return []
+
+    def close(self, folder: str, error: OSError) -> None:
+        """Record that FOLDER cannot be looked into, unless it is missing or no folder."""
+        if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            self.closed.setdefault(folder, reason(error))
 
     def pass_over(self, stem: str, version: str) -> None:
         """Record a library of another driver VERSION."""
@@ -89,7 +104,7 @@ def find_libraries(places: Places, driver: Driver, *, bits: int = 64) -> Search:
     """
     search = Search(places.driver, driver, bits=bits)
     for folder in _folders(places, search):
-        names = places.driver.names(folder)
+        names = search.names(folder)
         before = len(search.found)
         for name in names:
             _look_at(search, folder, name)
@@ -146,22 +161,25 @@ def _folders(places: Places, search: Search) -> Iterable[str]:
         wanted.extend(_cache_folders(root, search))
     done: set[str] = set()
     for folder in wanted:
-        for place in (folder, *_subfolders(root, folder)):
+        for place in (folder, *_subfolders(search, folder)):
             try:
                 real = root.resolve(place)
-            except OSError:
+            except OSError as error:
+                search.close(place, error)
                 continue
             if real not in done:
                 done.add(real)
                 yield place
 
 
-def _subfolders(root: Root, folder: str) -> list[str]:
+def _subfolders(search: Search, folder: str) -> list[str]:
     """Return the vendor's folders below a library folder: nvidia/current, nvidia/tesla-470, vdpau."""
-    below = []
+    below: list[str] = []
+    if not search.root.exists(folder):
+        return below
     for name in LIBRARY_SUBFOLDERS:
         inner = f"{folder}/{name}"
-        names = root.names(inner)
+        names = search.names(inner)
         if names:
             below.append(inner)
             below.extend(f"{inner}/{entry}" for entry in names if ".so" not in entry)
@@ -290,10 +308,23 @@ def _driver_file(search: Search, file: OpenFile, soname: str, row: Library) -> D
 
 
 def _rejected(search: Search) -> list[Finding]:
-    """Say what is broken: an error where a required library has no other file that would do."""
+    """Say what is broken: an error where a required library has no other file that would do.
+
+    A folder that is closed is one where no required library was found at all.
+    """
     served = {library.stem for _, library, _ in search.found.values()}
     required = {library.stem for library in LIBRARIES if library.weight == "required"}
-    return [
+    closed = [
+        Finding(
+            severity="error" if search.bits == 64 and not required & served else "warning",
+            rule="library-unusable",
+            path=shown(search.root.host_path(folder)),
+            message=f"the folder {shown(search.root.host_path(folder))} cannot be looked into: {why}",
+            hint="run as root",
+        )
+        for folder, why in search.closed.items()
+    ]
+    return closed + [
         Finding(
             severity="error" if search.bits == 64 and stem in required - served else "warning",
             rule="library-unusable",

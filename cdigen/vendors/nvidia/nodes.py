@@ -8,13 +8,17 @@ driver, "Configuring NVIDIA device files"). A missing node is recorded as it wou
 from __future__ import annotations
 
 from cdigen.host import devnodes
-from cdigen.host.procfs import character_majors, read_text
+from cdigen.host.procfs import DEVICES, parse_majors, read_text
 from cdigen.host.root import reason
 from cdigen.model.inventory import HostNode
 from cdigen.value import frozen
+from cdigen.vendors.nvidia.kernel import unusable_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cdigen.model.findings import Finding
     from cdigen.vendors.base import Places
 
 PARAMETERS = "/proc/driver/nvidia/params"
@@ -22,47 +26,56 @@ PARAMETERS = "/proc/driver/nvidia/params"
 NVIDIA_MAJOR = 195
 CONTROL_MINOR = 255
 MODESET_MINOR = 254
+# To read and to write: a node is never executed, and the driver's parameters are not to be trusted
+# with bits that mean more.
+NODE_MODE = 0o666
+MAX_ID = 0xFFFFFFFE  # of users and groups: the one above says "unchanged" (chown(2))
 
 
 @frozen
 class Numbers:
-    """What a node has to be: a major, None where /proc/devices does not tell it, and a minor."""
+    """What a node has to be: a major, None where the kernel does not tell it, and a minor.
+
+    ``make_with`` is the major to make it with where it is missing, None where it is not to be made.
+    """
 
     major: int | None
     minor: int
+    make_with: int | None = None
 
 
 class NodeReader:
     """Reads the nodes of one look at the host, and gathers those that are missing.
 
     ``missing`` holds nodes that could be made: their numbers are known, and the driver's parameters
-    do not forbid it (ModifyDeviceFiles).
+    do not forbid it (ModifyDeviceFiles). ``findings`` says which of the kernel's files tell nothing.
     """
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._majors = character_majors(places.host)
-        parameters = _parameters(places)
+        self.findings: list[Finding] = []
+        self._majors = self._told(DEVICES, parse_majors, "majors of nodes are not compared")
+        parameters = self._told(PARAMETERS, parse_parameters, "the driver's defaults hold for new nodes")
         self._may_be_made = parameters.get("ModifyDeviceFiles", 1) != 0
-        self._mode = parameters.get("DeviceFileMode", 0o666) & 0o777
-        self._uid = parameters.get("DeviceFileUID", 0)
-        self._gid = parameters.get("DeviceFileGID", 0)
+        self._mode = parameters.get("DeviceFileMode", NODE_MODE)
+        self._uid = min(parameters.get("DeviceFileUID", 0), MAX_ID)
+        self._gid = min(parameters.get("DeviceFileGID", 0), MAX_ID)
         self.missing: list[HostNode] = []
 
     def gpu(self, minor: int) -> Numbers:
         """Return the numbers of a GPU's node."""
-        return Numbers(major=self._nvidia_major(), minor=minor)
+        return self._of_nvidia(minor)
 
     def control(self, role: str) -> Numbers:
         """Return the numbers of a node that all GPUs share, by its role."""
         if role in {"uvm", "uvm-tools"}:
-            return Numbers(major=self._majors.get("nvidia-uvm"), minor=int(role == "uvm-tools"))
-        minor = MODESET_MINOR if role == "modeset" else CONTROL_MINOR
-        return Numbers(major=self._nvidia_major(), minor=minor)
+            return self.of("nvidia-uvm", int(role == "uvm-tools"))
+        return self._of_nvidia(MODESET_MINOR if role == "modeset" else CONTROL_MINOR)
 
     def of(self, driver: str, minor: int) -> Numbers:
         """Return the numbers of a node of another DRIVER in /proc/devices."""
-        return Numbers(major=self._majors.get(driver), minor=minor)
+        major = self._majors.get(driver)
+        return Numbers(major=major, minor=minor, make_with=major)
 
     def read(
         self,
@@ -75,8 +88,8 @@ class NodeReader:
     ) -> tuple[HostNode | None, str]:
         """Return the node at PATH and no problem, or None and what is wrong with it.
 
-        With NUMBERS a node of another minor is wrong: it would give a container another device. One
-        that does not exist is noted as missing, with MODE instead of the driver's where it is given.
+        With NUMBERS a node of others is wrong: it would give a container another device. One that
+        does not exist is noted as missing, with MODE instead of the driver's where it is given.
         """
         places = self._places
         try:
@@ -84,20 +97,37 @@ class NodeReader:
         except devnodes.NotADevice as error:
             return None, str(error)
         except (FileNotFoundError, NotADirectoryError):
-            if numbers is not None and numbers.major is not None and self._may_be_made:
-                self.missing.append(self._wanted(path, role, numbers.major, numbers.minor, mode))
+            if numbers is not None and numbers.make_with is not None and self._may_be_made:
+                self.missing.append(self._wanted(path, role, numbers.make_with, numbers.minor, mode))
             return None, f"{places.dev.host_path(path)} does not exist"
         except OSError as error:
             return None, f"{places.dev.host_path(path)} cannot be read: {reason(error)}"
-        if numbers is not None and node.minor != numbers.minor:
-            return None, (
-                f"{node.host_path} has the numbers {node.major}:{node.minor}, but the driver's minor is "
-                f"{numbers.minor}"
-            )
-        return node, ""
+        if numbers is None or (node.minor == numbers.minor and node.major == (numbers.major or node.major)):
+            return node, ""
+        told = (
+            f"driver's minor is {numbers.minor}"
+            if numbers.major is None
+            else f"kernel's are {numbers.major}:{numbers.minor}"
+        )
+        return None, f"{node.host_path} has the numbers {node.major}:{node.minor}, but the {told}"
 
-    def _nvidia_major(self) -> int:
-        return self._majors.get("nvidia", self._majors.get("nvidia-frontend", NVIDIA_MAJOR))
+    def _of_nvidia(self, minor: int) -> Numbers:
+        major = self._majors.get("nvidia", self._majors.get("nvidia-frontend"))
+        return Numbers(major=major, minor=minor, make_with=major or NVIDIA_MAJOR)
+
+    def _told(self, path: str, parse: Callable[[str], dict[str, int]], consequence: str) -> dict[str, int]:
+        """Return what the kernel's file PATH tells; one that is there and tells nothing is a finding."""
+        error: OSError | None = None
+        try:
+            if values := parse(read_text(self._places.host, path)):
+                return values
+            problem = "is empty or makes no sense"
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except OSError as caught:
+            problem, error = f"cannot be read: {reason(caught)}", caught
+        self.findings.append(unusable_file(path, problem, consequence, error))
+        return {}
 
     def _wanted(self, path: str, role: str, major: int, minor: int, mode: int | None) -> HostNode:
         return HostNode(
@@ -106,7 +136,7 @@ class NodeReader:
             role=role,
             major=major,
             minor=minor,
-            mode=self._mode if mode is None else mode,
+            mode=(self._mode if mode is None else mode) & NODE_MODE,
             uid=self._uid,
             gid=self._gid,
         )
@@ -121,10 +151,3 @@ def parse_parameters(text: str) -> dict[str, int]:
         if colon and number.isascii() and number.isdigit() and len(number) <= 10:
             values.setdefault(name.strip(), int(number))
     return values
-
-
-def _parameters(places: Places) -> dict[str, int]:
-    try:
-        return parse_parameters(read_text(places.host, PARAMETERS))
-    except OSError:
-        return {}

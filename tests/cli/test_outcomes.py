@@ -1,0 +1,251 @@
+"""Several kinds at once: one's trouble never costs another's, and --json is always one document."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from command import Done, Run
+
+GPU = "run/cdi/nvidia.com-gpu.json"
+COMPUTE = "run/cdi/nvidia.com-gpu-compute.json"
+MOFED = "run/cdi/nvidia.com-mofed.json"
+PROFILES = """
+profiles:
+  - {name: all, class: gpu, names: [type-index]}
+  - {name: compute, class: gpu-compute, names: [index]}
+"""
+FOREIGN = {
+    "cdiVersion": "0.5.0",
+    "kind": "nvidia.com/gpu",
+    "devices": [{"name": "all", "containerEdits": {"env": ["FOREIGN=1"]}}],
+}
+# podman 4.2 refuses names that begin with a digit: gpu-compute, whose only names are such, is refused.
+BROKEN = ("--target", "podman-4.2")
+
+
+@pytest.fixture
+def two(host: Path) -> Path:
+    """Return a host with two kinds."""
+    (host / "etc/cdigen").mkdir()
+    (host / "etc/cdigen/config.yaml").write_text(PROFILES)
+    return host
+
+
+def with_family(host: Path) -> Path:
+    (host / "dev/infiniband").mkdir()
+    os.mknod(host / "dev/infiniband/uverbs0", 0o020666, os.makedev(231, 192))
+    return host
+
+
+def without_family(host: Path) -> None:
+    (host / "dev/infiniband/uverbs0").unlink()
+    (host / "dev/infiniband").rmdir()
+
+
+def without_driver(host: Path) -> None:
+    (host / "proc/driver/nvidia/version").unlink()
+
+
+def foreign(host: Path) -> Path:
+    path = host / "run/cdi/other.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(FOREIGN))
+    return path
+
+
+def results(done: Done) -> dict[str, str]:
+    return {row["kind"]: row["result"] for row in done.json}
+
+
+def test_a_broken_kind_costs_no_other_and_the_rows_are_the_document(cdigen: Run, two: Path) -> None:
+    done = cdigen("generate", "--root", two, "--write", "--json", *BROKEN)
+    assert done.failed(4, "begins with a digit")
+    assert results(done) == {"nvidia.com/gpu": "written", "nvidia.com/gpu-compute": "refused"}
+    refused = done.json[1]
+    assert refused["file"] == str(two / COMPUTE)
+    assert [finding["severity"] for finding in refused["findings"]][-1] == "error"
+    assert "begins with a digit" in refused["findings"][-1]["message"]
+    assert (two / GPU).exists()
+    assert not (two / COMPUTE).exists()
+
+
+def test_printing_with_a_broken_kind_is_one_document(cdigen: Run, two: Path) -> None:
+    done = cdigen("generate", "--root", two, "--json", *BROKEN)
+    assert done.failed(4, "begins with a digit")
+    assert [document["kind"] for document in done.json] == ["nvidia.com/gpu"]
+
+
+def test_only_broken_kinds_are_one_error_document(cdigen: Run, two: Path, tmp_path: Path) -> None:
+    only = (*BROKEN, "--kind", "nvidia.com/gpu-compute")
+    for where in ((), ("--write",), ("--output", tmp_path / "x"), ("--output-dir", tmp_path / "y")):
+        done = cdigen("generate", "--root", two, "--json", *only, *where)
+        assert done.failed(4, "begins with a digit")
+        assert set(done.json) == {"error"}
+    assert not (two / "run/cdi").exists()
+
+
+def test_a_clash_of_one_kind_costs_no_other(cdigen: Run, two: Path) -> None:
+    path = foreign(two)
+    done = cdigen("generate", "--root", two, "--write", "--json")
+    assert done.failed(4, str(path), "--replace-foreign")
+    assert results(done) == {"nvidia.com/gpu": "refused", "nvidia.com/gpu-compute": "written"}
+    assert done.json[0]["findings"][-1]["rule"] == "foreign-spec"
+    assert not (two / GPU).exists()
+    assert (two / COMPUTE).exists()
+
+
+def test_a_clash_of_the_only_kind_is_one_error_document(cdigen: Run, host: Path) -> None:
+    foreign(host)
+    done = cdigen("generate", "--root", host, "--write", "--json")
+    assert done.code == 4
+    assert done.json["error"]["kind"] == "foreign-spec"
+
+
+def test_what_cannot_be_written_costs_no_other(cdigen: Run, two: Path, tmp_path: Path) -> None:
+    (tmp_path / "out/nvidia.com-gpu.json").mkdir(parents=True)
+    done = cdigen("generate", "--root", two, "--output-dir", tmp_path / "out", "--json")
+    assert done.code == 5
+    assert results(done) == {"nvidia.com/gpu": "refused", "nvidia.com/gpu-compute": "written"}
+
+
+def test_json_says_what_output_wrote(cdigen: Run, host: Path, tmp_path: Path) -> None:
+    file = tmp_path / "spec.json"
+    row = cdigen("generate", "--root", host, "--output", file, "--json").json[0]
+    assert (row["kind"], row["file"], row["result"]) == ("nvidia.com/gpu", str(file), "written")
+    assert set(row) == {"kind", "file", "result", "findings"}
+    assert json.loads(file.read_text())["kind"] == "nvidia.com/gpu"
+
+
+def test_json_says_what_output_dir_wrote(cdigen: Run, two: Path, tmp_path: Path) -> None:
+    done = cdigen("generate", "--root", two, "--output-dir", tmp_path, "--format", "yaml", "--json")
+    names = ("nvidia.com-gpu.yaml", "nvidia.com-gpu-compute.yaml")
+    assert [row["file"] for row in done.json] == [str(tmp_path / name) for name in names]
+
+
+def test_several_kinds_cannot_go_into_one_file_with_json_either(
+    cdigen: Run, two: Path, tmp_path: Path
+) -> None:
+    done = cdigen("generate", "--root", two, "--output", tmp_path / "x", "--json")
+    assert done.code == 2
+    assert set(done.json) == {"error"}
+
+
+def test_withdrawing_a_gone_driver_is_one_document(cdigen: Run, two: Path) -> None:
+    cdigen("generate", "--root", two, "--write")
+    without_driver(two)
+    done = cdigen("generate", "--root", two, "--write", "--withdraw", "--json")
+    assert done.failed(3, "not loaded")
+    assert results(done) == {"nvidia.com/gpu": "withdrawn", "nvidia.com/gpu-compute": "withdrawn"}
+    assert not os.listdir(two / "run/cdi")
+    again = cdigen("generate", "--root", two, "--write", "--withdraw", "--json")
+    assert again.failed(3, "not loaded")
+    assert results(again) == {"nvidia.com/gpu": "absent"}
+
+
+def test_withdraw_removes_the_spec_of_a_family_that_is_gone_while_gpus_stay(cdigen: Run, host: Path) -> None:
+    with_family(host)
+    cdigen("generate", "--root", host, "--write")
+    assert (host / MOFED).exists()
+    without_family(host)
+    assert cdigen("generate", "--root", host, "--write").code == 0
+    assert (host / MOFED).exists()
+    done = cdigen("generate", "--root", host, "--write", "--withdraw", "--json")
+    assert done.code == 0
+    assert results(done) == {"nvidia.com/gpu": "unchanged", "nvidia.com/mofed": "withdrawn"}
+    assert "no device of that kind" in done.err
+    assert not (host / MOFED).exists()
+
+
+def test_withdraw_leaves_kinds_that_were_only_not_asked_for(cdigen: Run, two: Path) -> None:
+    cdigen("generate", "--root", two, "--write")
+    for only in (("--kind", "nvidia.com/gpu"), ("--profile", "all")):
+        done = cdigen("generate", "--root", two, "--write", "--withdraw", "--json", *only)
+        assert results(done) == {"nvidia.com/gpu": "unchanged"}
+    assert (two / COMPUTE).exists()
+
+
+def test_withdraw_leaves_the_old_spec_of_a_kind_that_is_broken_now(cdigen: Run, two: Path) -> None:
+    cdigen("generate", "--root", two, "--write")
+    done = cdigen("generate", "--root", two, "--write", "--withdraw", "--json", *BROKEN)
+    assert results(done)["nvidia.com/gpu-compute"] == "refused"
+    assert (two / COMPUTE).exists()
+
+
+def test_withdraw_leaves_other_vendors_other_directories_and_edited_files(
+    cdigen: Run, two: Path, tmp_path: Path
+) -> None:
+    cdigen("generate", "--root", two, "--write", "--spec-dir", tmp_path / "other")
+    cdigen("generate", "--root", two, "--write")
+    state = two / "var/lib/cdigen/state.json"
+    document = json.loads(state.read_text())
+    document["specs"][str(two / COMPUTE)]["kind"] = "example.com/gpu-compute"
+    state.write_text(json.dumps(document))
+    (two / GPU).write_text("edited")
+    without_driver(two)
+    done = cdigen("generate", "--root", two, "--write", "--withdraw", "--json")
+    assert results(done) == {"nvidia.com/gpu": "absent"}
+    assert sorted(os.listdir(two / "run/cdi")) == ["nvidia.com-gpu-compute.json", "nvidia.com-gpu.json"]
+    assert len(os.listdir(tmp_path / "other")) == 2
+
+
+def test_withdraw_says_that_a_state_file_is_damaged(cdigen: Run, host: Path) -> None:
+    cdigen("generate", "--root", host, "--write")
+    (host / "var/lib/cdigen/state.json").write_text("{")
+    without_driver(host)
+    done = cdigen("generate", "--root", host, "--write", "--withdraw")
+    assert done.failed(3, "not loaded")
+    assert "[state-damaged]" in done.err
+    assert (host / GPU).exists()
+
+
+def test_each_finding_is_said_once(cdigen: Run, two: Path, tmp_path: Path) -> None:
+    (two / "dev/nvidia1").unlink()
+    for where in (("--json",), ("--write",), ("--output-dir", tmp_path)):
+        lines = cdigen("generate", "--root", two, "--verbose", *where).err.splitlines()
+        assert any("/dev/nvidia1" in line for line in lines)
+        assert len(lines) == len(set(lines)), where
+
+
+def test_notes_escape_control_characters(cdigen: Run, host: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "a\nb\033[1m"
+    for arguments in (
+        ("generate", "--write", "--spec-dir", odd),
+        ("generate", "--output", odd / "x"),
+        ("generate", "--output-dir", odd),
+        ("list", "--spec-dir", odd / "none"),
+    ):
+        done = cdigen(*arguments, "--root", host)
+        assert done.code == 0
+        assert "a\\nb\\x1b[1m" in done.err
+        assert "\033" not in done.err
+    listed = cdigen("list", "--spec-dir", odd, "--root", host)
+    assert "a\\nb\\x1b[1m/nvidia.com-gpu.json" in listed.out
+    without_driver(host)
+    gone = cdigen("generate", "--write", "--withdraw", "--spec-dir", odd, "--root", host)
+    assert "a\\nb\\x1b[1m/nvidia.com-gpu.json: withdrawn" in gone.err
+
+
+@pytest.mark.parametrize(
+    "option", ["--root", "--spec-dir", "--output", "--output-dir", "--config", "--inventory"]
+)
+def test_an_empty_path_is_a_usage_error(cdigen: Run, option: str) -> None:
+    assert cdigen("generate", option, "").failed(2, option, "must not be empty")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--driver-root",
+        "--dev-root",
+        "--container-driver-root",
+        "--library-search-path",
+        "--config-search-path",
+    ],
+)
+@pytest.mark.parametrize("path", ["", "run", "/run/../etc", "/./run", "/ru\nn", "/ru\x1bn"])
+def test_a_path_of_the_host_follows_the_rule_of_the_configuration(
+    cdigen: Run, host: Path, option: str, path: str
+) -> None:
+    for command in ("generate", "inspect"):
+        assert cdigen(command, "--root", host, option, path).failed(2, option)

@@ -1,0 +1,85 @@
+"""What whole machines offer: kinds, devices with their nodes, what all share, and what is said.
+
+`pytest --update-golden tests/vendors/test_gpu_hosts.py` writes tests/golden/hosts anew: read the difference.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from vendors.fakehost import places
+from vendors.gpuhosts import MACHINES, driver_container
+
+from cdigen import reconcile
+from cdigen.model.errors import HostError
+from cdigen.spec.render import render
+from cdigen.vendors.nvidia.vendor import VENDOR
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden/hosts"
+
+
+def offered(root: Path, machine: Callable[[Path], None]) -> dict[str, Any]:
+    """Return what the machine offers, without the files, which the golden layouts hold."""
+    machine(root)
+    where = "/run/nvidia/driver" if machine is driver_container else "/"
+    inventory = VENDOR.discover(places(root, driver=where, dev=where))
+    products, broken = reconcile.produce({"nvidia": inventory}, host=places(root).host)
+    assert broken == {}
+    return {
+        "findings": sorted({f"{finding.severity} {finding.rule}" for finding in inventory.findings}),
+        "kinds": {product.kind: _kind(product.document) for product in products},
+    }
+
+
+def _kind(document: dict[str, Any]) -> dict[str, Any]:
+    shared = document.get("containerEdits", {})
+    return {
+        "cdiVersion": document["cdiVersion"],
+        "devices": {device["name"]: _paths(device["containerEdits"]) for device in document["devices"]},
+        "shared": _paths(shared),
+        "libcuda": sorted(
+            {
+                mount["hostPath"]
+                for mount in shared.get("mounts", ())
+                if "/libcuda.so" in mount["containerPath"]
+            }
+        ),
+    }
+
+
+def _paths(edits: dict[str, Any]) -> list[str]:
+    return [node.get("hostPath", node["path"]) for node in edits.get("deviceNodes", ())]
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
+def test_a_machine_offers_what_its_golden_file_says(
+    machine: Callable[[Path], None], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    content = render(offered(tmp_path, machine)).decode()
+    golden = GOLDEN / f"{machine.__name__}.json"
+    if request.config.getoption("--update-golden"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(content)
+    assert json.loads(content) == json.loads(golden.read_text())
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
+def test_all_is_what_every_device_of_the_kind_gives_together(
+    machine: Callable[[Path], None], tmp_path: Path
+) -> None:
+    for kind in offered(tmp_path, machine)["kinds"].values():
+        each = {path for name, paths in kind["devices"].items() if name != "all" for path in paths}
+        assert set(kind["devices"]["all"]) == (each or set(kind["devices"]["all"]))
+
+
+def test_every_golden_machine_exists() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == {machine.__name__ for machine in MACHINES}
+
+
+def test_an_empty_host_says_that_no_driver_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="not loaded"):
+        VENDOR.discover(places(tmp_path))
