@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.inventory import Accelerator, HostNode, Inventory
 
+NUMBERING = "The index counts the driver's GPUs in the order of their PCI addresses, as nvidia-smi does.\n"
 EXAMPLES = """\
   cdigen inspect                       what is there, and what was looked for and not found
   cdigen inspect --json > host.json    for a bug report; 'generate --inventory host.json' reads it
@@ -62,24 +63,29 @@ def _text(inventory: Inventory) -> str:
     driver = inventory.driver
     flavour = f" ({driver.flavour} kernel module)" if driver.flavour else ""
     parts = [f"{inventory.vendor}: driver {driver.version}{flavour}, {driver.architecture}\n"]
-    gpus = [
-        (
-            str(gpu.index),
-            gpu.address,
-            gpu.model or "-",
-            gpu.uuid or "-",
-            _paths(gpu.nodes),
-            _state(gpu),
-        )
+    if inventory.accelerators:
+        header = ("INDEX", "PCI ADDRESS", "MODEL", "UUID", "NODES", "")
+        parts += [report.table(_gpu_rows(inventory), header=header), NUMBERING]
+    tables: tuple[tuple[tuple[str, ...], Sequence[tuple[str, ...]]], ...] = (
+        (("PARTITION", "PROFILE", "INSTANCE", "UUID", "NODES", ""), _partition_rows(inventory)),
+        (("CLASS", "DEVICE", "NODES"), _group_rows(inventory)),
+        (("SHARED NODE", "NUMBERS", "MODE", "ROLE"), _node_rows(inventory)),
+        (("FOUND", "SERVES", "IN THE CONTAINER", "ON THE HOST"), _file_rows(inventory)),
+        (("NOT FOUND", "WOULD SERVE", "WEIGHT", "NAME", "WHY"), _missing_rows(inventory)),
+    )
+    parts += [report.table(rows, header=header) for header, rows in tables if rows]
+    return "\n".join(parts)
+
+
+def _gpu_rows(inventory: Inventory) -> list[tuple[str, ...]]:
+    return [
+        (str(gpu.index), gpu.address, gpu.model or "-", gpu.uuid or "-", _paths(gpu.nodes), _state(gpu))
         for gpu in inventory.accelerators
     ]
-    if gpus:
-        header = ("INDEX", "PCI ADDRESS", "MODEL", "UUID", "NODES", "")
-        parts.append(report.table(gpus, header=header))
-        parts.append(
-            "The index counts the driver's GPUs in the order of their PCI addresses, as nvidia-smi does.\n"
-        )
-    partitions = [
+
+
+def _partition_rows(inventory: Inventory) -> list[tuple[str, ...]]:
+    return [
         (
             f"{gpu.index}:{partition.index}",
             partition.profile or "-",
@@ -91,37 +97,39 @@ def _text(inventory: Inventory) -> str:
         for gpu in inventory.accelerators
         for partition in gpu.partitions
     ]
-    groups = [
+
+
+def _group_rows(inventory: Inventory) -> list[tuple[str, ...]]:
+    return [
         (group.device_class, device.name, _paths(device.nodes))
         for group in inventory.groups
         for device in group.devices
     ]
-    nodes = [
+
+
+def _node_rows(inventory: Inventory) -> list[tuple[str, ...]]:
+    return [
         (node.path, f"{node.major}:{node.minor}", f"{node.mode:04o}", node.role) for node in inventory.nodes
     ]
-    files = [
-        (
-            file.kind,
-            ",".join(file.capabilities) or "all",
-            " ".join(file.names or file.targets),
-            file.host_path,
-        )
+
+
+def _file_rows(inventory: Inventory) -> list[tuple[str, ...]]:
+    return [
+        (file.kind, _served(file.capabilities), " ".join(file.names or file.targets), file.host_path)
         for file in inventory.files
     ]
-    missing = [
-        (thing.kind, ",".join(thing.capabilities) or "all", thing.weight, thing.name, thing.reason)
+
+
+def _missing_rows(inventory: Inventory) -> list[tuple[str, ...]]:
+    return [
+        (thing.kind, _served(thing.capabilities), thing.weight, thing.name, thing.reason)
         for thing in inventory.sought
         if not thing.found
     ]
-    tables: tuple[tuple[tuple[str, ...], Sequence[tuple[str, ...]]], ...] = (
-        (("PARTITION", "PROFILE", "INSTANCE", "UUID", "NODES", ""), partitions),
-        (("CLASS", "DEVICE", "NODES"), groups),
-        (("SHARED NODE", "NUMBERS", "MODE", "ROLE"), nodes),
-        (("FOUND", "SERVES", "IN THE CONTAINER", "ON THE HOST"), files),
-        (("NOT FOUND", "WOULD SERVE", "WEIGHT", "NAME", "WHY"), missing),
-    )
-    parts += [report.table(rows, header=header) for header, rows in tables if rows]
-    return "\n".join(parts)
+
+
+def _served(capabilities: tuple[str, ...]) -> str:
+    return ",".join(capabilities) or "all"
 
 
 def _paths(nodes: Iterable[HostNode]) -> str:
