@@ -7,9 +7,9 @@ import os
 import stat
 import subprocess
 import sys
-from typing import NoReturn
 
 import pytest
+from abilities import cannot_run
 
 # Fixtures of the command's tests and of the end-to-end tests.
 pytest_plugins = ("command", "provisioned")
@@ -29,7 +29,7 @@ def real_nodes(tmp_path_factory: pytest.TempPathFactory) -> None:
     try:
         os.mknod(tmp_path_factory.mktemp("node") / "null", stat.S_IFCHR | 0o600, os.makedev(1, 3))
     except OSError as error:
-        _cannot_run(f"character devices cannot be made here ({error.strerror}): run as root")
+        cannot_run(f"character devices cannot be made here ({error.strerror}): run as root")
 
 
 @pytest.fixture(scope="session")
@@ -37,10 +37,4 @@ def real_root() -> None:
     """Make sure that the tests may call chroot(2)."""
     chroot = [sys.executable, "-I", "-S", "-c", "import os; os.chroot('/')"]
     if subprocess.run(chroot, check=False, capture_output=True).returncode != 0:
-        _cannot_run("chroot(2) cannot be called here: run as root")
-
-
-def _cannot_run(reason: str) -> NoReturn:
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+        cannot_run("chroot(2) cannot be called here: run as root")

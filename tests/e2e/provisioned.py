@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from abilities import cannot_run
 from chroothost import copy_tree
 
 E2E = Path(__file__).resolve().parent
@@ -19,13 +20,13 @@ E2E = Path(__file__).resolve().parent
 def cache() -> Path:
     """Return the folder that `provision` filled, after making sure that tests can run here at all."""
     if os.geteuid() != 0:
-        _cannot_run("needs root")
+        cannot_run("needs root")
     unshare = ["unshare", "--mount", "--pid", "--fork", "true"]
     if subprocess.run(unshare, check=False, capture_output=True).returncode != 0:
-        _cannot_run("needs the right to make mount and process namespaces")
+        cannot_run("needs the right to make mount and process namespaces")
     check = subprocess.run([E2E / "provision", "--check"], check=False, capture_output=True, text=True)
     if check.returncode != 0:
-        _cannot_run(check.stdout.strip() or check.stderr.strip())
+        cannot_run(check.stdout.strip() or check.stderr.strip())
     return Path(os.environ.get("CDIGEN_E2E_CACHE") or E2E.parents[1] / ".e2e").absolute()
 
 
@@ -48,9 +49,3 @@ def host_root(cache: Path, driver_tree: Path) -> Iterator[Path]:
         root = Path(folder) / "root"
         copy_tree(driver_tree, root)
         yield root
-
-
-def _cannot_run(reason: str) -> None:
-    if os.environ.get("CI"):
-        pytest.fail(f"end-to-end tests cannot run: {reason}")
-    pytest.skip(reason)

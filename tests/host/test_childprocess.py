@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from abilities import cannot_run
 
 from cdigen.host.childprocess import OUTPUT_LIMIT, Ending, run
 
@@ -118,7 +119,7 @@ def freezer() -> Path:
     """Return the folder of cgroups whose frozen processes do not even hear SIGKILL (cgroup-v1/freezer)."""
     folder = Path("/sys/fs/cgroup/freezer")
     if not os.access(folder / "tasks", os.W_OK):
-        pytest.skip("there is no freezer of cgroup version 1 here, or no right to use it")
+        cannot_run("there is no freezer of cgroup version 1 here, or no right to use it")
     return folder
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from abilities import cannot_run
 from standin import trusted_folder
 
 from cdigen.host.trust import untrusted
@@ -31,7 +32,7 @@ def library(folder: Path) -> Path:
 @pytest.fixture
 def as_root() -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root can give files away")
+        cannot_run("only root can give files away")
 
 
 def test_a_file_that_only_its_owner_writes_is_trusted(library: Path) -> None:
@@ -101,7 +102,7 @@ def test_an_access_list_counts_where_only_roots_group_seems_to_write(library: Pa
     try:
         os.setxattr(library, "system.posix_acl_access", value)
     except OSError as error:
-        pytest.skip(f"no access lists here: {error.strerror}")
+        cannot_run(f"no access lists here: {error.strerror}")
     assert untrusted(str(library)) == f"{library} is writable by others than root (see getfacl)"
 
 
@@ -152,7 +153,7 @@ def test_a_link_that_leads_elsewhere_than_it_says_is_not_trusted(library: Path) 
     assert other.stdout is not None
     try:
         if other.stdout.readline() != "ready\n":
-            pytest.skip("needs the right to make mount namespaces")
+            cannot_run("needs the right to make mount namespaces")
         assert untrusted(str(library)) == ""
         said = untrusted(f"/proc/{other.pid}/root{library}")
         assert said == f"/proc/{other.pid}/root{library} does not lead to {library}, where its links point"

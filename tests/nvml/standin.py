@@ -22,9 +22,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
-import pytest
+from abilities import cannot_run
 
 SOURCE = Path(__file__).with_name("nvml_standin.c")
 SONAME = "libnvidia-ml.so.1"
@@ -127,10 +126,10 @@ def trusted_folder() -> Iterator[Path]:
     """Give a folder that only this user may write to, and all above it, so not below /tmp."""
     home = Path(pwd.getpwuid(os.geteuid()).pw_dir).resolve()
     if not os.access(home, os.W_OK):
-        _cannot_run(f"{home} is no folder to write to")
+        cannot_run(f"{home} is no folder to write to")
     for place in (home, *home.parents):
         if place.stat().st_uid not in {0, os.geteuid()} or place.stat().st_mode & 0o022:
-            _cannot_run(f"others may write to {place}")
+            cannot_run(f"others may write to {place}")
     with tempfile.TemporaryDirectory(prefix=".cdigen-test-", dir=home) as folder:
         yield Path(folder)
 
@@ -139,16 +138,10 @@ def trusted_folder() -> Iterator[Path]:
 def _built() -> Path:
     """Build the library, once in a session."""
     if shutil.which("gcc") is None:
-        _cannot_run("gcc is not installed")
+        cannot_run("gcc is not installed")
     folder = Path(tempfile.mkdtemp(prefix="cdigen-nvml-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     library = folder / SONAME
     options = ("-Wall", "-Wextra", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", f"-Wl,-soname,{SONAME}")
     subprocess.run(["gcc", *options, "-o", library, SOURCE, "-ldl"], check=True)
     return library
-
-
-def _cannot_run(reason: str) -> NoReturn:
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
