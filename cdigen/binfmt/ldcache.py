@@ -18,6 +18,9 @@ FLAGS_X86_64 = 0x0303
 FLAGS_AARCH64 = 0x0A03
 FLAGS_I386 = 0x0003
 
+# The same by the name of the machine (uname -m), i386 for any 32-bit x86.
+ABIS = {"x86_64": FLAGS_X86_64, "aarch64": FLAGS_AARCH64, "i386": FLAGS_I386}
+
 # Bounds of ours. The cache of a host with 5,000 libraries has 410 KB, 5,200 entries, and together
 # 400 KB of names, each at the utmost a path (PATH_MAX, 4,096). Names may share bytes of the file, so
 # the text of all (in characters) has a bound of its own: without it 16 MiB could become gigabytes.
@@ -54,6 +57,26 @@ class Entry:
     hwcap: int
 
 
+def is_ignored(data: bytes) -> bool:
+    """Tell whether the loader does with the cache DATA as though there were none.
+
+    So it does with a file that is too short or starts otherwise, whose first table is longer than the
+    file, or whose byte order is another: glibc, elf/dl-cache.c, 2.31 to 2.43.
+    """
+    if data.startswith(_MAGIC) and len(data) > _HEADER.size:
+        count, _, flags = _HEADER.unpack_from(data)
+        return count > (len(data) - _HEADER.size) // _ENTRY.size or _is_foreign(flags)
+    if data.startswith(_OLD_MAGIC) and len(data) > _OLD_HEADER.size:
+        (count,) = _OLD_HEADER.unpack_from(data)
+        if count > (len(data) - _OLD_HEADER.size) // _OLD_ENTRY_SIZE:
+            return True
+        start = _after_old_table(count)
+        if data.startswith(_MAGIC, start) and len(data) >= start + _HEADER.size:
+            return _is_foreign(_HEADER.unpack_from(data, start)[2])
+        return False
+    return True
+
+
 def read_header(data: bytes) -> tuple[int, int, int, int]:
     """Return where the tables of the cache DATA are: offsets in bytes, all of them within it.
 
@@ -69,8 +92,7 @@ def read_header(data: bytes) -> tuple[int, int, int, int]:
     if len(data) < start + _HEADER.size:
         raise CacheError(f"the header at byte {start} is cut off after {len(data) - start} bytes")
     count, length, flags = _HEADER.unpack_from(data, start)
-    # 0 stands for "not said": ldconfig before 2.33 (dl-cache.h, cache_file_new_matches_endian).
-    if flags != 0 and flags & _BYTE_ORDER_MASK != _LITTLE_ENDIAN:
+    if _is_foreign(flags):
         raise CacheError(f"byte order flag {flags} is not little endian ({_LITTLE_ENDIAN})")
     if count > MAX_ENTRIES:
         raise CacheError(f"{count} entries are more than {MAX_ENTRIES}")
@@ -114,10 +136,19 @@ def _new_format_start(data: bytes) -> int:
     if not data.startswith(_OLD_MAGIC) or len(data) < _OLD_HEADER.size:
         raise CacheError(f"not a loader cache: it starts with {data[:8].hex() or 'nothing'}")
     (count,) = _OLD_HEADER.unpack_from(data)
-    start = (_OLD_HEADER.size + count * _OLD_ENTRY_SIZE + 7) // 8 * 8
+    start = _after_old_table(count)
     if not data.startswith(_MAGIC, start):
         raise CacheError("only the old format (ld.so-1.7.0) is there, not the one in use since glibc 2.2")
-    return int(start)
+    return start
+
+
+def _after_old_table(count: int) -> int:
+    return (_OLD_HEADER.size + count * _OLD_ENTRY_SIZE + 7) // 8 * 8
+
+
+def _is_foreign(flags: int) -> bool:
+    """Tell whether the byte order is said to be another: 0, before 2.33, says nothing of it."""
+    return flags != 0 and flags & _BYTE_ORDER_MASK != _LITTLE_ENDIAN  # cache_file_new_matches_endian
 
 
 def _text(data: bytes, begin: int) -> str:
