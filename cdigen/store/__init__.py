@@ -6,6 +6,7 @@
 - ``lock``: one writer at a time;
 - ``state``: which content we wrote where, so that nothing foreign is ever replaced or removed;
 - ``present``: what lies at a name now;
+- ``views`` and the ``view...`` files: folders of a driver's files, made once, mounted, and pruned;
 - ``tempfiles``: content under a temporary name, and the sweep of what dead writers left;
 - ``failures``: the operating system's refusals, in words.
 """

@@ -1,0 +1,139 @@
+"""A driver view: one directory with a driver's files as a container sees them, planned before it is made.
+
+A view is laid out like ``/usr/local/nvidia`` (``bin``, ``lib``, ``lib64``) and is mounted as a whole.
+``ViewPlan`` says what belongs into it; ``cdigen.store.views`` makes it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_VENDOR = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+
+
+@frozen
+class ViewFile:
+    """A file of the view: where it lies (``lib64/libcuda.so.1.1``), and the host's path of its source."""
+
+    path: str
+    source: str
+
+
+@frozen
+class ViewLink:
+    """A symlink of the view to a file of the view: where it lies, and its relative target."""
+
+    path: str
+    target: str
+
+
+@frozen
+class ViewPlan:
+    """What a view of the driver VERSION of VENDOR holds, in whichever order."""
+
+    vendor: str
+    version: str
+    files: tuple[ViewFile, ...]
+    links: tuple[ViewLink, ...] = ()
+
+    def paths(self) -> tuple[str, ...]:
+        """Return the paths of all files and links."""
+        return (*[file.path for file in self.files], *[link.path for link in self.links])
+
+
+def fault(plan: ViewPlan) -> str:
+    """Return why PLAN cannot be laid out in a directory, or an empty text where it can.
+
+    Whatever it names stays within the view: paths are relative and plain, a link leads to a file of the
+    view. Names come from the host's files, so a fault is the host's as often as ours.
+    """
+    if not plan.vendor or not _VENDOR.issuperset(plan.vendor):
+        return f"the vendor {plan.vendor!a} is no word of lower-case letters and digits"
+    paths = plan.paths()
+    return (
+        _first(_path_fault(path) for path in paths)
+        or _overlap(paths)
+        or _first(_source_fault(file) for file in plan.files)
+        or _first(_link_fault(link) for link in plan.links)
+        or _dangling(plan)
+    )
+
+
+def ends(plan: ViewPlan) -> dict[str, str]:
+    """Return at which path each link of PLAN arrives, links to links followed; "" for one in a circle."""
+    onward = {link.path: destination(link) for link in plan.links}
+    return {path: _end(path, onward) for path in onward}
+
+
+def destination(link: ViewLink) -> str:
+    """Return the path of the view that the text of LINK names."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(link.path), link.target))
+
+
+def _end(path: str, onward: dict[str, str]) -> str:
+    for _ in onward:
+        path = onward[path]
+        if path not in onward:
+            return path
+    return ""
+
+
+def _first(faults: Iterable[str]) -> str:
+    return next((text for text in faults if text), "")
+
+
+def _path_fault(path: str) -> str:
+    if _is_plain(path):
+        return ""
+    return f"{path!a} is no plain relative path"
+
+
+def _is_plain(path: str) -> bool:
+    return path.isprintable() and all(part not in {"", ".", ".."} for part in path.split("/"))
+
+
+def _overlap(paths: tuple[str, ...]) -> str:
+    seen: set[str] = set()
+    for path in paths:
+        if path in seen:
+            return f"{path} is there twice"
+        seen.add(path)
+    folders: set[str] = set()
+    for path in paths:
+        folder = path
+        while (folder := folder.rpartition("/")[0]) and folder not in folders:
+            folders.add(folder)
+    return next((f"{path} is a file and a folder" for path in paths if path in folders), "")
+
+
+def _source_fault(file: ViewFile) -> str:
+    if file.source.startswith("/") and "\0" not in file.source:
+        return ""
+    return f"the source {file.source!a} of {file.path} is no absolute path"
+
+
+def _link_fault(link: ViewLink) -> str:
+    # A ".." after a name would be resolved by the kernel through what that name is.
+    rest = link.target
+    ups = 0
+    while rest.startswith("../"):
+        rest, ups = rest[3:], ups + 1
+    if not _is_plain(rest):
+        return f"the target {link.target!a} of {link.path} is no plain relative path"
+    if ups > link.path.count("/"):
+        return f"the target {link.target} of {link.path} leads out of the view"
+    return ""
+
+
+def _dangling(plan: ViewPlan) -> str:
+    files = {file.path for file in plan.files}
+    for path, end in ends(plan).items():
+        if end not in files:
+            return f"the link {path} leads to no file of the view"
+    return ""

@@ -1,0 +1,203 @@
+"""The directory that holds the views: which names are views, what lies in one, what dead builders left.
+
+A view grows under a temporary name (``.cdigen-<view>.<pid>.<random>.tmp``) and a view to be removed
+goes back to one, so a view's own name is never that of half a view. Whoever is at work in such a folder
+holds an flock on it: ``sweep`` knows a dead one's by being able to take the lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+from contextlib import contextmanager, suppress
+
+from cdigen.store import tempfiles
+from cdigen.store.directory import Directory
+from cdigen.store.failures import store_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cdigen.store.viewsources import Layout
+
+    # What is at a path: a file's size and time in seconds, a link's target, None for all else.
+    Content = Mapping[str, tuple[int, int] | str | None]
+
+VIEWS = "views"
+VIEW_DIRECTORY = "view directory"
+# Views and, where a damaged one keeps its name, those that stand in for it: nvidia-<16 hex digits>-2.
+VIEW_NAME = re.compile(r"[a-z0-9]+-[0-9a-f]{16}(?:-[1-9][0-9]{0,5})?")
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_TEMPORARY = re.compile(
+    rf"{re.escape(tempfiles.PREFIX)}.+\.[0-9]+\.[0-9a-f]{{8}}{re.escape(tempfiles.SUFFIX)}"
+)
+_NS_PER_S = 10**9
+
+
+def view_names(place: Directory) -> tuple[str, ...]:
+    """Return the names of the views in PLACE, sorted; everything else there is not ours to judge."""
+    try:
+        with os.scandir(place.fd) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError as error:
+        raise store_error("cannot list", place.path, error) from error
+    return tuple(sorted(name for name in names if VIEW_NAME.fullmatch(name)))
+
+
+def intact(place: Directory, layout: Layout) -> str:
+    """Return the name of the view that holds exactly what LAYOUT says, or "" where there is none."""
+    wanted = expected(layout)
+    candidates = [name for name in view_names(place) if name == layout.name or _stands_in(name, layout.name)]
+    return next((name for name in candidates if _holds(place, name, wanted)), "")
+
+
+def free_name(place: Directory, name: str) -> str:
+    """Return NAME for a new view, or with a number behind it where a damaged view has the name.
+
+    A damaged view is not mended: running containers may have it mounted, and see whatever happens to it.
+    """
+    taken = set(os.listdir(place.fd))
+    number = 1
+    while (free := name if number == 1 else f"{name}-{number}") in taken:
+        number += 1
+    return free
+
+
+def expected(layout: Layout) -> Content:
+    """Return what ``content`` gives for a view that is as LAYOUT says."""
+    files = {source.path: (source.size, source.mtime_ns // _NS_PER_S) for source in layout.files}
+    return {**files, **{link.path: link.target for link in layout.links}}
+
+
+def content(folder: int, prefix: str = "") -> Content:
+    """Return all that lies below the open FOLDER. OSError is the caller's.
+
+    Times count in seconds: a file system may keep no more of a copy's.
+    """
+    found: dict[str, tuple[int, int] | str | None] = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path = prefix + entry.name
+            if entry.is_dir(follow_symlinks=False):
+                below = os.open(entry.name, FOLDER, dir_fd=folder)
+                try:
+                    found |= content(below, f"{path}/")
+                finally:
+                    os.close(below)
+            elif entry.is_symlink():
+                found[path] = os.readlink(entry.name, dir_fd=folder)
+            else:
+                found[path] = _file(entry.stat(follow_symlinks=False))
+    return found
+
+
+@contextmanager
+def begun(place: Directory, name: str) -> Iterator[Directory]:
+    """Make the folder in which the view NAME grows, and remove it unless it was renamed.
+
+    The caller holds the store's lock at the beginning, so that no sweep comes between making the folder
+    and locking it. StoreError: the system refused.
+    """
+    temporary = temporary_name(name)
+    try:
+        os.mkdir(temporary, 0o700, dir_fd=place.fd)
+        fd = os.open(temporary, FOLDER, dir_fd=place.fd)
+    except OSError as error:
+        raise store_error("cannot make", place.file(temporary), error) from error
+    try:
+        _hold(fd)
+        yield Directory(path=place.file(temporary), real=place.record(temporary), fd=fd)
+    finally:
+        with suppress(OSError):  # the next sweep takes what is left
+            remove(place, temporary)
+        os.close(fd)
+
+
+def temporary_name(name: str) -> str:
+    """Return a new temporary name for the view NAME."""
+    return f"{tempfiles.PREFIX}{name}.{os.getpid()}.{os.urandom(4).hex()}{tempfiles.SUFFIX}"
+
+
+def remove(place: Directory, name: str) -> None:
+    """Remove the folder NAME of PLACE with all that is in it; none is no failure. OSError is the caller's."""
+    try:
+        fd = os.open(name, FOLDER, dir_fd=place.fd)
+    except FileNotFoundError:
+        return
+    try:
+        _empty(fd)
+    finally:
+        os.close(fd)
+    os.rmdir(name, dir_fd=place.fd)
+
+
+def sweep(place: Directory) -> None:
+    """Remove what dead builders and removers left; the caller holds the store's lock.
+
+    What cannot be removed stays: it harms nobody, and its space is told about when there is none left.
+    """
+    tempfiles.sweep(place)
+    for name in os.listdir(place.fd):
+        if _TEMPORARY.fullmatch(name):
+            with suppress(OSError):
+                _sweep(place, name)
+
+
+def _sweep(place: Directory, name: str) -> None:
+    fd = os.open(name, FOLDER, dir_fd=place.fd)
+    try:
+        if os.fstat(fd).st_uid != os.geteuid():
+            return
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: its builder lives
+        remove(place, name)
+    finally:
+        os.close(fd)
+
+
+def _stands_in(name: str, base: str) -> bool:
+    return name.startswith(f"{base}-")
+
+
+def _holds(place: Directory, name: str, wanted: Content) -> bool:
+    try:
+        fd = os.open(name, FOLDER, dir_fd=place.fd)
+    except OSError:
+        return False
+    try:
+        return content(fd) == wanted
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
+def _file(status: os.stat_result) -> tuple[int, int] | None:
+    # A hard link shares its source's mode: whoever makes that setuid has damaged the view.
+    if not stat.S_ISREG(status.st_mode) or status.st_mode & (stat.S_ISUID | stat.S_ISGID):
+        return None
+    return status.st_size, status.st_mtime_ns // _NS_PER_S
+
+
+def _hold(fd: int) -> None:
+    # A file system without locks: no sweep can take the folder there either.
+    with suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _empty(folder: int) -> None:
+    with os.scandir(folder) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in found:
+        if not is_folder:
+            os.unlink(name, dir_fd=folder)
+            continue
+        fd = os.open(name, FOLDER, dir_fd=folder)
+        try:
+            _empty(fd)
+        finally:
+            os.close(fd)
+        os.rmdir(name, dir_fd=folder)

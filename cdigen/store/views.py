@@ -1,0 +1,139 @@
+"""Driver views: ``publish`` makes one of a plan, ``find`` looks whether it is there.
+
+A view is the directory ``views/<vendor>-<digest>`` of the state directory, mounted into containers as a
+whole. Its name follows from what it holds, so it is never changed: another driver gives another view. It
+appears in one step, and a kill at any moment leaves none or a whole one. One that has been damaged since
+stays as it is, because running containers have it mounted; another with a number behind its name stands
+in for it. ``viewprune`` removes what nobody uses.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+
+from cdigen.model.errors import ConfigError, StoreError
+from cdigen.store import viewboot
+from cdigen.store.directory import STATE_DIRECTORY, existing, made
+from cdigen.store.failures import store_error
+from cdigen.store.lock import TIMEOUT_S, exclusive
+from cdigen.store.tempfiles import settle
+from cdigen.store.viewbuilder import fill
+from cdigen.store.viewfolder import VIEW_DIRECTORY, VIEWS, begun, free_name, intact, sweep
+from cdigen.store.viewsources import layout
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from cdigen.host.root import Root
+    from cdigen.model.findings import Finding
+    from cdigen.model.view import ViewPlan
+    from cdigen.store.directory import Directory
+    from cdigen.store.viewsources import Layout
+
+    How = Literal["found", "linked", "cloned", "copied"]
+
+
+@frozen
+class Published:
+    """A view that is there: its name, its path as the host names it, how it was made.
+
+    ``left_out`` are the paths of the plan that it does not hold, each with its reason in ``findings``
+    (a link's is that of the file it leads to). They must stay out of the spec.
+    """
+
+    name: str
+    path: str
+    how: How
+    left_out: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def identify(plan: ViewPlan, root: Root) -> str:
+    """Return the name of the view of PLAN with the files of ROOT: ``nvidia-`` and 16 hex digits.
+
+    StoreError: the plan or one of its sources is not as it should be.
+    """
+    return layout(plan, root).name
+
+
+def find(plan: ViewPlan, root: Root, state_dir: str) -> Published | None:
+    """Return the view of PLAN if it is there and whole, else None; changes nothing.
+
+    None, too, where a source is gone or the state directory may not be read: ``publish`` says why. Who is
+    going to write a spec that names the view calls ``publish``, which also keeps it from being pruned.
+    """
+    try:
+        wanted = layout(plan, root)
+        with existing(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY) as place:
+            name = intact(place, wanted) if place is not None else ""
+            return _published(place, name, "found", wanted, root) if place is not None and name else None
+    except (ConfigError, StoreError):
+        return None
+
+
+def publish(
+    plan: ViewPlan, root: Root, state_dir: str, *, copies: bool, lock_timeout_s: float = TIMEOUT_S
+) -> Published:
+    """Make the view of PLAN from the files of ROOT, unless it is there already.
+
+    STATE_DIR is a path of this machine. Where files can be neither hard-linked nor reflinked, they are
+    copied if ``copies`` is set. The lock is not held while files are copied. StoreError: the view cannot
+    be made, and nothing is left of it.
+    """
+    wanted = layout(plan, root)
+    with ExitStack() as stack:
+        home = stack.enter_context(made(state_dir, what=STATE_DIRECTORY))
+        place = stack.enter_context(made(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY))
+        with exclusive(home, timeout_s=lock_timeout_s):
+            sweep(place)
+            viewboot.begin(place)
+            if name := intact(place, wanted):
+                _touch(place, name)
+                return _published(place, name, "found", wanted, root)
+            growing = stack.enter_context(begun(place, wanted.name))
+        how: How = fill(growing, wanted, root, copies=copies)
+        with exclusive(home, timeout_s=lock_timeout_s):
+            if name := intact(place, wanted):
+                _touch(place, name)
+                return _published(place, name, "found", wanted, root)
+            name = _put(place, growing, wanted)
+        return _published(place, name, how, wanted, root)
+
+
+def _put(place: Directory, growing: Directory, wanted: Layout) -> str:
+    # Under the lock the name is free. Were it taken behind our back, rename(2) replaces an empty folder
+    # at most, which is no view.
+    name = free_name(place, wanted.name)
+    try:
+        os.utime(growing.fd)
+        os.rename(os.path.basename(growing.path), name, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+    except OSError as error:
+        raise store_error("cannot make the view", place.file(name), error) from error
+    settle(place)
+    return name
+
+
+def _touch(place: Directory, name: str) -> None:
+    # A spec is about to name it: the grace time of a prune begins anew.
+    try:
+        os.utime(name, dir_fd=place.fd, follow_symlinks=False)
+    except OSError as error:
+        raise store_error("cannot use the view", place.file(name), error) from error
+
+
+def _published(place: Directory, name: str, how: How, wanted: Layout, root: Root) -> Published:
+    return Published(
+        name=name,
+        path=_host_path(place.record(name), root),
+        how=how,
+        left_out=wanted.left_out,
+        findings=wanted.findings,
+    )
+
+
+def _host_path(path: str, root: Root) -> str:
+    inside = os.path.realpath(root.outer_path("/")).rstrip("/") + "/"
+    return root.host_path(path[len(inside) - 1 :]) if path.startswith(inside) else path

@@ -1,0 +1,117 @@
+"""`cdigen prune` on views and specs of a host's tree."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+import viewtrees
+from abilities import cannot_run
+from command import Run
+
+FIRST_NAMESPACE = "pid:[4026531836]"
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return viewtrees.driver(tmp_path / "host")
+
+
+@pytest.fixture
+def sees_all() -> None:
+    """Make sure that the command sees every process of the machine, without which it removes nothing."""
+    if os.readlink("/proc/self/ns/pid") != FIRST_NAMESPACE or os.geteuid() != 0:
+        cannot_run("mounts of all processes are seen only by root outside of containers")
+
+
+def old(path: Path) -> Path:
+    os.utime(path, (time.time() - 1000, time.time() - 1000))
+    return path
+
+
+def view(base: Path, *, library: bytes = b"library") -> str:
+    viewtrees.put(base, viewtrees.LIBRARY, library)
+    published = viewtrees.publish(base)
+    old(viewtrees.view(base, published))
+    return published.name
+
+
+@pytest.mark.usefixtures("sees_all")
+def test_prune_removes_what_nobody_uses_and_says_why_the_rest_stays(cdigen: Run, base: Path) -> None:
+    unused, used, fresh = view(base, library=b"1"), view(base, library=b"22"), view(base, library=b"333")
+    os.utime(Path(viewtrees.state(base)) / "views" / fresh)
+    spec = viewtrees.put(base, "/etc/cdi/x.json", f"/var/lib/cdigen/views/{used}/lib64".encode())
+    old(spec.parent)
+    done = cdigen("prune", "--root", base, "--json")
+    assert (done.code, done.err) == (0, "")
+    assert {row["view"]: (row["result"], row["reason"].split(" ")[0]) for row in done.json} == {
+        unused: ("removed", "no"),
+        used: ("kept", str(spec)),
+        fresh: ("kept", "it"),
+    }
+    assert viewtrees.left(base) == sorted([used, fresh])
+
+
+@pytest.mark.usefixtures("sees_all")
+def test_a_dry_run_shows_a_table_and_removes_nothing(cdigen: Run, base: Path) -> None:
+    name = view(base)
+    done = cdigen("prune", "--root", base, "--dry-run")
+    assert done.code == 0
+    assert [line.split()[:2] for line in done.out.splitlines()] == [["VIEW", "RESULT"], [name, "removable"]]
+    assert viewtrees.left(base) == [name]
+
+
+def test_nothing_to_remove_is_said_plainly(cdigen: Run, base: Path) -> None:
+    done = cdigen("prune", "--root", base)
+    assert (done.code, done.out) == (0, "")
+    assert done.err == f"cdigen: nothing to remove in {base}/var/lib/cdigen/views\n"
+    assert cdigen("prune", "--root", base, "--json", "--quiet").json == []
+
+
+@pytest.mark.parametrize("place", ["given", "etc/cdi", "run/cdi", "srv/cdi"])
+def test_specs_count_in_the_usual_the_configured_and_the_given_directories(
+    cdigen: Run, base: Path, place: str
+) -> None:
+    name = view(base)
+    (base / "run").mkdir()
+    (base / "var/run").symlink_to("../run")
+    viewtrees.put(base, "/etc/cdigen/config.yaml", b"spec_dirs: [/srv/cdi]\n")
+    spec = viewtrees.put(base, f"/{place}/foreign.yaml", f"hostPath: /var/lib/cdigen/views/{name}".encode())
+    old(spec.parent)
+    done = cdigen("prune", "--root", base, "--spec-dir", base / "given", "--json")
+    assert done.json == [{"view": name, "result": "kept", "reason": f"{spec} names it"}]
+    assert done.err.startswith("cdigen: nothing to remove")
+
+
+def test_the_state_directory_is_the_configured_one(cdigen: Run, base: Path) -> None:
+    viewtrees.put(base, "/etc/cdigen/config.yaml", b"state_dir: /srv/state\n")
+    assert f"nothing to remove in {base}/srv/state/views" in cdigen("prune", "--root", base).err
+
+
+def test_a_view_directory_that_is_a_link_is_refused(cdigen: Run, base: Path) -> None:
+    (base / "var/lib/cdigen").mkdir(parents=True)
+    (base / "var/lib/cdigen/views").symlink_to("/tmp")
+    assert cdigen("prune", "--root", base).failed(5, "view directory", "is a symlink")
+
+
+@pytest.mark.usefixtures("sees_all")
+def test_a_view_that_cannot_be_removed_gives_the_exit_code_of_failed_writing(cdigen: Run, base: Path) -> None:
+    name = view(base)
+    folder = Path(viewtrees.state(base)) / "views"
+    flagged = os.system(f"chattr +i {folder}/{name} 2>/dev/null")
+    if flagged != 0:
+        cannot_run("this file system knows no immutable flag")
+    try:
+        done = cdigen("prune", "--root", base)
+    finally:
+        os.system(f"chattr -i {folder}/{name} {folder}/.cdigen-* 2>/dev/null")
+    assert done.failed(5, name, "cannot be removed: Operation not permitted", "lsattr")
+    assert "failed" in done.out
+    assert viewtrees.left(base) == [name]
+
+
+def test_help_explains_the_command(cdigen: Run) -> None:
+    done = cdigen("prune", "--help")
+    assert done.code == 0
+    assert "--dry-run" in done.out
+    assert "examples:" in done.out

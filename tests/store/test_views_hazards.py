@@ -1,0 +1,278 @@
+"""Kills, rivals and sources that change under our hands: never half a view."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import viewtrees
+from abilities import cannot_run
+from viewtrees import LIBRARY, PLAN, SMI, is_whole, left, publish, put, state, view
+
+from cdigen.host.root import Root
+from cdigen.model.errors import StoreError
+from cdigen.store import viewbuilder, viewfolder, views, viewsources
+from cdigen.store.directory import made
+from cdigen.store.viewfolder import VIEW_NAME
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cdigen.store.directory import Directory
+    from cdigen.store.viewsources import Layout
+
+KILLS = 40
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return viewtrees.driver(tmp_path / "host")
+
+
+def child(work: Callable[[], None]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return pid
+
+
+@contextmanager
+def killed_after(work: Callable[[], None]) -> Iterator[None]:
+    pid = child(work)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def prepared(base: Path) -> tuple[Root, Layout]:
+    root = Root(str(base))
+    return root, viewsources.layout(PLAN, root)
+
+
+@contextmanager
+def growing(base: Path, name: str = "nvidia-0123456789abcdef") -> Iterator[tuple[Directory, Directory]]:
+    with made(f"{state(base)}/views") as place, viewfolder.begun(place, name) as view_folder:
+        yield place, view_folder
+
+
+def test_a_publisher_killed_at_any_moment_leaves_no_view_or_a_whole_one(base: Path) -> None:
+    folder = Path(state(base)) / "views"
+
+    def publish_for_ever() -> None:
+        while True:
+            put(base, LIBRARY, b"A" * int.from_bytes(os.urandom(2)))  # by its size a driver of its own
+            publish(base)
+
+    rubbish = 0
+    seen: set[str] = set()
+    for _ in range(KILLS):
+        with killed_after(publish_for_ever):
+            time.sleep(random.uniform(0.005, 0.06))
+        for name in left(base):
+            if not VIEW_NAME.fullmatch(name):
+                rubbish += 1
+                continue
+            seen.add(name)
+            there = {str(path.relative_to(folder / name)) for path in (folder / name).rglob("*")}
+            assert there >= set(PLAN.paths())
+        put(base, LIBRARY, b"last")
+        assert is_whole(base, publish(base))
+        assert all(VIEW_NAME.fullmatch(name) for name in left(base))
+    assert len(seen) > 1
+    assert rubbish > 0  # else no publisher was killed at work, and nothing was tested
+
+
+def test_publishers_at_the_same_time_make_one_view(base: Path) -> None:
+    def publish_thrice() -> None:
+        for _ in range(3):
+            publish(base)
+
+    for _ in range(5):
+        put(base, LIBRARY, b"A" * int.from_bytes(os.urandom(2)))
+        before = set(left(base))
+        pids = [child(publish_thrice) for _ in range(4)]
+        assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 4
+        new = set(left(base)) - before
+        assert len(new) == 1
+        assert is_whole(base, publish(base))
+
+
+def test_who_comes_second_uses_the_view_of_the_first(base: Path) -> None:
+    root, wanted = prepared(base)
+    with growing(base, wanted.name) as (place, mine):
+        viewbuilder.fill(mine, wanted, root, copies=False)
+        theirs = publish(base)
+        assert viewfolder.intact(place, wanted) == theirs.name
+    assert left(base) == [theirs.name]
+
+
+def test_the_folder_of_a_living_builder_is_not_swept_and_that_of_a_dead_one_is(base: Path) -> None:
+    ready, tell = os.pipe()
+
+    def stay() -> None:
+        with growing(base) as (_, mine):
+            (Path(mine.path) / "lib64").mkdir()
+            os.write(tell, b"x")
+            signal.pause()
+
+    with killed_after(stay):
+        os.read(ready, 1)
+        rest = left(base)
+        assert len(rest) == 1
+        with made(f"{state(base)}/views") as place:
+            viewfolder.sweep(place)
+        assert left(base) == rest
+    os.close(ready)
+    os.close(tell)
+    published = publish(base)
+    assert left(base) == [published.name]
+
+
+def test_a_link_in_the_place_of_a_builders_folder_is_not_followed(base: Path, tmp_path: Path) -> None:
+    precious = put(tmp_path, "/precious/file", b"x")
+    folder = Path(state(base)) / "views"
+    folder.mkdir(parents=True)
+    (folder / ".cdigen-nvidia-0123456789abcdef.1.00000000.tmp").symlink_to(precious.parent)
+    (folder / ".cdigen-x.2.00000000.tmp").mkdir()
+    (folder / ".cdigen-x.2.00000000.tmp/link").symlink_to(precious.parent)
+    publish(base)
+    assert precious.exists()
+    assert not (folder / ".cdigen-x.2.00000000.tmp").exists()
+
+
+def setuid(base: Path) -> None:
+    (base / SMI[1:]).chmod(0o4755)
+
+
+def replaced(base: Path) -> None:
+    put(base, SMI, b"malware", mode=0o755)
+
+
+def rewritten(base: Path) -> None:
+    (base / SMI[1:]).write_bytes(b"other")
+
+
+def linked_away(base: Path) -> None:
+    (base / SMI[1:]).unlink()
+    (base / SMI[1:]).symlink_to("/usr/lib/x86_64-linux-gnu/libcuda.so.550.163.01")
+
+
+def folder_linked_away(base: Path) -> None:
+    put(base.parent, "/outside/nvidia-smi", b"B" * 35_000, mode=0o755)
+    os.rename(base / "usr/bin", base / "usr/old")
+    (base / "usr/bin").symlink_to(base.parent / "outside")
+
+
+def fifo(base: Path) -> None:
+    (base / SMI[1:]).unlink()
+    os.mkfifo(base / SMI[1:])
+
+
+def gone(base: Path) -> None:
+    (base / SMI[1:]).unlink()
+
+
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("change", [setuid, replaced, rewritten, linked_away, folder_linked_away, fifo, gone])
+def test_a_source_that_changes_after_it_was_looked_at_gives_no_view(
+    base: Path,
+    change: Callable[[Path], None],
+    copies: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    root, wanted = prepared(base)
+    change(base)
+    with growing(base) as (_, mine), pytest.raises(StoreError) as caught:
+        viewbuilder.fill(mine, wanted, root, copies=copies)
+    assert "usr/bin/nvidia-smi" in caught.value.message
+    assert left(base) == []
+
+
+def test_sources_swapped_all_the_time_never_put_a_foreign_file_into_a_view(base: Path) -> None:
+    put(base.parent, "/outside/nvidia-smi", b"S" * 35_000, mode=0o755)
+    real, evil = base / "usr/bin", base / "usr/evil"
+    evil.symlink_to(base.parent / "outside")
+
+    def swap_for_ever() -> None:
+        while True:
+            os.rename(real, base / "usr/real")
+            os.rename(evil, real)
+            os.rename(real, evil)
+            os.rename(base / "usr/real", real)
+
+    made_views = []
+    with killed_after(swap_for_ever):
+        deadline = time.monotonic() + 4
+        number = 0
+        while time.monotonic() < deadline:
+            number += 1
+            put(base, LIBRARY, b"%d" % number)
+            try:
+                made_views.append(publish(base))
+            except StoreError:
+                continue
+    for published in made_views:
+        smi = view(base, published) / "bin/nvidia-smi"
+        assert smi.read_bytes() == b"B" * 35_000
+
+
+def test_a_mode_that_changes_all_the_time_never_leaves_a_setuid_file_in_a_fresh_view(base: Path) -> None:
+    def flicker() -> None:
+        while True:
+            (base / SMI[1:]).chmod(0o4755)
+            (base / SMI[1:]).chmod(0o755)
+
+    with killed_after(flicker):
+        for number in range(60):
+            put(base, LIBRARY, b"%d" % number)
+            try:
+                publish(base)
+            except StoreError as error:
+                assert "was changed" in error.message  # noqa: PT017 - either outcome is right
+    (base / SMI[1:]).chmod(0o755)
+    folders = [Path(state(base)) / "views" / name for name in left(base)]
+    assert folders
+    assert all(not path.stat().st_mode & 0o6000 for folder in folders for path in folder.rglob("*"))
+
+
+def test_an_ordinary_user_gets_copies_where_the_kernel_refuses_links(base: Path) -> None:
+    if os.geteuid() != 0 or Path("/proc/sys/fs/protected_hardlinks").read_text().strip() != "1":
+        cannot_run("only root can become another user, and only fs.protected_hardlinks refuses links")
+    home = base.parent / "home"
+    for path in (home, *home.parents[:2]):
+        path.mkdir(exist_ok=True)
+    reader, writer = os.pipe()
+
+    def as_user() -> None:
+        os.setgroups([])
+        os.setresgid(65534, 65534, 65534)
+        os.setresuid(65534, 65534, 65534)
+        try:
+            views.publish(PLAN, Root(str(base)), f"{home}/state", copies=False)
+        except StoreError as error:
+            os.write(writer, f"{error.message}|".encode())
+        published = views.publish(PLAN, Root(str(base)), f"{home}/state", copies=True)
+        os.write(writer, published.how.encode())
+
+    os.chown(home, 65534, 65534)
+    for path in base.parents:
+        if path.stat().st_mode & 0o005 != 0o005:
+            path.chmod(path.stat().st_mode | 0o005)
+    status = os.waitpid(child(as_user), 0)[1]
+    os.close(writer)
+    with os.fdopen(reader) as answers:
+        message, _, how = answers.read().partition("|")
+    assert (status, how) == (0, "copied")
+    assert "fs.protected_hardlinks" in message

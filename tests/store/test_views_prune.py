@@ -1,0 +1,375 @@
+"""Which views go and which stay."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import viewtrees
+from abilities import cannot_run
+from viewtrees import LIBRARY, in_namespace, left, publish, put, state
+
+from cdigen.model.errors import StoreError
+from cdigen.store import viewmounts, viewprune
+from cdigen.store.directory import made
+from cdigen.store.lock import exclusive
+from cdigen.store.viewfolder import VIEW_NAME
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cdigen.store.viewprune import Pruned
+    from cdigen.store.views import Published
+
+FIRST_NAMESPACE = "pid:[4026531836]"
+LINE = "36 35 98:0 {root} /mnt rw,noatime master:1 - ext4 /dev/root rw\n"
+LATER = 100.0
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return viewtrees.driver(tmp_path / "host")
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    """Return a /proc with an init, another process and a zombie, which have nothing of ours mounted."""
+    folder = tmp_path / "proc"
+    for pid in ("1", "20"):
+        table(folder, pid, "/")
+    (folder / "self/ns").mkdir(parents=True)
+    (folder / "self/ns/pid").symlink_to(FIRST_NAMESPACE)
+    (folder / "30").mkdir()  # it ends while the table is read
+    return folder
+
+
+def table(proc: Path, pid: str, *roots: str) -> None:
+    (proc / pid).mkdir(parents=True, exist_ok=True)
+    (proc / pid / "mountinfo").write_text("".join(LINE.format(root=root) for root in roots))
+
+
+def later() -> float:
+    return time.time() + LATER
+
+
+def prune(
+    base: Path, proc: Path | str, *, now: Callable[[], float] = later, dry_run: bool = False
+) -> dict[str, Pruned]:
+    rows = viewprune.prune(state(base), spec_dirs=(f"{base}/cdi",), proc=str(proc), now=now, dry_run=dry_run)
+    assert list(rows) == sorted(rows, key=lambda row: row.name)
+    return {row.name: row for row in rows}
+
+
+def two(base: Path) -> tuple[Published, Published]:
+    first = publish(base)
+    put(base, LIBRARY, b"another driver")
+    return first, publish(base)
+
+
+def spec(base: Path, text: str, name: str = "nvidia.com-gpu.json") -> Path:
+    return put(base, f"/cdi/{name}", text.encode())
+
+
+def test_a_view_that_nobody_uses_goes_and_one_that_a_spec_names_stays(base: Path, proc: Path) -> None:
+    first, second = two(base)
+    file = spec(base, f'{{"hostPath": "{second.path}/lib64"}}')
+    rows = prune(base, proc)
+    assert rows[first.name].result == "removed"
+    assert (rows[second.name].result, rows[second.name].reason) == ("kept", f"{file} names it")
+    assert left(base) == [second.name]
+
+
+def test_a_dry_run_says_so_and_changes_nothing(base: Path, proc: Path) -> None:
+    first = publish(base)
+    lock = Path(state(base)) / "lock"
+    lock.unlink()
+    assert prune(base, proc, dry_run=True)[first.name].result == "removable"
+    assert left(base) == [first.name]
+    assert not lock.exists()
+
+
+def test_without_views_there_is_nothing_to_do_and_nothing_is_made(base: Path, proc: Path) -> None:
+    assert prune(base, proc) == {}
+    assert not Path(state(base)).exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["other.yaml", "nvidia.json", ".cdigen-x.json.1.00000000.tmp", "x.json.foreign-20250101T000000Z"]
+)
+@pytest.mark.parametrize(
+    "text",
+    ['{{"cdiVersion": "0.5.0", "mounts": [{{"hostPath": "{0}', "hostPath: {0}/lib64\n", "\udc80\udcff{0}"],
+    ids=["truncated", "yaml", "no-text"],
+)
+def test_any_file_of_a_spec_directory_that_names_a_view_keeps_it(
+    base: Path, proc: Path, name: str, text: str
+) -> None:
+    first = publish(base)
+    put(base, f"/cdi/{name}", os.fsencode(text.format(first.path)))
+    assert name in prune(base, proc)[first.name].reason
+    assert left(base) == [first.name]
+
+
+def test_a_spec_that_names_the_stand_in_does_not_keep_the_damaged_view(base: Path, proc: Path) -> None:
+    first = publish(base)
+    (viewtrees.view(base, first) / "bin/nvidia-smi").unlink()
+    second = publish(base)
+    spec(base, second.path)
+    assert prune(base, proc)[first.name].result == "removed"
+    assert left(base) == [second.name]
+
+
+def test_a_spec_directory_that_cannot_be_read_keeps_every_view(base: Path, proc: Path) -> None:
+    first = publish(base)
+    (base / "cdi").write_text("no directory")
+    assert f"{base}/cdi cannot be read and may name it" in prune(base, proc)[first.name].reason
+    assert left(base) == [first.name]
+
+
+def test_a_spec_that_is_too_large_to_read_keeps_every_view(base: Path, proc: Path) -> None:
+    first = publish(base)
+    with spec(base, "").open("wb") as file:
+        file.truncate(1 << 40)
+    os.utime(base / "cdi/nvidia.com-gpu.json", (0, 0))
+    assert "larger than" in prune(base, proc)[first.name].reason
+
+
+def test_what_is_no_file_in_a_spec_directory_hinders_nobody(base: Path, proc: Path) -> None:
+    first = publish(base)
+    (base / "cdi/sub.json").mkdir(parents=True)
+    os.mkfifo(base / "cdi/fifo.json")
+    (base / "cdi/link.json").symlink_to("nowhere")
+    assert prune(base, proc)[first.name].result == "removed"
+
+
+def test_a_fresh_view_stays_for_a_minute(base: Path, proc: Path) -> None:
+    first = publish(base)
+    assert "less than 60 s ago" in prune(base, proc, now=lambda: time.time() + 50)[first.name].reason
+    assert prune(base, proc, now=lambda: time.time() + 61)[first.name].result == "removed"
+
+
+def test_a_view_that_was_asked_for_again_is_fresh(base: Path, proc: Path) -> None:
+    first = publish(base)
+    os.utime(viewtrees.view(base, first), (0, 0))
+    assert prune(base, proc, now=time.time, dry_run=True)[first.name].result == "removable"
+    publish(base)
+    assert prune(base, proc, now=time.time)[first.name].result == "kept"
+
+
+@pytest.mark.parametrize("written", ["cdi", "cdi/nvidia.com-gpu.json"])
+def test_a_spec_directory_that_was_just_written_keeps_every_view(
+    base: Path, proc: Path, written: str
+) -> None:
+    first = publish(base)
+    spec(base, "{}")
+    now = time.time()
+    for path in (base / "cdi", base / "cdi/nvidia.com-gpu.json", viewtrees.view(base, first)):
+        os.utime(path, (now - 100, now - 100))
+    os.utime(base / written, (now - 30, now - 30))
+    assert "a start may be in flight" in prune(base, proc, now=lambda: now)[first.name].reason
+
+
+def test_a_clock_that_was_set_back_keeps_what_seems_to_come_from_the_future(base: Path, proc: Path) -> None:
+    first = publish(base)
+    assert prune(base, proc, now=lambda: 1e9)[first.name].result == "kept"
+
+
+@pytest.mark.parametrize(
+    "root",
+    ["/var/lib/cdigen/views/{}", "/views/{}/lib64", "/cdigen/views/{}//deleted", "/@/{}/fixed/a\\040b"],
+)
+def test_a_view_that_a_process_has_mounted_stays(base: Path, proc: Path, root: str) -> None:
+    first, second = two(base)
+    table(proc, "20", "/", root.format(first.name))
+    rows = prune(base, proc)
+    assert rows[first.name].reason == "process 20 has it mounted"
+    assert rows[second.name].result == "removed"
+
+
+def test_a_table_that_cannot_be_read_keeps_every_view(base: Path, proc: Path) -> None:
+    first = publish(base)
+    (proc / "20/mountinfo").unlink()
+    (proc / "20/mountinfo").mkdir()
+    assert f"{proc}/20/mountinfo cannot be read" in prune(base, proc)[first.name].reason
+
+
+def test_another_process_namespace_keeps_every_view(base: Path, proc: Path) -> None:
+    first = publish(base)
+    (proc / "self/ns/pid").unlink()
+    (proc / "self/ns/pid").symlink_to("pid:[4026532000]")
+    assert "does not show the host's other processes" in prune(base, proc)[first.name].reason
+
+
+def test_hidden_processes_keep_every_view(base: Path, proc: Path) -> None:
+    first = publish(base)
+    os.rename(proc / "1", proc / "2")
+    assert "hidepid" in prune(base, proc)[first.name].reason
+
+
+def test_no_proc_at_all_keeps_every_view(base: Path, tmp_path: Path) -> None:
+    first = publish(base)
+    assert "cannot be read" in prune(base, tmp_path / "nowhere")[first.name].reason
+
+
+def test_processes_that_share_a_namespace_are_asked_once(proc: Path) -> None:
+    for pid in ("1", "20"):
+        (proc / pid / "ns").mkdir()
+        (proc / pid / "ns/mnt").symlink_to("mnt:[1]")
+    (proc / "20/mountinfo").unlink()
+    (proc / "20/mountinfo").mkdir()
+    assert viewmounts.mounted(["x"], str(proc)) == viewmounts.Mounted(processes={})
+
+
+def test_a_bind_mount_in_another_mount_namespace_keeps_its_view(base: Path) -> None:
+    if os.readlink("/proc/self/ns/pid") != FIRST_NAMESPACE:
+        cannot_run("this is no first process namespace")
+    first, second = two(base)
+    (base / "mnt").mkdir()
+    source = viewtrees.view(base, first)
+    script = 'mount --bind -o ro "$1" "$2"; echo ready; read -r line'
+    command = ["unshare", "--mount", "--propagation", "private", "sh", "-euc", script, "sh"]
+    with subprocess.Popen(
+        [*command, str(source), str(base / "mnt")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as container:
+        assert container.stdout is not None
+        if container.stdout.readline() != "ready\n":
+            cannot_run("private mounts cannot be made here (that takes root and CAP_SYS_ADMIN)")
+        rows = prune(base, "/proc")
+        container.communicate("\n")
+    assert "has it mounted" in rows[first.name].reason
+    assert rows[second.name].result == "removed"
+    assert prune(base, "/proc")[first.name].result == "removed"
+
+
+def test_a_view_that_cannot_be_removed_is_said_and_stays_whole(base: Path) -> None:
+    script = """
+view="$1/var/lib/cdigen/views/nvidia-0123456789abcdef"
+mkdir -p "$view"
+mount -t tmpfs tmpfs "$view"
+---
+import time
+from cdigen.store import viewprune
+row, = viewprune.prune(state(base), spec_dirs=(), now=lambda: time.time() + 100)
+print(row.result, row.reason)
+"""
+    if os.geteuid() != 0:
+        cannot_run("only root can mount")
+    assert in_namespace(script, base) == "failed cannot be removed: Device or resource busy\n"
+
+
+def test_what_is_no_view_is_neither_listed_nor_removed(base: Path, proc: Path) -> None:
+    folder = Path(state(base)) / "views"
+    for name in ("nvidia", "nvidia-0123", "nvidia-0123456789ABCDEF", "..nvidia-0123456789abcdef"):
+        (folder / name).mkdir(parents=True)
+    (folder / "nvidia-0123456789abcdef").write_text("a file")
+    before = left(base)
+    assert prune(base, proc) == {}
+    assert left(base) == before
+
+
+def test_a_remover_killed_at_any_moment_leaves_whole_views_only(base: Path, proc: Path) -> None:
+    rubbish = 0
+    for _ in range(25):
+        for number in range(8):
+            put(base, LIBRARY, b"%d" % number * random.randint(1, 5))
+            publish(base)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                prune(base, proc)
+            finally:
+                os._exit(0)
+        time.sleep(random.uniform(0.001, 0.02))
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        for name in left(base):
+            if VIEW_NAME.fullmatch(name):
+                files = [
+                    path for path in (Path(state(base)) / "views" / name).rglob("*") if not path.is_dir()
+                ]
+                assert len(files) == len(viewtrees.PLAN.paths())
+            else:
+                rubbish += 1
+    prune(base, proc)
+    assert left(base) == []
+    assert rubbish > 0  # else no remover was killed at work, and nothing was tested
+
+
+def test_a_publisher_and_a_pruner_at_the_same_time_never_lose_the_view_that_was_asked_for(
+    base: Path, proc: Path
+) -> None:
+    folder = viewtrees.view(base, publish(base))
+    pid = os.fork()
+    if pid == 0:
+        while True:
+            prune(base, proc, now=time.time)
+    try:
+        for _ in range(60):
+            with suppress(FileNotFoundError):  # the pruner was faster
+                os.utime(folder, (0, 0))
+            assert viewtrees.is_whole(base, publish(base))
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def after_boot(base: Path, proc: Path, boot: str, now: Callable[[], float] = later) -> dict[str, str]:
+    boot_id = put(base, "/boot-id", f"{boot}\n".encode())
+    rows = viewprune.prune_after_boot(
+        state(base), spec_dirs=(f"{base}/cdi",), boot_id=str(boot_id), proc=str(proc), now=now
+    )
+    return {row.name: row.result for row in rows}
+
+
+def test_views_go_once_in_a_boot(base: Path, proc: Path) -> None:
+    first = publish(base)
+    assert after_boot(base, proc, "one") == {first.name: "removed"}
+    again = publish(base)
+    assert after_boot(base, proc, "one") == {}
+    assert left(base) == [again.name]
+    assert after_boot(base, proc, "two") == {again.name: "removed"}
+
+
+def test_in_the_boot_in_which_the_first_view_was_made_none_goes(base: Path, proc: Path) -> None:
+    first = publish(base)
+    boot_id = "/proc/sys/kernel/random/boot_id"
+    rows = viewprune.prune_after_boot(state(base), spec_dirs=(), boot_id=boot_id, proc=str(proc), now=later)
+    assert rows == ()
+    assert left(base) == [first.name]
+
+
+def test_while_starts_may_be_in_flight_the_boot_is_not_done(base: Path, proc: Path) -> None:
+    first = publish(base)
+    (base / "cdi").mkdir()
+    os.utime(viewtrees.view(base, first), (0, 0))
+    assert after_boot(base, proc, "one", now=time.time) == {first.name: "kept"}
+    assert after_boot(base, proc, "one") == {first.name: "removed"}
+    assert after_boot(base, proc, "one") == {}
+
+
+def test_without_views_or_a_boot_id_nothing_is_made(base: Path, proc: Path) -> None:
+    assert after_boot(base, proc, "one") == {}
+    assert not Path(state(base)).exists()
+    first = publish(base)
+    assert after_boot(base, proc, "") == {}
+    assert left(base) == [first.name]
+
+
+def test_a_pruner_waits_for_the_lock(base: Path) -> None:
+    publish(base)
+    with (
+        made(state(base)) as home,
+        exclusive(home),
+        pytest.raises(StoreError, match="held by process"),
+    ):
+        viewprune.prune(state(base), spec_dirs=(), lock_timeout_s=0)

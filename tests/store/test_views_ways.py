@@ -1,0 +1,206 @@
+"""How files come into a view where hard links do not work: other file systems, other mounts, full disks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import pytest
+import viewtrees
+from abilities import cannot_run
+from viewtrees import in_namespace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STATE_ON_TMPFS = """
+mkdir -p "$1/var/lib/cdigen"
+mount -t tmpfs -o size=200m tmpfs "$1/var/lib/cdigen"
+---
+"""
+# What a unit with ProtectSystem=strict and StateDirectory= sees of its host.
+HARDENED = """
+mkdir -p "$1/var/lib/cdigen"
+mount --bind "$1" "$1"
+mount -o remount,bind,ro "$1"
+mount --bind "$1/var/lib/cdigen" "$1/var/lib/cdigen"
+mount -o remount,bind,rw "$1/var/lib/cdigen"
+---
+"""
+REFUSED = """
+from cdigen.model.errors import StoreError
+try:
+    publish(base)
+except StoreError as error:
+    print(error.message, error.hint, left(base), find(base), sep="|")
+"""
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return viewtrees.driver(tmp_path / "host")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def mounts() -> None:
+    command = ["unshare", "--mount", "--propagation", "private", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        cannot_run("private mounts cannot be made here (that takes root and CAP_SYS_ADMIN)")
+
+
+@pytest.mark.parametrize("mounts_of_case", [STATE_ON_TMPFS, HARDENED], ids=["tmpfs", "hardened"])
+def test_where_nothing_is_free_of_cost_the_refusal_says_why_and_leaves_nothing(
+    base: Path, mounts_of_case: str
+) -> None:
+    answer = in_namespace(mounts_of_case + REFUSED, base)
+    message, hint, rest, found = answer.strip().split("|")
+    assert (
+        f"nvidia-smi cannot be hard-linked into {base}/var/lib/cdigen (Invalid cross-device link" in message
+    )
+    assert "on different mounts of one" in message
+    assert "nor reflinked" in message
+    assert "view_copies: true" in hint
+    assert (rest, found) == ("[]", "None")
+
+
+@pytest.mark.parametrize("mounts_of_case", [STATE_ON_TMPFS, HARDENED], ids=["tmpfs", "hardened"])
+def test_copies_where_they_are_allowed_are_the_files_but_for_their_inodes(
+    base: Path, mounts_of_case: str
+) -> None:
+    script = """
+(base / SMI[1:]).chmod(0o1755)
+published = publish(base, copies=True)
+assert published.how == "copied" and is_whole(base, published)
+copy, source = (view(base, published) / "bin/nvidia-smi").stat(), (base / SMI[1:]).stat()
+assert copy.st_ino != source.st_ino and copy.st_nlink == 1
+assert copy.st_mtime_ns == source.st_mtime_ns
+print(oct(copy.st_mode), find(base).how, publish(base).how, left(base) == [published.name])
+"""
+    if mounts_of_case == HARDENED:
+        script = script.replace("(base / SMI[1:]).chmod(0o1755)\n", "")
+    assert in_namespace(mounts_of_case + script, base) == "0o100755 found found True\n"
+
+
+def test_a_copy_keeps_the_label_of_its_source(base: Path) -> None:
+    script = """
+os.setxattr(base / LIBRARY[1:], "security.selinux", b"system_u:object_r:lib_t:s0")
+copy = view(base, publish(base, copies=True)) / "lib64/libcuda.so.1"
+print(os.getxattr(copy, "security.selinux"), oct(copy.stat().st_mode))
+"""
+    try:
+        os.setxattr(base / viewtrees.LIBRARY[1:], "security.selinux", b"x:x:x:s0")
+    except OSError:
+        cannot_run("this file system keeps no SELinux labels")
+    assert in_namespace(STATE_ON_TMPFS + script, base) == "b'system_u:object_r:lib_t:s0' 0o100644\n"
+
+
+def test_space_for_all_copies_is_asked_for_before_the_first_is_made(base: Path) -> None:
+    script = """
+from cdigen.model.errors import StoreError
+put(base, LIBRARY, b"A" * (40 << 20))
+(base / "var/lib/cdigen/views").mkdir()
+try:
+    publish(base, copies=True)
+except StoreError as error:
+    print(error.message, error.hint, left(base), sep="|")
+"""
+    mounts_of_case = STATE_ON_TMPFS.replace("200m", "100m")
+    message, hint, rest = in_namespace(mounts_of_case + script, base).strip().split("|")
+    assert "the copies of the view take 41 MiB" in message
+    assert "has 100 MiB free (of which 64 MiB are left alone)" in message
+    assert "free space" in hint
+    assert rest == "[]"
+
+
+@pytest.mark.parametrize("options", ["size=60k", "size=1m,nr_inodes=8", "size=1m,nr_inodes=14"])
+def test_a_disk_that_is_full_in_the_middle_leaves_nothing(base: Path, options: str) -> None:
+    mounts_of_case = STATE_ON_TMPFS.replace("size=200m", options)
+    script = """
+from cdigen.model.errors import StoreError
+from cdigen.store import viewbuilder, viewfolder, viewsources
+from cdigen.store.directory import made
+root = Root(str(base))
+try:
+    layout = viewsources.layout(PLAN, root)
+    with made(f"{state(base)}/views") as place, viewfolder.begun(place, layout.name) as view:
+        # Less than no margin: as if the space went after it was counted.
+        viewbuilder.fill(view, layout, root, copies=True, margin=-(1 << 30))
+except StoreError as error:
+    print(error.message, error.hint, left(base), sep="|")
+"""
+    message, hint, rest = in_namespace(mounts_of_case + script, base).strip().split("|")
+    assert "No space left on device" in message
+    assert "df" in hint
+    assert rest == "[]"
+
+
+def test_without_proc_files_are_copied_or_the_reason_is_said(base: Path) -> None:
+    mounts_of_case = """
+mkdir -p "$1/var/lib/cdigen"
+mount -t tmpfs tmpfs /proc
+---
+"""
+    assert "/proc is not mounted" in in_namespace(mounts_of_case + REFUSED, base)
+    made = "published = publish(base, copies=True)\nprint(published.how, is_whole(base, published))"
+    assert in_namespace(mounts_of_case + made, base) == "copied True\n"
+
+
+def test_some_files_are_linked_though_others_must_be_copied(base: Path) -> None:
+    mounts_of_case = """
+mkdir -p "$1/var/lib/cdigen"
+mkdir "$1/other"
+cp -p "$1/usr/bin/nvidia-smi" "$1/other"
+mount -t tmpfs tmpfs "$1/usr/bin"
+cp -p "$1/other/nvidia-smi" "$1/usr/bin"
+---
+"""
+    script = """
+published = publish(base, copies=True)
+print(published.how, is_whole(base, published), *sorted(
+    path.name for path in view(base, published).rglob("*") if path.is_file() and path.stat().st_nlink == 2))
+"""
+    answer = in_namespace(mounts_of_case + script, base).split()
+    assert answer[:2] == ["copied", "True"]
+    assert "libcuda.so.550.163.01" in answer
+    assert "nvidia-smi" not in answer
+
+
+def test_a_driver_on_overlayfs_is_linked_though_its_inodes_change(base: Path, tmp_path: Path) -> None:
+    mounts_of_case = """
+mkdir "$2/upper" "$2/work" "$2/merged"
+mount -t tmpfs tmpfs "$2/upper"
+mkdir "$2/upper/up" "$2/upper/work"
+mount -t overlay -o "lowerdir=$1,upperdir=$2/upper/up,workdir=$2/upper/work" overlay "$2/merged"
+---
+base = Path(sys.argv[2]) / "merged"
+published = publish(base)
+print(published.how, is_whole(base, published), find(base).how)
+"""
+    assert in_namespace(mounts_of_case, base, tmp_path) == "linked True found\n"
+
+
+@pytest.mark.parametrize("kind", ["xfs", "btrfs"])
+def test_where_blocks_can_be_shared_another_mount_is_no_hindrance(
+    base: Path, tmp_path: Path, kind: str
+) -> None:
+    if shutil.which(f"mkfs.{kind}") is None:
+        cannot_run(f"mkfs.{kind} is not installed")
+    mounts_of_case = f"""
+truncate -s 512M "$2/image"
+mkfs.{kind} "$2/image" > "$2/log"
+mkdir "$2/disk"
+mount -o loop "$2/image" "$2/disk"
+cp -a "$1" "$2/disk/host"
+mkdir -p "$2/disk/host/var/lib/cdigen"
+mount --bind "$2/disk/host/var/lib/cdigen" "$2/disk/host/var/lib/cdigen"
+---
+base = Path(sys.argv[2]) / "disk/host"
+published = publish(base)
+inode = (view(base, published) / "bin/nvidia-smi").stat()
+print(published.how, is_whole(base, published), find(base).how, oct(inode.st_mode), inode.st_nlink)
+"""
+    assert in_namespace(mounts_of_case, base, tmp_path) == "cloned True found 0o100755 1\n"
