@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from cdigen.model.errors import ConfigError
 from cdigen.model.names import MAX_CLASS, is_vendor_or_class
-from cdigen.model.profile import CAPABILITIES, DEFAULT, NAMINGS, Profile
+from cdigen.model.profile import CAPABILITIES, DEFAULT, HOOKS, LAYOUTS, NAMINGS, STEPS, Profile
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -48,6 +48,10 @@ class Settings:
     create_nodes: bool = False
     mps_pipe_dir: str = ""
     mps_uid: int = 0
+    hook: str = "/usr/libexec/cdigen/cdigen-hook"
+    hook_python: str = "/usr/bin/python3"
+    nvidia_hook: str = "/usr/bin/nvidia-cdi-hook"
+    view_copies: bool = False
     profiles: tuple[Profile, ...] = (DEFAULT,)
 
 
@@ -125,6 +129,10 @@ class _Reading:
             "create_nodes": _flag,
             "mps_pipe_dir": _path,
             "mps_uid": _number,
+            "hook": _path,
+            "hook_python": _path,
+            "nvidia_hook": _path,
+            "view_copies": _flag,
             "profiles": self._profiles,
         }
 
@@ -307,4 +315,8 @@ _PROFILE: dict[str, Reader] = {
     "mps": _flag,
     "compat32": _flag,
     "whole_gpus": _flag,
+    "layout": lambda node: _word(node, LAYOUTS),
+    "hook": lambda node: _word(node, HOOKS),
+    "hook_steps": lambda node: _list(node, lambda item: _word(item, STEPS)),
+    "hook_required": lambda node: _list(node, lambda item: _word(item, STEPS)),
 }

@@ -6,6 +6,7 @@ that either needs.
 
 from __future__ import annotations
 
+from cdigen.delivery import NO_MEANS, deliver
 from cdigen.host.root import reason
 from cdigen.model.errors import ConfigError, HostError, SpecError, StoreError
 from cdigen.model.findings import Finding, errors
@@ -16,13 +17,14 @@ from cdigen.spec.hostcheck import check_host
 from cdigen.spec.relocate import relocate
 from cdigen.spec.render import render
 from cdigen.spec.rules import check
-from cdigen.value import frozen
+from cdigen.value import frozen, replace
 from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from cdigen.delivery import Means
     from cdigen.host.root import Root
     from cdigen.model.cdi import Draft
     from cdigen.model.findings import Severity
@@ -103,8 +105,11 @@ def produce(
     *,
     host: Root | None,
     wishes: Wishes = NO_WISHES,
+    means: Means = NO_MEANS,
 ) -> tuple[tuple[Product, ...], dict[str, SpecError]]:
     """Compute and check the specs of INVENTORIES; with HOST, hold them against that host as well.
+
+    MEANS says by what the driver's files may reach containers; a view is made here if it may be.
 
     Returns the specs that are right, and by its kind an error for each that does not fit the target or
     breaks a rule: a defect of cdigen, or a host that changed between reading and checking. Raises
@@ -123,7 +128,7 @@ def produce(
                 )
             seen.add(draft.kind)
             try:
-                document, findings = _document(draft, host, wishes)
+                document, findings = _document(draft, host, wishes, means)
             except SpecError as error:
                 broken[draft.kind] = error
                 continue
@@ -139,9 +144,13 @@ def produce(
     return tuple(products), broken
 
 
-def _document(draft: Draft, host: Root | None, wishes: Wishes) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+def _document(
+    draft: Draft, host: Root | None, wishes: Wishes, means: Means
+) -> tuple[dict[str, Any], tuple[Finding, ...]]:
     """Return the document of DRAFT as it is wished, and what there is to say of it; raises SpecError."""
-    fitted, dropped = fit(relocate(draft, wishes.container_driver_root), wishes.target)
+    plain = wishes.container_driver_root != "/"
+    delivered, said = deliver(draft, host, replace(means, plain=plain))
+    fitted, dropped = fit(relocate(delivered, wishes.container_driver_root), wishes.target)
     document = build(fitted)
     if wishes.target is not None:
         refuse_newer(document, wishes.target)
@@ -150,7 +159,7 @@ def _document(draft: Draft, host: Root | None, wishes: Wishes) -> tuple[dict[str
         findings = (*findings, *check_host(document, host))
     if wrong := errors(findings):
         raise _broken(draft.kind, wrong)
-    return document, (*dropped, *findings)
+    return document, (*said, *dropped, *findings)
 
 
 def _broken(kind: str, wrong: tuple[Finding, ...]) -> SpecError:

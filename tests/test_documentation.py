@@ -16,7 +16,12 @@ NAMES_RULE = re.compile(r'(?:rule=|_\w+\(\s*(?:"(?:error|warning|info)",\s*)?)"(
 def test_every_rule_outside_the_rulebook_is_documented_and_every_documented_rule_exists() -> None:
     text = (REPOSITORY / "docs/rules.md").read_text()
     documented = set(re.findall(r"^\| `([a-z0-9-]+)` \|", text, flags=re.MULTILINE))
-    sources = [path for path in (REPOSITORY / "cdigen").rglob("*.py") if path.name != "rulebook.py"]
+    # The start-up hook has no findings: what it says of its steps is in docs/hook.md.
+    sources = [
+        path
+        for path in (REPOSITORY / "cdigen").rglob("*.py")
+        if path.name != "rulebook.py" and path.parent.name != "hook"
+    ]
     code = "".join(path.read_text() for path in sources)
     assert set(NAMES_RULE.findall(code)) - documented == set()
     outside = set(

@@ -7,7 +7,7 @@ import os
 from cdigen import reconcile
 from cdigen.cli import options, report
 from cdigen.cli.wishes import add_options as add_wishes
-from cdigen.cli.wishes import wishes
+from cdigen.cli.wishes import means, wishes
 from cdigen.config import SPEC_DIRS
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError, HostError, SpecError
@@ -73,17 +73,18 @@ def run(arguments: Namespace) -> int:
     wished = wishes(arguments, settings)
     names = options.vendor_names(arguments, settings)
     failures: dict[str, HostError] = {}
+    ways = means(arguments, host, settings, write=arguments.write)
     if arguments.inventory is not None:
         _refuse_output_into_spec_directory(arguments, host, settings)
         inventories = options.recorded(arguments.inventory, names)
-        products, broken = reconcile.produce(inventories, host=None, wishes=wished)
+        products, broken = reconcile.produce(inventories, host=None, wishes=wished, means=ways)
     else:
         places = options.places(arguments, host, settings)
         if settings.create_nodes and arguments.write:
             report.say(reconcile.make_nodes(names, places), arguments)
             places = options.places(arguments, host, settings)
         inventories, failures = reconcile.discover(names, places)
-        products, broken = reconcile.produce(inventories, host=host, wishes=wished)
+        products, broken = reconcile.produce(inventories, host=host, wishes=wished, means=ways)
     results = _Results(inventories=inventories, failures=failures, products=products, broken=broken)
     unready = _unready(arguments, results)
     if unready is not None and not arguments.withdraw:
@@ -193,6 +194,7 @@ def _write(
     directories = options.spec_directories(arguments, host, settings)
     state_dir = options.outer_directory(host, settings.state_dir)
     directory = directories[-1]
+    publish.prune_views(state_dir, options.known_spec_directories(arguments, host, settings), arguments)
     outcomes = [publish.publish(product, directories, state_dir, arguments) for product in results.products]
     outcomes += _broken(results, lambda kind: os.path.join(directory, spec_file_name(kind)))
     if arguments.withdraw:

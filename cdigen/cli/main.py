@@ -19,14 +19,15 @@ COMMANDS = {
     "generate": ("cdigen.cli.generate", "print or write the CDI specs of this host"),
     "inspect": ("cdigen.cli.inspect", "show what was looked for on this host, and what was found"),
     "list": ("cdigen.cli.list", "list the devices that a container runtime finds"),
+    "prune": ("cdigen.cli.prune", "remove the driver views that no spec and no container uses"),
     "validate": ("cdigen.cli.validate", "check spec files as the runtimes' loaders do"),
 }
 
 # Options that may stand before the command and take the next argument as their value.
 VALUE_OPTIONS = frozenset({
     "--config", "--config-search-path", "--container-driver-root", "--dev-root", "--driver-root", "--format",
-    "--inventory", "--kind", "--library-search-path", "--mode", "--naming", "--nvml", "--output",
-    "--output-dir", "--profile", "--root", "--spec-dir", "--target", "--vendor",
+    "--hook", "--inventory", "--kind", "--layout", "--library-search-path", "--mode", "--naming", "--nvml",
+    "--output", "--output-dir", "--profile", "--root", "--spec-dir", "--target", "--vendor",
 })  # fmt: skip
 
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: cdigen itself is wrong

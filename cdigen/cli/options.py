@@ -238,6 +238,15 @@ def spec_directories(arguments: argparse.Namespace, host: Root, settings: config
     return tuple(outer_directory(host, directory) for directory in settings.spec_dirs)
 
 
+def known_spec_directories(
+    arguments: argparse.Namespace, host: Root, settings: config.Settings
+) -> tuple[str, ...]:
+    """Return every directory in which a spec may name a view: those given, beside the others."""
+    given = spec_directories(arguments, host, settings)
+    usual = (outer_directory(host, directory) for directory in (*config.SPEC_DIRS, *settings.spec_dirs))
+    return tuple(dict.fromkeys((*given, *usual)))
+
+
 def outer_directory(host: Root, path: str) -> str:
     """Return the folder PATH of HOST as a path of this machine; it need not exist yet.
 

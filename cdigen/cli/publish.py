@@ -19,6 +19,7 @@ from cdigen.spec.hostcheck import check_host
 from cdigen.spec.parse import MAX_SIZE, parse_document
 from cdigen.spec.rules import check
 from cdigen.store import plainfiles, specfiles
+from cdigen.store.viewfolder import VIEWS
 from cdigen.value import frozen
 from cdigen.vendors.registry import VENDORS, load
 
@@ -177,6 +178,26 @@ def withdraw(spec: Gone, directory: str, state_dir: str, arguments: Namespace) -
     if removed:
         report.note(f"{shown(file)}: withdrawn, because {spec.reason}", arguments)
     return Outcome(kind=spec.kind, file=file, result="withdrawn" if removed else "absent")
+
+
+def prune_views(state_dir: str, directories: tuple[str, ...], arguments: Namespace) -> None:
+    """Remove the views that nobody uses any more, once after a boot.
+
+    The views of the new specs are published already, and those of the old ones are still named. What
+    cannot be removed takes space and harms nobody, so the specs are written in any case.
+    """
+    if not os.path.isdir(f"{state_dir}/{VIEWS}"):
+        return
+    from cdigen.store.viewprune import prune_after_boot  # noqa: PLC0415 - not every host has views
+
+    try:
+        rows = prune_after_boot(state_dir, spec_dirs=directories)
+    except StoreError as error:
+        report.note(f"old views stay: {error.message}", arguments)
+        return
+    for row in rows:
+        if row.result == "removed":
+            report.note(f"{shown(state_dir)}/{VIEWS}/{row.name}: removed, {row.reason}", arguments)
 
 
 def old_specs(directory: str, state_dir: str, host: Root, *, vendors: Iterable[str]) -> tuple[Finding, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from cdigen.cli import options
+from cdigen.delivery import Means
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
-from cdigen.model.profile import NAMINGS
+from cdigen.model.profile import HOOKS, LAYOUTS, NAMINGS
 from cdigen.reconcile import Wishes
 from cdigen.value import replace
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from cdigen.config import Settings
+    from cdigen.host.root import Root
     from cdigen.model.profile import Profile
     from cdigen.model.target import Target
 
@@ -42,6 +44,16 @@ def add_options(parser: ArgumentParser, *, note: str | None = None) -> None:
         "oldest of the series is meant; repeat it, the strictest counts",
     )
     group.add_argument(
+        "--layout",
+        choices=LAYOUTS,
+        help="how the driver's files reach containers (default: the profile's, which is auto)",
+    )
+    group.add_argument(
+        "--hook",
+        choices=HOOKS,
+        help="what runs when a container starts (default: the profile's, which is auto)",
+    )
+    group.add_argument(
         "--container-driver-root", metavar="DIR", help="containers get the driver's files below DIR"
     )
 
@@ -65,10 +77,25 @@ def _profiles(arguments: Namespace, settings: Settings) -> tuple[Profile, ...]:
             raise ConfigError(
                 f"--profile {shown(name)!r} is not configured", hint=f"configured are {', '.join(known)}"
             )
-    profiles = tuple(known[name] for name in dict.fromkeys(wanted))
-    if not arguments.naming:
-        return profiles
-    return tuple(replace(profile, names=tuple(dict.fromkeys(arguments.naming))) for profile in profiles)
+    given: dict[str, object] = {
+        "names": tuple(dict.fromkeys(arguments.naming or ())),
+        "layout": arguments.layout,
+        "hook": arguments.hook,
+    }
+    changes = {name: value for name, value in given.items() if value}
+    return tuple(replace(known[name], **changes) for name in dict.fromkeys(wanted))
+
+
+def means(arguments: Namespace, host: Root, settings: Settings, *, write: bool) -> Means:
+    """Return by what the driver's files may reach containers; only with WRITE is anything made for it."""
+    return Means(
+        hook_script=settings.hook,
+        hook_python=settings.hook_python,
+        nvidia_hook=settings.nvidia_hook,
+        state_dir="" if arguments.inventory else options.outer_directory(host, settings.state_dir),
+        make_views=write,
+        view_copies=settings.view_copies,
+    )
 
 
 def _target(arguments: Namespace) -> Target | None:

@@ -13,32 +13,56 @@ from errno import ELOOP
 
 from cdigen.host.root import MAX_LINKS, reason, shown
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+
+MAX_FILES = 200
 ACCESS_LIST = "system.posix_acl_access"
 
 
-def untrusted(path: str) -> str:
-    """Return why this process must not execute or load PATH; an empty text where it may.
+def untrusted(path: str, *, base: str = "") -> str:
+    """Return why root must not execute or load PATH; an empty text where it may.
 
     The file, every folder above it, every link on the way and every folder above those must belong
     to root, and nobody else may write to them: no other user, no group but root's. What belongs to the
-    user who runs this process counts as root's. Of this machine, as it is now; never raises.
+    user who runs this process counts as root's. Of this machine, or of the tree that lies at BASE on it,
+    as it is now; never raises.
     """
     if not path.startswith("/"):
         return f"{shown(path)} is no absolute path"
     try:
-        return _judge_way(path, frozenset({0, os.geteuid()}))
+        return _judge_way(path, frozenset({0, os.geteuid()}), base)
     except OSError as error:
         return f"{shown(path)} cannot be examined: {reason(error)}"
     except ValueError:
         return f"{shown(path)} is no path"  # it holds a NUL
 
 
-def _judge_way(path: str, owners: frozenset[int]) -> str:
-    """Walk PATH as the kernel does (path_resolution(7)) and judge whatever is met."""
+def untrusted_below(root: Root, folder: str) -> str:
+    """Return why root must not load what lies below FOLDER of ROOT; an empty text where it may, or is none.
+
+    For the few files of a program: more than ``MAX_FILES``, or a link in a circle, are a reason as well.
+    """
+    pending = [folder] if folder else []
+    seen = 0
+    while pending:
+        path = pending.pop()
+        seen += 1
+        if seen > MAX_FILES:
+            return f"{shown(folder)} holds more than {MAX_FILES} files"
+        if problem := untrusted(path, base=root.outer):
+            return problem
+        pending.extend(f"{path}/{name}" for name in root.names(path))
+    return ""
+
+
+def _judge_way(path: str, owners: frozenset[int], base: str) -> str:
+    """Walk PATH as the kernel does (path_resolution(7)), after chroot(2) to BASE, and judge what is met."""
     here = ""
     pending = path.split("/")[::-1]
     links_left = MAX_LINKS
-    problem = _judge("/", os.lstat("/"), owners)
+    problem = _judge("/", base, owners)
     while pending and not problem:
         name = pending.pop()
         if name in {"", "."}:
@@ -47,19 +71,18 @@ def _judge_way(path: str, owners: frozenset[int]) -> str:
             here = here.rpartition("/")[0]
             continue
         there = f"{here}/{name}"
-        status = os.lstat(there)
-        problem = _judge(there, status, owners)
-        if not stat.S_ISLNK(status.st_mode):
+        problem = _judge(there, base, owners)
+        if not stat.S_ISLNK(os.lstat(base + there).st_mode):
             here = there
             continue
         links_left -= 1
         if links_left < 0:
             raise OSError(ELOOP, os.strerror(ELOOP))
-        target = os.readlink(there)
+        target = os.readlink(base + there)
         pending.extend(target.split("/")[::-1])
         if target.startswith("/"):
             here = ""
-    return problem or _judge_arrival(path, here or "/")
+    return problem or ("" if base else _judge_arrival(path, here or "/"))
 
 
 def _judge_arrival(path: str, here: str) -> str:
@@ -69,7 +92,8 @@ def _judge_arrival(path: str, here: str) -> str:
     return f"{shown(path)} does not lead to {shown(here)}, where its links point"
 
 
-def _judge(path: str, status: os.stat_result, owners: frozenset[int]) -> str:
+def _judge(path: str, base: str, owners: frozenset[int]) -> str:
+    status = os.lstat(base + path)
     if status.st_uid not in owners:
         return f"{shown(path)} belongs to uid {status.st_uid}, not to root"
     mode = status.st_mode
@@ -81,7 +105,7 @@ def _judge(path: str, status: os.stat_result, owners: frozenset[int]) -> str:
         return ""
     if status.st_gid != 0:
         return f"{shown(path)} is writable by the group {status.st_gid}"
-    if _has_access_list(path):
+    if _has_access_list(base + path):
         return f"{shown(path)} is writable by others than root (see getfacl)"
     return ""
 

@@ -6,7 +6,12 @@ Source: container-device-interface SPEC.md and specs-go/config.go.
 
 from __future__ import annotations
 
+from cdigen.model.profile import DEFAULT, Profile
 from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.model.inventory import DriverFile
 
 
 @frozen
@@ -35,6 +40,21 @@ class Mount:
 
 
 @frozen
+class Hook:
+    """A program of the host that the runtime starts before a container; ``args`` begin with its name.
+
+    ``env`` is never empty: without one, runc up to 1.2 hands it the image's (CVE-2025-23266).
+    ``timeout`` is in seconds.
+    """
+
+    path: str
+    args: tuple[str, ...]
+    env: tuple[str, ...]
+    timeout: int
+    hook_name: str = "createContainer"
+
+
+@frozen
 class ContainerEdits:
     """What is done to the OCI configuration of a container.
 
@@ -43,6 +63,7 @@ class ContainerEdits:
 
     env: tuple[str, ...] = ()
     device_nodes: tuple[DeviceNode, ...] = ()
+    hooks: tuple[Hook, ...] = ()
     mounts: tuple[Mount, ...] = ()
     additional_gids: tuple[int, ...] = ()
 
@@ -56,12 +77,43 @@ class Device:
 
 
 @frozen
+class Step:
+    """A piece of a start-up hook's work, by NVIDIA's name of it (model.profile.STEPS), and its arguments."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+
+
+@frozen
+class Payload:
+    """The driver's files that containers of one kind get, before it is settled how these reach them.
+
+    ``steps`` is what the vendor's software needs done when a container starts. ``carried`` are
+    SONAMEs that images are known to bring along, in the default folders, in versions of their own.
+    ``folder_env`` are variables that tell programs the folder of the libraries where no cache does.
+    """
+
+    vendor: str
+    version: str
+    architecture: str
+    files: tuple[DriverFile, ...]
+    steps: tuple[Step, ...] = ()
+    carried: tuple[str, ...] = ()
+    folder_env: tuple[str, ...] = ()
+
+
+@frozen
 class Draft:
-    """The content of one kind's spec before versions and order are settled."""
+    """The content of one kind's spec before layout, versions and order are settled.
+
+    ``payload`` is what ``spec.layout`` turns into mounts and hooks, as ``profile`` wants it.
+    """
 
     kind: str
     devices: tuple[Device, ...]
     edits: ContainerEdits
+    payload: Payload | None = None
+    profile: Profile = DEFAULT
 
 
 @frozen

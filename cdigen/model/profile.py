@@ -12,6 +12,19 @@ CAPABILITIES = ("compute", "utility", "graphics", "video", "display", "ngx")
 # How devices may be named: by number, by UUID, by type and number (gpu0, mig0:1), by PCI address, by
 # the number of the node (minor0).
 NAMINGS = ("index", "uuid", "type-index", "pci", "minor")
+# How the driver's files reach a container (docs/decisions/0006-layouts.md); ``auto`` is the best that
+# the host can do.
+LAYOUTS = ("auto", "files", "view", "hwcaps")
+# Who works on a container before it starts: nobody, cdigen's own program, or NVIDIA's.
+HOOKS = ("auto", "none", "cdigen", "nvidia")
+# What such a program may do, by the names that NVIDIA's has for it.
+STEPS = (
+    "create-symlinks",
+    "enable-cuda-compat",
+    "update-ldcache",
+    "disable-device-node-modification",
+    "update-application-profile",
+)
 _SHOWN = ("graphics", "display")
 
 
@@ -23,6 +36,9 @@ class Profile:
     need, ``firmware``, ``sockets`` of the driver's daemons, ``mps`` for the folder of the
     Multi-Process Service, ``compat32`` for 32-bit libraries, ``whole_gpus`` to offer a GPU that is
     partitioned as a whole, too.
+
+    ``layout`` and ``hook`` say how the files get there; ``hook_steps`` what a hook does, and
+    ``hook_required`` without which of it a container must not start.
     """
 
     name: str
@@ -36,6 +52,15 @@ class Profile:
     mps: bool = False
     compat32: bool = False
     whole_gpus: bool = False
+    layout: str = "auto"
+    hook: str = "auto"
+    hook_steps: tuple[str, ...] = (
+        "create-symlinks",
+        "enable-cuda-compat",
+        "update-ldcache",
+        "update-application-profile",
+    )
+    hook_required: tuple[str, ...] = ()
 
     def wants(self, capabilities: tuple[str, ...]) -> bool:
         """Return whether a thing that serves CAPABILITIES belongs into this profile's specs."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from cdigen.model.cdi import Device, DeviceNode, Draft, Mount
+    from cdigen.model.cdi import Device, DeviceNode, Draft, Hook, Mount
 
 ALL = "all"
 
@@ -45,6 +45,7 @@ def _edits(edits: ContainerEdits) -> dict[str, Any]:
     parts: dict[str, Any] = {
         "env": sorted(edits.env),
         "deviceNodes": [_node(node) for node in sorted(edits.device_nodes, key=_node_key)],
+        "hooks": [_hook(hook) for hook in edits.hooks],
         "mounts": [_mount(mount) for mount in sorted(edits.mounts, key=_mount_key)],
         "additionalGids": sorted(set(edits.additional_gids)),
     }
@@ -57,6 +58,7 @@ def _union(devices: Iterable[Device]) -> ContainerEdits:
     return ContainerEdits(
         env=tuple(dict.fromkeys(entry for edits in every for entry in edits.env)),
         device_nodes=tuple(dict.fromkeys(node for edits in every for node in edits.device_nodes)),
+        hooks=tuple(dict.fromkeys(hook for edits in every for hook in edits.hooks)),
         mounts=tuple(dict.fromkeys(mount for edits in every for mount in edits.mounts)),
         additional_gids=tuple(dict.fromkeys(gid for edits in every for gid in edits.additional_gids)),
     )
@@ -72,6 +74,16 @@ def _node(node: DeviceNode) -> dict[str, Any]:
         entry["gid"] = node.gid
     entry["permissions"] = node.permissions
     return entry
+
+
+def _hook(hook: Hook) -> dict[str, Any]:
+    return {
+        "hookName": hook.hook_name,
+        "path": hook.path,
+        "args": list(hook.args),
+        "env": list(hook.env),
+        "timeout": hook.timeout,
+    }
 
 
 def _mount(mount: Mount) -> dict[str, Any]:

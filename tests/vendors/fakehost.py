@@ -11,7 +11,9 @@ import pytest
 from hosttree import V550, Laid
 from kernelside import Gpu, example_gpus, write_kernel_side
 
+from cdigen.delivery import NO_MEANS, deliver
 from cdigen.host.root import Root
+from cdigen.model.cdi import Draft
 from cdigen.model.errors import HostError
 from cdigen.model.inventory import Driver, Inventory
 from cdigen.vendors.base import Places
@@ -30,6 +32,11 @@ def empty_root() -> Iterator[Path]:
 def places(root: Path, *, driver: str = "/", dev: str = "/", libraries: tuple[str, ...] = ()) -> Places:
     host = Root(str(root))
     return Places(host=host, driver=host.below(driver), dev=host.below(dev), library_search_paths=libraries)
+
+
+def delivered(draft: Draft) -> Draft:
+    """Return a draft whose files reach containers without views and hooks."""
+    return deliver(draft, None, NO_MEANS)[0]
 
 
 def boot(

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from hosttree import AARCH64, X86_64, link, put, write_library
 from kernelside import Gpu, Node, information_text, make_node
+from vendors.fakehost import delivered
 
 from cdigen.host.root import Root
+from cdigen.model.profile import DEFAULT
 from cdigen.spec.build import build
 from cdigen.spec.hostcheck import check_host
 from cdigen.spec.rules import check
@@ -231,8 +233,8 @@ def store(root: Path, name: str, version: str = "581.15") -> None:
 
 def only_document(root: Path, inventory: Inventory) -> dict[str, Any]:
     """Return the spec of the one group, which breaks no rule and names only what the host has."""
-    (draft,) = group_drafts(inventory)
-    made = build(draft)
+    (draft,) = group_drafts(inventory, (DEFAULT,))
+    made = build(delivered(draft))
     findings = (*check(made), *check_host(made, Root(str(root))))
     assert [finding for finding in findings if finding.severity == "error"] == []
     return made

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.inventories import CAPABILITIES, hosts
+from vendors.fakehost import delivered
 
 from cdigen.model.cdi import ContainerEdits, Draft
 from cdigen.model.inventory import Accelerator, Driver, DriverFile, HostNode, Inventory
@@ -69,7 +70,7 @@ def inventory(
 
 def draft(given: Inventory, *capabilities: str) -> Draft:
     (made,) = drafts(given, (Profile(name="p", device_class="gpu", capabilities=capabilities),))
-    return made
+    return delivered(made)
 
 
 def devices(made: Draft) -> dict[str, list[str]]:
@@ -135,14 +136,14 @@ def test_of_two_files_for_one_place_the_first_is_mounted() -> None:
 
 @pytest.mark.parametrize("kind", ["library", "binary", "firmware", "config", "module"])
 def test_files_are_mounted_read_only(kind: str) -> None:
-    file = replace(library("a"), kind=kind)
+    file = replace(library("a"), kind=kind, targets=("/opt/a",))
     for mount in draft(inventory(files=(file,))).edits.mounts:
         assert mount.type == "bind"
         assert mount.options == ("ro", "nosuid", "nodev", "rbind", "rprivate")
 
 
 def test_sockets_are_mounted_without_the_right_to_execute() -> None:
-    file = replace(library("a"), kind="socket")
+    file = replace(library("a"), kind="socket", targets=("/run/a/socket",))
     assert {"ro", "nosuid", "nodev", "noexec"} < set(draft(inventory(files=(file,))).edits.mounts[0].options)
 
 

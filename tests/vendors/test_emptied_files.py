@@ -13,8 +13,9 @@ from cdigen.model.findings import Finding
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
-# Files of /sys only confirm what /proc has said: without them nothing is lost that would be served.
-CONFIRMING = "/sys/"
+# Files of /sys only confirm what /proc has said: without them nothing is lost that would be served. The
+# processor is asked only for the layout hwcaps (test_delivery.py).
+CONFIRMING = ("/sys/", "/proc/cpuinfo")
 
 
 def said(root: Path) -> tuple[Finding, ...] | HostError:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hosttree import put
 from kernelside import Node, control_nodes, make_node, write
-from vendors.fakehost import DRIVER, make_instead, places
+from vendors.fakehost import DRIVER, delivered, make_instead, places
 
 from cdigen.model.inventory import Inventory
+from cdigen.model.profile import DEFAULT
 from cdigen.spec.build import build
 from cdigen.spec.rules import check
 from cdigen.vendors.nvidia import caps
@@ -82,7 +83,7 @@ def documents(root: Path) -> dict[str, Any]:
         findings=findings,
         groups=groups,
     )
-    made = {draft.kind: build(draft) for draft in group_drafts(inventory)}
+    made = {draft.kind: build(delivered(draft)) for draft in group_drafts(inventory, (DEFAULT,))}
     assert [finding for document in made.values() for finding in check(document)] == []
     return made
 

@@ -74,7 +74,10 @@ def test_a_host_without_dxcore_is_not_wsl(tmp_path: Path) -> None:
 def test_there_is_one_device_with_one_node(host: Path) -> None:
     made = only_document(host, discover(host))
     assert made["kind"] == "nvidia.com/gpu"
-    assert made["containerEdits"]["env"] == ["NVIDIA_VISIBLE_DEVICES=void"]
+    assert made["containerEdits"]["env"] == [
+        "NVIDIA_VISIBLE_DEVICES=void",
+        "TRITON_LIBCUDA_PATH=/usr/lib/x86_64-linux-gnu",
+    ]
     (device,) = made["devices"]
     assert device["name"] == "all"
     assert [entry["path"] for entry in device["containerEdits"]["deviceNodes"]] == ["/dev/dxg"]

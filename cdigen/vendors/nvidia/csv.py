@@ -18,9 +18,10 @@ from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Driver, DriverFile, Group, GroupDevice, Inventory
+from cdigen.model.loader import library_folders
 from cdigen.vendors.nvidia import csv_lines, given_files, gpus, kernel
 from cdigen.vendors.nvidia.nodes import NodeReader
-from cdigen.vendors.nvidia.tables import CONTAINER_LIBRARY_FOLDERS, LIBRARIES, MULTIARCH
+from cdigen.vendors.nvidia.tables import LIBRARIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -325,7 +326,7 @@ def _loader_names(
     NVIDIA's tools have a hook run ldconfig over the libraries' folders. A name is left out where a
     line gives another file that place, and where another library came first.
     """
-    folders = [folder.format(multiarch=MULTIARCH[ARCHITECTURE]) for folder in CONTAINER_LIBRARY_FOLDERS]
+    folders = library_folders(ARCHITECTURE)
     taken: dict[str, str] = {}
     names: dict[str, tuple[str, ...]] = {}
     for host_path, file in given.items():

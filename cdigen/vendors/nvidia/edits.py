@@ -5,27 +5,19 @@ Pure: the same inventory and profiles give the same drafts on any machine.
 
 from __future__ import annotations
 
-from cdigen.model.cdi import ContainerEdits, Device, DeviceNode, Draft, Mount
+from cdigen.model.cdi import ContainerEdits, Device, DeviceNode, Draft, Payload, Step
 from cdigen.model.profile import DEFAULT
 from cdigen.vendors.nvidia.naming import gpu_names, mig_names
-from cdigen.vendors.nvidia.tables import (
-    CONTAINER_LIBRARY32_FOLDERS,
-    CONTAINER_LIBRARY_FOLDERS,
-    MULTIARCH,
-)
+from cdigen.vendors.nvidia.tables import CARRIED_BY_IMAGES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cdigen.model.inventory import Accelerator, DriverFile, HostNode, Inventory
+    from cdigen.model.inventory import Accelerator, Driver, DriverFile, HostNode, Inventory
     from cdigen.model.profile import Profile
 
 CDI_VENDOR = "nvidia.com"
-
-READ_ONLY = ("ro", "nosuid", "nodev", "rbind", "rprivate")
-# Sockets and FIFOs need to be opened only, which a read-only mount allows.
-PIPE = ("ro", "nosuid", "nodev", "noexec", "rbind", "rprivate")
 
 # The permission bits to read and write of everyone and of a node's group.
 WORLD, GROUP = 0o006, 0o060
@@ -33,6 +25,9 @@ WORLD, GROUP = 0o006, 0o060
 # "void" keeps NVIDIA's own runtime hook from injecting a second time into an image that asks for
 # GPUs by this variable (nvidia-container-toolkit issue 395).
 ENV = ("NVIDIA_VISIBLE_DEVICES=void",)
+
+# Triton asks 'ldconfig -p' for libcuda.so.1 unless this names its folder (triton, nvidia/driver.py).
+FOLDER_ENV = ("TRITON_LIBCUDA_PATH",)
 
 
 def drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
@@ -52,10 +47,16 @@ def _draft(inventory: Inventory, profile: Profile) -> Draft:
     shared = ContainerEdits(
         env=ENV,
         device_nodes=control_nodes,
-        mounts=tuple(mounts(inventory.files, inventory.driver.architecture, profile)),
         additional_gids=gids(control_nodes),
     )
-    return Draft(kind=f"{CDI_VENDOR}/{profile.device_class}", devices=tuple(devices), edits=shared)
+    files = tuple(file for file in inventory.files if profile.takes(file))
+    return Draft(
+        kind=f"{CDI_VENDOR}/{profile.device_class}",
+        devices=tuple(devices),
+        edits=shared,
+        payload=payload(inventory.driver, files, hook_steps(inventory.driver, files)),
+        profile=profile,
+    )
 
 
 def _offers(gpu: Accelerator, profile: Profile) -> Iterable[tuple[tuple[str, ...], ContainerEdits]]:
@@ -101,27 +102,31 @@ def gids(nodes: tuple[DeviceNode, ...]) -> tuple[int, ...]:
     return tuple(sorted({node.gid for node in nodes if node.gid and (node.file_mode or 0) & GROUP}))
 
 
-def mounts(files: Iterable[DriverFile], architecture: str, profile: Profile = DEFAULT) -> Iterable[Mount]:
-    """Yield a mount for every place where a container looks for one of FILES that PROFILE takes.
+def payload(driver: Driver, files: tuple[DriverFile, ...], steps: tuple[Step, ...] = ()) -> Payload:
+    """Return FILES as what containers get, with the STEPS of a hook that they need besides being found."""
+    return Payload(
+        vendor="nvidia",
+        version=driver.version,
+        architecture=driver.architecture,
+        files=files,
+        steps=steps,
+        carried=CARRIED_BY_IMAGES,
+        folder_env=FOLDER_ENV if _holds(files, "libcuda.so.1") else (),
+    )
 
-    Libraries go into every folder that a loader may search by itself: the container's image is not
-    known here, and a mount into a folder that its loader does not search is merely unused.
+
+def hook_steps(driver: Driver, files: tuple[DriverFile, ...]) -> tuple[Step, ...]:
+    """Return what a driver with FILES needs done at start-up; a profile chooses among it.
+
+    Source: what nvidia-container-toolkit 1.20 has done for it (internal/discover).
     """
-    taken: set[str] = set()
-    for file in files:
-        if not profile.takes(file):
-            continue
-        options = PIPE if file.kind in {"socket", "pipe"} else READ_ONLY
-        for target in _targets(file, architecture):
-            if target not in taken:
-                taken.add(target)
-                yield Mount(host_path=file.host_path, container_path=target, options=options)
+    wanted = [Step(name="disable-device-node-modification")]
+    if _holds(files, "libcuda.so.1"):
+        wanted.append(Step(name="enable-cuda-compat", arguments=(driver.version,)))
+    if _holds(files, "libEGL_nvidia.so.0"):
+        wanted.append(Step(name="update-application-profile"))
+    return tuple(wanted)
 
 
-def _targets(file: DriverFile, architecture: str) -> Iterable[str]:
-    folders = CONTAINER_LIBRARY32_FOLDERS if file.kind == "library32" else CONTAINER_LIBRARY_FOLDERS
-    multiarch = MULTIARCH.get(architecture, architecture)
-    for folder in folders:
-        for name in file.names:
-            yield f"{folder.format(multiarch=multiarch)}/{name}"
-    yield from file.targets
+def _holds(files: tuple[DriverFile, ...], soname: str) -> bool:
+    return any(soname in file.names for file in files)

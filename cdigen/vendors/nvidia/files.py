@@ -13,6 +13,7 @@ from cdigen.host.procfs import kernel_release, read_text
 from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import DriverFile, Sought
+from cdigen.model.loader import MULTIARCH
 from cdigen.vendors.nvidia.tables import (
     BINARIES,
     BINARY_FOLDERS,
@@ -23,7 +24,6 @@ from cdigen.vendors.nvidia.tables import (
     EVERY,
     FIRMWARE_FOLDER_PARAMETER,
     FIRMWARE_FOLDERS,
-    MULTIARCH,
     NIXOS_BINARIES,
     SOCKETS,
     XORG_FOLDERS,

@@ -6,24 +6,34 @@ Pure, as ``edits`` is for the GPUs.
 from __future__ import annotations
 
 from cdigen.model.cdi import ContainerEdits, Device, Draft
-from cdigen.vendors.nvidia.edits import CDI_VENDOR, ENV, device_nodes, gids, mounts
+from cdigen.vendors.nvidia.edits import CDI_VENDOR, ENV, device_nodes, gids, payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.model.inventory import Group, GroupDevice, Inventory
+    from cdigen.model.inventory import Driver, Group, GroupDevice, Inventory
+    from cdigen.model.profile import Profile
 
 
-def group_drafts(inventory: Inventory) -> tuple[Draft, ...]:
-    """Return one draft per group that has a device with nodes; a device without any would be invalid."""
-    drafts = (_draft(group, inventory.driver.architecture) for group in inventory.groups)
+def group_drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
+    """Return one draft per group that has a device with nodes; a device without any would be invalid.
+
+    Its files get into containers as the profile of its class has it, or else as the first of PROFILES.
+    """
+    by_class = {profile.device_class: profile for profile in profiles}
+    drafts = (
+        _draft(group, inventory.driver, by_class.get(group.device_class, profiles[0]))
+        for group in inventory.groups
+    )
     return tuple(draft for draft in drafts if draft.devices)
 
 
-def _draft(group: Group, architecture: str) -> Draft:
+def _draft(group: Group, driver: Driver, profile: Profile) -> Draft:
     return Draft(
         kind=f"{CDI_VENDOR}/{group.device_class}",
         devices=tuple(_device(device) for device in group.devices if device.nodes),
-        edits=ContainerEdits(env=ENV, mounts=tuple(mounts(group.files, architecture))),
+        edits=ContainerEdits(env=ENV),
+        payload=payload(driver, group.files),
+        profile=profile,
     )
 
 

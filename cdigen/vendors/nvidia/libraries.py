@@ -11,6 +11,7 @@ from cdigen.binfmt import elf, ldcache
 from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import DriverFile, Sought
+from cdigen.model.loader import MULTIARCH
 from cdigen.vendors.nvidia.kernel import is_version
 from cdigen.vendors.nvidia.tables import (
     EVERY,
@@ -18,7 +19,6 @@ from cdigen.vendors.nvidia.tables import (
     LIBRARY32_FOLDERS,
     LIBRARY_FOLDERS,
     LIBRARY_SUBFOLDERS,
-    MULTIARCH,
     XORG_MODULES,
     lib,
 )

@@ -160,10 +160,8 @@ LIBRARY32_FOLDERS = (
 # One level below: Debian's nvidia/<flavour> (current, tesla-470), modules of libvdpau.
 LIBRARY_SUBFOLDERS = ("nvidia", "vdpau")
 
-# Folders that the dynamic loader of an image searches by itself: Debian's, and Red Hat's.
-CONTAINER_LIBRARY_FOLDERS = ("/usr/lib/{multiarch}", "/usr/lib64")
-# The same for 32-bit programs on x86-64: Debian's, and Red Hat's.
-CONTAINER_LIBRARY32_FOLDERS = ("/usr/lib/i386-linux-gnu", "/usr/lib")
+# Images that were built on a GPU host, or with a distribution's packages of a driver, bring these.
+CARRIED_BY_IMAGES = ("libcuda.so.1", "libnvidia-ml.so.1")
 
 NIXOS_BINARIES = "/run/current-system/sw/bin"
 BINARY_FOLDERS = (
@@ -259,5 +257,3 @@ SOCKETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("nvidia-fabricmanager/socket", UTILITY),
     ("nvidia-persistenced/socket", UTILITY),
 )
-
-MULTIARCH = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}

@@ -44,10 +44,10 @@ class Nvidia:
     def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
         """Return one draft per profile, and one per family of other devices."""
         if inventory.mode == "gpu":
-            return (*edits.drafts(inventory, profiles), *group_drafts(inventory))
+            return (*edits.drafts(inventory, profiles), *group_drafts(inventory, profiles))
         if inventory.mode in {"wsl", "csv"}:
-            return group_drafts(_with_profiles(inventory, profiles))
-        return group_drafts(inventory)
+            return group_drafts(_with_profiles(inventory, profiles), profiles)
+        return group_drafts(inventory, profiles)
 
     def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
         """Read which nodes of GPUs, MIG instances and the driver nobody has made yet; NVML is not asked."""

@@ -1,0 +1,215 @@
+"""How the driver's files reach a container: a payload becomes mounts, and work for a hook.
+
+The layouts (docs/decisions/0006-layouts.md):
+
+- ``files``: each library under each of its loader names, in both default library folders;
+- ``view``: one folder with all of them, mounted at /usr/local/nvidia, which a hook makes findable;
+- ``hwcaps``: the same folder mounted where capable loaders look by themselves;
+- ``named``: each library under its file's name, for NVIDIA's hooks, which make the links.
+
+Whatever software expects at a fixed place is a mount of its own in all of them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from cdigen.model.cdi import Mount, Step
+from cdigen.model.loader import capability_folders, library_folders
+from cdigen.model.view import ViewFile, ViewLink, ViewPlan
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from cdigen.model.cdi import Payload
+    from cdigen.model.inventory import DriverFile
+
+READ_ONLY = ("ro", "nosuid", "nodev", "rbind", "rprivate")
+# Sockets and FIFOs need to be opened only, which a read-only mount allows.
+PIPE = ("ro", "nosuid", "nodev", "noexec", "rbind", "rprivate")
+
+# CUDA images name its bin and lib64 in PATH and LD_LIBRARY_PATH (nvidia-docker 1.0 mounted it).
+VIEW_TARGET = "/usr/local/nvidia"
+
+_ENDPOINTS = frozenset(("socket", "pipe"))
+_VIEW_FOLDERS = {"library": "lib64", "library32": "lib", "binary": "bin"}
+_BITS = {"library": 64, "library32": 32}
+
+
+@frozen
+class Laid:
+    """A payload laid out: its mounts, the work for a hook, and the folder of its 64-bit libraries."""
+
+    mounts: tuple[Mount, ...]
+    steps: tuple[Step, ...]
+    folder: str
+
+
+def view_plan(payload: Payload, *, left_out: frozenset[str] = frozenset()) -> ViewPlan:
+    """Return what the layouts ``view`` and ``hwcaps`` mount: a folder of all files, with links to libraries.
+
+    Sockets and FIFOs stay where they are, they are their daemon's; so do the host paths LEFT_OUT.
+    """
+    places = {source: path for source, path in _places(payload.files).items() if source not in left_out}
+    return ViewPlan(
+        vendor=payload.vendor,
+        version=payload.version,
+        files=tuple(ViewFile(path=path, source=source) for source, path in places.items()),
+        links=tuple(_view_links(payload.files, places)),
+    )
+
+
+def lay_out(payload: Payload, layout: str, *, view: str = "", left_out: frozenset[str] = frozenset()) -> Laid:
+    """Return PAYLOAD in LAYOUT; VIEW is the host's path of the published view where that mounts one.
+
+    The host paths ``left_out`` are not in the view, and are mounted from where they are.
+    """
+    places = _places(payload.files) if view else {}
+    sources = {source: f"{view}/{path}" for source, path in places.items() if source not in left_out}
+    arrange = {"files": _files, "view": _view, "hwcaps": _hwcaps, "named": _named}[layout]
+    wanted, steps, folder = arrange(payload, view)
+    taken: dict[str, Mount] = {}
+    for source, target, options in wanted:
+        mount = Mount(host_path=sources.get(source, source), container_path=target, options=options)
+        taken.setdefault(target, mount)
+    return Laid(mounts=tuple(taken.values()), steps=tuple(steps), folder=folder)
+
+
+# The layouts: each returns (source, target, options) of its mounts, steps, and the libraries' folder.
+
+
+def _files(payload: Payload, _: str) -> _Arranged:
+    folders = library_folders(payload.architecture)
+    libraries = [
+        (file.host_path, f"{folder}/{name}", READ_ONLY)
+        for file in _libraries(payload)
+        for folder in library_folders(payload.architecture, bits=_BITS[file.kind])
+        for name in file.names
+    ]
+    return [*libraries, *_fixed(payload)], _cache_steps(payload, _first_folders(payload)), folders[0]
+
+
+def _view(payload: Payload, view: str) -> _Arranged:
+    folders = {kind: f"{VIEW_TARGET}/{_VIEW_FOLDERS[kind]}" for kind in _BITS}
+    wanted = [(view, VIEW_TARGET, READ_ONLY), *_plugins(payload), *_fixed(payload)]
+    steps = [*_development_links(payload, folders), *_cache_steps(payload, folders)]
+    return wanted, steps, folders["library"]
+
+
+def _hwcaps(payload: Payload, view: str) -> _Arranged:
+    targets = capability_folders(payload.architecture)
+    folder = f"{view}/{_VIEW_FOLDERS['library']}"
+    wanted = [
+        *((folder, target, READ_ONLY) for target in targets),
+        *_plugins(payload),
+        # The loader's cache comes before these folders, and it knows what the image has of its own.
+        *_singles(payload, lambda file, name: file.kind == "library32" or name in payload.carried),
+        *_fixed(payload),
+    ]
+    return wanted, _cache_steps(payload, {"library": targets[0]}), targets[0]
+
+
+def _named(payload: Payload, _: str) -> _Arranged:
+    folders = _first_folders(payload)
+    wanted: list[_Wanted] = []
+    steps: list[Step] = []
+    for file in _libraries(payload):
+        own = posixpath.basename(file.host_path)
+        wanted.append((file.host_path, f"{folders[file.kind]}/{own}", READ_ONLY))
+        for name in file.names:
+            if name != own:
+                target = posixpath.relpath(own, posixpath.dirname(name) or ".")
+                steps.append(Step(name="create-symlinks", arguments=(target, f"{folders[file.kind]}/{name}")))
+    return [*wanted, *_fixed(payload)], [*steps, *_cache_steps(payload, folders)], folders["library"]
+
+
+# What they are made of.
+
+
+def _places(files: Iterable[DriverFile]) -> dict[str, str]:
+    """Return host path -> path in the view; a second file of one name goes to ``fixed``."""
+    places: dict[str, str] = {}
+    taken: set[str] = set()
+    for file in files:
+        if file.kind in _ENDPOINTS or file.host_path in places:
+            continue
+        folder = _VIEW_FOLDERS.get(file.kind) if file.kind == "binary" or file.names else None
+        place = f"{folder}/{posixpath.basename(file.host_path)}"
+        if folder is None or place in taken:
+            place = f"fixed{file.host_path}"
+        taken.add(place)
+        places[file.host_path] = place
+    return places
+
+
+def _view_links(files: Iterable[DriverFile], places: Mapping[str, str]) -> Iterator[ViewLink]:
+    taken = set(places.values())
+    for file in files:
+        if file.kind not in _BITS:
+            continue
+        for name in file.names:
+            path = f"{_VIEW_FOLDERS[file.kind]}/{name}"
+            if path not in taken:
+                taken.add(path)
+                target = posixpath.relpath(places[file.host_path], posixpath.dirname(path))
+                yield ViewLink(path=path, target=target)
+
+
+def _libraries(payload: Payload) -> Iterator[DriverFile]:
+    return (file for file in payload.files if file.kind in _BITS)
+
+
+def _first_folders(payload: Payload) -> dict[str, str]:
+    return {kind: library_folders(payload.architecture, bits=bits)[0] for kind, bits in _BITS.items()}
+
+
+def _fixed(payload: Payload) -> Iterator[_Wanted]:
+    for file in payload.files:
+        options = PIPE if file.kind in _ENDPOINTS else READ_ONLY
+        for target in file.targets:
+            yield file.host_path, target, options
+
+
+def _plugins(payload: Payload) -> Iterator[_Wanted]:
+    """Yield the libraries that others look for in a sub-folder of a library folder: gbm, vdpau."""
+    return _singles(payload, lambda _, name: "/" in name)
+
+
+def _singles(payload: Payload, is_wanted: Callable[[DriverFile, str], bool]) -> Iterator[_Wanted]:
+    for file in _libraries(payload):
+        for name in file.names:
+            if is_wanted(file, name):
+                for folder in library_folders(payload.architecture, bits=_BITS[file.kind]):
+                    yield file.host_path, f"{folder}/{name}", READ_ONLY
+
+
+def _cache_steps(payload: Payload, folders: Mapping[str, str]) -> Iterator[Step]:
+    """Yield what makes the libraries in FOLDERS (by kind) known to the loader's cache."""
+    for kind, folder in folders.items():
+        abi = payload.architecture if kind == "library" else "i386"
+        names = [name for file in _libraries(payload) if file.kind == kind for name in file.names]
+        known = tuple(dict.fromkeys(name for name in names if "/" not in name))
+        if known:
+            yield Step(name="update-ldcache", arguments=(abi, folder, *known))
+
+
+def _development_links(payload: Payload, folders: Mapping[str, str]) -> Iterator[Step]:
+    """Yield the links that linkers look for in a default folder (``-lcuda``), which no cache serves."""
+    for file in _libraries(payload):
+        for name in file.names:
+            if name.endswith(".so") and "/" not in name:
+                links = [
+                    f"{folder}/{name}"
+                    for folder in library_folders(payload.architecture, bits=_BITS[file.kind])
+                ]
+                arguments = (f"{folders[file.kind]}/{name}", *links)
+                yield Step(name="create-symlinks", arguments=arguments)
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    _Wanted = tuple[str, str, tuple[str, ...]]
+    _Arranged = tuple[Iterable[_Wanted], Iterable[Step], str]

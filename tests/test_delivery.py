@@ -1,0 +1,266 @@
+"""Which layout and hook a host gets, and what is said where it is not the one that was asked for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import hosttree
+import pytest
+from hosttree import put
+from vendors.fakehost import boot, discover, places
+
+from cdigen import reconcile
+from cdigen.delivery import Means
+from cdigen.model.profile import DEFAULT
+from cdigen.reconcile import Wishes
+from cdigen.value import replace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cdigen.model.findings import Finding
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+SCRIPT, PYTHON, NVIDIAS = "/usr/libexec/cdigen/cdigen-hook", "/usr/bin/python3", "/usr/bin/nvidia-cdi-hook"
+MODULE = "/usr/libexec/cdigen/lib/cdigen/hook/main.py"
+DEBIAN = "/usr/lib/x86_64-linux-gnu"
+VIEWS = "/var/lib/cdigen/views"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """Make a Debian host with a GPU and both hooks."""
+    hosttree.debian_13(tmp_path)
+    boot(tmp_path, 1)
+    for program in (SCRIPT, MODULE, PYTHON, NVIDIAS):
+        put(tmp_path / f".{program}", b"#!/bin/true\n", 0o755)
+    return tmp_path
+
+
+def spec(
+    root: Path,
+    *,
+    write: bool = True,
+    container_root: str = "/",
+    state: str = "/var/lib/cdigen",
+    machine: str = "x86_64",
+    **wish: Any,
+) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+    """Return the shared edits of the spec of the host at ROOT and what was said; WISH changes its profile."""
+    means = Means(
+        hook_script=SCRIPT,
+        hook_python=PYTHON,
+        nvidia_hook=NVIDIAS,
+        state_dir=f"{root}{state}",
+        make_views=write,
+    )
+    wishes = Wishes(profiles=(replace(DEFAULT, **wish),), container_driver_root=container_root)
+    inventory = discover(root)
+    inventory = replace(inventory, driver=replace(inventory.driver, architecture=machine))
+    (product,), broken = reconcile.produce(
+        {"nvidia": inventory}, host=places(root).host, wishes=wishes, means=means
+    )
+    assert not broken
+    return product.document["containerEdits"], product.findings
+
+
+def mounts(edits: dict[str, Any]) -> dict[str, str]:
+    return {mount["containerPath"]: mount["hostPath"] for mount in edits["mounts"]}
+
+
+def rules(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
+    return [(finding.severity, finding.rule) for finding in findings if finding.path != "x11"]
+
+
+def is_files(edits: dict[str, Any]) -> bool:
+    return f"{DEBIAN}/libcuda.so.1" in mounts(edits) and "/usr/local/nvidia" not in mounts(edits)
+
+
+def is_view(edits: dict[str, Any]) -> bool:
+    return mounts(edits).get("/usr/local/nvidia", "").startswith(f"{VIEWS}/nvidia-")
+
+
+def test_a_host_with_our_hook_gets_a_view_and_one_hook(host: Path) -> None:
+    edits, findings = spec(host)
+    assert is_view(edits)
+    (hook,) = edits["hooks"]
+    assert hook["path"] == PYTHON
+    assert SCRIPT in hook["args"]
+    assert rules(findings) == []
+
+
+def test_every_source_of_a_view_spec_lies_in_the_view_but_sockets(host: Path) -> None:
+    edits, _ = spec(host)
+    outside = [path for path in mounts(edits).values() if not path.startswith(f"{VIEWS}/nvidia-")]
+    assert [path for path in outside if not path.endswith("/socket")] == []
+
+
+def test_what_is_printed_is_the_view_once_it_is_there_and_single_files_before(host: Path) -> None:
+    before, said = spec(host, write=False)
+    assert is_files(before)
+    assert rules(said) == []
+    assert not (host / "var/lib/cdigen").exists()
+    written, _ = spec(host)
+    printed, _ = spec(host, write=False)
+    assert printed == written
+
+
+@pytest.mark.parametrize("path", [SCRIPT, MODULE])
+def test_a_host_without_a_whole_hook_gets_single_files_and_is_told(host: Path, path: str) -> None:
+    (host / f".{path}").unlink()
+    edits, findings = spec(host)
+    assert is_files(edits)
+    assert "hooks" not in edits
+    assert rules(findings) == [("info", "hook-missing")]
+    assert f"TRITON_LIBCUDA_PATH={DEBIAN}" in edits["env"]
+
+
+def test_a_host_without_the_hooks_python_has_no_hook(host: Path) -> None:
+    (host / f".{PYTHON}").unlink()
+    edits, findings = spec(host, hook="cdigen")
+    assert "hooks" not in edits
+    assert rules(findings) == [("warning", "hook-missing")]
+    assert PYTHON in findings[0].message
+
+
+@pytest.mark.parametrize("path", [SCRIPT, MODULE, PYTHON, "/usr/libexec/cdigen", "/usr"])
+def test_a_hook_that_others_could_change_is_not_used(host: Path, path: str) -> None:
+    (host / f".{path}").chmod(0o777)
+    edits, findings = spec(host)
+    assert "hooks" not in edits
+    assert rules(findings) == [("warning", "hook-untrusted")]
+
+
+def test_byte_code_that_others_could_change_makes_the_hook_unfit(host: Path) -> None:
+    put(host / f".{MODULE.removesuffix('main.py')}__pycache__/main.cpython-313.pyc", b"", 0o666)
+    assert rules(spec(host)[1]) == [("warning", "hook-untrusted")]
+
+
+def test_a_hook_whose_folder_is_a_circle_is_unfit(host: Path) -> None:
+    (host / f".{MODULE}").with_name("again").symlink_to(".")
+    edits, findings = spec(host)
+    assert "hooks" not in edits
+    assert rules(findings) == [("warning", "hook-untrusted")]
+
+
+def test_a_hook_behind_a_link_is_judged_where_the_link_leads_in_that_host(host: Path) -> None:
+    (host / f".{PYTHON}").rename(host / "usr/bin/python3.13")
+    (host / f".{PYTHON}").symlink_to("/usr/bin/python3.13")
+    assert spec(host)[0]["hooks"]
+    (host / "usr/bin/python3.13").chmod(0o777)
+    assert rules(spec(host)[1]) == [("warning", "hook-untrusted")]
+
+
+def test_a_profile_without_hooks_has_nothing_executed(host: Path) -> None:
+    for layout in ("auto", "files", "hwcaps", "view"):
+        assert "hooks" not in spec(host, hook="none", layout=layout)[0]
+
+
+def test_a_view_without_a_hook_is_what_was_asked_for_and_is_remarked(host: Path) -> None:
+    edits, findings = spec(host, hook="none", layout="view")
+    assert is_view(edits)
+    assert rules(findings) == [("info", "view-without-hook")]
+    assert "TRITON_LIBCUDA_PATH=/usr/local/nvidia/lib64" in edits["env"]
+
+
+def test_single_files_with_a_hook_are_known_to_the_cache_where_they_are(host: Path) -> None:
+    edits, _ = spec(host, layout="files")
+    assert is_files(edits)
+    args = edits["hooks"][0]["args"]
+    assert args[args.index("--update-ldcache") + 1 :][:2] == ["x86_64", DEBIAN]
+
+
+def test_the_steps_of_the_hook_are_those_of_the_profile(host: Path) -> None:
+    edits, _ = spec(host, hook_steps=("update-ldcache",), hook_required=("update-ldcache",))
+    options = [word for word in edits["hooks"][0]["args"] if word.startswith("--")]
+    assert options == ["--update-ldcache", "--require"]
+
+
+def test_device_nodes_are_changed_by_nobody_only_where_the_profile_says(host: Path) -> None:
+    step = "disable-device-node-modification"
+    assert f"--{step}" not in spec(host)[0]["hooks"][0]["args"]
+    assert f"--{step}" in spec(host, hook_steps=(step,))[0]["hooks"][0]["args"]
+
+
+def test_hwcaps_mounts_the_view_and_executes_nothing(host: Path) -> None:
+    edits, findings = spec(host, layout="hwcaps")
+    view = mounts(edits)[f"{DEBIAN}/glibc-hwcaps/x86-64-v2"]
+    assert view.startswith(VIEWS)
+    assert view.endswith("/lib64")
+    assert "hooks" not in edits
+    assert rules(findings) == []
+
+
+@pytest.mark.parametrize("flags", ["flags : sse4_1 ssse3\n", "", None])
+def test_a_processor_that_does_not_search_the_folders_gets_single_files(
+    host: Path, flags: str | None
+) -> None:
+    (host / "proc/cpuinfo").unlink()
+    if flags is not None:
+        (host / "proc/cpuinfo").write_text(flags)
+    edits, findings = spec(host, layout="hwcaps")
+    assert is_files(edits)
+    assert rules(findings) == [("warning", "layout-not-used")]
+
+
+def test_arm_has_no_such_folders_and_gets_single_files(host: Path) -> None:
+    edits, findings = spec(host, machine="aarch64", layout="hwcaps")
+    assert "/usr/lib/aarch64-linux-gnu/libcuda.so.1" in mounts(edits)
+    assert rules(findings) == [("warning", "layout-not-used")]
+
+
+def test_nvidias_hooks_come_in_their_known_forms(host: Path) -> None:
+    edits, findings = spec(host, hook="nvidia")
+    assert [hook["args"][:2] for hook in edits["hooks"]] == [
+        ["nvidia-cdi-hook", name]
+        for name in ("create-symlinks", "enable-cuda-compat", "update-ldcache", "update-application-profile")
+    ]
+    assert f"{DEBIAN}/libcuda.so.550.163.01" in mounts(edits)
+    assert f"{DEBIAN}/libcuda.so.1" not in mounts(edits)
+    assert rules(findings) == []
+
+
+def test_a_host_without_nvidias_hook_gets_single_files(host: Path) -> None:
+    (host / f".{NVIDIAS}").unlink()
+    edits, findings = spec(host, hook="nvidia")
+    assert is_files(edits)
+    assert rules(findings) == [("warning", "hook-missing")]
+
+
+def test_where_no_view_can_be_made_single_files_are_mounted_and_the_hook_stays(host: Path) -> None:
+    put(host / "blocked", b"")
+    edits, findings = spec(host, state="/blocked/cdigen")
+    assert is_files(edits)
+    assert edits["hooks"]
+    assert rules(findings) == [("info", "view-not-made")]
+    assert rules(spec(host, state="/blocked/cdigen", layout="view")[1]) == [("warning", "view-not-made")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to nobody")
+def test_what_may_not_enter_a_view_is_not_mounted_either(host: Path) -> None:
+    real = places(host).host.resolve("/usr/bin/nvidia-smi")
+    (host / f".{real}").chmod(0o4755)
+    edits, findings = spec(host)
+    assert "/usr/bin/nvidia-smi" not in mounts(edits)
+    assert rules(findings) == [("warning", "view-left-out")]
+
+
+def test_with_a_container_driver_root_nothing_but_mounts_is_done(host: Path) -> None:
+    edits, findings = spec(host, container_root="/driver")
+    assert "hooks" not in edits
+    assert all(path.startswith("/driver/") for path in mounts(edits))
+    assert rules(findings) == []
+    assert rules(spec(host, container_root="/driver", layout="view")[1]) == [("warning", "layout-not-used")]
+
+
+def test_an_inventory_from_elsewhere_gives_single_files_and_a_hook_only_where_asked(host: Path) -> None:
+    inventory = {"nvidia": discover(host)}
+    means = Means(hook_script=SCRIPT, hook_python=PYTHON, nvidia_hook=NVIDIAS)
+    (plain,), _ = reconcile.produce(inventory, host=None, means=means)
+    assert "hooks" not in plain.document["containerEdits"]
+    wishes = Wishes(profiles=(replace(DEFAULT, hook="cdigen"),))
+    (asked,), _ = reconcile.produce(inventory, host=None, means=means, wishes=wishes)
+    assert SCRIPT in asked.document["containerEdits"]["hooks"][0]["args"]
+    assert is_files(asked.document["containerEdits"])

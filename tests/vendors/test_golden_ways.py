@@ -1,0 +1,66 @@
+"""Whole specs, byte by byte, of one host in each way in which its files may reach containers.
+
+`pytest --update-golden tests/vendors/test_golden_ways.py` writes tests/golden/ways anew.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import hosttree
+import pytest
+from hosttree import put
+from vendors.fakehost import discover, install, places
+
+from cdigen import reconcile
+from cdigen.config import Settings
+from cdigen.delivery import Means
+from cdigen.model.profile import DEFAULT, STEPS
+from cdigen.reconcile import Wishes
+from cdigen.value import replace
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "ways"
+WAYS: dict[str, dict[str, Any]] = {
+    "view_and_hook": {},
+    "files_and_hook": {"layout": "files", "hook_steps": STEPS, "hook_required": ("update-ldcache",)},
+    "hwcaps": {"layout": "hwcaps"},
+    "hookless": {"hook": "none"},
+    "nvidia_hooks": {"hook": "nvidia"},
+}
+
+
+@pytest.mark.usefixtures("real_nodes")
+@pytest.mark.parametrize("way", WAYS)
+def test_the_spec_of_a_way_is_the_golden_one(
+    way: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    install(tmp_path, hosttree.debian_13, gpus=2)
+    known = Settings()
+    module = f"{known.hook.rpartition('/')[0]}/lib/cdigen/hook/main.py"
+    for program in (known.hook, module, known.hook_python, known.nvidia_hook):
+        put(tmp_path / f".{program}", b"", 0o755)
+    means = Means(
+        hook_script=known.hook,
+        hook_python=known.hook_python,
+        nvidia_hook=known.nvidia_hook,
+        state_dir=f"{tmp_path}{known.state_dir}",
+        make_views=True,
+    )
+    (product,), _ = reconcile.produce(
+        {"nvidia": discover(tmp_path)},
+        host=places(tmp_path).host,
+        wishes=Wishes(profiles=(replace(DEFAULT, **WAYS[way]),)),
+        means=means,
+    )
+    # The digest follows from the times of the files, which are new in every test.
+    content = re.sub(r"views/nvidia-[0-9a-f]{16}", "views/nvidia-DIGEST", product.content.decode())
+    golden = GOLDEN / f"{way}.json"
+    if request.config.getoption("--update-golden"):
+        golden.write_text(content)
+    assert content == golden.read_text()
+
+
+def test_every_golden_spec_has_its_way() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == set(WAYS)
