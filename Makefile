@@ -4,7 +4,7 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench provision clean
+.PHONY: help run test lint format bench bench-start provision install-hook clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -32,8 +32,31 @@ format: $(VENV)/dev.stamp ## let ruff put the code into its form
 bench: $(VENV)/run.stamp ## time and memory of a cold 'cdigen generate', as ratios to bare Python
 	$(VENV)/bin/python tests/bench/cold_generate.py
 
+bench-start: $(VENV)/dev.stamp ## what a GPU costs a container's start, for each layout (root, after 'make provision')
+	$(VENV)/bin/python tests/bench/start_containers.py
+
 provision: ## make the real driver trees and images for the end-to-end tests (root, several minutes)
 	tests/e2e/provision
+
+# What runs the hook on the host that it is installed on: its byte code is compiled for this interpreter.
+HOOK_PYTHON ?= /usr/bin/python3
+PREFIX ?= /usr
+LIBEXECDIR ?= $(PREFIX)/libexec
+HOOK_DIR = $(DESTDIR)$(LIBEXECDIR)/cdigen
+HOOK_PARTS := cdigen cdigen/binfmt cdigen/hook
+HOOK_INSTALL = install $(shell [ "$$(id -u)" -ne 0 ] || echo -o root -g root)
+
+# Byte code that no time stamp decides about: the hook writes none (-B), so a source that a packager or an
+# archive gave another time would be compiled at every start of a container, which takes twice as long. So
+# does an interpreter of another minor version, until this is run again. compileall obeys the umask.
+install-hook: ## install the start-up hook (DESTDIR, PREFIX, LIBEXECDIR, HOOK_PYTHON)
+	$(HOOK_INSTALL) -d -m 0755 $(HOOK_DIR) $(HOOK_DIR)/lib $(HOOK_PARTS:%=$(HOOK_DIR)/lib/%) $(HOOK_PARTS:%=$(HOOK_DIR)/lib/%/__pycache__)
+	$(HOOK_INSTALL) -m 0644 cdigen/__init__.py cdigen/value.py $(HOOK_DIR)/lib/cdigen
+	$(HOOK_INSTALL) -m 0644 cdigen/binfmt/*.py $(HOOK_DIR)/lib/cdigen/binfmt
+	$(HOOK_INSTALL) -m 0644 cdigen/hook/*.py $(HOOK_DIR)/lib/cdigen/hook
+	$(HOOK_INSTALL) -m 0755 etc/libexec/cdigen-hook $(HOOK_DIR)/cdigen-hook
+	$(HOOK_PYTHON) -I -m compileall -q -f --invalidation-mode unchecked-hash -s "$(DESTDIR)" -p / $(HOOK_DIR)/lib
+	chmod 0644 $(HOOK_PARTS:%=$(HOOK_DIR)/lib/%/__pycache__/*.pyc)
 
 clean: ## remove the venv and what tools left behind
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

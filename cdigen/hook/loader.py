@@ -1,0 +1,80 @@
+"""Library folders that the container's dynamic loader finds: its cache, and the folders that ldconfig scans.
+
+``list_in_cache`` changes /etc/ld.so.cache as ldconfig would have made it with our folders first, without
+running anything and without a look at the image's libraries. ``name_in_conf`` keeps what an ldconfig run
+later in the container would otherwise lose. An image without /etc has no loader to find anything by it,
+and gets none made.
+"""
+
+from __future__ import annotations
+
+import posix
+
+from cdigen.binfmt.ldcache import ABIS, MAX_SIZE, CacheError
+from cdigen.binfmt.ldcache_merge import merge
+from cdigen.hook.container import Missing, Refused, open_folder, read_file, write_file
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.hook.container import Container
+
+CACHE = "/etc/ld.so.cache"
+CONF_FOLDER = "/etc/ld.so.conf.d"
+# ldconfig reads these files in C order and prefers the folders it reads first (elf/ldconfig.c).
+CONF_NAME = "00-cdigen.conf"
+_MAX_CONF = 1 << 20
+
+
+@frozen
+class LibraryFolder:
+    """A folder of the container, as its processes see it, and names of libraries in it.
+
+    ``flags`` tells the ABI, as in the loader's cache. Of equal names in several folders the first one's
+    is found.
+    """
+
+    path: str
+    flags: int
+    names: tuple[str, ...]
+
+
+def folder_of(values: tuple[str, ...]) -> LibraryFolder:
+    """Return what the VALUES of an update-ldcache step stand for: ABI, folder, names."""
+    abi, path, *names = values
+    return LibraryFolder(path=path, flags=ABIS[abi], names=tuple(names))
+
+
+def list_in_cache(container: Container, folders: list[LibraryFolder]) -> None:
+    """Make the loader's cache list FOLDERS before everything else. Refused: it stays as it is."""
+    libraries = [(name, f"{folder.path}/{name}", folder.flags) for folder in folders for name in folder.names]
+    etc = open_folder(container, "/etc")
+    try:
+        before = read_file(container, etc, "ld.so.cache", CACHE, MAX_SIZE)
+        try:
+            after = merge(before or b"", libraries)
+        except CacheError as error:
+            raise Refused(CACHE, str(error)) from error
+        if after != before:
+            write_file(etc, "ld.so.cache", after, CACHE)
+    finally:
+        posix.close(etc)
+
+
+def name_in_conf(container: Container, folders: list[LibraryFolder]) -> None:
+    """Name FOLDERS where ldconfig looks first. Without /etc/ld.so.conf.d no image's ldconfig would look.
+
+    Refused: the file stays as it is.
+    """
+    where = f"{CONF_FOLDER}/{CONF_NAME}"
+    paths = dict.fromkeys([folder.path for folder in folders])
+    after = "".join([f"{path}\n" for path in paths]).encode("utf-8", "surrogateescape")
+    try:
+        conf = open_folder(container, CONF_FOLDER)
+    except Missing:
+        return
+    try:
+        if read_file(container, conf, CONF_NAME, where, _MAX_CONF) != after:
+            write_file(conf, CONF_NAME, after, where)
+    finally:
+        posix.close(conf)

@@ -1,0 +1,168 @@
+"""The program: arguments and state in, one line per problem out, and an exit code that the runtime obeys.
+
+``run`` is the central name. Exit codes: 0 the container starts, whatever could not be done was said; 1 a
+required step failed, or the hook has an error of its own; 2 the arguments are malformed. A runtime that
+sees another code than 0 does not start the container, and shows what was said.
+"""
+
+from __future__ import annotations
+
+import posix
+import sys
+
+from cdigen.hook.arguments import STEPS, ArgumentError, parse
+from cdigen.hook.container import Refused, open_container
+from cdigen.hook.state import StateError, root_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn, TypeVar
+
+    from cdigen.hook.arguments import Request
+    from cdigen.hook.container import Container
+    from cdigen.hook.loader import LibraryFolder
+
+    T = TypeVar("T")
+
+STARTED = 0
+FAILED = 1
+MALFORMED = 2
+
+# What a failure of the step means for whoever uses the container. "ld.so.conf.d" is the part of
+# update-ldcache and enable-cuda-compat that the container can start without, required or not.
+CONSEQUENCES = {
+    "create-symlinks": "this link is not made",
+    "disable-device-node-modification": "the driver's libraries may make device nodes in the container",
+    "enable-cuda-compat": "the host driver's own libcuda is used",
+    "update-application-profile": "EGL may offer GPUs that the container does not have",
+    "ld.so.conf.d": "an ldconfig run in the container will forget the driver's libraries",
+    "update-ldcache": "the loader's cache does not list the driver's libraries",
+}
+_MAX_LINE = 1000
+
+
+class Outcome:
+    """What became of the steps: said on standard error when it happens, kept for the exit code."""
+
+    def __init__(self) -> None:
+        self.failed: set[str] = set()
+        self.broken = False
+
+    def attempt(self, step: str, work: Callable[..., T], *arguments: object) -> T | None:
+        """Return what WORK returns; keep and say why it failed, so that the next step has its turn."""
+        try:
+            return work(*arguments)
+        except Refused as refused:
+            self.fail(step, f"{refused.where}: {refused.why}; {CONSEQUENCES[step]}")
+        except Exception as error:  # noqa: BLE001 - an error of ours must not keep other steps from running
+            self.broken = True
+            self.fail(step, _unexpected(error))
+        return None
+
+    def fail(self, step: str, line: str) -> None:
+        """Say LINE and count STEP as failed."""
+        self.failed.add(step)
+        say(step, line)
+
+
+def run() -> NoReturn:
+    """Be the program, and end at once: the interpreter's own end takes a millisecond."""
+    posix._exit(main(sys.argv[1:], 0))  # noqa: SLF001 - its public name
+
+
+def main(words: list[str], stdin: int) -> int:
+    """Do the steps that WORDS name in the container whose state STDIN gives; return the exit code."""
+    try:
+        _keep_standard_descriptors()
+        posix.umask(0o022)
+        return _started(words, stdin)
+    except ArgumentError as error:
+        say("arguments", f"{error}; nothing was done")
+        return MALFORMED
+    except Exception as error:  # noqa: BLE001 - the runtime shows one line better than a traceback
+        say("error", _unexpected(error))
+        return FAILED
+
+
+def say(step: str, line: str) -> None:
+    """Write one line to standard error, whatever names of the image's are in it."""
+    text = "".join([character if character.isprintable() else "?" for character in line[:_MAX_LINE]])
+    try:  # noqa: SIM105 - contextlib's import would cost more than all of the hook's own work
+        posix.write(2, f"cdigen-hook: {step}: {text}\n".encode("utf-8", "replace"))
+    except OSError:
+        pass  # nobody listens
+
+
+def _started(words: list[str], stdin: int) -> int:
+    request = parse(words)
+    outcome = Outcome()
+    for step in sorted(request.names - STEPS.keys()):
+        outcome.fail(step, "this cdigen-hook is too old to know the step; it is left out")
+    try:
+        container = open_container(root_path(stdin))
+    except StateError as error:
+        return _nowhere(request, str(error))
+    except Refused as refused:
+        return _nowhere(request, f"{refused.where}: {refused.why}")
+    _do(container, request, outcome)
+    return FAILED if outcome.broken or outcome.failed & request.required else STARTED
+
+
+def _nowhere(request: Request, why: str) -> int:
+    say("container", f"{why}; no step is done")
+    return FAILED if request.names & request.required else STARTED
+
+
+def _do(container: Container, request: Request, outcome: Outcome) -> None:
+    """Do every step that this hook knows, links first: a library folder may be one of them."""
+    if "create-symlinks" in request.names:
+        from cdigen.hook.symlinks import make_link  # noqa: PLC0415 - only where asked for, here and below
+
+        for target, *links in request.values_of("create-symlinks"):
+            for link in links:
+                outcome.attempt("create-symlinks", make_link, container, target, link)
+    if not request.names.isdisjoint({"update-ldcache", "enable-cuda-compat"}):
+        _make_findable(container, request, outcome)
+    if "disable-device-node-modification" in request.names:
+        from cdigen.hook.device_params import disable  # noqa: PLC0415
+
+        outcome.attempt("disable-device-node-modification", disable, container)
+    if "update-application-profile" in request.names:
+        from cdigen.hook.application_profile import update  # noqa: PLC0415
+
+        outcome.attempt("update-application-profile", update, container)
+
+
+def _make_findable(container: Container, request: Request, outcome: Outcome) -> None:
+    """Put the folders of update-ldcache into the loader's cache, before them one that is newer."""
+    from cdigen.hook.loader import folder_of, list_in_cache, name_in_conf  # noqa: PLC0415
+
+    folders: list[LibraryFolder] = []
+    for (version,) in request.values_of("enable-cuda-compat"):
+        from cdigen.hook.compat import compat_folder  # noqa: PLC0415
+
+        if found := outcome.attempt("enable-cuda-compat", compat_folder, container, version):
+            folders.append(found)
+    writers = ["enable-cuda-compat"] if folders else []
+    if "update-ldcache" in request.names:
+        folders += [folder_of(values) for values in request.values_of("update-ldcache")]
+        writers.append("update-ldcache")
+    if not folders:
+        return
+    outcome.attempt(writers[-1], list_in_cache, container, folders)
+    if writers[-1] in outcome.failed:
+        outcome.failed.update(writers)
+    else:
+        outcome.attempt("ld.so.conf.d", name_in_conf, container, folders)
+
+
+def _keep_standard_descriptors() -> None:
+    """Make sure that no file of the container becomes descriptor 0, 1 or 2, where messages go."""
+    while (fd := posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)) <= 2:
+        pass
+    posix.close(fd)
+
+
+def _unexpected(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}; this is an error of cdigen-hook, please report it"

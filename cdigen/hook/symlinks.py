@@ -1,0 +1,32 @@
+"""The links that some software expects beside the driver's libraries, such as libcuda.so: ``make_link``."""
+
+from __future__ import annotations
+
+import posix
+
+from cdigen.hook.container import Missing, open_folder, refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.hook.container import Container
+
+
+def make_link(container: Container, target: str, link: str) -> None:
+    """Make LINK, absolute in the container, a link with the text TARGET.
+
+    What already has the name is the image's or the user's choice and stays; a folder that the image does
+    not have is not made, as nobody looks for libraries there. Refused: the folder is no place to write.
+    """
+    path, _, name = link.rpartition("/")
+    try:
+        folder = open_folder(container, path)
+    except Missing:
+        return
+    try:
+        posix.symlink(target, name, dir_fd=folder)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise refusal(link, error) from error
+    finally:
+        posix.close(folder)

@@ -1,0 +1,45 @@
+"""The hook as 'make install-hook' installs it, and a container to start it on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from abilities import cannot_run
+from hook.hookcase import Case
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def install(destination: Path, *, umask: int = 0o022) -> Path:
+    """Install the hook below DESTINATION, and return the program."""
+    if shutil.which("make") is None:
+        cannot_run("make is not installed")
+    subprocess.run(
+        ["make", "-s", "install-hook", f"DESTDIR={destination}", f"HOOK_PYTHON={sys.executable}"],
+        cwd=REPOSITORY,
+        check=True,
+        umask=umask,
+    )
+    return destination / "usr/libexec/cdigen/cdigen-hook"
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install(tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture
+def case(tmp_path: Path, program: Path) -> Case:
+    return Case(tmp_path, program)
+
+
+@pytest.fixture(scope="session")
+def own_mounts() -> None:
+    """Make sure that a mount namespace can be made here."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False).returncode != 0:
+        cannot_run("a mount namespace cannot be made here: run as root, with CAP_SYS_ADMIN")

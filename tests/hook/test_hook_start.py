@@ -1,0 +1,173 @@
+"""What the hook imports, what it ignores of its surroundings, and how it is installed."""
+
+from __future__ import annotations
+
+import marshal
+import shutil
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from hook.conftest import install
+from hook.hookcase import LDCACHE, LINKS, PROFILE, VIEW, Case, lines_only
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Allowed besides what a bare 'python3 -I -S' has.
+ALWAYS = {
+    "__future__",
+    "_json",
+    "_stat",
+    "cdigen",
+    "cdigen.hook",
+    "cdigen.hook.arguments",
+    "cdigen.hook.container",
+    "cdigen.hook.main",
+    "cdigen.hook.state",
+    "cdigen.value",
+}
+LOADER = {
+    "_struct",
+    "cdigen.binfmt",
+    "cdigen.binfmt.ldcache",
+    "cdigen.binfmt.ldcache_merge",
+    "cdigen.hook.loader",
+    "struct",
+}
+MERGED = ("libcuda.so.1", f"{VIEW}/libcuda.so.1")
+
+
+def imported(case: Case, *steps: str) -> set[str]:
+    """Return the modules that a start of the hook with STEPS imports."""
+    code = """
+import sys
+before = set(sys.modules)
+sys.path.insert(0, sys.argv[1])
+from cdigen.hook.main import main
+code = main(sys.argv[2:], 0)
+print(*set(sys.modules) - before)
+sys.exit(code)
+"""
+    command = [sys.executable, "-I", "-S", "-B", "-c", code, str(case.program.parent / "lib"), *steps]
+    done = subprocess.run(command, input=case.state(), check=True, capture_output=True)
+    assert done.stderr == b""
+    return set(done.stdout.decode().split())
+
+
+@pytest.mark.parametrize(
+    ("steps", "modules"),
+    [
+        ((), set()),
+        (LDCACHE, LOADER),
+        (LINKS, {"cdigen.hook.symlinks"}),
+        (PROFILE, {"cdigen.hook.application_profile", "cdigen.hook.within"}),
+        (("--disable-device-node-modification",), {"cdigen.hook.device_params", "cdigen.hook.within"}),
+        (
+            ("--enable-cuda-compat", "550.1"),
+            {
+                *LOADER,
+                "cdigen.binfmt.cuda_compat",
+                "cdigen.binfmt.elf",
+                "cdigen.hook.compat",
+                "cdigen.hook.within",
+            },
+        ),
+    ],
+    ids=["nothing", "ldcache", "links", "profile", "params", "compat"],
+)
+def test_a_step_imports_what_it_needs_and_nothing_else(
+    case: Case, steps: tuple[str, ...], modules: set[str]
+) -> None:
+    assert imported(case, *steps) <= ALWAYS | modules
+
+
+@pytest.fixture
+def evil(case: Case) -> Path:
+    """Modules and a library in the image that would leave a trace in the host's folder."""
+    folder = case.root / "evil"
+    trace = f"open({str(case.host / 'trace')!r}, 'w').close()\n"
+    for name in (
+        "os",
+        "posixpath",
+        "struct",
+        "sitecustomize",
+        "usercustomize",
+        "cdigen",
+        "encodings/__init__",
+    ):
+        for parent in (case.root, folder):
+            path = parent / f"{name}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(trace)
+    return folder
+
+
+def test_nothing_of_the_environment_or_of_the_current_folder_is_run(case: Case, evil: Path) -> None:
+    """The current folder is the image's root; a runtime that gives no environment gives the image's."""
+    names = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE", "PYTHONPLATLIBDIR", "HOME", "PWD")
+    env = {"PATH": str(evil), **dict.fromkeys(names, str(evil)), "PYTHONINSPECT": "1", "PYTHONVERBOSE": "1"}
+    done = case.start(*LDCACHE, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert MERGED in case.entries()
+    assert not (case.host / "trace").exists()
+
+
+def test_no_byte_code_is_written_where_the_hook_is_installed(case: Case, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(case.program.parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    case.program = copy / "cdigen-hook"
+    assert case.start(*LDCACHE).stderr == ""
+    assert MERGED in case.entries()
+    assert not list(copy.rglob("__pycache__"))
+
+
+def test_a_hook_that_is_half_installed_is_one_line(case: Case, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(case.program.parent, copy)
+    (copy / "lib/cdigen/value.py").unlink()
+    case.program = copy / "cdigen-hook"
+    done = case.start(*LDCACHE)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "install cdigen's hook anew" in done.stderr
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077, 0o177])
+def test_what_is_installed_can_be_read_by_all_and_changed_by_root_alone(tmp_path: Path, umask: int) -> None:
+    program = install(tmp_path / "to", umask=umask)
+    for path in (program.parent, *program.parent.rglob("*")):
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert mode == (0o755 if path.is_dir() or path == program else 0o644), path
+
+
+def test_the_byte_code_is_taken_without_a_look_at_the_source(program: Path) -> None:
+    compiled = list((program.parent / "lib").rglob("*.pyc"))
+    assert len(compiled) == len(list((program.parent / "lib").rglob("*.py")))
+    for path in compiled:
+        data = path.read_bytes()
+        assert data[4:8] == (1).to_bytes(4, "little"), "PEP 552: hash-based, not checked"
+        assert marshal.loads(data[16:]).co_filename.startswith("/usr/libexec/cdigen/lib/cdigen/")
+
+
+def test_an_interpreter_without_byte_code_of_its_own_compiles_the_source(case: Case, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(case.program.parent, copy)
+    for path in copy.rglob("*.pyc"):
+        path.rename(path.with_name(path.name.replace(sys.implementation.cache_tag or "", "cpython-399")))
+    case.program = copy / "cdigen-hook"
+    assert case.start(*LDCACHE).stderr == ""
+    assert MERGED in case.entries()
+
+
+def test_an_error_of_the_hooks_own_is_one_line_and_the_other_steps_run(case: Case, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(case.program.parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    links = copy / "lib/cdigen/hook/symlinks.py"
+    links.write_text("def make_link(*_):\n    raise KeyError('first\\nsecond')\n")
+    case.program = copy / "cdigen-hook"
+    done = lines_only(case.start(*LINKS, *LDCACHE))
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "this is an error of cdigen-hook, please report it" in done.stderr
+    assert MERGED in case.entries()

@@ -1,0 +1,109 @@
+"""The state on standard input and the bundle's config.json, as runtimes give them and as they must not be."""
+
+import json
+import os
+
+import pytest
+from hook.hookcase import LDCACHE, VIEW, Case
+
+MERGED = ("libcuda.so.1", f"{VIEW}/libcuda.so.1")
+
+
+@pytest.mark.parametrize("absolute", [True, False], ids=["podman", "containerd"])
+def test_the_root_is_found_by_an_absolute_or_relative_path(case: Case, *, absolute: bool) -> None:
+    case.configure({"root": {"path": str(case.root) if absolute else "rootfs", "readonly": True}})
+    done = case.start(*LDCACHE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert MERGED in case.entries()
+
+
+def test_escaped_slashes_and_space_around_the_state_are_read(case: Case) -> None:
+    state = b"\n  " + case.state().replace(b"/", b"\\/") + b"\n"
+    assert case.start(*LDCACHE, state=state).stderr == ""
+    assert MERGED in case.entries()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{",
+        b"{} {}",
+        b'{"bundle": 1}',
+        b'{"bundle": "relative"}',
+        b'{"bundle": "/nowhere"}',
+        b'{"bundle": "/dev"}',
+        b'{"bundle": "/\\u0000"}',
+        b'{"bundle": "/\\ud800"}',
+        b'{"bundle": "/' + b"x" * 5000 + b'"}',
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b'{"bundle": 1e999999, "x": NaN}',
+        b"9" * 10_000,
+        b" " * (5 << 20),
+    ],
+    ids=range(17),
+)
+@pytest.mark.parametrize(("required", "code"), [((), 0), (("--require", "update-ldcache"), 1)])
+def test_a_state_that_names_no_root_is_one_line(
+    case: Case, state: bytes, required: tuple[str, ...], code: int
+) -> None:
+    done = case.start(*LDCACHE, *required, state=state)
+    assert (done.returncode, done.stderr.count("\n")) == (code, 1)
+    assert done.stderr.startswith("cdigen-hook: container: ")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        [],
+        {},
+        {"root": "/"},
+        {"root": {}},
+        {"root": {"path": ""}},
+        {"root": {"path": 7}},
+        {"root": {"path": "nowhere"}},
+        {"root": {"path": "config.json"}},
+        {"root": {"path": "/"}},
+        {"root": {"path": "/."}},
+    ],
+)
+def test_a_config_without_a_root_of_its_own_is_one_line(case: Case, config: object) -> None:
+    case.configure(config)
+    done = case.start(*LDCACHE)
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+
+
+def test_the_hosts_own_root_is_refused(case: Case) -> None:
+    case.configure({"root": {"path": "/"}})
+    done = case.start(*LDCACHE)
+    assert done.stderr == "cdigen-hook: container: /: the container's root is the host's; no step is done\n"
+
+
+def test_a_fifo_in_place_of_config_json_does_not_block(case: Case) -> None:
+    (case.bundle / "config.json").unlink()
+    os.mkfifo(case.bundle / "config.json")
+    assert "not a regular file" in case.start(*LDCACHE).stderr
+
+
+def test_a_config_of_gigabytes_is_refused(case: Case) -> None:
+    os.truncate(case.bundle / "config.json", 2 << 30)
+    assert "has more than 16777216 bytes" in case.start(*LDCACHE).stderr
+
+
+def test_closed_standard_descriptors_do_not_become_files_of_the_container(case: Case) -> None:
+    done = os.spawnlp(
+        os.P_WAIT, "sh", "sh", "-c", 'state=$1; shift; "$@" <"$state" >&- 2>&-', "sh",
+        str(_saved(case)), *case.command("--conjure", *LDCACHE),
+    )  # fmt: skip
+    assert done == 0
+    assert MERGED in case.entries()
+    assert b"cdigen-hook" not in case.cache.read_bytes()
+
+
+def _saved(case: Case) -> str:
+    path = case.bundle / "state.json"
+    path.write_text(json.dumps(json.loads(case.state())))
+    return str(path)
