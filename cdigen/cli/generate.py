@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import NoReturn
 
-    from cdigen.cli.publish import Outcome
     from cdigen.config import Settings
     from cdigen.host.root import Root
     from cdigen.model.errors import CdigenError
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
+    from cdigen.publishing import Outcome
     from cdigen.reconcile import Product, Wishes
 
 EXAMPLES = """\
@@ -165,7 +165,7 @@ def _judge_old(
     arguments: Namespace, host: Root, settings: Settings, results: _Results
 ) -> tuple[Finding, ...]:
     """Return whether the specs that stay on disk because a vendor is not ready still hold."""
-    from cdigen.cli.publish import old_specs  # noqa: PLC0415 - the store is not for printing
+    from cdigen.publishing import old_specs  # noqa: PLC0415 - the store is not for printing
 
     directory = options.spec_directories(arguments, host, settings)[-1]
     state_dir = options.outer_directory(host, settings.state_dir)
@@ -188,27 +188,31 @@ def _findings(results: _Results) -> tuple[Finding, ...]:
 def _write(
     arguments: Namespace, host: Root, settings: Settings, results: _Results, wished: Wishes
 ) -> list[Outcome]:
-    from cdigen.cli import publish  # noqa: PLC0415 - the store is not for printing
+    from cdigen import publishing  # noqa: PLC0415 - the store is not for printing
+    from cdigen.cli.publish import prune_views  # noqa: PLC0415 - likewise
     from cdigen.store import specfiles  # noqa: PLC0415 - likewise
 
     directories = options.spec_directories(arguments, host, settings)
     state_dir = options.outer_directory(host, settings.state_dir)
     directory = directories[-1]
-    publish.prune_views(state_dir, options.known_spec_directories(arguments, host, settings), arguments)
-    outcomes = [publish.publish(product, directories, state_dir, arguments) for product in results.products]
+    prune_views(state_dir, options.known_spec_directories(arguments, host, settings), arguments)
+    outcomes = [
+        publishing.publish(product, directories, state_dir, replace_foreign=arguments.replace_foreign)
+        for product in results.products
+    ]
     outcomes += _broken(results, lambda kind: os.path.join(directory, spec_file_name(kind)))
     if arguments.withdraw:
         recorded, findings = specfiles.recorded(directory, state_dir=state_dir)
         report.say(findings, arguments)
         # What the configuration offers but the options left out is not gone.
-        lost = publish.gone(
+        lost = publishing.gone(
             recorded,
             vendors=options.vendor_names(arguments, settings),
             failures=results.failures,
-            offered=publish.offered_kinds(results.inventories, settings.profiles),
+            offered=publishing.offered_kinds(results.inventories, settings.profiles),
             wanted=wished.kinds,
         )
-        outcomes += [publish.withdraw(spec, directory, state_dir, arguments) for spec in lost]
+        outcomes += [publishing.withdraw(spec, directory, state_dir) for spec in lost]
     return outcomes
 
 
@@ -226,15 +230,14 @@ def _save(arguments: Namespace, results: _Results) -> list[Outcome]:
         return os.path.abspath(f"{arguments.output_dir}/{name}.{arguments.format}")
 
     outcomes = [
-        save(product, file(product.kind), _formatted(arguments, product), arguments)
-        for product in results.products
+        save(product, file(product.kind), _formatted(arguments, product)) for product in results.products
     ]
     return outcomes + _broken(results, file)
 
 
 def _broken(results: _Results, file: Callable[[str], str]) -> list[Outcome]:
     """Return the outcomes of the kinds whose specs are broken; FILE tells where each would have gone."""
-    from cdigen.cli.publish import refused  # noqa: PLC0415 - the store is not for printing
+    from cdigen.publishing import refused  # noqa: PLC0415 - the store is not for printing
 
     return [refused(kind, file(kind), error) for kind, error in results.broken.items()]
 
@@ -262,6 +265,10 @@ def _conclude(
     arguments: Namespace, results: _Results, outcomes: list[Outcome], unready: HostError | None
 ) -> int:
     """Say what became of everything, as one document with --json; raises where nothing at all was done."""
+    from cdigen.cli.publish import tell  # noqa: PLC0415 - the store is not for printing
+
+    for outcome in outcomes:
+        tell(outcome, arguments)
     said = set(_findings(results))
     met = (finding for outcome in outcomes for finding in outcome.findings if finding not in said)
     report.say(met, arguments)

@@ -1,0 +1,231 @@
+"""Specs put where the runtimes look, or taken away: an ``Outcome`` for each kind, whatever became of it.
+
+One kind's trouble never costs another's: an error becomes part of the outcome. The command and the
+daemon both publish through here; what is said of an outcome is theirs.
+"""
+
+from __future__ import annotations
+
+import os
+
+from cdigen.host.root import shown
+from cdigen.model.errors import SpecError, StoreError
+from cdigen.model.findings import Finding, errors
+from cdigen.model.names import spec_file_name
+from cdigen.runtimes import lookup
+from cdigen.spec.hostcheck import check_host
+from cdigen.spec.parse import MAX_SIZE, parse_document
+from cdigen.spec.rules import check
+from cdigen.store import specfiles
+from cdigen.value import frozen
+from cdigen.vendors.registry import VENDORS, load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any, Literal
+
+    from cdigen.host.root import Root
+    from cdigen.model.errors import CdigenError, HostError
+    from cdigen.model.inventory import Inventory
+    from cdigen.model.profile import Profile
+    from cdigen.reconcile import Product
+
+    Result = Literal["written", "unchanged", "withdrawn", "absent", "refused"]
+
+NOT_OFFERED = "this host has no device of that kind now"
+
+
+@frozen
+class Outcome:
+    """What became of one kind; ``error`` is set exactly where the result is ``refused``.
+
+    ``set_aside`` are others' specs that were moved away, ``reason`` says why a spec was withdrawn.
+    """
+
+    kind: str
+    file: str
+    result: Result
+    findings: tuple[Finding, ...] = ()
+    error: CdigenError | None = None
+    devices: int = 0
+    set_aside: tuple[str, ...] = ()
+    reason: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """Return what --json prints of it."""
+        findings = [_row(finding) for finding in self.findings]
+        if self.error is not None:
+            findings.append(_row(_finding(self.error, self.file)))
+        return {"kind": self.kind, "file": self.file, "result": self.result, "findings": findings}
+
+
+@frozen
+class Gone:
+    """A spec file of ours whose kind this host does not offer now, and why that is so."""
+
+    name: str
+    kind: str
+    reason: str
+
+
+def publish(
+    product: Product, directories: tuple[str, ...], state_dir: str, *, replace_foreign: bool = False
+) -> Outcome:
+    """Write PRODUCT into the last of DIRECTORIES.
+
+    It is refused where another's spec in the same directory would make devices unresolvable, unless
+    REPLACE_FOREIGN moves that one aside.
+    """
+    try:
+        return _publish(product, directories, state_dir, replace_foreign=replace_foreign)
+    except (SpecError, StoreError) as error:
+        file = os.path.join(directories[-1], spec_file_name(product.kind))
+        return refused(product.kind, file, error, product.findings)
+
+
+def _publish(
+    product: Product, directories: tuple[str, ...], state_dir: str, *, replace_foreign: bool
+) -> Outcome:
+    directory, name = directories[-1], spec_file_name(product.kind)
+    found = lookup.scan(directories)
+    devices = [device["name"] for device in product.document["devices"]]
+    findings = lookup.clashes(
+        found, directory=directory, file_name=name, kind=product.kind, device_names=devices
+    )
+    in_the_way = errors(findings)
+    if in_the_way and not replace_foreign:
+        raise SpecError(in_the_way[0].message, hint=in_the_way[0].hint, kind="foreign-spec")
+    published = specfiles.publish(
+        directory,
+        name,
+        product.content,
+        kind=product.kind,
+        state_dir=state_dir,
+        check=_check_bytes,
+        replace_foreign=replace_foreign,
+        also_set_aside=tuple(finding.path.rpartition("/")[2] for finding in in_the_way),
+    )
+    met = (finding for finding in (*findings, *published.findings) if finding.severity != "error")
+    return Outcome(
+        kind=product.kind,
+        file=published.path,
+        result=published.result,
+        findings=(*product.findings, *met),
+        devices=len(devices),
+        set_aside=published.set_aside,
+    )
+
+
+def refused(kind: str, file: str, error: CdigenError, findings: tuple[Finding, ...] = ()) -> Outcome:
+    """Return the outcome of a KIND that ERROR kept from FILE."""
+    return Outcome(kind=kind, file=file, result="refused", findings=findings, error=error)
+
+
+def offered_kinds(inventories: Mapping[str, Inventory], profiles: tuple[Profile, ...]) -> tuple[str, ...]:
+    """Return the kinds of which INVENTORIES have devices, in the order in which they are produced."""
+    return tuple(
+        draft.kind
+        for name, inventory in inventories.items()
+        for draft in load(name).edits(inventory, profiles)
+        if draft.devices
+    )
+
+
+def gone(
+    recorded: tuple[tuple[str, str], ...],
+    *,
+    vendors: Iterable[str],
+    failures: Mapping[str, HostError],
+    offered: tuple[str, ...],
+    wanted: tuple[str, ...],
+) -> tuple[Gone, ...]:
+    """Return which spec files of VENDORS have lost their devices.
+
+    ``recorded`` are name and kind of the files that are ours, ``failures`` say which vendors are gone
+    as a whole, ``wanted``, where not empty, limits the kinds. A vendor that is gone and left nothing
+    recorded still gives its GPUs' file, so that its absence is said.
+    """
+    found: list[Gone] = []
+    for vendor in vendors:
+        prefix = VENDORS[vendor][0]
+        reason = failures[vendor].message if vendor in failures else NOT_OFFERED
+        files = [
+            (name, kind) for name, kind in recorded if kind.startswith(f"{prefix}/") and kind not in offered
+        ]
+        if vendor in failures and not files:
+            files = [(spec_file_name(f"{prefix}/gpu"), f"{prefix}/gpu")]
+        found += [
+            Gone(name=name, kind=kind, reason=reason) for name, kind in files if not wanted or kind in wanted
+        ]
+    return tuple(found)
+
+
+def withdraw(spec: Gone, directory: str, state_dir: str) -> Outcome:
+    """Remove our spec file of a kind that is gone from DIRECTORY; a foreign file is left alone."""
+    file = os.path.join(directory, spec.name)
+    try:
+        removed = specfiles.withdraw(directory, spec.name, state_dir=state_dir)
+    except StoreError as error:
+        return refused(spec.kind, file, error)
+    return Outcome(kind=spec.kind, file=file, result="withdrawn" if removed else "absent", reason=spec.reason)
+
+
+def old_specs(directory: str, state_dir: str, host: Root, *, vendors: Iterable[str]) -> tuple[Finding, ...]:
+    """Return of each spec of VENDORS that we wrote into DIRECTORY whether what it names still exists."""
+    recorded, findings = specfiles.recorded(directory, state_dir=state_dir)
+    prefixes = tuple(f"{VENDORS[vendor][0]}/" for vendor in vendors)
+    judged = [
+        _judge(os.path.join(directory, name), host) for name, kind in recorded if kind.startswith(prefixes)
+    ]
+    return (*findings, *(finding for finding in judged if finding is not None))
+
+
+def _judge(file: str, host: Root) -> Finding | None:
+    try:
+        with open(file, "rb") as opened:
+            document = parse_document(opened.read(MAX_SIZE + 1), yaml=False).document
+    except OSError:
+        return None
+    if document is None or errors(check(document)):
+        return None
+    missing = check_host(document, host)
+    if not missing:
+        return Finding(
+            severity="info",
+            rule="old-spec-holds",
+            path=file,
+            message=f"{shown(file)} stays: all that it names still exists",
+        )
+    return Finding(
+        severity="warning",
+        rule="old-spec-broken",
+        path=file,
+        message=f"{shown(file)} stays, but {len(missing)} of the things that it names are gone "
+        f"({missing[0].message}): containers that ask for it will not start",
+        hint="mend the host, or remove the spec with --withdraw",
+    )
+
+
+def _check_bytes(content: bytes) -> None:
+    """Refuse bytes that do not read back as a good spec; the store calls it before the rename."""
+    parsed = parse_document(content, yaml=False)
+    wrong = errors((*parsed.findings, *(check(parsed.document) if parsed.document is not None else ())))
+    if wrong:
+        raise SpecError(
+            f"the spec read back from the disk is wrong: {wrong[0].line()}", hint="check the disk"
+        )
+
+
+def _finding(error: CdigenError, file: str) -> Finding:
+    return Finding(severity="error", rule=error.kind, path=file, message=error.message, hint=error.hint)
+
+
+def _row(finding: Finding) -> dict[str, str]:
+    return {
+        "severity": finding.severity,
+        "rule": finding.rule,
+        "path": finding.path,
+        "message": finding.message,
+        "hint": finding.hint,
+    }
