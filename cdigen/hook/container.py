@@ -62,6 +62,22 @@ def open_container(path: str) -> Container:
     return Container(fd=fd, mount=mount_of(fd))
 
 
+def open_current() -> Container:
+    """Open the current folder as a container's root, which runc makes a mount of its own.
+
+    Refused: as ``open_container``, or nothing is mounted on it.
+    """
+    container = open_container(".")
+    try:
+        above = posix.open("..", O_PATH | O_DIRECTORY | O_CLOEXEC, dir_fd=container.fd)
+    except OSError as error:
+        raise refusal("..", error) from error
+    if mount_of(above) == container.mount:
+        raise Refused(".", "the bundle may not be read, and the current folder is no container's root")
+    posix.close(above)
+    return container
+
+
 def mount_of(fd: int) -> int:
     """Return the number of the mount that the open FD is on. Refused: the kernel does not tell.
 

@@ -11,7 +11,7 @@ import posix
 import sys
 
 from cdigen.hook.arguments import STEPS, ArgumentError, parse
-from cdigen.hook.container import Refused, open_container
+from cdigen.hook.container import Refused, open_container, open_current
 from cdigen.hook.state import StateError, root_path
 
 TYPE_CHECKING = False
@@ -100,7 +100,8 @@ def _started(words: list[str], stdin: int) -> int:
     for step in sorted(request.names - STEPS.keys()):
         outcome.fail(step, "this cdigen-hook is too old to know the step; it is left out")
     try:
-        container = open_container(root_path(stdin))
+        path = root_path(stdin)
+        container = open_current() if path is None else open_container(path)
     except StateError as error:
         return _nowhere(request, str(error))
     except Refused as refused:

@@ -3,6 +3,9 @@
 The state names the bundle, whose config.json names the root. Source: OCI runtime-spec 1.3, runtime.md
 ("State") and config.md ("Root"). Both are the runtime's, not the image's; they are bounded nevertheless,
 as annotations and environment in them are anybody's.
+
+In a user namespace the hook may not be allowed to read the bundle: rootful podman keeps it in a folder of
+mode 0700. Then crun's state names the root, and runc starts the hook in it.
 """
 
 from __future__ import annotations
@@ -27,17 +30,23 @@ class StateError(ValueError):
     """Say in one line why the container's root is not known."""
 
 
-def root_path(stdin: int) -> str:
+def root_path(stdin: int) -> str | None:
     """Return the path, on the host, of the root of the container whose state STDIN gives.
 
-    StateError: the state or the bundle's config.json is not as the OCI specification says.
+    None where it may not be read: the root is then the current folder, if the runtime is runc
+    (libcontainer/rootfs_linux.go, prepareRootfs). StateError: the state or the bundle's config.json is
+    not as the OCI specification says.
     """
     state = _object(_read(stdin, MAX_STATE, "the state on standard input"), "the state on standard input")
     bundle = _path(state.get("bundle"), "the state's bundle")
     if not bundle.startswith("/"):
         raise StateError(f"the state's bundle {bundle[:100]!a} is not an absolute path")
     where = f"{bundle}/config.json"
-    root = _object(_read_file(where), where).get("root")
+    try:
+        config = _read_file(where)
+    except PermissionError:
+        return _path(state["root"], "the state's root") if "root" in state else None
+    root = _object(config, where).get("root")
     if not isinstance(root, dict):
         raise StateError(f"{where[:200]!a} has no root")
     path = _path(root.get("path"), "root.path of config.json")
@@ -61,6 +70,8 @@ def _read_file(where: str) -> bytes:
             return _read(fd, MAX_CONFIG, where)
         finally:
             posix.close(fd)
+    except PermissionError:
+        raise
     except OSError as error:
         raise StateError(f"{where[:200]!a}: {error.strerror}") from error
 

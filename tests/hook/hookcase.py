@@ -101,7 +101,9 @@ class Case:
         )
         return lines_only(done)
 
-    def start_mounted(self, before: str, *steps: str, after: str = "") -> subprocess.CompletedProcess[str]:
+    def start_mounted(
+        self, before: str, *steps: str, after: str = "", state: bytes | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Start the hook in a mount namespace of its own, after the shell script BEFORE, before AFTER.
 
         Both scripts see $root and $host.
@@ -109,7 +111,7 @@ class Case:
         script = f'root={self.root}; host={self.host}\n{before}\nrc=0; "$@" || rc=$?\n{after}\nexit $rc'
         done = subprocess.run(
             ["unshare", "-m", "sh", "-ec", script, "sh", *self.command(*steps)],
-            input=self.state().decode(),
+            input=(self.state() if state is None else state).decode(),
             check=False,
             capture_output=True,
             text=True,

@@ -107,3 +107,36 @@ def _saved(case: Case) -> str:
     path = case.bundle / "state.json"
     path.write_text(json.dumps(json.loads(case.state())))
     return str(path)
+
+
+# As the root of a user namespace, to whom the engine's storage (mode 0700) is closed.
+CLOSED = """
+chmod 0 "$root/../config.json"
+mount --bind "$root" "$root"
+caps=-dac_override,-dac_read_search
+set -- setpriv --bounding-set=$caps --inh-caps=$caps "$@"
+"""
+
+
+@pytest.mark.usefixtures("own_mounts")
+def test_where_the_bundle_is_closed_the_root_is_where_runc_starts_the_hook(case: Case) -> None:
+    done = case.start_mounted(CLOSED + 'cd "$root"', *LDCACHE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert MERGED in case.entries()
+
+
+@pytest.mark.usefixtures("own_mounts")
+def test_where_the_bundle_is_closed_the_root_is_what_crun_calls_it(case: Case) -> None:
+    state = json.dumps({**json.loads(case.state()), "root": str(case.root)}).encode()
+    done = case.start_mounted(CLOSED + "cd /", *LDCACHE, state=state)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert MERGED in case.entries()
+
+
+@pytest.mark.usefixtures("own_mounts")
+@pytest.mark.parametrize("folder", ["/", '"$root/etc"', '"$root/.."'])
+def test_where_the_bundle_is_closed_a_folder_that_is_no_mount_is_no_root(case: Case, folder: str) -> None:
+    done = case.start_mounted(CLOSED + f"cd {folder}", *LDCACHE)
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+    assert "no step is done" in done.stderr
+    assert MERGED not in case.entries()
