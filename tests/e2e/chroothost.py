@@ -16,6 +16,13 @@ from kernelside import Node
 MACHINE = Path("/")
 DEBIAN_IMAGE = "localhost/debian-like"  # libraries in /usr/lib/x86_64-linux-gnu
 REDHAT_IMAGE = "localhost/redhat-like"  # libraries in /usr/lib64, the only place that its loader searches
+BULLSEYE_IMAGE = "localhost/bullseye-like"  # glibc 2.31, /lib is a folder
+MUSL_IMAGE = "localhost/musl-like"  # musl's loader, libtiny.so in /usr/lib
+# The Debian image with a change:
+MANY_IMAGE = "localhost/many-libraries"  # 5,000 more in /opt/many/lib, found through the cache
+NO_CACHE_IMAGE = "localhost/no-cache"  # no /etc/ld.so.cache
+OLD_DRIVER_IMAGE = "localhost/old-driver"  # libcuda and libnvidia-ml 535 in the default folder
+OLD_DRIVER_ELSEWHERE_IMAGE = "localhost/old-driver-elsewhere"  # in /opt/old-driver/lib, by the cache
 
 ENVIRONMENT = (
     "HOME=/root",

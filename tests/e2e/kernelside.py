@@ -12,6 +12,16 @@ from pathlib import Path
 NVIDIA_MAJOR = 195
 DRM_MAJOR = 226
 
+# One processor of the level x86-64-v2 and no more, as far as the kernel tells its features.
+CPUINFO = (
+    "processor\t: 0\n"
+    "vendor_id\t: GenuineIntel\n"
+    "model name\t: Intel(R) Xeon(R) CPU           X5650  @ 2.67GHz\n"
+    "flags\t\t: fpu de tsc msr pae cx8 sep cmov mmx fxsr sse sse2 ht syscall nx lm constant_tsc rep_good "
+    "nopl cpuid pni pclmulqdq ssse3 cx16 sse4_1 sse4_2 popcnt aes lahf_lm\n"
+    "\n"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
@@ -92,6 +102,7 @@ def write_kernel_side(
     write_driver(root / "proc/driver/nvidia", driver_version, open_module=open_module)
     write(root / "sys/module/nvidia/version", f"{driver_version}\n")
     write(root / "proc/devices", devices_text(uvm_major=uvm_major, caps_major=caps_major))
+    write(root / "proc/cpuinfo", CPUINFO)
     for gpu in gpus:
         write(root / f"proc/driver/nvidia/gpus/{gpu.bdf}/information", information_text(gpu, driver_version))
         write_pci_device(root / "sys", gpu)

@@ -6,12 +6,14 @@ A test that cannot run here is skipped with the reason; where CI is set in the e
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from abilities import cannot_run
-from chroothost import copy_tree
+from chroothost import copy_tree, running_host
+from gpuhosts import WAYS, Driven, gpu_root
 
 E2E = Path(__file__).resolve().parent
 
@@ -38,7 +40,7 @@ def driver_tree(cache: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def images(cache: Path) -> Path:
-    """Return podman's store of the images (chroothost.DEBIAN_IMAGE, REDHAT_IMAGE)."""
+    """Return podman's store of the images (those that chroothost names)."""
     return cache / "images"
 
 
@@ -49,3 +51,19 @@ def host_root(cache: Path, driver_tree: Path) -> Iterator[Path]:
         root = Path(folder) / "root"
         copy_tree(driver_tree, root)
         yield root
+
+
+@pytest.fixture(scope="session")
+def driven(cache: Path, driver_tree: Path, images: Path) -> Iterator[Callable[[str], Driven]]:
+    """Return a function that gives the running GPU host for a name in gpuhosts.WAYS, once asked for."""
+    hosts: dict[str, Driven] = {}
+    with tempfile.TemporaryDirectory(prefix="hosts-", dir=cache) as folder, ExitStack() as running:
+
+        def of(way: str) -> Driven:
+            if way not in hosts:
+                root = Path(folder) / way
+                gpu_root(root, driver_tree, WAYS[way])
+                hosts[way] = Driven(host=running.enter_context(running_host(root, images=images)))
+            return hosts[way]
+
+        yield of
