@@ -85,7 +85,8 @@ class _Delivery:
     def settle(self) -> tuple[Draft, tuple[Finding, ...]]:
         program = self._program()
         layout = self._layout(program)
-        laid = lay_out(self._payload, layout, view=self._view, left_out=self._left_out)
+        capable = layout in {"view", "hwcaps"} and not self._against_capability_folders()
+        laid = lay_out(self._payload, layout, view=self._view, left_out=self._left_out, capable=capable)
         edits = self._draft.edits
         env = () if program else tuple(f"{name}={laid.folder}" for name in self._payload.folder_env)
         hooks = hook_lines(program, self._steps(laid.steps), self._profile.hook_required) if program else ()
@@ -152,7 +153,10 @@ class _Delivery:
                 self._say_unused(f"the layout {wanted} is not for NVIDIA's hooks, which link single files")
             return "named"
         if wanted == "hwcaps":
-            return "hwcaps" if self._searches_capability_folders() and self._has_view(asked=True) else "files"
+            problem = self._against_capability_folders()
+            if problem:
+                self._say_unused(f"the layout hwcaps is not for this host: {problem}")
+            return "hwcaps" if not problem and self._has_view(asked=True) else "files"
         if wanted == "view" or (wanted == "auto" and program is not None):
             return self._view_or_files(program, asked=wanted == "view")
         return "files"
@@ -162,7 +166,7 @@ class _Delivery:
             return "files"
         if not any(file.names for file in self._payload.files) or not self._has_view(asked=asked):
             return "files"
-        if program is None:
+        if program is None and self._against_capability_folders():
             self._say(
                 "info",
                 "view-without-hook",
@@ -173,20 +177,14 @@ class _Delivery:
             )
         return "view"
 
-    def _searches_capability_folders(self) -> bool:
-        """Return whether loaders on this host look where ``hwcaps`` mounts."""
+    def _against_capability_folders(self) -> str:
+        """Return why loaders on this host do not look where ``hwcaps`` mounts; empty where they do."""
         if not capability_folders(self._payload.architecture):
-            self._say_unused(
-                f"the layout hwcaps is for x86-64; {self._payload.architecture} has no such folders"
-            )
-            return False
+            return f"{self._payload.architecture} has no such folders"
         missing = X86_64_V2 - _processor_flags(self._host)
         if missing:
-            self._say_unused(
-                "the layout hwcaps needs a processor of level x86-64-v2, and this host's "
-                f"{CPUINFO} lacks {', '.join(sorted(missing))}"
-            )
-        return not missing
+            return f"they need a processor of level x86-64-v2; {CPUINFO} lacks {', '.join(sorted(missing))}"
+        return ""
 
     def _has_view(self, *, asked: bool) -> bool:
         """Find or make the view of the payload; ASKED says that its absence is worth a word."""

@@ -158,7 +158,15 @@ def test_a_profile_without_hooks_has_nothing_executed(host: Path) -> None:
         assert "hooks" not in spec(host, hook="none", layout=layout)[0]
 
 
-def test_a_view_without_a_hook_is_what_was_asked_for_and_is_remarked(host: Path) -> None:
+def test_a_view_without_a_hook_is_found_where_capable_loaders_look(host: Path) -> None:
+    edits, findings = spec(host, hook="none", layout="view")
+    assert is_view(edits)
+    assert mounts(edits)[f"{DEBIAN}/glibc-hwcaps/x86-64-v2"].startswith(VIEWS)
+    assert rules(findings) == []
+
+
+def test_a_view_that_no_loader_finds_is_remarked(host: Path) -> None:
+    (host / "proc/cpuinfo").unlink()
     edits, findings = spec(host, hook="none", layout="view")
     assert is_view(edits)
     assert rules(findings) == [("info", "view-without-hook")]

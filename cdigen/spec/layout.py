@@ -3,7 +3,8 @@
 The layouts (docs/decisions/0006-layouts.md):
 
 - ``files``: each library under each of its loader names, in both default library folders;
-- ``view``: one folder with all of them, mounted at /usr/local/nvidia, which a hook makes findable;
+- ``view``: one folder with all of them, mounted at /usr/local/nvidia, which a hook makes findable; and
+  as in ``hwcaps``, for containers into which the hook cannot write;
 - ``hwcaps``: the same folder mounted where capable loaders look by themselves;
 - ``named``: each library under its file's name, for NVIDIA's hooks, which make the links.
 
@@ -61,15 +62,23 @@ def view_plan(payload: Payload, *, left_out: frozenset[str] = frozenset()) -> Vi
     )
 
 
-def lay_out(payload: Payload, layout: str, *, view: str = "", left_out: frozenset[str] = frozenset()) -> Laid:
+def lay_out(
+    payload: Payload,
+    layout: str,
+    *,
+    view: str = "",
+    left_out: frozenset[str] = frozenset(),
+    capable: bool = True,
+) -> Laid:
     """Return PAYLOAD in LAYOUT; VIEW is the host's path of the published view where that mounts one.
 
-    The host paths ``left_out`` are not in the view, and are mounted from where they are.
+    The host paths ``left_out`` are not in the view, and are mounted from where they are. ``capable`` says
+    that loaders on this host search the folders for capable processors.
     """
     places = _places(payload.files) if view else {}
     sources = {source: f"{view}/{path}" for source, path in places.items() if source not in left_out}
     arrange = {"files": _files, "view": _view, "hwcaps": _hwcaps, "named": _named}[layout]
-    wanted, steps, folder = arrange(payload, view)
+    wanted, steps, folder = arrange(payload, view, capable)
     taken: dict[str, Mount] = {}
     for source, target, options in wanted:
         mount = Mount(host_path=sources.get(source, source), container_path=target, options=options)
@@ -80,7 +89,7 @@ def lay_out(payload: Payload, layout: str, *, view: str = "", left_out: frozense
 # The layouts: each returns (source, target, options) of its mounts, steps, and the libraries' folder.
 
 
-def _files(payload: Payload, _: str) -> _Arranged:
+def _files(payload: Payload, _view: str, _capable: bool) -> _Arranged:  # noqa: FBT001 - as all layouts
     folders = library_folders(payload.architecture)
     libraries = [
         (file.host_path, f"{folder}/{name}", READ_ONLY)
@@ -91,27 +100,31 @@ def _files(payload: Payload, _: str) -> _Arranged:
     return [*libraries, *_fixed(payload)], _cache_steps(payload, _first_folders(payload)), folders[0]
 
 
-def _view(payload: Payload, view: str) -> _Arranged:
+def _view(payload: Payload, view: str, capable: bool) -> _Arranged:  # noqa: FBT001
     folders = {kind: f"{VIEW_TARGET}/{_VIEW_FOLDERS[kind]}" for kind in _BITS}
-    wanted = [(view, VIEW_TARGET, READ_ONLY), *_plugins(payload), *_fixed(payload)]
+    wanted = [
+        (view, VIEW_TARGET, READ_ONLY),
+        *(_capability_mounts(payload, view) if capable else ()),
+        *_plugins(payload),
+        *_fixed(payload),
+    ]
     steps = [*_development_links(payload, folders), *_cache_steps(payload, folders)]
     return wanted, steps, folders["library"]
 
 
-def _hwcaps(payload: Payload, view: str) -> _Arranged:
-    targets = capability_folders(payload.architecture)
-    folder = f"{view}/{_VIEW_FOLDERS['library']}"
+def _hwcaps(payload: Payload, view: str, _capable: bool) -> _Arranged:  # noqa: FBT001
+    folder = capability_folders(payload.architecture)[0]
     wanted = [
-        *((folder, target, READ_ONLY) for target in targets),
+        *_capability_mounts(payload, view),
         *_plugins(payload),
         # The loader's cache comes before these folders, and it knows what the image has of its own.
         *_singles(payload, lambda file, name: file.kind == "library32" or name in payload.carried),
         *_fixed(payload),
     ]
-    return wanted, _cache_steps(payload, {"library": targets[0]}), targets[0]
+    return wanted, _cache_steps(payload, {"library": folder}), folder
 
 
-def _named(payload: Payload, _: str) -> _Arranged:
+def _named(payload: Payload, _view: str, _capable: bool) -> _Arranged:  # noqa: FBT001
     folders = _first_folders(payload)
     wanted: list[_Wanted] = []
     steps: list[Step] = []
@@ -170,6 +183,12 @@ def _fixed(payload: Payload) -> Iterator[_Wanted]:
         options = PIPE if file.kind in _ENDPOINTS else READ_ONLY
         for target in file.targets:
             yield file.host_path, target, options
+
+
+def _capability_mounts(payload: Payload, view: str) -> Iterator[_Wanted]:
+    source = f"{view}/{_VIEW_FOLDERS['library']}"
+    if any(file.kind == "library" for file in payload.files):
+        yield from ((source, target, READ_ONLY) for target in capability_folders(payload.architecture))
 
 
 def _plugins(payload: Payload) -> Iterator[_Wanted]:

@@ -9,6 +9,9 @@ from cdigen.model.view import ViewLink, fault
 from cdigen.spec.layout import Laid, lay_out, view_plan
 
 DEBIAN, RED_HAT = "/usr/lib/x86_64-linux-gnu", "/usr/lib64"
+CAPABILITY_FOLDERS = tuple(
+    f"{folder}/{name}" for name in ("glibc-hwcaps/x86-64-v2", "x86_64") for folder in (DEBIAN, RED_HAT)
+)
 VIEW = "/var/lib/cdigen/views/nvidia-0123456789abcdef"
 CUDA = DriverFile(
     kind="library",
@@ -97,12 +100,19 @@ def test_the_layout_view_mounts_one_folder_and_fixed_places_out_of_it() -> None:
     gbm = f"{VIEW}/lib64/libnvidia-allocator.so.550.163.01"
     assert mounts(laid) == {
         "/usr/local/nvidia": VIEW,
+        **dict.fromkeys(CAPABILITY_FOLDERS, f"{VIEW}/lib64"),
         f"{DEBIAN}/gbm/nvidia-drm_gbm.so": gbm,
         f"{RED_HAT}/gbm/nvidia-drm_gbm.so": gbm,
         "/usr/bin/nvidia-smi": f"{VIEW}/bin/nvidia-smi",
         "/etc/OpenCL/nvidia.icd": f"{VIEW}/fixed/etc/nvidia.icd",
         "/run/p/socket": "/run/p/socket",
     }
+
+
+def test_a_host_whose_loaders_do_not_search_them_gets_no_mounts_for_capable_processors() -> None:
+    laid = lay_out(payload(*ALL), "view", view=VIEW, capable=False)
+    assert not set(CAPABILITY_FOLDERS) & mounts(laid).keys()
+    assert mounts(laid)["/usr/local/nvidia"] == VIEW
 
 
 def test_the_layout_view_has_a_hook_make_the_libraries_findable() -> None:
