@@ -99,8 +99,8 @@ def test_every_library_loads_where_crun_starts_the_container(
     driven: Callable[[str], Driven], way: str, mode: str
 ) -> None:
     host = driven(way)
-    # crun before 1.26, as here, makes the root read-only before the hook runs (crun's NEWS): the libraries are
-    # then found in the folders for capable processors.
+    # crun before 1.26, as here, makes the root read-only before the hook runs (crun's NEWS): the libraries
+    # are then found in the folders for capable processors.
     assert with_crun(host.host).loaded(DEBIAN_IMAGE, options=mode) == host.driver
 
 
