@@ -27,6 +27,9 @@ TIMEOUT_S = 10.0
 _POLL_S = 0.02
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
+# Who may open it may hold it, and so keep us from writing: flock(2) asks for no more than that.
+_MODE = 0o600
+
 
 @contextmanager
 def exclusive(
@@ -43,12 +46,16 @@ def exclusive(
     """
     path = directory.file(LOCK_FILE)
     try:
-        fd = os.open(LOCK_FILE, _FLAGS, 0o644, dir_fd=directory.fd)
+        fd = os.open(LOCK_FILE, _FLAGS, _MODE, dir_fd=directory.fd)
     except OSError as error:
         raise store_error("cannot open", path, error) from error
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        mode = os.fstat(fd).st_mode
+        if not stat.S_ISREG(mode):
             raise StoreError(f"{shown(path)}: is not a regular file", hint="move it away")
+        if mode & ~_MODE & 0o777:
+            with suppress(OSError):
+                os.fchmod(fd, _MODE)
         _wait(fd, path, timeout_s=timeout_s, monotonic=monotonic, sleep=sleep)
         _sign(fd)
         yield

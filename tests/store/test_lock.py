@@ -34,6 +34,12 @@ def test_the_lock_names_its_holder_and_outlives_it_as_a_file(tmp_path: Path) -> 
     assert (tmp_path / "lock").exists()
 
 
+def test_nobody_else_can_open_the_lock_and_hold_it_against_us(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch(0o644)
+    with made(str(tmp_path)) as directory, exclusive(directory):
+        assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_second_holder_waits_ten_seconds_and_then_names_the_first(tmp_path: Path) -> None:
     clock = Clock()
     with made(str(tmp_path)) as directory, exclusive(directory):
