@@ -1,0 +1,33 @@
+"""When to look: after some quiet, but never too late; and how long to wait before trying again. Pure."""
+
+from __future__ import annotations
+
+from cdigen.value import frozen
+
+# More attempts than any delay needs to reach its bound, and few enough for a float to hold the power.
+_MOST_ATTEMPTS = 64
+
+
+@frozen
+class Debounce:
+    """One look for many events: ``quiet_s`` after the last one, but ``bound_s`` after the first at most."""
+
+    quiet_s: float
+    bound_s: float
+
+    def due(self, first_event: float, last_event: float) -> float:
+        """Return when to look, as a time of the clock that gave FIRST_EVENT and LAST_EVENT."""
+        return min(last_event + self.quiet_s, first_event + self.bound_s)
+
+
+@frozen
+class Backoff:
+    """Delays that grow from ``first_s`` by ``factor`` (1 or more) up to ``most_s``."""
+
+    first_s: float
+    factor: float
+    most_s: float
+
+    def delay(self, attempts: int) -> float:
+        """Return how many seconds to wait after ATTEMPTS earlier ones (0: none) have failed."""
+        return min(self.first_s * self.factor ** min(attempts, _MOST_ATTEMPTS), self.most_s)

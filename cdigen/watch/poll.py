@@ -1,0 +1,155 @@
+"""``PollSource``: what the kernel never announces: small pseudo files, and listings of their folders."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+from errno import EBUSY
+from hashlib import blake2b
+from operator import attrgetter
+
+from cdigen.host.root import reason, shown
+from cdigen.watch.triggers import Trigger
+from cdigen.watch.worker import Worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from hashlib import blake2b as Digest  # noqa: N812 - the type of what blake2b() gives
+
+# Pseudo files worth polling are far smaller; what is beyond is not compared.
+MAX_BYTES = 1 << 20
+# In capabilities/gpu0/mig/gi0 are the names of the compute instances; what is in these is always the same,
+# and listing it would be half of the work. 32 GPUs with 7 instances each give 1,000 entries.
+MAX_DEPTH = 3
+MAX_ENTRIES = 20_000
+_name = attrgetter("name")
+# The driver answers within milliseconds, or hangs with its GPU.
+HANGS_S = 10.0
+
+
+class PollSource:
+    """Tells when the bytes of a file, or the names below a folder, of PATHS differ from what they were.
+
+    Folders are listed to the depth ``MAX_DEPTH``. PATHS may be absent, and come and go. Links
+    are followed to what PATHS name, not below it.
+    """
+
+    name = "poll"
+
+    def __init__(
+        self,
+        paths: tuple[str, ...] = (),
+        interval_s: float = 2.0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._interval_s = interval_s
+        self._clock = clock
+        self._paths = paths
+        self._worker = Worker(self.name)
+        self._lock = threading.Lock()
+        self._seen: dict[str, bytes] = {}
+        # Which path is being read, and since when.
+        self._reading: tuple[str, float] | None = None
+
+    def start(self, put: Callable[[Trigger], None]) -> None:
+        """Read once, then again every interval; see ``Source``."""
+        if self._hanging():
+            raise OSError(EBUSY, self._hanging())
+        with self._lock:
+            self._seen = {path: _digest(path) for path in self._paths}
+        self._worker.start(lambda: self._work(put), put)
+
+    def rearm(self, paths: tuple[str, ...]) -> None:
+        """Poll PATHS from now on; whoever calls this looks at the host afterwards."""
+        with self._lock:
+            self._seen = {path: self._seen.get(path) or _digest(path) for path in paths}
+            self._paths = paths
+
+    def stop(self) -> None:
+        """Stop polling; see ``Source``."""
+        self._worker.stop()
+
+    def problem(self) -> str:
+        """Return why nothing is polled; see ``Source``."""
+        return self._hanging() or self._worker.problem()
+
+    def _hanging(self) -> str:
+        reading = self._reading
+        if reading is None or self._clock() - reading[1] < HANGS_S:
+            return ""
+        return f"reading {shown(reading[0])} hangs"
+
+    def _work(self, put: Callable[[Trigger], None]) -> None:
+        stopping = self._worker.stopping
+        while not stopping.wait(self._interval_s):
+            for path in self._paths:
+                self._compare(path, put)
+                if stopping.is_set():
+                    return
+
+    def _compare(self, path: str, put: Callable[[Trigger], None]) -> None:
+        self._reading = (path, self._clock())
+        try:
+            digest = _digest(path)
+        finally:
+            self._reading = None
+        with self._lock:
+            before = self._seen.get(path, digest)
+            if path in self._seen:
+                self._seen[path] = digest
+        if digest != before and not self._worker.stopping.is_set():
+            put(Trigger(source=self.name, reason=f"{shown(path)} changed"))
+
+
+def _digest(path: str) -> bytes:
+    """Return what stands for the state of PATH: its bytes, the names below it, or why there are none."""
+    digest = blake2b(digest_size=16)
+    try:
+        kind = os.stat(path).st_mode
+        digest.update(stat.S_IFMT(kind).to_bytes(4, "big"))
+        # Nothing else is opened: a device or a FIFO would notice.
+        if stat.S_ISDIR(kind):
+            _add_names(path, digest)
+        elif stat.S_ISREG(kind):
+            _add_bytes(path, digest)
+    except (OSError, ValueError) as error:
+        digest.update((reason(error) if isinstance(error, OSError) else str(error)).encode())
+    return digest.digest()
+
+
+def _add_bytes(path: str, digest: Digest) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        left = MAX_BYTES
+        while left > 0 and (piece := os.read(descriptor, min(left, 1 << 16))):
+            digest.update(piece)
+            left -= len(piece)
+    finally:
+        os.close(descriptor)
+
+
+def _add_names(top: str, digest: Digest) -> None:
+    """Add the names below TOP to DIGEST, folder by folder; what vanishes while it is listed is left out."""
+    # A folder's path holds a slash and a name does not, so that no two trees give the same lines.
+    lines: list[str] = []
+    pending = [(top, 0)]
+    while pending and len(lines) < MAX_ENTRIES:
+        folder, depth = pending.pop()
+        try:
+            with os.scandir(folder) as listing:
+                found = sorted(listing, key=_name)
+        except OSError:
+            continue
+        lines.append(f"{folder}/")
+        lines += [entry.name for entry in found]
+        if depth < MAX_DEPTH:
+            pending += [
+                (f"{folder}/{entry.name}", depth + 1)
+                for entry in found
+                if entry.is_dir(follow_symlinks=False)
+            ]
+    digest.update(os.fsencode("\0".join(lines)))

@@ -1,0 +1,102 @@
+"""``Supervisor``: starts the sources, and starts again those that fail, later each time."""
+
+from __future__ import annotations
+
+import time
+
+from cdigen.host.root import reason
+from cdigen.watch.debounce import Backoff
+from cdigen.watch.triggers import Trigger
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cdigen.watch.source import Source
+    from cdigen.watch.triggers import Inbox
+
+# A limit that others use up may stay so for days: a try a minute costs nothing, and its look at the host
+# makes good what the source misses.
+BACKOFF = Backoff(first_s=1.0, factor=2.0, most_s=60.0)
+# A thread that ends says so at once; only one that hangs, or a limit that was reached, has to be asked for.
+CHECK_S = 5.0
+
+
+class Supervisor:
+    """Keeps SOURCES working; has no thread of its own: the daemon's loop calls ``tick``."""
+
+    def __init__(
+        self, sources: tuple[Source, ...], inbox: Inbox, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._inbox = inbox
+        self._clock = clock
+        self._wards = tuple(_Ward(source) for source in sources)
+
+    def start(self) -> None:
+        """Start all sources; those that cannot are tried again by ``tick``."""
+        for ward in self._wards:
+            ward.start(self._inbox, self._clock())
+
+    def tick(self) -> float:
+        """Start again what failed, if it is time; returns when to call this next, by the clock.
+
+        A source that was started again has missed something, so it puts a trigger.
+        """
+        now = self._clock()
+        for ward in self._wards:
+            ward.tend(self._inbox, now)
+        return min((ward.next_s(now) for ward in self._wards), default=now + CHECK_S)
+
+    def health(self) -> dict[str, str]:
+        """Return by its name what is wrong with each source; an empty text: nothing."""
+        return {ward.source.name: ward.ailment() for ward in self._wards}
+
+    def stop(self) -> None:
+        """Stop all sources."""
+        for ward in self._wards:
+            ward.source.stop()
+
+
+class _Ward:
+    """One source: why it could not be started, when it is tried next, how often it has failed lately."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._refusal = ""
+        self._failures = 0
+        self._retry_s: float | None = None
+        self._started_s = 0.0
+
+    def ailment(self) -> str:
+        return self._refusal or self.source.problem()
+
+    def next_s(self, now: float) -> float:
+        return now + CHECK_S if self._retry_s is None else min(self._retry_s, now + CHECK_S)
+
+    def start(self, inbox: Inbox, now: float) -> bool:
+        self._retry_s, self._started_s = None, now
+        try:
+            self.source.start(inbox.put)
+        except OSError as error:
+            self._refusal = f"cannot start: {reason(error)}"
+            self._plan(now)
+            return False
+        self._refusal = ""
+        return True
+
+    def tend(self, inbox: Inbox, now: float) -> None:
+        if not self.ailment():
+            self._retry_s = None
+            if now - self._started_s >= BACKOFF.most_s:
+                self._failures = 0
+            return
+        if self._retry_s is None:
+            self._plan(now)
+        elif now >= self._retry_s:
+            self.source.stop()
+            if self.start(inbox, now):
+                inbox.put(Trigger(source=self.source.name, reason="started again"))
+
+    def _plan(self, now: float) -> None:
+        self._retry_s = now + BACKOFF.delay(self._failures)
+        self._failures += 1

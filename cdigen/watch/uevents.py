@@ -1,0 +1,122 @@
+"""``UeventSource``: what the kernel, and udev after it, say of devices, over netlink.
+
+The kernel's word comes first and needs no udevd; udev's comes when the nodes are there and have their
+owners. Both give the same reason, so that one line stands for both.
+
+pyudev's MonitorObserver is not used: its thread dies of a queue that overflowed.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from errno import ENOBUFS, ENOENT, ENOTCONN
+
+import pyudev  # type: ignore[import-untyped]  # it ships no types
+
+from cdigen.host.root import shown
+from cdigen.watch.triggers import Trigger
+from cdigen.watch.worker import Worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class UeventSource:
+    """Tells of each event of a device of SUBSYSTEMS that KINDS (``kernel``, ``udev``) announce.
+
+    The reason is subsystem, action and device: ``pci add 0000:65:00.0``. Events reach every network
+    namespace that belongs to the first user namespace (lib/kobject_uevent.c), and no other.
+    """
+
+    name = "uevents"
+
+    def __init__(self, subsystems: tuple[str, ...], *, kinds: tuple[str, ...] = ("kernel", "udev")) -> None:
+        self._subsystems = subsystems
+        self._kinds = kinds
+        self._worker = Worker(self.name)
+        self._wake = -1
+
+    def start(self, put: Callable[[Trigger], None]) -> None:
+        """Listen; see ``Source``."""
+        try:
+            context = pyudev.Context()
+        except ImportError as error:
+            raise OSError(ENOENT, "libudev.so.1 is not installed") from error
+        monitors = {}
+        for kind in self._kinds:
+            monitor = _monitor(context, kind, self._subsystems)
+            monitors[monitor.fileno()] = monitor
+        wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            self._worker.start(lambda: self._work(monitors, wake, put), put)
+        except OSError:
+            os.close(wake)
+            raise
+        self._wake = wake
+
+    def stop(self) -> None:
+        """Stop listening; see ``Source``."""
+        self._worker.stopping.set()
+        if self._wake >= 0:
+            os.eventfd_write(self._wake, 1)
+            self._worker.stop()
+            os.close(self._wake)
+            self._wake = -1
+
+    def problem(self) -> str:
+        """Return why nothing is heard any more; see ``Source``."""
+        return self._worker.problem()
+
+    def _work(self, monitors: dict[int, pyudev.Monitor], wake: int, put: Callable[[Trigger], None]) -> None:
+        stopping = self._worker.stopping
+        poller = select.poll()
+        for descriptor in (*monitors, wake):
+            poller.register(descriptor, select.POLLIN)
+        while not stopping.is_set():
+            for descriptor, state in poller.poll():
+                if descriptor != wake:
+                    self._hear(monitors[descriptor], state, put)
+
+    def _hear(self, monitor: pyudev.Monitor, state: int, put: Callable[[Trigger], None]) -> None:
+        if state & (select.POLLNVAL | select.POLLHUP):
+            raise OSError(ENOTCONN, "the netlink socket was closed")
+        if state & select.POLLERR:
+            # Reading would fail for as long as the error is there, and asking for it takes it away.
+            self._lost(_take_error(monitor.fileno()), put)
+        while not self._worker.stopping.is_set():
+            try:
+                device = monitor.poll(timeout=0)
+            except ValueError:
+                # EINVAL, as pyudev says it: a message that libudev cannot read.
+                device = None
+            except OSError as error:
+                # Without a number: pyudev has seen POLLERR or POLLNVAL, which our next poll sees too.
+                if error.errno is not None:
+                    self._lost(error.errno, put)
+                return
+            if device is None:
+                return
+            words = f"{device.subsystem} {device.action} {device.sys_name}"
+            put(Trigger(source=self.name, reason=shown(words)))
+
+    def _lost(self, number: int, put: Callable[[Trigger], None]) -> None:
+        if number != ENOBUFS:
+            raise OSError(number, os.strerror(number))
+        put(Trigger(source=self.name, reason="events were lost: too many at once"))
+
+
+def _monitor(context: pyudev.Context, kind: str, subsystems: tuple[str, ...]) -> pyudev.Monitor:
+    monitor = pyudev.Monitor.from_netlink(context, source=kind)
+    for subsystem in subsystems:
+        monitor.filter_by(subsystem)
+    monitor.start()
+    return monitor
+
+
+def _take_error(descriptor: int) -> int:
+    """Return the error number that is kept with the socket DESCRIPTOR, and clear it."""
+    with socket.socket(fileno=os.dup(descriptor)) as copy:
+        return copy.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)

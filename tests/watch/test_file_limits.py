@@ -1,0 +1,231 @@
+"""A file source at the kernel's limits, under a flood, and with its thread or descriptor gone."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+import time
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import pytest
+from abilities import cannot_run
+from watch.watching import (
+    KILLS,
+    PATIENCE_S,
+    Ear,
+    descriptors,
+    kill,
+    put_null_in_place_of,
+    run_apart,
+    thread_of,
+)
+
+from cdigen.watch.files import FileSource
+from cdigen.watch.triggers import Inbox, Trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Watch = Callable[..., FileSource]
+
+
+def test_thousands_of_events_are_one_reason_for_each_path(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    watch(tmp_path / "lib*")
+    for number in range(2000):
+        (tmp_path / "lib.new").touch()
+        (tmp_path / "lib.new").rename(tmp_path / f"lib{number % 3}")
+    assert ear.hears(*(f"{tmp_path}/lib{number} changed" for number in range(3)))
+
+
+def test_an_overflow_of_the_kernels_queue_is_an_event(tmp_path: Path, ear: Ear) -> None:
+    # The queue is as long as fs.inotify.max_queued_events says; it fills while the reader is held up.
+    held, go_on = threading.Event(), threading.Event()
+
+    def slow(trigger: Trigger) -> None:
+        held.set()
+        go_on.wait(30)
+        ear.inbox.put(trigger)
+
+    source = FileSource((str(tmp_path), str(tmp_path / "later/file")))
+    source.start(slow)
+    try:
+        (tmp_path / "begin").touch()
+        assert held.wait(PATIENCE_S)
+        fill_the_queue(tmp_path)
+        # Nobody is told of this one.
+        (tmp_path / "later").mkdir()
+        go_on.set()
+        assert ear.hears("events were lost: too many at once", f"{tmp_path}/later changed")
+        ear.forget()
+        (tmp_path / "later/file").touch()
+        assert ear.hears(f"{tmp_path}/later/file changed")
+        assert source.problem() == ""
+    finally:
+        go_on.set()
+        source.stop()
+
+
+def fill_the_queue(folder: Path) -> None:
+    with open("/proc/sys/fs/inotify/max_queued_events") as file:
+        length = int(file.read())
+    # Two names in turn: the kernel merges equal events that follow each other. Each link is an event.
+    origin = folder / "begin"
+    for _ in range(length // 2 + 100):
+        os.link(origin, folder / "link")
+        os.unlink(folder / "link")
+
+
+@pytest.mark.parametrize("paths", ["one", "*"])
+def test_a_flood_takes_no_memory_and_does_not_delay_the_end(paths: str, tmp_path: Path) -> None:
+    inbox = Inbox()
+    source = FileSource((str(tmp_path / paths),))
+    source.start(inbox.put)
+    (tmp_path / "new").touch()
+    done = threading.Event()
+    flood = threading.Thread(target=rename_until, args=(done, tmp_path))
+    flood.start()
+    try:
+        time.sleep(0.5)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        time.sleep(1.0)
+        assert inbox.peek().events > 100
+        assert len(inbox.peek().triggers) <= 32
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2048
+        began = time.monotonic()
+        source.stop()
+        assert time.monotonic() - began < 1
+    finally:
+        done.set()
+        flood.join()
+        source.stop()
+    assert inbox.take().events
+    assert not inbox.wait(0.05)
+
+
+def rename_until(done: threading.Event, folder: Path) -> None:
+    while not done.is_set():
+        for _ in range(50):
+            os.rename(folder / "new", folder / "one")
+            os.rename(folder / "one", folder / "new")
+        time.sleep(0.005)
+
+
+NO_WATCHES = """
+import sys
+from pathlib import Path
+from watch.watching import KILLS, Ear
+from cdigen.watch.files import FileSource
+from cdigen.watch.supervisor import Supervisor
+
+limit, folder = Path("/proc/sys/user", sys.argv[1]), Path(sys.argv[2])
+limit.write_text("0")
+now, ear = 0.0, Ear()
+supervisor = Supervisor((FileSource((str(folder),)),), ear.inbox, clock=lambda: now)
+supervisor.start()
+print(supervisor.health()["files"])
+for now in (supervisor.tick(), supervisor.tick() + 1):
+    supervisor.tick()
+print(supervisor.health()["files"])
+limit.write_text("1000")
+now += 60
+supervisor.tick()
+assert ear.hears("started again"), ear.reasons
+assert supervisor.health()["files"] == "", supervisor.health()
+ear.forget()
+(folder / "file").touch()
+assert ear.hears(f"{folder}/file changed")
+supervisor.stop()
+"""
+USER_NAMESPACE = ("--user", "--map-root-user")
+
+
+def test_without_any_inotify_watch_it_says_so_and_recovers_when_there_are_some(tmp_path: Path) -> None:
+    first, later = run_apart(NO_WATCHES, "max_inotify_watches", str(tmp_path), unshare=USER_NAMESPACE)
+    limit = "the limit of inotify watches is reached (sysctl fs.inotify.max_user_watches)"
+    assert first == later == f"/ is not watched: {limit}"
+
+
+def test_without_any_inotify_instance_it_says_so_and_recovers_when_there_is_one(tmp_path: Path) -> None:
+    first, later = run_apart(NO_WATCHES, "max_inotify_instances", str(tmp_path), unshare=USER_NAMESPACE)
+    limit = (
+        "the limit of inotify instances (sysctl fs.inotify.max_user_instances) or of open files is reached"
+    )
+    assert first == later == f"cannot start: {limit}"
+
+
+FEW_WATCHES = """
+import sys
+from pathlib import Path
+from watch.watching import KILLS, Ear
+from cdigen.watch.files import FileSource
+
+folder, ear = Path(sys.argv[1]), Ear()
+for name in "abcdef":
+    (folder / name).mkdir()
+above = len(folder.parents) + 1
+Path("/proc/sys/user/max_inotify_watches").write_text(str(above + 3))
+source = FileSource(tuple(str(folder / name) for name in "abcdef"))
+source.start(ear.inbox.put)
+print(source.problem())
+(folder / "a/file").touch()
+assert ear.hears(f"{folder}/a/file changed")
+"""
+
+
+def test_where_watches_run_out_the_others_work_and_the_first_missing_one_is_named(tmp_path: Path) -> None:
+    (said,) = run_apart(FEW_WATCHES, str(tmp_path), unshare=USER_NAMESPACE)
+    assert said.startswith(f"{tmp_path}/d is not watched: the limit of inotify watches is reached")
+
+
+FORBIDDEN = """
+import os, sys
+from cdigen.watch.files import FileSource
+
+os.chmod(sys.argv[1], 0o311)
+os.setresuid(65534, 65534, 65534)
+source = FileSource((sys.argv[1],))
+source.start(print)
+print(source.problem())
+source.stop()
+"""
+
+
+def test_a_folder_that_may_not_be_read_is_a_problem_that_names_it() -> None:
+    if os.geteuid() != 0:
+        cannot_run("only root can become somebody else: run as root")
+    # Below pytest's own folders, others may not even see a folder.
+    with TemporaryDirectory() as closed:
+        (said,) = run_apart(FORBIDDEN, closed, unshare=("--uts",))
+    assert said == f"{closed} is not watched: Permission denied"
+
+
+@KILLS
+def test_a_thread_that_is_killed_is_a_problem_that_is_told_at_once(
+    tmp_path: Path, ear: Ear, watch: Watch
+) -> None:
+    before = descriptors("inotify"), descriptors("pipe")
+    source = watch(tmp_path / "file")
+    kill(thread_of("files"))
+    (tmp_path / "file").touch()
+    assert ear.hears("stopped by itself")
+    assert source.problem() == "its thread has ended: killed"
+    assert (descriptors("inotify"), descriptors("pipe")) == before
+
+
+def test_a_descriptor_that_is_no_inotify_any_more_is_a_problem(
+    tmp_path: Path, ear: Ear, watch: Watch
+) -> None:
+    source = watch(tmp_path / "file")
+    (descriptor,) = descriptors("inotify")
+    put_null_in_place_of(descriptor)
+    (tmp_path / "file").touch()
+    assert ear.hears("stopped by itself")
+    assert source.problem() == "its thread has ended: the inotify descriptor was closed"
+    source.stop()
+    source.start(ear.inbox.put)
+    (tmp_path / "file").touch()
+    assert ear.hears(f"{tmp_path}/file changed")
+    assert source.problem() == ""

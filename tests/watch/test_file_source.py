@@ -1,0 +1,285 @@
+"""Files and folders, watched through the real kernel."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from watch.watching import PATIENCE_S, Ear, descriptors, threads
+
+from cdigen.watch.files import FileSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cdigen.watch.triggers import Trigger
+
+    Watch = Callable[..., FileSource]
+
+
+def test_a_file_that_is_replaced_by_rename_is_seen(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    library = tmp_path / "lib.so"
+    library.write_text("old")
+    watch(library)
+    for content in ("new", "newer"):
+        (tmp_path / "lib.so.new").write_text(content)
+        (tmp_path / "lib.so.new").rename(library)
+        assert ear.hears(f"{library} changed")
+        ear.forget()
+
+
+def test_a_file_that_is_written_in_place_is_seen(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    (tmp_path / "file").write_text("old")
+    watch(tmp_path / "file")
+    (tmp_path / "file").write_text("new")
+    assert ear.hears(f"{tmp_path}/file changed")
+
+
+def test_a_file_that_goes_is_seen_at_once(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    # Moved away without a pair: watchdog's Observer would hold this back for 0.5 s.
+    (tmp_path / "away").mkdir()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/file").touch()
+    watch(tmp_path / "in/file")
+    began = time.monotonic()
+    (tmp_path / "in/file").rename(tmp_path / "away/file")
+    assert ear.hears(f"{tmp_path}/in/file changed")
+    assert time.monotonic() - began < 0.4
+
+
+def test_a_mode_that_changes_is_seen(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    (tmp_path / "file").touch(0o600)
+    watch(tmp_path / "file")
+    (tmp_path / "file").chmod(0o644)
+    assert ear.hears(f"{tmp_path}/file changed")
+
+
+def test_names_that_do_not_matter_are_no_event(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    watch(tmp_path / "nvidia-smi", tmp_path / "libcuda.so*")
+    for name in ("ls", "nvidia-sm", "nvidia-smi2", "xlibcuda.so", "libcuda.s"):
+        (tmp_path / name).write_text("x")
+    assert ear.hears_nothing()
+    (tmp_path / "libcuda.so.535.1").touch()
+    assert ear.hears(f"{tmp_path}/libcuda.so.535.1 changed")
+
+
+def test_every_name_in_a_folder_matters(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    (tmp_path / "cdi").mkdir()
+    watch(tmp_path / "cdi")
+    (tmp_path / "cdi/new.json").touch()
+    assert ear.hears(f"{tmp_path}/cdi/new.json changed")
+
+
+def test_a_name_that_is_not_text_is_told_in_one_line(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    watch(tmp_path)
+    Path(os.fsdecode(bytes(tmp_path) + b"/a\nb\xff")).touch()
+    assert ear.hears(f"{tmp_path}/a\\nb\\udcff changed")
+
+
+def test_what_several_missing_folders_will_hold_is_seen(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    file = tmp_path / "a/b/c/d/file"
+    watch(file)
+    file.parent.mkdir(parents=True)
+    assert ear.hears(f"{tmp_path}/a changed")
+    ear.forget()
+    file.touch()
+    assert ear.hears(f"{file} changed")
+
+
+def test_a_look_follows_whatever_comes_into_a_folder_before_it_is_watched(tmp_path: Path) -> None:
+    for number in range(50):
+        file = tmp_path / f"{number}/a/b/c/file"
+        would_see: list[bool] = []
+
+        def look(_: Trigger, file: Path = file, would_see: list[bool] = would_see) -> None:
+            would_see.append(file.exists())
+
+        source = FileSource((str(file),))
+        source.start(look)
+        file.parent.mkdir(parents=True)
+        file.touch()
+        deadline = time.monotonic() + PATIENCE_S
+        while not (would_see and would_see[-1]) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        source.stop()
+        assert would_see[-1]
+
+
+def test_a_folder_that_is_removed_and_made_again_is_watched_again(
+    tmp_path: Path, ear: Ear, watch: Watch
+) -> None:
+    cdi = tmp_path / "run/cdi"
+    cdi.mkdir(parents=True)
+    watch(cdi)
+    for _ in range(5):
+        shutil.rmtree(tmp_path / "run")
+        assert ear.hears(f"{tmp_path}/run changed")
+        cdi.mkdir(parents=True)
+        assert ear.hears(f"{cdi} changed")
+        ear.forget()
+        (cdi / "file").touch()
+        assert ear.hears(f"{cdi}/file changed")
+        ear.forget()
+
+
+def test_a_folder_far_above_that_is_replaced_by_rename_is_noticed(
+    tmp_path: Path, ear: Ear, watch: Watch
+) -> None:
+    (tmp_path / "a/b/c").mkdir(parents=True)
+    (tmp_path / "new/b/c").mkdir(parents=True)
+    watch(tmp_path / "a/b/c")
+    (tmp_path / "a").rename(tmp_path / "old")
+    (tmp_path / "new").rename(tmp_path / "a")
+    assert ear.hears(f"{tmp_path}/a changed", f"{tmp_path}/a/b/c changed")
+    ear.forget()
+    (tmp_path / "old/b/c/file").touch()
+    assert ear.hears_nothing()
+    (tmp_path / "a/b/c/file").touch()
+    assert ear.hears(f"{tmp_path}/a/b/c/file changed")
+
+
+def test_a_folder_that_is_replaced_by_a_link_is_followed(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    (tmp_path / "cdi").mkdir()
+    (tmp_path / "other").mkdir()
+    watch(tmp_path / "cdi")
+    (tmp_path / "cdi").rmdir()
+    (tmp_path / "cdi").symlink_to("other")
+    assert ear.hears(f"{tmp_path}/other changed")
+    ear.forget()
+    (tmp_path / "other/file").touch()
+    assert ear.hears(f"{tmp_path}/other/file changed")
+
+
+def test_a_link_that_is_turned_elsewhere_is_followed(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    for version in ("1", "2"):
+        (tmp_path / version).mkdir()
+    (tmp_path / "current").symlink_to("1")
+    watch(tmp_path / "current/lib.so")
+    (tmp_path / "next").symlink_to("2")
+    (tmp_path / "next").rename(tmp_path / "current")
+    assert ear.hears(f"{tmp_path}/current changed")
+    ear.forget()
+    (tmp_path / "1/lib.so").touch()
+    assert ear.hears_nothing()
+    (tmp_path / "2/lib.so").touch()
+    assert ear.hears(f"{tmp_path}/2/lib.so changed")
+
+
+def test_the_target_of_a_link_to_a_file_is_watched(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "lib.so").symlink_to("real/lib.so.1")
+    watch(tmp_path / "lib.so")
+    (tmp_path / "real/lib.so.1").touch()
+    assert ear.hears(f"{tmp_path}/real/lib.so.1 changed")
+
+
+def test_a_foreign_trees_absolute_links_stay_in_it(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    (tmp_path / "run/cdi").mkdir(parents=True)
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var/run").symlink_to("/run")
+    watch(tmp_path / "var/run/cdi", roots=(str(tmp_path),))
+    (tmp_path / "run/cdi/file").touch()
+    assert ear.hears(f"{tmp_path}/run/cdi/file changed")
+
+
+def test_one_folder_by_two_ways_tells_of_what_either_wants(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    watch(tmp_path / "real/one", tmp_path / "link/two")
+    (tmp_path / "real/one").touch()
+    (tmp_path / "real/two").touch()
+    assert ear.hears(f"{tmp_path}/real/one changed", f"{tmp_path}/real/two changed")
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_a_device_node_that_appears_is_seen_and_writing_to_nodes_is_not(
+    tmp_path: Path, ear: Ear, watch: Watch
+) -> None:
+    (tmp_path / "nvidia-caps").mkdir()
+    null = tmp_path / "null"
+    os.mknod(null, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    os.mknod(tmp_path / "nvidia-caps/nvidia-cap1", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    watch(tmp_path, tmp_path / "nvidia-caps")
+    null.write_text("x")
+    (tmp_path / "nvidia-caps/nvidia-cap1").write_text("x")
+    assert ear.hears_nothing()
+    os.mknod(tmp_path / "nvidia0", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    assert ear.hears(f"{tmp_path}/nvidia0 changed")
+
+
+def test_rearming_changes_what_is_watched_and_tells_nothing(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    source = watch(tmp_path / "a")
+    source.rearm((str(tmp_path / "b"),))
+    (tmp_path / "a/file").touch()
+    assert ear.hears_nothing()
+    (tmp_path / "b/file").touch()
+    assert ear.hears(f"{tmp_path}/b/file changed")
+
+
+def test_rearming_with_the_same_paths_keeps_every_watch(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    source = watch(tmp_path / "file")
+    before = watches()
+    for _ in range(100):
+        source.rearm((str(tmp_path / "file"),))
+    assert watches() == before
+    (tmp_path / "file").touch()
+    assert ear.hears(f"{tmp_path}/file changed")
+
+
+def test_a_path_that_moves_around_leaves_no_watches_behind(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    watch(tmp_path / "a/file")
+    (tmp_path / "a").mkdir()
+    assert ear.hears(f"{tmp_path}/a changed")
+    ear.forget()
+    before = len(watches())
+    for number in range(20):
+        (tmp_path / "a").rename(tmp_path / f"old{number}")
+        (tmp_path / "a").mkdir()
+        assert ear.hears(f"{tmp_path}/a changed")
+        ear.forget()
+    assert len(watches()) == before
+
+
+def test_a_stopped_source_says_nothing_and_leaves_nothing(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    before = descriptors("inotify"), descriptors("pipe")
+    source = watch(tmp_path)
+    began = time.monotonic()
+    source.stop()
+    assert time.monotonic() - began < 1
+    (tmp_path / "file").touch()
+    assert ear.hears_nothing()
+    assert (descriptors("inotify"), descriptors("pipe")) == before
+    assert threads() == []
+    assert source.problem() == ""
+
+
+def test_a_source_may_be_started_again(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+    source = watch(tmp_path / "file")
+    before = descriptors("inotify"), descriptors("pipe")
+    for _ in range(20):
+        source.stop()
+        source.start(ear.inbox.put)
+    assert (len(descriptors("inotify")), len(descriptors("pipe"))) == tuple(map(len, before))
+    (tmp_path / "file").touch()
+    assert ear.hears(f"{tmp_path}/file changed")
+
+
+def test_stopping_twice_or_before_the_start_is_harmless() -> None:
+    source = FileSource(("/",))
+    source.stop()
+    source.stop()
+    assert source.problem() == ""
+
+
+def watches() -> list[str]:
+    """Return what the kernel lists of this process's inotify watches: number and inode of each."""
+    (descriptor,) = descriptors("inotify")
+    lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+    return sorted(line for line in lines if line.startswith("inotify"))

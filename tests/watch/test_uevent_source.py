@@ -1,0 +1,164 @@
+"""The real kernel's uevents; sent by writing to a device's uevent file, which takes root."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from abilities import cannot_run
+from watch.watching import KILLS, Ear, descriptors, kill, put_null_in_place_of, run_apart, thread_of, threads
+
+from cdigen.watch.uevents import UeventSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cdigen.watch.triggers import Trigger
+
+NULL = Path("/sys/devices/virtual/mem/null/uevent")
+OTHER = Path("/sys/devices/virtual/tty/tty/uevent")
+
+
+def send(file: Path = NULL, action: str = "change") -> None:
+    try:
+        file.write_text(action)
+    except OSError as error:
+        cannot_run(f"no uevent can be sent ({error.strerror}): run as root, with a writable /sys")
+
+
+@pytest.fixture
+def source(ear: Ear) -> Iterator[UeventSource]:
+    """Return a source that tells the ear of the subsystem mem, from the kernel and udev."""
+    source = UeventSource(("mem",))
+    source.start(ear.inbox.put)
+    yield source
+    source.stop()
+
+
+@pytest.mark.usefixtures("source")
+def test_an_event_is_told_with_subsystem_action_and_device(ear: Ear) -> None:
+    send()
+    assert ear.hears("mem change null")
+    send(action="add")
+    assert ear.hears("mem add null")
+
+
+@pytest.mark.usefixtures("source")
+def test_other_subsystems_are_not_heard(ear: Ear) -> None:
+    send(OTHER)
+    assert ear.hears_nothing()
+
+
+def test_a_pci_device_is_told_by_its_address(ear: Ear) -> None:
+    devices = sorted(Path("/sys/bus/pci/devices").glob("*/uevent"))
+    if not devices:
+        cannot_run("this machine has no PCI bus")
+    source = UeventSource(("pci", "drm", "module"))
+    source.start(ear.inbox.put)
+    try:
+        send(devices[0])
+        assert ear.hears(f"pci change {devices[0].parent.name}")
+    finally:
+        source.stop()
+
+
+def test_events_that_the_queue_does_not_hold_are_told_as_lost(ear: Ear) -> None:
+    held, go_on = threading.Event(), threading.Event()
+
+    def slow(trigger: Trigger) -> None:
+        held.set()
+        go_on.wait(30)
+        ear.inbox.put(trigger)
+
+    before = descriptors("socket")
+    source = UeventSource(("mem",), kinds=("kernel",))
+    source.start(slow)
+    try:
+        # For root, libudev makes it hold 128 MiB; without CAP_NET_ADMIN it holds some hundred events.
+        (descriptor,) = descriptors("socket") - before
+        with socket.socket(fileno=os.dup(descriptor)) as netlink:
+            netlink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+        send()
+        assert held.wait(5)
+        for _ in range(200):
+            send()
+        go_on.set()
+        assert ear.hears("events were lost: too many at once")
+        ear.forget()
+        send(action="add")
+        assert ear.hears("mem add null")
+        assert source.problem() == ""
+    finally:
+        go_on.set()
+        source.stop()
+
+
+def test_a_stopped_source_says_nothing_and_leaves_nothing(ear: Ear) -> None:
+    before = descriptors("socket"), descriptors("eventfd")
+    source = UeventSource(("mem",))
+    source.start(ear.inbox.put)
+    began = time.monotonic()
+    source.stop()
+    assert time.monotonic() - began < 1
+    send()
+    assert ear.hears_nothing()
+    assert threads() == []
+    assert (descriptors("socket"), descriptors("eventfd")) == before
+
+
+@KILLS
+def test_a_thread_that_is_killed_is_a_problem_and_can_be_started_again(
+    ear: Ear, source: UeventSource
+) -> None:
+    kill(thread_of("uevents"))
+    send()
+    assert ear.hears("stopped by itself")
+    assert source.problem() == "its thread has ended: killed"
+    source.stop()
+    source.start(ear.inbox.put)
+    ear.forget()
+    send()
+    assert ear.hears("mem change null")
+
+
+def test_a_socket_that_is_gone_is_a_problem_and_can_be_started_again(ear: Ear) -> None:
+    before = descriptors("socket")
+    source = UeventSource(("mem",), kinds=("kernel",))
+    source.start(ear.inbox.put)
+    try:
+        (descriptor,) = descriptors("socket") - before
+        put_null_in_place_of(descriptor)
+        send()
+        assert ear.hears("stopped by itself")
+        assert source.problem().startswith("its thread has ended: ")
+        source.stop()
+        source.start(ear.inbox.put)
+        send()
+        assert ear.hears("mem change null")
+        assert source.problem() == ""
+    finally:
+        source.stop()
+
+
+LISTEN = """
+from pathlib import Path
+from watch.watching import KILLS, Ear
+from cdigen.watch.uevents import UeventSource
+
+ear = Ear()
+source = UeventSource(("mem",))
+source.start(ear.inbox.put)
+Path("/sys/devices/virtual/mem/null/uevent").write_text("change")
+print(ear.hears("mem change null"))
+source.stop()
+"""
+
+
+def test_the_kernels_events_reach_a_private_network() -> None:
+    send()
+    assert run_apart(LISTEN, unshare=("--net",)) == ["True"]

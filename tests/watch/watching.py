@@ -1,0 +1,109 @@
+"""What the tests of the sources share: an inbox to wait at, ways to break a thread, and other limits."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from abilities import cannot_run
+
+from cdigen.watch.triggers import Inbox, Trigger
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+# A thread that is killed makes Python complain, and pytest fail.
+KILLS = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+# Longer than anything takes on a busy machine; only a failing test waits so long.
+PATIENCE_S = 8.0
+
+
+class Ear:
+    """An inbox that remembers every reason that it has heard."""
+
+    def __init__(self) -> None:
+        self.inbox = Inbox()
+        self.heard: list[Trigger] = []
+
+    @property
+    def reasons(self) -> list[str]:
+        return [trigger.reason for trigger in self.heard]
+
+    def hears(self, *reasons: str, within_s: float = PATIENCE_S) -> bool:
+        """Return whether each of REASONS has been heard, or is soon."""
+        deadline = time.monotonic() + within_s
+        while not set(reasons) <= set(self.reasons):
+            left = deadline - time.monotonic()
+            if left <= 0 or not self.inbox.wait(left):
+                return False
+            self.heard += self.inbox.take().triggers
+        return True
+
+    def hears_nothing(self, for_s: float = 0.2) -> bool:
+        """Return whether nothing comes for a while; afterwards, the ear remembers nothing."""
+        quiet = not self.inbox.wait(for_s)
+        self.forget()
+        return quiet
+
+    def forget(self) -> None:
+        """Forget what was heard, and what is just being said."""
+        while self.inbox.wait(0.1):
+            self.inbox.take()
+        self.heard.clear()
+
+
+def thread_of(source: str) -> threading.Thread:
+    """Return the thread that works for the source called SOURCE."""
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == f"cdigen-{source}"]
+    return thread
+
+
+def threads() -> list[str]:
+    """Return the names of the threads of sources."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("cdigen-")]
+
+
+def kill(thread: threading.Thread) -> None:
+    """End THREAD from outside, as soon as it runs Python again."""
+    assert thread.ident is not None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
+
+
+def descriptors(kind: str) -> set[int]:
+    """Return this process's descriptors whose link in /proc holds KIND."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if kind in os.readlink(f"/proc/self/fd/{name}"):
+                found.add(int(name))
+        except OSError:
+            continue
+    return found
+
+
+def put_null_in_place_of(descriptor: int) -> None:
+    """Make DESCRIPTOR another file; its number stays in use, so that nobody else's is closed later."""
+    null = os.open("/dev/null", os.O_RDWR)
+    os.dup2(null, descriptor, inheritable=False)
+    os.close(null)
+
+
+def run_apart(script: str, *arguments: str, unshare: tuple[str, ...]) -> list[str]:
+    """Run the Python text SCRIPT in namespaces of its own; returns the lines that it prints."""
+    trial = subprocess.run(["unshare", *unshare, "true"], check=False, capture_output=True, text=True)
+    if trial.returncode != 0:
+        cannot_run(f"unshare {' '.join(unshare)}: {trial.stderr.strip()}")
+    done = subprocess.run(
+        ["unshare", *unshare, sys.executable, "-c", script, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'tests'}"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
