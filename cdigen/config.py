@@ -31,6 +31,32 @@ STATE_DIR = "/var/lib/cdigen"
 MODES = ("auto", "gpu", "wsl", "csv", "management")
 
 
+# What becomes of a spec whose files or nodes are gone.
+ON_GONE = ("withdraw", "keep")
+
+
+@frozen
+class Daemon:
+    """How ``cdigen run`` waits; times are seconds (docs/operations.md has the reasons for the defaults).
+
+    A cycle follows ``quiet_s`` after the last event, ``bound_s`` after the first at most. A host between
+    two states is looked at again after ``settle_first_s``, later each time up to ``settle_most_s``, and is
+    taken as it is after ``settle_s``. Every ``poll_s`` what the kernel does not announce is compared, every
+    ``look_s`` all is looked at.
+    """
+
+    quiet_s: float = 0.2
+    bound_s: float = 5.0
+    settle_s: float = 30.0
+    settle_first_s: float = 0.5
+    settle_most_s: float = 10.0
+    poll_s: float = 1.0
+    look_s: float = 300.0
+    on_gone: str = "withdraw"
+    run_dir: str = "/run/cdigen"
+    http_port: int = 0
+
+
 @frozen
 class Settings:
     """What the configuration says; the field names are the keys of the file."""
@@ -53,6 +79,7 @@ class Settings:
     nvidia_hook: str = "/usr/bin/nvidia-cdi-hook"
     view_copies: bool = False
     profiles: tuple[Profile, ...] = (DEFAULT,)
+    daemon: Daemon = Daemon()
 
 
 def parse(data: bytes, *, file: str, vendors: tuple[str, ...]) -> Settings:
@@ -134,6 +161,7 @@ class _Reading:
             "nvidia_hook": _path,
             "view_copies": _flag,
             "profiles": self._profiles,
+            "daemon": self._daemon,
         }
 
     def settings(self, root: yaml.Node) -> Settings:
@@ -194,6 +222,12 @@ class _Reading:
             profiles.append(profile)
         return tuple(profiles)
 
+    def _daemon(self, node: yaml.Node) -> Daemon:
+        """Return the times and places of the daemon in a mapping."""
+        if _form(node) != "mapping":
+            raise _Wrong(node, f"must be a mapping, not {_kind(node)}")
+        return Daemon(**self._mapping(node, _DAEMON, "daemon: "))  # type: ignore[arg-type]  # likewise
+
     def _add(self, node: yaml.Node, problem: str) -> None:
         self._problems.append(f"{self._file}:{node.start_mark.line + 1}: {problem}")
 
@@ -214,6 +248,31 @@ def _number(node: yaml.Node) -> int:
     if _form(node) != "int" or not (text.isascii() and text.isdigit()) or not _is_plain_number(text):
         raise _Wrong(node, f"must be a number from 0 to {_MAX_ID}, not {_kind(node)}")
     return int(text)
+
+
+def _seconds(node: yaml.Node) -> float:
+    wanted = f"a number of seconds from 0.01 to {_MAX_SECONDS}"
+    if _form(node) not in {"int", "float"} or not _SECONDS.issuperset(str(node.value)):
+        raise _Wrong(node, f"must be {wanted}, not {_kind(node)}")
+    try:
+        value = float(str(node.value))
+    except ValueError:
+        value = 0.0
+    if not 0.01 <= value <= _MAX_SECONDS or _is_octal(str(node.value)):
+        raise _Wrong(node, f"must be {wanted}, not {_kind(node)}")
+    return value
+
+
+def _is_octal(text: str) -> bool:
+    # YAML 1.1 reads 010 as eight.
+    return text.startswith("0") and text.isdigit() and text != "0"
+
+
+def _port(node: yaml.Node) -> int:
+    number = _number(node)
+    if number > _MAX_PORT:
+        raise _Wrong(node, f"must be a port from 0 (none) to {_MAX_PORT}, not {number}")
+    return number
 
 
 def _is_plain_number(text: str) -> bool:
@@ -240,6 +299,9 @@ def _class(node: yaml.Node) -> str:
 
 _TRUE = {"true", "yes", "on", "y"}
 _MAX_ID = (1 << 32) - 2  # the last one means "no such user" (chown(2))
+_MAX_SECONDS = 86_400
+_MAX_PORT = 65_535
+_SECONDS = frozenset("0123456789.")
 _FORMS = {("scalar", "str"): "text", ("sequence", "seq"): "list", ("mapping", "map"): "mapping"}
 
 
@@ -319,4 +381,17 @@ _PROFILE: dict[str, Reader] = {
     "hook": lambda node: _word(node, HOOKS),
     "hook_steps": lambda node: _list(node, lambda item: _word(item, STEPS)),
     "hook_required": lambda node: _list(node, lambda item: _word(item, STEPS)),
+}
+
+_DAEMON: dict[str, Reader] = {
+    "quiet_s": _seconds,
+    "bound_s": _seconds,
+    "settle_s": _seconds,
+    "settle_first_s": _seconds,
+    "settle_most_s": _seconds,
+    "poll_s": _seconds,
+    "look_s": _seconds,
+    "on_gone": lambda node: _word(node, ON_GONE),
+    "run_dir": _path,
+    "http_port": _port,
 }

@@ -181,13 +181,19 @@ def old_specs(directory: str, state_dir: str, host: Root, *, vendors: Iterable[s
     return (*findings, *(finding for finding in judged if finding is not None))
 
 
-def _judge(file: str, host: Root) -> Finding | None:
+def read_spec(file: str) -> dict[str, Any] | None:
+    """Return the document in the spec FILE if it is one that breaks no rule, else None."""
     try:
         with open(file, "rb") as opened:
             document = parse_document(opened.read(MAX_SIZE + 1), yaml=False).document
     except OSError:
         return None
-    if document is None or errors(check(document)):
+    return None if document is None or errors(check(document)) else document
+
+
+def _judge(file: str, host: Root) -> Finding | None:
+    document = read_spec(file)
+    if document is None:
         return None
     missing = check_host(document, host)
     if not missing:

@@ -20,6 +20,8 @@ COMMANDS = {
     "inspect": ("cdigen.cli.inspect", "show what was looked for on this host, and what was found"),
     "list": ("cdigen.cli.list", "list the devices that a container runtime finds"),
     "prune": ("cdigen.cli.prune", "remove the driver views that no spec and no container uses"),
+    "run": ("cdigen.cli.run", "run as a daemon that keeps the specs true"),
+    "status": ("cdigen.cli.status", "show how the daemon and the host stand"),
     "validate": ("cdigen.cli.validate", "check spec files as the runtimes' loaders do"),
 }
 
@@ -27,7 +29,7 @@ COMMANDS = {
 VALUE_OPTIONS = frozenset({
     "--config", "--config-search-path", "--container-driver-root", "--dev-root", "--driver-root", "--format",
     "--hook", "--inventory", "--kind", "--layout", "--library-search-path", "--mode", "--naming", "--nvml",
-    "--output", "--output-dir", "--profile", "--root", "--spec-dir", "--target", "--vendor",
+    "--output", "--output-dir", "--profile", "--root", "--run-dir", "--spec-dir", "--target", "--vendor",
 })  # fmt: skip
 
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: cdigen itself is wrong

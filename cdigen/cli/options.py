@@ -171,6 +171,20 @@ def _settings(arguments: argparse.Namespace, host: Root) -> config.Settings:
     return config.parse(data, file=config.DEFAULT_PATH, vendors=vendors)
 
 
+def refuse_inventory(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError where an inventory was given to a command that is for a host that lives."""
+    if arguments.inventory is not None:
+        raise ConfigError(
+            "--inventory is a document, and this command is about a host as it is now",
+            hint="see 'cdigen generate --inventory'",
+        )
+
+
+def literal(path: str) -> str:
+    """Return PATH, which the user named, as an absolute path of this machine."""
+    return os.path.abspath(path)
+
+
 def places(arguments: argparse.Namespace, host: Root, settings: config.Settings) -> Places:
     """Return where vendors are to look; every path lies inside the root."""
     driver_root = absolute("--driver-root", arguments.driver_root) or settings.driver_root

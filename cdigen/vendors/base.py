@@ -25,8 +25,25 @@ if TYPE_CHECKING:
         def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
             """Compute the content of each profile's spec; pure."""
 
+        def watches(self, places: Places) -> Watches:
+            """Return what is worth a look when it changes; whether it exists or not."""
+
         def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
             """Read which nodes nobody has made yet, as they would have to be made."""
+
+
+@frozen
+class Watches:
+    """What tells that a vendor's side of a host has changed.
+
+    ``files`` are absolute paths of this machine, of files, of folders (each entry matters) or with ``*`` in
+    the last name; ``polled`` are small files and folders of which the kernel announces nothing;
+    ``subsystems`` are those of the kernel's uevents.
+    """
+
+    files: tuple[str, ...]
+    polled: tuple[str, ...]
+    subsystems: tuple[str, ...]
 
 
 @frozen

@@ -7,7 +7,18 @@ from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Inventory
 from cdigen.value import replace
-from cdigen.vendors.nvidia import csv, edits, families, files, gpus, kernel, libraries, manifests, wsl
+from cdigen.vendors.nvidia import (
+    csv,
+    edits,
+    families,
+    files,
+    gpus,
+    kernel,
+    libraries,
+    manifests,
+    watches,
+    wsl,
+)
 from cdigen.vendors.nvidia.group_edits import group_drafts
 from cdigen.vendors.nvidia.nodes import NodeReader
 
@@ -16,7 +27,7 @@ if TYPE_CHECKING:
     from cdigen.model.cdi import Draft
     from cdigen.model.inventory import Accelerator, Driver, HostNode, Sought
     from cdigen.model.profile import Profile
-    from cdigen.vendors.base import Places
+    from cdigen.vendors.base import Places, Watches
     from cdigen.vendors.nvidia.nvml import NvmlGpu
 
 
@@ -48,6 +59,10 @@ class Nvidia:
         if inventory.mode in {"wsl", "csv"}:
             return group_drafts(_with_profiles(inventory, profiles), profiles)
         return group_drafts(inventory, profiles)
+
+    def watches(self, places: Places) -> Watches:
+        """Return the driver's files, nodes and sockets, and what its module shows of itself."""
+        return watches.watches(places)
 
     def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
         """Read which nodes of GPUs, MIG instances and the driver nobody has made yet; NVML is not asked."""

@@ -1,0 +1,84 @@
+"""``cdigen run``: the daemon, which keeps the specs of this host true."""
+
+from __future__ import annotations
+
+from cdigen.cli import options
+from cdigen.cli.wishes import add_options as add_wishes
+from cdigen.cli.wishes import means, wishes
+from cdigen.config import DEFAULT_PATH
+from cdigen.value import replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from cdigen.host.root import Root
+    from cdigen.service.cycle import Setup
+    from cdigen.vendors.base import Places
+
+EXAMPLES = """\
+  cdigen run                                 as /etc/cdigen/config.yaml says; systemd does this
+  cdigen run --driver-root /run/nvidia/driver
+                                             the driver lies in a driver container
+  cdigen run --run-dir /tmp/cdigen -v        try it, with a line for every cycle
+"""
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this command."""
+    parser.add_argument(
+        "--run-dir", metavar="DIR", type=options.not_empty, help="where status and sockets are kept"
+    )
+    add_wishes(parser)
+    options.add_spec_dir_option(parser)
+    options.add_discovery_options(parser)
+    options.add_output_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Run the daemon until it is told to stop; returns the exit code or raises a CdigenError."""
+    from cdigen.service import log  # noqa: PLC0415 - what it imports takes a fifth of a second
+    from cdigen.service.daemon import Daemon  # noqa: PLC0415
+    from cdigen.service.notify import Notifier  # noqa: PLC0415
+
+    options.refuse_inventory(arguments)
+    logger = log.make_logger(verbose=arguments.verbose)
+    log.take_over(logger)
+    daemon = Daemon(
+        lambda: setup(arguments), watched=(_configuration(arguments),), notifier=Notifier(), logger=logger
+    )
+    daemon.run()
+    return 0
+
+
+def setup(arguments: Namespace) -> Setup:
+    """Return what ARGUMENTS and the configuration, read now, make of the daemon; raises a CdigenError."""
+    from cdigen.service.cycle import Setup  # noqa: PLC0415 - see above
+
+    host, settings = options.host_and_settings(arguments)
+    times = settings.daemon
+    run_dir = arguments.run_dir or options.outer_directory(host, times.run_dir)
+
+    def places(root: Root) -> Places:
+        return options.places(arguments, root, settings)
+
+    roots = (arguments.driver_root or settings.driver_root, arguments.dev_root or settings.dev_root)
+    return Setup(
+        outer=host.outer or "/",
+        vendors=options.vendor_names(arguments, settings),
+        places=places,
+        roots=tuple(f"{host.outer}{path}" for path in roots if path not in {"", "/"}),
+        wishes=wishes(arguments, settings),
+        means=means(arguments, host, settings, write=True),
+        directories=options.spec_directories(arguments, host, settings),
+        view_directories=options.known_spec_directories(arguments, host, settings),
+        state_dir=options.outer_directory(host, settings.state_dir),
+        create_nodes=settings.create_nodes,
+        daemon=replace(times, run_dir=run_dir),
+    )
+
+
+def _configuration(arguments: Namespace) -> str:
+    if arguments.config is not None:
+        return options.literal(arguments.config)
+    return f"{options.literal(arguments.root).rstrip('/')}{DEFAULT_PATH}"

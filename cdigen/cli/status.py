@@ -1,0 +1,206 @@
+"""``cdigen status``: what the daemon last did, and how the host stands, from the daemon's state file."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from cdigen.cli import options, report
+from cdigen.host.root import shown
+from cdigen.model.errors import HostError
+from cdigen.model.findings import Finding
+from cdigen.service import status as files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+EXAMPLES = """\
+  cdigen status           how the host stands, what was written last, what is wrong
+  cdigen status -v        with all that is kept of what changed
+  cdigen status --json    the same for programs; exit 3 where no daemon runs
+"""
+
+# What each state means for whoever starts a container now, and what has to be done about it.
+MEANINGS = {
+    "starting": "the daemon has not looked yet",
+    "ready": "containers can use the devices below",
+    "settling": "the host is being changed; the daemon waits for that to end and looks again by itself",
+    "degraded": "containers can use the devices below; some GPUs are left out, see the findings",
+    "mismatch": "the running driver and its files are of different versions: reload the modules or reboot",
+    "absent": "there is nothing to offer: no GPU, or its driver is not loaded",
+}
+_YELLOW = "33"
+_COLOURS = {"ready": "32", "mismatch": "31", "absent": "31"}
+_FEW = 5
+_UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this command."""
+    options.add_root_options(parser)
+    parser.add_argument(
+        "--run-dir", metavar="DIR", type=options.not_empty, help="where the daemon keeps its status"
+    )
+    options.add_output_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command; returns the exit code or raises a CdigenError."""
+    host, settings = options.host_and_settings(arguments)
+    run_dir = arguments.run_dir or options.outer_directory(host, settings.daemon.run_dir)
+    found = files.read(run_dir)
+    if problem := files.gone(run_dir, found):
+        raise _dead(found, problem)
+    if arguments.json:
+        report.print_json(found)
+    else:
+        report.write(sys.stdout, text(found, time.time(), verbose=arguments.verbose))
+    return 0
+
+
+def _dead(found: Mapping[str, Any], problem: str) -> HostError:
+    last = found["last_cycle"].get("started")
+    did = f", which last looked at {last} and found the host {found['state']}" if last else ""
+    return HostError(
+        f"the cdigen daemon is not running{did}: {problem}",
+        hint="the specs stay as they are until it is started again: 'systemctl start cdigen'; "
+        "'journalctl -u cdigen' tells why it ended",
+        kind="no-daemon",
+    )
+
+
+def text(found: Mapping[str, Any], now_s: float, *, verbose: bool = False) -> str:
+    """Return the status FOUND for people, as of NOW_S; only with VERBOSE all of the journal."""
+    sections = (
+        _head(found, now_s),
+        _vendors(found, now_s),
+        _specs(found, now_s),
+        _findings(found),
+        _looking(found, now_s),
+        _journal(found, now_s, most=len(found["journal"]) if verbose else _FEW),
+    )
+    return "\n".join(section for section in sections if section)
+
+
+def _head(found: Mapping[str, Any], now_s: float) -> str:
+    state = str(found["state"])
+    word = report.paint(shown(state), _COLOURS.get(state, _YELLOW), sys.stdout)
+    meaning = MEANINGS.get(state, "see the reasons below")
+    return (
+        f"{word} for {_ago(found['since'], now_s)}: {meaning}\n"
+        f"cdigen {shown(found['version'])}, process {found['pid']}, "
+        f"running for {_ago(found.get('started'), now_s)}\n"
+    )
+
+
+def _vendors(found: Mapping[str, Any], now_s: float) -> str:
+    rows = [
+        (_text(row, "vendor"), _text(row, "state"), _ago(row.get("since"), now_s), _advice(row))
+        for row in found["vendors"]
+    ]
+    return report.table(rows, header=("VENDOR", "STATE", "FOR", "WHY")) if rows else ""
+
+
+def _specs(found: Mapping[str, Any], now_s: float) -> str:
+    if not found["specs"]:
+        return "no spec is kept\n" if found["last_cycle"] else ""
+    rows = []
+    for row in found["specs"]:
+        counts = row.get("devices")
+        devices = counts if isinstance(counts, dict) else {}
+        out = devices.get("left_out")
+        rows.append(
+            (
+                _text(row, "kind"),
+                f"{devices.get('served', 0)}" + (f" ({out} left out)" if out else ""),
+                _ago(row["written"], now_s) + " ago" if row.get("written") else "-",
+                _text(row, "result") + (f": {row['reason']}" if row.get("reason") else ""),
+                _text(row, "file"),
+            )
+        )
+    return report.table(rows, header=("KIND", "DEVICES", "WRITTEN", "LAST CYCLE", "FILE"))
+
+
+def _findings(found: Mapping[str, Any]) -> str:
+    texts = ("rule", "path", "message", "hint")
+    lines = [
+        Finding(severity=row["severity"], **{name: _text(row, name) for name in texts}).line()
+        for row in found["findings"]
+        if row.get("severity") in {"error", "warning"}
+    ]
+    return "".join(f"{shown(line)}\n" for line in dict.fromkeys(lines))
+
+
+def _looking(found: Mapping[str, Any], now_s: float) -> str:
+    return "".join(f"{shown(line)}\n" for line in _lines(found, now_s))
+
+
+def _lines(found: Mapping[str, Any], now_s: float) -> Iterator[str]:
+    cycle = found["last_cycle"]
+    if cycle:
+        rows = [row for row in cycle.get("reasons", ()) if isinstance(row, dict)]
+        reasons = ", ".join(f"{_text(row, 'source')}: {_text(row, 'reason')}" for row in rows)
+        yield (
+            f"last look: {_ago(cycle.get('started'), now_s)} ago, {_text(cycle, 'result')}"
+            + (f" ({reasons})" if reasons else "")
+        )
+        if cycle.get("error"):
+            yield f"it failed: {cycle['error']}"
+            yield f"last success: {_ago(found.get('last_success'), now_s)} ago"
+    well = [name for name, row in found["sources"].items() if row.get("healthy")]
+    if well:
+        yield f"watching: {', '.join(well)}"
+    for name, row in found["sources"].items():
+        if not row.get("healthy"):
+            yield (
+                f"not watching: {name} ({_text(row, 'problem')}); the daemon tries again, and until then "
+                "sees such changes only when it looks by itself"
+            )
+
+
+def _journal(found: Mapping[str, Any], now_s: float, *, most: int) -> str:
+    entries = found["journal"][-most:] if most else []
+    rows = [
+        (
+            f"{_ago(row.get('at'), now_s)} ago",
+            _text(row, "kind"),
+            _text(row, "result"),
+            _text(row, "summary"),
+        )
+        for row in reversed(entries)
+    ]
+    return report.table(rows, header=("CHANGED", "KIND", "SPEC", "WHAT")) if rows else ""
+
+
+def _advice(row: Mapping[str, Any], key: str = "reason") -> str:
+    hint = row.get("hint")
+    return _text(row, key) + (f" ({hint})" if hint else "")
+
+
+def _text(row: Mapping[str, Any], key: str) -> str:
+    value = row.get(key)
+    return "" if value is None else str(value)
+
+
+def _ago(stamp: object, now_s: float) -> str:
+    """Return how long ago the time STAMP was, in the largest unit that fits."""
+    seconds = _seconds(stamp)
+    if seconds is None:
+        return "an unknown time"
+    # A clock that was set back since: then it was just now.
+    passed = max(0, int(now_s - seconds))
+    size, name = next(((size, name) for size, name in _UNITS if passed >= size), _UNITS[-1])
+    count = passed // size
+    return f"{count} {name}" + ("" if count == 1 else "s")
+
+
+def _seconds(stamp: object) -> float | None:
+    from calendar import timegm  # noqa: PLC0415 - not for --json
+
+    try:
+        return timegm(time.strptime(str(stamp)[:19], "%Y-%m-%dT%H:%M:%S"))
+    except ValueError:
+        return None

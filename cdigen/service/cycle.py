@@ -1,0 +1,362 @@
+"""One cycle of the daemon: look at every vendor, decide, write or withdraw, and report it all.
+
+``Keeper`` is the central name; it remembers between cycles only how long a vendor has been between two
+states, and what was found last. All else is read anew: a lost event costs time, never truth.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from cdigen import publishing, reconcile
+from cdigen.host.root import Root
+from cdigen.model.errors import CdigenError, ConfigError, HostError
+from cdigen.model.findings import Finding
+from cdigen.model.names import spec_file_name
+from cdigen.runtimes import lookup
+from cdigen.service.packages import package_manager
+from cdigen.service.report import CycleReport, SpecReport, VendorReport
+from cdigen.service.states import WITHDRAWALS, decide, judge
+from cdigen.spec.compare import compare
+from cdigen.spec.hostcheck import check_host
+from cdigen.store import specfiles
+from cdigen.store.viewprune import prune_after_boot
+from cdigen.value import frozen
+from cdigen.vendors.registry import VENDORS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cdigen.config import Daemon
+    from cdigen.delivery import Means
+    from cdigen.model.inventory import Inventory
+    from cdigen.reconcile import Wishes
+    from cdigen.service.report import CycleResult
+    from cdigen.service.states import Disk, Standing
+    from cdigen.vendors.base import Places
+    from cdigen.watch.triggers import Batch
+
+
+@frozen
+class Setup:
+    """What configuration and command line say; ``outer`` is where the host's root lies on this machine.
+
+    ``roots`` are the driver and dev root, which may come and go;
+    ``directories`` are the spec directories, written into the last; ``view_directories`` all in which a
+    spec may name a view. Both, and ``state_dir``, are paths of this machine.
+    """
+
+    outer: str
+    vendors: tuple[str, ...]
+    places: Callable[[Root], Places]
+    roots: tuple[str, ...]
+    wishes: Wishes
+    means: Means
+    directories: tuple[str, ...]
+    view_directories: tuple[str, ...]
+    state_dir: str
+    create_nodes: bool
+    daemon: Daemon
+
+
+@frozen
+class Cycle:
+    """What came of one cycle: the report, the inventories, and whether another look is due soon."""
+
+    report: CycleReport
+    inventories: dict[str, Inventory]
+    unsettled: bool
+
+
+class Keeper:
+    """Keeps the specs true, cycle by cycle."""
+
+    def __init__(
+        self, *, clock: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
+    ) -> None:
+        self._clock = clock
+        self._wall = wall
+        self._number = 0
+        # vendor -> what of it is expected to change, and since when, by the clock
+        self._since: dict[str, tuple[str, float]] = {}
+        # vendor -> what was found when its spec was last written
+        self._written: dict[str, Inventory] = {}
+
+    def cycle(self, setup: Setup, batch: Batch) -> Cycle:
+        """Run a cycle for the events of BATCH; never raises a CdigenError: the report has it."""
+        self._number += 1
+        started_s, begun = self._wall(), self._clock()
+        work = _Work(setup, self._is_patient, self._written)
+        try:
+            work.run()
+            result, error = work.result(), ""
+        except CdigenError as problem:
+            result, error = "failed", _line(problem)
+        self._note(work.standings if not error else {})
+        report = CycleReport(
+            number=self._number,
+            reasons=batch.triggers,
+            started_s=started_s,
+            duration_s=self._clock() - begun,
+            result=result,
+            events=batch.events,
+            vendors=() if error else work.vendor_reports(),
+            specs=() if error else tuple(work.specs),
+            findings=() if error else work.findings(),
+            error=error or work.first_error(),
+        )
+        return Cycle(
+            report=report,
+            inventories={} if error else work.inventories,
+            unsettled=report.result in {"failed", "waiting"}
+            or any(standing.passing for standing in work.standings.values()),
+        )
+
+    def _is_patient(self, vendor: str, transient: str, patience_s: float) -> bool:
+        """Return whether VENDOR has been in the same TRANSIENT condition for less than is to be waited."""
+        what, since = self._since.get(vendor, ("", 0.0))
+        return what != transient or self._clock() - since < patience_s
+
+    def _note(self, standings: dict[str, Standing]) -> None:
+        for vendor, standing in standings.items():
+            if not standing.transient:
+                self._since.pop(vendor, None)
+            elif self._since.get(vendor, ("", 0.0))[0] != standing.transient:
+                self._since[vendor] = (standing.transient, self._clock())
+
+
+class _Work:
+    """One cycle as it goes: what was found, decided and done."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        is_patient: Callable[[str, str, float], bool],
+        written: dict[str, Inventory],
+    ) -> None:
+        self._setup = setup
+        self._is_patient = is_patient
+        self._written = written
+        self._host = Root(setup.outer)
+        self._recorded: tuple[tuple[str, str], ...] = ()
+        self.inventories: dict[str, Inventory] = {}
+        self.standings: dict[str, Standing] = {}
+        self.specs: list[SpecReport] = []
+        self._said: list[Finding] = []
+        # What was asked for and could not be done, as lines.
+        self._failed: list[str] = []
+
+    def run(self) -> None:
+        setup = self._setup
+        failures = self._discover()
+        self._recorded, said = specfiles.recorded(setup.directories[-1], state_dir=setup.state_dir)
+        self._said.extend(said)
+        writing: dict[str, Inventory] = {}
+        for vendor in setup.vendors:
+            disk = self._disk(vendor)
+            standing = self._judge(vendor, failures.get(vendor), disk)
+            self.standings[vendor] = standing
+            action = decide(standing, disk)
+            if action == "write":
+                writing[vendor] = self.inventories[vendor]
+            elif action == "keep":
+                self._keep(vendor, standing.reason)
+            elif action == "withdraw":
+                self._withdraw(self._of(vendor), standing.reason)
+        self._write(writing)
+
+    # Looking.
+
+    def _discover(self) -> dict[str, HostError]:
+        setup = self._setup
+        try:
+            places = setup.places(self._host)
+            if setup.create_nodes:
+                self._said.extend(reconcile.make_nodes(setup.vendors, places))
+                places = setup.places(self._host)
+        except ConfigError as error:
+            # A driver container that is not there yet.
+            return dict.fromkeys(
+                setup.vendors, HostError(error.message, hint=error.hint, kind="driver-not-found")
+            )
+        self.inventories, failures = reconcile.discover(setup.vendors, places)
+        return failures
+
+    def _judge(self, vendor: str, failure: HostError | None, disk: Disk) -> Standing:
+        inventory = self.inventories.get(vendor)
+        settle_s = self._setup.daemon.settle_s
+        busy = ""
+        if inventory is not None and disk == "whole" and inventory != self._written.get(vendor, inventory):
+            busy = package_manager(self._host)
+        return judge(
+            failure,
+            inventory.findings if inventory is not None else (),
+            patient=lambda transient: self._is_patient(vendor, transient, settle_s),
+            busy=busy,
+        )
+
+    def _of(self, vendor: str) -> list[tuple[str, str]]:
+        prefix = f"{VENDORS[vendor][0]}/"
+        return [(name, kind) for name, kind in self._recorded if kind.startswith(prefix)]
+
+    def _disk(self, vendor: str) -> Disk:
+        """Return whether the specs of VENDOR on the disk name only what exists; ``none``: there are none."""
+        present = [self._file(name) for name, _ in self._of(vendor)]
+        present = [file for file in present if os.path.lexists(file)]
+        if not present:
+            return "none"
+        documents = [publishing.read_spec(file) for file in present]
+        wrong = any(document is None or check_host(document, self._host) for document in documents)
+        return "broken" if wrong else "whole"
+
+    # Doing.
+
+    def _write(self, inventories: dict[str, Inventory]) -> None:
+        setup = self._setup
+        if not inventories:
+            return
+        products, broken = reconcile.produce(
+            inventories, host=self._host, wishes=setup.wishes, means=setup.means
+        )
+        if os.path.isdir(f"{setup.state_dir}/views"):
+            prune_after_boot(setup.state_dir, spec_dirs=setup.view_directories)
+        for product in products:
+            file = self._file(spec_file_name(product.kind))
+            before = publishing.read_spec(file)
+            self._tell(
+                publishing.publish(product, setup.directories, setup.state_dir), before, product.document
+            )
+        for kind, error in broken.items():
+            self._tell(publishing.refused(kind, self._file(spec_file_name(kind)), error), None, None)
+        for vendor, inventory in inventories.items():
+            self._written[vendor] = inventory
+        offered = {product.kind for product in products} | set(broken)
+        for vendor in inventories:
+            lost = [(name, kind) for name, kind in self._of(vendor) if kind not in offered]
+            self._withdraw(lost, publishing.NOT_OFFERED)
+
+    def _keep(self, vendor: str, why: str) -> None:
+        for name, kind in self._of(vendor):
+            self._report_kept(kind, self._file(name), why)
+
+    def _report_kept(self, kind: str, file: str, why: str) -> None:
+        document = publishing.read_spec(file)
+        if document is not None:
+            served = len(document["devices"])
+            self.specs.append(
+                SpecReport(
+                    kind=kind,
+                    file=file,
+                    result="kept",
+                    reason=why,
+                    served=served,
+                    left_out=self._left_out(kind),
+                    written_s=_modified(file),
+                )
+            )
+
+    def _withdraw(self, specs: Iterable[tuple[str, str]], why: str) -> None:
+        """Remove our SPECS, unless another's of the same kind would come to light."""
+        for name, kind in specs:
+            file = self._file(name)
+            if not os.path.lexists(file):
+                continue
+            wishes_to_keep, foreign = self._setup.daemon.on_gone == "keep", self._unmasked(kind)
+            if WITHDRAWALS[wishes_to_keep, bool(foreign)] == "keep":
+                if foreign and not wishes_to_keep:
+                    self._said.append(_unmasks(kind, file, foreign))
+                    self._failed.append(self._said[-1].line())
+                self._report_kept(kind, file, why)
+                continue
+            gone = publishing.Gone(name=name, kind=kind, reason=why)
+            before = publishing.read_spec(file)
+            self._tell(
+                publishing.withdraw(gone, self._setup.directories[-1], self._setup.state_dir), before, None
+            )
+
+    def _unmasked(self, kind: str) -> str:
+        """Return the file of a lower directory that would serve KIND without ours; empty: there is none."""
+        found = lookup.scan(self._setup.directories[:-1]) if self._setup.directories[1:] else None
+        rows = found.rows if found is not None else ()
+        return next((row.file for row in rows if row.kind == kind and not row.reason), "")
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self._setup.directories[-1], name)
+
+    # Telling.
+
+    def _tell(self, outcome: publishing.Outcome, before: object, after: object) -> None:
+        changed = outcome.result in {"written", "withdrawn"}
+        if outcome.error is not None:
+            self._failed.append(_line(outcome.error))
+            self._said.append(
+                Finding(
+                    severity="error",
+                    rule=outcome.error.kind,
+                    path=outcome.file,
+                    message=outcome.error.message,
+                    hint=outcome.error.hint,
+                )
+            )
+        self._said.extend(outcome.findings)
+        self.specs.append(
+            SpecReport(
+                kind=outcome.kind,
+                file=outcome.file,
+                result=outcome.result,
+                reason=outcome.error.message if outcome.error is not None else outcome.reason,
+                served=outcome.devices,
+                left_out=self._left_out(outcome.kind),
+                written_s=_modified(outcome.file),
+                changes=compare(before, after) if changed else None,
+            )
+        )
+
+    def _left_out(self, kind: str) -> int:
+        vendor = next((name for name, row in VENDORS.items() if kind.startswith(f"{row[0]}/")), "")
+        inventory = self.inventories.get(vendor)
+        return sum(not gpu.usable for gpu in inventory.accelerators) if inventory is not None else 0
+
+    def vendor_reports(self) -> tuple[VendorReport, ...]:
+        return tuple(
+            VendorReport(vendor=name, state=one.state, reason=one.reason, hint=one.hint)
+            for name, one in self.standings.items()
+        )
+
+    def findings(self) -> tuple[Finding, ...]:
+        hosts = (finding for inventory in self.inventories.values() for finding in inventory.findings)
+        return tuple(dict.fromkeys((*hosts, *self._said)))
+
+    def first_error(self) -> str:
+        return self._failed[0] if self._failed else ""
+
+    def result(self) -> CycleResult:
+        if self._failed:
+            return "failed"
+        if any(spec.result in {"written", "withdrawn"} for spec in self.specs):
+            return "changed"
+        return "waiting" if any(one.passing for one in self.standings.values()) else "unchanged"
+
+
+def _unmasks(kind: str, file: str, foreign: str) -> Finding:
+    return Finding(
+        severity="error",
+        rule="withdrawal-unmasks",
+        path=file,
+        message=f"{file} does not hold any more, but without it runtimes would take {kind} from {foreign}, "
+        "which cdigen did not write; it stays",
+        hint=f"remove {foreign}, or move it out of the spec directory",
+    )
+
+
+def _modified(file: str) -> float | None:
+    try:
+        return os.stat(file).st_mtime
+    except OSError:
+        return None
+
+
+def _line(error: CdigenError) -> str:
+    return f"{error.message}; {error.hint}" if error.hint else error.message

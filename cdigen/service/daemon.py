@@ -1,0 +1,244 @@
+"""The loop around the cycles: events, quiet, a cycle, the word about it, and again.
+
+One thread does all of this; sources of events, the HTTP server and a timer for systemd have their own and
+share with it only the inbox and values that are replaced whole.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+from cdigen import __version__
+from cdigen.host.root import Root
+from cdigen.model.errors import CdigenError, ConfigError
+from cdigen.service import log, status
+from cdigen.service.cycle import Keeper
+from cdigen.service.http import Answers, Server
+from cdigen.service.metrics import Metrics
+from cdigen.service.report import Status, advance, overall, unready
+from cdigen.store.directory import made
+from cdigen.store.lock import exclusive
+from cdigen.vendors import registry
+from cdigen.watch.debounce import Backoff, Debounce
+from cdigen.watch.files import FileSource
+from cdigen.watch.poll import PollSource
+from cdigen.watch.supervisor import Supervisor
+from cdigen.watch.triggers import Inbox, Trigger
+from cdigen.watch.uevents import UeventSource
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from structlog.typing import FilteringBoundLogger
+
+    from cdigen.service.cycle import Cycle, Setup
+    from cdigen.service.notify import Notifier
+    from cdigen.service.report import CycleReport
+    from cdigen.watch.triggers import Batch
+
+# A boot must not wait for a GPU that hangs: services that come after us start then in any case.
+READY_WITHIN_S = 5.0
+# How long a second instance looks whether the first is going to end.
+LOCK_TIMEOUT_S = 0.5
+# What runtimes load; our temporary files beside them have another ending.
+SPEC_SUFFIXES = (".json", ".yaml")
+SOURCES = ("start", "signal", "files", "uevents", "poll", "timer", "retry")
+
+
+class Daemon:
+    """Keeps the specs of one host true until it is told to stop.
+
+    ``load`` reads configuration and command line and returns the setup, or raises a CdigenError;
+    ``watched`` are further files that matter: the configuration.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], Setup],
+        *,
+        watched: tuple[str, ...],
+        notifier: Notifier,
+        logger: FilteringBoundLogger,
+    ) -> None:
+        self._load = load
+        self._watched = watched
+        self._notifier = notifier
+        self._log = logger
+        self._setup = load()
+        self._inbox = Inbox()
+        self._keeper = Keeper()
+        self._files = FileSource(roots=(self._setup.outer,) if self._setup.outer != "/" else ())
+        self._poll = PollSource(interval_s=self._setup.daemon.poll_s)
+        watches = self._watches()
+        self._supervisor = Supervisor((self._files, self._poll, UeventSource(watches[2])), self._inbox)
+        self._rearm()
+        self._metrics = Metrics(SOURCES)
+        self._status = Status(version=__version__, started_s=time.time(), since_s=time.time())
+        self._last: CycleReport | None = None
+        self._stopping = False
+        self._reloading = False
+        self._beat_s = time.monotonic()
+
+    def run(self) -> None:
+        """Run until SIGTERM or SIGINT. StoreError: another instance runs, or no run directory can be made."""
+        run_dir = self._setup.daemon.run_dir
+        status.prepare(run_dir)
+        with made(run_dir, what=status.RUN_DIRECTORY) as place, exclusive(place, timeout_s=LOCK_TIMEOUT_S):
+            server = self._server(run_dir)
+            in_time = threading.Timer(READY_WITHIN_S, self._notifier.ready, ("looking at the host",))
+            in_time.daemon = True
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, self._on_signal)
+            try:
+                in_time.start()
+                self._supervisor.start()
+                server.start()
+                self._log.info("started", version=__version__, vendors=list(self._setup.vendors))
+                self._inbox.put(Trigger(source="start", reason="the daemon has started"))
+                self._loop(in_time)
+            finally:
+                self._notifier.stopping()
+                in_time.cancel()
+                server.stop()
+                self._supervisor.stop()
+                status.remove(run_dir)
+                self._log.info("stopped")
+
+    # The loop.
+
+    def _loop(self, in_time: threading.Timer) -> None:
+        attempts = 0
+        next_look_s = time.monotonic()
+        while not self._stopping:
+            batch = self._wait(next_look_s, why="retry" if attempts else "timer")
+            if batch is None:
+                continue
+            self._reload()
+            done = self._keeper.cycle(self._setup, batch)
+            self._rearm()
+            self._show(done)
+            in_time.cancel()
+            self._notifier.ready(self._summary())
+            attempts = attempts + 1 if done.unsettled else 0
+            next_look_s = time.monotonic() + self._delay_s(attempts)
+
+    def _wait(self, next_look_s: float, *, why: str) -> Batch | None:
+        """Wait for events and the quiet after them, or for NEXT_LOOK_S; None: it is not time for a cycle."""
+        now = time.monotonic()
+        self._pulse(now)
+        wake_s = min(next_look_s, self._supervisor.tick(), now + self._pulse_s())
+        if self._inbox.wait(max(0.0, wake_s - now)):
+            self._quiet()
+            return None if self._stopping else self._inbox.take()
+        if self._stopping or time.monotonic() < next_look_s:
+            return None
+        self._inbox.put(Trigger(source=why, reason="looking without an event"))
+        return self._inbox.take()
+
+    def _quiet(self) -> None:
+        """Wait until no event has come for a while, or the first is old enough."""
+        times = self._setup.daemon
+        debounce = Debounce(quiet_s=times.quiet_s, bound_s=times.bound_s)
+        while not self._stopping:
+            pending = self._inbox.peek()
+            left_s = debounce.due(pending.first_s, pending.last_s) - time.monotonic()
+            if left_s <= 0:
+                return
+            time.sleep(min(left_s, 0.1))
+            self._pulse(time.monotonic())
+
+    def _delay_s(self, attempts: int) -> float:
+        times = self._setup.daemon
+        if not attempts:
+            return times.look_s
+        backoff = Backoff(first_s=times.settle_first_s, factor=1.5, most_s=times.settle_most_s)
+        return backoff.delay(attempts - 1)
+
+    def _pulse_s(self) -> float:
+        return self._notifier.watchdog_s / 3 if self._notifier.watchdog_s else self._setup.daemon.look_s
+
+    def _pulse(self, now: float) -> None:
+        self._beat_s = now
+        if self._notifier.watchdog_s:
+            self._notifier.ping()
+
+    # Signals and configuration.
+
+    def _on_signal(self, number: int, _: object) -> None:
+        name = signal.Signals(number).name
+        if number == signal.SIGHUP:
+            self._reloading = True
+        else:
+            self._stopping = True
+        self._inbox.put(Trigger(source="signal", reason=name))
+
+    def _reload(self) -> None:
+        """Read the configuration again before every cycle; one that is wrong changes nothing, and is said."""
+        if self._reloading:
+            self._notifier.reloading()
+            self._reloading = False
+        try:
+            self._setup = self._load()
+        except CdigenError as error:
+            self._log.error("configuration", message=error.message, hint=error.hint)
+
+    def _rearm(self) -> None:
+        files, polled, _ = self._watches()
+        specs = (f"{folder}/*{suffix}" for folder in self._setup.directories for suffix in SPEC_SUFFIXES)
+        self._files.rearm((*files, *specs, *self._watched))
+        # What is mounted over a folder makes no event: a driver container's root is compared as well.
+        self._poll.rearm((*polled, *self._setup.roots))
+
+    def _watches(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Return the files, the polled files and the subsystems of all vendors."""
+        setup = self._setup
+        try:
+            places = setup.places(Root(setup.outer))
+        except ConfigError:
+            # The driver root is not there yet: its folder is what to wait for.
+            return setup.roots, (), ("pci", "module", "drm")
+        wanted = [registry.load(name).watches(places) for name in setup.vendors]
+        return (
+            (*setup.roots, *(path for one in wanted for path in one.files)),
+            tuple(path for one in wanted for path in one.polled),
+            tuple(dict.fromkeys(name for one in wanted for name in one.subsystems)),
+        )
+
+    # Showing.
+
+    def _show(self, done: Cycle) -> None:
+        """Tell everybody who listens what the cycle did; a full disk must not end the daemon."""
+        report = done.report
+        self._status = advance(self._status, report, self._supervisor.health())
+        self._metrics.count(report)
+        self._metrics.show(self._status)
+        log.cycle(self._log, report, self._last)
+        self._last = report
+        run_dir = self._setup.daemon.run_dir
+        try:
+            status.save(run_dir, self._status, status.this_process())
+            if done.inventories or report.result != "failed":
+                status.save_inventory(run_dir, done.inventories)
+        except CdigenError as error:
+            self._log.error("status", message=error.message, hint=error.hint)
+
+    def _summary(self) -> str:
+        vendors = self._status.vendors
+        state = overall(vendors) if vendors else self._status.state
+        served = sum(spec.served for spec in self._status.specs)
+        why = next((one.reason for one in vendors if one.state == state and one.reason), "")
+        return f"{state}, {served} devices" + (f"; {why}" if why else "")
+
+    def _server(self, run_dir: str) -> Server:
+        answers = Answers(
+            metrics=self._metrics.render, alive=self._alive, ready=lambda: unready(self._status)
+        )
+        return Server(answers, f"{run_dir}/http.sock", port=self._setup.daemon.http_port)
+
+    def _alive(self) -> str:
+        silent_s = time.monotonic() - self._beat_s
+        limit_s = max(60.0, 2 * self._pulse_s())
+        return f"the loop has not turned for {silent_s:.0f} s" if silent_s > limit_s else ""

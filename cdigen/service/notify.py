@@ -1,0 +1,91 @@
+"""What a service tells its manager, by the protocol of sd_notify(3): ``Notifier``.
+
+Nothing here fails: a daemon that cannot tell how it is goes on as it is. Without ``$NOTIFY_SOCKET`` every
+message is dropped. Sources: systemd's sd_notify(3) and sd_watchdog_enabled(3).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+# A manager that does not read for so long is not worth waiting for: its socket buffers messages.
+_TIMEOUT_S = 0.5
+_MAX_STATUS = 300
+
+
+class Notifier:
+    """The way to the service manager that ENVIRON names.
+
+    ``watchdog_s`` is how long the manager waits for a ping before it kills this process, 0 where it does
+    not: ping at half of that.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str] = os.environ,
+        *,
+        pid: int | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._address = _address(environ.get("NOTIFY_SOCKET", ""))
+        self._monotonic = monotonic
+        self.watchdog_s = _watchdog(environ, os.getpid() if pid is None else pid)
+
+    def ready(self, status: str) -> bool:
+        """Say that the service has started, or has reloaded; returns whether that was heard."""
+        return self._send("READY=1", _status(status))
+
+    def status(self, text: str) -> bool:
+        """Say in one line how the service is; returns whether that was heard."""
+        return self._send(_status(text))
+
+    def ping(self) -> bool:
+        """Say that the service is alive; returns whether that was heard."""
+        return self._send("WATCHDOG=1")
+
+    def reloading(self) -> bool:
+        """Say that the configuration is being read again; ``ready`` ends that. Returns whether it was heard.
+
+        Type=notify-reload (systemd 253) asks for the time as well.
+        """
+        return self._send("RELOADING=1", f"MONOTONIC_USEC={int(self._monotonic() * 1_000_000)}")
+
+    def stopping(self) -> bool:
+        """Say that the service ends; returns whether that was heard."""
+        return self._send("STOPPING=1")
+
+    def _send(self, *lines: str) -> bool:
+        if not self._address:
+            return False
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+                sender.settimeout(_TIMEOUT_S)
+                sender.sendto("\n".join(lines).encode("utf-8", "replace"), self._address)
+        except (OSError, ValueError):  # dead, or no address at all
+            return False
+        return True
+
+
+def _address(path: str) -> str:
+    """Return PATH as Python takes it: @ stands for an abstract socket; other families are not for us."""
+    if path.startswith("@"):
+        return "\0" + path[1:]
+    return path if path.startswith("/") else ""
+
+
+def _watchdog(environ: Mapping[str, str], pid: int) -> float:
+    if environ.get("WATCHDOG_PID", str(pid)) != str(pid):
+        return 0.0
+    text = environ.get("WATCHDOG_USEC", "")
+    return int(text) / 1_000_000 if text.isascii() and text.isdigit() else 0.0
+
+
+def _status(text: str) -> str:
+    # A line break would begin a message of its own.
+    return f"STATUS={' '.join(text.split())[:_MAX_STATUS]}"

@@ -1,0 +1,43 @@
+"""Is a package manager at work? While one is, a driver may be half of two versions."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+
+# (name, lock file): dpkg(1) and apt hold a record lock on theirs, rpm on its own; pacman's is there while
+# it works (libalpm, handle.c).
+LOCKED = (
+    ("dpkg", "/var/lib/dpkg/lock"),
+    ("apt", "/var/lib/dpkg/lock-frontend"),
+    ("rpm", "/var/lib/rpm/.rpm.lock"),
+    ("rpm", "/usr/lib/sysimage/rpm/.rpm.lock"),
+)
+PRESENT = (("pacman", "/var/lib/pacman/db.lck"),)
+
+# struct flock of 64-bit Linux: type, whence, start, length, pid; with padding.
+_FLOCK = struct.Struct("hhqqi4x")
+
+
+def package_manager(host: Root) -> str:
+    """Return the name of a package manager that is at work on HOST, or an empty text."""
+    for name, path in LOCKED:
+        if _is_locked(host, path):
+            return name
+    return next((name for name, path in PRESENT if host.exists(path)), "")
+
+
+def _is_locked(host: Root, path: str) -> bool:
+    """Ask the kernel whether somebody holds a record lock on PATH; takes none."""
+    try:
+        with host.open(path) as file:
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            answer = fcntl.fcntl(file.descriptor, fcntl.F_GETLK, asked)
+    except OSError:
+        return False
+    return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)

@@ -1,0 +1,306 @@
+"""The daemon's state as files for everybody: ``status.json`` and ``inventory.json`` in the run directory.
+
+``save`` and ``save_inventory`` are the daemon's, ``read`` and ``gone`` those of ``cdigen status``. A reader
+sees the old content or the new, whole; both files are world-readable, and hold nothing that the specs and
+``cdigen inspect`` do not show as well.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import time
+
+from cdigen.host.root import reason, shown
+from cdigen.model.errors import HostError, StoreError
+from cdigen.model.inventory_json import to_document
+from cdigen.store import plainfiles, tempfiles
+from cdigen.store.directory import made
+from cdigen.store.lock import LOCK_FILE
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from cdigen.model.findings import Finding
+    from cdigen.model.inventory import Inventory
+    from cdigen.service.report import CycleReport, Journaled, SpecReport, Status, VendorReport
+
+RUN_DIR = "/run/cdigen"
+RUN_DIRECTORY = "run directory"
+STATUS_FILE = "status.json"
+INVENTORY_FILE = "inventory.json"
+SCHEMA = 1
+MAX_STATUS = 8 << 20
+# What ``cdigen status`` counts on, whichever version of the daemon wrote it.
+_SHAPE = {
+    "state": str,
+    "since": str,
+    "version": str,
+    "pid": int,
+    "pid_started": int,
+    "pid_namespace": str,
+    "vendors": list,
+    "specs": list,
+    "findings": list,
+    "last_cycle": dict,
+    "sources": dict,
+    "journal": list,
+}
+_LISTS = ("vendors", "specs", "findings", "journal")
+
+
+@frozen
+class Process:
+    """A process so named that its number, used again by another, is not taken for it."""
+
+    pid: int
+    started: int
+    namespace: str
+
+
+def this_process() -> Process:
+    """Return the process that runs this."""
+    pid = os.getpid()
+    return Process(pid=pid, started=_started(pid) or 0, namespace=_namespace())
+
+
+def prepare(run_dir: str) -> None:
+    """Make the run directory, and remove what a writer that was killed left there. StoreError: refused."""
+    with made(run_dir, what=RUN_DIRECTORY) as place:
+        tempfiles.sweep(place)
+
+
+def save(run_dir: str, status: Status, process: Process) -> None:
+    """Put STATUS of the daemon PROCESS into the run directory. StoreError: the system refused."""
+    text = json.dumps(document(status, process), ensure_ascii=True, indent=1)
+    plainfiles.save(f"{run_dir}/{STATUS_FILE}", f"{text}\n".encode("ascii"))
+
+
+def save_inventory(run_dir: str, inventories: Mapping[str, Inventory]) -> bool:
+    """Put INVENTORIES into the run directory; returns whether that changed the file.
+
+    A file that holds them already stays untouched, so that whoever watches it wakes up for a reason.
+    StoreError: the system refused.
+    """
+    text = json.dumps(to_document(inventories), ensure_ascii=True, indent=1)
+    content = f"{text}\n".encode("ascii")
+    path = f"{run_dir}/{INVENTORY_FILE}"
+    try:
+        with open(path, "rb") as file:
+            if file.read(len(content) + 1) == content:
+                return False
+    except OSError:
+        pass  # writing it will tell what is wrong
+    plainfiles.save(path, content)
+    return True
+
+
+def remove(run_dir: str) -> None:
+    """Remove the status of a daemon that ends; the inventory stays, as the specs do."""
+    try:
+        os.unlink(f"{run_dir}/{STATUS_FILE}")
+    except OSError:
+        return  # ``cdigen status`` sees by the lock that nobody is there
+
+
+def document(status: Status, process: Process) -> dict[str, Any]:
+    """Return STATUS as the JSON document that ``cdigen status --json`` prints. Pure."""
+    cycle = status.cycle
+    return {
+        "schema": SCHEMA,
+        "state": status.state,
+        "since": timestamp(status.since_s),
+        "version": status.version,
+        "pid": process.pid,
+        "pid_started": process.started,
+        "pid_namespace": process.namespace,
+        "started": timestamp(status.started_s),
+        "last_success": None if status.last_success_s is None else timestamp(status.last_success_s),
+        "vendors": [_vendor(vendor) for vendor in status.vendors],
+        "specs": [_spec(spec) for spec in status.specs],
+        "findings": [_finding(finding) for finding in cycle.findings] if cycle else [],
+        "last_cycle": _cycle(cycle) if cycle else {},
+        "sources": {name: {"healthy": not text, "problem": text} for name, text in status.sources},
+        "journal": [_journaled(entry) for entry in status.journal],
+    }
+
+
+def timestamp(seconds: float) -> str:
+    """Return a wall-clock time as ISO 8601 in UTC, with milliseconds."""
+    milliseconds = round(seconds * 1000)
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(milliseconds // 1000))
+    return f"{whole}.{milliseconds % 1000:03}Z"
+
+
+def read(run_dir: str) -> dict[str, Any]:
+    """Return the document in the run directory.
+
+    HostError: there is none. StoreError: it cannot be read, or is no status of a cdigen as we know it.
+    """
+    path = f"{run_dir}/{STATUS_FILE}"
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_STATUS + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise HostError(
+            f"no cdigen daemon has a status here: {shown(path)} does not exist",
+            hint="start it with 'systemctl start cdigen', or look why it ended with 'journalctl -u cdigen'",
+            kind="no-daemon",
+        ) from None
+    except OSError as error:
+        raise StoreError(f"{shown(path)} cannot be read: {reason(error)}", hint="run it as root") from error
+    if problem := _misfit(data):
+        raise StoreError(
+            f"{shown(path)} is no status of this cdigen: {problem}",
+            hint="restart the daemon ('systemctl restart cdigen'), which writes it anew",
+        )
+    found: dict[str, Any] = json.loads(data)
+    return found
+
+
+def gone(run_dir: str, found: Mapping[str, Any]) -> str:
+    """Return why the daemon that wrote the document FOUND is not running, "" as far as can be told.
+
+    The lock tells, wherever the daemon runs; who may not open it has the process number, which counts only
+    within its own pid namespace.
+    """
+    pid = max(1, found["pid"])  # other numbers mean groups of processes to kill(2)
+    held = _is_held(f"{run_dir}/{LOCK_FILE}")
+    if held is not None:
+        return "" if held else f"process {pid} wrote it, and nobody holds {run_dir}/{LOCK_FILE}"
+    if found["pid_namespace"] != _namespace():
+        return ""
+    if not _exists(pid):
+        return f"process {pid} wrote it, and is gone"
+    started = _started(pid)
+    if found["pid_started"] and started is not None and started != found["pid_started"]:
+        return f"process {pid} wrote it, and that number belongs to another process now"
+    return ""
+
+
+def _misfit(data: bytes) -> str:
+    """Return what is wrong with the text of a status, "" where nothing is."""
+    if len(data) > MAX_STATUS:
+        return f"it is larger than {MAX_STATUS} bytes"
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        return f"it is no JSON ({error})"
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        given = found.get("schema") if isinstance(found, dict) else None
+        return f"its schema is {given!r}, not {SCHEMA}"
+    for key, wanted in _SHAPE.items():
+        if not isinstance(found.get(key), wanted):
+            return f"{key} is no {wanted.__name__}"
+    rows = [row for key in _LISTS for row in found[key]]
+    rows += found["sources"].values()
+    return "" if all(isinstance(row, dict) for row in rows) else "a row of it is no object"
+
+
+def _is_held(path: str) -> bool | None:
+    """Return whether a daemon holds the lock at PATH; None where that cannot be told."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return True if error.errno == errno.EWOULDBLOCK else None
+    else:
+        return False
+    finally:
+        os.close(fd)
+
+
+def _exists(pid: int) -> bool:
+    """Return whether there is a process PID; /proc may hide those of others (hidepid in proc(5))."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _started(pid: int) -> int | None:
+    """Return when the process PID began, in clock ticks after boot (field 22 of proc(5)'s stat)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name in field 2 may hold spaces and brackets.
+            return int(file.read(4096).rpartition(b")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _namespace() -> str:
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def _vendor(vendor: VendorReport) -> dict[str, Any]:
+    return {
+        "vendor": vendor.vendor,
+        "state": vendor.state,
+        "since": timestamp(vendor.since_s),
+        "reason": vendor.reason,
+        "hint": vendor.hint,
+    }
+
+
+def _spec(spec: SpecReport) -> dict[str, Any]:
+    return {
+        "kind": spec.kind,
+        "file": spec.file,
+        "result": spec.result,
+        "reason": spec.reason,
+        "devices": {"served": spec.served, "left_out": spec.left_out},
+        "written": None if spec.written_s is None else timestamp(spec.written_s),
+        "changes": spec.changes.summary() if spec.changes is not None and spec.changes.any() else "",
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "severity": finding.severity,
+        "rule": finding.rule,
+        "path": finding.path,
+        "message": finding.message,
+        "hint": finding.hint,
+    }
+
+
+def _cycle(cycle: CycleReport) -> dict[str, Any]:
+    return {
+        "number": cycle.number,
+        "started": timestamp(cycle.started_s),
+        "duration_s": round(cycle.duration_s, 6),
+        "result": cycle.result,
+        "error": cycle.error,
+        "events": cycle.events,
+        "reasons": [{"source": trigger.source, "reason": trigger.reason} for trigger in cycle.reasons],
+    }
+
+
+def _journaled(entry: Journaled) -> dict[str, Any]:
+    return {
+        "at": timestamp(entry.at_s),
+        "cycle": entry.cycle,
+        "reasons": list(entry.reasons),
+        "kind": entry.kind,
+        "file": entry.file,
+        "result": entry.result,
+        "summary": entry.summary,
+        "added": list(entry.added),
+        "removed": list(entry.removed),
+        "changed": list(entry.changed),
+        "edits": list(entry.edits),
+    }

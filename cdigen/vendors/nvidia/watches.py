@@ -1,0 +1,76 @@
+"""What tells the daemon that NVIDIA's side of a host has changed: the places that discovery looks into."""
+
+from __future__ import annotations
+
+from cdigen.model.loader import MULTIARCH
+from cdigen.vendors.base import Watches
+from cdigen.vendors.nvidia.tables import (
+    BINARIES,
+    BINARY_FOLDERS,
+    CONFIG_FOLDERS,
+    CONFIGS,
+    FIRMWARE_FOLDERS,
+    LIBRARY32_FOLDERS,
+    LIBRARY_FOLDERS,
+    SOCKETS,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cdigen.host.root import Root
+    from cdigen.vendors.base import Places
+
+# The module itself (pci, module), its DRM nodes, its character devices.
+SUBSYSTEMS = ("pci", "module", "drm", "misc")
+# The kernel makes and removes these without a word.
+POLLED = (
+    "/proc/driver/nvidia/version",
+    "/proc/driver/nvidia/params",
+    "/proc/driver/nvidia/gpus",
+    "/proc/driver/nvidia/capabilities",
+    "/proc/driver/nvidia-caps/mig-minors",
+    "/sys/bus/pci/drivers/nvidia",
+)
+NODES = ("/dev/nvidia*", "/dev/nvidia-caps/*", "/dev/nvidia-caps-imex-channels/*", "/dev/dri/*", "/dev/dxg")
+# What names of the driver's libraries begin with, in the folders that all libraries share.
+LIBRARIES = ("libcuda*", "libnvidia*", "libnvcuvid*", "libnvoptix*", "lib*_nvidia*", "libdxcore*")
+# Where Debian's driver lies behind alternatives, and where the lists of Tegra boards are.
+OWN_FOLDERS = ("/etc/alternatives/nvidia*", "/etc/nvidia-container-runtime/host-files-for-container.d")
+
+
+def watches(places: Places) -> Watches:
+    """Return the paths and subsystems of PLACES that matter, as paths of this machine."""
+    driver = places.driver
+    files = [_outer(driver, path) for path in dict.fromkeys(_driver_paths(places))]
+    files += [_outer(places.dev, path) for path in NODES]
+    files += [_outer(driver, f"{folder}/{name}") for folder in ("/run", "/var/run") for name, _ in SOCKETS]
+    if places.mps_pipe_dir:
+        files.append(_outer(places.host, places.mps_pipe_dir))
+    return Watches(
+        files=tuple(files),
+        polled=tuple(_outer(places.host, path) for path in POLLED),
+        subsystems=SUBSYSTEMS,
+    )
+
+
+def _driver_paths(places: Places) -> Iterator[str]:
+    libraries = places.library_search_paths or (
+        *(folder.format(multiarch=name) for folder in LIBRARY_FOLDERS for name in MULTIARCH.values()),
+        *(LIBRARY32_FOLDERS if places.compat32 else ()),
+    )
+    for folder in libraries:
+        yield from (f"{folder}/{name}" for name in LIBRARIES)
+        yield f"{folder}/nvidia"
+        yield f"{folder}/nvidia/current"
+    yield "/etc/ld.so.cache"
+    yield from OWN_FOLDERS
+    yield from (f"{folder}/{name}" for folder in BINARY_FOLDERS for name, _ in BINARIES)
+    for folder in places.config_search_paths or CONFIG_FOLDERS:
+        yield from (f"{folder}/{path.format(version='*', architecture='*')}" for path, _, _ in CONFIGS)
+    yield from (f"{folder}/nvidia" for folder in FIRMWARE_FOLDERS if "{" not in folder)
+
+
+def _outer(root: Root, path: str) -> str:
+    return f"{root.outer}{path}"

@@ -1,0 +1,164 @@
+"""`cdigen status` on the files of daemons that live, died, or never were."""
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from abilities import cannot_run
+from command import Run
+from service.reports import CHANGED, FAILED, FILE, KIND, MISMATCH, QUIET, STARTING
+
+from cdigen.cli.status import MEANINGS, text
+from cdigen.service import status as files
+from cdigen.service.report import STARTING as STARTING_STATE
+from cdigen.service.report import VENDOR_STATES, Status, advance
+from cdigen.value import replace
+
+SOURCES = {"files": "", "uevents": "the netlink socket is closed"}
+STATUS = advance(advance(STARTING, CHANGED, SOURCES), replace(QUIET, findings=CHANGED.findings), SOURCES)
+NOW_S = QUIET.started_s + 100
+
+
+def saved(root: Path, status: Status = STATUS) -> Path:
+    run_dir = root / "run/cdigen"
+    files.prepare(str(run_dir))
+    files.save(str(run_dir), status, files.this_process())
+    return run_dir / "status.json"
+
+
+def shown(status: Status, *, verbose: bool = False) -> str:
+    return text(files.document(status, files.this_process()), NOW_S, verbose=verbose)
+
+
+def test_json_holds_the_keys_of_the_contract(cdigen: Run, tmp_path: Path) -> None:
+    saved(tmp_path)
+    done = cdigen("status", "--root", tmp_path, "--json")
+    assert (done.code, done.err) == (0, "")
+    assert {
+        "state",
+        "since",
+        "specs",
+        "findings",
+        "last_cycle",
+        "sources",
+        "pid",
+        "version",
+    } <= done.json.keys()
+    assert (done.json["state"], done.json["pid"]) == ("ready", os.getpid())
+    assert done.json["specs"][0]["kind"] == KIND
+
+
+def test_a_person_reads_state_specs_findings_sources_and_changes(cdigen: Run, tmp_path: Path) -> None:
+    saved(tmp_path)
+    done = cdigen("status", "--run-dir", tmp_path / "run/cdigen")
+    assert (done.code, done.err) == (0, "")
+    words = (
+        "ready for",
+        KIND,
+        FILE,
+        "warning: 0000:65:00.0: it fell off the bus (reboot)",
+        "watching: files",
+        "+1 device",
+    )
+    assert [word for word in words if word not in done.out] == []
+
+
+def test_a_file_in_the_root_that_is_pretended_counts(cdigen: Run, tmp_path: Path) -> None:
+    saved(tmp_path / "host")
+    assert cdigen("status", "--root", tmp_path / "host").code == 0
+    (tmp_path / "other").mkdir()
+    assert cdigen("status", "--root", tmp_path / "other").code == 3
+
+
+def test_without_a_status_there_is_no_daemon(cdigen: Run, tmp_path: Path) -> None:
+    done = cdigen("status", "--run-dir", tmp_path, "--json")
+    assert done.failed(3, "does not exist", "systemctl start cdigen")
+    assert done.json["error"]["kind"] == "no-daemon"
+
+
+def test_the_status_of_a_daemon_that_died_is_no_status(cdigen: Run, tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    path.write_text(json.dumps({**json.loads(path.read_text()), "pid": ended.pid}))
+    done = cdigen("status", "--root", tmp_path)
+    assert done.failed(
+        3, "not running", f"process {ended.pid}", "is gone", "2026-01-01T00:05:00", "journalctl"
+    )
+    assert done.out == ""
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b'{"schema": 99}'])
+def test_a_status_that_is_none_is_a_failure_to_read(cdigen: Run, tmp_path: Path, content: bytes) -> None:
+    saved(tmp_path).write_bytes(content)
+    assert cdigen("status", "--root", tmp_path).failed(5, "status.json", "is no status", "restart")
+
+
+def test_a_status_that_may_not_be_read_is_a_failure_to_read(cdigen: Run, tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    path.unlink()
+    path.mkdir()
+    assert cdigen("status", "--root", tmp_path).failed(5, "cannot be read")
+
+
+def test_anybody_may_ask() -> None:
+    if os.geteuid() != 0:
+        cannot_run("only root can become another user")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        saved(Path(folder)).parent.joinpath("lock").touch(0o600)
+        os.seteuid(65534)
+        try:
+            found = files.read(f"{folder}/run/cdigen")
+            assert files.gone(f"{folder}/run/cdigen", found) == ""
+        finally:
+            os.seteuid(0)
+
+
+def test_every_state_has_a_meaning() -> None:
+    assert MEANINGS.keys() == {STARTING_STATE, *VENDOR_STATES}
+
+
+def test_times_are_told_as_people_tell_them() -> None:
+    out = shown(STATUS)
+    assert "ready for 6 minutes" in out
+    assert "last look: 1 minute ago, unchanged (timer: periodic look)" in out
+
+
+def test_a_mismatch_says_why_and_what_to_do() -> None:
+    out = shown(advance(STATUS, replace(QUIET, vendors=(MISMATCH,)), SOURCES))
+    assert "different versions" in out
+    assert "the libraries are 535.309.01 (reload the nvidia modules or reboot)" in out
+
+
+def test_a_failed_cycle_says_what_failed_and_when_it_last_went_well() -> None:
+    out = shown(advance(STATUS, replace(FAILED, started_s=NOW_S - 3), SOURCES))
+    assert "last look: 3 seconds ago, failed (files: /usr/lib)" in out
+    assert "it failed: cannot write" in out
+    assert "last success: 1 minute ago" in out
+
+
+def test_a_source_that_is_ill_says_what_that_costs() -> None:
+    assert "not watching: uevents (the netlink socket is closed)" in shown(STATUS)
+
+
+def test_a_daemon_that_has_not_looked_yet_says_so() -> None:
+    out = shown(STARTING)
+    assert out.startswith("starting for ")
+    assert "has not looked yet" in out
+
+
+def test_only_the_last_changes_are_shown_unless_more_is_asked_for() -> None:
+    status = STARTING
+    for number in range(9):
+        status = advance(status, replace(CHANGED, number=number), SOURCES)
+    assert shown(status).count("+1 device") == 5
+    assert shown(status, verbose=True).count("+1 device") == 9
+
+
+def test_control_characters_of_a_host_do_not_reach_the_terminal() -> None:
+    vendor = replace(MISMATCH, reason="\x1b[2Jgone")
+    assert "\x1b[2J" not in shown(advance(STATUS, replace(QUIET, vendors=(vendor,)), {"f\x1b": "x\x1b"}))
