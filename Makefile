@@ -46,16 +46,18 @@ HOOK_DIR = $(DESTDIR)$(LIBEXECDIR)/cdigen
 HOOK_PARTS := cdigen cdigen/binfmt cdigen/hook
 HOOK_INSTALL = install $(shell [ "$$(id -u)" -ne 0 ] || echo -o root -g root)
 
-# Byte code that no time stamp decides about: the hook writes none (-B), so a source that a packager or an
-# archive gave another time would be compiled at every start of a container, which takes twice as long. So
-# does an interpreter of another minor version, until this is run again. compileall obeys the umask.
+# Byte code counts while its source has the hash in it (PEP 552, checked): by time, a source that a packager or an
+# archive gave another one would be compiled at every start of a container, which takes twice as long; unchecked,
+# old code would outlive an upgrade. An interpreter of another minor version compiles at every start until this is
+# run again. compileall obeys the umask.
 install-hook: ## install the start-up hook (DESTDIR, PREFIX, LIBEXECDIR, HOOK_PYTHON)
+	rm -rf $(HOOK_DIR)/lib
 	$(HOOK_INSTALL) -d -m 0755 $(HOOK_DIR) $(HOOK_DIR)/lib $(HOOK_PARTS:%=$(HOOK_DIR)/lib/%) $(HOOK_PARTS:%=$(HOOK_DIR)/lib/%/__pycache__)
 	$(HOOK_INSTALL) -m 0644 cdigen/__init__.py cdigen/value.py $(HOOK_DIR)/lib/cdigen
 	$(HOOK_INSTALL) -m 0644 cdigen/binfmt/*.py $(HOOK_DIR)/lib/cdigen/binfmt
 	$(HOOK_INSTALL) -m 0644 cdigen/hook/*.py $(HOOK_DIR)/lib/cdigen/hook
 	$(HOOK_INSTALL) -m 0755 etc/libexec/cdigen-hook $(HOOK_DIR)/cdigen-hook
-	$(HOOK_PYTHON) -I -m compileall -q -f --invalidation-mode unchecked-hash -s "$(DESTDIR)" -p / $(HOOK_DIR)/lib
+	$(HOOK_PYTHON) -I -m compileall -q -f --invalidation-mode checked-hash -s "$(DESTDIR)" -p / $(HOOK_DIR)/lib
 	chmod 0644 $(HOOK_PARTS:%=$(HOOK_DIR)/lib/%/__pycache__/*.pyc)
 
 clean: ## remove the venv and what tools left behind

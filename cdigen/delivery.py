@@ -115,7 +115,12 @@ class _Delivery:
         else:
             program = cdigen_hook(means.hook_python, means.hook_script)
             library = f"{posixpath.dirname(means.hook_script)}/lib"
-            files = (means.hook_script, f"{library}/{HOOK_MODULE}", means.hook_python)
+            files = (
+                means.hook_script,
+                f"{library}/{HOOK_MODULE}",
+                means.hook_python,
+                *_standard_library(self._host, means.hook_python),
+            )
         if self._host is None or not files[0]:
             return None if wanted == "auto" else program
         return program if self._may_start(self._host, files, library) else None
@@ -241,6 +246,16 @@ class _Delivery:
 
     def _say(self, severity: Severity, rule: str, path: str, message: str, hint: str) -> None:
         self._findings.append(Finding(severity=severity, rule=rule, path=path, message=message, hint=hint))
+
+
+def _standard_library(host: Root | None, python: str) -> tuple[str, ...]:
+    """Return the folder of the standard library of PYTHON on HOST, where it is where Python looks first."""
+    if host is None or not host.exists(python):
+        return ()
+    real = host.resolve(python)
+    prefix, name = posixpath.dirname(posixpath.dirname(real)), posixpath.basename(real)
+    folder = f"{prefix}/lib/{name}"
+    return (folder, f"{folder}/os.py") if host.exists(f"{folder}/os.py") else ()
 
 
 def _is_folder(host: Root, file: DriverFile) -> bool:

@@ -133,6 +133,13 @@ def test_a_hook_that_others_could_change_is_not_used(host: Path, path: str) -> N
     assert rules(findings) == [("warning", "hook-untrusted")]
 
 
+def test_an_interpreter_whose_library_others_could_change_is_unfit(host: Path) -> None:
+    (host / f".{PYTHON}").rename(host / "usr/bin/python3.13")
+    (host / f".{PYTHON}").symlink_to("python3.13")
+    put(host / "usr/lib/python3.13/os.py", b"", 0o666)
+    assert rules(spec(host)[1]) == [("warning", "hook-untrusted")]
+
+
 def test_byte_code_that_others_could_change_makes_the_hook_unfit(host: Path) -> None:
     put(host / f".{MODULE.removesuffix('main.py')}__pycache__/main.cpython-313.pyc", b"", 0o666)
     assert rules(spec(host)[1]) == [("warning", "hook-untrusted")]

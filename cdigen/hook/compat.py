@@ -44,6 +44,9 @@ VERSIONED_NAMES = (
     "libnvidia-tileiras.so",
 )
 
+# To read a file there can have effects; the runtime masks such only after the hook.
+KERNEL_FOLDERS = frozenset({"dev", "proc", "sys"})
+
 # Bounds of ours: the packages have 20 files, and versions 10 characters.
 MAX_FILES = 1024
 _MAX_VERSION = 32
@@ -58,7 +61,7 @@ def compat_folder(container: Container, driver_version: str) -> LibraryFolder | 
     Refused: they are there, but not as NVIDIA's packages have them, or the system does not let us look.
     """
     try:
-        folder = look_at(container, FOLDER)
+        folder = look_at(container, FOLDER, closed=KERNEL_FOLDERS)
     except Missing:
         return None
     try:
@@ -110,7 +113,7 @@ def _is_libcuda(name: str) -> bool:
 def _suiting_abi(container: Container, version: str, driver_version: str) -> str | None:
     """Return the ABI of the image's libcuda of VERSION if it may be used with the driver."""
     where = f"{FOLDER}/{_LIBCUDA}{version}"
-    seen = look_at(container, where)
+    seen = look_at(container, where, closed=KERNEL_FOLDERS)
     try:
         size = regular_size(seen, where)
         fd = reopen(seen)

@@ -23,6 +23,7 @@ _LOOK = O_PATH | O_NOFOLLOW | O_CLOEXEC
 _READ = O_RDONLY | O_NONBLOCK | O_CLOEXEC
 _NEW = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
 _RANDOM_BYTES = 8
+_PIECE = 1 << 20
 _FDINFO_SIZE = 4096  # three lines for what we open (proc(5), /proc/pid/fdinfo)
 
 
@@ -115,6 +116,7 @@ def open_folder(container: Container, path: str, *, make_below: str | None = Non
             posix.close(fd)
             fd = step
             check_mount(container, fd, where)
+            _check_own(fd, where)
     except BaseException:
         posix.close(fd)
         raise
@@ -125,6 +127,17 @@ def check_mount(container: Container, fd: int, where: str) -> None:
     """Raise Refused where FD is on another mount than the container's root."""
     if mount_of(fd) != container.mount:
         raise Refused(where, "another mount than the container's root lies there, which may be the host's")
+
+
+def _check_own(fd: int, where: str) -> None:
+    """Raise Refused where FD is the host's own folder of that name, however it came into the root."""
+    try:
+        host = posix.stat(where)
+    except OSError:
+        return
+    ours = posix.fstat(fd)
+    if (ours.st_dev, ours.st_ino) == (host.st_dev, host.st_ino):
+        raise Refused(where, "it is the host's own folder")
 
 
 def read_file(container: Container, folder: int, name: str, where: str, limit: int) -> bytes | None:
@@ -144,7 +157,7 @@ def read_file(container: Container, folder: int, name: str, where: str, limit: i
         check_mount(container, seen, where)
         if size > limit:
             raise Refused(where, f"{size} bytes are more than {limit}")
-        return _content(seen, where, size, limit)
+        return _content(seen, where, limit)
     finally:
         posix.close(seen)
 
@@ -231,17 +244,20 @@ def _kind(mode: int) -> str:
     return "a file" if S_ISREG(mode) else "a FIFO, socket or device"
 
 
-def _content(seen: int, where: str, size: int, limit: int) -> bytes:
+def _content(seen: int, where: str, limit: int) -> bytes:
+    """Return what SEEN holds, read in pieces: a file that grows meanwhile costs no more than its bound."""
+    pieces: list[bytes] = []
+    room = limit
     try:
         fd = reopen(seen)
         try:
-            data = b""
-            while piece := posix.read(fd, max(size + 1 - len(data), 1)):
-                data += piece
-                if len(data) > limit:
+            while piece := posix.read(fd, _PIECE):
+                pieces.append(piece)
+                room -= len(piece)
+                if room < 0:
                     raise Refused(where, f"it grows beyond {limit} bytes")
         finally:
             posix.close(fd)
     except OSError as error:
         raise refusal(where, error) from error
-    return data
+    return b"".join(pieces)

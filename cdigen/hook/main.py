@@ -47,6 +47,7 @@ class Outcome:
 
     def __init__(self) -> None:
         self.failed: set[str] = set()
+        self._said: set[tuple[str, str]] = set()
         self.broken = False
 
     def attempt(self, step: str, work: Callable[..., T], *arguments: object) -> T | None:
@@ -63,7 +64,9 @@ class Outcome:
     def fail(self, step: str, line: str) -> None:
         """Say LINE and count STEP as failed."""
         self.failed.add(step)
-        say(step, line)
+        if (step, line) not in self._said:
+            self._said.add((step, line))
+            say(step, line)
 
 
 def run() -> NoReturn:

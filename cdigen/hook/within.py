@@ -24,21 +24,22 @@ MAX_STEPS = 512
 _LOOK = O_PATH | O_NOFOLLOW | O_CLOEXEC
 
 
-def look_at(container: Container, path: str) -> int:
+def look_at(container: Container, path: str, *, closed: frozenset[str] = frozenset()) -> int:
     """Return an O_PATH descriptor of what PATH, absolute, is for the container's processes.
 
-    Missing: it is not there. Refused: too many links or steps, or the system does not let us.
+    Folders of the root whose names are CLOSED are not entered. Missing: it is not there, or there.
+    Refused: too many links or steps, or the system does not let us.
     """
     trail = [posix.dup(container.fd)]
     try:
-        _walk(trail, path)
+        _walk(trail, path, closed)
         return trail.pop()
     finally:
         for fd in trail:
             posix.close(fd)
 
 
-def _walk(trail: list[int], path: str) -> None:
+def _walk(trail: list[int], path: str, closed: frozenset[str]) -> None:
     """Go along PATH; TRAIL holds the descriptors from the root to where we are."""
     todo = path.split("/")[::-1]
     links = 0
@@ -51,6 +52,8 @@ def _walk(trail: list[int], path: str) -> None:
         if name == "..":
             _drop(trail, 1 if len(trail) > 1 else 0)
             continue
+        if name in closed and len(trail) == 1:
+            raise Missing(path, f"it leads into /{name}")
         target = _enter(trail, name, path)
         if target is None:
             continue

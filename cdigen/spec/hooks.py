@@ -35,9 +35,11 @@ class HookProgram:
 
 
 def cdigen_hook(python: str, script: str) -> HookProgram:
-    """Return cdigen's own hook: isolated (-I), without site (-S), never writing byte code (-B)."""
-    name = python.rpartition("/")[2]
-    return HookProgram(kind="cdigen", path=python, args=(name, "-I", "-S", "-B", script))
+    """Return cdigen's own hook: isolated (-I), without site (-S), never writing byte code (-B).
+
+    Its own name is its path: from a bare name Python looks for its standard library through PATH.
+    """
+    return HookProgram(kind="cdigen", path=python, args=(python, "-I", "-S", "-B", script))
 
 
 def nvidia_hook(path: str) -> HookProgram:

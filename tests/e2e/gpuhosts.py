@@ -56,7 +56,7 @@ def gpu_root(root: Path, driver_tree: Path, way: Way) -> None:
 def install_hook(root: Path) -> None:
     """Install the hook as `make install-hook` on that host would, where it is compiled for its Python."""
     succeed("make", "--silent", "install-hook", f"DESTDIR={root}", f"HOOK_PYTHON={sys.executable}")
-    compiled = ("-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash")
+    compiled = ("-m", "compileall", "-q", "-f", "--invalidation-mode", "checked-hash")
     succeed("chroot", str(root), "/usr/bin/python3", "-I", *compiled, "/usr/libexec/cdigen/lib")
 
 

@@ -3,6 +3,8 @@
 import os
 import re
 import subprocess
+import threading
+import time
 
 import pytest
 from hook.hookcase import LDCACHE, VIEW, Case, image_cache, pairs, snapshot
@@ -118,3 +120,24 @@ def test_a_damaged_cache_is_left_alone_with_the_reason(case: Case) -> None:
     done = case.start(*LDCACHE)
     assert re.fullmatch(r"cdigen-hook: update-ldcache: /etc/ld\.so\.cache: .+; the loader's.+\n", done.stderr)
     assert case.cache.read_bytes() == damaged
+
+
+def test_a_cache_that_grows_while_it_is_read_costs_no_more_than_its_bound(case: Case) -> None:
+    """A process of another container with the same root may do that; the runtime waits for ten seconds."""
+    case.cache.write_bytes(b"\0" * (8 << 20))
+    grow = threading.Event()
+
+    def append() -> None:
+        with open(case.cache, "ab", buffering=0) as file:
+            while not grow.is_set() and file.tell() < (64 << 20):
+                file.write(b"\0" * 4096)
+
+    thread = threading.Thread(target=append)
+    thread.start()
+    begin = time.monotonic()
+    done = case.start(*LDCACHE)
+    took_s = time.monotonic() - begin
+    grow.set()
+    thread.join()
+    assert done.returncode == 0
+    assert took_s < 8

@@ -142,13 +142,32 @@ def test_what_is_installed_can_be_read_by_all_and_changed_by_root_alone(tmp_path
         assert mode == (0o755 if path.is_dir() or path == program else 0o644), path
 
 
-def test_the_byte_code_is_taken_without_a_look_at_the_source(program: Path) -> None:
+def test_the_byte_code_counts_whatever_time_its_source_has(program: Path) -> None:
     compiled = list((program.parent / "lib").rglob("*.pyc"))
     assert len(compiled) == len(list((program.parent / "lib").rglob("*.py")))
     for path in compiled:
         data = path.read_bytes()
-        assert data[4:8] == (1).to_bytes(4, "little"), "PEP 552: hash-based, not checked"
+        assert data[4:8] == (3).to_bytes(4, "little"), "PEP 552: hash-based, checked"
         assert marshal.loads(data[16:]).co_filename.startswith("/usr/libexec/cdigen/lib/cdigen/")
+
+
+def test_old_byte_code_does_not_outlive_its_source(case: Case, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(case.program.parent, copy)
+    main = copy / "lib/cdigen/hook/main.py"
+    main.write_text(
+        main.read_text().replace("def run()", "def run() -> None:\n    sys.exit(7)\n\n\ndef old()")
+    )
+    case.program = copy / "cdigen-hook"
+    assert case.start(*LDCACHE).returncode == 7
+
+
+def test_installing_again_leaves_nothing_of_before(tmp_path: Path) -> None:
+    program = install(tmp_path)
+    stale = program.parent / "lib/cdigen/hook/__pycache__/main.cpython-310.pyc"
+    stale.write_bytes(b"old")
+    install(tmp_path)
+    assert not stale.exists()
 
 
 def test_an_interpreter_without_byte_code_of_its_own_compiles_the_source(case: Case, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ NVIDIAS = nvidia_hook("/usr/bin/nvidia-cdi-hook")
 def test_our_hook_is_one_line_with_a_python_that_trusts_no_environment() -> None:
     (hook,) = hook_lines(OURS, STEPS, ("update-ldcache",))
     assert (hook.hook_name, hook.path) == ("createContainer", "/usr/bin/python3")
-    assert hook.args[:5] == ("python3", "-I", "-S", "-B", "/usr/libexec/cdigen/cdigen-hook")
+    assert hook.args[:5] == ("/usr/bin/python3", "-I", "-S", "-B", "/usr/libexec/cdigen/cdigen-hook")
     assert hook.args[-3:] == ("--disable-device-node-modification", "--require", "update-ldcache")
     assert hook.timeout
 
