@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # name -> (module, what it does)
 COMMANDS = {
+    "diff": ("cdigen.cli.diff", "compare the specs on disk with what this host would give now"),
     "generate": ("cdigen.cli.generate", "print or write the CDI specs of this host"),
     "inspect": ("cdigen.cli.inspect", "show what was looked for on this host, and what was found"),
     "list": ("cdigen.cli.list", "list the devices that a container runtime finds"),

@@ -1,0 +1,58 @@
+"""`cdigen diff`: the specs on disk against what the host would give now."""
+
+from pathlib import Path
+
+from command import Run
+
+SPEC = "run/cdi/nvidia.com-gpu.json"
+
+
+def test_what_was_just_written_does_not_differ(cdigen: Run, host: Path) -> None:
+    cdigen("generate", "--root", host, "--write")
+    done = cdigen("diff", "--root", host)
+    assert (done.code, done.out) == (0, "")
+
+
+def test_a_spec_that_was_never_written_is_all_new(cdigen: Run, host: Path) -> None:
+    done = cdigen("diff", "--root", host, "--json")
+    assert done.code == 1
+    (row,) = done.json
+    assert (row["kind"], row["removed"], row["changed"]) == ("nvidia.com/gpu", [], [])
+    assert "0" in row["added"]
+    assert not (host / SPEC).exists()
+
+
+def test_a_gpu_that_is_gone_is_named(cdigen: Run, host: Path) -> None:
+    cdigen("generate", "--root", host, "--write")
+    (host / "dev/nvidia0").unlink()
+    done = cdigen("diff", "--root", host, "--json")
+    assert done.code == 1
+    assert "0" in done.json[0]["removed"]
+
+
+def test_a_library_that_came_is_shown_with_its_place(cdigen: Run, host: Path) -> None:
+    cdigen("generate", "--root", host, "--write")
+    spec = (host / SPEC).read_text()
+    lines = [line for line in spec.splitlines() if '/libcuda.so.1"' in line]
+    (host / SPEC).write_text(spec.replace(lines[0] + "\n", ""))
+    done = cdigen("diff", "--root", host)
+    assert done.code == 1
+    assert "+ nvidia.com/gpu: mount /usr/lib64/libcuda.so.1" in done.out
+
+
+def test_a_spec_whose_driver_is_gone_differs_by_all_of_it(cdigen: Run, host: Path) -> None:
+    cdigen("generate", "--root", host, "--write")
+    (host / "proc/driver/nvidia/version").unlink()
+    done = cdigen("diff", "--root", host, "--json")
+    assert done.code == 1
+    assert "0" in done.json[0]["removed"]
+
+
+def test_a_host_without_gpus_and_specs_is_not_ready(cdigen: Run, tmp_path: Path) -> None:
+    done = cdigen("diff", "--root", tmp_path)
+    assert done.code == 3
+
+
+def test_an_inventory_is_no_host(cdigen: Run, host: Path) -> None:
+    done = cdigen("diff", "--root", host, "--inventory", "x.json")
+    assert done.code == 2
