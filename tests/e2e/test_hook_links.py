@@ -49,7 +49,10 @@ def link(place: str, form: str) -> str:
 def test_a_link_out_of_the_root_leads_to_nothing_of_the_host(target: Target, place: str, form: str) -> None:
     with target.untouched():
         said = target.said(link(place, form))
-    assert f" {place}: it is " in said if place in SAID else not said
+    if place.endswith("libcuda.so.999.1") and "/proc/" in FORMS[form]:
+        assert f"{place}: it leads into /proc;" in said
+    else:
+        assert f" {place}: it is " in said if place in SAID else not said
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -79,4 +82,7 @@ def test_a_compatibility_folder_behind_links_is_the_images_own(target: Target, f
     {link("/usr/local/cuda", form)}"""
     with target.untouched():
         said = target.said(script)
-    assert "/usr/local/cuda/compat/libcuda.so.999.1: not an ELF file: it starts with 6e6f206c;" in said
+    if "/proc/" in FORMS[form]:
+        assert said == ""  # below /proc nothing is looked at
+    else:
+        assert "/usr/local/cuda/compat/libcuda.so.999.1: not an ELF file: it starts with 6e6f206c;" in said
