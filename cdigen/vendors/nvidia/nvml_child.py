@@ -138,6 +138,8 @@ def write(out: int, document: dict[str, object]) -> None:
 
 def ask(library: str) -> dict[str, object]:
     """Return the document; raises Failure where NVML says nothing at all."""
+    # An installed tree holds pynvml beside this package, where an isolated Python does not look by itself.
+    sys.path.append(os.path.abspath(__file__).rsplit("/", 4)[0])
     try:
         import ctypes  # noqa: PLC0415 - a Python without it shall say so in its document
 
