@@ -4,7 +4,7 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench bench-start provision install-hook clean
+.PHONY: help run test lint format bench bench-start provision install uninstall install-hook clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -59,6 +59,30 @@ install-hook: ## install the start-up hook (DESTDIR, PREFIX, LIBEXECDIR, HOOK_PY
 	$(HOOK_INSTALL) -m 0755 etc/libexec/cdigen-hook $(HOOK_DIR)/cdigen-hook
 	$(HOOK_PYTHON) -I -m compileall -q -f --invalidation-mode checked-hash -s "$(DESTDIR)" -p / $(HOOK_DIR)/lib
 	chmod 0644 $(HOOK_PARTS:%=$(HOOK_DIR)/lib/%/__pycache__/*.pyc)
+
+# Where 'make install' puts everything; packagers give DESTDIR and PREFIX=/usr. HOST_PYTHON is what starts cdigen
+# there: what it needs is fetched for that Python by PIP, unless the distribution has it (INSTALL_DEPS=no).
+HOST_PYTHON ?= $(HOOK_PYTHON)
+PIP ?= $(PYTHON) -m pip
+INSTALL_DEPS ?= yes
+INIT ?= systemd
+BINDIR ?= $(PREFIX)/bin
+LIBDIR ?= $(PREFIX)/lib
+DATADIR ?= $(PREFIX)/share
+MANDIR ?= $(DATADIR)/man
+ZSHDIR ?= $(DATADIR)/zsh/site-functions
+SYSCONFDIR ?= /etc
+UNITDIR ?= $(LIBDIR)/systemd/system
+TMPFILESDIR ?= $(LIBDIR)/tmpfiles.d
+INSTALL_SETTINGS := DESTDIR PREFIX BINDIR LIBDIR LIBEXECDIR DATADIR MANDIR ZSHDIR SYSCONFDIR UNITDIR \
+  TMPFILESDIR PYTHON HOST_PYTHON HOOK_PYTHON PIP INSTALL_DEPS INIT MAKE
+INSTALL = $(foreach name,$(INSTALL_SETTINGS),$(name)='$($(name))') etc/install
+
+install: ## install all of it on this host (DESTDIR, PREFIX, INSTALL_DEPS=no, INIT=openrc; root)
+	@$(INSTALL) install
+
+uninstall: ## remove what 'make install' put there, with the same DESTDIR and PREFIX
+	@$(INSTALL) uninstall
 
 clean: ## remove the venv and what tools left behind
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

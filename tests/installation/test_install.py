@@ -1,0 +1,177 @@
+"""`make install` and `make uninstall` into a folder, with the modules that this Python has."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from installation.installing import REPOSITORY, done, make, snapshot
+
+LOCAL = ("INSTALL_DEPS=no", f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder in which cdigen was installed. Shared: not to be changed."""
+    root = tmp_path_factory.mktemp("installed")
+    done(make("install", root, *LOCAL))
+    return root
+
+
+def test_the_command_starts_from_its_own_folder_and_heeds_no_environment(
+    installed: Path, tmp_path: Path
+) -> None:
+    # The starter names the place where it will be: here a copy of it names the folder where that is now.
+    starter = tmp_path / "cdigen"
+    text = (installed / "usr/bin/cdigen").read_text()
+    starter.write_text(text.replace('"/usr/lib', f'"{installed}/usr/lib'))
+    (tmp_path / "cdigen.py").write_text("raise SystemExit('the wrong one')")
+    environment = {"PYTHONPATH": str(tmp_path), "PYTHONHOME": "/nowhere"}
+    command = [sys.executable, "-BI", str(starter), "--version"]
+    said = subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert said.stdout.startswith("cdigen ")
+    first = (installed / "usr/bin/cdigen").read_text().splitlines()[0]
+    assert first == f"#!{sys.executable} -BI"
+
+
+def test_nobody_but_the_owner_can_change_what_was_installed(tmp_path: Path) -> None:
+    done(make("install", tmp_path, *LOCAL, umask=0o000))
+    for path in tmp_path.rglob("*"):
+        status = path.lstat()
+        assert status.st_uid == os.geteuid(), path
+        assert not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
+
+
+def test_everybody_can_read_what_was_installed_whatever_the_umask(tmp_path: Path) -> None:
+    done(make("install", tmp_path, *LOCAL, umask=0o077))
+    for path in tmp_path.rglob("*"):
+        mode = path.stat().st_mode
+        assert mode & stat.S_IROTH, path
+        assert mode & stat.S_IXOTH or not path.is_dir(), path
+
+
+def test_no_time_stamp_decides_about_the_byte_code(installed: Path) -> None:
+    compiled = list((installed / "usr/lib/cdigen").rglob("*.pyc"))
+    sources = list((installed / "usr/lib/cdigen").rglob("*.py"))
+    assert len(compiled) == len(sources)
+    # Flags of PEP 552: by hash.
+    assert {path.read_bytes()[4] & 1 for path in compiled} == {1}
+
+
+def test_the_hook_is_where_the_installed_default_looks_for_it(tmp_path: Path) -> None:
+    done(make("install", tmp_path, "PREFIX=/usr/local", *LOCAL))
+    code = "from cdigen.config import Settings; print(Settings().hook)"
+    tree = tmp_path / "usr/local/lib/cdigen"
+    said = subprocess.run(
+        [sys.executable, "-BIc", f"import sys; sys.path.insert(0, {str(tree)!r}); {code}"],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    ).stdout.strip()
+    assert said == "/usr/local/libexec/cdigen/cdigen-hook"
+    assert os.access(f"{tmp_path}{said}", os.X_OK)
+
+
+def test_units_start_what_was_installed(tmp_path: Path) -> None:
+    done(make("install", tmp_path, "PREFIX=/usr/local", "INIT=systemd openrc", *LOCAL))
+    units = tmp_path / "usr/local/lib/systemd/system"
+    assert "ExecStart=/usr/local/bin/cdigen run\n" in (units / "cdigen.service").read_text()
+    assert "ExecStart=/usr/local/bin/cdigen generate " in (units / "cdigen-once.service").read_text()
+    assert "command=/usr/local/bin/cdigen\n" in (tmp_path / "etc/init.d/cdigen").read_text()
+
+
+def test_the_configuration_of_the_host_is_not_touched(tmp_path: Path) -> None:
+    config = tmp_path / "etc/cdigen/config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("mode: auto\n")
+    done(make("install", tmp_path, *LOCAL))
+    assert config.read_text() == "mode: auto\n"
+    done(make("uninstall", tmp_path, *LOCAL))
+    assert config.read_text() == "mode: auto\n"
+
+
+def test_uninstalling_leaves_nothing_and_takes_nothing_else(tmp_path: Path) -> None:
+    for folder in ("usr/lib/systemd/system", "usr/share/fish/vendor_completions.d", "usr/libexec"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "usr/lib/systemd/system/other.service").write_text("[Service]\n")
+    before = snapshot(tmp_path)
+    done(make("install", tmp_path, *LOCAL))
+    assert snapshot(tmp_path) != before
+    done(make("uninstall", tmp_path, *LOCAL))
+    assert snapshot(tmp_path) == before
+
+
+def test_uninstalling_names_the_specs_whose_hook_is_gone(tmp_path: Path) -> None:
+    done(make("install", tmp_path, *LOCAL))
+    spec = tmp_path / "run/cdi/nvidia.com-gpu.json"
+    spec.parent.mkdir(parents=True)
+    spec.write_text('{"args": ["/usr/libexec/cdigen/cdigen-hook"]}')
+    assert str(spec) in done(make("uninstall", tmp_path, *LOCAL))
+    assert spec.exists()
+
+
+def test_installing_twice_is_installing_once(tmp_path: Path) -> None:
+    done(make("install", tmp_path, *LOCAL))
+    once = snapshot(tmp_path)
+    done(make("install", tmp_path, *LOCAL))
+    assert snapshot(tmp_path) == once
+
+
+def test_an_upgrade_removes_what_only_the_old_version_had(tmp_path: Path) -> None:
+    done(make("install", tmp_path, *LOCAL))
+    wanted = snapshot(tmp_path)
+    record = tmp_path / "usr/lib/cdigen/installed"
+    (tmp_path / "usr/lib/cdigen/cdigen/old.py").write_text("")
+    (tmp_path / "usr/bin/cdigen-old").write_text("")
+    record.write_text(record.read_text() + "f /usr/bin/cdigen-old\n")
+    done(make("install", tmp_path, *LOCAL))
+    assert snapshot(tmp_path) == wanted
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("PREFIX=usr", "no absolute path"),
+        ("PREFIX=/usr/a b", "'/usr/a b/lib'"),
+        ("PREFIX=/usr/../etc", "'/usr/../etc/lib'"),
+        ("INSTALL_DEPS=maybe", "not yes or no"),
+        ("INIT=upstart", "known are systemd and openrc"),
+        ("HOST_PYTHON=/bin/false", "no Python 3.11"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_before_anything_is_done(
+    tmp_path: Path, setting: str, complaint: str
+) -> None:
+    result = make("install", tmp_path, *LOCAL, setting)
+    assert result.returncode != 0
+    assert complaint in result.stderr
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_uninstalling_what_was_not_installed_says_so(tmp_path: Path) -> None:
+    result = make("uninstall", tmp_path)
+    assert result.returncode != 0
+    assert "nothing was installed with this PREFIX" in result.stderr
+
+
+def test_every_file_of_the_package_is_installed(installed: Path) -> None:
+    listed = {path.relative_to(REPOSITORY) for path in (REPOSITORY / "cdigen").rglob("*.py")}
+    tree = installed / "usr/lib/cdigen"
+    assert {path.relative_to(tree) for path in (tree / "cdigen").rglob("*.py")} == listed
+    assert {path.name for path in (tree / "cdigen/schemas").iterdir()} == {
+        path.name for path in (REPOSITORY / "schemas").iterdir()
+    }
+
+
+def test_a_failed_install_leaves_the_old_one_in_use(tmp_path: Path) -> None:
+    done(make("install", tmp_path, *LOCAL))
+    before = snapshot(tmp_path)
+    assert shutil.which("false") is not None
+    result = make("install", tmp_path, *LOCAL[1:], "PIP=false")
+    assert result.returncode != 0
+    assert "INSTALL_DEPS=no leaves that to the distribution" in result.stderr
+    assert snapshot(tmp_path) == before

@@ -1,0 +1,230 @@
+"""The whole of it on a host of its own: a clean Debian root, installed into, booted by its own systemd."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from abilities import cannot_run
+from hosttree import V535, debian_12
+from installation.installing import REPOSITORY, done, make, snapshot
+from kernelside import example_gpus, write_kernel_side
+
+pytestmark = pytest.mark.e2e
+
+BOOT = Path(__file__).with_name("boot-systemd")
+HOST_PYTHON = "HOST_PYTHON=/usr/bin/python3"
+# The host whose GPUs are offered: cdigen gets it as --root.
+GPU_HOST = "gpu-host"
+SPEC = f"{GPU_HOST}/run/cdi/nvidia.com-gpu.json"
+# What would reach out of a systemd in namespaces: settings of the machine's kernel and devices.
+MASKED = (
+    "systemd-binfmt.service", "systemd-modules-load.service", "systemd-network-generator.service",
+    "systemd-random-seed.service", "systemd-remount-fs.service", "systemd-sysctl.service",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def host(cache: Path) -> Iterator[Path]:
+    """Return a clean Debian root of this machine's release, with systemd and Python, and a GPU host in it."""
+    release = dict(
+        line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line
+    )
+    if release.get("ID") != "debian" or not Path("/usr/bin/python3").exists():
+        cannot_run("needs Debian, and its python3: modules are installed for the same Python in a root")
+    with tempfile.TemporaryDirectory(prefix="installed-", dir=cache) as folder:
+        root = Path(folder) / "root"
+        recipe = (
+            REPOSITORY / "tests/e2e/recipes/debian-root",
+            "--variant=minbase",
+            "--include=python3,systemd-sysv",
+            "--quiet",
+            root,
+        )
+        environment = {**os.environ, "SUITE": release["VERSION_CODENAME"]}
+        subprocess.run(recipe, check=True, env=environment, stdin=subprocess.DEVNULL)
+        gpu_host = root / GPU_HOST
+        gpu_host.mkdir()
+        debian_12(gpu_host)
+        write_kernel_side(gpu_host, example_gpus(2), driver_version=V535)
+        (gpu_host / "run").mkdir()
+        (gpu_host / "var").mkdir(exist_ok=True)
+        (gpu_host / "var/run").symlink_to("../run")
+        (gpu_host / "usr/bin").mkdir(exist_ok=True)
+        shutil.copy("/usr/bin/python3", gpu_host / "usr/bin/python3")
+        done(make("install-hook", gpu_host))
+        yield root
+
+
+def of_the_system(root: Path) -> dict[str, tuple[int, int, int, int, str]]:
+    return {path: told for path, told in snapshot(root).items() if not path.startswith(GPU_HOST)}
+
+
+def asked_nvml(root: Path) -> str:
+    """Start NVML's process as the installed one does, for a library that is nowhere; return what it says."""
+    child = "/usr/local/lib/cdigen/cdigen/vendors/nvidia/nvml_child.py"
+    command = ["chroot", str(root), "/usr/bin/python3", "-I", child, "/nowhere/libnvidia-ml.so.1"]
+    return subprocess.run(command, check=False, capture_output=True, text=True).stdout
+
+
+def test_installed_started_and_uninstalled_nothing_is_left(host: Path) -> None:
+    def cdigen(*arguments: str) -> str:
+        command = ["chroot", str(host), "/usr/local/bin/cdigen", *arguments]
+        result = subprocess.run(command, check=True, capture_output=True, text=True)
+        return result.stdout
+
+    before = of_the_system(host)
+    done(make("install", host, "PREFIX=/usr/local", HOST_PYTHON))
+    try:
+        assert cdigen("--version").startswith("cdigen ")
+        cdigen("generate", "--root", f"/{GPU_HOST}", "--write")
+        assert "nvidia.com/gpu=1" in cdigen("list", "--root", f"/{GPU_HOST}")
+        assert "pynvml" not in asked_nvml(host)
+        assert (host / SPEC).stat().st_mode & 0o777 == 0o644
+        for path in (host / "usr/local").rglob("*"):
+            status = path.lstat()
+            assert path.is_symlink() or (status.st_uid, status.st_gid, status.st_mode & 0o022) == (0, 0, 0), (
+                path
+            )
+    finally:
+        done(make("uninstall", host, "PREFIX=/usr/local"))
+    assert of_the_system(host) == before
+    assert (host / SPEC).exists()
+
+
+@pytest.fixture(scope="module")
+def inside(host: Path) -> Iterator[Callable[..., str]]:
+    """Boot the host's own systemd with cdigen installed; returns what runs a command there."""
+    done(make("install", host, HOST_PYTHON))
+    units = host / "etc/systemd/system"
+    for name in MASKED:
+        (units / name).symlink_to("/dev/null")
+    (units / "cdigen.service.d").mkdir()
+    start = f"ExecStart=/usr/bin/cdigen run --root /{GPU_HOST} --layout view -v"
+    (units / "cdigen.service.d/root.conf").write_text(f"[Service]\nExecStart=\n{start}\n")
+    (host / "etc/machine-id").write_text("0123456789abcdef0123456789abcdef\n")
+    shutil.rmtree(host / GPU_HOST / "run/cdi", ignore_errors=True)
+    shutil.rmtree(host / GPU_HOST / "var/lib/cdigen", ignore_errors=True)
+    booted = subprocess.Popen([BOOT, host], stderr=subprocess.PIPE, text=True)
+    first = ""
+
+    def run(*command: str) -> str:
+        enter = [
+            "nsenter",
+            f"--target={first}",
+            "--mount",
+            "--pid",
+            "--ipc",
+            "--net",
+            "--cgroup",
+            "--root",
+            "--wd",
+        ]
+        result = subprocess.run([*enter, *command], check=False, capture_output=True, text=True, timeout=30)
+        assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
+        return result.stdout
+
+    try:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and booted.poll() is None:
+            children = Path(f"/proc/{booted.pid}/task/{booted.pid}/children")
+            with suppress(OSError, AssertionError, subprocess.TimeoutExpired):
+                first = children.read_text().split()[0] if children.read_text() else ""
+                if first and "=active" in run(
+                    "systemctl", "show", "--property=ActiveState", "multi-user.target"
+                ):
+                    break
+            time.sleep(0.2)
+        else:
+            cannot_run(f"systemd does not start as first process here: {booted.poll()}")
+        yield run
+    finally:
+        booted.kill()
+        booted.communicate(timeout=10)
+        # Its processes end with it, a moment later.
+        eventually(lambda: not left_over_groups())
+
+
+def left_over_groups() -> list[Path]:
+    """Remove the control groups of systemds that have ended, and return those that cannot be removed yet."""
+    tops = [path for at in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{at}cdigen-test-*")]
+    for top in tops:
+        for folder, _, _ in os.walk(top, topdown=False):
+            with suppress(OSError):
+                os.rmdir(folder)
+    return [top for top in tops if top.exists()]
+
+
+def eventually(true: Callable[[], bool], *, within_s: float = 5.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_the_service_does_its_work_without_any_capability(inside: Callable[..., str]) -> None:
+    inside("systemctl", "start", "cdigen")
+    assert 'Status: "ready' in inside("systemctl", "status", "cdigen", "--no-pager")
+    process = inside("systemctl", "show", "--property=MainPID", "--value", "cdigen").strip()
+    status = dict(
+        line.split(":\t", 1)
+        for line in inside("cat", f"/proc/{process}/status").splitlines()
+        if ":\t" in line
+    )
+    assert {status["CapEff"], status["CapBnd"]} == {"0" * 16}
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    namespaces = [inside("readlink", f"/proc/{pid}/ns/net") for pid in (process, "1")]
+    assert namespaces[0] != namespaces[1]
+
+
+def test_views_are_hard_links_within_the_service(host: Path, inside: Callable[..., str]) -> None:
+    inside("systemctl", "start", "cdigen")
+    assert eventually((host / SPEC).exists)
+    views = host / GPU_HOST / "var/lib/cdigen/views"
+    library = next(views.glob("*/lib64/libcuda.so.5*"))
+    source = next((host / GPU_HOST / "usr/lib/x86_64-linux-gnu/nvidia/current").glob("libcuda.so.5*"))
+    assert library.samefile(source)
+
+
+def test_a_spec_directory_that_others_remove_and_make_again_is_filled_again(
+    host: Path, inside: Callable[..., str]
+) -> None:
+    inside("systemctl", "start", "cdigen")
+    assert eventually((host / SPEC).exists)
+    shutil.rmtree((host / SPEC).parent)
+    assert eventually((host / SPEC).exists)
+    shutil.rmtree((host / SPEC).parent)
+    (host / SPEC).parent.mkdir()
+    assert eventually((host / SPEC).exists)
+
+
+def test_kernel_events_reach_the_service_in_its_private_network(inside: Callable[..., str]) -> None:
+    device = next(Path("/sys/bus/pci/devices").iterdir(), None)
+    if device is None:
+        cannot_run("this machine has no PCI device whose uevent could be written")
+    inside("systemctl", "start", "cdigen")
+    (device / "uevent").write_text("change")
+    told = f"pci change {device.name}"
+    assert eventually(lambda: told in inside("journalctl", "--unit=cdigen", "--no-pager", "--output=cat"))
+
+
+def test_reload_and_stop_are_clean_and_quick(inside: Callable[..., str]) -> None:
+    inside("systemctl", "start", "cdigen")
+    inside("systemctl", "reload", "cdigen")
+    assert eventually(lambda: "SIGHUP" in inside("journalctl", "--unit=cdigen", "--no-pager", "--output=cat"))
+    started = time.monotonic()
+    inside("systemctl", "stop", "cdigen")
+    assert time.monotonic() - started < 2
+    assert inside("systemctl", "show", "--property=Result", "--value", "cdigen").strip() == "success"
+
+
+def test_the_unit_that_runs_once_takes_no_gpu_for_no_failure(inside: Callable[..., str]) -> None:
+    inside("systemctl", "start", "cdigen-once")
+    assert inside("systemctl", "show", "--property=Result", "--value", "cdigen-once").strip() == "success"

@@ -1,0 +1,146 @@
+"""The units: what systemd makes of them, what they must not do, and that the documentation tells it all."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from abilities import cannot_run
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ETC = REPOSITORY / "etc"
+UNIT = ETC / "cdigen.service"
+ONCE = ETC / "cdigen-once.service"
+DROP_INS = sorted(path.name.removesuffix(".conf.example") for path in ETC.glob("cdigen.service.d/*"))
+MOST_EXPOSED = 2.0
+# What makes a mount of its own of what it names: hard links across it fail, and it outlives a folder that is
+# removed and made again.
+MOUNTING = (
+    "BindPaths", "CacheDirectory", "ProtectSystem", "ReadWritePaths", "RuntimeDirectory", "StateDirectory",
+)  # fmt: skip
+# What would blind the daemon, and the value with which it does not.
+SEEING = {"ProcSubset": "all", "ProtectProc": "default", "PrivateTmp": "no"}
+BLINDING = ("PrivateDevices", "PrivateUsers", "RootDirectory", "DynamicUser", "User", "TemporaryFileSystem")
+OF_ONE_KIND = ("Type", "ExecStart", "ExecReload", "SuccessExitStatus", "TimeoutStartSec", "TimeoutStopSec")
+OF_THE_DAEMON = (
+    "WatchdogSec", "Restart", "RestartSec", "RestartPreventExitStatus", "OOMScoreAdjust", "TasksMax",
+)  # fmt: skip
+
+
+def settings(unit: Path, section: str = "Service") -> list[tuple[str, str]]:
+    """Return the settings of a section, in their order."""
+    text = unit.read_text().partition(f"[{section}]\n")[2].partition("\n[")[0]
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [(name, value) for name, _, value in (line.partition("=") for line in lines)]
+
+
+@pytest.fixture(scope="session")
+def analyze() -> str:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        cannot_run("systemd is not installed (apt-get install systemd)")
+    return program
+
+
+def security(analyze: str, unit: Path, tmp_path: Path, drop_in: str = "") -> tuple[float, dict[str, str]]:
+    """Return the exposure of a unit, and what there is left of it by name."""
+    copy = tmp_path / unit.name
+    shutil.copy(unit, copy)
+    if drop_in:
+        folder = tmp_path / f"{unit.name}.d"
+        folder.mkdir()
+        shutil.copy(ETC / f"cdigen.service.d/{drop_in}.conf.example", folder / f"{drop_in}.conf")
+    command = [analyze, "security", "--offline=true", "--no-pager"]
+    said = subprocess.run([*command, copy], check=True, capture_output=True, text=True).stdout
+    table = subprocess.run(
+        [*command, "--json=short", copy], check=True, capture_output=True, text=True
+    ).stdout
+    level = re.search(r"exposure level for \S+: ([0-9.]+)", said)
+    assert level is not None, said
+    return float(level[1]), {row["name"]: row["exposure"] for row in json.loads(table) if row["exposure"]}
+
+
+@pytest.mark.parametrize("unit", [UNIT, ONCE], ids=lambda unit: unit.name)
+def test_a_unit_is_exposed_as_little_as_was_promised(analyze: str, unit: Path, tmp_path: Path) -> None:
+    level, _ = security(analyze, unit, tmp_path)
+    assert level <= MOST_EXPOSED
+
+
+def test_every_exposure_that_is_left_has_its_documented_reason(analyze: str, tmp_path: Path) -> None:
+    version = subprocess.run([analyze, "--version"], check=True, capture_output=True, text=True).stdout
+    if not version.startswith("systemd 252 "):
+        cannot_run(f"the documentation has the table of systemd 252; this is {version.split(' (')[0]}")
+    text = (REPOSITORY / "docs/operations.md").read_text()
+    rows = re.findall(r"^\| `(\S+)` \| (0\.\d) \| \S", text, re.MULTILINE)
+    level, left = security(analyze, UNIT, tmp_path)
+    assert dict(rows) == {name.removesuffix("/DynamicUser=").removesuffix("/RootImage="): exposure
+                          for name, exposure in left.items()}  # fmt: skip
+    assert f"says {level}." in text
+
+
+@pytest.mark.parametrize("drop_in", DROP_INS)
+def test_a_drop_in_is_exposed_as_the_documentation_says(analyze: str, drop_in: str, tmp_path: Path) -> None:
+    level, _ = security(analyze, UNIT, tmp_path, drop_in)
+    text = (REPOSITORY / "docs/operations.md").read_text()
+    assert re.search(rf"^\| `{drop_in}\.conf` \| .* \| {level} \|$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("unit", [UNIT, ONCE], ids=lambda unit: unit.name)
+def test_systemd_finds_nothing_wrong_with_a_unit(analyze: str, unit: Path, tmp_path: Path) -> None:
+    copy = tmp_path / unit.name
+    text = unit.read_text().replace("/usr/bin/cdigen", "/bin/true").replace("man:cdigen(8)", "man:ls(1)")
+    copy.write_text(text)
+    done = subprocess.run([analyze, "verify", "--man=no", copy], check=False, capture_output=True, text=True)
+    ours = [line for line in done.stderr.splitlines() if unit.name in line or str(tmp_path) in line]
+    assert ours == []
+
+
+@pytest.mark.parametrize("unit", [UNIT, ONCE], ids=lambda unit: unit.name)
+def test_no_unit_makes_a_mount_of_what_views_and_specs_need(unit: Path) -> None:
+    named = dict(settings(unit))
+    assert not {*MOUNTING} & {*named}
+    read_only = [path.lstrip("-") for path in named["ReadOnlyPaths"].split()]
+    needed = ("/", "/usr", "/opt", "/var", "/run", "/dev", "/proc", "/sys", "/tmp")
+    assert not {path for path in read_only if path in needed or path.startswith(("/usr/", "/var/", "/run/"))}
+
+
+@pytest.mark.parametrize("unit", [UNIT, ONCE], ids=lambda unit: unit.name)
+def test_no_unit_blinds_what_it_starts(unit: Path) -> None:
+    named = dict(settings(unit))
+    assert {name: named.get(name) for name in SEEING} == SEEING
+    assert not {*BLINDING} & {*named}
+    # By any other name, a major that is given after the start stays shut.
+    assert named["DeviceAllow"] == "char-* rw"
+
+
+def test_both_units_are_hardened_alike() -> None:
+    own = {*OF_ONE_KIND, *OF_THE_DAEMON}
+    daemon, once = ([row for row in settings(unit) if row[0] not in own] for unit in (UNIT, ONCE))
+    assert daemon == once
+
+
+@pytest.mark.parametrize("unit", [UNIT, ONCE], ids=lambda unit: unit.name)
+def test_whoever_starts_containers_comes_later_and_nobody_waits_for_others(unit: Path) -> None:
+    rows = settings(unit, "Unit")
+    before = {name for key, value in rows if key == "Before" for name in value.split()}
+    assert {
+        f"{name}.service" for name in ("docker", "containerd", "crio", "kubelet", "podman-restart")
+    } <= before
+    assert not {"After", "Requires", "Wants", "Requisite", "BindsTo"} & {key for key, _ in rows}
+    assert "TimeoutStartSec" in dict(settings(unit))
+
+
+def test_a_host_without_a_gpu_is_no_failure_of_the_unit_that_runs_once() -> None:
+    assert dict(settings(ONCE))["SuccessExitStatus"] == "3"
+
+
+def test_a_wrong_configuration_is_not_tried_again_and_again() -> None:
+    named = dict(settings(UNIT))
+    assert (named["Restart"], named["RestartPreventExitStatus"]) == ("on-failure", "2")
+
+
+@pytest.mark.parametrize("name", ["cdigen.openrc", "install"])
+def test_the_shell_reads_what_it_is_given(name: str) -> None:
+    subprocess.run(["sh", "-n", ETC / name], check=True)
