@@ -224,7 +224,7 @@ class _Work:
             prune_after_boot(setup.state_dir, spec_dirs=setup.view_directories)
         for product in products:
             file = self._file(spec_file_name(product.kind))
-            before = publishing.read_spec(file)
+            before = None if _holds(file, product.content) else publishing.read_spec(file)
             self._tell(
                 publishing.publish(product, setup.directories, setup.state_dir), before, product.document
             )
@@ -349,6 +349,15 @@ def _unmasks(kind: str, file: str, foreign: str) -> Finding:
         "which cdigen did not write; it stays",
         hint=f"remove {foreign}, or move it out of the spec directory",
     )
+
+
+def _holds(file: str, content: bytes) -> bool:
+    """Return whether FILE has this CONTENT already: then there is nothing to compare."""
+    try:
+        with open(file, "rb") as opened:
+            return opened.read(len(content) + 1) == content
+    except OSError:
+        return False
 
 
 def _modified(file: str) -> float | None:

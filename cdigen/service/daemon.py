@@ -13,6 +13,7 @@ import time
 from cdigen import __version__
 from cdigen.host.root import Root
 from cdigen.model.errors import CdigenError, ConfigError
+from cdigen.model.findings import Finding
 from cdigen.service import log, status
 from cdigen.service.cycle import Keeper
 from cdigen.service.http import Answers, Server
@@ -20,6 +21,7 @@ from cdigen.service.metrics import Metrics
 from cdigen.service.report import Status, advance, overall, unready
 from cdigen.store.directory import made
 from cdigen.store.lock import exclusive
+from cdigen.value import replace
 from cdigen.vendors import registry
 from cdigen.watch.debounce import Backoff, Debounce
 from cdigen.watch.files import FileSource
@@ -43,9 +45,16 @@ if TYPE_CHECKING:
 READY_WITHIN_S = 5.0
 # How long a second instance looks whether the first is going to end.
 LOCK_TIMEOUT_S = 0.5
+# How long work may go on when the daemon is to end. A cycle takes less, but for one that waits for NVML (ten
+# seconds); what is left undone is what a kill leaves: nothing that the next start does not sweep.
+FINISH_WITHIN_S = 0.4
 # What runtimes load; our temporary files beside them have another ending.
 SPEC_SUFFIXES = (".json", ".yaml")
 SOURCES = ("start", "signal", "files", "uevents", "poll", "timer", "retry")
+
+
+class _Overdue(BaseException):
+    """Ends work that goes on while the daemon is to end; no error, and nobody's to catch but run's."""
 
 
 class Daemon:
@@ -68,9 +77,13 @@ class Daemon:
         self._notifier = notifier
         self._log = logger
         self._setup = load()
+        # The lock is there, so that another one in the configuration counts from the next start.
+        self._run_dir = self._setup.daemon.run_dir
         self._inbox = Inbox()
         self._keeper = Keeper()
-        self._files = FileSource(roots=(self._setup.outer,) if self._setup.outer != "/" else ())
+        own = (self._setup.outer,) if self._setup.outer != "/" else ()
+        # Links of a driver container's tree lead where they lead in it.
+        self._files = FileSource(roots=(*own, *self._setup.roots))
         self._poll = PollSource(interval_s=self._setup.daemon.poll_s)
         watches = self._watches()
         self._supervisor = Supervisor((self._files, self._poll, UeventSource(watches[2])), self._inbox)
@@ -80,11 +93,13 @@ class Daemon:
         self._last: CycleReport | None = None
         self._stopping = False
         self._reloading = False
+        self._working = False
+        self._misconfigured: Finding | None = None
         self._beat_s = time.monotonic()
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT. StoreError: another instance runs, or no run directory can be made."""
-        run_dir = self._setup.daemon.run_dir
+        run_dir = self._run_dir
         status.prepare(run_dir)
         with made(run_dir, what=status.RUN_DIRECTORY) as place, exclusive(place, timeout_s=LOCK_TIMEOUT_S):
             server = self._server(run_dir)
@@ -92,14 +107,22 @@ class Daemon:
             in_time.daemon = True
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, self._on_signal)
+            signal.signal(signal.SIGALRM, self._on_overdue)
             try:
+                self._working = True
                 in_time.start()
+                # In the place of what one that was killed has left: the first cycle may take a while.
+                self._save()
                 self._supervisor.start()
                 server.start()
                 self._log.info("started", version=__version__, vendors=list(self._setup.vendors))
                 self._inbox.put(Trigger(source="start", reason="the daemon has started"))
                 self._loop(in_time)
+                self._working = False
+            except _Overdue:
+                self._log.warning("gave up", message="it was still at work when it was to end")
             finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
                 self._notifier.stopping()
                 in_time.cancel()
                 server.stop()
@@ -117,13 +140,21 @@ class Daemon:
             if batch is None:
                 continue
             self._reload()
-            done = self._keeper.cycle(self._setup, batch)
+            done = self._look(batch)
             self._rearm()
             self._show(done)
             in_time.cancel()
             self._notifier.ready(self._summary())
             attempts = attempts + 1 if done.unsettled else 0
             next_look_s = time.monotonic() + self._delay_s(attempts)
+
+    def _look(self, batch: Batch) -> Cycle:
+        """Run a cycle; its report also says what is wrong with the configuration."""
+        done = self._keeper.cycle(self._setup, batch)
+        if self._misconfigured is None:
+            return done
+        findings = (self._misconfigured, *done.report.findings)
+        return replace(done, report=replace(done.report, findings=findings))
 
     def _wait(self, next_look_s: float, *, why: str) -> Batch | None:
         """Wait for events and the quiet after them, or for NEXT_LOOK_S; None: it is not time for a cycle."""
@@ -173,17 +204,34 @@ class Daemon:
             self._reloading = True
         else:
             self._stopping = True
+            signal.setitimer(signal.ITIMER_REAL, FINISH_WITHIN_S)
         self._inbox.put(Trigger(source="signal", reason=name))
+
+    def _on_overdue(self, _: int, __: object) -> None:
+        if self._working:
+            # Once: what follows is the end itself.
+            self._working = False
+            raise _Overdue
 
     def _reload(self) -> None:
         """Read the configuration again before every cycle; one that is wrong changes nothing, and is said."""
         if self._reloading:
             self._notifier.reloading()
             self._reloading = False
+        problem: Finding | None = None
         try:
             self._setup = self._load()
         except CdigenError as error:
-            self._log.error("configuration", message=error.message, hint=error.hint)
+            problem = Finding(
+                severity="error",
+                rule="configuration",
+                path=self._watched[0],
+                message=f"the configuration does not count, the last good one does: {error.message}",
+                hint=error.hint,
+            )
+        if problem is not None and problem != self._misconfigured:
+            self._log.error("configuration", message=problem.message, hint=problem.hint)
+        self._misconfigured = problem
 
     def _rearm(self) -> None:
         files, polled, _ = self._watches()
@@ -217,11 +265,16 @@ class Daemon:
         self._metrics.show(self._status)
         log.cycle(self._log, report, self._last)
         self._last = report
-        run_dir = self._setup.daemon.run_dir
+        self._save()
         try:
-            status.save(run_dir, self._status, status.this_process())
             if done.inventories or report.result != "failed":
-                status.save_inventory(run_dir, done.inventories)
+                status.save_inventory(self._run_dir, done.inventories)
+        except CdigenError as error:
+            self._log.error("status", message=error.message, hint=error.hint)
+
+    def _save(self) -> None:
+        try:
+            status.save(self._run_dir, self._status, status.this_process())
         except CdigenError as error:
             self._log.error("status", message=error.message, hint=error.hint)
 

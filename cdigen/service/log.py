@@ -88,11 +88,12 @@ def take_over(logger: FilteringBoundLogger) -> None:
 def cycle(logger: FilteringBoundLogger, report: CycleReport, previous: CycleReport | None = None) -> None:
     """Write the line of the cycle REPORT.
 
-    One that changed a spec or a vendor's state since the PREVIOUS one is information, one that failed an
-    error; a cycle that found everything as it was is said only where everything is.
+    One that changed a spec or a vendor's state since the PREVIOUS one is information, one that failed for
+    another reason an error; a cycle that found everything as it was is said only where everything is.
     """
     facts = _facts(report)
-    if report.result == "failed":
+    is_news = previous is None or (previous.result, previous.error) != (report.result, report.error)
+    if report.result == "failed" and is_news:
         logger.error("cycle", **facts)
     elif report.result == "changed" or _standing(report) != _standing(previous):
         logger.info("cycle", **facts)

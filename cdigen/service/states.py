@@ -30,8 +30,11 @@ _PASSING: dict[str, VendorState] = {
     "no-gpu": "absent",  # the module registers before it has seen its GPUs
     "no-mig-instances": "absent",  # they are being made
 }
-# Errors about one GPU that pass in the same way; what is lost or contradicts itself does not.
-_PASSING_RULES = frozenset(("gpu-node-missing", "gpu-information-unreadable", "mig-instance-unusable"))
+# Errors about one GPU, or a node that all share (nvidia-uvm is a module of its own, with a new major each
+# time), that pass in the same way; what is lost or contradicts itself does not.
+_PASSING_RULES = frozenset(
+    ("gpu-node-missing", "gpu-information-unreadable", "mig-instance-unusable", "control-node-missing")
+)
 
 
 @frozen

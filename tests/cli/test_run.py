@@ -1,0 +1,203 @@
+"""`cdigen run` as a command: what it refuses, what it takes from options and configuration, what it shows."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from service.daemonhost import NEW, Daemon, Host, daemon
+
+from cdigen.cli import run as command
+from cdigen.cli.status import MEANINGS
+from cdigen.host.root import Root
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from command import Run
+
+    from cdigen.service.cycle import Setup
+
+
+@pytest.fixture
+def gpu_host(tmp_path: Path, real_nodes: None) -> Host:  # noqa: ARG001
+    host = Host(tmp_path / "host").make()
+    host.configure()
+    return host
+
+
+def setup(root: Path, *options: str) -> Setup:
+    parser = argparse.ArgumentParser()
+    command.add_options(parser)
+    return command.setup(parser.parse_args(["--root", str(root), *options]))
+
+
+# What it refuses.
+
+
+def test_an_inventory_is_refused_for_a_daemon_is_about_a_living_host(cdigen: Run, tmp_path: Path) -> None:
+    file = tmp_path / "inventory.json"
+    file.write_text("{}")
+    assert cdigen("run", "--root", tmp_path, "--inventory", file).failed(2, "--inventory")
+
+
+def test_a_configuration_that_is_wrong_at_the_start_is_refused(cdigen: Run, tmp_path: Path) -> None:
+    Host(tmp_path).put("etc/cdigen/config.yaml", "daemon: {quiet_s: soon}\n")
+    assert cdigen("run", "--root", tmp_path).failed(2, "config.yaml:1", "quiet_s")
+    assert os.listdir(tmp_path) == ["etc"]
+
+
+def test_a_root_that_does_not_exist_is_refused(cdigen: Run, tmp_path: Path) -> None:
+    assert cdigen("run", "--root", tmp_path / "nothing").failed(2, "no folder that exists")
+
+
+def test_a_profile_that_is_not_configured_is_refused(cdigen: Run, tmp_path: Path) -> None:
+    assert cdigen("run", "--root", tmp_path, "--profile", "render").failed(2, "'render' is not configured")
+
+
+def test_a_run_directory_that_cannot_be_made_is_a_failure_to_write(cdigen: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = cdigen("run", "--root", tmp_path, "--run-dir", tmp_path / "file/below")
+    assert done.failed(5, "run directory", "is not a directory")
+
+
+def test_a_run_directory_that_is_a_link_is_refused(cdigen: Run, tmp_path: Path) -> None:
+    (tmp_path / "run").symlink_to(tmp_path)
+    assert cdigen("run", "--root", tmp_path, "--run-dir", tmp_path / "run").failed(5, "is a symlink")
+
+
+# What it takes from options and configuration.
+
+
+def test_all_its_places_lie_in_the_root(tmp_path: Path) -> None:
+    made = setup(tmp_path)
+    assert made.outer == str(tmp_path)
+    assert made.directories == (f"{tmp_path}/etc/cdi", f"{tmp_path}/var/run/cdi")
+    assert made.state_dir == f"{tmp_path}/var/lib/cdigen"
+    assert made.daemon.run_dir == f"{tmp_path}/run/cdigen"
+    assert made.roots == ()
+
+
+def test_directories_that_are_given_are_literal_and_the_last_is_written_to(tmp_path: Path) -> None:
+    made = setup(tmp_path, "--spec-dir", "/one", "--spec-dir", "/two", "--run-dir", "/three")
+    assert made.directories == ("/one", "/two")
+    assert {*made.directories, f"{tmp_path}/var/run/cdi"} <= set(made.view_directories)
+    assert made.daemon.run_dir == "/three"
+
+
+def test_the_driver_and_the_dev_root_are_what_may_come_and_go(tmp_path: Path) -> None:
+    made = setup(tmp_path, "--driver-root", "/run/nvidia/driver", "--dev-root", "/host/dev")
+    assert made.roots == (f"{tmp_path}/run/nvidia/driver", f"{tmp_path}/host/dev")
+
+
+def test_the_configuration_is_read_anew_each_time(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.configure(quiet_s=0.5)
+    assert setup(tmp_path).daemon.quiet_s == 0.5
+    host.configure(quiet_s=0.7, on_gone="keep")
+    assert (setup(tmp_path).daemon.quiet_s, setup(tmp_path).daemon.on_gone) == (0.7, "keep")
+
+
+def test_a_foreign_tree_has_no_word_in_which_library_root_loads(tmp_path: Path) -> None:
+    Host(tmp_path).put("etc/cdigen/config.yaml", "nvml: /usr/lib/libevil.so\ncreate_nodes: true\n")
+    made = setup(tmp_path)
+    assert made.places(Root(str(tmp_path))).nvml == "off"
+    assert not made.create_nodes
+
+
+def test_the_run_directory_that_is_given_holds_all_that_it_shows(gpu_host: Host, tmp_path: Path) -> None:
+    gpu_host.run_dir = tmp_path / "shown"
+    with daemon(gpu_host, "--run-dir", str(tmp_path / "shown")) as running:
+        running.rests()
+        names = sorted(os.listdir(tmp_path / "shown"))
+        assert names == ["http.sock", "inventory.json", "lock", "status.json"]
+        assert not (gpu_host.root / "run/cdigen").exists()
+
+
+# What it shows.
+
+
+def test_every_line_is_json_on_stderr_and_verbose_has_one_for_each_cycle(gpu_host: Host) -> None:
+    with daemon(gpu_host, "--verbose") as running:
+        running.rests()
+        cycles = running.cycles
+        running.stop()
+        lines = [json.loads(line) for line in running.text.splitlines()]
+    assert [line["event"] for line in lines] == ["started", *["cycle"] * cycles, "stopped"]
+
+
+def test_the_line_of_a_cycle_has_its_reason_duration_result_and_devices(gpu_host: Host) -> None:
+    with daemon(gpu_host) as running:
+        (line,) = running.lines()
+    assert (line["result"], line["reasons"]) == ("changed", ["start: the daemon has started"])
+    assert line["duration_ms"] > 0
+    assert {"0", "1", "all"} <= set(line["specs"][0]["added"])
+
+
+def test_its_health_is_to_be_asked_for_on_a_socket(gpu_host: Host) -> None:
+    with daemon(gpu_host) as running:
+        running.rests()
+        assert ask(gpu_host, "/healthz").startswith("HTTP/1.1 200")
+        assert ask(gpu_host, "/readyz").startswith("HTTP/1.1 200")
+        assert 'cdigen_cycles_total{reason="start",result="changed"} 1' in unordered(
+            ask(gpu_host, "/metrics")
+        )
+        gpu_host.unload()
+        running.sees(lambda: running.state == "absent")
+        assert ask(gpu_host, "/healthz").startswith("HTTP/1.1 200")
+        assert ask(gpu_host, "/readyz").startswith("HTTP/1.1 503")
+
+
+def ask(host: Host, path: str) -> str:
+    # The path of a socket has 107 bytes at most; a descriptor's has always.
+    folder = os.open(host.run_dir, os.O_PATH)
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(f"/proc/self/fd/{folder}/http.sock")
+            client.sendall(f"GET {path} HTTP/1.1\r\nHost: cdigen\r\nConnection: close\r\n\r\n".encode())
+            return b"".join(iter(lambda: client.recv(65536), b"")).decode()
+    finally:
+        os.close(folder)
+
+
+def unordered(metrics: str) -> str:
+    """Return METRICS with the labels of each line in the order of their names, and whole numbers as such."""
+    lines = []
+    for line in metrics.splitlines():
+        name, brace, rest = line.partition("{")
+        labels, _, value = rest.partition("} ")
+        lines.append(
+            f"{name}{{{','.join(sorted(labels.split(',')))}}} {value.removesuffix('.0')}" if brace else line
+        )
+    return "\n".join(lines)
+
+
+def test_status_shows_each_state_in_words_as_the_host_goes_through_them(gpu_host: Host, cdigen: Run) -> None:
+    gpu_host.configure(settle_s=2)
+
+    def told(running: Daemon, state: str) -> str:
+        running.sees(lambda: running.state == state)
+        done = cdigen("status", "--root", gpu_host.root)
+        assert done.code == 0
+        assert re.match(rf"{state} for \d+ seconds?: {re.escape(MEANINGS[state])}\n", done.out)
+        return done.out
+
+    with daemon(gpu_host) as running:
+        assert "nvidia.com/gpu" in told(running, "ready")
+        gpu_host.say_version(NEW)
+        assert NEW in told(running, "settling")
+        assert "reboot" in told(running, "mismatch")
+        gpu_host.install(NEW)
+        told(running, "ready")
+        gpu_host.configure(settle_s=0.2)
+        (gpu_host.root / "dev/nvidia1").unlink()
+        assert "1 left out" in told(running, "degraded")
+        gpu_host.unload()
+        assert "no spec is kept" in told(running, "absent") or "withdrawn" in told(running, "absent")
+        running.stop()
+    assert cdigen("status", "--root", gpu_host.root).failed(3, "no cdigen daemon")

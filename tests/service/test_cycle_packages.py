@@ -1,0 +1,171 @@
+"""A package manager at work, with real locks held by real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from service.daemonhost import NEW, OLD, Host, Looker
+
+from cdigen.host.root import Root
+from cdigen.service.packages import LOCKED, PRESENT, package_manager
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Holds a lock of the kind that is asked for until its standard input is closed.
+HOLDER = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+if sys.argv[2] == "record":
+    fcntl.lockf(file, fcntl.LOCK_EX)
+elif sys.argv[2] == "shared":
+    fcntl.lockf(file, fcntl.LOCK_SH)
+else:
+    fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def held(path: Path, kind: str = "record") -> Iterator[subprocess.Popen[str]]:
+    """Let another process hold a lock on PATH while the body runs."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    command = [sys.executable, "-I", "-S", "-c", HOLDER, str(path), kind]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        try:
+            assert holder.stdout.readline() == "held\n"
+            yield holder
+        finally:
+            if not holder.stdin.closed:
+                holder.stdin.close()
+
+
+def at_work(root: Path) -> str:
+    return package_manager(Root(str(root)))
+
+
+@pytest.mark.parametrize(("name", "path"), LOCKED)
+def test_whoever_holds_a_record_lock_is_at_work(name: str, path: str, tmp_path: Path) -> None:
+    with held(tmp_path / path.lstrip("/")):
+        assert at_work(tmp_path) == name
+    assert at_work(tmp_path) == ""
+
+
+def test_a_package_manager_that_only_reads_is_at_work_as_well(tmp_path: Path) -> None:
+    with held(tmp_path / "var/lib/rpm/.rpm.lock", "shared"):
+        assert at_work(tmp_path) == "rpm"
+
+
+def test_a_lock_of_the_other_kind_says_nothing(tmp_path: Path) -> None:
+    # dpkg and apt take fcntl's; flock(2) is another space on local file systems.
+    with held(tmp_path / "var/lib/dpkg/lock", "flock"):
+        assert at_work(tmp_path) == ""
+
+
+def test_a_holder_that_was_killed_is_not_at_work(tmp_path: Path) -> None:
+    with held(tmp_path / "var/lib/dpkg/lock") as holder:
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        assert at_work(tmp_path) == ""
+
+
+def test_pacman_is_at_work_while_its_file_is_there(tmp_path: Path) -> None:
+    ((name, path),) = PRESENT
+    file = tmp_path / path.lstrip("/")
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert at_work(tmp_path) == name
+    file.unlink()
+    assert at_work(tmp_path) == ""
+
+
+def test_looking_takes_no_lock_and_drops_none(tmp_path: Path) -> None:
+    lock = tmp_path / "var/lib/dpkg/lock"
+    with held(lock):
+        assert [at_work(tmp_path) for _ in range(3)] == ["dpkg"] * 3
+    with held(lock, "record"):
+        assert at_work(tmp_path) == "dpkg"
+
+
+@pytest.mark.parametrize("make", ["folder", "FIFO", "link that loops"])
+def test_what_is_no_lock_file_says_nothing(make: str, tmp_path: Path) -> None:
+    path = tmp_path / "var/lib/dpkg/lock"
+    path.parent.mkdir(parents=True)
+    match make:
+        case "folder":
+            path.mkdir()
+        case "FIFO":
+            os.mkfifo(path)
+        case _:
+            path.symlink_to("lock")
+    assert at_work(tmp_path) == ""
+
+
+@pytest.fixture
+def host(tmp_path: Path, real_nodes: None) -> Host:  # noqa: ARG001
+    host = Host(tmp_path / "host").make()
+    host.configure()
+    return host
+
+
+def lock_of(host: Host) -> Path:
+    return host.root / "var/lib/dpkg/lock"
+
+
+def test_while_dpkg_works_the_old_spec_stays_and_the_new_one_comes_after_it(host: Host) -> None:
+    looker = Looker(host)
+    assert looker.state() == "ready"
+    before = host.spec.read_bytes()
+    with held(lock_of(host)):
+        host.load(gpus=3)
+        report = looker.look().report
+        assert (report.result, report.vendors[0].state) == ("waiting", "settling")
+        assert report.vendors[0].reason == "dpkg is at work"
+        assert host.spec.read_bytes() == before
+    assert looker.state() == "ready"
+    assert host.devices() == {"0", "1", "2", "all"}
+
+
+def test_while_dpkg_works_elsewhere_the_host_is_ready(host: Host) -> None:
+    looker = Looker(host)
+    looker.look()
+    with held(lock_of(host)):
+        report = looker.look().report
+    assert (report.result, report.vendors[0].state) == ("unchanged", "ready")
+
+
+def test_the_first_spec_does_not_wait_for_dpkg(host: Host) -> None:
+    with held(lock_of(host)):
+        assert Looker(host).state() == "ready"
+    assert host.driver() == OLD
+
+
+def test_a_spec_that_does_not_hold_any_more_does_not_wait_for_dpkg(host: Host) -> None:
+    looker = Looker(host)
+    looker.look()
+    with held(lock_of(host)):
+        host.install(NEW)
+        host.say_version(NEW)
+        assert looker.state() == "ready"
+    assert host.driver() == NEW
+
+
+def test_a_package_manager_that_hangs_is_not_waited_for_for_ever(host: Host) -> None:
+    looker = Looker(host)
+    looker.look()
+    with held(lock_of(host)):
+        host.load(gpus=3)
+        assert looker.state() == "settling"
+        assert looker.state(1.1) == "ready"
+    assert host.devices() == {"0", "1", "2", "all"}
