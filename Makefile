@@ -4,7 +4,7 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench bench-start provision install uninstall install-hook clean
+.PHONY: help run test lint format bench bench-start bench-daemon soak provision install uninstall install-hook clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -34,6 +34,19 @@ bench: $(VENV)/run.stamp ## time and memory of a cold 'cdigen generate', as rati
 
 bench-start: $(VENV)/dev.stamp ## what a GPU costs a container's start, for each layout (root, after 'make provision')
 	$(VENV)/bin/python tests/bench/start_containers.py
+
+bench-daemon: $(VENV)/dev.stamp ## what 'cdigen run' costs: event to spec, a cycle, waiting, memory (root)
+	$(VENV)/bin/python tests/bench/daemon.py
+
+soak: export CDIGEN_SOAK_UPGRADES ?= 200
+soak: export CDIGEN_SOAK_KILLS ?= 500
+soak: export CDIGEN_SOAK_CYCLES ?= 10000
+soak: export CDIGEN_SOAK_STARTS ?= 150
+soak: export CDIGEN_SOAK_HOOKS ?= 1200
+soak: $(VENV)/dev.stamp ## the long way through upgrades, kills, races, memory (root, after 'make provision')
+	tests/e2e/provision --soak
+	$(VENV)/bin/python -m pytest -s tests/service/test_daemon_soak.py tests/soak/test_upgrades.py tests/soak/test_kernel_events.py tests/e2e/test_hook_races.py
+	$(VENV)/bin/python tests/bench/daemon.py --idle 300
 
 provision: ## make the real driver trees and images for the end-to-end tests (root, several minutes)
 	tests/e2e/provision

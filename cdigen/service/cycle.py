@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from cdigen.vendors.base import Places
     from cdigen.watch.triggers import Batch
 
+# A driver's kernel module is built while its package is installed, which takes minutes.
+INSTALLATION_S = 900.0
+
 
 @frozen
 class Setup:
@@ -187,9 +190,12 @@ class _Work:
     def _judge(self, vendor: str, failure: HostError | None, disk: Disk) -> Standing:
         inventory = self.inventories.get(vendor)
         settle_s = self._setup.daemon.settle_s
-        busy = ""
-        if inventory is not None and disk == "whole" and inventory != self._written.get(vendor, inventory):
-            busy = package_manager(self._host)
+        manager = package_manager(self._host)
+        if manager and failure is not None:
+            # What an installation has half done is no mismatch, and no reason to withdraw what is whole.
+            settle_s = max(settle_s, INSTALLATION_S)
+        changed = inventory is not None and inventory != self._written.get(vendor, inventory)
+        busy = manager if changed and disk == "whole" else ""
         return judge(
             failure,
             inventory.findings if inventory is not None else (),

@@ -169,3 +169,13 @@ def test_a_package_manager_that_hangs_is_not_waited_for_for_ever(host: Host) -> 
         assert looker.state() == "settling"
         assert looker.state(1.1) == "ready"
     assert host.devices() == {"0", "1", "2", "all"}
+
+
+def test_what_an_installation_has_half_done_is_no_mismatch_while_it_lasts(host: Host) -> None:
+    looker = Looker(host)
+    looker.look()
+    with held(lock_of(host)):
+        host.install(NEW)
+        assert looker.state() == "settling"
+        assert looker.state(1.1) == "settling"
+    assert looker.state(1.1) == "mismatch"

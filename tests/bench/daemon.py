@@ -1,0 +1,321 @@
+"""Measure ``cdigen run``: how soon a spec follows an event, what a cycle costs, and what waiting costs.
+
+``make bench-daemon`` runs it, as root (it makes device nodes). The hosts are made here: the driver files of
+the example inventory with the kernel side of 8 GPUs, of 8 GPUs in 56 MIG instances, and of 1,000 GPUs. cdigen
+is installed into a private venv as users install it, with its modules compiled; times of the daemon are the
+defaults, but for the cycles that are counted for memory. NVML is not asked: ``make bench`` has its child.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+TESTS = HERE.parent
+sys.path[:0] = [str(TESTS), str(TESTS / "e2e"), str(REPOSITORY)]
+
+import hosttree  # noqa: E402 - after the path is set
+from kernelside import example_gpus, write_kernel_side  # noqa: E402
+from vendors.migside import write_instance, write_minors  # noqa: E402
+
+SPEC = "run/cdi/nvidia.com-gpu.json"
+FILES = ("--layout", "files", "--hook", "none")
+VIEW = ("--layout", "view", "--hook", "none")
+GOALS_MS = {"8 GPUs": 15, "56 MIG instances": 25, "1,000 GPUs": 1000}
+EVENT_GOAL_MS = 500
+IDLE_GOAL_PERCENT = 0.1
+MEMORY_GOAL_MB = 45
+PATIENCE_S = 30
+
+# Run by the private venv's Python: cycles as the daemon runs them, each on a host where nothing has changed.
+CYCLES = """
+import argparse, json, sys, time
+from cdigen.cli import run
+from cdigen.service.cycle import Keeper
+from cdigen.watch.triggers import NOTHING
+parser = argparse.ArgumentParser()
+run.add_options(parser)
+arguments = parser.parse_args(sys.argv[2:])
+keeper = Keeper()
+times = []
+for number in range(int(sys.argv[1]) + 3):
+    begin = time.perf_counter()
+    cycle = keeper.cycle(run.setup(arguments), NOTHING)
+    times.append(time.perf_counter() - begin)
+    if number:
+        assert cycle.report.result == "unchanged", cycle.report
+print(json.dumps(times[3:]))
+"""
+
+
+class Daemon:
+    """A daemon that runs, and what the kernel counts of it."""
+
+    def __init__(self, root: Path, process: subprocess.Popen[bytes]) -> None:
+        self.root = root
+        self.process = process
+
+    def status(self) -> dict[str, object]:
+        try:
+            found: dict[str, object] = json.loads((self.root / "run/cdigen/status.json").read_bytes())
+        except FileNotFoundError:
+            return {}
+        return found
+
+    def cycles(self) -> int:
+        last = self.status().get("last_cycle")
+        return int(last.get("number", 0)) if isinstance(last, dict) else 0
+
+    def settle(self, for_s: float = 1.5) -> None:
+        """Wait until it has done nothing for a while."""
+        before = -1
+        while before != (before := self.cycles()) or before == 0:
+            time.sleep(for_s)
+
+    def resident_mb(self) -> float:
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        return round(int(text.partition("VmRSS:")[2].split()[0]) / 1024, 1)
+
+    def processor_s(self) -> float:
+        """Return the processor time of all its threads; /proc/PID/stat counts in steps of 10 ms."""
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+
+    def wakeups(self) -> int:
+        """Return how often its threads have gone to sleep."""
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/status")
+        texts = (task.read_text().partition("\nvoluntary_ctxt_switches:")[2] for task in tasks)
+        return sum(int(text.split()[0]) for text in texts)
+
+
+def main() -> None:
+    """Measure, and print tables or JSON."""
+    options = _options()
+    if os.geteuid() != 0:
+        sys.exit("run it as root: it makes device nodes")
+    # In /tmp others come and go all the time; a folder on the way to the host's root is watched as well.
+    with tempfile.TemporaryDirectory(prefix="cdigen-bench-", dir="/var/tmp") as folder:
+        work = Path(folder)
+        python = _install(work / "venv")
+        hosts = {
+            "8 GPUs": _host(work / "host-8", 8),
+            "56 MIG instances": _mig_host(work / "host-mig"),
+            "1,000 GPUs": _host(work / "host-1000", 1000),
+        }
+        tables = {
+            "last event to spec on disk": _events(python, hosts["8 GPUs"], options.runs),
+            "warm cycle": [_cycles(python, name, host, options.runs) for name, host in hosts.items()],
+            f"idle for {options.idle:g} s": [
+                _idle(python, name, hosts[name], options.idle) for name in ("8 GPUs", "56 MIG instances")
+            ],
+            "memory": _memory(python, hosts["8 GPUs"], options.cycles),
+        }
+    if options.json:
+        print(json.dumps(tables, indent=2))
+        return
+    for title, rows in tables.items():
+        _print(title, rows)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=25, help="events and cycles of each kind (default: 25)")
+    parser.add_argument("--idle", type=float, default=60, help="seconds to watch it wait (default: 60)")
+    parser.add_argument("--cycles", type=int, default=500, help="cycles between sizes (default: 500)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser.parse_args()
+
+
+# Making what is measured.
+
+
+def _install(venv: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    pip = [str(venv / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, str(REPOSITORY)], check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
+    return venv / "bin/python"
+
+
+def _host(root: Path, count: int) -> Path:
+    root.mkdir()
+    hosttree.debian_13(root)
+    for folder in ("run", "var"):
+        (root / folder).mkdir(exist_ok=True)
+    (root / "var/run").symlink_to("/run")
+    write_kernel_side(root, example_gpus(count))
+    return root
+
+
+def _mig_host(root: Path) -> Path:
+    _host(root, 8)
+    write_minors(root, 8)
+    for gpu in range(8):
+        for instance in range(7, 14):
+            write_instance(root, gpu, instance)
+    return root
+
+
+@contextmanager
+def _running(python: Path, root: Path, *options: str) -> Iterator[Daemon]:
+    command = [str(python), "-m", "cdigen", "run", "--root", str(root), "--nvml", "off", *options]
+    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    process = subprocess.Popen(command, cwd="/", stderr=subprocess.DEVNULL, env=environment)
+    try:
+        daemon = Daemon(root, process)
+        _until(lambda: daemon.cycles() > 0, "the first cycle")
+        yield daemon
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE_S)
+
+
+def _until(true: Callable[[], object], what: str) -> None:
+    begin = time.monotonic()
+    while not true():
+        if time.monotonic() - begin > PATIENCE_S:
+            sys.exit(f"not within {PATIENCE_S} s: {what}")
+        time.sleep(0.001)
+
+
+# Measuring.
+
+
+def _events(python: Path, root: Path, runs: int) -> list[dict[str, object]]:
+    """Time from the end of the last change of the host to the rename of the new spec."""
+    folder = root / "usr/lib/x86_64-linux-gnu"
+    library = next(path for path in sorted(folder.rglob("libnvidia-opencl.so.*")) if not path.is_symlink())
+    aside = root / "aside"
+    node = root / "dev/nvidia7"
+
+    def move_library() -> None:
+        os.rename(*((library, aside) if library.exists() else (aside, library)))
+
+    def move_node() -> None:
+        os.rename(*((node, aside) if node.exists() else (aside, node)))
+
+    capability = root / "proc/driver/nvidia/gpus" / example_gpus(8)[7].bdf
+
+    def move_gpu() -> None:
+        os.rename(*((capability, aside) if capability.exists() else (aside, capability)))
+
+    rows = []
+    for name, change, options, goal in (
+        ("a library comes or goes, files", move_library, FILES, EVENT_GOAL_MS),
+        ("a library comes or goes, view", move_library, VIEW, EVENT_GOAL_MS),
+        ("a GPU's node comes or goes", move_node, FILES, EVENT_GOAL_MS),
+        ("a GPU in /proc comes or goes (polled)", move_gpu, FILES, 0),
+    ):
+        with _running(python, root, *options) as daemon:
+            daemon.settle()
+            times = [_event(root / SPEC, change) for _ in range(max(2, runs // 2 * 2))]
+        rows.append(_row(name, times, goal_ms=goal))
+    return rows
+
+
+def _event(spec: Path, change: Callable[[], None]) -> float:
+    before = spec.stat().st_ino
+    change()
+    begin = time.perf_counter()
+    _until(lambda: spec.exists() and spec.stat().st_ino != before, f"a new {spec}")
+    took = time.perf_counter() - begin
+    # A multiple of the poll would always be met at the same moment.
+    time.sleep(0.6 + (begin % 1) / 2)
+    return took
+
+
+def _cycles(python: Path, name: str, root: Path, runs: int) -> dict[str, object]:
+    command = [str(python), "-c", CYCLES, str(runs), "--root", str(root), "--nvml", "off", *FILES]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd="/")
+    return _row(name, json.loads(done.stdout), goal_ms=GOALS_MS[name])
+
+
+def _idle(python: Path, name: str, root: Path, for_s: float) -> dict[str, object]:
+    with _running(python, root, *FILES) as daemon:
+        daemon.settle()
+        begin, cpu, wakeups, cycles = (
+            time.monotonic(),
+            daemon.processor_s(),
+            daemon.wakeups(),
+            daemon.cycles(),
+        )
+        time.sleep(for_s)
+        took = time.monotonic() - begin
+        return {
+            "what": name,
+            "cpu_percent": round((daemon.processor_s() - cpu) / took * 100, 3),
+            "goal_percent": IDLE_GOAL_PERCENT,
+            "wakeups_per_minute": round((daemon.wakeups() - wakeups) / took * 60),
+            "cycles": daemon.cycles() - cycles,
+        }
+
+
+def _memory(python: Path, root: Path, cycles: int) -> list[dict[str, object]]:
+    """Return the resident size after the start and after cycles, each of which writes another spec."""
+    config = root / "etc/cdigen/config.yaml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text("daemon: {quiet_s: 0.01}\n")
+    rows: list[dict[str, object]] = []
+    node, aside = root / "dev/nvidia7", root / "aside"
+    try:
+        with _running(python, root, *FILES) as daemon:
+            daemon.settle(0.5)
+            rows.append(
+                {"what": "after the start", "rss_mb": daemon.resident_mb(), "goal_mb": MEMORY_GOAL_MB}
+            )
+            for part in (0.1, 0.5, 1.0):
+                while daemon.cycles() < cycles * part:
+                    before = daemon.cycles()
+                    os.rename(*((node, aside) if node.exists() else (aside, node)))
+                    _until(lambda before=before: daemon.cycles() > before, "the next cycle")  # type: ignore[misc]
+                name = f"after {daemon.cycles()} cycles, each with a write"
+                rows.append({"what": name, "rss_mb": daemon.resident_mb(), "goal_mb": MEMORY_GOAL_MB})
+    finally:
+        if aside.exists():
+            aside.rename(node)
+        config.unlink()
+    return rows
+
+
+# Telling.
+
+
+def _row(what: str, times: list[float], *, goal_ms: int) -> dict[str, object]:
+    row: dict[str, object] = {
+        "what": what,
+        "median_ms": round(statistics.median(times) * 1000, 1),
+        "min_ms": round(min(times) * 1000, 1),
+        "max_ms": round(max(times) * 1000, 1),
+    }
+    return {**row, "goal_ms": goal_ms or ""}
+
+
+def _print(title: str, rows: list[dict[str, object]]) -> None:
+    """Print a table whose columns are the keys of the ROWS."""
+    names = [name for name in rows[0] if name != "what"]
+    width = max(len(title), *(len(str(row["what"])) for row in rows))
+    print(f"{title:{width}}" + "".join(f"  {name.replace('_', ' '):>10}" for name in names))
+    for row in rows:
+        cells = "".join(f"  {row[name]!s:>{max(10, len(name))}}" for name in names)
+        print(f"{row['what']!s:{width}}{cells}")
+    print()
+
+
+if __name__ == "__main__":
+    main()
