@@ -54,9 +54,9 @@ class Outcome:
 
     def row(self) -> dict[str, Any]:
         """Return what --json prints of it."""
-        findings = [_row(finding) for finding in self.findings]
+        findings = [finding.row() for finding in self.findings]
         if self.error is not None:
-            findings.append(_row(_finding(self.error, self.file)))
+            findings.append(_finding(self.error, self.file).row())
         return {"kind": self.kind, "file": self.file, "result": self.result, "findings": findings}
 
 
@@ -225,13 +225,3 @@ def _check_bytes(content: bytes) -> None:
 
 def _finding(error: CdigenError, file: str) -> Finding:
     return Finding(severity="error", rule=error.kind, path=file, message=error.message, hint=error.hint)
-
-
-def _row(finding: Finding) -> dict[str, str]:
-    return {
-        "severity": finding.severity,
-        "rule": finding.rule,
-        "path": finding.path,
-        "message": finding.message,
-        "hint": finding.hint,
-    }

@@ -26,6 +26,16 @@ class Finding:
     message: str
     hint: str = ""
 
+    def row(self) -> dict[str, str]:
+        """Return the finding as JSON shows it."""
+        return {
+            "severity": self.severity,
+            "rule": self.rule,
+            "path": self.path,
+            "message": self.message,
+            "hint": self.hint,
+        }
+
     def line(self) -> str:
         """Return the finding as one line of text for a terminal."""
         where = f"{self.path}: " if self.path and self.path not in self.message else ""

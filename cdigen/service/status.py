@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
     from cdigen.service.report import CycleReport, Journaled, SpecReport, Status, VendorReport
 
@@ -123,7 +122,7 @@ def document(status: Status, process: Process) -> dict[str, Any]:
         "last_success": None if status.last_success_s is None else timestamp(status.last_success_s),
         "vendors": [_vendor(vendor) for vendor in status.vendors],
         "specs": [_spec(spec) for spec in status.specs],
-        "findings": [_finding(finding) for finding in cycle.findings] if cycle else [],
+        "findings": [finding.row() for finding in cycle.findings] if cycle else [],
         "last_cycle": _cycle(cycle) if cycle else {},
         "sources": {name: {"healthy": not text, "problem": text} for name, text in status.sources},
         "journal": [_journaled(entry) for entry in status.journal],
@@ -265,16 +264,6 @@ def _spec(spec: SpecReport) -> dict[str, Any]:
         "devices": {"served": spec.served, "left_out": spec.left_out},
         "written": None if spec.written_s is None else timestamp(spec.written_s),
         "changes": spec.changes.summary() if spec.changes is not None and spec.changes.any() else "",
-    }
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {
-        "severity": finding.severity,
-        "rule": finding.rule,
-        "path": finding.path,
-        "message": finding.message,
-        "hint": finding.hint,
     }
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from binfmt.loadermodel import (
@@ -30,6 +31,9 @@ from hypothesis import strategies as st
 from cdigen.binfmt import ldcache_merge
 from cdigen.binfmt.ldcache import FLAGS_AARCH64, FLAGS_I386, FLAGS_X86_64, Entry, parse
 from cdigen.binfmt.ldcache_merge import merge
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 FUZZ = settings(max_examples=300, deadline=None)
 
@@ -251,15 +255,17 @@ print(*(set(sys.modules) - before))
     assert set(output.split()) <= set(expected)
 
 
-def test_only_names_that_the_search_meets_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_at: list[int] = []
-    original = ldcache_merge._text
+def test_only_names_that_the_search_meets_are_looked_at() -> None:
+    looked_at: list[str] = []
 
-    def counted(strings: bytes, begin: int) -> bytes:
-        looked_at.append(begin)
-        return original(strings, begin)
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is ldcache_merge._text.__code__:
+            looked_at.append(event)
 
-    image = ordered([entry(f"libimage{number}.so.1") for number in range(1000)])
-    monkeypatch.setattr(ldcache_merge, "_text", counted)
-    merge(cache(image), LIBRARIES)
-    assert len(looked_at) <= len(LIBRARIES) * 11
+    data = cache(ordered([entry(f"libimage{number}.so.1") for number in range(1000)]))
+    sys.setprofile(watch)
+    try:
+        merge(data, LIBRARIES)
+    finally:
+        sys.setprofile(None)
+    assert 0 < len(looked_at) <= len(LIBRARIES) * 11
