@@ -14,8 +14,8 @@ from cdigen.model.findings import Finding, errors
 from cdigen.model.names import spec_file_name
 from cdigen.runtimes import lookup
 from cdigen.spec.hostcheck import check_host
-from cdigen.spec.parse import MAX_SIZE, parse_document
-from cdigen.spec.rules import check
+from cdigen.spec.known import read
+from cdigen.spec.parse import MAX_SIZE
 from cdigen.store import specfiles
 from cdigen.value import frozen
 from cdigen.vendors.registry import VENDORS, load
@@ -185,10 +185,10 @@ def read_spec(file: str) -> dict[str, Any] | None:
     """Return the document in the spec FILE if it is one that breaks no rule, else None."""
     try:
         with open(file, "rb") as opened:
-            document = parse_document(opened.read(MAX_SIZE + 1), yaml=False).document
+            reading = read(opened.read(MAX_SIZE + 1))
     except OSError:
         return None
-    return None if document is None or errors(check(document)) else document
+    return None if errors(reading.findings) else reading.document
 
 
 def _judge(file: str, host: Root) -> Finding | None:
@@ -215,9 +215,7 @@ def _judge(file: str, host: Root) -> Finding | None:
 
 def _check_bytes(content: bytes) -> None:
     """Refuse bytes that do not read back as a good spec; the store calls it before the rename."""
-    parsed = parse_document(content, yaml=False)
-    wrong = errors((*parsed.findings, *(check(parsed.document) if parsed.document is not None else ())))
-    if wrong:
+    if wrong := errors(read(content).findings):
         raise SpecError(
             f"the spec read back from the disk is wrong: {wrong[0].line()}", hint="check the disk"
         )

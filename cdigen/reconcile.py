@@ -14,9 +14,8 @@ from cdigen.model.profile import DEFAULT
 from cdigen.spec.build import build
 from cdigen.spec.fit import SAID_ONCE, fit, refuse_newer
 from cdigen.spec.hostcheck import check_host
+from cdigen.spec.known import write
 from cdigen.spec.relocate import relocate
-from cdigen.spec.render import render
-from cdigen.spec.rules import check
 from cdigen.value import frozen, replace
 from cdigen.vendors import registry
 
@@ -128,7 +127,7 @@ def produce(
                 )
             seen.add(draft.kind)
             try:
-                document, findings = _document(draft, host, wishes, means)
+                document, content, findings = _document(draft, host, wishes, means)
             except SpecError as error:
                 broken[draft.kind] = error
                 continue
@@ -137,7 +136,7 @@ def produce(
                     vendor=name,
                     kind=draft.kind,
                     document=document,
-                    content=render(document),
+                    content=content,
                     findings=(*inventory.findings, *findings),
                 )
             )
@@ -146,20 +145,24 @@ def produce(
 
 def _document(
     draft: Draft, host: Root | None, wishes: Wishes, means: Means
-) -> tuple[dict[str, Any], tuple[Finding, ...]]:
-    """Return the document of DRAFT as it is wished, and what there is to say of it; raises SpecError."""
+) -> tuple[dict[str, Any], bytes, tuple[Finding, ...]]:
+    """Return the document of DRAFT as it is wished, its bytes, and what there is to say of it.
+
+    Raises SpecError where it breaks a rule or does not hold on the host.
+    """
     plain = wishes.container_driver_root != "/"
     delivered, said = deliver(draft, host, replace(means, plain=plain))
     fitted, dropped = fit(relocate(delivered, wishes.container_driver_root), wishes.target)
     document = build(fitted)
     if wishes.target is not None:
         refuse_newer(document, wishes.target)
-    findings = tuple(finding for finding in check(document) if finding.rule not in SAID_ONCE)
+    writing = write(document)
+    findings = tuple(finding for finding in writing.findings if finding.rule not in SAID_ONCE)
     if host is not None and not errors(findings):
         findings = (*findings, *check_host(document, host))
     if wrong := errors(findings):
         raise _broken(draft.kind, wrong)
-    return document, (*said, *dropped, *findings)
+    return document, writing.content, (*said, *dropped, *findings)
 
 
 def _broken(kind: str, wrong: tuple[Finding, ...]) -> SpecError:

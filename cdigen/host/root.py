@@ -67,9 +67,12 @@ class Root:
         where PATH holds a NUL byte.
         """
         head, _, name = path.rpartition("/")
-        if name in {"", ".", ".."}:
+        if name in {"", ".", ".."} or "\0" in path:
             return self._walk("/", path)
-        return self._walk(self._directory(head or "/"), name)
+        folder = self._directory(head or "/")
+        path = f"{folder}/{name}" if folder != "/" else f"/{name}"
+        # Most are no links: a walk for each is what a cycle of the daemon would spend most of its time in.
+        return path if self._link_target(path) is None else self._walk(folder, name)
 
     def resolve_new(self, path: str) -> str:
         """Return where PATH is or would be made: as ``resolve``, but parts that do not exist may follow.

@@ -13,8 +13,8 @@ import stat
 
 from cdigen.host.root import shown
 from cdigen.model.findings import Finding, errors
+from cdigen.spec.known import read
 from cdigen.spec.parse import MAX_SIZE, parse_document
-from cdigen.spec.rules import check
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -64,14 +64,13 @@ def read_spec_file(directory: str, name: str) -> tuple[tuple[SpecFile, ...], tup
     if data is None:
         return (), ()
     yaml = name.endswith(".yaml")
-    parsed = parse_document(data, yaml=yaml)
-    document: Mapping[str, object] | None = parsed.document
-    findings = parsed.findings if document is None else (*parsed.findings, *check(document))
+    reading = read(data, yaml=yaml)
+    document: Mapping[str, object] | None = reading.document
     refusal = ""
-    if faults := errors(findings):
+    if faults := errors(reading.findings):
         verdict = _verdict(data, yaml=yaml)
         if verdict == "accept":
-            document = _as_loaded(data, parsed.document)
+            document = _as_loaded(data, reading.document)
         else:
             refusal = f"{_REFUSALS[verdict]} {_summary(faults)}"
     problems = (_problem(faults[0].rule, path, refusal, hint=faults[0].hint),) if refusal else ()
@@ -83,8 +82,8 @@ def read_spec_file(directory: str, name: str) -> tuple[tuple[SpecFile, ...], tup
         directory=directory,
         kind=kind,
         devices=devices,
-        document=parsed.document,
-        findings=findings,
+        document=reading.document,
+        findings=reading.findings,
         refusal=refusal,
     )
     return (spec,), problems

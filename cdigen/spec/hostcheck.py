@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
 
 
+# What a node's check depends on.
+_JUDGED = ("hostPath", "path", "type", "major", "minor")
+
+
 def check_host(document: dict[str, Any], root: Root) -> tuple[Finding, ...]:
     """Return what of DOCUMENT, which the rules have passed, does not hold on the host ROOT.
 
@@ -25,6 +29,8 @@ def check_host(document: dict[str, Any], root: Root) -> tuple[Finding, ...]:
     """
     findings: list[Finding] = []
     seen: dict[str, str | None] = {}
+    # A GPU's nodes stand in the entry of each of its names, and in that of all.
+    nodes: dict[tuple[object, ...], str | None] = {}
     for where, edits in _all_edits(document):
         for position, mount in enumerate(edits.get("mounts", ())):
             path = mount["hostPath"]
@@ -35,7 +41,10 @@ def check_host(document: dict[str, Any], root: Root) -> tuple[Finding, ...]:
                     _finding("host-path-missing", f"{where}.mounts[{position}].hostPath", problem)
                 )
         for position, node in enumerate(edits.get("deviceNodes", ())):
-            if problem := _wrong_node(root, node):
+            key = tuple(node.get(name) for name in _JUDGED)
+            if key not in nodes:
+                nodes[key] = _wrong_node(root, node)
+            if problem := nodes[key]:
                 findings.append(_finding("host-node-wrong", f"{where}.deviceNodes[{position}]", problem))
         for position, hook in enumerate(edits.get("hooks", ())):
             if problem := _wrong_hook(root, hook["path"]):

@@ -87,9 +87,11 @@ def _wait(
 
 def _sign(fd: int) -> None:
     # The pid only makes the other side's message better: a full disk must not stop us here.
+    signature = f"{os.getpid()}\n".encode()
     with suppress(OSError):
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        if os.pread(fd, len(signature) + 1, 0) != signature:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, signature, 0)
 
 
 def _held(fd: int, path: str, timeout_s: float) -> StoreError:

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 # Pseudo files worth polling are far smaller; what is beyond is not compared.
 MAX_BYTES = 1 << 20
-# In capabilities/gpu0/mig/gi0 are the names of the compute instances; what is in these is always the same,
-# and listing it would be half of the work. 32 GPUs with 7 instances each give 1,000 entries.
-MAX_DEPTH = 3
+# Below capabilities, gpu0/mig lists GPU instances; of a compute instance in one of these only its coming and
+# going matters, which its folder's number of links tells at a quarter of the cost of listing 56 folders every
+# second. 32 GPUs with 7 instances each give 1,000 entries.
+MAX_DEPTH = 2
 MAX_ENTRIES = 20_000
 _name = attrgetter("name")
 # The driver answers within milliseconds, or hangs with its GPU.
@@ -33,8 +34,9 @@ HANGS_S = 10.0
 class PollSource:
     """Tells when the bytes of a file, or the names below a folder, of PATHS differ from what they were.
 
-    Folders are listed to the depth ``MAX_DEPTH``. PATHS may be absent, and come and go. Links
-    are followed to what PATHS name, not below it.
+    Folders are listed to the depth ``MAX_DEPTH``, and the folders in those counted: one that replaces
+    another there between two readings is not seen. PATHS may be absent, and come and go. Links are
+    followed to what PATHS name, not below it.
     """
 
     name = "poll"
@@ -121,6 +123,16 @@ def _digest(path: str) -> bytes:
     return digest.digest()
 
 
+def _content(folder: str) -> list[str]:
+    """Return what stands for the entries of FOLDER: how many folders are in it, or all their names."""
+    try:
+        links = os.lstat(folder).st_nlink
+        # A folder's own name, its "." and the ".." of each folder in it; Btrfs does not count (1).
+        return [str(links)] if links > 1 else sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
 def _add_bytes(path: str, digest: Digest) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
@@ -145,11 +157,12 @@ def _add_names(top: str, digest: Digest) -> None:
         except OSError:
             continue
         lines.append(f"{folder}/")
-        lines += [entry.name for entry in found]
-        if depth < MAX_DEPTH:
-            pending += [
-                (f"{folder}/{entry.name}", depth + 1)
-                for entry in found
-                if entry.is_dir(follow_symlinks=False)
-            ]
+        for entry in found:
+            lines.append(entry.name)
+            if not entry.is_dir(follow_symlinks=False):
+                continue
+            if depth < MAX_DEPTH:
+                pending.append((entry.path, depth + 1))
+            else:
+                lines += _content(entry.path)
     digest.update(os.fsencode("\0".join(lines)))

@@ -42,49 +42,79 @@ def interests(paths: Iterable[str], roots: Iterable[str] = ()) -> dict[str, Inte
     ``*``. An absolute link, or a ``..``, leads no further up than to the deepest of the ROOTS that
     holds it: trees that are hosts of their own. The folders are free of links.
     """
-    found: dict[str, Interest] = {}
-    tops = {os.path.realpath(root) for root in roots} | {"/"}
+    ways = _Ways({os.path.realpath(root) for root in roots} | {"/"})
+    # Hundreds of names are looked for in a few folders.
+    ends: dict[str, str | None] = {}
     for path in paths:
         head, _, name = path.rpartition("/")
-        if ANY in name:
-            _follow(head, name, tops, found)
-        else:
-            _follow(path, ANY, tops, found)
-    return found
+        target, pattern = (head, name) if ANY in name else (path, ANY)
+        if target not in ends:
+            ends[target] = ways.reach(target)
+        if (end := ends[target]) is not None:
+            ways.found[end].patterns.add(pattern)
+    return ways.found
 
 
-def _follow(path: str, pattern: str, tops: set[str], found: dict[str, Interest]) -> None:
-    """Add the way to PATH to FOUND, and the names like PATTERN in it if it is a folder."""
-    here, links_left = "/", MAX_LINKS
-    pending = _parts(path)
-    while pending:
-        name = pending.pop()
-        if name == "..":
-            here = here if here in tops else os.path.dirname(here)
-            continue
-        interest = found.setdefault(here, Interest())
-        interest.ways.add(name)
-        interest.content = interest.content or not pending
-        there = os.path.join(here, name)
-        try:
-            mode = os.lstat(there).st_mode
-            target = os.readlink(there) if stat.S_ISLNK(mode) else None
-        except (OSError, ValueError):
-            # It is not there, or not for us; ValueError: a NUL byte, which no name holds.
-            return
-        if target is not None:
-            links_left -= 1
-            if links_left < 0:
-                return
-            pending += _parts(target)
-            here = _top(here, tops) if target.startswith("/") else here
-        elif stat.S_ISDIR(mode):
-            here = there
-        else:
-            return
-    interest = found.setdefault(here, Interest())
-    interest.patterns.add(pattern)
-    interest.content = True
+class _Ways:
+    """The ways that were followed, and what matters on them."""
+
+    def __init__(self, tops: set[str]) -> None:
+        self.found: dict[str, Interest] = {}
+        self._tops = tops
+        self._ends: dict[str, str | None] = {"": "/"}
+
+    def reach(self, path: str) -> str | None:
+        """Add the way to PATH, and that its content matters; returns where it ends: see ``_follow``."""
+        head, _, name = path.rpartition("/")
+        above = self._end(head)
+        end = None if above is None else self._follow(above, name, is_meant=True)
+        if end is not None:
+            self.found.setdefault(end, Interest()).content = True
+        return end
+
+    def _end(self, path: str) -> str | None:
+        """Add the way to the folder PATH once; returns where it ends: see ``_follow``."""
+        new: list[tuple[str, str]] = []
+        while path not in self._ends:
+            head, _, name = path.rpartition("/")
+            new.append((path, name))
+            path = head
+        end = self._ends[path]
+        for way, name in reversed(new):
+            end = None if end is None else self._follow(end, name)
+            self._ends[way] = end
+        return end
+
+    def _follow(self, here: str, way: str, *, is_meant: bool = False) -> str | None:
+        """Add the WAY on from the folder HERE; returns the folder at its end, None where there is none."""
+        links_left = MAX_LINKS
+        pending = _parts(way)
+        while pending:
+            name = pending.pop()
+            if name == "..":
+                here = here if here in self._tops else os.path.dirname(here)
+                continue
+            interest = self.found.setdefault(here, Interest())
+            interest.ways.add(name)
+            interest.content = interest.content or (is_meant and not pending)
+            there = f"{here}/{name}" if here != "/" else f"/{name}"
+            try:
+                mode = os.lstat(there).st_mode
+                target = os.readlink(there) if stat.S_ISLNK(mode) else None
+            except (OSError, ValueError):
+                # It is not there, or not for us; ValueError: a NUL byte, which no name holds.
+                return None
+            if target is not None:
+                links_left -= 1
+                if links_left < 0:
+                    return None
+                pending += _parts(target)
+                here = _top(here, self._tops) if target.startswith("/") else here
+            elif stat.S_ISDIR(mode):
+                here = there
+            else:
+                return None
+        return here
 
 
 def _parts(path: str) -> list[str]:

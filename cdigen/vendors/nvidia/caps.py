@@ -9,6 +9,8 @@ Capabilities".
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from cdigen.host.procfs import read_text
 from cdigen.host.root import reason
 from cdigen.model.findings import Finding
@@ -16,6 +18,8 @@ from cdigen.vendors.nvidia.kernel import remedy, unusable_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cdigen.host.root import Root
 
 CAPABILITIES = "/proc/driver/nvidia/capabilities"
@@ -29,7 +33,9 @@ def node_path(minor: int) -> str:
     return f"/dev/nvidia-caps/nvidia-cap{minor}"
 
 
-def parse_minors(text: str) -> dict[str, int]:
+# Each look at the host reads them, some ten thousand lines, and they change with the driver alone.
+@lru_cache(maxsize=1)
+def parse_minors(text: str) -> Mapping[str, int]:
     """Return the minors in mig-minors by capability: ``{"gpu0/gi0/access": 3, "config": 1}``.
 
     Lines of another form are passed over.
@@ -43,7 +49,7 @@ def parse_minors(text: str) -> dict[str, int]:
     return minors
 
 
-def read_minors(host: Root) -> tuple[dict[str, int], tuple[Finding, ...]]:
+def read_minors(host: Root) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
     """Read mig-minors; a host without the file has none, one that cannot be read or is empty is a finding."""
     try:
         minors = parse_minors(read_text(host, MIG_MINORS, limit=1 << 22))
