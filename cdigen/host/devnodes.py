@@ -22,8 +22,7 @@ def read_node(root: Root, path: str, *, role: str, capabilities: tuple[str, ...]
     Links are resolved, because the runtimes refuse a link as the source of a node (CDI libraries
     use lstat). Raises OSError where nothing is there, NotADevice where something else is.
     """
-    real = root.resolve(path)
-    status = os.lstat(root.outer_path(real))
+    real, status = root.located(path)
     if not stat.S_ISCHR(status.st_mode):
         raise NotADevice(f"{root.host_path(path)} is {_kind(status.st_mode)}, not a character device")
     return HostNode(

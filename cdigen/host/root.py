@@ -69,7 +69,7 @@ class Root:
         head, _, name = path.rpartition("/")
         if name in {"", ".", ".."} or "\0" in path:
             return self._walk("/", path)
-        folder = self._directory(head or "/")
+        folder = self.directory(head or "/")
         path = f"{folder}/{name}" if folder != "/" else f"/{name}"
         # Most are no links: a walk for each is what a cycle of the daemon would spend most of its time in.
         return path if self._link_target(path) is None else self._walk(folder, name)
@@ -82,10 +82,26 @@ class Root:
         """
         return self._walk("/", path, must_exist=False)
 
-    def _directory(self, path: str) -> str:
+    def located(self, path: str) -> tuple[str, os.stat_result]:
+        """Return where PATH leads, and the status of what is there; raises as ``resolve`` does."""
+        head, _, name = path.rpartition("/")
+        if name not in {"", ".", ".."} and "\0" not in path:
+            folder = self.directory(head or "/")
+            real = f"{folder}/{name}" if folder != "/" else f"/{name}"
+            status = os.lstat(self.outer + real)
+            if not stat.S_ISLNK(status.st_mode):
+                return real, status
+        real = self.resolve(path)
+        return real, os.lstat(self.outer + real)
+
+    def directory(self, path: str) -> str:
+        """Return the canonical path of the folder PATH, which is remembered; raises as ``resolve`` does."""
         real = self._directories.get(path)
         if real is None:
-            real = self._walk("/", path)
+            head, _, name = path.rpartition("/")
+            # From the folder above it, if that was asked for before: MIG has hundreds side by side.
+            above = None if name in {"", ".", ".."} else self._directories.get(head)
+            real = self._walk("/", path) if above is None else self._walk(above, name)
             self._directories[path] = real
         return real
 
@@ -147,7 +163,7 @@ class Root:
 
     def stat(self, path: str) -> os.stat_result:
         """Return the status of what PATH leads to."""
-        return os.lstat(self.outer + self.resolve(path))
+        return self.located(path)[1]
 
     def exists(self, path: str) -> bool:
         """Return whether PATH leads to something."""
@@ -159,7 +175,7 @@ class Root:
 
     def listdir(self, path: str) -> list[str]:
         """Return the names in the folder PATH, sorted by code point; raises as os.listdir."""
-        return sorted(os.listdir(self.outer + self._directory(path)))
+        return sorted(os.listdir(self.outer + self.directory(path)))
 
     def names(self, path: str) -> list[str]:
         """Return the names in the folder PATH; empty where it is missing or no folder."""

@@ -7,6 +7,7 @@ lengths those of its SPEC.md, "Kind"; letters and digits are ASCII throughout.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 MAX_VENDOR = 253
 MAX_CLASS = 63
@@ -60,6 +61,8 @@ def spec_file_name(kind: str) -> str:
     return kind.replace("/", "-", 1) + ".json"
 
 
+# Sorting asks for the same few names again and again.
+@lru_cache(maxsize=4096)
 def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
     """Return a sort key that puts ``2`` before ``10`` and numbers before words.
 

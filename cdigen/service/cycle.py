@@ -194,8 +194,9 @@ class _Work:
         if manager and failure is not None:
             # What an installation has half done is no mismatch, and no reason to withdraw what is whole.
             settle_s = max(settle_s, INSTALLATION_S)
-        changed = inventory is not None and inventory != self._written.get(vendor, inventory)
-        busy = manager if changed and disk == "whole" else ""
+        busy = ""
+        if manager and disk == "whole" and inventory is not None:
+            busy = manager if inventory != self._written.get(vendor, inventory) else ""
         return judge(
             failure,
             inventory.findings if inventory is not None else (),

@@ -75,7 +75,7 @@ def _wrong_node(root: Root, node: dict[str, Any]) -> str | None:
     path = node.get("hostPath", node["path"])
     folder, _, name = path.rpartition("/")
     try:
-        status = os.lstat(f"{root.outer_path(root.resolve(folder or '/'))}/{name}")
+        status = os.lstat(f"{root.outer_path(root.directory(folder or '/'))}/{name}")
     except OSError as error:
         return f"{path} on the host: {reason(error)}"
     kind = node.get("type", "c")

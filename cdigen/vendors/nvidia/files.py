@@ -274,8 +274,7 @@ class _Search:
     def check(self, path: str, is_right: Callable[[int], bool]) -> str | None:
         """Return where PATH leads if that is right; else None, with a finding where it is broken."""
         try:
-            real = self._root.resolve(path)
-            status = os.lstat(self._root.outer_path(real))
+            real, status = self._root.located(path)
         except (FileNotFoundError, NotADirectoryError):
             if self._is_link(path):
                 self.broken(path, "is a link that leads nowhere")
