@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from cdigen.host.root import shown
+from cdigen.host.root import Root, shown
 from cdigen.model.errors import SpecError, StoreError
 from cdigen.model.findings import Finding, errors
 from cdigen.model.names import spec_file_name
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any, Literal
 
-    from cdigen.host.root import Root
     from cdigen.model.errors import CdigenError, HostError
     from cdigen.model.inventory import Inventory
     from cdigen.model.profile import Profile
     from cdigen.reconcile import Product
+    from cdigen.store.state import Owned
 
     Result = Literal["written", "unchanged", "withdrawn", "absent", "refused"]
 
@@ -103,6 +103,7 @@ def _publish(
         kind=product.kind,
         state_dir=state_dir,
         check=_check_bytes,
+        driver=product.driver,
         replace_foreign=replace_foreign,
         also_set_aside=tuple(finding.path.rpartition("/")[2] for finding in in_the_way),
     )
@@ -133,7 +134,7 @@ def offered_kinds(inventories: Mapping[str, Inventory], profiles: tuple[Profile,
 
 
 def gone(
-    recorded: tuple[tuple[str, str], ...],
+    recorded: tuple[Owned, ...],
     *,
     vendors: Iterable[str],
     failures: Mapping[str, HostError],
@@ -142,7 +143,7 @@ def gone(
 ) -> tuple[Gone, ...]:
     """Return which spec files of VENDORS have lost their devices.
 
-    ``recorded`` are name and kind of the files that are ours, ``failures`` say which vendors are gone
+    ``recorded`` are the files that are ours, ``failures`` say which vendors are gone
     as a whole, ``wanted``, where not empty, limits the kinds. A vendor that is gone and left nothing
     recorded still gives its GPUs' file, so that its absence is said.
     """
@@ -151,7 +152,9 @@ def gone(
         prefix = VENDORS[vendor][0]
         reason = failures[vendor].message if vendor in failures else NOT_OFFERED
         files = [
-            (name, kind) for name, kind in recorded if kind.startswith(f"{prefix}/") and kind not in offered
+            (owned.name, owned.kind)
+            for owned in recorded
+            if owned.kind.startswith(f"{prefix}/") and owned.kind not in offered
         ]
         if vendor in failures and not files:
             files = [(spec_file_name(f"{prefix}/gpu"), f"{prefix}/gpu")]
@@ -162,13 +165,21 @@ def gone(
 
 
 def withdraw(spec: Gone, directory: str, state_dir: str) -> Outcome:
-    """Remove our spec file of a kind that is gone from DIRECTORY; a foreign file is left alone."""
+    """Remove our spec file of a kind that is gone from DIRECTORY; one that was changed since is refused."""
     file = os.path.join(directory, spec.name)
     try:
-        removed = specfiles.withdraw(directory, spec.name, state_dir=state_dir)
+        removal = specfiles.withdraw(directory, spec.name, state_dir=state_dir)
     except StoreError as error:
         return refused(spec.kind, file, error)
-    return Outcome(kind=spec.kind, file=file, result="withdrawn" if removed else "absent", reason=spec.reason)
+    if removal == "foreign":
+        changed = SpecError(
+            f"{shown(file)} is not as cdigen wrote it, so it stays, although {spec.reason}",
+            hint="see whether it is still needed, and remove it",
+            kind="foreign-file",
+        )
+        return refused(spec.kind, file, changed)
+    result: Result = "withdrawn" if removal == "removed" else "absent"
+    return Outcome(kind=spec.kind, file=file, result=result, reason=spec.reason)
 
 
 def old_specs(directory: str, state_dir: str, host: Root, *, vendors: Iterable[str]) -> tuple[Finding, ...]:
@@ -176,7 +187,9 @@ def old_specs(directory: str, state_dir: str, host: Root, *, vendors: Iterable[s
     recorded, findings = specfiles.recorded(directory, state_dir=state_dir)
     prefixes = tuple(f"{VENDORS[vendor][0]}/" for vendor in vendors)
     judged = [
-        _judge(os.path.join(directory, name), host) for name, kind in recorded if kind.startswith(prefixes)
+        _judge(os.path.join(directory, owned.name), host)
+        for owned in recorded
+        if owned.kind.startswith(prefixes)
     ]
     return (*findings, *(finding for finding in judged if finding is not None))
 
@@ -184,8 +197,8 @@ def old_specs(directory: str, state_dir: str, host: Root, *, vendors: Iterable[s
 def read_spec(file: str) -> dict[str, Any] | None:
     """Return the document in the spec FILE if it is one that breaks no rule, else None."""
     try:
-        with open(file, "rb") as opened:
-            reading = read(opened.read(MAX_SIZE + 1))
+        # Not as a runtime opens it: a FIFO in its place would hang us.
+        reading = read(Root().read(file, limit=MAX_SIZE))
     except OSError:
         return None
     return None if errors(reading.findings) else reading.document

@@ -35,10 +35,14 @@ if TYPE_CHECKING:
 
 @frozen
 class Product:
-    """One kind's spec: the document, its bytes, and what was found while it was made and checked."""
+    """One kind's spec: the document, its bytes, and what was found while it was made and checked.
+
+    ``driver`` is the version of the driver that it is made for, as its vendor writes it, or empty.
+    """
 
     vendor: str
     kind: str
+    driver: str
     document: dict[str, Any]
     content: bytes
     findings: tuple[Finding, ...]
@@ -135,6 +139,7 @@ def produce(
                 Product(
                     vendor=name,
                     kind=draft.kind,
+                    driver=inventory.driver.version,
                     document=document,
                     content=content,
                     findings=(*inventory.findings, *findings),

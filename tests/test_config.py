@@ -279,3 +279,15 @@ def test_long_and_odd_values_are_shown_in_one_short_line() -> None:
     ):
         assert refusal(text).isprintable()
         assert len(refusal(text)) < 400
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("state_dir: /etc/cdi\n", "state_dir"),
+        ("spec_dirs: [/srv/cdi]\ndaemon: {run_dir: /srv//cdi/}\n", "daemon: run_dir"),
+        ("daemon: {run_dir: /run/cdi}\n", "daemon: run_dir"),
+    ],
+)
+def test_what_changes_with_every_cycle_cannot_lie_among_the_specs(text: str, name: str) -> None:
+    assert f"{name} must not be a spec directory" in refusal(text)

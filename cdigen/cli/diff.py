@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cdigen.model.errors import HostError
     from cdigen.reconcile import Product
     from cdigen.spec.compare import Changes
+    from cdigen.store.state import Owned
 
 EXAMPLES = """\
   cdigen diff                       exit 0: the specs are what this host would give now
@@ -89,7 +90,7 @@ def _of_products(products: tuple[Product, ...], directory: str) -> Iterator[_Dif
 
 
 def _gone(
-    recorded: tuple[tuple[str, str], ...],
+    recorded: tuple[Owned, ...],
     directory: str,
     products: tuple[Product, ...],
     kinds: tuple[str, ...],
@@ -98,8 +99,8 @@ def _gone(
     """Yield the specs of ours whose kinds this host does not offer now."""
     offered = {product.kind for product in products} | set(broken)
     prefixes = tuple(f"{row[0]}/" for row in VENDORS.values())
-    for name, kind in recorded:
-        file = os.path.join(directory, name)
+    for owned in recorded:
+        kind, file = owned.kind, os.path.join(directory, owned.name)
         document = publishing.read_spec(file)
         unwanted = bool(kinds) and kind not in kinds
         if document is not None and kind not in offered and kind.startswith(prefixes) and not unwanted:

@@ -29,10 +29,14 @@ class ConfigError(CdigenError):
 
 
 class HostError(CdigenError):
-    """Report a host that is not ready: no GPU, no driver, versions that differ."""
+    """Report a host that is not ready: no GPU, no driver, versions that differ.
+
+    ``driver`` is the version of the kernel's driver, where one runs that has nothing to offer.
+    """
 
     exit_code = 3
     default_kind = "host-not-ready"
+    driver = ""
 
 
 class SpecError(CdigenError):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cdigen.reconcile import Wishes
     from cdigen.service.report import CycleResult
     from cdigen.service.states import Disk, Standing
+    from cdigen.store.state import Owned
     from cdigen.vendors.base import Places
     from cdigen.watch.triggers import Batch
 
@@ -143,7 +144,7 @@ class _Work:
         self._is_patient = is_patient
         self._written = written
         self._host = Root(setup.outer)
-        self._recorded: tuple[tuple[str, str], ...] = ()
+        self._recorded: tuple[Owned, ...] = ()
         self.inventories: dict[str, Inventory] = {}
         self.standings: dict[str, Standing] = {}
         self.specs: list[SpecReport] = []
@@ -158,7 +159,7 @@ class _Work:
         self._said.extend(said)
         writing: dict[str, Inventory] = {}
         for vendor in setup.vendors:
-            disk = self._disk(vendor)
+            disk = self._disk(vendor, failures.get(vendor))
             standing = self._judge(vendor, failures.get(vendor), disk)
             self.standings[vendor] = standing
             action = decide(standing, disk)
@@ -204,19 +205,31 @@ class _Work:
             busy=busy,
         )
 
-    def _of(self, vendor: str) -> list[tuple[str, str]]:
-        prefix = f"{VENDORS[vendor][0]}/"
-        return [(name, kind) for name, kind in self._recorded if kind.startswith(prefix)]
+    def _of(self, vendor: str) -> list[Owned]:
+        """Return our specs of VENDOR, as far as this daemon was asked for their kinds."""
+        prefix, kinds = f"{VENDORS[vendor][0]}/", self._setup.wishes.kinds
+        return [
+            owned
+            for owned in self._recorded
+            if owned.kind.startswith(prefix) and (not kinds or owned.kind in kinds)
+        ]
 
-    def _disk(self, vendor: str) -> Disk:
-        """Return whether the specs of VENDOR on the disk name only what exists; ``none``: there are none."""
-        present = [self._file(name) for name, _ in self._of(vendor)]
-        present = [file for file in present if os.path.lexists(file)]
+    def _disk(self, vendor: str, failure: HostError | None) -> Disk:
+        """Return in which condition the specs of VENDOR on the disk are; ``none``: there are none.
+
+        ``whole``: they name only what exists, of the driver that runs if one does.
+        """
+        present = [owned for owned in self._of(vendor) if os.path.lexists(self._file(owned.name))]
         if not present:
             return "none"
-        documents = [publishing.read_spec(file) for file in present]
-        wrong = any(document is None or check_host(document, self._host) for document in documents)
-        return "broken" if wrong else "whole"
+        running = failure.driver if failure is not None else ""
+        for owned in present:
+            document = publishing.read_spec(self._file(owned.name))
+            if document is None or check_host(document, self._host):
+                return "broken"
+            if running and owned.driver and owned.driver != running:
+                return "broken"
+        return "whole"
 
     # Doing.
 
@@ -231,7 +244,7 @@ class _Work:
             prune_after_boot(setup.state_dir, spec_dirs=setup.view_directories)
         for product in products:
             file = self._file(spec_file_name(product.kind))
-            before = None if _holds(file, product.content) else publishing.read_spec(file)
+            before = publishing.read_spec(file)
             self._tell(
                 publishing.publish(product, setup.directories, setup.state_dir), before, product.document
             )
@@ -241,12 +254,12 @@ class _Work:
             self._written[vendor] = inventory
         offered = {product.kind for product in products} | set(broken)
         for vendor in inventories:
-            lost = [(name, kind) for name, kind in self._of(vendor) if kind not in offered]
+            lost = [owned for owned in self._of(vendor) if owned.kind not in offered]
             self._withdraw(lost, publishing.NOT_OFFERED)
 
     def _keep(self, vendor: str, why: str) -> None:
-        for name, kind in self._of(vendor):
-            self._report_kept(kind, self._file(name), why)
+        for owned in self._of(vendor):
+            self._report_kept(owned.kind, self._file(owned.name), why)
 
     def _report_kept(self, kind: str, file: str, why: str) -> None:
         document = publishing.read_spec(file)
@@ -264,10 +277,10 @@ class _Work:
                 )
             )
 
-    def _withdraw(self, specs: Iterable[tuple[str, str]], why: str) -> None:
+    def _withdraw(self, specs: Iterable[Owned], why: str) -> None:
         """Remove our SPECS, unless another's of the same kind would come to light."""
-        for name, kind in specs:
-            file = self._file(name)
+        for owned in specs:
+            kind, file = owned.kind, self._file(owned.name)
             if not os.path.lexists(file):
                 continue
             wishes_to_keep, foreign = self._setup.daemon.on_gone == "keep", self._unmasked(kind)
@@ -277,7 +290,7 @@ class _Work:
                     self._failed.append(self._said[-1].line())
                 self._report_kept(kind, file, why)
                 continue
-            gone = publishing.Gone(name=name, kind=kind, reason=why)
+            gone = publishing.Gone(name=owned.name, kind=kind, reason=why)
             before = publishing.read_spec(file)
             self._tell(
                 publishing.withdraw(gone, self._setup.directories[-1], self._setup.state_dir), before, None
@@ -356,15 +369,6 @@ def _unmasks(kind: str, file: str, foreign: str) -> Finding:
         "which cdigen did not write; it stays",
         hint=f"remove {foreign}, or move it out of the spec directory",
     )
-
-
-def _holds(file: str, content: bytes) -> bool:
-    """Return whether FILE has this CONTENT already: then there is nothing to compare."""
-    try:
-        with open(file, "rb") as opened:
-            return opened.read(len(content) + 1) == content
-    except OSError:
-        return False
 
 
 def _modified(file: str) -> float | None:

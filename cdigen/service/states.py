@@ -100,8 +100,8 @@ def judge(
     return Standing(state="ready", offers=True)
 
 
-# A spec that is whole names only what exists; one that is broken makes containers fail half-way, and none
-# at all gives the user the runtime's one clear line ("unresolvable CDI devices").
+# A spec that is whole names only what exists, of the driver that runs; one that is broken makes containers
+# fail half-way, and none at all gives the user the runtime's one clear line ("unresolvable CDI devices").
 TABLE: dict[tuple[VendorState, bool, Disk], Action] = {
     # (state, offers, spec on disk): action
     ("ready", True, "none"): "write",
@@ -117,7 +117,7 @@ TABLE: dict[tuple[VendorState, bool, Disk], Action] = {
     ("settling", False, "none"): "nothing",
     ("settling", False, "whole"): "keep",
     ("settling", False, "broken"): "withdraw",
-    # The old driver's module runs: with its files still there (a view), containers go on starting.
+    # The old module runs: with the spec's files still there (a view), containers go on starting.
     ("mismatch", False, "none"): "nothing",
     ("mismatch", False, "whole"): "keep",
     ("mismatch", False, "broken"): "withdraw",

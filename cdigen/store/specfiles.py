@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
     from cdigen.store.directory import Directory
     from cdigen.store.present import Present
-    from cdigen.store.state import State
+    from cdigen.store.state import Owned, State
 
     Result = Literal["written", "unchanged"]
+    Removal = Literal["removed", "absent", "foreign"]
 
 # What runtimes load (docs/cdi.md, "Directories").
 EXTENSIONS = (".json", ".yaml")
@@ -56,6 +57,7 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
     kind: str,
     state_dir: str,
     check: Callable[[bytes], None],
+    driver: str = "",
     replace_foreign: bool = False,
     also_set_aside: tuple[str, ...] = (),
     now: Callable[[], float] = time.time,
@@ -63,7 +65,8 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
 ) -> Published:
     """Make CONTENT, the spec of KIND, the file NAME of DIRECTORY.
 
-    CHECK is given the bytes as read back from the disk and raises to refuse them. ``also_set_aside``
+    CHECK is given the bytes as read back from the disk and raises to refuse them. DRIVER is the version
+    that the spec is made for, if it is for one. ``also_set_aside``
     names foreign files of the same directory that must leave together with the write. A file with
     the same bytes, mode and owner is not touched, and is ours from then on.
 
@@ -82,7 +85,14 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
         state, findings = states.read_for_update(home)
         present = look(place, name)
         write = _Write(
-            place=place, name=name, content=content, kind=kind, home=home, state=state, present=present
+            place=place,
+            name=name,
+            content=content,
+            kind=kind,
+            driver=driver,
+            home=home,
+            state=state,
+            present=present,
         )
         aside = tuple(other for other in also_set_aside if other != name)
         if _is_done(write):
@@ -105,8 +115,8 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
         )
 
 
-def recorded(directory: str, *, state_dir: str) -> tuple[tuple[tuple[str, str], ...], tuple[Finding, ...]]:
-    """Return name and kind of each file of DIRECTORY that the state file records, and what is wrong with it.
+def recorded(directory: str, *, state_dir: str) -> tuple[tuple[Owned, ...], tuple[Finding, ...]]:
+    """Return what the state file records of the files of DIRECTORY, and what is wrong with it.
 
     A record outlives a file that was removed or edited since; ``withdraw`` tells. StoreError: the state
     file or the directory cannot be read.
@@ -115,23 +125,24 @@ def recorded(directory: str, *, state_dir: str) -> tuple[tuple[tuple[str, str], 
         if home is None or place is None:
             return (), ()
         state, findings = states.read_only(home)
-        within = state.within(place.real)
-        return tuple((posixpath.basename(owned.path), owned.kind) for owned in within), findings
+        return state.within(place.real), findings
 
 
-def withdraw(directory: str, name: str, *, state_dir: str, lock_timeout_s: float = TIMEOUT_S) -> bool:
-    """Remove our own spec file and return whether there was one; a foreign file is left alone.
+def withdraw(directory: str, name: str, *, state_dir: str, lock_timeout_s: float = TIMEOUT_S) -> Removal:
+    """Remove our own spec file; a foreign file is left alone.
 
-    StoreError: the system refused.
+    ``foreign``: it was ours and has been changed since. StoreError: the system refused.
     """
     with existing(state_dir, what=STATE_DIRECTORY) as home, existing(directory) as place:
         if home is None or place is None:
-            return False
+            return "absent"
         with exclusive(home, timeout_s=lock_timeout_s):
             tempfiles.sweep(place)
             state, _ = states.read_only(home)
-            if not state.owns(place.record(name), look(place, name).content):
-                return False
+            present = look(place, name)
+            if not state.owns(place.record(name), present.content):
+                changed = present != NOTHING and state.of(place.record(name)) is not None
+                return "foreign" if changed else "absent"
             try:
                 os.unlink(name, dir_fd=place.fd)
             except OSError as error:
@@ -140,7 +151,7 @@ def withdraw(directory: str, name: str, *, state_dir: str, lock_timeout_s: float
             # The file is gone: a record that outlives it, for want of space, makes nothing else ours.
             with suppress(StoreError):
                 states.write(home, state.forgetting(place.record(name)))
-            return True
+            return "removed"
 
 
 @frozen
@@ -150,6 +161,7 @@ class _Write:
     name: str
     content: bytes
     kind: str
+    driver: str
     home: Directory
     state: State
     present: Present
@@ -249,7 +261,7 @@ def _digests_during(write: _Write) -> tuple[str, ...]:
 
 def _record(write: _Write, digests: tuple[str, ...]) -> None:
     path = write.place.record(write.name)
-    owned = states.Owned(path=path, kind=write.kind, digests=digests)
+    owned = states.Owned(path=path, kind=write.kind, digests=digests, driver=write.driver)
     if write.state.of(path) != owned:
         states.write(write.home, write.state.recording(owned))
 

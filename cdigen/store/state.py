@@ -5,6 +5,7 @@ new digest joins that of the present content, afterwards it stands alone: whenev
 what lies on the disk is recognised.
 
     {"schema": 1, "specs": {"/var/run/cdi/nvidia.com-gpu.json": {"kind": "nvidia.com/gpu",
+                                                                 "driver": "550.163.01",
                                                                  "sha256": ["<64 hex digits>"]}}}
 """
 
@@ -38,11 +39,20 @@ _HEX = frozenset("0123456789abcdef")
 
 @frozen
 class Owned:
-    """A spec file that is ours as long as the digest of its content is one of these."""
+    """A spec file that is ours as long as the digest of its content is one of these.
+
+    ``driver`` is the version that it was made for, where one is known.
+    """
 
     path: str
     kind: str
     digests: tuple[str, ...]
+    driver: str = ""
+
+    @property
+    def name(self) -> str:
+        """The file's name in its directory."""
+        return posixpath.basename(self.path)
 
 
 @frozen
@@ -121,7 +131,10 @@ def write(directory: Directory, state: State) -> None:
     """Replace the state file in one step; the caller holds the lock. StoreError: it cannot be written."""
     document = {
         "schema": SCHEMA,
-        "specs": {owned.path: {"kind": owned.kind, "sha256": list(owned.digests)} for owned in state.specs},
+        "specs": {
+            owned.path: {"kind": owned.kind, "driver": owned.driver, "sha256": list(owned.digests)}
+            for owned in state.specs
+        },
     }
     # ASCII escapes carry file names that are not UTF-8 (surrogateescape) through JSON unharmed.
     content = json.dumps(document, indent=1, ensure_ascii=True).encode("ascii") + b"\n"
@@ -156,7 +169,10 @@ def _owned(path: str, entry: Any) -> Owned:
         case {"kind": str(kind), "sha256": [*digests]} if path.startswith("/") and all(
             map(_is_digest, digests)
         ):
-            return Owned(path=path, kind=kind, digests=tuple(digests))
+            # Earlier state files have no driver.
+            driver = entry.get("driver", "")
+            if isinstance(driver, str):
+                return Owned(path=path, kind=kind, digests=tuple(digests), driver=driver)
     raise ValueError(f"the entry of {path!a} is malformed")
 
 

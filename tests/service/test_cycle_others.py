@@ -83,8 +83,27 @@ def test_an_edited_spec_is_not_withdrawn(host: Host) -> None:
     host.spec.write_text(json.dumps(edited))
     host.uninstall()
     host.unload()
-    assert results(looker.look().report)["nvidia.com/other"] == "withdrawn"
+    report = looker.look().report
+    assert results(report) == {"nvidia.com/gpu": "refused", "nvidia.com/other": "withdrawn"}
+    assert "is not as cdigen wrote it, so it stays, although" in report.error
     assert host.document() == edited
+
+
+def test_a_daemon_that_serves_one_kind_leaves_the_others_alone(host: Host) -> None:
+    looked(host)
+    only = Looker(host, "--kind", "nvidia.com/gpu")
+    assert results(only.look().report) == {"nvidia.com/gpu": "unchanged"}
+    host.unload()
+    assert results(only.look().report) == {"nvidia.com/gpu": "withdrawn"}
+    assert host.document(OTHER) is not None
+
+
+def test_a_fifo_in_the_place_of_a_spec_stops_nothing(host: Host) -> None:
+    looker = looked(host)
+    host.spec.unlink()
+    os.mkfifo(host.spec)
+    report = looker.look().report
+    assert results(report) == {"nvidia.com/gpu": "refused", "nvidia.com/other": "unchanged"}
 
 
 def test_a_spec_directory_that_was_removed_is_made_again(host: Host) -> None:

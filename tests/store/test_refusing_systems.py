@@ -163,7 +163,7 @@ def test_a_full_disk_below_the_state_hinders_no_withdrawal(tmp_path: Path) -> No
     with tmpfs(tmp_path / "state", "size=16k") as state_dir:
         publish(tmp_path / "cdi", state_dir, b"old")
         fill(state_dir / "more")
-        assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=str(state_dir)) is True
+        assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=str(state_dir)) == "removed"
         assert os.listdir(tmp_path / "cdi") == []
 
 

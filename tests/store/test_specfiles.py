@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from store.traces import traces
 
 from cdigen.model.errors import SpecError, StoreError
 from cdigen.store import specfiles
@@ -192,15 +193,15 @@ FOREIGN = ("file", "symlink", "dangling symlink", "directory", "fifo", "socket")
 @pytest.mark.parametrize("what", FOREIGN)
 def test_something_foreign_at_the_name_is_refused_with_the_remedy(tmp_path: Path, what: str) -> None:
     put_foreign(tmp_path, what)
-    passwd = Path("/etc/passwd").stat()
-    before = os.lstat(tmp_path / "cdi" / NAME)
+    passwd = traces(Path("/etc/passwd"))
+    before = traces(tmp_path / "cdi" / NAME)
     with pytest.raises(SpecError) as caught:
         publish(tmp_path)
     assert caught.value.exit_code == 4
     assert f"{tmp_path}/cdi/{NAME}" in caught.value.message
     assert "--replace-foreign" in caught.value.hint
-    assert os.lstat(tmp_path / "cdi" / NAME) == before
-    assert Path("/etc/passwd").stat() == passwd
+    assert traces(tmp_path / "cdi" / NAME) == before
+    assert traces(Path("/etc/passwd")) == passwd
     assert names(tmp_path) == [NAME]
     assert recorded(tmp_path) == {}
 
@@ -330,29 +331,29 @@ def test_what_a_writer_leaves_that_died_between_record_and_rename_is_recognised(
 
 def test_withdraw_removes_our_own_file_once(tmp_path: Path) -> None:
     publish(tmp_path)
-    assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") is True
+    assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") == "removed"
     assert names(tmp_path) == []
     assert recorded(tmp_path) == {}
-    assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") is False
+    assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") == "absent"
 
 
 @pytest.mark.parametrize("what", FOREIGN)
 def test_withdraw_leaves_what_is_not_ours(tmp_path: Path, what: str) -> None:
     put_foreign(tmp_path, what)
     (tmp_path / "state").mkdir()
-    assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") is False
+    assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") == "absent"
     assert names(tmp_path) == [NAME]
 
 
 def test_withdraw_leaves_our_file_after_somebody_edited_it(tmp_path: Path) -> None:
     publish(tmp_path)
     (tmp_path / "cdi" / NAME).write_bytes(b"edited by hand")
-    assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") is False
+    assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") == "foreign"
     assert names(tmp_path) == [NAME]
 
 
 def test_withdraw_makes_no_directories(tmp_path: Path) -> None:
-    assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") is False
+    assert specfiles.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") == "absent"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -362,9 +363,9 @@ def test_withdraw_makes_no_directories(tmp_path: Path) -> None:
 def test_recorded_names_the_files_of_a_directory_whichever_link_leads_there(tmp_path: Path) -> None:
     publish(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path)
-    expected = (((NAME, KIND),), ())
-    assert specfiles.recorded(f"{tmp_path}/cdi", state_dir=f"{tmp_path}/state") == expected
-    assert specfiles.recorded(f"{tmp_path}/link/cdi", state_dir=f"{tmp_path}/state") == expected
+    for folder in ("cdi", "link/cdi"):
+        (owned,), findings = specfiles.recorded(f"{tmp_path}/{folder}", state_dir=f"{tmp_path}/state")
+        assert (owned.name, owned.kind, findings) == (NAME, KIND, ())
     assert specfiles.recorded(f"{tmp_path}/other", state_dir=f"{tmp_path}/state") == ((), ())
     assert specfiles.recorded(f"{tmp_path}/cdi", state_dir=f"{tmp_path}/none") == ((), ())
 

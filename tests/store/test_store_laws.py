@@ -87,7 +87,8 @@ class History(RuleBasedStateMachine):
     @rule()
     def withdraw(self) -> None:
         ours = self.path.exists() and self.path.read_bytes() == self.ours
-        assert specfiles.withdraw(f"{self.base}/cdi", NAME, state_dir=f"{self.base}/state") is ours
+        removal = specfiles.withdraw(f"{self.base}/cdi", NAME, state_dir=f"{self.base}/state")
+        assert (removal == "removed") is ours
         assert not ours or not self.path.exists()
 
     @rule()

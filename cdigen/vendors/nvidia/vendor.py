@@ -81,6 +81,14 @@ VENDOR = Nvidia()
 
 def _discover_gpus(places: Places) -> Inventory:
     driver = kernel.read_driver(places.host)
+    try:
+        return _inventory(places, driver)
+    except HostError as error:
+        error.driver = driver.version
+        raise
+
+
+def _inventory(places: Places, driver: Driver) -> Inventory:
     search = libraries.find_libraries(places, driver)
     nvml_findings: list[Finding] = []
     node_reader = NodeReader(places)

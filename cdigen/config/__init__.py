@@ -1,0 +1,16 @@
+"""The configuration file: YAML in, checked ``Settings`` out."""
+
+from cdigen.config.reading import MAX_SIZE, parse
+from cdigen.config.settings import DEFAULT_PATH, MODES, ON_GONE, SPEC_DIRS, STATE_DIR, Daemon, Settings
+
+__all__ = [
+    "DEFAULT_PATH",
+    "MAX_SIZE",
+    "MODES",
+    "ON_GONE",
+    "SPEC_DIRS",
+    "STATE_DIR",
+    "Daemon",
+    "Settings",
+    "parse",
+]

@@ -1,0 +1,151 @@
+"""Values of the configuration, each from its YAML node: what is wrong with one is a ``WrongError``."""
+
+from __future__ import annotations
+
+from cdigen.model.names import MAX_CLASS, is_vendor_or_class
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import yaml
+
+
+class WrongError(ValueError):
+    """Says which value is wrong, and what it should have been."""
+
+    def __init__(self, node: yaml.Node, problem: str) -> None:
+        super().__init__(problem)
+        self.node = node
+
+
+def flag(node: yaml.Node) -> bool:
+    """Return a switch: true or false."""
+    if form(node) != "bool":
+        raise WrongError(node, f"must be true or false, not {kind(node)}")
+    return str(node.value).lower() in _TRUE
+
+
+def number(node: yaml.Node) -> int:
+    """Return a plain number that can be an id."""
+    text = str(node.value)
+    if form(node) != "int" or not (text.isascii() and text.isdigit()) or not _is_plain_number(text):
+        raise WrongError(node, f"must be a number from 0 to {_MAX_ID}, not {kind(node)}")
+    return int(text)
+
+
+def seconds(node: yaml.Node) -> float:
+    """Return a time in seconds."""
+    wanted = f"a number of seconds from 0.01 to {_MAX_SECONDS}"
+    if form(node) not in {"int", "float"} or not _SECONDS.issuperset(str(node.value)):
+        raise WrongError(node, f"must be {wanted}, not {kind(node)}")
+    try:
+        value = float(str(node.value))
+    except ValueError:
+        value = 0.0
+    if not 0.01 <= value <= _MAX_SECONDS or _is_octal(str(node.value)):
+        raise WrongError(node, f"must be {wanted}, not {kind(node)}")
+    return value
+
+
+def _is_octal(text: str) -> bool:
+    # YAML 1.1 reads 010 as eight.
+    return text.startswith("0") and text.isdigit() and text != "0"
+
+
+def port(node: yaml.Node) -> int:
+    """Return a port of the loopback interface; 0 is none."""
+    value = number(node)
+    if value > _MAX_PORT:
+        raise WrongError(node, f"must be a port from 0 (none) to {_MAX_PORT}, not {value}")
+    return value
+
+
+def _is_plain_number(text: str) -> bool:
+    # YAML 1.1 reads 010 as eight; only what every reader takes for the same number will do.
+    return (text == "0" or not text.startswith("0")) and len(text) <= 10 and int(text) <= _MAX_ID
+
+
+def nvml(node: yaml.Node) -> str:
+    """Return auto, off or the path of a library."""
+    # YAML 1.1 reads an unquoted off as false.
+    if form(node) == "bool" and str(node.value).lower() not in _TRUE:
+        return "off"
+    text = _text(node, "auto, off or the path of a library")
+    return text if text in {"auto", "off"} else path(node)
+
+
+def class_name(node: yaml.Node) -> str:
+    """Return the class of a kind, or a name like one."""
+    wanted = f"letters, digits and inner _ -, at most {MAX_CLASS} of them"
+    text = _text(node, wanted)
+    # A dot would need cdiVersion 0.6.0, which podman 4.3 refuses.
+    if not is_vendor_or_class(text) or "." in text or len(text) > MAX_CLASS:
+        raise WrongError(node, f"must be {wanted}, not {quoted(text)}")
+    return text
+
+
+_TRUE = {"true", "yes", "on", "y"}
+_MAX_ID = (1 << 32) - 2  # the last one means "no such user" (chown(2))
+_MAX_SECONDS = 86_400
+_MAX_PORT = 65_535
+_SECONDS = frozenset("0123456789.")
+_FORMS = {("scalar", "str"): "text", ("sequence", "seq"): "list", ("mapping", "map"): "mapping"}
+
+
+def form(node: yaml.Node) -> str:
+    """Return ``text``, ``list`` or ``mapping``; of anything else what YAML calls it."""
+    # PyYAML keeps scalar, sequence or mapping on the class of each node.
+    what, tag = str(getattr(node, "id", "")), node.tag.removeprefix("tag:yaml.org,2002:")
+    return _FORMS.get((what, tag), tag)
+
+
+def _text(node: yaml.Node, wanted: str) -> str:
+    if form(node) != "text":
+        raise WrongError(node, f"must be {wanted}, not {kind(node)}")
+    return str(node.value)
+
+
+def path(node: yaml.Node) -> str:
+    """Return an absolute path."""
+    wanted = "an absolute path without '.', '..' or control characters"
+    text = _text(node, wanted)
+    plain = text.startswith("/") and text.isprintable()
+    if not plain or any(part in {".", ".."} for part in text.split("/")):
+        raise WrongError(node, f"must be {wanted}, not {quoted(text)}")
+    return text
+
+
+def word(node: yaml.Node, words: tuple[str, ...]) -> str:
+    """Return one of WORDS."""
+    text = _text(node, f"one of {', '.join(words)}")
+    if text not in words:
+        raise WrongError(node, f"must be one of {', '.join(words)}, not {quoted(text)}")
+    return text
+
+
+def items(node: yaml.Node, read: Callable[[yaml.Node], str], *, at_least: int = 0) -> tuple[str, ...]:
+    """Return the different values of a list, each as READ returns it."""
+    if form(node) != "list":
+        raise WrongError(node, f"must be a list, not {kind(node)}")
+    if len(node.value) < at_least:
+        raise WrongError(node, "must not be empty")
+    values: dict[str, None] = {}
+    for item in node.value:
+        value = read(item)
+        if value in values:
+            raise WrongError(item, f"holds {quoted(value)} twice")
+        values[value] = None
+    return tuple(values)
+
+
+def kind(node: yaml.Node) -> str:
+    """Return what NODE is, in words."""
+    if isinstance(node.value, list):
+        return f"a {quoted(form(node))[1:-1]}"
+    return f"{quoted(node.value)}, which YAML reads as {quoted(form(node))[1:-1]}"
+
+
+def quoted(text: str, limit: int = 60) -> str:
+    """Return TEXT in quotes, its beginning if it is long."""
+    return repr(text if len(text) <= limit else f"{text[:limit]}...")

@@ -1,0 +1,233 @@
+"""One configuration file: its keys and what they must be.
+
+The rules are those of ``schemas/config.schema.json``, written in Python because jsonschema takes
+longer to import than the whole command takes to run; a test holds the two against each other.
+Every problem is reported with its line.
+"""
+
+from __future__ import annotations
+
+from cdigen.config import nodes
+from cdigen.config.settings import MODES, ON_GONE, Daemon, Settings
+from cdigen.model.errors import ConfigError
+from cdigen.model.profile import CAPABILITIES, HOOKS, LAYOUTS, NAMINGS, STEPS, Profile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import yaml
+
+    Reader = Callable[[yaml.Node], object]
+
+MAX_SIZE = 1 << 20
+MAX_PROBLEMS = 10
+MAX_DEPTH = 20  # what is right is 4 deep: stream, document, mapping, list
+
+
+def parse(data: bytes, *, file: str, vendors: tuple[str, ...]) -> Settings:
+    """Return the settings in the text of a configuration file; VENDORS are the names known.
+
+    Raises ConfigError that names every problem with FILE and its line.
+    """
+    if len(data) > MAX_SIZE:
+        raise ConfigError(f"{file} is larger than {MAX_SIZE} bytes", hint="is it a configuration of cdigen?")
+    root = _compose(data, file)
+    return Settings() if root is None else _Reading(file, vendors).settings(root)
+
+
+def _compose(data: bytes, file: str) -> yaml.Node | None:
+    """Return the tree of a YAML document, None where there is none; raises ConfigError."""
+    import yaml  # noqa: PLC0415 - 19 ms, and most one-shot calls have no configuration file
+
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}:{line}: this is no UTF-8", hint="save it as UTF-8") from None
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        _refuse_depth(yaml.parse(text, Loader=loader), file)
+        root: yaml.Node | None = yaml.compose(text, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise ConfigError(f"{file}{where}: {error.problem or error.context}", hint="mend the YAML") from None
+    except yaml.reader.ReaderError as error:
+        odd = yaml.reader.Reader.NON_PRINTABLE.search(text)
+        where = f":{text.count(chr(10), 0, odd.start()) + 1}" if odd else ""
+        raise ConfigError(f"{file}{where}: {error.reason}", hint="mend the YAML") from None
+    return root
+
+
+def _refuse_depth(events: Iterable[yaml.Event], file: str) -> None:
+    """Raise ConfigError where a document is nested deeply: composing it would overflow the C stack."""
+    depth = 0
+    for event in events:
+        kind = type(event).__name__
+        depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
+        if depth > MAX_DEPTH:
+            line = f":{event.start_mark.line + 1}" if event.start_mark else ""
+            raise ConfigError(f"{file}{line}: nested too deeply", hint="is it a configuration of cdigen?")
+
+
+class _Reading:
+    """One file being read: gathers problems with their lines."""
+
+    def __init__(self, file: str, vendors: tuple[str, ...]) -> None:
+        self._file = file
+        self._problems: list[str] = []
+        self._keys: dict[str, Reader] = {
+            "vendors": lambda node: nodes.items(node, lambda item: nodes.word(item, vendors)),
+            "spec_dirs": lambda node: nodes.items(node, nodes.path, at_least=1),
+            "state_dir": nodes.path,
+            "driver_root": nodes.path,
+            "dev_root": nodes.path,
+            "container_driver_root": nodes.path,
+            "library_search_paths": lambda node: nodes.items(node, nodes.path),
+            "config_search_paths": lambda node: nodes.items(node, nodes.path),
+            "mode": lambda node: nodes.word(node, MODES),
+            "nvml": nodes.nvml,
+            "create_nodes": nodes.flag,
+            "mps_pipe_dir": nodes.path,
+            "mps_uid": nodes.number,
+            "hook": nodes.path,
+            "hook_python": nodes.path,
+            "nvidia_hook": nodes.path,
+            "view_copies": nodes.flag,
+            "profiles": self._profiles,
+            "daemon": self._daemon,
+        }
+
+    def settings(self, root: yaml.Node) -> Settings:
+        """Return the settings of the document ROOT; raises ConfigError with all problems."""
+        if nodes.form(root) != "mapping":
+            self._add(root, "the file is not a mapping of keys to values")
+            raise self._error()
+        values = self._mapping(root, self._keys, "")
+        if self._problems:
+            raise self._error()
+        settings = Settings(**values)  # type: ignore[arg-type]  # each reader returns its field's type
+        self._keep_apart(root, settings)
+        if self._problems:
+            raise self._error()
+        return settings
+
+    def _keep_apart(self, root: yaml.Node, settings: Settings) -> None:
+        """Refuse a spec directory as a place of our own: each cycle would change it and cause the next."""
+        own = {"state_dir": settings.state_dir, "daemon": settings.daemon.run_dir}
+        lines = {key.value: value for key, value in root.value}
+        for key, folder in own.items():
+            if _usual(folder) in map(_usual, settings.spec_dirs):
+                name = "daemon: run_dir" if key == "daemon" else key
+                self._add(
+                    lines.get(key, root),
+                    f"{name} must not be a spec directory, as {nodes.quoted(folder)} is",
+                )
+
+    def _mapping(self, root: yaml.Node, keys: dict[str, Reader], where: str) -> dict[str, object]:
+        """Return the values of the mapping ROOT by KEYS, and note what is wrong with it."""
+        values: dict[str, object] = {}
+        for key, value in root.value:
+            name = key.value if nodes.form(key) == "text" else ""
+            if not name:
+                self._add(key, f"{where}a key must be a text, not {nodes.kind(key)}")
+            elif name in values:
+                self._add(key, f"{where}the key {name!r} is given a second time")
+            elif name not in keys:
+                self._add(key, f"{where}unknown key {nodes.quoted(name)}{_meant(name, keys)}")
+            else:
+                values[name] = None
+                try:
+                    values[name] = keys[name](value)
+                except nodes.WrongError as wrong:
+                    self._add(wrong.node, f"{where}{name} {wrong}")
+        return values
+
+    def _profiles(self, node: yaml.Node) -> tuple[Profile, ...]:
+        """Return the profiles of a list; two of one name or one class are wrong."""
+        if nodes.form(node) != "list":
+            raise nodes.WrongError(node, f"must be a list, not {nodes.kind(node)}")
+        if not node.value:
+            raise nodes.WrongError(node, "must not be empty")
+        profiles: list[Profile] = []
+        for item in node.value:
+            if nodes.form(item) != "mapping":
+                self._add(item, f"a profile must be a mapping, not {nodes.kind(item)}")
+                continue
+            before = len(self._problems)
+            values = self._mapping(item, _PROFILE, "profile: ")
+            self._problems.extend(
+                f"{self._file}:{item.start_mark.line + 1}: profile: the key {name!r} is missing"
+                for name in ("name", "class")
+                if name not in values
+            )
+            if len(self._problems) > before:
+                continue
+            profile = Profile(device_class=values.pop("class"), **values)  # type: ignore[arg-type]
+            for other in profiles:
+                if profile.name == other.name:
+                    self._add(item, f"a second profile is named {profile.name!r}")
+                elif profile.device_class == other.device_class:
+                    self._add(item, f"a second profile has the class {profile.device_class!r}")
+            profiles.append(profile)
+        return tuple(profiles)
+
+    def _daemon(self, node: yaml.Node) -> Daemon:
+        """Return the times and places of the daemon in a mapping."""
+        if nodes.form(node) != "mapping":
+            raise nodes.WrongError(node, f"must be a mapping, not {nodes.kind(node)}")
+        return Daemon(**self._mapping(node, _DAEMON, "daemon: "))  # type: ignore[arg-type]  # likewise
+
+    def _add(self, node: yaml.Node, problem: str) -> None:
+        self._problems.append(f"{self._file}:{node.start_mark.line + 1}: {problem}")
+
+    def _error(self) -> ConfigError:
+        more = len(self._problems) - MAX_PROBLEMS
+        said = [*self._problems[:MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
+        return ConfigError("; ".join(said), hint="see docs/configuration.md", kind="config")
+
+
+def _usual(folder: str) -> str:
+    """Return FOLDER without the different ways in which it can be written: /var/run is a link to /run."""
+    parts = [part for part in folder.split("/") if part]
+    return "/".join(parts[1:] if parts[:2] == ["var", "run"] else parts)
+
+
+def _meant(name: str, known: dict[str, Reader]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only where something is wrong
+
+    close = get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}"
+
+
+_PROFILE: dict[str, Reader] = {
+    "name": nodes.class_name,
+    "class": nodes.class_name,
+    "capabilities": lambda node: nodes.items(node, lambda item: nodes.word(item, CAPABILITIES)),
+    "names": lambda node: nodes.items(node, lambda item: nodes.word(item, NAMINGS), at_least=1),
+    "graphics": nodes.flag,
+    "x11": nodes.flag,
+    "firmware": nodes.flag,
+    "sockets": nodes.flag,
+    "mps": nodes.flag,
+    "compat32": nodes.flag,
+    "whole_gpus": nodes.flag,
+    "layout": lambda node: nodes.word(node, LAYOUTS),
+    "hook": lambda node: nodes.word(node, HOOKS),
+    "hook_steps": lambda node: nodes.items(node, lambda item: nodes.word(item, STEPS)),
+    "hook_required": lambda node: nodes.items(node, lambda item: nodes.word(item, STEPS)),
+}
+
+_DAEMON: dict[str, Reader] = {
+    "quiet_s": nodes.seconds,
+    "bound_s": nodes.seconds,
+    "settle_s": nodes.seconds,
+    "settle_first_s": nodes.seconds,
+    "settle_most_s": nodes.seconds,
+    "poll_s": nodes.seconds,
+    "look_s": nodes.seconds,
+    "on_gone": lambda node: nodes.word(node, ON_GONE),
+    "run_dir": nodes.path,
+    "http_port": nodes.port,
+}

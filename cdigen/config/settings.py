@@ -1,0 +1,62 @@
+"""What a configuration says: ``Settings``, with the defaults of every key."""
+
+from __future__ import annotations
+
+from cdigen.model.profile import DEFAULT, Profile
+from cdigen.value import frozen
+
+DEFAULT_PATH = "/etc/cdigen/config.yaml"
+# The directories of every CDI library, in rising priority (container-device-interface, pkg/cdi).
+SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
+STATE_DIR = "/var/lib/cdigen"
+# What a host may be taken for; ``auto`` looks.
+MODES = ("auto", "gpu", "wsl", "csv", "management")
+# What becomes of a spec whose files or nodes are gone.
+ON_GONE = ("withdraw", "keep")
+
+
+@frozen
+class Daemon:
+    """How ``cdigen run`` waits; times are seconds (docs/operations.md has the reasons for the defaults).
+
+    A cycle follows ``quiet_s`` after the last event, ``bound_s`` after the first at most. A host between
+    two states is looked at again after ``settle_first_s``, later each time up to ``settle_most_s``, and is
+    taken as it is after ``settle_s``. Every ``poll_s`` what the kernel does not announce is compared, every
+    ``look_s`` all is looked at.
+    """
+
+    quiet_s: float = 0.2
+    bound_s: float = 5.0
+    settle_s: float = 30.0
+    settle_first_s: float = 0.5
+    settle_most_s: float = 10.0
+    poll_s: float = 1.0
+    look_s: float = 300.0
+    on_gone: str = "withdraw"
+    run_dir: str = "/run/cdigen"
+    http_port: int = 0
+
+
+@frozen
+class Settings:
+    """What the configuration says; the field names are the keys of the file."""
+
+    vendors: tuple[str, ...] = ()
+    spec_dirs: tuple[str, ...] = SPEC_DIRS
+    state_dir: str = STATE_DIR
+    driver_root: str = "/"
+    dev_root: str = ""
+    container_driver_root: str = "/"
+    library_search_paths: tuple[str, ...] = ()
+    config_search_paths: tuple[str, ...] = ()
+    mode: str = "auto"
+    nvml: str = "auto"
+    create_nodes: bool = False
+    mps_pipe_dir: str = ""
+    mps_uid: int = 0
+    hook: str = "/usr/libexec/cdigen/cdigen-hook"
+    hook_python: str = "/usr/bin/python3"
+    nvidia_hook: str = "/usr/bin/nvidia-cdi-hook"
+    view_copies: bool = False
+    profiles: tuple[Profile, ...] = (DEFAULT,)
+    daemon: Daemon = Daemon()
