@@ -10,6 +10,11 @@ import sys
 
 import pytest
 from abilities import cannot_run
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says something of the machine, nothing of what is tested.
+settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 # Fixtures of the command's tests and of the end-to-end tests.
 pytest_plugins = ("command", "provisioned")

@@ -15,7 +15,7 @@ from cdigen.model.errors import CdigenError, ConfigError, HostError
 from cdigen.model.findings import Finding
 from cdigen.model.names import spec_file_name
 from cdigen.runtimes import lookup
-from cdigen.service.packages import package_manager
+from cdigen.service.packages import NAMES, package_manager
 from cdigen.service.report import CycleReport, SpecReport, VendorReport
 from cdigen.service.states import WITHDRAWALS, decide, judge
 from cdigen.spec.compare import compare
@@ -83,22 +83,23 @@ class Keeper:
         self._clock = clock
         self._wall = wall
         self._number = 0
-        # vendor -> what of it is expected to change, and since when, by the clock
-        self._since: dict[str, tuple[str, float]] = {}
-        # vendor -> what was found when its spec was last written
-        self._written: dict[str, Inventory] = {}
+        # vendor -> what of it is expected to change (_awaited), and since when, by the clock
+        self._since: dict[str, tuple[object, float]] = {}
+        # vendor -> what was found at first, or when it was last not between two states; None: nothing
+        self._settled: dict[str, Inventory | None] = {}
 
     def cycle(self, setup: Setup, batch: Batch) -> Cycle:
         """Run a cycle for the events of BATCH; never raises a CdigenError: the report has it."""
         self._number += 1
         started_s, begun = self._wall(), self._clock()
-        work = _Work(setup, self._is_patient, self._written)
+        work = _Work(setup, self._is_patient, self._settled)
         try:
             work.run()
             result, error = work.result(), ""
         except CdigenError as problem:
             result, error = "failed", _line(problem)
-        self._note(work.standings if not error else {})
+        if not error:
+            self._note(work.standings, work.inventories)
         report = CycleReport(
             number=self._number,
             reasons=batch.triggers,
@@ -118,17 +119,21 @@ class Keeper:
             or any(standing.passing for standing in work.standings.values()),
         )
 
-    def _is_patient(self, vendor: str, transient: str, patience_s: float) -> bool:
-        """Return whether VENDOR has been in the same TRANSIENT condition for less than is to be waited."""
-        what, since = self._since.get(vendor, ("", 0.0))
-        return what != transient or self._clock() - since < patience_s
+    def _is_patient(self, vendor: str, awaited: object, patience_s: float) -> bool:
+        """Return whether the same has been AWAITED of VENDOR for less than is to be waited."""
+        what, since = self._since.get(vendor, (None, 0.0))
+        return what != awaited or self._clock() - since < patience_s
 
-    def _note(self, standings: dict[str, Standing]) -> None:
+    def _note(self, standings: dict[str, Standing], inventories: dict[str, Inventory]) -> None:
         for vendor, standing in standings.items():
+            inventory = inventories.get(vendor)
+            if not standing.passing or vendor not in self._settled:
+                self._settled[vendor] = inventory
+            awaited = _awaited(standing.transient, inventory)
             if not standing.transient:
                 self._since.pop(vendor, None)
-            elif self._since.get(vendor, ("", 0.0))[0] != standing.transient:
-                self._since[vendor] = (standing.transient, self._clock())
+            elif self._since.get(vendor, (None, 0.0))[0] != awaited:
+                self._since[vendor] = (awaited, self._clock())
 
 
 class _Work:
@@ -137,12 +142,12 @@ class _Work:
     def __init__(
         self,
         setup: Setup,
-        is_patient: Callable[[str, str, float], bool],
-        written: dict[str, Inventory],
+        is_patient: Callable[[str, object, float], bool],
+        settled: dict[str, Inventory | None],
     ) -> None:
         self._setup = setup
         self._is_patient = is_patient
-        self._written = written
+        self._settled = settled
         self._host = Root(setup.outer)
         self._recorded: tuple[Owned, ...] = ()
         self.inventories: dict[str, Inventory] = {}
@@ -160,7 +165,7 @@ class _Work:
         writing: dict[str, Inventory] = {}
         for vendor in setup.vendors:
             disk = self._disk(vendor, failures.get(vendor))
-            standing = self._judge(vendor, failures.get(vendor), disk)
+            standing = self._judge(vendor, failures.get(vendor))
             self.standings[vendor] = standing
             action = decide(standing, disk)
             if action == "write":
@@ -188,7 +193,7 @@ class _Work:
         self.inventories, failures = reconcile.discover(setup.vendors, places)
         return failures
 
-    def _judge(self, vendor: str, failure: HostError | None, disk: Disk) -> Standing:
+    def _judge(self, vendor: str, failure: HostError | None) -> Standing:
         inventory = self.inventories.get(vendor)
         settle_s = self._setup.daemon.settle_s
         manager = package_manager(self._host)
@@ -196,12 +201,12 @@ class _Work:
             # What an installation has half done is no mismatch, and no reason to withdraw what is whole.
             settle_s = max(settle_s, INSTALLATION_S)
         busy = ""
-        if manager and disk == "whole" and inventory is not None:
-            busy = manager if inventory != self._written.get(vendor, inventory) else ""
+        if manager and inventory is not None:
+            busy = manager if inventory != self._settled.get(vendor, inventory) else ""
         return judge(
             failure,
             inventory.findings if inventory is not None else (),
-            patient=lambda transient: self._is_patient(vendor, transient, settle_s),
+            patient=lambda transient: self._is_patient(vendor, _awaited(transient, inventory), settle_s),
             busy=busy,
         )
 
@@ -250,8 +255,6 @@ class _Work:
             )
         for kind, error in broken.items():
             self._tell(publishing.refused(kind, self._file(spec_file_name(kind)), error), None, None)
-        for vendor, inventory in inventories.items():
-            self._written[vendor] = inventory
         offered = {product.kind for product in products} | set(broken)
         for vendor in inventories:
             lost = [owned for owned in self._of(vendor) if owned.kind not in offered]
@@ -358,6 +361,11 @@ class _Work:
         if any(spec.result in {"written", "withdrawn"} for spec in self.specs):
             return "changed"
         return "waiting" if any(one.passing for one in self.standings.values()) else "unchanged"
+
+
+def _awaited(transient: str, inventory: Inventory | None) -> object:
+    """Return what of a vendor is waited for: of a package manager, its end, or that it changes no more."""
+    return (transient, inventory if transient in NAMES else None)
 
 
 def _unmasks(kind: str, file: str, foreign: str) -> Finding:

@@ -20,6 +20,8 @@ LOCKED = (
 )
 PRESENT = (("pacman", "/var/lib/pacman/db.lck"),)
 
+NAMES = frozenset(name for name, _ in (*LOCKED, *PRESENT))
+
 # struct flock of 64-bit Linux: type, whence, start, length, pid; with padding.
 _FLOCK = struct.Struct("hhqqi4x")
 

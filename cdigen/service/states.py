@@ -92,7 +92,8 @@ def judge(
         passing = patient(busy)
         return Standing(
             state="settling" if passing else "ready",
-            offers=True,
+            # Half a driver is worse than the runtime's clear refusal.
+            offers=not passing,
             passing=passing,
             transient=busy,
             reason=f"{busy} is at work" if passing else "",

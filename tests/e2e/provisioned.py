@@ -39,6 +39,12 @@ def driver_tree(cache: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def upgrade_tree(cache: Path) -> Path:
+    """Return the root of a Debian 12 GPU host with two versions of the driver. Shared: not to be changed."""
+    return cache / "driver-bookworm"
+
+
+@pytest.fixture(scope="session")
 def images(cache: Path) -> Path:
     """Return podman's store of the images (those that chroothost names)."""
     return cache / "images"

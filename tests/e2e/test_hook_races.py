@@ -78,7 +78,11 @@ def swapping(target: Target, place: str) -> Iterator[None]:
         "</dev/null >/srv/shared/swaps 2>&1 & sleep 0.3"
     )
     yield
-    swaps = host.run("touch /srv/shared/stop; sleep 0.5; cat /srv/shared/swaps")
+    # It prints how often it swapped when it ends, which may take a moment.
+    swaps = host.run(
+        "touch /srv/shared/stop; for i in $(seq 100); do sleep 0.1; [ -s /srv/shared/swaps ] && break; done; "
+        "cat /srv/shared/swaps"
+    )
     assert int(swaps) > 1000
 
 

@@ -160,7 +160,7 @@ def left_over_groups() -> list[Path]:
     return [top for top in tops if top.exists()]
 
 
-def eventually(true: Callable[[], bool], *, within_s: float = 5.0) -> bool:
+def eventually(true: Callable[[], bool], *, within_s: float = 30.0) -> bool:
     deadline = time.monotonic() + within_s
     while not true():
         if time.monotonic() > deadline:

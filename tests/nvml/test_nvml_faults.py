@@ -45,7 +45,8 @@ def test_a_library_that_hangs_costs_the_deadline_and_no_more(folder: Path, fault
     (finding,) = answer.findings
     assert finding.rule == "nvml-timeout"
     assert "did not answer within 1.5 s" in finding.message
-    assert DEADLINE_S <= took <= DEADLINE_S * 1.1
+    # A busy machine gets some time to end it; whatever else is waited for would cost the deadline again.
+    assert DEADLINE_S <= took < DEADLINE_S * 2
 
 
 def test_a_slow_library_is_waited_for(folder: Path) -> None:
@@ -91,7 +92,7 @@ def test_what_a_library_prints_does_not_get_into_the_answer(folder: Path) -> Non
 def test_a_process_that_a_library_leaves_behind_costs_no_time(folder: Path) -> None:
     started = time.monotonic()
     report = reported(folder, gpu(0), faults=("nvmlInitWithFlags grandchild",))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 10
     assert len(report.gpus) == 1
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from service.daemonhost import NEW, OLD, Host, Looker
+from service.daemonhost import NEW, OLD, Host, Looker, daemon
 
 from cdigen.host.root import Root
 from cdigen.service.packages import LOCKED, PRESENT, package_manager
@@ -151,14 +151,33 @@ def test_the_first_spec_does_not_wait_for_dpkg(host: Host) -> None:
     assert host.driver() == OLD
 
 
-def test_a_spec_that_does_not_hold_any_more_does_not_wait_for_dpkg(host: Host) -> None:
+def test_a_spec_that_does_not_hold_any_more_is_withdrawn_while_dpkg_works_and_written_after_it(
+    host: Host,
+) -> None:
     looker = Looker(host)
     looker.look()
     with held(lock_of(host)):
         host.install(NEW)
         host.say_version(NEW)
-        assert looker.state() == "ready"
+        assert looker.state() == "settling"
+        assert not host.spec.exists()
+    assert looker.state() == "ready"
     assert host.driver() == NEW
+
+
+def test_a_driver_that_appears_while_dpkg_works_is_waited_for_until_it_grows_no_more(host: Host) -> None:
+    host.uninstall()
+    looker = Looker(host)
+    looker.look()
+    with held(lock_of(host)):
+        host.install(OLD)
+        assert looker.state() == "settling"
+        host.load(gpus=3)
+        assert looker.state(0.9) == "settling"
+        assert looker.state(0.9) == "settling"
+        assert not host.spec.exists()
+        assert looker.state(0.2) == "ready"
+    assert host.devices() == {"0", "1", "2", "all"}
 
 
 def test_a_package_manager_that_hangs_is_not_waited_for_for_ever(host: Host) -> None:
@@ -179,3 +198,17 @@ def test_what_an_installation_has_half_done_is_no_mismatch_while_it_lasts(host: 
         assert looker.state() == "settling"
         assert looker.state(1.1) == "settling"
     assert looker.state(1.1) == "mismatch"
+
+
+def test_the_end_of_a_long_installation_makes_no_event_and_is_seen_soon(host: Host) -> None:
+    host.configure(settle_s=60, settle_most_s=60)
+    with daemon(host) as running:
+        with held(lock_of(host)):
+            host.load(gpus=3)
+            running.sees(lambda: running.state == "settling")
+            for _ in range(15):
+                before = running.cycles
+                host.put("usr/bin/nvidia-debugdump", "another")
+                running.sees(lambda before=before: running.cycles > before)  # type: ignore[misc]
+            assert host.devices() == {"0", "1", "all"}
+        assert running.sees(lambda: host.devices() == {"0", "1", "2", "all"}) < 5

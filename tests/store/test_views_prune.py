@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import time
 from contextlib import suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import viewtrees
 from abilities import cannot_run
+from store.killing import killed_after, moments
 from viewtrees import LIBRARY, in_namespace, left, publish, put, state
 
 from cdigen.model.errors import StoreError
@@ -278,20 +278,17 @@ def test_what_is_no_view_is_neither_listed_nor_removed(base: Path, proc: Path) -
 
 
 def test_a_remover_killed_at_any_moment_leaves_whole_views_only(base: Path, proc: Path) -> None:
-    rubbish = 0
-    for _ in range(25):
+    def prune_once() -> None:
+        prune(base, proc)
+
+    rubbish: list[str] = []
+    # Without rubbish, no remover was killed at work.
+    for moment in moments(25, 0.02, lambda: rubbish):
         for number in range(8):
             put(base, LIBRARY, b"%d" % number * random.randint(1, 5))
             publish(base)
-        pid = os.fork()
-        if pid == 0:
-            try:
-                prune(base, proc)
-            finally:
-                os._exit(0)
-        time.sleep(random.uniform(0.001, 0.02))
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        with killed_after(prune_once):
+            time.sleep(moment)
         for name in left(base):
             if VIEW_NAME.fullmatch(name):
                 files = [
@@ -299,28 +296,25 @@ def test_a_remover_killed_at_any_moment_leaves_whole_views_only(base: Path, proc
                 ]
                 assert len(files) == len(viewtrees.PLAN.paths())
             else:
-                rubbish += 1
+                rubbish.append(name)
     prune(base, proc)
     assert left(base) == []
-    assert rubbish > 0  # else no remover was killed at work, and nothing was tested
 
 
 def test_a_publisher_and_a_pruner_at_the_same_time_never_lose_the_view_that_was_asked_for(
     base: Path, proc: Path
 ) -> None:
     folder = viewtrees.view(base, publish(base))
-    pid = os.fork()
-    if pid == 0:
+
+    def prune_for_ever() -> None:
         while True:
             prune(base, proc, now=time.time)
-    try:
+
+    with killed_after(prune_for_ever):
         for _ in range(60):
             with suppress(FileNotFoundError):  # the pruner was faster
                 os.utime(folder, (0, 0))
             assert viewtrees.is_whole(base, publish(base))
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
 
 
 def after_boot(base: Path, proc: Path, boot: str, now: Callable[[], float] = later) -> dict[str, str]:

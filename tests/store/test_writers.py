@@ -6,10 +6,10 @@ import random
 import signal
 import tempfile
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from store.killing import PATIENCE_S, child, killed_after, moments
 
 from cdigen.store import specfiles, tempfiles
 from cdigen.store.directory import made
@@ -17,7 +17,7 @@ from cdigen.store.state import read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 NAME = "nvidia.com-gpu.json"
 # Different lengths, each many pages: a torn file would be neither.
@@ -38,29 +38,6 @@ def publish(base: Path, content: bytes) -> specfiles.Published:
 def sweep(path: str) -> tuple[str, ...]:
     with made(path) as directory:
         return tempfiles.sweep(directory)
-
-
-def child(work: Callable[[], None]) -> int:
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            os._exit(status)
-    return pid
-
-
-@contextmanager
-def killed_after(work: Callable[[], None]) -> Iterator[None]:
-    """Let a child WORK while the body runs, then kill it as hard as the kernel can."""
-    pid = child(work)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
 
 
 def is_ours(base: Path) -> bool:
@@ -88,21 +65,21 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file_that_is_still_ours(ba
 
     publish(base, third)
     seen: set[bytes] = set()
-    rubbish = 0
-    for _ in range(KILLS):
+    rubbish: list[str] = []
+    # Without rubbish, no writer was killed while it wrote.
+    for moment in moments(KILLS, 0.03, lambda: rubbish and len(seen) > 1):
         before = (base / "cdi" / NAME).read_bytes()
         with killed_after(write_for_ever):
-            time.sleep(random.uniform(0.002, 0.03))
+            time.sleep(moment)
         content = (base / "cdi" / NAME).read_bytes()
         assert content in (before, first, second)
         assert is_ours(base)
         seen.add(content)
-        rubbish += len(os.listdir(base / "cdi")) + len(os.listdir(base / "state")) - 3
+        names = os.listdir(base / "cdi") + os.listdir(base / "state")
+        rubbish.extend(name for name in names if name.endswith(".tmp"))
         publish(base, third)
         assert os.listdir(base / "cdi") == [NAME]
         assert sorted(os.listdir(base / "state")) == ["lock", "state.json"]
-    assert len(seen) > 1
-    assert rubbish > 0  # else no writer was killed while it wrote, and nothing was tested
 
 
 def test_a_withdrawal_killed_at_any_moment_leaves_our_file_or_none(base: Path) -> None:
@@ -123,17 +100,23 @@ def test_a_withdrawal_killed_at_any_moment_leaves_our_file_or_none(base: Path) -
 def test_readers_see_whole_files_only_while_several_writers_write(base: Path, writers: int) -> None:
     publish(base, CONTENTS[0])
     contents = CONTENTS[:writers]
+    enough = base / "enough"
 
     def write(first: int) -> None:
-        for number in range(12):
+        number = 0
+        while number < 12 or not enough.exists():
             publish(base, contents[(first + number) % writers])
+            number += 1
 
     pids = [child(lambda first=first: write(first)) for first in range(writers)]  # type: ignore[misc]
     seen: set[bytes] = set()
     statuses: list[int] = []
+    deadline = time.monotonic() + PATIENCE_S
     try:
         while len(statuses) < writers:
             seen.add((base / "cdi" / NAME).read_bytes())
+            if len(seen) > 1 or time.monotonic() > deadline:
+                enough.touch()
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid:
                 pids.remove(pid)

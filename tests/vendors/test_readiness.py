@@ -125,6 +125,15 @@ def test_a_driver_whose_libraries_are_not_installed_is_not_found(tmp_path: Path)
     assert V550 in error.message
 
 
+def test_libraries_that_outlive_those_which_programs_load_are_no_driver(tmp_path: Path) -> None:
+    install(tmp_path, hosttree.ubuntu)
+    for name in ("libcuda", "libnvidia-ml", "libGLX_nvidia", "libEGL_nvidia"):
+        for file in tmp_path.glob(f"usr/lib/x86_64-linux-gnu/{name}.so*"):
+            file.unlink()
+    assert list(tmp_path.glob("usr/lib/x86_64-linux-gnu/libnvidia-*.so.*"))
+    assert refusal(tmp_path).kind == "driver-not-found"
+
+
 def test_libraries_of_another_version_than_the_kernel_module_are_a_mismatch(tmp_path: Path) -> None:
     hosttree.ubuntu(tmp_path, V535)
     boot(tmp_path)

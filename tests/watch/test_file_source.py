@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from watch.watching import PATIENCE_S, Ear, descriptors, threads
+from watch.watching import PATIENCE_S, Ear, descriptors, is_watched, quickest, threads, until, watches
 
 from cdigen.watch.files import FileSource
 
@@ -46,10 +46,18 @@ def test_a_file_that_goes_is_seen_at_once(tmp_path: Path, ear: Ear, watch: Watch
     (tmp_path / "in").mkdir()
     (tmp_path / "in/file").touch()
     watch(tmp_path / "in/file")
-    began = time.monotonic()
-    (tmp_path / "in/file").rename(tmp_path / "away/file")
-    assert ear.hears(f"{tmp_path}/in/file changed")
-    assert time.monotonic() - began < 0.4
+    took = []
+    for _ in range(3):
+        began = time.monotonic()
+        (tmp_path / "in/file").rename(tmp_path / "away/file")
+        assert ear.hears(f"{tmp_path}/in/file changed")
+        took.append(time.monotonic() - began)
+        ear.forget()
+        (tmp_path / "away/file").rename(tmp_path / "in/file")
+        assert ear.hears(f"{tmp_path}/in/file changed")
+        ear.forget()
+    # A busy machine is not busy in each of them.
+    assert min(took) < 0.4
 
 
 def test_a_mode_that_changes_is_seen(tmp_path: Path, ear: Ear, watch: Watch) -> None:
@@ -86,7 +94,7 @@ def test_what_several_missing_folders_will_hold_is_seen(tmp_path: Path, ear: Ear
     watch(file)
     file.parent.mkdir(parents=True)
     assert ear.hears(f"{tmp_path}/a changed")
-    ear.forget()
+    assert until(lambda: is_watched(file.parent))
     file.touch()
     assert ear.hears(f"{file} changed")
 
@@ -121,6 +129,8 @@ def test_a_folder_that_is_removed_and_made_again_is_watched_again(
         assert ear.hears(f"{tmp_path}/run changed")
         cdi.mkdir(parents=True)
         assert ear.hears(f"{cdi} changed")
+        # It was perhaps the end of the last one that was heard.
+        assert until(lambda: is_watched(cdi))
         ear.forget()
         (cdi / "file").touch()
         assert ear.hears(f"{cdi}/file changed")
@@ -162,7 +172,8 @@ def test_a_link_that_is_turned_elsewhere_is_followed(tmp_path: Path, ear: Ear, w
     watch(tmp_path / "current/lib.so")
     (tmp_path / "next").symlink_to("2")
     (tmp_path / "next").rename(tmp_path / "current")
-    assert ear.hears(f"{tmp_path}/current changed")
+    # The latter when the watches have been changed.
+    assert ear.hears(f"{tmp_path}/current changed", f"{tmp_path}/2 changed")
     ear.forget()
     (tmp_path / "1/lib.so").touch()
     assert ear.hears_nothing()
@@ -233,30 +244,31 @@ def test_rearming_with_the_same_paths_keeps_every_watch(tmp_path: Path, ear: Ear
     assert ear.hears(f"{tmp_path}/file changed")
 
 
-def test_a_path_that_moves_around_leaves_no_watches_behind(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+def test_a_path_that_moves_around_leaves_no_watches_behind(tmp_path: Path, watch: Watch) -> None:
     watch(tmp_path / "a/file")
     (tmp_path / "a").mkdir()
-    assert ear.hears(f"{tmp_path}/a changed")
-    ear.forget()
+    assert until(lambda: is_watched(tmp_path / "a"))
     before = len(watches())
     for number in range(20):
         (tmp_path / "a").rename(tmp_path / f"old{number}")
         (tmp_path / "a").mkdir()
-        assert ear.hears(f"{tmp_path}/a changed")
-        ear.forget()
-    assert len(watches()) == before
+        assert until(lambda: is_watched(tmp_path / "a"))
+    assert until(lambda: len(watches()) == before)
 
 
-def test_a_stopped_source_says_nothing_and_leaves_nothing(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+def test_a_stopped_source_says_nothing_and_leaves_nothing(tmp_path: Path, ear: Ear) -> None:
     before = descriptors("inotify"), descriptors("pipe")
-    source = watch(tmp_path)
-    began = time.monotonic()
-    source.stop()
-    assert time.monotonic() - began < 1
+    source = FileSource((str(tmp_path),))
+
+    def live() -> None:
+        source.start(ear.inbox.put)
+        source.stop()
+
+    assert quickest(live) < 1
     (tmp_path / "file").touch()
     assert ear.hears_nothing()
+    assert until(lambda: threads() == [])
     assert (descriptors("inotify"), descriptors("pipe")) == before
-    assert threads() == []
     assert source.problem() == ""
 
 
@@ -276,10 +288,3 @@ def test_stopping_twice_or_before_the_start_is_harmless() -> None:
     source.stop()
     source.stop()
     assert source.problem() == ""
-
-
-def watches() -> list[str]:
-    """Return what the kernel lists of this process's inotify watches: number and inode of each."""
-    (descriptor,) = descriptors("inotify")
-    lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
-    return sorted(line for line in lines if line.startswith("inotify"))

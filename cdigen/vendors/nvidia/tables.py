@@ -128,6 +128,9 @@ LIBRARIES: tuple[Library, ...] = (
     lib("libvdpau_nvidia", VIDEO, also=("vdpau/libvdpau_nvidia.so.1",)),
 )
 
+# What programs and loaders open themselves; every other library of the driver is loaded by one of these.
+ENTRANCES = ("libcuda", "libnvidia-ml", "libGLX_nvidia", "libEGL_nvidia", "libnvidia-vksc-core")
+
 # Folders of the driver's libraries, the first hit of a SONAME wins; {multiarch} is Debian's name of
 # the machine. Sources: packages of Debian, Ubuntu, Fedora, RPM Fusion, SUSE, Arch; NixOS links
 # /run/opengl-driver; Container-Optimized OS uses /var/lib/nvidia, with GKE /home/kubernetes/bin/nvidia;

@@ -21,6 +21,7 @@ from cdigen.vendors.nvidia import (
 )
 from cdigen.vendors.nvidia.group_edits import group_drafts
 from cdigen.vendors.nvidia.nodes import NodeReader
+from cdigen.vendors.nvidia.tables import ENTRANCES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -220,11 +221,12 @@ def _require_libraries(driver: Driver, search: libraries.Search) -> None:
     broken = [finding for finding in search.findings if finding.severity == "error"]
     if broken:
         raise HostError(broken[0].message, hint=broken[0].hint, kind="driver-broken")
-    # Libraries with versions of their own (libnvidia-egl-wayland) come in packages that outlive the driver's.
-    if any(not library.own_version for _, library, _ in search.found.values()):
+    # The others come in packages of their own, which outlive it where nobody runs 'apt-get autoremove'.
+    if any(library.stem in ENTRANCES for _, library, _ in search.found.values()):
         return
     raise HostError(
-        f"no library of the driver {driver.version} was found below {shown(search.root.host_path('/'))}",
+        f"no library of the driver {driver.version} was found below {shown(search.root.host_path('/'))}: "
+        f"none of {', '.join(ENTRANCES)}",
         hint="install the driver's libraries, or name their folder with --driver-root or "
         "--library-search-path",
         kind="driver-not-found",

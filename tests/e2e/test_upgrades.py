@@ -11,9 +11,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
 from chroothost import DEBIAN_IMAGE
-from upgradehost import PACKAGES, SPEC, Reading, Upgraded, daemon, reading, upgrade_host, wait_until
+from upgradehost import PACKAGES, REPLAYED, SPEC, Reading, Upgraded, daemon, reading, upgrade_host, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -23,33 +22,15 @@ IMPATIENT = "daemon: {settle_s: 2}\n"
 VIEW = ("--layout", "view", "--hook", "cdigen")
 FILES = ("--layout", "files", "--hook", "none")
 
-# Packages of the loop: libcuda1, what it needs, and what has libraries to load besides.
-REPLAYED = (
-    "libcuda1",
-    "libcudadebugger1",
-    "libnvcuvid1",
-    "libnvidia-cfg1",
-    "libnvidia-ml1",
-    "libnvidia-nvvm4",
-    "libnvidia-pkcs11-openssl3",
-    "libnvidia-ptxjitcompiler1",
-    "nvidia-alternative",
-    "nvidia-legacy-check",
-    "nvidia-opencl-common",
-    "nvidia-opencl-icd",
-    "nvidia-smi",
-)
 LOADED = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1", "libnvidia-nvvm.so.4")
+# Killed when some packages are of one version, some of the other, and one is half unpacked.
+KILLED = """
+dpkg --install {folder}/*.deb >/tmp/said 2>&1 & dpkg=$!
+until grep -q "^Unpacking libnvidia-nvvm4" /tmp/said; do kill -0 $dpkg; sleep 0.01; done
+kill -KILL $dpkg
+! wait $dpkg
+"""
 REFUSAL = "unresolvable CDI devices nvidia.com/gpu=0"
-
-
-@pytest.fixture(scope="session")
-def bookworm_tree(cache: Path) -> Path:
-    """Return the root of a Debian 12 GPU host with two versions of the driver. Shared: not to be changed."""
-    tree = cache / "driver-bookworm"
-    if not tree.exists():
-        cannot_run("not provisioned: run 'tests/e2e/provision --soak'")
-    return tree
 
 
 def one_shot(upgraded: Upgraded, options: tuple[str, ...]) -> object:
@@ -80,9 +61,9 @@ def upgraded_by_apt(upgraded: Upgraded, options: tuple[str, ...]) -> Reading:
 
 
 def test_with_a_view_an_upgrade_replaces_the_spec_and_no_reader_ever_sees_one_that_does_not_hold(
-    bookworm_tree: Path, images: Path
+    upgrade_tree: Path, images: Path
 ) -> None:
-    with upgrade_host(bookworm_tree, images=images, config=IMPATIENT) as upgraded:
+    with upgrade_host(upgrade_tree, images=images, config=IMPATIENT) as upgraded:
         seen = upgraded_by_apt(upgraded, VIEW)
     assert seen.states == ["ready", "settling", "mismatch", "ready"]
     assert {row["found"] for row in seen.of("spec")} == {"whole"}
@@ -90,9 +71,9 @@ def test_with_a_view_an_upgrade_replaces_the_spec_and_no_reader_ever_sees_one_th
 
 
 def test_with_files_a_spec_that_names_a_missing_file_is_gone_within_a_second(
-    bookworm_tree: Path, images: Path
+    upgrade_tree: Path, images: Path
 ) -> None:
-    with upgrade_host(bookworm_tree, images=images, config=IMPATIENT) as upgraded:
+    with upgrade_host(upgrade_tree, images=images, config=IMPATIENT) as upgraded:
         seen = upgraded_by_apt(upgraded, FILES)
     assert seen.states == ["ready", "settling", "mismatch", "ready"]
     print(f"a missing file was named for {seen.broken_s:.2f} s; writes: {seen.writes}")
@@ -102,9 +83,9 @@ def test_with_files_a_spec_that_names_a_missing_file_is_gone_within_a_second(
 
 
 def test_a_driver_that_is_removed_takes_its_spec_with_it_and_one_installed_again_brings_it_back(
-    bookworm_tree: Path, images: Path
+    upgrade_tree: Path, images: Path
 ) -> None:
-    with upgrade_host(bookworm_tree, images=images, config=IMPATIENT) as upgraded:
+    with upgrade_host(upgrade_tree, images=images, config=IMPATIENT) as upgraded:
         older = upgraded.versions[0]
         with daemon(upgraded):
             wait_until(lambda: upgraded.state == "ready", "the first spec")
@@ -125,19 +106,42 @@ def test_a_driver_that_is_removed_takes_its_spec_with_it_and_one_installed_again
     assert seen.writes == 1
 
 
-def test_containers_that_start_during_upgrades_get_one_driver_or_the_one_refusal(
-    bookworm_tree: Path, images: Path
+def test_an_upgrade_whose_dpkg_is_killed_changes_nothing_until_it_is_done_again(
+    upgrade_tree: Path, images: Path
 ) -> None:
-    """UPGRADES forth and back with the real dpkg; packages are repacked without compression, to be quick."""
-    with upgrade_host(bookworm_tree, images=images) as upgraded:
-        packages = replayed(upgraded)
+    with upgrade_host(upgrade_tree, images=images, config=IMPATIENT) as upgraded:
+        remove_others(upgraded)
+        older, newer = upgraded.versions
+        with daemon(upgraded, *VIEW):
+            wait_until(lambda: upgraded.state == "ready", "the first spec")
+            with reading(upgraded) as reader:
+                killed = upgraded.host.attempt(KILLED.format(folder=f"/{REPLAYED}/{newer}"), timeout_s=120)
+                assert killed.returncode == 0, killed.stdout + killed.stderr
+                wait_until(lambda: upgraded.state == "mismatch", "the daemon calls it a mismatch")
+                assert upgraded.served() == {older}
+                upgraded.host.run(f"dpkg --install /{REPLAYED}/{newer}/*.deb", timeout_s=120)
+                upgraded.load_module(newer)
+                wait_until(lambda: upgraded.state == "ready", "the daemon calls it ready")
+                seen = reader.end()
+            assert upgraded.served() == {newer}
+            assert upgraded.spec() == one_shot(upgraded, VIEW)
+    assert {row["found"] for row in seen.of("spec")} == {"whole"}
+    assert seen.writes == 1
+
+
+def test_containers_that_start_during_upgrades_get_one_driver_or_the_one_refusal(
+    upgrade_tree: Path, images: Path
+) -> None:
+    """UPGRADES forth and back with the real dpkg."""
+    with upgrade_host(upgrade_tree, images=images) as upgraded:
+        remove_others(upgraded)
         with daemon(upgraded):
             wait_until(lambda: upgraded.state == "ready", "the first spec")
             starts = Starts(upgraded)
             with reading(upgraded) as reader, starts:
                 for number in range(UPGRADES):
                     version = upgraded.versions[(number + 1) % 2]
-                    upgraded.host.run(f"dpkg --install {packages}/{version}/*.deb", timeout_s=120)
+                    upgraded.host.run(f"dpkg --install /{REPLAYED}/{version}/*.deb", timeout_s=120)
                     if number % 4 == 3:
                         upgraded.unload_module()
                         wait_until(lambda: upgraded.spec() is None, "the spec is withdrawn")
@@ -153,20 +157,12 @@ def test_containers_that_start_during_upgrades_get_one_driver_or_the_one_refusal
     assert starts.counts()["driver"] >= UPGRADES
 
 
-def replayed(upgraded: Upgraded) -> str:
-    """Leave only the packages REPLAYED installed; return a folder of the host with them, by version."""
-    folder = upgraded.root / PACKAGES / upgraded.versions[0]
-    names = {file.name.partition("_")[0] for file in folder.glob("*.deb")}
-    upgraded.apt(f"remove --assume-yes {' '.join(sorted(names - {*REPLAYED}))}")
-    for version in upgraded.versions:
-        upgraded.host.run(
-            f"mkdir -p /opt/replayed/{version} && cd /opt/replayed/{version}\n"
-            f"for name in {' '.join(REPLAYED)}; do\n"
-            f"dpkg-deb --raw-extract /{PACKAGES}/{version}/${{name}}_*.deb x\n"
-            "dpkg-deb -Znone --build x $name.deb >/dev/null && rm -r x\ndone",
-            timeout_s=120,
-        )
-    return "/opt/replayed"
+def remove_others(upgraded: Upgraded) -> None:
+    """Leave only those packages of the driver installed that are replayed."""
+    driver, replayed = (upgraded.root / place / upgraded.versions[0] for place in (PACKAGES, REPLAYED))
+    names = {file.name.partition("_")[0] for file in driver.glob("*.deb")}
+    names -= {file.stem for file in replayed.glob("*.deb")}
+    upgraded.apt(f"remove --assume-yes {' '.join(sorted(names))}")
 
 
 class Starts:

@@ -27,6 +27,9 @@ from kernelside import Node as Device
 GPUS = example_gpus(2)
 SPEC = "run/cdi/nvidia.com-gpu.json"
 PACKAGES = "opt/driver"  # one folder with packages for each version
+REPLAYED = "opt/replayed"  # the same for some of them, which take no time to unpack
+# What lies there is locked and written in place, so that a copy by hard links would share it with the others.
+OWN = ("etc", "var")
 BASIC_NODES = ("null 1 3", "zero 1 5", "full 1 7", "random 1 8", "urandom 1 9", "tty 5 0", "console 5 1")
 
 # As enter-host, but without the overlay: the host's first process, ended by the end of its standard input.
@@ -228,15 +231,17 @@ def upgrade_host(
 ) -> Iterator[Upgraded]:
     """Run a copy of the Debian 12 tree as a host with GPUS until the context ends.
 
-    Copied by hard links: dpkg, apt and ldconfig replace files by rename. The logs that they append to, and
-    the files that they lock, are the copy's own.
+    Copied by hard links, but for what is in OWN: dpkg, apt and ldconfig replace files elsewhere by rename.
     """
     unshare = ("unshare", "--mount", "--propagation=private", "--pid", "--fork", "--kill-child")
     with tempfile.TemporaryDirectory(prefix="upgrade-", dir=driver_tree.parent) as folder:
         root, work = Path(folder) / "root", Path(folder) / "work"
         copy_tree(driver_tree, root)
         work.mkdir()
-        _make_own(root)
+        for name in OWN:
+            subprocess.run(["rm", "--recursive", root / name], check=True)
+            subprocess.run(["cp", "--archive", driver_tree / name, root], check=True)
+        _make_running(root)
         older = min(path.name for path in (root / PACKAGES).iterdir())
         write_kernel_side(root, gpus, driver_version=older)
         if hook:
@@ -269,11 +274,8 @@ def upgrade_host(
                 raise
 
 
-def _make_own(root: Path) -> None:
-    """Give the copy its own logs, locks and nodes, and podman's settings."""
-    for pattern in ("var/log/*.log", "var/log/apt/*", "var/lib/dpkg/lock*", "var/lib/dpkg/triggers/Lock"):
-        for path in root.glob(pattern):
-            write(path, "")
+def _make_running(root: Path) -> None:
+    """Give the copy the nodes that every machine has, and podman's settings."""
     for line in BASIC_NODES:
         name, major, minor = line.split()
         make_node(root, Device(path=f"/dev/{name}", major=int(major), minor=int(minor)))
