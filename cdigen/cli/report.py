@@ -52,10 +52,10 @@ def complain(errors: Iterable[CdigenError]) -> int:
 
 
 def print_json(value: Any) -> None:
-    """Print VALUE as JSON on stdout, in UTF-8 whatever the locale."""
+    """Print VALUE as JSON on stdout, in UTF-8 whatever the locale; file names need not be UTF-8."""
     from cdigen.spec.render import render  # noqa: PLC0415 - only where it is asked for
 
-    print_bytes(render(value))
+    print_bytes(render(value, stray_bytes=True))
 
 
 def print_bytes(content: bytes) -> None:

@@ -109,8 +109,7 @@ def _specs(found: Mapping[str, Any], now_s: float) -> str:
         return "no spec is kept\n" if found["last_cycle"] else ""
     rows = []
     for row in found["specs"]:
-        counts = row.get("devices")
-        devices = counts if isinstance(counts, dict) else {}
+        devices = row.get("devices", {})
         out = devices.get("left_out")
         rows.append(
             (
@@ -125,9 +124,14 @@ def _specs(found: Mapping[str, Any], now_s: float) -> str:
 
 
 def _findings(found: Mapping[str, Any]) -> str:
-    texts = ("rule", "path", "message", "hint")
     lines = [
-        Finding(severity=row["severity"], **{name: _text(row, name) for name in texts}).line()
+        Finding(
+            severity=row["severity"],
+            rule=_text(row, "rule"),
+            path=_text(row, "path"),
+            message=_text(row, "message"),
+            hint=_text(row, "hint"),
+        ).line()
         for row in found["findings"]
         if row.get("severity") in {"error", "warning"}
     ]
@@ -141,7 +145,7 @@ def _looking(found: Mapping[str, Any], now_s: float) -> str:
 def _lines(found: Mapping[str, Any], now_s: float) -> Iterator[str]:
     cycle = found["last_cycle"]
     if cycle:
-        rows = [row for row in cycle.get("reasons", ()) if isinstance(row, dict)]
+        rows = cycle.get("reasons", ())
         reasons = ", ".join(f"{_text(row, 'source')}: {_text(row, 'reason')}" for row in rows)
         yield (
             f"last look: {_ago(cycle.get('started'), now_s)} ago, {_text(cycle, 'result')}"
@@ -181,8 +185,8 @@ def _advice(row: Mapping[str, Any], key: str = "reason") -> str:
 
 
 def _text(row: Mapping[str, Any], key: str) -> str:
-    value = row.get(key)
-    return "" if value is None else str(value)
+    value: str = row.get(key, "")
+    return value
 
 
 def _ago(stamp: object, now_s: float) -> str:

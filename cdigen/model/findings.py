@@ -17,7 +17,8 @@ class Finding:
     """One problem: how grave, which rule, where, what, and what to do next.
 
     ``path`` is a JSON path (``$.devices[0].name``) for documents and a host path or device name
-    for hosts. ``hint`` is empty where nothing needs to be done.
+    for hosts. ``hint`` is empty where nothing needs to be done. ``place`` is the line and the column
+    in a text, both from one, where they are known.
     """
 
     severity: Severity
@@ -25,6 +26,7 @@ class Finding:
     path: str
     message: str
     hint: str = ""
+    place: tuple[int, int] | None = None
 
     def row(self) -> dict[str, str]:
         """Return the finding as JSON shows it."""
@@ -38,7 +40,9 @@ class Finding:
 
     def line(self) -> str:
         """Return the finding as one line of text for a terminal."""
-        where = f"{self.path}: " if self.path and self.path not in self.message else ""
+        # Messages name paths fit for a line: what is no plain text in them is escaped.
+        is_said = self.path in self.message or ascii(self.path)[1:-1] in self.message
+        where = "" if is_said else f"{self.path}: "
         hint = f" ({self.hint})" if self.hint else ""
         return f"{self.severity}: {where}{self.message}{hint} [{self.rule}]"
 

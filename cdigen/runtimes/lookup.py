@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from cdigen.runtimes.specfile import SpecFile
 
 _SHOWN_NAMES = 6
+# The daemon moves nothing of others: that is for whoever has looked at it.
+_REPLACE = "cdigen generate --write --replace-foreign"
 
 
 @frozen
@@ -215,9 +217,10 @@ def _beside(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:
     text = f"{shown(spec.path)} defines {_listed(shared)} of {spec.kind} too"
     if spec.refusal:
         message = f"{text}; that does no harm only as long as no runtime loads it ({spec.refusal})"
-        return [_warning("foreign-same-directory", spec, message, "remove it, or pass --replace-foreign")]
+        hint = f"remove it, or have it moved aside by '{_REPLACE}'"
+        return [_warning("foreign-same-directory", spec, message, hint)]
     message = f"{text}: two files of one directory make a device that both define unresolvable"
-    hint = "remove that file, or pass --replace-foreign to have it moved aside"
+    hint = f"remove that file, or have it moved aside by '{_REPLACE}'"
     return [
         Finding(severity="error", rule="foreign-same-directory", path=spec.path, message=message, hint=hint)
     ]

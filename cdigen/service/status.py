@@ -12,45 +12,32 @@ import fcntl
 import json
 import os
 import time
+from contextlib import contextmanager, suppress
 
-from cdigen.host.root import reason, shown
+from cdigen.host.root import shown
 from cdigen.model.errors import HostError, StoreError
 from cdigen.model.inventory_json import to_document
-from cdigen.store import plainfiles, tempfiles
-from cdigen.store.directory import made
+from cdigen.service.statusshape import SCHEMA, parse
+from cdigen.store import tempfiles
+from cdigen.store.directory import existing, made, require_own
 from cdigen.store.lock import LOCK_FILE
+from cdigen.store.present import NOTHING, look
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
     from cdigen.model.inventory import Inventory
     from cdigen.service.report import CycleReport, Journaled, SpecReport, Status, VendorReport
+    from cdigen.store.directory import Directory
 
 RUN_DIR = "/run/cdigen"
 RUN_DIRECTORY = "run directory"
 STATUS_FILE = "status.json"
 INVENTORY_FILE = "inventory.json"
-SCHEMA = 1
 MAX_STATUS = 8 << 20
-# What ``cdigen status`` counts on, whichever version of the daemon wrote it.
-_SHAPE = {
-    "state": str,
-    "since": str,
-    "version": str,
-    "pid": int,
-    "pid_started": int,
-    "pid_namespace": str,
-    "vendors": list,
-    "specs": list,
-    "findings": list,
-    "last_cycle": dict,
-    "sources": dict,
-    "journal": list,
-}
-_LISTS = ("vendors", "specs", "findings", "journal")
 
 
 @frozen
@@ -69,15 +56,19 @@ def this_process() -> Process:
 
 
 def prepare(run_dir: str) -> None:
-    """Make the run directory, and remove what a writer that was killed left there. StoreError: refused."""
-    with made(run_dir, what=RUN_DIRECTORY) as place:
+    """Make the run directory, and remove what a writer that was killed left there.
+
+    StoreError: the system refused, or others may write to it.
+    """
+    with _own(run_dir) as place:
         tempfiles.sweep(place)
 
 
 def save(run_dir: str, status: Status, process: Process) -> None:
     """Put STATUS of the daemon PROCESS into the run directory. StoreError: the system refused."""
     text = json.dumps(document(status, process), ensure_ascii=True, indent=1)
-    plainfiles.save(f"{run_dir}/{STATUS_FILE}", f"{text}\n".encode("ascii"))
+    with _own(run_dir) as place:
+        _put(place, STATUS_FILE, f"{text}\n".encode("ascii"))
 
 
 def save_inventory(run_dir: str, inventories: Mapping[str, Inventory]) -> bool:
@@ -88,23 +79,36 @@ def save_inventory(run_dir: str, inventories: Mapping[str, Inventory]) -> bool:
     """
     text = json.dumps(to_document(inventories), ensure_ascii=True, indent=1)
     content = f"{text}\n".encode("ascii")
-    path = f"{run_dir}/{INVENTORY_FILE}"
-    try:
-        with open(path, "rb") as file:
-            if file.read(len(content) + 1) == content:
-                return False
-    except OSError:
-        pass  # writing it will tell what is wrong
-    plainfiles.save(path, content)
-    return True
+    with _own(run_dir) as place:
+        present = None
+        with suppress(StoreError):  # writing it will tell what is wrong
+            present = look(place, INVENTORY_FILE, limit=len(content))
+        if present is not None and present.content == content and present.mode == tempfiles.MODE:
+            return False
+        _put(place, INVENTORY_FILE, content)
+        return True
 
 
 def remove(run_dir: str) -> None:
     """Remove the status of a daemon that ends; the inventory stays, as the specs do."""
-    try:
-        os.unlink(f"{run_dir}/{STATUS_FILE}")
-    except OSError:
-        return  # ``cdigen status`` sees by the lock that nobody is there
+    # Where that fails, ``cdigen status`` sees by the lock that nobody is there.
+    with suppress(StoreError, OSError), existing(run_dir, what=RUN_DIRECTORY) as place:
+        if place is not None:
+            os.unlink(STATUS_FILE, dir_fd=place.fd)
+
+
+@contextmanager
+def _own(run_dir: str) -> Iterator[Directory]:
+    """Open the run directory, which others may have removed since, and make sure that it is ours."""
+    with made(run_dir, what=RUN_DIRECTORY) as place:
+        require_own(place, what=RUN_DIRECTORY)
+        yield place
+
+
+def _put(place: Directory, name: str, content: bytes) -> None:
+    """Make CONTENT the file NAME, in the place of whatever has that name: a link is not followed."""
+    with tempfiles.staged(place, name, content) as staged:
+        tempfiles.put(staged, place, name)
 
 
 def document(status: Status, process: Process) -> dict[str, Any]:
@@ -141,25 +145,24 @@ def read(run_dir: str) -> dict[str, Any]:
 
     HostError: there is none. StoreError: it cannot be read, or is no status of a cdigen as we know it.
     """
-    path = f"{run_dir}/{STATUS_FILE}"
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_STATUS + 1)
-    except (FileNotFoundError, NotADirectoryError):
+    path = os.path.join(run_dir, STATUS_FILE)
+    with existing(os.path.abspath(run_dir), what=RUN_DIRECTORY) as place:
+        present = NOTHING if place is None else look(place, STATUS_FILE, limit=MAX_STATUS)
+    if present == NOTHING:
         raise HostError(
             f"no cdigen daemon has a status here: {shown(path)} does not exist",
             hint="start it with 'systemctl start cdigen', or look why it ended with 'journalctl -u cdigen'",
             kind="no-daemon",
-        ) from None
-    except OSError as error:
-        raise StoreError(f"{shown(path)} cannot be read: {reason(error)}", hint="run it as root") from error
-    if problem := _misfit(data):
-        raise StoreError(
-            f"{shown(path)} is no status of this cdigen: {problem}",
-            hint="restart the daemon ('systemctl restart cdigen'), which writes it anew",
         )
-    found: dict[str, Any] = json.loads(data)
-    return found
+    try:
+        if present.content is None:
+            raise ValueError(f"it is {present.description}")
+        return parse(present.content)
+    except ValueError as error:
+        raise StoreError(
+            f"{shown(path)} is no status of this cdigen: {error}",
+            hint="remove it and restart the daemon ('systemctl restart cdigen'), which writes it anew",
+        ) from None
 
 
 def gone(run_dir: str, found: Mapping[str, Any]) -> str:
@@ -180,25 +183,6 @@ def gone(run_dir: str, found: Mapping[str, Any]) -> str:
     if found["pid_started"] and started is not None and started != found["pid_started"]:
         return f"process {pid} wrote it, and that number belongs to another process now"
     return ""
-
-
-def _misfit(data: bytes) -> str:
-    """Return what is wrong with the text of a status, "" where nothing is."""
-    if len(data) > MAX_STATUS:
-        return f"it is larger than {MAX_STATUS} bytes"
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        return f"it is no JSON ({error})"
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        given = found.get("schema") if isinstance(found, dict) else None
-        return f"its schema is {given!r}, not {SCHEMA}"
-    for key, wanted in _SHAPE.items():
-        if not isinstance(found.get(key), wanted):
-            return f"{key} is no {wanted.__name__}"
-    rows = [row for key in _LISTS for row in found[key]]
-    rows += found["sources"].values()
-    return "" if all(isinstance(row, dict) for row in rows) else "a row of it is no object"
 
 
 def _is_held(path: str) -> bool | None:

@@ -1,6 +1,7 @@
 """A directory opened once: everything after goes through its descriptor, never again through its path.
 
 ``made`` and ``existing`` give a ``Directory``; both refuse a last component that is a symlink.
+``require_own`` refuses one in which others could put something in the place of ours.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import stat
 from contextlib import contextmanager
 
 from cdigen.host.root import shown
+from cdigen.host.trust import ACCESS_LIST
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.store.failures import store_error
 from cdigen.value import frozen
@@ -85,9 +87,36 @@ def existing(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory | N
         os.close(fd)
 
 
+def require_own(directory: Directory, *, what: str) -> None:
+    """Refuse a directory that others may write to. StoreError: whose it is, or who else may.
+
+    Theirs would be what its names lead to: we would wait for their FIFO, hold their lock, answer on
+    their socket.
+    """
+    status = os.fstat(directory.fd)
+    problem, hint = "", f"choose another directory, or 'chmod go-w {shown(directory.path)}'"
+    if status.st_uid not in {0, os.geteuid()}:
+        problem = f"belongs to uid {status.st_uid}"
+        hint = "choose a directory whose parent only root may write to, such as one in /run"
+    elif status.st_mode & stat.S_IWOTH:
+        problem = "is writable by everyone"
+    elif status.st_mode & stat.S_IWGRP and (status.st_gid != 0 or _has_access_list(directory)):
+        problem = "is writable by others (its group, or see getfacl)"
+    if problem:
+        raise StoreError(f"{what} {shown(directory.path)} {problem}", hint=hint)
+
+
 def sync(directory: Directory) -> None:
     """Wait until the names in the directory are on the disk. OSError is the caller's to explain."""
     os.fsync(directory.fd)
+
+
+def _has_access_list(directory: Directory) -> bool:
+    # The group's bits then bound every entry of it (acl(5)).
+    try:
+        return bool(os.getxattr(directory.fd, ACCESS_LIST))
+    except OSError:
+        return False  # it has none, or the file system knows none
 
 
 def _real(path: str) -> str:

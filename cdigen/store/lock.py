@@ -31,6 +31,10 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MODE = 0o600
 
 
+class Held(StoreError):
+    """Another process holds the lock."""
+
+
 @contextmanager
 def exclusive(
     directory: Directory,
@@ -38,11 +42,11 @@ def exclusive(
     timeout_s: float = TIMEOUT_S,
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[None]:
-    """Hold the lock of the state directory while the body runs; the kernel frees it if we die.
+) -> Iterator[int]:
+    """Hold the lock of the state directory while the body runs, which gets the descriptor of its file.
 
-    StoreError: the lock file cannot be opened, or another process (named by its pid as its own pid
-    namespace counts) held the lock for all of ``timeout_s``.
+    The kernel frees it if we die. StoreError: the lock file cannot be opened; ``Held``: another process
+    (named by its pid as its own pid namespace counts) held the lock for all of ``timeout_s``.
     """
     path = directory.file(LOCK_FILE)
     try:
@@ -58,7 +62,7 @@ def exclusive(
                 os.fchmod(fd, _MODE)
         _wait(fd, path, timeout_s=timeout_s, monotonic=monotonic, sleep=sleep)
         _sign(fd)
-        yield
+        yield fd
     finally:
         os.close(fd)
 
@@ -94,10 +98,10 @@ def _sign(fd: int) -> None:
             os.pwrite(fd, signature, 0)
 
 
-def _held(fd: int, path: str, timeout_s: float) -> StoreError:
+def _held(fd: int, path: str, timeout_s: float) -> Held:
     pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
     holder = f"process {pid}" if pid.isascii() and pid.isdigit() else "another process"
-    return StoreError(
+    return Held(
         f"{shown(path)}: held by {holder} for more than {timeout_s:g} s",
         hint="wait for that cdigen to end, or end it, then run the command again",
     )

@@ -31,7 +31,7 @@ class Present:
     """One look at a name.
 
     ``description`` is for people ("a symlink to /etc/passwd"); ``content`` is None unless it is a
-    regular file of at most MAX_BYTES; ``identity`` changes whenever another file or other content
+    regular file that is not too large; ``identity`` changes whenever another file or other content
     takes the name, and is None where there is nothing.
     """
 
@@ -45,21 +45,16 @@ class Present:
 NOTHING = Present(description="nothing")
 
 
-def look(directory: Directory, name: str) -> Present:
-    """Return what lies at NAME in the directory, a regular file with its content.
+def look(directory: Directory, name: str, *, limit: int = MAX_BYTES) -> Present:
+    """Return what lies at NAME in the directory, a regular file of at most LIMIT bytes with its content.
 
     StoreError: it cannot be looked at or read.
     """
     try:
         status = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
         if stat.S_ISREG(status.st_mode):
-            return _read(os.open(name, _FLAGS, dir_fd=directory.fd))
-        return Present(
-            description=_description(directory, name, status.st_mode),
-            mode=stat.S_IMODE(status.st_mode),
-            uid=status.st_uid,
-            identity=_identity(status),
-        )
+            return _read(os.open(name, _FLAGS, dir_fd=directory.fd), limit)
+        return _unread(status, _description(directory, name, status.st_mode))
     except FileNotFoundError:
         return NOTHING
     except OSError as error:
@@ -74,12 +69,14 @@ def identity(directory: Directory, name: str) -> tuple[int, ...] | None:
         return None
 
 
-def _read(fd: int) -> Present:
+def _read(fd: int, limit: int) -> Present:
     try:
         status = os.fstat(fd)
-        content = None
-        if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES:
-            content = read_all(fd)
+        if not stat.S_ISREG(status.st_mode):
+            return _unread(status, _other(status.st_mode))
+        content = read_all(fd, limit=limit + 1) if status.st_size <= limit else None
+        if content is None or len(content) > limit:  # it may grow while it is read
+            return _unread(status, f"a file of more than {limit} bytes")
         return Present(
             description="a file",
             content=content,
@@ -91,14 +88,23 @@ def _read(fd: int) -> Present:
         os.close(fd)
 
 
-def read_all(fd: int) -> bytes:
-    """Return the file's bytes from its beginning, whatever the descriptor's offset is."""
+def read_all(fd: int, *, limit: int = MAX_BYTES) -> bytes:
+    """Return the file's bytes from its beginning, at most LIMIT, whatever the descriptor's offset is."""
     parts: list[bytes] = []
     offset = 0
-    while part := os.pread(fd, 1 << 20, offset):
+    while part := os.pread(fd, min(1 << 20, limit - offset), offset):
         parts.append(part)
         offset += len(part)
     return b"".join(parts)
+
+
+def _unread(status: os.stat_result, description: str) -> Present:
+    return Present(
+        description=description,
+        mode=stat.S_IMODE(status.st_mode),
+        uid=status.st_uid,
+        identity=_identity(status),
+    )
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
@@ -108,4 +114,8 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
 def _description(directory: Directory, name: str, mode: int) -> str:
     if stat.S_ISLNK(mode):
         return f"a symlink to {shown(os.readlink(name, dir_fd=directory.fd))}"
+    return _other(mode)
+
+
+def _other(mode: int) -> str:
     return next((text for is_so, text in _OTHERS if is_so(mode)), "no regular file")

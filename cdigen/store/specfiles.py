@@ -190,7 +190,7 @@ def _foreign(write: _Write, findings: tuple[Finding, ...]) -> SpecError:
     reasons = "".join(f"; {finding.message}" for finding in findings)
     return SpecError(
         f"{path}: {write.present.description} not known as ours is here and was not replaced{reasons}",
-        hint="see whether it is still needed; --replace-foreign moves it aside",
+        hint="see whether it is still needed; 'cdigen generate --write --replace-foreign' moves it aside",
         kind="foreign-file",
     )
 

@@ -198,5 +198,5 @@ def _damaged(directory: Directory, reason: str, done: str) -> Finding:
         rule="state-damaged",
         path=path,
         message=f"{shown(path)} is damaged ({reason}), so no spec file counts as ours; {done}",
-        hint="spec files written before now need --replace-foreign when their content changes",
+        hint="spec files written before now change only by 'cdigen generate --write --replace-foreign'",
     )

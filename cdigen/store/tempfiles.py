@@ -50,15 +50,15 @@ class Staged:
 
 
 @contextmanager
-def staged(directory: Directory, name: str, content: bytes) -> Iterator[Staged]:
-    """Write CONTENT, mode 0644, under a temporary name for NAME; remove it unless ``put`` took it.
+def staged(directory: Directory, name: str, content: bytes, *, mode: int = MODE) -> Iterator[Staged]:
+    """Write CONTENT with MODE under a temporary name for NAME; remove it unless ``put`` took it.
 
     StoreError: no space, no permission, a read-only or failing file system; nothing is left then.
     """
     fd, temporary = _create(directory, name)
     try:
         try:
-            _fill(fd, content)
+            _fill(fd, content, mode)
         except OSError as error:
             raise store_error("cannot write", directory.file(name), error) from error
         yield Staged(name=temporary, fd=fd)
@@ -129,11 +129,11 @@ def _claimed(fd: int) -> bool:
     return os.fstat(fd).st_nlink > 0
 
 
-def _fill(fd: int, content: bytes) -> None:
+def _fill(fd: int, content: bytes, mode: int) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(fd, view) :]
-    os.fchmod(fd, MODE)
+    os.fchmod(fd, mode)
     os.fsync(fd)
     # Some file systems (NFS, quotas) tell of a failed write only at close; closing a duplicate asks
     # them while our lock, which belongs to the open file, stays.

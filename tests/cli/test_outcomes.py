@@ -184,7 +184,8 @@ def test_withdraw_leaves_other_vendors_other_directories_and_edited_files(
     (two / GPU).write_text("edited")
     without_driver(two)
     done = cdigen("generate", "--root", two, "--write", "--withdraw", "--json")
-    assert results(done) == {"nvidia.com/gpu": "absent"}
+    assert (done.code, done.json["error"]["kind"]) == (4, "foreign-file")
+    assert "is not as cdigen wrote it, so it stays" in done.json["error"]["message"]
     assert sorted(os.listdir(two / "run/cdi")) == ["nvidia.com-gpu-compute.json", "nvidia.com-gpu.json"]
     assert len(os.listdir(tmp_path / "other")) == 2
 

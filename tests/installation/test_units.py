@@ -141,6 +141,33 @@ def test_a_wrong_configuration_is_not_tried_again_and_again() -> None:
     assert (named["Restart"], named["RestartPreventExitStatus"]) == ("on-failure", "2")
 
 
+def test_copying_a_driver_from_a_slow_disk_is_not_taken_for_a_hang() -> None:
+    # The loop pings between looks only; a driver is a gibibyte, a disk that others keep busy gives 1.2 MB/s.
+    unit, minutes = dict(settings(UNIT))["WatchdogSec"], r"([0-9]+)min"
+    match = re.fullmatch(minutes, unit)
+    assert match is not None
+    assert int(match[1]) * 60 * 1.2e6 > 1 << 30
+
+
+def test_openrc_gives_up_what_ends_again_and_again() -> None:
+    said = subprocess.run(
+        ["sh", "-c", f". {ETC}/cdigen.openrc; echo $respawn_delay $respawn_max $respawn_period"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    delay_s, most, period_s = map(int, said.split())
+    assert most > 0
+    # Else there are never so many ends within one period; a start takes seconds on a slow machine.
+    assert most * (delay_s + 10) < period_s
+
+
+def test_conf_d_comes_before_the_init_script_and_decides() -> None:
+    # OpenRC reads /etc/conf.d/cdigen first, then the script.
+    code = f"respawn_max=0; . {ETC}/cdigen.openrc; echo $respawn_max"
+    assert subprocess.run(["sh", "-c", code], check=True, capture_output=True, text=True).stdout == "0\n"
+
+
 @pytest.mark.parametrize("name", ["cdigen.openrc", "install"])
 def test_the_shell_reads_what_it_is_given(name: str) -> None:
     subprocess.run(["sh", "-n", ETC / name], check=True)

@@ -61,7 +61,7 @@ def test_a_file_of_the_same_directory_that_shares_a_device_is_an_error_with_the_
     assert finding.path == foreign
     assert foreign in finding.message
     assert "devices 0, all of nvidia.com/gpu" in finding.message
-    assert "--replace-foreign" in finding.hint
+    assert "cdigen generate --write --replace-foreign" in finding.hint
 
 
 def test_a_file_of_the_same_directory_that_shares_nothing_is_no_clash(run: Path) -> None:
