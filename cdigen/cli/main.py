@@ -41,6 +41,7 @@ def run() -> NoReturn:
     """Run the command line of this process and exit."""
     # A command lives for a blink: collecting garbage costs it time and gives back nothing.
     gc.disable()
+    _open_standard_files()
     code = main(sys.argv[1:])
     try:
         sys.stdout.flush()
@@ -75,6 +76,21 @@ def main(arguments: list[str]) -> int:
         failure = CdigenError(message, hint=hint, kind="internal")
         _fail(failure, as_json="--json" in arguments)
         return EXIT_DEFECT
+
+
+def _open_standard_files() -> None:
+    """Make sure that 0, 1 and 2 are open: other files would get these numbers, and what is printed."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest number that is free.
+            os.open(os.devnull, os.O_RDWR)
+    # None is what Python makes of a closed one.
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
 def split_command(arguments: list[str]) -> tuple[str, list[str]]:
@@ -114,6 +130,11 @@ exit codes: 0 done, 1 something is wrong (validate), 2 wrong usage or configurat
 
 
 def _run_command(name: str, arguments: list[str]) -> int:
+    if name == "run":
+        # Before what takes long: SIGHUP must not end a daemon that is just starting.
+        from cdigen.service import signals  # noqa: PLC0415 - no other command has a use for it
+
+        signals.listen()
     from cdigen.cli.options import Parser, unknown_command  # noqa: PLC0415 - argparse: not for --version
 
     if name not in COMMANDS:

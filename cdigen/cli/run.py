@@ -8,6 +8,7 @@ from cdigen.cli import options
 from cdigen.cli.wishes import add_options as add_wishes
 from cdigen.cli.wishes import means, wishes
 from cdigen.config import DEFAULT_PATH
+from cdigen.service import signals
 from cdigen.value import replace
 
 TYPE_CHECKING = False
@@ -22,7 +23,7 @@ EXAMPLES = """\
   cdigen run                                 as /etc/cdigen/config.yaml says; systemd does this
   cdigen run --driver-root /run/nvidia/driver
                                              the driver lies in a driver container
-  cdigen run --run-dir /tmp/cdigen -v        try it, with a line for every cycle
+  cdigen run --run-dir /run/cdigen-try -v    try it, with a line for every cycle
 """
 
 
@@ -48,10 +49,18 @@ def run(arguments: Namespace) -> int:
     gc.enable()
     logger = log.make_logger(verbose=arguments.verbose)
     log.take_over(logger)
+    heard = signals.listen()
     daemon = Daemon(
-        lambda: setup(arguments), watched=(_configuration(arguments),), notifier=Notifier(), logger=logger
+        lambda: setup(arguments),
+        watched=(_configuration(arguments),),
+        notifier=Notifier(),
+        logger=logger,
+        signals=heard,
     )
-    daemon.run()
+    try:
+        daemon.run()
+    finally:
+        heard.ignore()
     return 0
 
 

@@ -30,7 +30,7 @@ class Daemon:
     settle_s: float = 30.0
     settle_first_s: float = 0.5
     settle_most_s: float = 10.0
-    poll_s: float = 1.0
+    poll_s: float = 1.25
     look_s: float = 300.0
     on_gone: str = "withdraw"
     run_dir: str = "/run/cdigen"

@@ -7,12 +7,14 @@ nothing of this process but its arguments, and is gone, with all that it started
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 
 from cdigen.host.root import shown
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from subprocess import Popen
     from typing import IO, Literal
 
@@ -57,15 +59,16 @@ def run(command: tuple[str, ...], *, deadline_s: float) -> Ending:
     import time  # noqa: PLC0415 - likewise
 
     deadline = time.monotonic() + deadline_s
-    process = subprocess.Popen(  # noqa: S603 - the command is the caller's own, no text of strangers
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd="/",
-        env=ENVIRONMENT,
-        start_new_session=True,
-    )
+    with _unblocked():
+        process = subprocess.Popen(  # noqa: S603 - the command is the caller's own, no text of strangers
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            env=ENVIRONMENT,
+            start_new_session=True,
+        )
     listener = _Listener(process)
     by: Literal["itself", "deadline", "flood"] = "itself"
     try:
@@ -85,6 +88,24 @@ def run(command: tuple[str, ...], *, deadline_s: float) -> Ending:
         # At least 50 ms: on a busy machine the end of a killed process takes a while.
         status = _end(process, grace_s=max(deadline_s / 20, 0.05))
     return Ending(by=by, status=status, output=bytes(listener.output), last_words=listener.last_words())
+
+
+@contextmanager
+def _unblocked() -> Iterator[None]:
+    """Let no signal that this process handles be blocked in the body.
+
+    A program finds those blocked that were so in the thread that started it, and those that had a handler as
+    they are by default (execve(2)).
+    """
+    import signal  # noqa: PLC0415 - see run
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    handled = [number for number in before if callable(signal.getsignal(number))]
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Listener:

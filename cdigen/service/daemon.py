@@ -6,7 +6,6 @@ share with it only the inbox and values that are replaced whole.
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 
@@ -14,13 +13,13 @@ from cdigen import __version__
 from cdigen.host.root import Root
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.model.findings import Finding
-from cdigen.service import log, status
+from cdigen.service import log
 from cdigen.service.cycle import Keeper
-from cdigen.service.http import Answers, Server
+from cdigen.service.http import SOCKET_FILE, Answers, Server
 from cdigen.service.metrics import Metrics
 from cdigen.service.report import Status, advance, overall, unready
-from cdigen.store.directory import made
-from cdigen.store.lock import exclusive
+from cdigen.service.rundir import RunDirectory
+from cdigen.service.signals import Overdue
 from cdigen.value import replace
 from cdigen.vendors import registry
 from cdigen.watch.debounce import Backoff, Debounce
@@ -39,22 +38,14 @@ if TYPE_CHECKING:
     from cdigen.service.cycle import Cycle, Setup
     from cdigen.service.notify import Notifier
     from cdigen.service.report import CycleReport
+    from cdigen.service.signals import Signals
     from cdigen.watch.triggers import Batch
 
 # A boot must not wait for a GPU that hangs: services that come after us start then in any case.
 READY_WITHIN_S = 5.0
-# How long a second instance looks whether the first is going to end.
-LOCK_TIMEOUT_S = 0.5
-# How long work may go on when the daemon is to end. A cycle takes less, but for one that waits for NVML (ten
-# seconds); what is left undone is what a kill leaves: nothing that the next start does not sweep.
-FINISH_WITHIN_S = 0.4
 # What runtimes load; our temporary files beside them have another ending.
 SPEC_SUFFIXES = (".json", ".yaml")
-SOURCES = ("start", "signal", "files", "uevents", "poll", "timer", "retry")
-
-
-class _Overdue(BaseException):
-    """Ends work that goes on while the daemon is to end; no error, and nobody's to catch but run's."""
+SOURCES = ("start", "signal", "files", "uevents", "poll", "http", "timer", "retry")
 
 
 class Daemon:
@@ -71,64 +62,66 @@ class Daemon:
         watched: tuple[str, ...],
         notifier: Notifier,
         logger: FilteringBoundLogger,
+        signals: Signals,
     ) -> None:
         self._load = load
         self._watched = watched
         self._notifier = notifier
         self._log = logger
+        self._signals = signals
         self._setup = load()
         # The lock is there, so that another one in the configuration counts from the next start.
-        self._run_dir = self._setup.daemon.run_dir
+        self._home = RunDirectory(self._setup.daemon.run_dir, logger)
         self._inbox = Inbox()
         self._keeper = Keeper()
-        own = (self._setup.outer,) if self._setup.outer != "/" else ()
-        # Links of a driver container's tree lead where they lead in it.
-        self._files = FileSource(roots=(*own, *self._setup.roots))
+        self._files = FileSource()
         self._poll = PollSource(interval_s=self._setup.daemon.poll_s)
-        watches = self._watches()
-        self._supervisor = Supervisor((self._files, self._poll, UeventSource(watches[2])), self._inbox)
-        self._rearm()
+        self._uevents = UeventSource(())
         self._metrics = Metrics(SOURCES)
+        sources = (self._files, self._poll, self._uevents, self._server())
+        self._supervisor = Supervisor(sources, self._inbox)
         self._status = Status(version=__version__, started_s=time.time(), since_s=time.time())
         self._last: CycleReport | None = None
         self._stopping = False
         self._reloading = False
-        self._working = False
+        # Whether the service manager waits for the word that we are ready, or have reloaded.
+        self._is_expected = True
         self._misconfigured: Finding | None = None
         self._beat_s = time.monotonic()
 
     def run(self) -> None:
-        """Run until SIGTERM or SIGINT. StoreError: another instance runs, or no run directory can be made."""
-        run_dir = self._run_dir
-        status.prepare(run_dir)
-        with made(run_dir, what=status.RUN_DIRECTORY) as place, exclusive(place, timeout_s=LOCK_TIMEOUT_S):
-            server = self._server(run_dir)
-            in_time = threading.Timer(READY_WITHIN_S, self._notifier.ready, ("looking at the host",))
-            in_time.daemon = True
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, self._on_signal)
-            signal.signal(signal.SIGALRM, self._on_overdue)
+        """Run until SIGTERM or SIGINT.
+
+        StoreError: another instance runs, or no run directory can be made.
+        """
+        # Before anything that may hang.
+        in_time = threading.Timer(READY_WITHIN_S, self._notifier.ready, ("looking at the host",))
+        in_time.daemon = True
+        in_time.start()
+        self._signals.attach(self._on_signal, give_up=self._give_up)
+        with self._home.taken():
             try:
-                self._working = True
-                in_time.start()
+                self._signals.is_interruptible = True
                 # In the place of what one that was killed has left: the first cycle may take a while.
-                self._save()
+                self._home.show(self._status)
+                self._rearm()
                 self._supervisor.start()
-                server.start()
                 self._log.info("started", version=__version__, vendors=list(self._setup.vendors))
                 self._inbox.put(Trigger(source="start", reason="the daemon has started"))
                 self._loop(in_time)
-                self._working = False
-            except _Overdue:
-                self._log.warning("gave up", message="it was still at work when it was to end")
+                self._signals.is_interruptible = False
+            except Overdue:
+                self._give_up()
             finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                self._notifier.stopping()
+                self._signals.is_interruptible = False
                 in_time.cancel()
-                server.stop()
+                self._notifier.stopping()
+                self._home.remove_status()
                 self._supervisor.stop()
-                status.remove(run_dir)
                 self._log.info("stopped")
+
+    def _give_up(self) -> None:
+        self._log.warning("gave up", message="it was still at work when it was to end")
 
     # The loop.
 
@@ -139,13 +132,16 @@ class Daemon:
             batch = self._wait(next_look_s, why="retry" if attempts else "timer")
             if batch is None:
                 continue
+            self._home.keep()
             self._reload()
-            done = self._look(batch)
+            # Before the look: what changes at a path that is new after it was looked at makes an event. What
+            # the look brings into being comes into a folder that is watched, so that another look follows.
             self._rearm()
+            done = self._look(batch)
             self._show(done)
             in_time.cancel()
-            self._notifier.ready(self._summary())
-            attempts = attempts + 1 if done.unsettled else 0
+            self._tell()
+            attempts = _attempts(attempts, batch) if done.unsettled else 0
             next_look_s = time.monotonic() + self._delay_s(attempts)
 
     def _look(self, batch: Batch) -> Cycle:
@@ -198,26 +194,20 @@ class Daemon:
 
     # Signals and configuration.
 
-    def _on_signal(self, number: int, _: object) -> None:
-        name = signal.Signals(number).name
-        if number == signal.SIGHUP:
+    def _on_signal(self, name: str) -> None:
+        if name == "SIGHUP":
             self._reloading = True
         else:
             self._stopping = True
-            signal.setitimer(signal.ITIMER_REAL, FINISH_WITHIN_S)
         self._inbox.put(Trigger(source="signal", reason=name))
-
-    def _on_overdue(self, _: int, __: object) -> None:
-        if self._working:
-            # Once: what follows is the end itself.
-            self._working = False
-            raise _Overdue
 
     def _reload(self) -> None:
         """Read the configuration again before every cycle; one that is wrong changes nothing, and is said."""
         if self._reloading:
-            self._notifier.reloading()
+            # Before that is said: a signal that comes while it is asks for the next one.
             self._reloading = False
+            self._is_expected = True
+            self._notifier.reloading()
         problem: Finding | None = None
         try:
             self._setup = self._load()
@@ -234,11 +224,15 @@ class Daemon:
         self._misconfigured = problem
 
     def _rearm(self) -> None:
-        files, polled, _ = self._watches()
-        specs = (f"{folder}/*{suffix}" for folder in self._setup.directories for suffix in SPEC_SUFFIXES)
-        self._files.rearm((*files, *specs, *self._watched))
+        setup = self._setup
+        files, polled, subsystems = self._watches()
+        specs = (f"{folder}/*{suffix}" for folder in setup.directories for suffix in SPEC_SUFFIXES)
+        own = (setup.outer,) if setup.outer != "/" else ()
+        # Links of a driver container's tree lead where they lead in it.
+        self._files.rearm((*files, *specs, *self._watched, self._home.lock), roots=(*own, *setup.roots))
         # What is mounted over a folder makes no event: a driver container's root is compared as well.
-        self._poll.rearm((*polled, *self._setup.roots))
+        self._poll.rearm(polled, setup.roots)
+        self._uevents.rearm(subsystems)
 
     def _watches(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """Return the files, the polled files and the subsystems of all vendors."""
@@ -265,18 +259,16 @@ class Daemon:
         self._metrics.show(self._status)
         log.cycle(self._log, report, self._last)
         self._last = report
-        self._save()
-        try:
-            if done.inventories or report.result != "failed":
-                status.save_inventory(self._run_dir, done.inventories)
-        except CdigenError as error:
-            self._log.error("status", message=error.message, hint=error.hint)
+        is_known = bool(done.inventories) or report.result != "failed"
+        self._home.show(self._status, done.inventories if is_known else None)
 
-    def _save(self) -> None:
-        try:
-            status.save(self._run_dir, self._status, status.this_process())
-        except CdigenError as error:
-            self._log.error("status", message=error.message, hint=error.hint)
+    def _tell(self) -> None:
+        """Tell the service manager how it is."""
+        if self._is_expected:
+            self._is_expected = False
+            self._notifier.ready(self._summary())
+        else:
+            self._notifier.status(self._summary())
 
     def _summary(self) -> str:
         vendors = self._status.vendors
@@ -285,13 +277,22 @@ class Daemon:
         why = next((one.reason for one in vendors if one.state == state and one.reason), "")
         return f"{state}, {served} devices" + (f"; {why}" if why else "")
 
-    def _server(self, run_dir: str) -> Server:
+    def _server(self) -> Server:
         answers = Answers(
             metrics=self._metrics.render, alive=self._alive, ready=lambda: unready(self._status)
         )
-        return Server(answers, f"{run_dir}/http.sock", port=self._setup.daemon.http_port)
+        times = self._setup.daemon
+        return Server(answers, f"{times.run_dir}/{SOCKET_FILE}", port=times.http_port)
 
     def _alive(self) -> str:
         silent_s = time.monotonic() - self._beat_s
         limit_s = max(60.0, 2 * self._pulse_s())
         return f"the loop has not turned for {silent_s:.0f} s" if silent_s > limit_s else ""
+
+
+def _attempts(before: int, batch: Batch) -> int:
+    """Return how many looks have found the host unsettled since it last changed, with the one for BATCH.
+
+    An installation is dozens of looks; none is due to its end, which often makes no event (a lock let go).
+    """
+    return before + 1 if all(trigger.source == "retry" for trigger in batch.triggers) else 1

@@ -17,6 +17,7 @@ import stat
 import threading
 import time
 from contextlib import suppress
+from errno import EACCES, EAFNOSUPPORT, EPERM
 
 from waitress import wasyncore  # type: ignore[import-untyped]  # waitress ships no types
 from waitress.server import create_server  # type: ignore[import-untyped]  # likewise
@@ -26,6 +27,7 @@ from cdigen.model.errors import ConfigError, StoreError
 from cdigen.service.metrics import CONTENT_TYPE
 from cdigen.store.failures import store_error
 from cdigen.value import frozen
+from cdigen.watch.triggers import Trigger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +44,12 @@ STOP_S = 0.8
 _MAX_PATH = 107  # sun_path of unix(7), less the NUL
 _PLAIN = "text/plain; charset=utf-8"
 _TICK_S = 0.5
+# What systemd says with RestrictAddressFamilies= (systemd.exec(5)), and a kernel without IP.
+_REFUSALS = {EAFNOSUPPORT, EPERM, EACCES}
+_NO_NETWORK = (
+    "the service may not use the network: copy http-port.conf.example, which lies with the documentation, to "
+    "/etc/systemd/system/cdigen.service.d/http-port.conf"
+)
 _LIMITS = {
     "threads": 1,
     "backlog": 64,
@@ -75,7 +83,13 @@ class Answers:
 
 
 class Server:
-    """Serves ANSWERS on the unix socket PATH and, where PORT is not 0, on that port of a loopback HOST."""
+    """Serves ANSWERS on the unix socket PATH and, where PORT is not 0, on that port of a loopback HOST.
+
+    It is a source (``watch.source``) that has nothing to say but that its thread has ended: so the supervisor
+    starts it again when its socket was removed, or while a port is in use by others.
+    """
+
+    name = "http"
 
     def __init__(
         self,
@@ -101,25 +115,31 @@ class Server:
         self._thread: threading.Thread | None = None
         self._servers: list[Any] = []
         self._made: tuple[int, int] | None = None
+        self._refusal = ""
 
-    def start(self) -> None:
-        """Bind the sockets and serve them in a thread. StoreError: one of them cannot be bound."""
+    def start(self, put: Callable[[Trigger], None] | None = None) -> None:
+        """Bind the sockets and serve them in a thread.
+
+        A port that cannot be bound is a ``problem``, not an error. StoreError: the unix socket cannot be.
+        """
         sockets = [_bind_unix(self._path)]
-        status = os.lstat(self._path)
-        self._made = (status.st_dev, status.st_ino)
+        self._made = _identity(self._path)
+        self._refusal = ""
         if self._address[1]:
             try:
                 sockets.append(_bind_loopback(self._address))
-            except StoreError:
-                sockets[0].close()
-                self._unlink()
-                raise
+            except StoreError as error:
+                self._refusal = f"{error.message} ({error.hint})"
         application = _Application(self._answers)
+        # New ones, not those of a thread that may still hang.
+        self._stopping, self._map, self._born = threading.Event(), {}, {}
         # One for each: waitress refuses to serve two families with one.
         self._servers = [
             create_server(application, map=self._map, sockets=[each], **_LIMITS) for each in sockets
         ]
-        self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
+        self._thread = threading.Thread(
+            target=self._serve, args=(self._map, self._stopping, put), name=self.name, daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -136,20 +156,28 @@ class Server:
         self._unlink()
 
     def problem(self) -> str:
-        """Return why nobody is served, "" where all is well."""
+        """Return why somebody is not served, "" where all is well."""
         if self._thread is None:
             return "not started"
-        return "" if self._thread.is_alive() else "the thread that serves HTTP has ended"
+        if not self._thread.is_alive():
+            return "the thread that serves HTTP has ended"
+        if _identity(self._path) != self._made:
+            return f"{shown(self._path)} was removed"
+        return self._refusal
 
-    def _serve(self) -> None:
+    def _serve(
+        self, map_: dict[int, Any], stopping: threading.Event, put: Callable[[Trigger], None] | None
+    ) -> None:
         try:
-            while not self._stopping.is_set():
+            while not stopping.is_set():
                 # Without clients nothing wakes us but a new one, or ``stop``.
                 timeout = _TICK_S if self._born else None
-                wasyncore.loop(timeout=timeout, use_poll=True, map=self._map, count=1)
+                wasyncore.loop(timeout=timeout, use_poll=True, map=map_, count=1)
                 self._shed(time.monotonic())
         finally:
-            wasyncore.close_all(self._map, ignore_all=True)
+            wasyncore.close_all(map_, ignore_all=True)
+            if put is not None and not stopping.is_set():
+                put(Trigger(source=self.name, reason="stopped by itself"))
 
     def _shed(self, now: float) -> None:
         """Close connections that are too old, and of too many the oldest.
@@ -166,9 +194,8 @@ class Server:
                 del self._born[channel]
 
     def _unlink(self) -> None:
-        with suppress(OSError):
-            status = os.lstat(self._path)
-            if (status.st_dev, status.st_ino) == self._made:
+        if self._made is not None and _identity(self._path) == self._made:
+            with suppress(OSError):
                 os.unlink(self._path)
 
 
@@ -196,6 +223,15 @@ class _Application:
         problem = self._answers.alive() if path == "/healthz" else self._answers.ready()
         text = f"{shown(problem) if problem else 'ok'}\n".encode("utf-8", "replace")
         return "503 Service Unavailable" if problem else "200 OK", _PLAIN, text
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return what tells the file PATH from any other; None: it is not there."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _bind_unix(path: str) -> socket.socket:
@@ -251,7 +287,6 @@ def _bind_loopback(address: tuple[str, int]) -> socket.socket:
     except OSError as error:
         if made is not None:
             made.close()
-        raise StoreError(
-            f"cannot listen on {host} port {port}: {reason(error)}", hint="choose another http_port"
-        ) from error
+        hint = _NO_NETWORK if error.errno in _REFUSALS else "choose another http_port, or end who has it"
+        raise StoreError(f"cannot listen on {host} port {port}: {reason(error)}", hint=hint) from error
     return made

@@ -6,10 +6,15 @@ structlog is used without its global configuration. Its console part imports ric
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import logging
 import os
+import select
 import sys
-from contextlib import contextmanager, suppress
+import threading
+import time
+from contextlib import contextmanager
 from itertools import islice
 
 from cdigen.service.report import MAX_NAMES
@@ -42,21 +47,67 @@ with _without("rich"):
 
 # Libraries say more than anybody wants: waitress warns of every client that it sheds.
 _QUIET = ("waitress",)
+# Whoever reads the log takes a line within microseconds, or has stopped reading.
+WAIT_S = 0.2
 
 
 class _Lines:
-    """Writes lines to a descriptor, each with one write(2); a log that nobody takes is no reason to die."""
+    """Writes lines to a descriptor, and waits for nobody: that no one takes them is no reason to stand still.
+
+    A line that cannot be written within WAIT_S is dropped, and so are the next ones at once, until there is
+    room again: how many is then said in a line of its own.
+    """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._lock = threading.Lock()
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+        self._dropped = 0
+        # The last line was cut: the next one must not go on where that ended.
+        self._is_torn = False
 
     def msg(self, line: str) -> None:
-        data = f"{line}\n".encode("utf-8", "replace")
-        with suppress(OSError):
-            os.write(self._fd, data)
+        # Whoever has the lock waits for the reader; a thread that ends the process must not wait for both.
+        if not self._lock.acquire(timeout=2 * WAIT_S):
+            self._dropped += 1
+            return
+        try:
+            if self._dropped and self._write(_losses(self._dropped), 0.0):
+                self._dropped = 0
+            if self._dropped or not self._write(line, WAIT_S):
+                self._dropped += 1
+        finally:
+            self._lock.release()
 
     # structlog calls the method by the name of the level.
     debug = info = warning = error = critical = msg
+
+    def _write(self, line: str, wait_s: float) -> bool:
+        """Write LINE, waiting for room for WAIT_S at most; returns whether all of it was taken."""
+        data = f"{line}\n".encode("utf-8", "replace")
+        if self._is_torn:
+            data = b"\n" + data
+        has_begun = False
+        until_s = time.monotonic() + wait_s
+        try:
+            while data:
+                # A pipe that has room at all takes so many bytes without waiting (poll(2), PIPE_BUF).
+                if not self._poll.poll(max(0.0, until_s - time.monotonic()) * 1000):
+                    break
+                data = data[os.write(self._fd, data[: select.PIPE_BUF]) :]
+                has_begun, self._is_torn = True, False
+        except OSError:
+            # Nobody is there, or a full disk.
+            pass
+        self._is_torn = self._is_torn or (has_begun and bool(data))
+        return not data
+
+
+def _losses(lines: int) -> str:
+    timestamp = dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
+    said = {"timestamp": timestamp, "level": "warning", "event": "log lines were dropped", "lines": lines}
+    return json.dumps(said)
 
 
 def make_logger(*, verbose: bool = False, fd: int = 2) -> FilteringBoundLogger:

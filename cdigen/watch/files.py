@@ -103,12 +103,12 @@ class FileSource:
         finally:
             self._lock.release()
 
-    def rearm(self, paths: tuple[str, ...]) -> None:
-        """Watch PATHS from now on, whatever they mean now; cheap where nothing has changed.
+    def rearm(self, paths: tuple[str, ...], *, roots: tuple[str, ...] = ()) -> None:
+        """Watch PATHS in ROOTS from now on, whatever they mean now; cheap where nothing has changed.
 
         Whoever calls this looks at the host afterwards: it makes no trigger.
         """
-        self._paths = paths
+        self._paths, self._roots = paths, roots
         if self._lock.acquire(timeout=JOIN_S):
             try:
                 if self._inotify is not None:

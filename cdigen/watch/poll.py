@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from hashlib import blake2b as Digest  # noqa: N812 - the type of what blake2b() gives
 
+    # Gives what stands for the state of a path.
+    Reader = Callable[[str], bytes]
+
 # Pseudo files worth polling are far smaller; what is beyond is not compared.
 MAX_BYTES = 1 << 20
 # Below capabilities, gpu0/mig lists GPU instances; of a compute instance in one of these only its coming and
@@ -29,6 +32,8 @@ MAX_ENTRIES = 20_000
 _name = attrgetter("name")
 # The driver answers within milliseconds, or hangs with its GPU.
 HANGS_S = 10.0
+# A hundred times what reading everything takes.
+FIRST_S = 0.3
 
 
 class PollSource:
@@ -36,7 +41,8 @@ class PollSource:
 
     Folders are listed to the depth ``MAX_DEPTH``, and the folders in those counted: one that replaces
     another there between two readings is not seen. PATHS may be absent, and come and go. Links are
-    followed to what PATHS name, not below it.
+    followed to what PATHS name, not below it. Everything is read by the source's own thread: a driver
+    that hangs holds nobody else up.
     """
 
     name = "poll"
@@ -50,29 +56,50 @@ class PollSource:
     ) -> None:
         self._interval_s = interval_s
         self._clock = clock
-        self._paths = paths
+        self._wanted = _readers(paths, ())
         self._worker = Worker(self.name)
         self._lock = threading.Lock()
         self._seen: dict[str, bytes] = {}
         # Which path is being read, and since when.
         self._reading: tuple[str, float] | None = None
+        self._wake = threading.Event()
+        # Set while all that is wanted has been read at least once.
+        self._known = threading.Event()
+        self._is_awaited = False
 
     def start(self, put: Callable[[Trigger], None]) -> None:
         """Read once, then again every interval; see ``Source``."""
         if self._hanging():
             raise OSError(EBUSY, self._hanging())
         with self._lock:
-            self._seen = {path: _digest(path) for path in self._paths}
+            self._seen = {}
+            self._known.clear()
+            self._wake.clear()
         self._worker.start(lambda: self._work(put), put)
+        self._settle()
 
-    def rearm(self, paths: tuple[str, ...]) -> None:
-        """Poll PATHS from now on; whoever calls this looks at the host afterwards."""
+    def rearm(self, paths: tuple[str, ...], roots: tuple[str, ...] = ()) -> None:
+        """Poll PATHS from now on, and of the folders ROOTS only which folders they are.
+
+        Whoever calls this looks at the host afterwards. What is new has been read by then, or makes a
+        trigger as soon as it has: what changes after that look is not lost.
+        """
+        wanted = _readers(paths, roots)
         with self._lock:
-            self._seen = {path: self._seen.get(path) or _digest(path) for path in paths}
-            self._paths = paths
+            same = self._wanted.items() & wanted.items()
+            is_more = len(same) < len(wanted)
+            self._wanted = wanted
+            self._seen = {path: self._seen[path] for path, _ in same if path in self._seen}
+            if is_more:
+                self._known.clear()
+        if is_more:
+            self._wake.set()
+            self._settle()
 
     def stop(self) -> None:
         """Stop polling; see ``Source``."""
+        self._worker.stopping.set()
+        self._wake.set()
         self._worker.stop()
 
     def problem(self) -> str:
@@ -85,26 +112,72 @@ class PollSource:
             return ""
         return f"reading {shown(reading[0])} hangs"
 
+    def _settle(self) -> None:
+        """Wait until all has been read once, but not for one that hangs."""
+        if self._worker.is_running() and not self._known.wait(FIRST_S):
+            with self._lock:
+                self._is_awaited = not self._known.is_set()
+
     def _work(self, put: Callable[[Trigger], None]) -> None:
-        stopping = self._worker.stopping
-        while not stopping.wait(self._interval_s):
-            for path in self._paths:
+        while not self._worker.stopping.is_set():
+            self._begin(put)
+            if self._wake.wait(self._interval_s):
+                self._wake.clear()
+                continue
+            for path in self._wanted:
                 self._compare(path, put)
-                if stopping.is_set():
+                if self._worker.stopping.is_set():
                     return
 
+    def _begin(self, put: Callable[[Trigger], None]) -> None:
+        """Read what has not been read yet; tell PUT if somebody has given up waiting for that."""
+        while not self._worker.stopping.is_set():
+            with self._lock:
+                new = next((path for path in self._wanted if path not in self._seen), None)
+                if new is None:
+                    self._known.set()
+                    is_late, self._is_awaited = self._is_awaited, False
+                    break
+            self._compare(new, put)
+        else:
+            return
+        if is_late:
+            put(Trigger(source=self.name, reason="the first reading took long"))
+
     def _compare(self, path: str, put: Callable[[Trigger], None]) -> None:
+        read = self._wanted.get(path)
+        if read is None:
+            # Given up meanwhile.
+            return
         self._reading = (path, self._clock())
         try:
-            digest = _digest(path)
+            digest = read(path)
         finally:
             self._reading = None
         with self._lock:
             before = self._seen.get(path, digest)
-            if path in self._seen:
+            if self._wanted.get(path) is read:
                 self._seen[path] = digest
         if digest != before and not self._worker.stopping.is_set():
             put(Trigger(source=self.name, reason=f"{shown(path)} changed"))
+
+
+def _readers(paths: tuple[str, ...], roots: tuple[str, ...]) -> dict[str, Reader]:
+    """Return how each of PATHS and ROOTS is read."""
+    return {**dict.fromkeys(roots, _identity), **dict.fromkeys(paths, _digest)}
+
+
+def _identity(path: str) -> bytes:
+    """Return what tells the folder PATH from any other that is mounted over it, or takes its place.
+
+    The numbers of a device and a mount are given again as soon as they are free; a folder's ctime is not.
+    It changes with the names in the folder as well, and of a tree's root those hardly do.
+    """
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return b""
+    return f"{status.st_dev} {status.st_ino} {status.st_ctime_ns}".encode()
 
 
 def _digest(path: str) -> bytes:

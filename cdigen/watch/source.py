@@ -21,7 +21,7 @@ class Source(Protocol):
     def start(self, put: Callable[[Trigger], None]) -> None:
         """Begin: whatever changes after this returns makes a trigger. May be called again after ``stop``.
 
-        OSError: it cannot work; nothing is left running then.
+        OSError, CdigenError: it cannot work; nothing is left running then.
         """
 
     def stop(self) -> None:

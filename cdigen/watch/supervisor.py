@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from cdigen.host.root import reason
+from cdigen.model.errors import CdigenError
 from cdigen.watch.debounce import Backoff
 from cdigen.watch.triggers import Trigger
 
@@ -78,11 +79,16 @@ class _Ward:
         try:
             self.source.start(inbox.put)
         except OSError as error:
-            self._refusal = f"cannot start: {reason(error)}"
-            self._plan(now)
-            return False
+            return self._refuse(f"cannot start: {reason(error)}", now)
+        except CdigenError as error:
+            return self._refuse(error.message + (f" ({error.hint})" if error.hint else ""), now)
         self._refusal = ""
         return True
+
+    def _refuse(self, why: str, now: float) -> bool:
+        self._refusal = why
+        self._plan(now)
+        return False
 
     def tend(self, inbox: Inbox, now: float) -> None:
         if not self.ailment():

@@ -36,6 +36,7 @@ class UeventSource:
     def __init__(self, subsystems: tuple[str, ...], *, kinds: tuple[str, ...] = ("kernel", "udev")) -> None:
         self._subsystems = subsystems
         self._kinds = kinds
+        self._filtered: set[str] = set()
         self._worker = Worker(self.name)
         self._wake = -1
 
@@ -45,10 +46,11 @@ class UeventSource:
             context = pyudev.Context()
         except ImportError as error:
             raise OSError(ENOENT, "libudev.so.1 is not installed") from error
-        monitors = {}
+        subsystems, monitors = self._subsystems, {}
         for kind in self._kinds:
-            monitor = _monitor(context, kind, self._subsystems)
+            monitor = _monitor(context, kind, subsystems)
             monitors[monitor.fileno()] = monitor
+        self._filtered = set(subsystems)
         wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
             self._worker.start(lambda: self._work(monitors, wake, put), put)
@@ -56,6 +58,16 @@ class UeventSource:
             os.close(wake)
             raise
         self._wake = wake
+
+    def rearm(self, subsystems: tuple[str, ...]) -> None:
+        """Listen to SUBSYSTEMS from now on; those of before are heard until it is started again.
+
+        Makes a trigger as soon as new ones are heard: whoever calls this may have looked before.
+        """
+        is_more = not set(subsystems) <= set(self._subsystems)
+        self._subsystems = subsystems
+        if is_more and self._wake >= 0:
+            os.eventfd_write(self._wake, 1)
 
     def stop(self) -> None:
         """Stop listening; see ``Source``."""
@@ -79,6 +91,18 @@ class UeventSource:
             for descriptor, state in poller.poll():
                 if descriptor != wake:
                     self._hear(monitors[descriptor], state, put)
+                elif not stopping.is_set():
+                    os.eventfd_read(wake)
+                    self._widen(monitors, put)
+
+    def _widen(self, monitors: dict[int, pyudev.Monitor], put: Callable[[Trigger], None]) -> None:
+        # In the thread that listens: libudev's monitors are not made for two.
+        new = set(self._subsystems) - self._filtered
+        for monitor in monitors.values():
+            for subsystem in new:
+                monitor.filter_by(subsystem)
+        self._filtered |= new
+        put(Trigger(source=self.name, reason="listening to more subsystems"))
 
     def _hear(self, monitor: pyudev.Monitor, state: int, put: Callable[[Trigger], None]) -> None:
         if state & (select.POLLNVAL | select.POLLHUP):

@@ -65,6 +65,10 @@ class Worker:
             if not self._thread.is_alive():
                 self._thread = None
 
+    def is_running(self) -> bool:
+        """Return whether there is a thread that works."""
+        return self._thread is not None and self._thread.is_alive() and not self._has_ended
+
     def problem(self) -> str:
         """Return why the thread has ended, if it has, by itself."""
         if self._thread is None or self.stopping.is_set():

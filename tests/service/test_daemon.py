@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 from kernelside import example_gpus, write
 from service.daemonhost import NEW, OLD, PATIENCE_S, Host, daemon
-from standin import Machine, install, trusted_folder
+from standin import Machine, gpu, install, trusted_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("real_nodes")
 ENDS_WITHIN_S = 2.0
 READY_WITHIN_S = 5.0
+REQUEST = {"source": "signal", "reason": "SIGHUP"}
 
 
 @pytest.fixture
@@ -30,14 +32,31 @@ def gpu_host(tmp_path: Path) -> Host:
     return host
 
 
+@contextmanager
+def asked(host: Host, fault: str) -> Iterator[tuple[Host, str]]:
+    """Make NVML be asked about HOST's GPUs, and give an NVML with that FAULT."""
+    known = example_gpus(2)
+    for each in known:
+        information = host.root / f"proc/driver/nvidia/gpus/{each.bdf}/information"
+        unknown = "GPU-????????-????-????-????-????????????"
+        write(information, information.read_text().replace(each.uuid, unknown))
+    gpus = tuple(gpu(each.minor, address=f"0000{each.bdf.upper()}", uuid=each.uuid) for each in known)
+    with trusted_folder() as folder:
+        yield host, str(install(folder, Machine(gpus=gpus, faults=(fault,))))
+
+
 @pytest.fixture
 def hanging(gpu_host: Host) -> Iterator[tuple[Host, str]]:
     """Return a host that NVML has to be asked about, and an NVML that never answers."""
-    gpu = example_gpus(1)[0]
-    information = gpu_host.root / f"proc/driver/nvidia/gpus/{gpu.bdf}/information"
-    write(information, information.read_text().replace(gpu.uuid, "GPU-????????-????-????-????-????????????"))
-    with trusted_folder() as folder:
-        yield gpu_host, str(install(folder, Machine(faults=("load hang",))))
+    with asked(gpu_host, "load hang") as found:
+        yield found
+
+
+@pytest.fixture
+def slow(gpu_host: Host) -> Iterator[tuple[Host, str]]:
+    """Return a host that NVML has to be asked about, and an NVML that takes its time."""
+    with asked(gpu_host, "load slow 0.5") as found:
+        yield found
 
 
 # The start.
@@ -52,10 +71,12 @@ def test_it_is_ready_for_its_manager_when_the_first_cycle_has_ended(gpu_host: Ho
 def test_it_is_ready_within_five_seconds_while_the_first_cycle_hangs(hanging: tuple[Host, str]) -> None:
     host, library = hanging
     with daemon(host, "--nvml", library, wait=False) as running:
+        # The interpreter's own start does not count; a busy machine is late.
+        running.sees(lambda: running.state == "starting")
         took = running.manager.hears("READY=1")
         assert took is not None
-        # The interpreter's own start counts here, and does not in the limit.
-        assert READY_WITHIN_S - 1 < took < READY_WITHIN_S + 4
+        assert took < READY_WITHIN_S + 4
+        assert "STATUS=looking at the host" in running.manager.heard[-1]
         assert not host.spec.exists()
 
 
@@ -172,11 +193,11 @@ def test_a_signal_to_end_while_it_writes_leaves_no_rubbish(delay_s: float, gpu_h
 
 
 def test_it_pings_its_watchdog_more_often_than_that_asks_for(gpu_host: Host) -> None:
-    with daemon(gpu_host, WATCHDOG_USEC="900000") as running:
+    with daemon(gpu_host, WATCHDOG_USEC="2400000") as running:
         running.rests()
         running.manager.drain()
-        for _ in range(4):
-            assert running.manager.hears("WATCHDOG=1", within_s=0.9) is not None
+        for _ in range(3):
+            assert running.manager.hears("WATCHDOG=1", within_s=2.4) is not None
 
 
 def test_a_reload_is_told_when_it_begins_and_when_it_has_ended(gpu_host: Host) -> None:
@@ -186,8 +207,7 @@ def test_a_reload_is_told_when_it_begins_and_when_it_has_ended(gpu_host: Host) -
         running.process.send_signal(signal.SIGHUP)
         assert running.manager.hears("RELOADING=1", "MONOTONIC_USEC=") is not None
         assert running.manager.hears("READY=1") is not None
-        reasons = running.status["last_cycle"]["reasons"]
-        assert {"source": "signal", "reason": "SIGHUP"} in reasons
+        assert REQUEST in running.status["last_cycle"]["reasons"]
 
 
 def test_a_configuration_that_was_changed_counts_without_any_signal(gpu_host: Host) -> None:
@@ -197,14 +217,32 @@ def test_a_configuration_that_was_changed_counts_without_any_signal(gpu_host: Ho
         running.sees(lambda: not gpu_host.spec.exists())
 
 
+def test_what_comes_into_a_new_search_path_while_the_first_cycle_with_it_goes_on_is_seen(
+    slow: tuple[Host, str],
+) -> None:
+    host, library = slow
+    usual = "/usr/lib/x86_64-linux-gnu"
+    late = f"libnvidia-opticalflow.so.{OLD}"
+    kept = (host.root / f"{usual[1:]}/{late}").rename(host.root / late)
+    (host.root / "opt").mkdir()
+    with daemon(host, "--nvml", library) as running:
+        running.sees(lambda: running.state == "ready")
+        running.rests()
+        host.configure(f"library_search_paths: [{usual}, /opt]\n")
+        # It asks after it has looked for libraries.
+        running.sees(lambda: asking(running.process.pid))
+        kept.rename(host.root / "opt" / late)
+        running.sees(lambda: late in host.spec.read_text())
+
+
 def test_a_changed_quiet_time_counts(gpu_host: Host) -> None:
     with daemon(gpu_host) as running:
         gpu_host.configure(quiet_s=1)
         running.sees(lambda: running.cycles > 1)
-        running.rests()
-        before = running.cycles
+        # Longer than the quiet time, at the end of which another cycle may begin.
+        running.rests(1.5)
         running.process.send_signal(signal.SIGHUP)
-        took = running.sees(lambda: running.cycles > before)
+        took = running.sees(lambda: REQUEST in running.status["last_cycle"]["reasons"])
         assert took > 0.9
 
 
@@ -229,7 +267,6 @@ def found(status: dict[str, list[dict[str, str]]]) -> set[str]:
 def test_it_looks_from_time_to_time_and_says_nothing_while_nothing_changes(gpu_host: Host) -> None:
     gpu_host.configure(look_s=0.2)
     with daemon(gpu_host) as running:
-        running.rests(0.1)
         running.sees(lambda: running.cycles > 5)
         last = running.status["last_cycle"]
         assert (last["reasons"][0]["source"], last["result"]) == ("timer", "unchanged")
@@ -237,9 +274,11 @@ def test_it_looks_from_time_to_time_and_says_nothing_while_nothing_changes(gpu_h
 
 
 def test_an_upgrade_is_followed_through_each_of_its_states(gpu_host: Host) -> None:
+    gpu_host.configure(settle_s=60)
     with daemon(gpu_host) as running:
         gpu_host.say_version(NEW)
         running.sees(lambda: running.state == "settling")
+        gpu_host.configure()
         running.sees(lambda: running.state == "mismatch")
         gpu_host.install(NEW)
         running.sees(lambda: running.state == "ready" and gpu_host.driver() == NEW)

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
-# What the defaults promise is half a second; a busy machine gets four times that.
-SOON_S = 2.0
+# What the defaults promise is half a second; a busy machine gets ten times that. Without an event: minutes.
+SOON_S = 5.0
+POLL_S = 1.0
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_what_the_kernel_does_not_announce_is_seen_within_the_time_of_the_poll(h
             lambda: write_instance(host.root, 0, 7),
             lambda: host.devices() == {"0:0", "1", "all"},
         )
-    assert took < 1 + SOON_S
+    assert took < POLL_S + SOON_S
 
 
 def test_a_node_that_is_late_ends_the_waiting(host: Host) -> None:
@@ -167,6 +168,7 @@ def test_ten_thousand_events_a_second_are_few_cycles_little_memory_and_settle(ho
         command = [sys.executable, "-I", "-S", "-c", FLOOD, f"{host.root}/usr/lib/x86_64-linux-gnu"]
         numbers = [str(FLOOD_S), str(FLOOD_RATE)]
         done = subprocess.run([*command, *numbers], check=True, capture_output=True, text=True)
+        running.sees(lambda: running.cycles > first)
         last = running.rests(0.5)
         grown, used = running.resident_kb() - memory, processor_s(running) - busy
         print(f"\n{done.stdout.strip()} events: {last - first} cycles, {used:.1f} s of CPU, {grown} kB more")

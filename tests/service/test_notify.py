@@ -14,7 +14,7 @@ from cdigen.service.notify import Notifier
 def listening(address: str) -> socket.socket:
     manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     manager.bind(address)
-    manager.settimeout(1)
+    manager.settimeout(10)
     return manager
 
 
@@ -73,7 +73,7 @@ def test_a_manager_that_does_not_read_holds_nobody_up(manager: socket.socket) ->
             break
     else:
         pytest.fail("the socket never filled")
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 5
 
 
 @pytest.mark.parametrize(
