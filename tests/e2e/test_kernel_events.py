@@ -45,8 +45,8 @@ def test_an_event_of_the_kernel_causes_a_cycle_that_names_it(
     except OSError as error:
         cannot_run(f"no uevent can be sent ({error.strerror}): run as root, with a writable /sys")
     wanted = f"uevents: {subsystem} change {files[0].parent.name}"
-    took_s = wait_until(lambda: wanted in reasons(watched), f"a cycle because of {wanted!r}", timeout_s=SOON_S)
-    assert took_s < SOON_S
+    what = f"a cycle because of {wanted!r}"
+    assert wait_until(lambda: wanted in reasons(watched), what) < SOON_S
 
 
 def test_mig_instances_that_come_and_go_are_in_the_spec_soon(watched: Upgraded) -> None:
