@@ -4,7 +4,7 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench bench-start bench-daemon soak provision install uninstall install-hook clean
+.PHONY: help run test lint format generated bench bench-start bench-daemon bench-validate soak provision install uninstall install-hook clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -29,6 +29,9 @@ format: $(VENV)/dev.stamp ## let ruff put the code into its form
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
+generated: $(VENV)/dev.stamp ## make man pages and completions anew, from the commands' own parsers
+	$(VENV)/bin/python etc/help
+
 bench: $(VENV)/run.stamp ## time and memory of a cold 'cdigen generate', as ratios to bare Python
 	$(VENV)/bin/python tests/bench/cold_generate.py
 
@@ -37,6 +40,9 @@ bench-start: $(VENV)/dev.stamp ## what a GPU costs a container's start, for each
 
 bench-daemon: $(VENV)/dev.stamp ## what 'cdigen run' costs: event to spec, a cycle, waiting, memory (root)
 	$(VENV)/bin/python tests/bench/daemon.py
+
+bench-validate: $(VENV)/dev.stamp ## what 'cdigen validate' costs: 56 devices, 1,000 files, 100,000 devices
+	$(VENV)/bin/python tests/bench/validate.py
 
 soak: export CDIGEN_SOAK_UPGRADES ?= 200
 soak: export CDIGEN_SOAK_KILLS ?= 500
@@ -82,7 +88,8 @@ BINDIR ?= $(PREFIX)/bin
 LIBDIR ?= $(PREFIX)/lib
 DATADIR ?= $(PREFIX)/share
 MANDIR ?= $(DATADIR)/man
-ZSHDIR ?= $(DATADIR)/zsh/site-functions
+# Debian's zsh does not look into site-functions below /usr, others' have no vendor-completions.
+ZSHDIR ?= $(DATADIR)/zsh/$(if $(wildcard $(DESTDIR)/$(DATADIR)/zsh/vendor-completions),vendor-completions,site-functions)
 SYSCONFDIR ?= /etc
 UNITDIR ?= $(LIBDIR)/systemd/system
 TMPFILESDIR ?= $(LIBDIR)/tmpfiles.d

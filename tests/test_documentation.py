@@ -11,6 +11,8 @@ DOCUMENTS = sorted(path.name for path in (REPOSITORY / "docs").glob("*.md"))
 
 
 NAMES_RULE = re.compile(r'(?:rule=|_\w+\(\s*(?:"(?:error|warning|info)",\s*)?)"([a-z0-9]+(?:-[a-z0-9]+)+)"')
+# What is written like one: a runtime's name, and a folder without spec files, of which validate says no rule.
+NO_RULES = {"cri-o", "no-files"}
 
 
 def test_every_rule_outside_the_rulebook_is_documented_and_every_documented_rule_exists() -> None:
@@ -23,7 +25,7 @@ def test_every_rule_outside_the_rulebook_is_documented_and_every_documented_rule
         if path.name != "rulebook.py" and path.parent.name != "hook"
     ]
     code = "".join(path.read_text() for path in sources)
-    assert set(NAMES_RULE.findall(code)) - documented == set()
+    assert set(NAMES_RULE.findall(code)) - NO_RULES - documented == set()
     outside = set(
         re.findall(r"^\| `([a-z-]+)` \|", text.split("\n## Against a host\n")[1], flags=re.MULTILINE)
     )

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from cdigen.store.state import Owned
 
 EXAMPLES = """\
-  cdigen diff                       exit 0: the specs are what this host would give now
-  cdigen diff --kind nvidia.com/gpu only one kind
-  cdigen diff --json                device names, mounts, nodes and hooks that differ
+  cdigen diff                          what differs; exit 0 where nothing does, else 1
+  cdigen diff --kind nvidia.com/gpu    only one kind
+  cdigen diff --json                   device names, mounts, nodes and hooks that differ
 """
 
 DIFFERENT = 1
@@ -46,7 +46,7 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     add_wishes(parser)
     options.add_spec_dir_option(parser)
-    options.add_discovery_options(parser)
+    options.add_discovery_options(parser, takes_inventory=False)
     options.add_output_options(parser)
 
 

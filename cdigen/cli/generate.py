@@ -50,7 +50,7 @@ def add_options(parser: ArgumentParser) -> None:
         "--output-dir", metavar="DIR", type=options.not_empty, help="into DIR, one file per kind"
     )
     parser.add_argument(
-        "--format", choices=("json", "yaml"), default="json", help="of what is printed or written"
+        "--format", choices=("json", "yaml"), default="json", help="how it is written (default: json)"
     )
     parser.add_argument(
         "--replace-foreign", action="store_true", help="move a clashing spec of others aside (with --write)"

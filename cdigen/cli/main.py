@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 # name -> (module, what it does)
 COMMANDS = {
+    "configure": ("cdigen.cli.configure", "set in a container runtime's own configuration what CDI needs"),
     "diff": ("cdigen.cli.diff", "compare the specs on disk with what this host would give now"),
+    "doctor": ("cdigen.cli.doctor", "find what keeps containers from the devices, and what mends it"),
     "generate": ("cdigen.cli.generate", "print or write the CDI specs of this host"),
     "inspect": ("cdigen.cli.inspect", "show what was looked for on this host, and what was found"),
     "list": ("cdigen.cli.list", "list the devices that a container runtime finds"),
@@ -28,9 +30,10 @@ COMMANDS = {
 
 # Options that may stand before the command and take the next argument as their value.
 VALUE_OPTIONS = frozenset({
-    "--config", "--config-search-path", "--container-driver-root", "--dev-root", "--driver-root", "--format",
-    "--hook", "--inventory", "--kind", "--layout", "--library-search-path", "--mode", "--naming", "--nvml",
-    "--output", "--output-dir", "--profile", "--root", "--run-dir", "--spec-dir", "--target", "--vendor",
+    "--bundle", "--config", "--config-search-path", "--container-driver-root", "--dev-root", "--device",
+    "--driver-root", "--for", "--format", "--hook", "--inventory", "--kind", "--layout",
+    "--library-search-path", "--loader", "--mode", "--naming", "--nvml", "--output", "--output-dir",
+    "--profile", "--root", "--run-dir", "--spec-dir", "--target", "--user", "--vendor",
 })  # fmt: skip
 
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: cdigen itself is wrong
@@ -122,10 +125,11 @@ examples:
   cdigen generate --write          write the specs where the runtimes read them
   cdigen list                      the names that --device takes
   podman run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi
+  cdigen doctor                    why that does not work, and what mends it
 
-exit codes: 0 done, 1 something is wrong (validate), 2 wrong usage or configuration,
-3 the host is not ready, 4 a spec broke a rule or would clash, 5 reading or writing failed,
-70 a defect of cdigen
+exit codes: 0 done; 1 something is wrong (doctor, validate) or differs (diff); 2 wrong usage or
+configuration; 3 the host is not ready (status: no daemon runs); 4 a spec broke a rule or would
+clash; 5 reading or writing failed (run: another daemon runs); 70 a defect of cdigen
 """
 
 

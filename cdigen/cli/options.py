@@ -106,12 +106,19 @@ def add_spec_dir_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_discovery_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the commands that look at the host."""
+def add_discovery_options(parser: argparse.ArgumentParser, *, takes_inventory: bool = True) -> None:
+    """Add the options of the commands that look at the host.
+
+    Without TAKES_INVENTORY, the help says nothing of the option that ``refuse_inventory`` refuses.
+    """
     add_root_options(parser)
     group = parser.add_argument_group("where to look")
     group.add_argument(
-        "--vendor", metavar="NAME", action="append", choices=tuple(VENDORS), help="only this vendor"
+        "--vendor",
+        metavar="NAME",
+        action="append",
+        choices=tuple(VENDORS),
+        help=f"only this vendor: {', '.join(VENDORS)}",
     )
     group.add_argument(
         "--driver-root", metavar="DIR", help="the driver's files lie below DIR (a driver container)"
@@ -131,7 +138,9 @@ def add_discovery_options(parser: argparse.ArgumentParser) -> None:
         "--inventory",
         metavar="FILE",
         type=not_empty,
-        help="an inventory ('cdigen inspect --json') instead of a host",
+        help="an inventory ('cdigen inspect --json') instead of a host"
+        if takes_inventory
+        else argparse.SUPPRESS,
     )
     group.add_argument(
         "--strict", action="store_true", help="fail if any requested vendor has nothing or is not complete"

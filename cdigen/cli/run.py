@@ -34,7 +34,7 @@ def add_options(parser: ArgumentParser) -> None:
     )
     add_wishes(parser)
     options.add_spec_dir_option(parser)
-    options.add_discovery_options(parser)
+    options.add_discovery_options(parser, takes_inventory=False)
     options.add_output_options(parser)
 
 

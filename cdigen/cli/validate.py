@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from errno import EFBIG
 
 from cdigen.cli import options, report
-from cdigen.cli.inputs import read_bounded
-from cdigen.host.root import reason, shown
+from cdigen.cli.specinput import Input, inputs
+from cdigen.host.root import shown
+from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding, errors
-from cdigen.spec.hostcheck import check_host
-from cdigen.spec.loaders import DEFAULT_VERSIONS, verdicts
-from cdigen.spec.parse import MAX_SIZE, parse_document
-from cdigen.spec.rules import check
-from cdigen.spec.schema import check_schema
+from cdigen.runtimes import acceptance, targets
+from cdigen.spec.judge import judge
+from cdigen.spec.loader_changes import RELEASES
+from cdigen.spec.loaders import DEFAULT_VERSIONS, PANIC, REJECT, UNKNOWN, Judgement, judgements
+from cdigen.spec.rulebook import finding
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -23,24 +24,39 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
 
 EXAMPLES = """\
-  cdigen validate /etc/cdi/*.json /var/run/cdi/*      every file of this host
+  cdigen validate /etc/cdi /var/run/cdi               every file that a runtime loads from there
   cdigen validate --host /var/run/cdi/nvidia.com-gpu.json
                                                       and does the host have what it names?
   cdigen generate | cdigen validate -                 from standard input
-  cdigen validate --json nvidia.yaml                  with what each CDI library version would do
+  cdigen validate --target podman-4.9 nvidia.yaml     does that release load it?
+  cdigen validate --json --loader 0.8.0 nvidia.yaml   with what each CDI library version would do
 """
+
+# A key may be as long as a file, and is part of the path.
+MAX_PATH = 4096
 
 EXIT_WRONG = 1
 EXIT_UNREADABLE = 5
 
+# What the libraries do, in words for runtimes.
+_DEEDS = {REJECT: "refused by", PANIC: "crashes"}
+
+
+@frozen
+class Asked:
+    """A CDI library that the user named: by itself, or as that of a runtime's release."""
+
+    name: str
+    library: str
+
 
 @frozen
 class Verdict:
-    """What is to be said of one file; ``loaders`` maps CDI library versions to what they would do."""
+    """What is to be said of one file; ``judged`` maps CDI library versions to what they would do."""
 
     file: str
     findings: tuple[Finding, ...]
-    loaders: dict[str, str]
+    judged: dict[str, Judgement]
     was_read: bool = True
 
     @property
@@ -51,48 +67,103 @@ class Verdict:
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument("files", metavar="FILE", nargs="+", help="a spec file; '-' is standard input")
+    parser.add_argument(
+        "files",
+        metavar="FILE",
+        nargs="+",
+        help="a spec file, or a folder of .json and .yaml files; '-' is standard input",
+    )
     parser.add_argument("--host", action="store_true", help="also hold it against this host (see --root)")
+    parser.add_argument(
+        "--target",
+        metavar="RUNTIME",
+        action="append",
+        default=[],
+        help="fail unless this runtime loads it: podman-4.9, containerd-1.7.24; may be repeated",
+    )
+    parser.add_argument(
+        "--loader",
+        metavar="VERSION",
+        action="append",
+        default=[],
+        help="fail unless this version of the CDI library loads it: 0.8.0, main; may be repeated",
+    )
     options.add_root_options(parser)
     options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
-    host, _ = options.host_and_settings(arguments)
-    judged = [_judge(file, host if arguments.host else None) for file in arguments.files]
-    if arguments.json:
-        report.print_json([_row(verdict) for verdict in judged])
-    else:
-        for verdict in judged:
+    asked = _asked(arguments)
+    host = options.host_and_settings(arguments)[0] if arguments.host else None
+    rows = []
+    codes = {0}
+    for file in inputs(arguments.files):
+        if file.problem and not file.rule:
+            report.note(f"{shown(file.name)} {file.problem}", arguments)
+            continue
+        verdict = _judge(file, asked, host)
+        codes.add(_code(verdict))
+        if arguments.json:
+            rows.append(_row(verdict, asked))
+        else:
             report.write(sys.stdout, _text(verdict, arguments))
-    if not all(verdict.was_read for verdict in judged):
+    if arguments.json:
+        report.print_json(rows)
+    return max(codes)
+
+
+def _code(verdict: Verdict) -> int:
+    if not verdict.was_read:
         return EXIT_UNREADABLE
-    return 0 if all(verdict.is_valid for verdict in judged) else EXIT_WRONG
+    return 0 if verdict.is_valid else EXIT_WRONG
 
 
-def _judge(file: str, host: Root | None) -> Verdict:
-    try:
-        data = read_bounded(file, limit=MAX_SIZE)
-    except OSError as error:
-        if error.errno == EFBIG:
-            return _unread(
-                file, "too-large", f"is larger than {MAX_SIZE} bytes and is not judged", was_read=True
+def _asked(arguments: Namespace) -> tuple[Asked, ...]:
+    """Return the libraries that the user named; raises ConfigError for what is no version."""
+    asked = []
+    for name in arguments.target:
+        target = targets.parse(name)
+        asked.append(Asked(name=f"{target.name} (CDI library {target.library})", library=target.library))
+    for version in arguments.loader:
+        library = version.removeprefix("v")
+        parts = library.split(".")
+        if library != "main" and not (len(parts) == 3 and all(p.isascii() and p.isdigit() for p in parts)):
+            raise ConfigError(
+                f"--loader {shown(version)!r} is no version of the CDI library",
+                hint=f"known are {', '.join(RELEASES)} and main",
             )
-        return _unread(file, "unreadable", f"cannot be read: {reason(error)}", was_read=False)
-    yaml = _is_yaml(file)
-    parsed = parse_document(data, yaml=yaml)
-    findings = parsed.findings
-    if parsed.document is not None:
-        findings = (*findings, *check(parsed.document))
-        if not errors(findings):
-            # The rules are at least as strict; where they differ, the schema has the last word.
-            findings = (*findings, *check_schema(parsed.document))
-        if host is not None and not errors(findings):
-            findings = (*findings, *check_host(parsed.document, host))
-    if yaml is None:
-        yaml = not data.lstrip().startswith(b"{")
-    return Verdict(file=file, findings=findings, loaders=verdicts(data, yaml=yaml))
+        asked.append(Asked(name=f"CDI library {library}", library=library))
+    for one in asked:
+        if one.library not in (*RELEASES, "main"):
+            report.note(
+                f"{one.name} was never observed, so nothing is said of it; known are {RELEASES[0]} to"
+                f" {RELEASES[-1]} and main",
+                arguments,
+            )
+    return tuple(asked)
+
+
+def _judge(file: Input, asked: tuple[Asked, ...], host: Root | None) -> Verdict:
+    versions = dict.fromkeys((*DEFAULT_VERSIONS, *(one.library for one in asked), *acceptance.LIBRARIES))
+    if file.rule:
+        problem = Finding(severity="error", rule=file.rule, path="$", message=file.problem)
+        unknown = dict.fromkeys(versions, Judgement(verdict=UNKNOWN, reason=file.problem))
+        return Verdict(
+            file=file.name, findings=(problem,), judged=unknown, was_read=file.rule != "unreadable"
+        )
+    of_file = judge(file.data, yaml=_is_yaml(file.name), host=host)
+    judged = judgements(file.data, yaml=of_file.is_yaml, versions=versions, parsed=of_file.parsed)
+    refused = tuple(found for one in asked for found in _refusal(one, judged[one.library]))
+    return Verdict(file=file.name, findings=(*of_file.findings, *refused), judged=judged)
+
+
+def _refusal(one: Asked, judgement: Judgement) -> tuple[Finding, ...]:
+    if judgement.verdict == REJECT:
+        return (finding("loader-refuses", "$", f"{one.name} refuses the file: {judgement.reason}"),)
+    if judgement.verdict == PANIC:
+        return (finding("loader-crashes", "$", f"{one.name} crashes on the file: {judgement.reason}"),)
+    return ()
 
 
 def _is_yaml(file: str) -> bool | None:
@@ -102,33 +173,52 @@ def _is_yaml(file: str) -> bool | None:
     return False if file.endswith(".json") else None
 
 
-def _unread(file: str, rule: str, message: str, *, was_read: bool) -> Verdict:
-    finding = Finding(severity="error", rule=rule, path="$", message=message)
-    unknown = dict.fromkeys(DEFAULT_VERSIONS, "unknown")
-    return Verdict(file=file, findings=(finding,), loaders=unknown, was_read=was_read)
-
-
-def _row(verdict: Verdict) -> dict[str, object]:
+def _row(verdict: Verdict, asked: tuple[Asked, ...]) -> dict[str, object]:
+    shown_versions = dict.fromkeys((*DEFAULT_VERSIONS, *(one.library for one in asked)))
     return {
         "file": verdict.file,
         "valid": verdict.is_valid,
-        "findings": [
-            {"severity": each.severity, "rule": each.rule, "path": each.path, "message": each.message}
-            for each in verdict.findings
-        ],
-        "loaders": verdict.loaders,
+        "findings": [_finding_row(each) for each in verdict.findings],
+        "loaders": {version: verdict.judged[version].verdict for version in shown_versions},
+        "runtimes": acceptance.rows(verdict.judged),
     }
+
+
+def _finding_row(found: Finding) -> dict[str, object]:
+    row: dict[str, object] = {
+        "severity": found.severity,
+        "rule": found.rule,
+        "path": found.path if len(found.path) <= MAX_PATH else f"{found.path[:MAX_PATH]}...",
+        "message": found.message,
+    }
+    if found.place:
+        row["line"], row["column"] = found.place
+    return row
 
 
 def _text(verdict: Verdict, arguments: Namespace) -> str:
     name = "standard input" if verdict.file == "-" else shown(verdict.file)
     lines = [f"{name}: {'good' if verdict.is_valid else 'not good'}"]
-    lines.extend(
-        f"  {shown(finding.line())}"
-        for finding in verdict.findings
-        if finding.severity == "error" or not arguments.quiet
-    )
-    refusing = [version for version, answer in verdict.loaders.items() if answer in {"reject", "panic"}]
-    if refusing and len(refusing) < len(verdict.loaders):
-        lines.append(f"  refused by the CDI libraries {', '.join(refusing)}")
+    lines += [
+        f"  {shown(_line(found))}"
+        for found in verdict.findings
+        if found.severity == "error" or not arguments.quiet
+    ]
+    if os.path.splitext(verdict.file)[1] in (".yml", ".JSON", ".YAML", ".YML"):
+        lines.append("  no runtime loads a file of this name: it must end in .json or .yaml")
+    for group in acceptance.groups(verdict.judged):
+        who = "every runtime" if group.is_all else ", ".join(group.runtimes)
+        lines.append(f"  {_DEEDS[group.verdict]} {who}: {shown(group.reason)}")
     return "\n".join(lines) + "\n"
+
+
+def _line(found: Finding) -> str:
+    """Return FOUND as one line that names its place in the file."""
+    line = (
+        found.line() if len(found.path) <= MAX_PATH else f"{found.severity}: {found.message} [{found.rule}]"
+    )
+    if not found.place:
+        return line
+    where = f"line {found.place[0]}, column {found.place[1]}"
+    severity, _, rest = line.partition(": ")
+    return line if where in rest else f"{severity}: {where}: {rest}"

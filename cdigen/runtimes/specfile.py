@@ -70,13 +70,13 @@ def read_spec_file(directory: str, name: str) -> tuple[tuple[SpecFile, ...], tup
     if faults := errors(reading.findings):
         verdict = _verdict(data, yaml=yaml)
         if verdict == "accept":
-            document = _as_loaded(data, reading.document)
+            document = as_loaded(data, reading.document)
         else:
             refusal = f"{_REFUSALS[verdict]} {_summary(faults)}"
     problems = (_problem(faults[0].rule, path, refusal, hint=faults[0].hint),) if refusal else ()
     if document is None:
         return (), problems
-    kind, devices = _names_in(document)
+    kind, devices = names_in(document)
     spec = SpecFile(
         path=path,
         directory=directory,
@@ -113,13 +113,18 @@ def _verdict(data: bytes, *, yaml: bool) -> str:
     return verdicts(data, yaml=yaml, versions=(LIBRARY,))[LIBRARY]
 
 
-def _as_loaded(data: bytes, document: dict[str, object] | None) -> dict[str, object] | None:
-    # What the library makes of a file that we would refuse: field names in any letter case, a bare 0
-    # that becomes text, comments and trailing commas in .json, since its parser is one for YAML.
+def as_loaded(
+    data: bytes, document: dict[str, object] | None, library: str = LIBRARY
+) -> dict[str, object] | None:
+    """Return what LIBRARY makes of DATA, which strict reading takes for DOCUMENT, if for anything.
+
+    Field names in any letter case, a bare 0 that becomes text, comments and trailing commas in .json: the
+    library's parser is one for YAML. DOCUMENT where the library refuses it too.
+    """
     from cdigen.spec.loader_changes import release_of  # noqa: PLC0415
     from cdigen.spec.loader_types import RefusedError, decode_document  # noqa: PLC0415
 
-    release = release_of(LIBRARY)
+    release = release_of(library)
     value = parse_document(data, yaml=True).document if document is None else document
     if release is None or value is None:
         return document
@@ -129,7 +134,8 @@ def _as_loaded(data: bytes, document: dict[str, object] | None) -> dict[str, obj
         return document
 
 
-def _names_in(document: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
+def names_in(document: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
+    """Return the kind and the devices that DOCUMENT names, as far as it does."""
     kind, devices = document.get("kind"), document.get("devices")
     entries = devices if isinstance(devices, list) else []
     names = [entry.get("name") for entry in entries if isinstance(entry, dict)]

@@ -26,6 +26,9 @@ MAX_DEPTH = 100
 # YAML's simple keys: 1024 characters from the opening quote to the colon (docs/cdi.md, "Encoding").
 MAX_KEY = 1024
 
+# Above what 100,000 devices take; each value costs time, and 100 bytes and more.
+MAX_COMMAS = 600_000
+
 # To find a line and a column takes a walk over the text, so there is an end to it.
 MAX_PLACES = 100
 
@@ -41,33 +44,41 @@ _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _TOKEN = (
     rf"(?P<string>{_STRING})(?P<gap>[ \t\r\n]*+)(?P<colon>:?)|(?P<bracket>[\[\]{{}},])|(?P<word>[-+.\w]++)"
 )
+_KEY_END = r'"[ \t\r\n]*+:'
 _KEY_GAP = r'"(?:[ \t]*+[\r\n][ \t\r\n]*+:|[ \t]{800})'
 _TAB_IN_LINE = r"[\r\n][ \r\n]*+\t"
-_ESCAPE = r"\\(?:(?P<pair>u[dD][89abAB]..\\u[dD][c-fC-F]..)|(?P<lone>u[dD][89a-fA-F]..)|(?P<slash>/)|.)"
-_RULES_OF_ESCAPES = {"pair": "surrogate-escape", "lone": "lone-surrogate", "slash": "escaped-slash"}
+_PAIR = r"\\u[dD][89abAB]..\\u[dD][c-fC-F].."
+# Each finds the first escape of its kind, having passed over all others in one go.
+_ESCAPES = {
+    "surrogate-escape": rf"(?:[^\\]|(?!{_PAIR})\\.)*+(?P<escape>{_PAIR})",
+    "lone-surrogate": rf"(?:[^\\]|{_PAIR}|\\(?!u[dD][89a-fA-F]).)*+(?P<escape>\\u....)",
+    "escaped-slash": r"(?:[^\\]|\\[^/])*+(?P<escape>\\/)",
+}
+# What the decoder alone would take for something else: an integer beyond 64 bits, a float beyond all.
+_HUGE = r"[0-9]{19}|[eE]\+?[0-9]*[1-9][0-9]{2}|N|I"
 # What YAML's reader refuses although JSON strings may hold it: DEL, most of C1, the non-characters.
 _CONTROL = "[\x7f-\x84\x86-\x9f\ufffe\uffff]"
 _LINE_SEPARATOR = "[\x85\u2028\u2029]"
 
 
-def place(text: str, offset: int) -> str:
-    """Return where OFFSET is in TEXT, as ``line 3, column 7``; both count from one."""
+def place_of(text: str, offset: int) -> tuple[int, int]:
+    """Return the line and the column of OFFSET in TEXT; both count from one."""
     line = text.count("\n", 0, offset) + 1
     column = offset - (text.rfind("\n", 0, offset) + 1) + 1
-    return f"line {line}, column {column}"
+    return line, column
 
 
-class _Reader:
-    """The hooks of one decoding pass; ``suspicious`` asks for the slow walk that finds the place."""
+def found_at(rule: str, message: str, place: tuple[int, int], *, path: str = "$", hint: str = "") -> Finding:
+    """Return a finding of what is at PLACE; ``{}`` in MESSAGE becomes its words."""
+    words = f"line {place[0]}, column {place[1]}"
+    return finding(rule, path, message.replace("{}", words, 1), hint, place=place)
+
+
+class _Numbers:
+    """Hooks for a text that may hold numbers which are none; ``suspicious`` asks for the slow walk."""
 
     def __init__(self) -> None:
         self.suspicious = False
-
-    def members(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
-        members = dict(pairs)
-        if len(members) != len(pairs) or any(len(key) > _SUSPICIOUS_KEY for key in members):
-            self.suspicious = True
-        return members
 
     def constant(self, _name: str) -> float:
         self.suspicious = True
@@ -86,6 +97,15 @@ class _Reader:
         return value
 
 
+def _decoder(text: str, numbers: _Numbers) -> json.JSONDecoder:
+    """Return the decoder for TEXT; hooks take time, and few texts have use for them."""
+    if not re.search(_HUGE, text):
+        return json.JSONDecoder()
+    return json.JSONDecoder(
+        parse_constant=numbers.constant, parse_int=numbers.integer, parse_float=numbers.real
+    )
+
+
 def read_json(text: str) -> tuple[object, tuple[Finding, ...]]:
     """Return the value of TEXT (None where it cannot be read) and all that is wrong with it.
 
@@ -94,24 +114,23 @@ def read_json(text: str) -> tuple[object, tuple[Finding, ...]]:
     """
     if not text.strip(_SPACE):
         return None, (finding("empty-document", "$", "the file is empty"),)
-    reader = _Reader()
-    decoder = json.JSONDecoder(
-        object_pairs_hook=reader.members,
-        parse_constant=reader.constant,
-        parse_int=reader.integer,
-        parse_float=reader.real,
-    )
+    if text.count(",") > MAX_COMMAS:
+        return None, (finding("too-many-values", "$", f"more than {MAX_COMMAS} commas"),)
+    numbers = _Numbers()
     start = _end_of_space(text, 0)
     try:
-        value, end = decoder.raw_decode(text, start)
+        value, end = _decoder(text, numbers).raw_decode(text, start)
     except json.JSONDecodeError as error:
         return None, (_syntax(text, error.pos, error.msg), *_traps(text))
     except RecursionError:
         return None, (_too_deep(),)
-    if _is_deep(value):
+    keys = _keys_in(value)
+    if keys is None:
         return None, (_too_deep(),)
     findings = [*_tail(text, end), *_traps(text[:end])]
-    if reader.suspicious or re.search(_KEY_GAP, text[:end]):
+    # A key that is there twice is one key of the value: then the text has more of what looks like keys.
+    is_odd = numbers.suspicious or max(keys, default=0) > _SUSPICIOUS_KEY
+    if is_odd or len(keys) != len(re.findall(_KEY_END, text[:end])) or re.search(_KEY_GAP, text[:end]):
         findings += islice(_walk(text[:end]), MAX_PLACES)
     return value, tuple(findings)
 
@@ -121,45 +140,49 @@ def _end_of_space(text: str, offset: int) -> int:
 
 
 def _syntax(text: str, offset: int, message: str) -> Finding:
-    return finding(
-        "json-syntax", "$", f"not JSON at {place(text, offset)}: {message[:1].lower()}{message[1:]}"
-    )
+    what = f"not JSON at {{}}: {message[:1].lower()}{message[1:]}"
+    return found_at("json-syntax", what, place_of(text, offset))
 
 
 def _too_deep() -> Finding:
     return finding("too-deep", "$", f"nested deeper than {MAX_DEPTH} levels")
 
 
-def _is_deep(value: object) -> bool:
-    """Return whether VALUE nests deeper than MAX_DEPTH; a loop, since recursion is what it guards."""
+def _keys_in(value: object) -> list[int] | None:
+    """Return the lengths of all keys in VALUE, None where it nests deeper than MAX_DEPTH.
+
+    A loop, since recursion is what it guards.
+    """
+    lengths: list[int] = []
     level = [value]
     for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for node in level
-            if isinstance(node, dict | list)
-            for child in (node.values() if isinstance(node, dict) else node)
-            if isinstance(child, dict | list)
-        ]
-        if not level:
-            return False
-    return True
+        below: list[object] = []
+        for node in level:
+            if isinstance(node, dict):
+                lengths += map(len, node)
+                below += [child for child in node.values() if isinstance(child, dict | list)]
+            elif isinstance(node, list):
+                below += [child for child in node if isinstance(child, dict | list)]
+        if not below:
+            return lengths
+        level = below
+    return None
 
 
 def _tail(text: str, end: int) -> Iterator[Finding]:
     """Yield what follows the document that ends at END: other text, or a TAB that YAML cannot take."""
     after = _end_of_space(text, end)
     if after < len(text):
-        yield finding("trailing-data", "$", f"text after the document at {place(text, after)}")
+        yield found_at("trailing-data", "text after the document at {}", place_of(text, after))
     elif "\t" in text[end:] and (match := re.search(_TAB_IN_LINE, text[end:])):
-        yield finding("leading-tab", "$", f"TAB in an empty line at {place(text, end + match.end() - 1)}")
+        yield found_at("leading-tab", "TAB in an empty line at {}", place_of(text, end + match.end() - 1))
 
 
 def _traps(text: str) -> Iterator[Finding]:
     """Yield what is good JSON, or nearly, and refused or changed by a YAML parser."""
     tab = text.find("\t", 0, _end_of_space(text, 0))
     if tab >= 0:
-        yield finding("leading-tab", "$", f"TAB before the document at {place(text, tab)}")
+        yield found_at("leading-tab", "TAB before the document at {}", place_of(text, tab))
     if not text.isascii() or "\x7f" in text:
         yield from _raw_characters(text)
     if "\\" in text:
@@ -173,18 +196,18 @@ def _raw_characters(text: str) -> Iterator[Finding]:
     ):
         if match := re.search(pattern, text):
             code = f"{ord(match[0]):04X}"
-            message = f"U+{code} at {place(text, match.start())} {what}"
-            yield finding(rule, "$", message, f"write \\u{code}")
+            where = place_of(text, match.start())
+            yield found_at(rule, f"U+{code} at {{}} {what}", where, hint=f"write \\u{code}")
 
 
 def _escapes(text: str) -> Iterator[Finding]:
-    """Yield the first of each kind of escape that loaders refuse; other escapes are passed by whole."""
-    reported = set()
-    for match in re.finditer(_ESCAPE, text):
-        rule = _RULES_OF_ESCAPES.get(match.lastgroup or "")
-        if rule and rule not in reported:
-            reported.add(rule)
-            yield finding(rule, "$", f"{match[0]} at {place(text, match.start())} is refused by every loader")
+    """Yield the first of each kind of escape that loaders refuse."""
+    for rule, pattern in _ESCAPES.items():
+        if match := re.match(pattern, text, re.DOTALL):
+            # An escape is backslashes, letters and digits, and two characters that may be anything.
+            what = match["escape"].replace("{}", "")
+            where = place_of(text, match.start("escape"))
+            yield found_at(rule, f"{what} at {{}} is refused by every loader", where)
 
 
 def _walk(text: str) -> Iterator[Finding]:
@@ -220,20 +243,26 @@ def _walk(text: str) -> Iterator[Finding]:
 def _key(text: str, match: re.Match[str], path: str, *, is_known: bool) -> Iterator[Finding]:
     length = len(match["string"]) + len(match["gap"])
     if is_known:
-        yield finding("duplicate-key", path, f"repeated key at {place(text, match.start())}")
+        yield found_at("duplicate-key", "repeated key at {}", place_of(text, match.start()), path=path)
     if not _LINE_BREAKS.isdisjoint(match["gap"]):
-        yield finding("key-split", path, f"line break between key and colon at {place(text, match.start())}")
+        yield found_at(
+            "key-split", "line break between key and colon at {}", place_of(text, match.start()), path=path
+        )
     elif length > MAX_KEY:
-        yield finding("key-too-long", path, f"key of {length} characters at {place(text, match.start())}")
+        yield found_at(
+            "key-too-long", f"key of {length} characters at {{}}", place_of(text, match.start()), path=path
+        )
 
 
 def _number(text: str, match: re.Match[str], path: str) -> Iterator[Finding]:
     word = match["word"]
     if word in ("NaN", "Infinity", "-Infinity"):
-        yield finding("number-not-finite", path, f"{word} at {place(text, match.start())} is not JSON")
+        yield found_at(
+            "number-not-finite", f"{word} at {{}} is not JSON", place_of(text, match.start()), path=path
+        )
     elif word not in ("true", "false", "null") and not _is_of_64_bits(word):
-        message = f"number of {len(word)} characters at {place(text, match.start())} needs more than 64 bits"
-        yield finding("number-out-of-range", path, message)
+        message = f"number of {len(word)} characters at {{}} needs more than 64 bits"
+        yield found_at("number-out-of-range", message, place_of(text, match.start()), path=path)
 
 
 def _is_of_64_bits(number: str) -> bool:

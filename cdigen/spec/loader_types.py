@@ -8,7 +8,8 @@ Source: specs-go/config.go of the tags v0.5.2 to v1.1.0; Go, encoding/json, deco
 
 from __future__ import annotations
 
-from cdigen.spec.loader_changes import has_field
+from cdigen.spec.fields import type_name
+from cdigen.spec.loader_changes import NEWEST, Library, is_everywhere
 from cdigen.spec.yaml_scalars import as_text
 
 TYPE_CHECKING = False
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from cdigen.spec.loader_changes import Release
 
     # Takes a value and what its place holds already; None stands for nil and for a zero value.
-    Decode = Callable[[object, object], object]
+    Decode = Callable[[object, object, Library], object]
 
 _MAX_UINT32 = 2**32 - 1
 _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
@@ -27,43 +28,49 @@ _MAX_PLAIN_FLOAT = 1e21
 
 
 class RefusedError(Exception):
-    """Says that a library refuses the document; the text is for debugging only."""
+    """Says that a library refuses the document; the text says why, for people."""
 
 
 def decode_document(value: object, release: Release) -> dict[str, object]:
     """Return VALUE as the ``Spec`` of library RELEASE; RefusedError where its decoder refuses it.
 
-    Every field that the release has is there, named as in JSON; absent ones have Go's zero value,
+    Every field that any release has is there, named as in JSON; absent ones have Go's zero value,
     which is None for lists, maps and pointers.
     """
-    document = _spec(release)(value, None)
+    return decode_for(value, Library(release))
+
+
+def decode_for(value: object, library: Library) -> dict[str, object]:
+    """Return VALUE as ``decode_document`` does, for what LIBRARY says it knows."""
+    document = _SPEC(value, None, library)
     if value is None or not isinstance(document, dict):
-        raise RefusedError("no Spec data")
+        raise RefusedError("there is no document")
     return document
 
 
-def _struct(release: Release, fields: dict[str, Decode], *, is_pointer: bool = False) -> Decode:
-    """Return the decoder of a struct with those FIELDS that RELEASE has, or of a pointer to it."""
-    known = {name: decode for name, decode in fields.items() if has_field(name, release)}
-    zero = {name: decode(None, None) for name, decode in known.items()}
-    folded = {name.casefold(): name for name in known}
+def _struct(fields: dict[str, Decode], *, is_pointer: bool = False) -> Decode:
+    """Return the decoder of a struct with FIELDS, as far as a library has them, or of a pointer to it."""
+    nothing = Library(NEWEST)
+    zero = {name: decode(None, None, nothing) for name, decode in fields.items()}
+    folded = {name.casefold(): name for name in fields}
+    everywhere = frozenset(name for name in fields if is_everywhere(name))
 
-    def name_of(key: str) -> str:
-        name = key if key in known else folded.get(key.casefold())
-        if name is None or len(name) != len(key):
-            raise RefusedError(f"unknown field {key!r}")
+    def name_of(key: str, library: Library) -> str:
+        name = key if key in fields else folded.get(key.casefold())
+        if name is None or len(name) != len(key) or not library.has_field(name):
+            raise RefusedError(f"unknown field {key!r:.60}")
         return name
 
-    def decode(value: object, old: object) -> object:
+    def decode(value: object, old: object, library: Library) -> object:
         if value is None:
             return None if is_pointer else old or zero
         if not isinstance(value, dict):
-            raise RefusedError(f"{type(value).__name__} where an object is wanted")
+            raise RefusedError(f"{type_name(value)} where an object is wanted")
         filled = dict(old if isinstance(old, dict) else zero)
         # encoding/json writes a map's keys in the order of their bytes, so that is how they are read.
         for key in sorted(value):
-            name = name_of(key)
-            filled[name] = known[name](value[key], filled[name])
+            name = key if key in everywhere else name_of(key, library)
+            filled[name] = fields[name](value[key], filled[name], library)
         return filled
 
     return decode
@@ -72,15 +79,17 @@ def _struct(release: Release, fields: dict[str, Decode], *, is_pointer: bool = F
 def _list(item: Decode) -> Decode:
     """Return the decoder of a slice; null makes it nil, and what was there is filled once more."""
 
-    def decode(value: object, old: object) -> object:
+    def decode(value: object, old: object, library: Library) -> object:
         if value is None:
             return None
         if not isinstance(value, list):
-            raise RefusedError(f"{type(value).__name__} where a list is wanted")
+            raise RefusedError(f"{type_name(value)} where a list is wanted")
         if not isinstance(old, list):
-            return [item(entry, None) for entry in value]
+            return [item(entry, None, library) for entry in value]
         missing = len(value) - len(old)
-        return [item(entry, before) for entry, before in zip(value, old + [None] * missing, strict=False)]
+        return [
+            item(entry, before, library) for entry, before in zip(value, old + [None] * missing, strict=False)
+        ]
 
     return decode
 
@@ -88,44 +97,61 @@ def _list(item: Decode) -> Decode:
 def _integer(minimum: int, maximum: int, *, zero: int | None) -> Decode:
     """Return the decoder of an integer within MINIMUM and MAXIMUM; ZERO is None for a pointer to one."""
 
-    def decode(value: object, old: object) -> object:
+    def decode(value: object, old: object, _library: Library) -> object:
         if value is None:
             return zero if zero is None or old is None else old
         if isinstance(value, float) and value.is_integer() and abs(value) < _MAX_PLAIN_FLOAT:
-            value = int(value)
+            value = _as_written(value, minimum)
         if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
-            raise RefusedError("something else where an integer is wanted")
+            raise RefusedError(f"{_shown(value)} where an integer from {minimum} to {maximum} is wanted")
         return value
 
     return decode
 
 
-def _text(value: object, old: object) -> object:
+def _as_written(value: float, minimum: int) -> int | None:
+    """Return the integer that Go writes for the whole VALUE: the shortest digits that tell it, then zeros."""
+    if minimum == 0 and repr(value).startswith("-"):
+        return None  # "-0" is no unsigned number
+    mantissa, _, exponent = repr(value).partition("e")
+    if not exponent:
+        return int(value)
+    whole, _, decimals = mantissa.partition(".")
+    digits = whole + ("" if decimals == "0" else decimals)
+    return int(digits + "0" * (int(exponent) - (len(digits) - len(whole))))
+
+
+def _shown(value: object) -> str:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value!r:.30}" if is_number else type_name(value)
+
+
+def _text(value: object, old: object, _library: Library) -> object:
     if isinstance(value, str):
         return value
     if value is None:
         return old or ""
     text = as_text(value)
     if text is None:
-        raise RefusedError(f"{type(value).__name__} where a text is wanted")
+        raise RefusedError(f"{type_name(value)} where a text is wanted")
     return text
 
 
-def _bool(value: object, old: object) -> object:
+def _bool(value: object, old: object, _library: Library) -> object:
     if value is None:
         return bool(old)
     if not isinstance(value, bool):
-        raise RefusedError(f"{type(value).__name__} where a boolean is wanted")
+        raise RefusedError(f"{type_name(value)} where a boolean is wanted")
     return value
 
 
-def _texts_by_key(value: object, old: object) -> object:
+def _texts_by_key(value: object, old: object, library: Library) -> object:
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise RefusedError(f"{type(value).__name__} where an object is wanted")
+        raise RefusedError(f"{type_name(value)} where an object is wanted")
     before = old if isinstance(old, dict) else {}
-    return {**before, **{key: _text(text, None) for key, text in value.items()}}
+    return {**before, **{key: _text(text, None, library) for key, text in value.items()}}
 
 
 _TEXTS = _list(_text)
@@ -165,27 +191,24 @@ _RDT: dict[str, Decode] = {
 }
 
 
-def _edits(release: Release) -> Decode:
-    fields: dict[str, Decode] = {
+_EDITS = _struct(
+    {
         "env": _TEXTS,
-        "deviceNodes": _list(_struct(release, _NODE, is_pointer=True)),
-        "netDevices": _list(_struct(release, _NET_DEVICE, is_pointer=True)),
-        "hooks": _list(_struct(release, _HOOK, is_pointer=True)),
-        "mounts": _list(_struct(release, _MOUNT, is_pointer=True)),
-        "intelRdt": _struct(release, _RDT, is_pointer=True),
+        "deviceNodes": _list(_struct(_NODE, is_pointer=True)),
+        "netDevices": _list(_struct(_NET_DEVICE, is_pointer=True)),
+        "hooks": _list(_struct(_HOOK, is_pointer=True)),
+        "mounts": _list(_struct(_MOUNT, is_pointer=True)),
+        "intelRdt": _struct(_RDT, is_pointer=True),
         "additionalGids": _list(_UINT32),
     }
-    return _struct(release, fields)
-
-
-def _spec(release: Release) -> Decode:
-    edits = _edits(release)
-    device = _struct(release, {"name": _text, "annotations": _texts_by_key, "containerEdits": edits})
-    fields: dict[str, Decode] = {
+)
+_DEVICE = _struct({"name": _text, "annotations": _texts_by_key, "containerEdits": _EDITS})
+_SPEC = _struct(
+    {
         "cdiVersion": _text,
         "kind": _text,
         "annotations": _texts_by_key,
-        "devices": _list(device),
-        "containerEdits": edits,
+        "devices": _list(_DEVICE),
+        "containerEdits": _EDITS,
     }
-    return _struct(release, fields)
+)

@@ -2,21 +2,24 @@
 
 An emulation, step by step in the order of the Go code, from one table keyed by the release in which
 a behaviour changed. It agrees with the real loaders on the 43 documents of
-``tests/data/cdi-conformance`` in six releases and on the 415 of ``tests/data/cdi-loaders`` in three.
+``tests/data/cdi-conformance`` in six releases and on all of ``tests/data/cdi-loaders`` in two or three.
 """
 
 from __future__ import annotations
 
-from cdigen.spec.loader_changes import has, release_of
-from cdigen.spec.loader_types import RefusedError, decode_document
+from cdigen.spec.fields import quote
+from cdigen.spec.loader_changes import Library, release_of
+from cdigen.spec.loader_types import RefusedError, decode_for
 from cdigen.spec.parse import BYTE_ORDER_MARK, MAX_SIZE, parse_document
-from cdigen.spec.version import KNOWN_VERSIONS, is_newer, minimum_version, release_order
+from cdigen.spec.version import is_newer, minimum_version
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from cdigen.spec.loader_changes import Release
+    from cdigen.spec.parse import Parsed
+    from cdigen.spec.yaml_text import YamlText
 
 ACCEPT, REJECT, PANIC, UNKNOWN = "accept", "reject", "panic", "unknown"
 
@@ -27,6 +30,7 @@ _HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "pos
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _DIGITS = frozenset("0123456789")
 _ALNUM = _LETTERS | _DIGITS
+_OF_DEVICE_NAMES = _ALNUM | frozenset("_-.:")
 # What strict reading complains of and every loader refuses as well (docs/cdi.md, "Encoding").
 _REFUSED_BY_ALL = frozenset(
     (
@@ -45,6 +49,14 @@ _REFUSED_BY_ALL = frozenset(
 )
 
 
+@frozen
+class Judgement:
+    """What one release does with a file, and why where it does not accept it; for people."""
+
+    verdict: str
+    reason: str = ""
+
+
 class _PanicError(Exception):
     """Says that the library crashes, and the runtime with it."""
 
@@ -53,35 +65,128 @@ class _UnsureError(Exception):
     """Says that what the library does depends on chance or is not known."""
 
 
-def verdicts(data: bytes, *, yaml: bool, versions: tuple[str, ...] = DEFAULT_VERSIONS) -> dict[str, str]:
+def verdicts(
+    data: bytes, *, yaml: bool, versions: tuple[str, ...] = DEFAULT_VERSIONS, parsed: Parsed | None = None
+) -> dict[str, str]:
     """Return for each of VERSIONS what that release of the library does with the file content DATA.
 
     ``accept``, ``reject``, ``panic`` (the process that loads the file crashes) or ``unknown``. A
     version is a release as ``1.0.1``, or ``main``; releases before 0.5.2 and after 1.1.0 are unknown.
     YAML says that the file's name ends in ``.yaml``; it decides only how the file is read fastest, for
-    the libraries read every file as YAML.
+    the libraries read every file as YAML. PARSED is what ``parse_document`` made of DATA, if known.
     """
+    judged = judgements(data, yaml=yaml, versions=versions, parsed=parsed)
+    return {version: judgement.verdict for version, judgement in judged.items()}
+
+
+def judgements(
+    data: bytes, *, yaml: bool, versions: Iterable[str] = DEFAULT_VERSIONS, parsed: Parsed | None = None
+) -> dict[str, Judgement]:
+    """Return what ``verdicts`` does, with the reasons."""
+    wanted = tuple(versions)
     try:
-        value = _read(data, yaml=yaml)
-    except RefusedError:
-        return dict.fromkeys(versions, REJECT)
-    except _UnsureError:
-        return dict.fromkeys(versions, UNKNOWN)
-    return {version: _verdict(value, version) for version in versions}
+        case = _Case(_read(data, parsed or parse_document(data, yaml=yaml)))
+    except RefusedError as error:
+        return dict.fromkeys(wanted, Judgement(verdict=REJECT, reason=str(error)))
+    except _UnsureError as error:
+        return dict.fromkeys(wanted, Judgement(verdict=UNKNOWN, reason=str(error)))
+    return {version: case.judge(version) for version in wanted}
 
 
-def _read(data: bytes, *, yaml: bool) -> object:
+class _Case:
+    """One file before several releases: what is alike for two of them is found out once."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+        self._decoded: list[tuple[Library, dict[str, object]]] = []
+        self._judged: list[tuple[Library, Judgement]] = []
+        self._checked: list[tuple[Library, Exception | None]] = []
+
+    def judge(self, version: str) -> Judgement:
+        """Return what VERSION does with the file."""
+        release = release_of(version)
+        if release is None:
+            return Judgement(verdict=UNKNOWN, reason=f"no library {quote(version)} was ever observed")
+        for library, judgement in self._judged:
+            if library.does_as(release):
+                return judgement
+        library = Library(release)
+        judgement = self._verdict(library)
+        self._judged.append((library, judgement))
+        return judgement
+
+    def _verdict(self, library: Library) -> Judgement:
+        try:
+            document = self._document(library)
+            _check_version(document, library)
+            self._check_rest(document, library)
+        except RefusedError as error:
+            return Judgement(verdict=REJECT, reason=str(error))
+        except _PanicError as error:
+            return Judgement(verdict=PANIC, reason=str(error))
+        except _UnsureError as error:
+            return Judgement(verdict=UNKNOWN, reason=str(error))
+        return Judgement(verdict=ACCEPT)
+
+    def _check_rest(self, document: dict[str, object], library: Library) -> None:
+        for before, error in self._checked:
+            if before.does_as(library.release):
+                library.asked.update(before.asked)
+                if error:
+                    raise error
+                return
+        asked = Library(library.release)
+        error = None
+        try:
+            _after_version(document, asked)
+        except (RefusedError, _PanicError) as caught:
+            error = caught
+        self._checked.append((asked, error))
+        library.asked.update(asked.asked)
+        if error:
+            raise error
+
+    def _document(self, library: Library) -> dict[str, object]:
+        for before, document in self._decoded:
+            if before.does_as(library.release):
+                library.asked.update(before.asked)
+                return document
+        document = decode_for(self._value, library)
+        self._decoded.append((library.copy(), document))
+        return document
+
+
+def _read(data: bytes, parsed: Parsed) -> object:
     """Return DATA as the YAML parser of the libraries reads it: strict JSON first, which is faster."""
     if len(data) > MAX_SIZE:
-        raise _UnsureError
-    if not yaml:
-        parsed = parse_document(data, yaml=False)
-        rules = {found.rule for found in parsed.findings}
-        if rules <= {"byte-order-mark"}:
-            return parsed.document
-        if "json-syntax" not in rules and not rules.isdisjoint(_REFUSED_BY_ALL):
-            raise RefusedError
-    return _read_yaml(_text(data))
+        raise _UnsureError(f"more than {MAX_SIZE} bytes were not read")
+    if parsed.yaml is not None:
+        return _value_of(parsed.yaml)
+    rules = {found.rule for found in parsed.findings}
+    if parsed.document is not None and rules <= {"byte-order-mark"}:
+        return parsed.document
+    if "too-many-values" in rules:
+        raise _UnsureError("too many values were not read")
+    if "json-syntax" not in rules:
+        for found in parsed.findings:
+            if found.rule in _REFUSED_BY_ALL:
+                raise RefusedError(found.message)
+    return _value_of(read_yaml(_text(data)))
+
+
+def read_yaml(text: str) -> YamlText:
+    """Return what the libraries' YAML parser makes of TEXT."""
+    from cdigen.spec import yaml_text  # noqa: PLC0415 -- most files are JSON
+
+    return yaml_text.read_yaml(text)
+
+
+def _value_of(read: YamlText) -> object:
+    if read.is_unsure:
+        raise _UnsureError("aliases, whose count decides, or too many values")
+    if read.is_refused:
+        raise RefusedError(read.reason)
+    return read.value
 
 
 def _text(data: bytes) -> str:
@@ -90,65 +195,38 @@ def _text(data: bytes) -> str:
     try:
         return data.decode(encoding).removeprefix(BYTE_ORDER_MARK)
     except UnicodeDecodeError as error:
-        raise RefusedError from error
+        raise RefusedError(f"the bytes are no {encoding.upper()}") from error
 
 
-def _read_yaml(text: str) -> object:
-    from cdigen.spec.yaml_text import read_yaml  # noqa: PLC0415 -- most files are JSON
-
-    read = read_yaml(text)
-    if read.is_unsure:
-        raise _UnsureError
-    if read.is_refused:
-        raise RefusedError
-    return read.value
-
-
-def _verdict(value: object, version: str) -> str:
-    release = release_of(version)
-    if release is None:
-        return UNKNOWN
-    try:
-        document = decode_document(value, release)
-        _check_version(document, release)
-        return _after_version(document, release)
-    except RefusedError:
-        return REJECT
-    except _PanicError:
-        return PANIC
-    except _UnsureError:
-        return UNKNOWN
-
-
-def _check_version(document: dict[str, object], release: Release) -> None:
+def _check_version(document: dict[str, object], library: Library) -> None:
     """Validate the version; a null entry crashes here already where the minimum is computed.
 
     The minimum is searched in Go's random map order, and the search ends early once it has found the
     newest version there is. Where that can happen, a null entry may or may not be reached.
     """
     declared = str(document["cdiVersion"])
-    if has("a v may stand before the version", release):
-        declared = declared.removeprefix("v")
-    newest = max((known for known in KNOWN_VERSIONS if release_order(known) <= release), key=release_order)
-    if declared not in KNOWN_VERSIONS or is_newer(declared, newest):
-        raise RefusedError(f"version {declared!r:.20}")
-    if not has("the version must be enough", release):
+    spelt = declared
+    if declared[:1] == "v" and library.has("a v may stand before the version"):
+        declared = declared[1:]
+    if not library.knows(declared):
+        raise RefusedError(f"unknown cdiVersion {quote(spelt, 20)}")
+    if not library.has("the version must be enough"):
         return
-    needed = _needed(document, release)
+    needed = _needed(document, library)
     is_enough = not is_newer(needed, declared)
-    if _search_meets_null(document, release):
-        if needed != newest or _ends_in_panic(document, release, is_enough=is_enough):
-            raise _PanicError
-        raise _UnsureError
+    if _search_meets_null(document, library):
+        if needed != library.newest() or _ends_in_panic(document, library, is_enough=is_enough):
+            raise _PanicError("a null entry in a list of edits")
+        raise _UnsureError("a null entry, which chance finds or does not")
     if not is_enough:
-        raise RefusedError(f"version must be at least {needed}")
+        raise RefusedError(f"cdiVersion {declared} is too low: the content needs {needed}")
 
 
-def _ends_in_panic(document: dict[str, object], release: Release, *, is_enough: bool) -> bool:
+def _ends_in_panic(document: dict[str, object], library: Library, *, is_enough: bool) -> bool:
     if not is_enough:
         return False
     try:
-        _after_version(document, release)
+        _after_version(document, library)
     except RefusedError:
         return False
     except _PanicError:
@@ -156,22 +234,23 @@ def _ends_in_panic(document: dict[str, object], release: Release, *, is_enough: 
     return False
 
 
-def _needed(document: dict[str, object], release: Release) -> str:
+def _needed(document: dict[str, object], library: Library) -> str:
     needed = minimum_version(document)
-    return "0.5.0" if is_newer("0.5.0", needed) and _has_name_of_0_5(document, release) else needed
+    return "0.5.0" if is_newer("0.5.0", needed) and _has_name_of_0_5(document, library) else needed
 
 
-def _has_name_of_0_5(document: dict[str, object], release: Release) -> bool:
+def _has_name_of_0_5(document: dict[str, object], library: Library) -> bool:
     """Return whether a device's name begins in a way for which the search asks for 0.5.0."""
-    firsts = [str(device["name"])[:1] for device in _items(document["devices"])]
-    if has("whatever is no letter before a name needs 0.5.0", release):
-        return any(first and first not in _LETTERS for first in firsts)
-    return any(first in _DIGITS for first in firsts)
+    firsts = {str(device["name"])[:1] for device in _items(document["devices"])}
+    if not _DIGITS.isdisjoint(firsts):
+        return True
+    is_odd = not (_LETTERS | {""}).issuperset(firsts)
+    return is_odd and library.has("whatever is no letter before a name needs 0.5.0")
 
 
-def _search_meets_null(document: dict[str, object], release: Release) -> bool:
+def _search_meets_null(document: dict[str, object], library: Library) -> bool:
     """Return whether the search for hostPath or for a mount's type comes to a null entry."""
-    ends_early = _has_name_of_0_5(document, release)
+    ends_early = _has_name_of_0_5(document, library)
     return (not ends_early and _null_before(document, "deviceNodes", "hostPath")) or _null_before(
         document, "mounts", "type"
     )
@@ -179,9 +258,9 @@ def _search_meets_null(document: dict[str, object], release: Release) -> bool:
 
 def _null_before(document: dict[str, object], field: str, wanted: str) -> bool:
     """Return whether a null comes before the first entry that has WANTED, which ends the search."""
-    owners = [*_items(document["devices"]), document]
-    for owner in owners:
-        for entry in _entries(owner["containerEdits"], field):
+    for owner in [*_items(document["devices"]), document]:
+        edits = owner["containerEdits"]
+        for entry in (edits[field] if isinstance(edits, dict) else None) or ():
             if entry is None:
                 return True
             if entry[wanted]:
@@ -189,102 +268,101 @@ def _null_before(document: dict[str, object], field: str, wanted: str) -> bool:
     return False
 
 
-def _after_version(document: dict[str, object], release: Release) -> str:
+def _after_version(document: dict[str, object], library: Library) -> None:
     """Validate what comes after the version, in the order of the Go code."""
     vendor, slash, class_ = str(document["kind"]).partition("/")
     if not (vendor and slash and class_):
-        raise RefusedError("kind")
-    _check_name(vendor, release, dots=True)
-    _check_name(class_, release, dots=has("a class may have dots", release))
-    _check_edits(document["containerEdits"], release)
+        raise RefusedError("kind is not vendor/class")
+    _check_name(vendor, library, dots=True)
+    _check_name(class_, library, dots="." not in class_ or library.has("a class may have dots"))
+    _check_edits(document["containerEdits"], library)
     names: set[str] = set()
     for device in _items(document["devices"]):
-        _check_device(device, release)
+        _check_device(device, library)
         name = str(device["name"])
         if name in names:
-            raise RefusedError("device twice")
+            raise RefusedError(f"device {quote(name)} is there twice")
         names.add(name)
-    if not names and has("a file without devices is refused", release):
+    if not names and library.has("a file without devices is refused"):
         raise RefusedError("no devices")
-    return ACCEPT
 
 
-def _check_name(name: str, release: Release, *, dots: bool) -> None:
+def _check_name(name: str, library: Library, *, dots: bool) -> None:
     if name[0] not in _LETTERS:
-        raise RefusedError("first letter")
+        raise RefusedError(f"{quote(name)} in kind does not begin with a letter")
     if len(name) == 1:
-        if has("a name of one letter crashes", release):
-            raise _PanicError
+        if library.has("a name of one letter crashes"):
+            raise _PanicError(f"{quote(name)} in kind is one letter")
         return
     inner = _ALNUM | frozenset("_-." if dots else "_-")
     if not inner.issuperset(name[1:-1]) or name[-1] not in _ALNUM:
-        raise RefusedError("name")
+        raise RefusedError(f"{quote(name)} in kind holds a character that it may not")
 
 
-def _check_device(device: dict[str, object], release: Release) -> None:
+def _check_device(device: dict[str, object], library: Library) -> None:
     name = str(device["name"])
     if not name or name[0] not in _ALNUM or name[-1] not in _ALNUM:
-        raise RefusedError("device name")
-    if not (_ALNUM | frozenset("_-.:")).issuperset(name):
-        raise RefusedError("device name")
+        raise RefusedError(f"device name {quote(name)}")
+    if not _OF_DEVICE_NAMES.issuperset(name):
+        raise RefusedError(f"device name {quote(name)}")
     edits = device["containerEdits"]
     if isinstance(edits, dict) and not any(_is_edit(value) for value in edits.values()):
-        raise RefusedError("empty edits")
-    _check_edits(edits, release)
+        raise RefusedError(f"device {quote(name)} has no edits of its own")
+    _check_edits(edits, library)
 
 
 def _is_edit(value: object) -> bool:
     return isinstance(value, dict) or bool(value)
 
 
-def _check_edits(edits: object, release: Release) -> None:
+def _check_edits(edits: object, library: Library) -> None:
     if not isinstance(edits, dict):
         return
     _check_env(edits["env"])
     for node in _entries(edits, "deviceNodes"):
-        _check_node(_not_null(node), release)
+        _check_node(_not_null(node), library)
     for hook in _entries(edits, "hooks"):
         _check_hook(_not_null(hook))
     for mount in _entries(edits, "mounts"):
         if not _not_null(mount)["hostPath"] or not _not_null(mount)["containerPath"]:
-            raise RefusedError("mount")
-    _check_closid(edits.get("intelRdt"))
+            raise RefusedError("a mount without hostPath or containerPath")
+    _check_closid(edits.get("intelRdt"), library)
     _check_net_devices(edits)
 
 
 def _not_null(entry: dict[str, object] | None) -> dict[str, object]:
     if entry is None:
-        raise _PanicError
+        raise _PanicError("a null entry in a list of edits")
     return entry
 
 
 def _check_env(entries: object) -> None:
     if isinstance(entries, list) and any(str(entry).find("=") < 1 for entry in entries):
-        raise RefusedError("env")
+        raise RefusedError("an environment entry that is not KEY=VALUE")
 
 
-def _check_node(node: dict[str, object], release: Release) -> None:
+def _check_node(node: dict[str, object], library: Library) -> None:
     if not node["path"] or node["type"] not in _TYPES:
-        raise RefusedError("node")
+        raise RefusedError("a device node without path, or of an unknown type")
     permissions = str(node["permissions"])
-    if permissions == "none" and has("permissions may be none", release):
+    if permissions == "none" and library.has("permissions may be none"):
         return
     if not frozenset("rwm").issuperset(permissions):
-        raise RefusedError("permissions")
+        raise RefusedError(f"device permissions {quote(permissions)}")
 
 
 def _check_hook(hook: dict[str, object]) -> None:
     if hook["hookName"] not in _HOOKS or not hook["path"]:
-        raise RefusedError("hook")
+        raise RefusedError("a hook without path, or of an unknown name")
     _check_env(hook["env"])
 
 
-def _check_closid(rdt: object) -> None:
-    if not isinstance(rdt, dict) or rdt["closID"] == "/":
+def _check_closid(rdt: object, library: Library) -> None:
+    if not isinstance(rdt, dict) or (rdt["closID"] == "/" and library.has("closID may be a slash")):
         return
     name = str(rdt["closID"])
     if name in (".", "..") or "/" in name or "\n" in name or len(name.encode()) >= 4096:
-        raise RefusedError("closID")
+        raise RefusedError("a closID that is no file name")
 
 
 def _check_net_devices(edits: dict[str, object]) -> None:
@@ -293,7 +371,7 @@ def _check_net_devices(edits: dict[str, object]) -> None:
         for field, before in seen.items():
             value = _not_null(device)[field]
             if not value or value in before:
-                raise RefusedError("network device")
+                raise RefusedError("a network device without both names, or one given twice")
             before.add(value)
 
 

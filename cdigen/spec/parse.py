@@ -7,13 +7,14 @@ bytes is another question, which ``cdigen.spec.loaders`` answers.
 from __future__ import annotations
 
 from cdigen.spec.fields import type_name
-from cdigen.spec.json_text import place, read_json
+from cdigen.spec.json_text import place_of, read_json
 from cdigen.spec.rulebook import finding
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.findings import Finding
+    from cdigen.spec.yaml_text import YamlText
 
 # Far above any real file (eight GPUs take 20 kB) and far below what would hurt a daemon.
 MAX_SIZE = 16 * 1024 * 1024
@@ -23,10 +24,14 @@ BYTE_ORDER_MARK = "\ufeff"
 
 @frozen
 class Parsed:
-    """What was read: the document, None where there is none to judge, and every finding on the way."""
+    """What was read: the document, None where there is none to judge, and every finding on the way.
+
+    ``yaml`` is what its parser read, where DATA was taken for YAML: the loaders' view of it.
+    """
 
     document: dict[str, object] | None
     findings: tuple[Finding, ...]
+    yaml: YamlText | None = None
 
 
 def parse_document(data: bytes, *, yaml: bool | None) -> Parsed:
@@ -42,16 +47,18 @@ def parse_document(data: bytes, *, yaml: bool | None) -> Parsed:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8")
-        return _nothing(
-            finding("not-utf8", "$", f"not UTF-8 at {place(before, len(before))}: {error.reason}")
-        )
+        place = place_of(before, len(before))
+        message = f"not UTF-8 at line {place[0]}, column {place[1]}: {error.reason}"
+        return _nothing(finding("not-utf8", "$", message, place=place))
     mark: tuple[Finding, ...] = ()
     if text.startswith(BYTE_ORDER_MARK):
         text = text[1:]
         mark = (finding("byte-order-mark", "$", "the file begins with a byte order mark"),)
     if yaml is None:
         yaml = not text.lstrip().startswith("{")
-    value, findings = _read_yaml(text) if yaml else read_json(text)
+    if yaml:
+        return _read_yaml(text, mark)
+    value, findings = read_json(text)
     return _object(value, (*mark, *findings))
 
 
@@ -59,19 +66,19 @@ def _nothing(problem: Finding) -> Parsed:
     return Parsed(document=None, findings=(problem,))
 
 
-def _object(value: object, findings: tuple[Finding, ...]) -> Parsed:
+def _object(value: object, findings: tuple[Finding, ...], yaml: YamlText | None = None) -> Parsed:
     if isinstance(value, dict):
-        return Parsed(document=value, findings=findings)
+        return Parsed(document=value, findings=findings, yaml=yaml)
     if not any(found.severity == "error" for found in findings):
         message = f"the document is no object but {type_name(value)}"
         findings = (*findings, finding("not-an-object", "$", message))
-    return Parsed(document=None, findings=findings)
+    return Parsed(document=None, findings=findings, yaml=yaml)
 
 
-def _read_yaml(text: str) -> tuple[object, tuple[Finding, ...]]:
+def _read_yaml(text: str, mark: tuple[Finding, ...]) -> Parsed:
     from cdigen.spec.yaml_text import read_yaml  # noqa: PLC0415 -- most files are JSON
 
     read = read_yaml(text)
     # Through aliases a small text holds a document of any size: it has its finding, and is not walked.
-    is_whole = not any(found.rule == "yaml-alias" for found in read.findings)
-    return (read.value if is_whole else None), read.findings
+    is_whole = not any(found.rule in {"yaml-alias", "too-many-values"} for found in read.findings)
+    return _object(read.value if is_whole else None, (*mark, *read.findings), read)

@@ -37,6 +37,8 @@ ERRORS: dict[str, str] = {
     "kind-one-letter": "A kind's vendor and class have at least two characters.",
     "kind-syntax": "A kind is vendor/class, each of letters, digits and inner _ . -.",
     "leading-tab": "No TAB stands before the first brace or in a line after the last one.",
+    "loader-crashes": "No runtime that was named crashes on the file.",
+    "loader-refuses": "Every runtime that was named accepts the file.",
     "lone-surrogate": "A text holds whole Unicode characters.",
     "missing-field": "A required field is present.",
     "mount-not-bind": "A mount has a type or one of the options bind and rbind.",
@@ -63,6 +65,7 @@ ERRORS: dict[str, str] = {
     "surrogate-escape": "A character outside the basic plane is written as itself, not as two escapes.",
     "too-deep": "A document is at most 100 levels deep.",
     "too-large": "A file is at most 16 MiB.",
+    "too-many-values": "A file has at most 600,000 commas (.json) or 300,000 values (.yaml).",
     "trailing-data": "Nothing follows the document.",
     "unknown-field": "An object has no field but those of the CDI specification, exactly spelt.",
     "version-too-low": "cdiVersion is at least what the content needs.",
@@ -85,6 +88,7 @@ WARNINGS: dict[str, str] = {
     "kind-not-dns": "A kind's vendor is a lower-case DNS name.",
     "line-separator": "A text holds no line separator of YAML (U+0085, U+2028, U+2029).",
     "mount-type-missing": "A mount has a type.",
+    "more-findings": "A document has at most 1000 findings.",
     "node-numbers-given": "A device node's numbers are left to the runtime.",
     "path-repeated": "A list of nodes or mounts uses each container path once.",
     "path-unusual": "A mount's or a hook's path is clean.",
@@ -94,9 +98,11 @@ WARNINGS: dict[str, str] = {
 RULES: dict[str, str] = ERRORS | WARNINGS
 
 
-def finding(rule: str, path: str, message: str, hint: str = "") -> Finding:
+def finding(
+    rule: str, path: str, message: str, hint: str = "", *, place: tuple[int, int] | None = None
+) -> Finding:
     """Return a finding of RULE, with the gravity the rule has; KeyError where no such rule exists."""
     if rule not in RULES:
         raise KeyError(rule)
     severity: Severity = "error" if rule in ERRORS else "warning"
-    return Finding(severity=severity, rule=rule, path=path, message=message, hint=hint)
+    return Finding(severity=severity, rule=rule, path=path, message=message, hint=hint, place=place)

@@ -32,6 +32,8 @@ MAX_DEVICE_NAME = 253
 # Kubernetes, apimachinery, TotalAnnotationSizeLimitB; docs/cdi.md, "Names".
 MAX_ANNOTATIONS = 256 * 1024
 
+MAX_FINDINGS = 1000
+
 _MAX_ANNOTATION_PREFIX = 253
 _MAX_ANNOTATION_NAME = 63
 _LOWER = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -46,10 +48,41 @@ def check(document: object) -> tuple[Finding, ...]:
     """
     if not isinstance(document, dict):
         return (finding("not-an-object", "$", f"the document is no object but {type_name(document)}"),)
-    out: list[Finding] = []
-    is_good = check_object(document, "$", _DOCUMENT, out)
-    _check_minimum(document, out, is_good=is_good)
+    out = _Findings()
+    is_good = False
+    try:
+        is_good = check_object(document, "$", _DOCUMENT, out)
+        _check_minimum(document, out, is_good=is_good)
+    except _EnoughError:
+        out.dropped = True
+    if out.dropped:
+        more = finding("more-findings", "$", f"more than {MAX_FINDINGS} findings; the others are not shown")
+        return (*out, more)
     return tuple(out)
+
+
+class _EnoughError(Exception):
+    """Says that a document has so many errors that no more are looked for."""
+
+
+class _Findings(list["Finding"]):
+    """Findings up to a bound: what is wrong in each of a million entries would fill the memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropped = False
+        self._errors = 0
+
+    def append(self, found: Finding) -> None:
+        """Keep FOUND; a warning beyond the bound is dropped, an error ends the search."""
+        if found.severity == "error":
+            self._errors += 1
+            if self._errors > MAX_FINDINGS:
+                raise _EnoughError
+        elif len(self) >= MAX_FINDINGS:
+            self.dropped = True
+            return
+        super().append(found)
 
 
 def _version(value: object, path: str, out: list[Finding]) -> bool:

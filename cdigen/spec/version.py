@@ -7,6 +7,8 @@ whole file there, so a generator writes the lowest version that its content allo
 
 from __future__ import annotations
 
+from cdigen.value import frozen
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,27 +48,30 @@ def minimum_version(document: dict[str, object]) -> str:
     DOCUMENT is a parsed JSON document of any shape: what has the wrong type counts as absent, so
     nothing is raised.
     """
+    entries = document.get("devices")
+    devices = [device for device in entries if isinstance(device, dict)] if isinstance(entries, list) else []
+    edits = [
+        owner["containerEdits"]
+        for owner in (document, *devices)
+        if isinstance(owner.get("containerEdits"), dict)
+    ]
     for version, is_needed in _NEWEST_FIRST:
-        if is_needed(document):
+        if is_needed(_Content(document=document, devices=devices, edits=edits)):
             return version
     return EARLIEST_VERSION
 
 
-def _devices(document: dict[str, object]) -> Iterator[dict[str, object]]:
-    devices = document.get("devices")
-    if isinstance(devices, list):
-        yield from (device for device in devices if isinstance(device, dict))
+@frozen
+class _Content:
+    """A document, its devices, and the edits of both, as far as they are objects."""
+
+    document: dict[str, object]
+    devices: list[dict[str, object]]
+    edits: list[dict[str, object]]
 
 
-def _edits(document: dict[str, object]) -> Iterator[dict[str, object]]:
-    for owner in (document, *_devices(document)):
-        edits = owner.get("containerEdits")
-        if isinstance(edits, dict):
-            yield edits
-
-
-def _entries(document: dict[str, object], field: str) -> Iterator[dict[str, object]]:
-    for edits in _edits(document):
+def _entries(content: _Content, field: str) -> Iterator[dict[str, object]]:
+    for edits in content.edits:
         entries = edits.get(field)
         if isinstance(entries, list):
             yield from (entry for entry in entries if isinstance(entry, dict))
@@ -77,37 +82,37 @@ def _rdt_of_1_1(edits: dict[str, object]) -> bool:
     return isinstance(rdt, dict) and (rdt.get("schemata") is not None or bool(rdt.get("enableMonitoring")))
 
 
-def _needs_1_1(document: dict[str, object]) -> bool:
-    return any(edits.get("netDevices") or _rdt_of_1_1(edits) for edits in _edits(document))
+def _needs_1_1(content: _Content) -> bool:
+    return any(edits.get("netDevices") or _rdt_of_1_1(edits) for edits in content.edits)
 
 
-def _needs_0_7(document: dict[str, object]) -> bool:
+def _needs_0_7(content: _Content) -> bool:
     return any(
-        edits.get("additionalGids") or isinstance(edits.get("intelRdt"), dict) for edits in _edits(document)
+        edits.get("additionalGids") or isinstance(edits.get("intelRdt"), dict) for edits in content.edits
     )
 
 
-def _needs_0_6(document: dict[str, object]) -> bool:
-    kind = document.get("kind")
+def _needs_0_6(content: _Content) -> bool:
+    kind = content.document.get("kind")
     dotted_class = isinstance(kind, str) and "." in kind.partition("/")[2]
-    return dotted_class or any(owner.get("annotations") for owner in (document, *_devices(document)))
+    return dotted_class or any(owner.get("annotations") for owner in (content.document, *content.devices))
 
 
 def _begins_with_digit(name: object) -> bool:
     return isinstance(name, str) and name[:1] in _DIGITS
 
 
-def _needs_0_5(document: dict[str, object]) -> bool:
-    return any(_begins_with_digit(device.get("name")) for device in _devices(document)) or any(
-        node.get("hostPath") for node in _entries(document, "deviceNodes")
+def _needs_0_5(content: _Content) -> bool:
+    return any(_begins_with_digit(device.get("name")) for device in content.devices) or any(
+        node.get("hostPath") for node in _entries(content, "deviceNodes")
     )
 
 
-def _needs_0_4(document: dict[str, object]) -> bool:
-    return any(mount.get("type") for mount in _entries(document, "mounts"))
+def _needs_0_4(content: _Content) -> bool:
+    return any(mount.get("type") for mount in _entries(content, "mounts"))
 
 
-_NEWEST_FIRST: tuple[tuple[str, Callable[[dict[str, object]], bool]], ...] = (
+_NEWEST_FIRST: tuple[tuple[str, Callable[[_Content], bool]], ...] = (
     ("1.1.0", _needs_1_1),  # netDevices, intelRdt.schemata, intelRdt.enableMonitoring
     ("0.7.0", _needs_0_7),  # intelRdt, additionalGids
     ("0.6.0", _needs_0_6),  # annotations; a dot in the class

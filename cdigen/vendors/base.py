@@ -31,6 +31,9 @@ if TYPE_CHECKING:
         def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
             """Read which nodes nobody has made yet, as they would have to be made."""
 
+        def wrong_nodes(self, places: Places) -> tuple[HostNode, ...]:
+            """Read in whose place there is something else, as they should be."""
+
 
 @frozen
 class Watches:

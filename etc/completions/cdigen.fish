@@ -1,55 +1,235 @@
-# fish completion for cdigen(8); a test holds it against the command's own options.
+# Made by 'make generated' of the commands' own parsers, with https://github.com/tqdm/shtab: not to be edited.
 
-set -l commands diff generate inspect list prune run status validate
-set -l discovering diff generate inspect run
+# Custom Preamble
+function _cdigen_kinds
+	cdigen list --quiet 2>/dev/null | sed -n 's/^\([^ ]*=[^ ]*\)  *usable  .*/\1/p' | sed 's/=.*//' | sort -u
+end
+function _cdigen_devices
+	cdigen list --quiet 2>/dev/null | sed -n 's/^\([^ ]*=[^ ]*\)  *usable  .*/\1/p'
+end
+# End Custom Preamble
 
+# Parse current commandline:
+# - _shtab_cdigen_cmdpath=(sub)command path seen so far
+# - _shtab_cdigen_npos=number of positional arguments given after it
+# - options are skipped based on _shtab_cdigen_opts_with_value & _shtab_cdigen_commands lists
+function _shtab_cdigen_scan
+  set -g _shtab_cdigen_cmdpath ''
+  set -g _shtab_cdigen_npos 0
+  set -l tokens (commandline -opc)
+  set -e tokens[1]
+  set -l expect_value 0
+  for t in $tokens
+    if test $expect_value -eq 1
+      set expect_value 0
+      continue
+    end
+    switch "$t"
+      case '--*=*'
+        continue
+      case '-*'
+        if contains -- $t $_shtab_cdigen_opts_with_value
+          set expect_value 1
+        end
+        continue
+      case '*'
+        if test $_shtab_cdigen_npos -eq 0
+          set -l candidate $t
+          if test -n "$_shtab_cdigen_cmdpath"
+            set candidate "$_shtab_cdigen_cmdpath $t"
+          end
+          if contains -- $candidate $_shtab_cdigen_commands
+            set -g _shtab_cdigen_cmdpath $candidate
+            continue
+          end
+        end
+        set -g _shtab_cdigen_npos (math $_shtab_cdigen_npos + 1)
+    end
+  end
+end
+
+# Condition helper: true if the current (sub)command path equals the given one.
+function _shtab_cdigen_using
+  _shtab_cdigen_scan
+  test "$_shtab_cdigen_cmdpath" = "$argv"
+end
+
+set -g _shtab_cdigen_commands configure diff doctor generate inspect list prune run status validate
+set -g _shtab_cdigen_opts_with_value --bundle --config --config-search-path --container-driver-root --dev-root --device --driver-root --for --format --hook --inventory --kind --layout --library-search-path --loader --mode --naming --nvml --output --output-dir --profile --root --run-dir --spec-dir --target --user --vendor
+
+complete -c cdigen -e
 complete -c cdigen -f
-complete -c cdigen -s h -l help -d 'Show help'
-complete -c cdigen -n "not __fish_seen_subcommand_from $commands" -s V -l version -d 'Show the version'
 
-complete -c cdigen -n "not __fish_seen_subcommand_from $commands" -a diff -d 'What is on disk against what the host would give'
-complete -c cdigen -n "not __fish_seen_subcommand_from $commands" -a generate -d 'Print or write the CDI specs of this host'
-complete -c cdigen -n "not __fish_seen_subcommand_from $commands" -a inspect -d 'What was looked for, and what was found'
-complete -c cdigen -n "not __fish_seen_subcommand_from $commands" -a list -d 'The devices that a runtime finds'
-complete -c cdigen -n "not __fish_seen_subcommand_from $commands" -a prune -d 'Remove driver views that nobody uses'
-complete -c cdigen -n "not __fish_seen_subcommand_from $commands" -a run -d 'Keep the specs true (the daemon)'
-complete -c cdigen -n "not __fish_seen_subcommand_from $commands" -a status -d 'What the daemon did last'
-complete -c cdigen -n "not __fish_seen_subcommand_from $commands" -a validate -d 'Check spec files'
-
-# Every command.
-complete -c cdigen -n "__fish_seen_subcommand_from $commands" -l json -d 'Print one JSON document'
-complete -c cdigen -n "__fish_seen_subcommand_from $commands" -s v -l verbose -d 'Say more'
-complete -c cdigen -n "__fish_seen_subcommand_from $commands" -s q -l quiet -d 'Say nothing but errors'
-complete -c cdigen -n "__fish_seen_subcommand_from $commands" -l config -r -F -d 'The configuration'
-complete -c cdigen -n "__fish_seen_subcommand_from $commands" -l root -x -a '(__fish_complete_directories)' -d 'The folder that is the host'
-
-# Those that look at the host.
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering" -l config-search-path -x -a '(__fish_complete_directories)' -d 'Look for data files only here'
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering" -l container-driver-root -x -a '(__fish_complete_directories)' -d 'Where containers get the files'
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering" -l dev-root -x -a '(__fish_complete_directories)' -d 'The nodes lie below it'
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering" -l driver-root -x -a '(__fish_complete_directories)' -d 'The files lie below it'
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering" -l hook -x -a 'auto cdigen none nvidia' -d 'What runs at start-up'
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering" -l inventory -r -F -d 'An inventory instead of a host'
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering" -l layout -x -a 'auto files hwcaps view' -d 'How files reach containers'
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering" -l library-search-path -x -a '(__fish_complete_directories)' -d 'Look for libraries only here'
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering" -l mode -x -a 'auto csv gpu management wsl' -d 'What the host is taken for'
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering" -l naming -x -a 'index minor pci type-index uuid' -d 'How devices are named'
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering" -l nvml -r -F -a 'auto off' -d 'Whether NVML is asked'
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering" -l profile -x -d 'Only this profile'
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering" -l strict -d 'Fail if a vendor is not complete'
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering" -l target -x -a 'containerd-1.7 containerd-2.0 crio-1.30 docker-25.0 podman-4.3 podman-5.0' -d 'A runtime that it has to fit'
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering" -l vendor -x -a nvidia -d 'Only this vendor'
-
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering list" -l kind -x -d 'Only this kind'
-complete -c cdigen -n "__fish_seen_subcommand_from $discovering list prune" -l spec-dir -x -a '(__fish_complete_directories)' -d 'A spec directory'
-complete -c cdigen -n "__fish_seen_subcommand_from run status" -l run-dir -x -a '(__fish_complete_directories)' -d 'Where the daemon keeps its status'
-complete -c cdigen -n "__fish_seen_subcommand_from prune" -l dry-run -d 'Remove nothing'
-complete -c cdigen -n "__fish_seen_subcommand_from validate" -l host -d 'Also hold it against this host'
-complete -c cdigen -n "__fish_seen_subcommand_from validate" -F
-
-complete -c cdigen -n "__fish_seen_subcommand_from generate" -l format -x -a 'json yaml' -d 'Of what is printed'
-complete -c cdigen -n "__fish_seen_subcommand_from generate" -l output -r -F -d 'Write into a file'
-complete -c cdigen -n "__fish_seen_subcommand_from generate" -l output-dir -x -a '(__fish_complete_directories)' -d 'Write one file per kind'
-complete -c cdigen -n "__fish_seen_subcommand_from generate" -l write -d 'Write into the last spec directory'
-complete -c cdigen -n "__fish_seen_subcommand_from generate" -l replace-foreign -d 'Move a clashing spec aside'
-complete -c cdigen -n "__fish_seen_subcommand_from generate" -l withdraw -d 'Remove our specs of what is gone'
+complete -c cdigen -n _shtab_cdigen_using -s h -l help -d 'show help'
+complete -c cdigen -n _shtab_cdigen_using -s V -l version -d 'show the version'
+complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a configure -d 'Set in a container runtime'"'"'s own configuration what CDI needs.'
+complete -c cdigen -n '_shtab_cdigen_using configure' -s h -l help -d 'show this help message and exit'
+complete -c cdigen -n '_shtab_cdigen_using configure' -l dry-run -d 'change nothing, print what would be as a diff'
+complete -c cdigen -n '_shtab_cdigen_using configure' -l undo -d 'put back what this command has changed before'
+complete -c cdigen -n '_shtab_cdigen_using configure' -l nri -d 'switch NRI on as well (containerd, crio)'
+complete -c cdigen -n '_shtab_cdigen_using configure' -l restart -d 'restart the runtime if anything was changed'
+complete -c cdigen -n '_shtab_cdigen_using configure' -l spec-dir -xka "(__fish_complete_directories)" -d 'a spec directory that the runtime shall read, as the host names it; repeat it, the last has priority (default: those of the configuration)'
+complete -c cdigen -n '_shtab_cdigen_using configure' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'
+complete -c cdigen -n '_shtab_cdigen_using configure' -l root -xka "(__fish_complete_directories)" -d 'pretend that the folder DIR is the host'
+complete -c cdigen -n '_shtab_cdigen_using configure' -l json -d 'print one JSON document and nothing else on stdout'
+complete -c cdigen -n '_shtab_cdigen_using configure' -s v -l verbose -d 'say more on stderr'
+complete -c cdigen -n '_shtab_cdigen_using configure' -s q -l quiet -d 'say nothing but errors on stderr'
+complete -c cdigen -n '_shtab_cdigen_using configure; and test $_shtab_cdigen_npos -eq 0' -ka "podman docker containerd crio" -d 'podman, docker, containerd, crio'
+complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a diff -d 'Compare the specs on disk with what this host would give now.'
+complete -c cdigen -n '_shtab_cdigen_using diff' -s h -l help -d 'show this help message and exit'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l kind -xka "(_cdigen_kinds)" -d 'only this kind, such as nvidia.com/gpu'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l profile -x -d 'only this profile of the configuration'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l naming -xka "index uuid type-index pci minor" -d 'name devices by index, uuid, type-index, pci, minor (repeat it; default: index and uuid)'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l target -xka "apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0" -d 'make it fit a runtime, such as podman-4.3 or containerd-1.7.24; without a patch level the oldest of the series is meant; repeat it, the strictest counts'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l layout -xka "auto files view hwcaps" -d 'how the driver'"'"'s files reach containers (default: the profile'"'"'s, which is auto)'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l hook -xka "auto none cdigen nvidia" -d 'what runs when a container starts (default: the profile'"'"'s, which is auto)'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l container-driver-root -xka "(__fish_complete_directories)" -d 'containers get the driver'"'"'s files below DIR'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l spec-dir -xka "(__fish_complete_directories)" -d 'a spec directory instead of the default ones; repeat it, the last has priority'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l root -xka "(__fish_complete_directories)" -d 'pretend that the folder DIR is the host'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l vendor -xka "nvidia" -d 'only this vendor: nvidia'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l driver-root -xka "(__fish_complete_directories)" -d 'the driver'"'"'s files lie below DIR (a driver container)'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l dev-root -xka "(__fish_complete_directories)" -d 'the device nodes lie below DIR'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l library-search-path -xka "(__fish_complete_directories)" -d 'look for libraries only here'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l config-search-path -xka "(__fish_complete_directories)" -d 'look for data files only here'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l mode -xka "auto gpu wsl csv management" -d 'what the host is taken for (default: auto)'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l nvml -xka "auto off" -d 'whether NVML is asked for what /proc and /sys lack'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l strict -d 'fail if any requested vendor has nothing or is not complete'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l json -d 'print one JSON document and nothing else on stdout'
+complete -c cdigen -n '_shtab_cdigen_using diff' -s v -l verbose -d 'say more on stderr'
+complete -c cdigen -n '_shtab_cdigen_using diff' -s q -l quiet -d 'say nothing but errors on stderr'
+complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a doctor -d 'Find what keeps containers from the devices, and what mends it.'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -s h -l help -d 'show this help message and exit'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l for -xka "podman docker containerd crio" -d 'only this runtime: podman, docker, containerd, crio (default: all that are installed)'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l device -xka "(_cdigen_devices)" -d 'only this device, such as nvidia.com/gpu=0'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l user -xka "(__fish_complete_users)" -d 'the rootless containers of this user (default: whoever runs the command)'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l bundle -xka "(__fish_complete_path (commandline -ct))" -d 'pack the evidence into FILE (tar.gz)'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l mask -d 'replace UUIDs, serial numbers and the names of hosts and users in it'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l root -xka "(__fish_complete_directories)" -d 'pretend that the folder DIR is the host'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l vendor -xka "nvidia" -d 'only this vendor: nvidia'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l driver-root -xka "(__fish_complete_directories)" -d 'the driver'"'"'s files lie below DIR (a driver container)'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l dev-root -xka "(__fish_complete_directories)" -d 'the device nodes lie below DIR'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l library-search-path -xka "(__fish_complete_directories)" -d 'look for libraries only here'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l config-search-path -xka "(__fish_complete_directories)" -d 'look for data files only here'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l mode -xka "auto gpu wsl csv management" -d 'what the host is taken for (default: auto)'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l nvml -xka "auto off" -d 'whether NVML is asked for what /proc and /sys lack'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l strict -d 'fail if any requested vendor has nothing or is not complete'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l json -d 'print one JSON document and nothing else on stdout'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -s v -l verbose -d 'say more on stderr'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -s q -l quiet -d 'say nothing but errors on stderr'
+complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a generate -d 'Print or write the CDI specs of this host.'
+complete -c cdigen -n '_shtab_cdigen_using generate' -s h -l help -d 'show this help message and exit'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l write -d 'into the last spec directory, one file per kind'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l output -xka "(__fish_complete_path (commandline -ct))" -d 'into FILE'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l output-dir -xka "(__fish_complete_directories)" -d 'into DIR, one file per kind'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l format -xka "json yaml" -d 'how it is written (default: json)'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l replace-foreign -d 'move a clashing spec of others aside (with --write)'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l withdraw -d 'remove our specs of vendors and kinds that are gone (with --write)'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l kind -xka "(_cdigen_kinds)" -d 'only this kind, such as nvidia.com/gpu'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l profile -x -d 'only this profile of the configuration'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l naming -xka "index uuid type-index pci minor" -d 'name devices by index, uuid, type-index, pci, minor (repeat it; default: index and uuid)'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l target -xka "apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0" -d 'make it fit a runtime, such as podman-4.3 or containerd-1.7.24; without a patch level the oldest of the series is meant; repeat it, the strictest counts'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l layout -xka "auto files view hwcaps" -d 'how the driver'"'"'s files reach containers (default: the profile'"'"'s, which is auto)'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l hook -xka "auto none cdigen nvidia" -d 'what runs when a container starts (default: the profile'"'"'s, which is auto)'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l container-driver-root -xka "(__fish_complete_directories)" -d 'containers get the driver'"'"'s files below DIR'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l spec-dir -xka "(__fish_complete_directories)" -d 'a spec directory instead of the default ones; repeat it, the last has priority'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l root -xka "(__fish_complete_directories)" -d 'pretend that the folder DIR is the host'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l vendor -xka "nvidia" -d 'only this vendor: nvidia'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l driver-root -xka "(__fish_complete_directories)" -d 'the driver'"'"'s files lie below DIR (a driver container)'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l dev-root -xka "(__fish_complete_directories)" -d 'the device nodes lie below DIR'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l library-search-path -xka "(__fish_complete_directories)" -d 'look for libraries only here'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l config-search-path -xka "(__fish_complete_directories)" -d 'look for data files only here'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l mode -xka "auto gpu wsl csv management" -d 'what the host is taken for (default: auto)'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l nvml -xka "auto off" -d 'whether NVML is asked for what /proc and /sys lack'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l inventory -xka "(__fish_complete_path (commandline -ct))" -d 'an inventory ('"'"'cdigen inspect --json'"'"') instead of a host'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l strict -d 'fail if any requested vendor has nothing or is not complete'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l json -d 'print one JSON document and nothing else on stdout'
+complete -c cdigen -n '_shtab_cdigen_using generate' -s v -l verbose -d 'say more on stderr'
+complete -c cdigen -n '_shtab_cdigen_using generate' -s q -l quiet -d 'say nothing but errors on stderr'
+complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a inspect -d 'Show what was looked for on this host, and what was found.'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -s h -l help -d 'show this help message and exit'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l kind -xka "(_cdigen_kinds)" -d 'only this kind, such as nvidia.com/gpu'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l profile -x -d 'only this profile of the configuration'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l naming -xka "index uuid type-index pci minor" -d 'name devices by index, uuid, type-index, pci, minor (repeat it; default: index and uuid)'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l target -xka "apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0" -d 'make it fit a runtime, such as podman-4.3 or containerd-1.7.24; without a patch level the oldest of the series is meant; repeat it, the strictest counts'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l layout -xka "auto files view hwcaps" -d 'how the driver'"'"'s files reach containers (default: the profile'"'"'s, which is auto)'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l hook -xka "auto none cdigen nvidia" -d 'what runs when a container starts (default: the profile'"'"'s, which is auto)'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l container-driver-root -xka "(__fish_complete_directories)" -d 'containers get the driver'"'"'s files below DIR'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l spec-dir -xka "(__fish_complete_directories)" -d 'a spec directory instead of the default ones; repeat it, the last has priority'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l root -xka "(__fish_complete_directories)" -d 'pretend that the folder DIR is the host'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l vendor -xka "nvidia" -d 'only this vendor: nvidia'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l driver-root -xka "(__fish_complete_directories)" -d 'the driver'"'"'s files lie below DIR (a driver container)'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l dev-root -xka "(__fish_complete_directories)" -d 'the device nodes lie below DIR'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l library-search-path -xka "(__fish_complete_directories)" -d 'look for libraries only here'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l config-search-path -xka "(__fish_complete_directories)" -d 'look for data files only here'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l mode -xka "auto gpu wsl csv management" -d 'what the host is taken for (default: auto)'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l nvml -xka "auto off" -d 'whether NVML is asked for what /proc and /sys lack'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l inventory -xka "(__fish_complete_path (commandline -ct))" -d 'an inventory ('"'"'cdigen inspect --json'"'"') instead of a host'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l strict -d 'fail if any requested vendor has nothing or is not complete'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l json -d 'print one JSON document and nothing else on stdout'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -s v -l verbose -d 'say more on stderr'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -s q -l quiet -d 'say nothing but errors on stderr'
+complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a list -d 'List the devices that a container runtime finds.'
+complete -c cdigen -n '_shtab_cdigen_using list' -s h -l help -d 'show this help message and exit'
+complete -c cdigen -n '_shtab_cdigen_using list' -l kind -xka "(_cdigen_kinds)" -d 'only this kind, such as nvidia.com/gpu'
+complete -c cdigen -n '_shtab_cdigen_using list' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'
+complete -c cdigen -n '_shtab_cdigen_using list' -l root -xka "(__fish_complete_directories)" -d 'pretend that the folder DIR is the host'
+complete -c cdigen -n '_shtab_cdigen_using list' -l spec-dir -xka "(__fish_complete_directories)" -d 'a spec directory instead of the default ones; repeat it, the last has priority'
+complete -c cdigen -n '_shtab_cdigen_using list' -l json -d 'print one JSON document and nothing else on stdout'
+complete -c cdigen -n '_shtab_cdigen_using list' -s v -l verbose -d 'say more on stderr'
+complete -c cdigen -n '_shtab_cdigen_using list' -s q -l quiet -d 'say nothing but errors on stderr'
+complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a prune -d 'Remove the driver views that no spec and no container uses.'
+complete -c cdigen -n '_shtab_cdigen_using prune' -s h -l help -d 'show this help message and exit'
+complete -c cdigen -n '_shtab_cdigen_using prune' -l dry-run -d 'remove nothing, only say what would be'
+complete -c cdigen -n '_shtab_cdigen_using prune' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'
+complete -c cdigen -n '_shtab_cdigen_using prune' -l root -xka "(__fish_complete_directories)" -d 'pretend that the folder DIR is the host'
+complete -c cdigen -n '_shtab_cdigen_using prune' -l spec-dir -xka "(__fish_complete_directories)" -d 'look here as well for specs that name views, beside the default and configured directories'
+complete -c cdigen -n '_shtab_cdigen_using prune' -l json -d 'print one JSON document and nothing else on stdout'
+complete -c cdigen -n '_shtab_cdigen_using prune' -s v -l verbose -d 'say more on stderr'
+complete -c cdigen -n '_shtab_cdigen_using prune' -s q -l quiet -d 'say nothing but errors on stderr'
+complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a run -d 'Run as a daemon that keeps the specs true.'
+complete -c cdigen -n '_shtab_cdigen_using run' -s h -l help -d 'show this help message and exit'
+complete -c cdigen -n '_shtab_cdigen_using run' -l run-dir -xka "(__fish_complete_directories)" -d 'where status and sockets are kept'
+complete -c cdigen -n '_shtab_cdigen_using run' -l kind -xka "(_cdigen_kinds)" -d 'only this kind, such as nvidia.com/gpu'
+complete -c cdigen -n '_shtab_cdigen_using run' -l profile -x -d 'only this profile of the configuration'
+complete -c cdigen -n '_shtab_cdigen_using run' -l naming -xka "index uuid type-index pci minor" -d 'name devices by index, uuid, type-index, pci, minor (repeat it; default: index and uuid)'
+complete -c cdigen -n '_shtab_cdigen_using run' -l target -xka "apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0" -d 'make it fit a runtime, such as podman-4.3 or containerd-1.7.24; without a patch level the oldest of the series is meant; repeat it, the strictest counts'
+complete -c cdigen -n '_shtab_cdigen_using run' -l layout -xka "auto files view hwcaps" -d 'how the driver'"'"'s files reach containers (default: the profile'"'"'s, which is auto)'
+complete -c cdigen -n '_shtab_cdigen_using run' -l hook -xka "auto none cdigen nvidia" -d 'what runs when a container starts (default: the profile'"'"'s, which is auto)'
+complete -c cdigen -n '_shtab_cdigen_using run' -l container-driver-root -xka "(__fish_complete_directories)" -d 'containers get the driver'"'"'s files below DIR'
+complete -c cdigen -n '_shtab_cdigen_using run' -l spec-dir -xka "(__fish_complete_directories)" -d 'a spec directory instead of the default ones; repeat it, the last has priority'
+complete -c cdigen -n '_shtab_cdigen_using run' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'
+complete -c cdigen -n '_shtab_cdigen_using run' -l root -xka "(__fish_complete_directories)" -d 'pretend that the folder DIR is the host'
+complete -c cdigen -n '_shtab_cdigen_using run' -l vendor -xka "nvidia" -d 'only this vendor: nvidia'
+complete -c cdigen -n '_shtab_cdigen_using run' -l driver-root -xka "(__fish_complete_directories)" -d 'the driver'"'"'s files lie below DIR (a driver container)'
+complete -c cdigen -n '_shtab_cdigen_using run' -l dev-root -xka "(__fish_complete_directories)" -d 'the device nodes lie below DIR'
+complete -c cdigen -n '_shtab_cdigen_using run' -l library-search-path -xka "(__fish_complete_directories)" -d 'look for libraries only here'
+complete -c cdigen -n '_shtab_cdigen_using run' -l config-search-path -xka "(__fish_complete_directories)" -d 'look for data files only here'
+complete -c cdigen -n '_shtab_cdigen_using run' -l mode -xka "auto gpu wsl csv management" -d 'what the host is taken for (default: auto)'
+complete -c cdigen -n '_shtab_cdigen_using run' -l nvml -xka "auto off" -d 'whether NVML is asked for what /proc and /sys lack'
+complete -c cdigen -n '_shtab_cdigen_using run' -l strict -d 'fail if any requested vendor has nothing or is not complete'
+complete -c cdigen -n '_shtab_cdigen_using run' -l json -d 'print one JSON document and nothing else on stdout'
+complete -c cdigen -n '_shtab_cdigen_using run' -s v -l verbose -d 'say more on stderr'
+complete -c cdigen -n '_shtab_cdigen_using run' -s q -l quiet -d 'say nothing but errors on stderr'
+complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a status -d 'Show how the daemon and the host stand.'
+complete -c cdigen -n '_shtab_cdigen_using status' -s h -l help -d 'show this help message and exit'
+complete -c cdigen -n '_shtab_cdigen_using status' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'
+complete -c cdigen -n '_shtab_cdigen_using status' -l root -xka "(__fish_complete_directories)" -d 'pretend that the folder DIR is the host'
+complete -c cdigen -n '_shtab_cdigen_using status' -l run-dir -xka "(__fish_complete_directories)" -d 'where the daemon keeps its status'
+complete -c cdigen -n '_shtab_cdigen_using status' -l json -d 'print one JSON document and nothing else on stdout'
+complete -c cdigen -n '_shtab_cdigen_using status' -s v -l verbose -d 'say more on stderr'
+complete -c cdigen -n '_shtab_cdigen_using status' -s q -l quiet -d 'say nothing but errors on stderr'
+complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a validate -d 'Check spec files as the runtimes'"'"' loaders do.'
+complete -c cdigen -n '_shtab_cdigen_using validate' -s h -l help -d 'show this help message and exit'
+complete -c cdigen -n '_shtab_cdigen_using validate' -l host -d 'also hold it against this host (see --root)'
+complete -c cdigen -n '_shtab_cdigen_using validate' -l target -xka "apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0" -d 'fail unless this runtime loads it: podman-4.9, containerd-1.7.24; may be repeated'
+complete -c cdigen -n '_shtab_cdigen_using validate' -l loader -xka "0.5.2 0.5.3 0.5.4 0.6.0 0.6.1 0.6.2 0.7.0 0.7.1 0.7.2 0.8.0 0.8.1 1.0.0 1.0.1 1.1.0 main" -d 'fail unless this version of the CDI library loads it: 0.8.0, main; may be repeated'
+complete -c cdigen -n '_shtab_cdigen_using validate' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'
+complete -c cdigen -n '_shtab_cdigen_using validate' -l root -xka "(__fish_complete_directories)" -d 'pretend that the folder DIR is the host'
+complete -c cdigen -n '_shtab_cdigen_using validate' -l json -d 'print one JSON document and nothing else on stdout'
+complete -c cdigen -n '_shtab_cdigen_using validate' -s v -l verbose -d 'say more on stderr'
+complete -c cdigen -n '_shtab_cdigen_using validate' -s q -l quiet -d 'say nothing but errors on stderr'
+complete -c cdigen -n '_shtab_cdigen_using validate; and test $_shtab_cdigen_npos -ge 0' -ka "(__fish_complete_path (commandline -ct))" -d 'a spec file, or a folder of .json and .yaml files; '"'"'-'"'"' is standard input'

@@ -1,77 +1,304 @@
 #compdef cdigen
-# zsh completion for cdigen(8); a test holds it against the command's own options.
 
-_cdigen() {
-	local context state state_descr line
-	typeset -A opt_args
-	local -a commands output root wishes discovery specdir
-	commands=(
-		'diff:show what is on disk against what the host would give now'
-		'generate:print or write the CDI specs of this host'
-		'inspect:show what was looked for on this host, and what was found'
-		'list:list the devices that a container runtime finds'
-		'prune:remove the driver views that no spec and no container uses'
-		'run:keep the specs of this host true (the daemon)'
-		'status:show what the daemon did last, and how the host stands'
-		'validate:check spec files as the runtimes'\'' loaders do'
-	)
-	output=(
-		'(- *)'{-h,--help}'[show help]'
-		'--json[print one JSON document]'
-		'(-q --quiet -v --verbose)'{-v,--verbose}'[say more on stderr]'
-		'(-q --quiet -v --verbose)'{-q,--quiet}'[say nothing but errors]'
-	)
-	root=(
-		'--config[the configuration]:file:_files'
-		'--root[the folder that is the host]:folder:_directories'
-	)
-	specdir=('*--spec-dir[a spec directory]:folder:_directories')
-	wishes=(
-		'--container-driver-root[where containers get the driver'\''s files]:folder:_directories'
-		'--hook[what runs when a container starts]:hook:(auto cdigen none nvidia)'
-		'*--kind[only this kind]:kind:'
-		'--layout[how the driver'\''s files reach containers]:layout:(auto files hwcaps view)'
-		'*--naming[how devices are named]:naming:(index minor pci type-index uuid)'
-		'*--profile[only this profile]:profile:'
-		'*--target[a runtime that it has to fit]:runtime:(containerd-1.7 containerd-2.0 crio-1.30 docker-25.0 podman-4.3 podman-5.0)'
-	)
-	discovery=(
-		'*--config-search-path[look for data files only here]:folder:_directories'
-		'--dev-root[the device nodes lie below it]:folder:_directories'
-		'--driver-root[the driver'\''s files lie below it]:folder:_directories'
-		'--inventory[an inventory instead of a host]:file:_files'
-		'*--library-search-path[look for libraries only here]:folder:_directories'
-		'--mode[what the host is taken for]:mode:(auto csv gpu management wsl)'
-		'--nvml[whether NVML is asked]:library:(auto off)'
-		'--strict[fail if any vendor is not complete]'
-		'*--vendor[only this vendor]:vendor:(nvidia)'
-	)
+# Made by 'make generated' of the commands' own parsers, with https://github.com/tqdm/shtab: not to be edited.
 
-	_arguments -C '(- *)'{-h,--help}'[show help]' '(- *)'{-V,--version}'[show the version]' \
-		'1:command:->command' '*::argument:->argument' && return
 
-	case $state in
-	command) _describe command commands ;;
-	argument)
-		case $line[1] in
-		diff | inspect) _arguments $output $root $specdir $wishes $discovery ;;
-		generate)
-			_arguments $output $root $specdir $wishes $discovery \
-				'--format[of what is printed]:format:(json yaml)' \
-				'(--output-dir --write)--output[write into a file]:file:_files' \
-				'(--output --write)--output-dir[write one file per kind into a folder]:folder:_directories' \
-				'(--output --output-dir)--write[write into the last spec directory]' \
-				'--replace-foreign[move a clashing spec of others aside]' \
-				'--withdraw[remove our specs of what is gone]'
-			;;
-		list) _arguments $output $root $specdir '*--kind[only this kind]:kind:' ;;
-		prune) _arguments $output $root $specdir '--dry-run[remove nothing]' ;;
-		run) _arguments $output $root $specdir $wishes $discovery '--run-dir[where status and sockets are kept]:folder:_directories' ;;
-		status) _arguments $output $root '--run-dir[where the daemon keeps its status]:folder:_directories' ;;
-		validate) _arguments $output $root '--host[also hold it against this host]' '*:spec file:_files' ;;
-		esac
-		;;
-	esac
+_shtab_cdigen_commands() {
+  local _commands=(
+    configure:'Set in a container runtime'"'"'s own configuration what CDI needs.'
+    diff:'Compare the specs on disk with what this host would give now.'
+    doctor:'Find what keeps containers from the devices, and what mends it.'
+    generate:'Print or write the CDI specs of this host.'
+    inspect:'Show what was looked for on this host, and what was found.'
+    list:'List the devices that a container runtime finds.'
+    prune:'Remove the driver views that no spec and no container uses.'
+    run:'Run as a daemon that keeps the specs true.'
+    status:'Show how the daemon and the host stand.'
+    validate:'Check spec files as the runtimes'"'"' loaders do.'
+  )
+  _describe 'cdigen commands' _commands
 }
 
-_cdigen "$@"
+_shtab_cdigen_options=(
+  "(- : *)"{-h,--help}"[show help]"
+  "(- : *)"{-V,--version}"[show the version]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_defaults_added=0
+
+_shtab_cdigen_configure_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--dry-run[change nothing, print what would be as a diff]"
+  "--undo[put back what this command has changed before]"
+  "--nri[switch NRI on as well (containerd, crio)]"
+  "--restart[restart the runtime if anything was changed]"
+  "*--spec-dir=[a spec directory that the runtime shall read, as the host names it\; repeat it, the last has priority (default\: those of the configuration)]:DIR:_files -/"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+  ":podman, docker, containerd, crio:(podman docker containerd crio)"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_configure_defaults_added=0
+
+_shtab_cdigen_diff_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
+  "*--profile=[only this profile of the configuration]:NAME:"
+  "*--naming=[name devices by index, uuid, type-index, pci, minor (repeat it\; default\: index and uuid)]:HOW:(index uuid type-index pci minor)"
+  "*--target=[make it fit a runtime, such as podman-4.3 or containerd-1.7.24\; without a patch level the oldest of the series is meant\; repeat it, the strictest counts]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
+  "--layout=[how the driver\'s files reach containers (default\: the profile\'s, which is auto)]:layout:(auto files view hwcaps)"
+  "--hook=[what runs when a container starts (default\: the profile\'s, which is auto)]:hook:(auto none cdigen nvidia)"
+  "--container-driver-root=[containers get the driver\'s files below DIR]:DIR:_files -/"
+  "*--spec-dir=[a spec directory instead of the default ones\; repeat it, the last has priority]:DIR:_files -/"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "*--vendor=[only this vendor\: nvidia]:NAME:(nvidia)"
+  "--driver-root=[the driver\'s files lie below DIR (a driver container)]:DIR:_files -/"
+  "--dev-root=[the device nodes lie below DIR]:DIR:_files -/"
+  "*--library-search-path=[look for libraries only here]:DIR:_files -/"
+  "*--config-search-path=[look for data files only here]:DIR:_files -/"
+  "--mode=[what the host is taken for (default\: auto)]:mode:(auto gpu wsl csv management)"
+  "--nvml=[whether NVML is asked for what \/proc and \/sys lack]:auto|off|PATH:(auto off)"
+  "--strict[fail if any requested vendor has nothing or is not complete]"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_diff_defaults_added=0
+
+_shtab_cdigen_doctor_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "*--for=[only this runtime\: podman, docker, containerd, crio (default\: all that are installed)]:RUNTIME:(podman docker containerd crio)"
+  "*--device=[only this device, such as nvidia.com\/gpu\=0]:NAME:_cdigen_devices"
+  "--user=[the rootless containers of this user (default\: whoever runs the command)]:NAME:_users"
+  "--bundle=[pack the evidence into FILE (tar.gz)]:FILE:_files"
+  "--mask[replace UUIDs, serial numbers and the names of hosts and users in it]"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "*--vendor=[only this vendor\: nvidia]:NAME:(nvidia)"
+  "--driver-root=[the driver\'s files lie below DIR (a driver container)]:DIR:_files -/"
+  "--dev-root=[the device nodes lie below DIR]:DIR:_files -/"
+  "*--library-search-path=[look for libraries only here]:DIR:_files -/"
+  "*--config-search-path=[look for data files only here]:DIR:_files -/"
+  "--mode=[what the host is taken for (default\: auto)]:mode:(auto gpu wsl csv management)"
+  "--nvml=[whether NVML is asked for what \/proc and \/sys lack]:auto|off|PATH:(auto off)"
+  "--strict[fail if any requested vendor has nothing or is not complete]"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_doctor_defaults_added=0
+
+_shtab_cdigen_generate_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--write[into the last spec directory, one file per kind]"
+  "--output=[into FILE]:FILE:_files"
+  "--output-dir=[into DIR, one file per kind]:DIR:_files -/"
+  "--format=[how it is written (default\: json)]:format:(json yaml)"
+  "--replace-foreign[move a clashing spec of others aside (with --write)]"
+  "--withdraw[remove our specs of vendors and kinds that are gone (with --write)]"
+  "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
+  "*--profile=[only this profile of the configuration]:NAME:"
+  "*--naming=[name devices by index, uuid, type-index, pci, minor (repeat it\; default\: index and uuid)]:HOW:(index uuid type-index pci minor)"
+  "*--target=[make it fit a runtime, such as podman-4.3 or containerd-1.7.24\; without a patch level the oldest of the series is meant\; repeat it, the strictest counts]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
+  "--layout=[how the driver\'s files reach containers (default\: the profile\'s, which is auto)]:layout:(auto files view hwcaps)"
+  "--hook=[what runs when a container starts (default\: the profile\'s, which is auto)]:hook:(auto none cdigen nvidia)"
+  "--container-driver-root=[containers get the driver\'s files below DIR]:DIR:_files -/"
+  "*--spec-dir=[a spec directory instead of the default ones\; repeat it, the last has priority]:DIR:_files -/"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "*--vendor=[only this vendor\: nvidia]:NAME:(nvidia)"
+  "--driver-root=[the driver\'s files lie below DIR (a driver container)]:DIR:_files -/"
+  "--dev-root=[the device nodes lie below DIR]:DIR:_files -/"
+  "*--library-search-path=[look for libraries only here]:DIR:_files -/"
+  "*--config-search-path=[look for data files only here]:DIR:_files -/"
+  "--mode=[what the host is taken for (default\: auto)]:mode:(auto gpu wsl csv management)"
+  "--nvml=[whether NVML is asked for what \/proc and \/sys lack]:auto|off|PATH:(auto off)"
+  "--inventory=[an inventory (\'cdigen inspect --json\') instead of a host]:FILE:_files"
+  "--strict[fail if any requested vendor has nothing or is not complete]"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_generate_defaults_added=0
+
+_shtab_cdigen_inspect_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
+  "*--profile=[only this profile of the configuration]:NAME:"
+  "*--naming=[name devices by index, uuid, type-index, pci, minor (repeat it\; default\: index and uuid)]:HOW:(index uuid type-index pci minor)"
+  "*--target=[make it fit a runtime, such as podman-4.3 or containerd-1.7.24\; without a patch level the oldest of the series is meant\; repeat it, the strictest counts]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
+  "--layout=[how the driver\'s files reach containers (default\: the profile\'s, which is auto)]:layout:(auto files view hwcaps)"
+  "--hook=[what runs when a container starts (default\: the profile\'s, which is auto)]:hook:(auto none cdigen nvidia)"
+  "--container-driver-root=[containers get the driver\'s files below DIR]:DIR:_files -/"
+  "*--spec-dir=[a spec directory instead of the default ones\; repeat it, the last has priority]:DIR:_files -/"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "*--vendor=[only this vendor\: nvidia]:NAME:(nvidia)"
+  "--driver-root=[the driver\'s files lie below DIR (a driver container)]:DIR:_files -/"
+  "--dev-root=[the device nodes lie below DIR]:DIR:_files -/"
+  "*--library-search-path=[look for libraries only here]:DIR:_files -/"
+  "*--config-search-path=[look for data files only here]:DIR:_files -/"
+  "--mode=[what the host is taken for (default\: auto)]:mode:(auto gpu wsl csv management)"
+  "--nvml=[whether NVML is asked for what \/proc and \/sys lack]:auto|off|PATH:(auto off)"
+  "--inventory=[an inventory (\'cdigen inspect --json\') instead of a host]:FILE:_files"
+  "--strict[fail if any requested vendor has nothing or is not complete]"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_inspect_defaults_added=0
+
+_shtab_cdigen_list_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "*--spec-dir=[a spec directory instead of the default ones\; repeat it, the last has priority]:DIR:_files -/"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_list_defaults_added=0
+
+_shtab_cdigen_prune_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--dry-run[remove nothing, only say what would be]"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "*--spec-dir=[look here as well for specs that name views, beside the default and configured directories]:DIR:_files -/"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_prune_defaults_added=0
+
+_shtab_cdigen_run_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--run-dir=[where status and sockets are kept]:DIR:_files -/"
+  "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
+  "*--profile=[only this profile of the configuration]:NAME:"
+  "*--naming=[name devices by index, uuid, type-index, pci, minor (repeat it\; default\: index and uuid)]:HOW:(index uuid type-index pci minor)"
+  "*--target=[make it fit a runtime, such as podman-4.3 or containerd-1.7.24\; without a patch level the oldest of the series is meant\; repeat it, the strictest counts]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
+  "--layout=[how the driver\'s files reach containers (default\: the profile\'s, which is auto)]:layout:(auto files view hwcaps)"
+  "--hook=[what runs when a container starts (default\: the profile\'s, which is auto)]:hook:(auto none cdigen nvidia)"
+  "--container-driver-root=[containers get the driver\'s files below DIR]:DIR:_files -/"
+  "*--spec-dir=[a spec directory instead of the default ones\; repeat it, the last has priority]:DIR:_files -/"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "*--vendor=[only this vendor\: nvidia]:NAME:(nvidia)"
+  "--driver-root=[the driver\'s files lie below DIR (a driver container)]:DIR:_files -/"
+  "--dev-root=[the device nodes lie below DIR]:DIR:_files -/"
+  "*--library-search-path=[look for libraries only here]:DIR:_files -/"
+  "*--config-search-path=[look for data files only here]:DIR:_files -/"
+  "--mode=[what the host is taken for (default\: auto)]:mode:(auto gpu wsl csv management)"
+  "--nvml=[whether NVML is asked for what \/proc and \/sys lack]:auto|off|PATH:(auto off)"
+  "--strict[fail if any requested vendor has nothing or is not complete]"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_run_defaults_added=0
+
+_shtab_cdigen_status_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "--run-dir=[where the daemon keeps its status]:DIR:_files -/"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_status_defaults_added=0
+
+_shtab_cdigen_validate_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--host[also hold it against this host (see --root)]"
+  "*--target=[fail unless this runtime loads it\: podman-4.9, containerd-1.7.24\; may be repeated]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
+  "*--loader=[fail unless this version of the CDI library loads it\: 0.8.0, main\; may be repeated]:VERSION:(0.5.2 0.5.3 0.5.4 0.6.0 0.6.1 0.6.2 0.7.0 0.7.1 0.7.2 0.8.0 0.8.1 1.0.0 1.0.1 1.1.0 main)"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+  "*:a spec file, or a folder of .json and .yaml files\; \'-\' is standard input:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_validate_defaults_added=0
+
+
+_shtab_cdigen() {
+  local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->cdigen'
+
+  # Add default positional/remainder specs only if none exist, and only once per session
+  if (( ! _shtab_cdigen_defaults_added )); then
+    if (( ${_shtab_cdigen_options[(I)${(q)one_or_more}*]} +          ${_shtab_cdigen_options[(I)${(q)remainder}*]} +          ${_shtab_cdigen_options[(I)${(q)default}]} == 0 )); then
+      _shtab_cdigen_options+=(': :_shtab_cdigen_commands' '*::: :->cdigen')
+    fi
+    _shtab_cdigen_defaults_added=1
+  fi
+  _arguments -C -s $_shtab_cdigen_options
+
+  case $state in
+    cdigen)
+      words=($line[1] "${words[@]}")
+      (( CURRENT += 1 ))
+      curcontext="${curcontext%:*:*}:_shtab_cdigen-$line[1]:"
+      case $line[1] in
+        configure) _arguments -C -s $_shtab_cdigen_configure_options ;;
+        diff) _arguments -C -s $_shtab_cdigen_diff_options ;;
+        doctor) _arguments -C -s $_shtab_cdigen_doctor_options ;;
+        generate) _arguments -C -s $_shtab_cdigen_generate_options ;;
+        inspect) _arguments -C -s $_shtab_cdigen_inspect_options ;;
+        list) _arguments -C -s $_shtab_cdigen_list_options ;;
+        prune) _arguments -C -s $_shtab_cdigen_prune_options ;;
+        run) _arguments -C -s $_shtab_cdigen_run_options ;;
+        status) _arguments -C -s $_shtab_cdigen_status_options ;;
+        validate) _arguments -C -s $_shtab_cdigen_validate_options ;;
+      esac
+  esac
+}
+
+# Custom Preamble
+_cdigen_kinds() {
+	local -a found=(${(f)"$(cdigen list --quiet 2>/dev/null | sed -n 's/^\([^ ]*=[^ ]*\)  *usable  .*/\1/p' | sed 's/=.*//' | sort -u)"})
+	compadd -a found
+}
+_cdigen_devices() {
+	local -a found=(${(f)"$(cdigen list --quiet 2>/dev/null | sed -n 's/^\([^ ]*=[^ ]*\)  *usable  .*/\1/p')"})
+	compadd -a found
+}
+# End Custom Preamble
+
+
+typeset -A opt_args
+
+if [[ $zsh_eval_context[-1] == eval ]]; then
+  # eval/source/. command, register function for later
+  compdef _shtab_cdigen -N cdigen
+else
+  # autoload from fpath, call function directly
+  _shtab_cdigen "$@"
+fi

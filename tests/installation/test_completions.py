@@ -1,87 +1,130 @@
-"""Man page and completions: every command and option that the program has, and none that it has not."""
+"""Completions: real shells offer what the commands take, and nothing that they do not."""
 
 import argparse
-import re
-import subprocess
+import json
+import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
+from installation.installing import REPOSITORY
+from installation.shells import Shells
 
 from cdigen.cli.main import COMMANDS
 from cdigen.cli.options import Parser
 
-ETC = Path(__file__).resolve().parents[2] / "etc"
-FILES = ("completions/cdigen.bash", "completions/cdigen.fish", "completions/cdigen.zsh", "man/cdigen.8")
-GENERAL = {"--help", "--version"}
+SHELLS = ("bash", "fish", "zsh")
+# For the many lines: zsh takes half a second to start.
+THOROUGH = ("bash", "fish")
 
 
-def options_of(command: str) -> tuple[argparse.Action, ...]:
+def parser_of(command: str) -> argparse.ArgumentParser:
     module, summary = COMMANDS[command]
     parser = Parser(prog=command, summary=summary, examples="")
     import_module(module).add_options(parser)
-    return tuple(action for action in parser._actions if action.option_strings)
+    return parser
+
+
+def shown_options(command: str) -> tuple[argparse.Action, ...]:
+    return tuple(
+        action
+        for action in parser_of(command)._actions
+        if action.option_strings and action.help != argparse.SUPPRESS
+    )
 
 
 def long_options(command: str) -> set[str]:
-    return {name for action in options_of(command) for name in action.option_strings if name.startswith("--")}
+    return {
+        name for action in shown_options(command) for name in action.option_strings if name.startswith("--")
+    }
 
 
-ALL = {option for command in COMMANDS for option in long_options(command)} | GENERAL
+@pytest.fixture(scope="module")
+def shells(tmp_path_factory: pytest.TempPathFactory) -> Shells:
+    """Return shells in a home with a file and a folder, on a host that has three devices of two kinds."""
+    top = tmp_path_factory.mktemp("shells")
+    for folder in ("home/folder", "programs", "specs"):
+        (top / folder).mkdir(parents=True)
+    (top / "home/file.json").write_text("{}\n")
+    for kind, names in (("nvidia.com/gpu", ("0", "0:1")), ("amd.com/gpu", ("all",))):
+        devices = [{"name": name, "containerEdits": {"env": ["A=1"]}} for name in names]
+        spec = {"cdiVersion": "0.5.0", "kind": kind, "devices": devices}
+        (top / "specs" / f"{kind.replace('/', '-')}.json").write_text(json.dumps(spec))
+    program = top / "programs/cdigen"
+    # The program itself, which finds the devices of the test.
+    program.write_text(
+        f'#!/bin/sh\nPYTHONPATH="{REPOSITORY}" exec {sys.executable} -m cdigen "$@" --spec-dir {top}/specs\n'
+    )
+    program.chmod(0o755)
+    return Shells(REPOSITORY / "etc/completions", top / "programs", top / "home")
 
 
-def text_of(file: str) -> str:
-    return (ETC / file).read_text().replace("\\-", "-")
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_offers_the_commands(shells: Shells, shell: str) -> None:
+    assert shells.offers(shell, "cdigen ") == set(COMMANDS)
 
 
-def named_in(file: str) -> set[str]:
-    text = text_of(file)
-    if file.endswith(".fish"):
-        return {f"--{name}" for name in re.findall(r"^complete .* -l ([a-z0-9-]+)", text, re.MULTILINE)}
-    if file.endswith(".zsh"):
-        return set(re.findall(r"['*,{)](--[a-z0-9-]+)[\[},]", text))
-    return set(re.findall(r"(?<![\w-])(--[a-z][a-z0-9-]+)", text))
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_a_file_names_every_command(file: str) -> None:
-    text = text_of(file)
-    assert [name for name in COMMANDS if not re.search(rf"\b{name}\b", text)] == []
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_a_file_names_the_options_that_there_are(file: str) -> None:
-    # The man page speaks of podman's --device.
-    assert named_in(file) - {"--device"} == ALL
-
-
-@pytest.mark.parametrize("file", [file for file in FILES if file.startswith("completions/")])
-def test_a_completion_offers_the_values_that_an_option_takes(file: str) -> None:
-    text = text_of(file)
-    for action in (action for command in COMMANDS for action in options_of(command) if action.choices):
-        offered = re.findall(rf"{action.option_strings[-1].lstrip('-')}\b.*", text)
-        wanted = sorted(action.choices or ())
-        assert any(" ".join(wanted) in line for line in offered), (action.option_strings, wanted)
-
-
+@pytest.mark.parametrize("shell", THOROUGH)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_bash_offers_a_command_its_own_options_and_no_others(command: str) -> None:
-    script = f"source {ETC}/completions/cdigen.bash; COMP_WORDS=(cdigen {command} --); COMP_CWORD=2; _cdigen"
-    done = subprocess.run(
-        ["bash", "--norc", "-c", f'{script}; printf "%s\\n" "${{COMPREPLY[@]}}"'],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert set(done.stdout.split()) == long_options(command)
+def test_a_shell_offers_a_command_its_own_options_and_no_others(
+    shells: Shells, shell: str, command: str
+) -> None:
+    assert shells.offers(shell, f"cdigen {command} --") == long_options(command)
 
 
-def test_bash_offers_the_commands() -> None:
-    script = f"source {ETC}/completions/cdigen.bash; COMP_WORDS=(cdigen ''); COMP_CWORD=1; _cdigen"
-    done = subprocess.run(
-        ["bash", "--norc", "-c", f'{script}; printf "%s\\n" "${{COMPREPLY[@]}}"'],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert set(done.stdout.split()) == {*COMMANDS, *GENERAL}
+def test_zsh_offers_a_command_its_own_options_and_no_others(shells: Shells) -> None:
+    assert shells.offers("zsh", "cdigen generate --") == long_options("generate")
+
+
+@pytest.mark.parametrize("shell", THOROUGH)
+def test_a_shell_offers_the_values_that_an_option_takes(shells: Shells, shell: str) -> None:
+    for command in COMMANDS:
+        for action in (action for action in shown_options(command) if action.choices):
+            line = f"cdigen {command} {action.option_strings[-1]} "
+            assert shells.offers(shell, line) == set(action.choices or ()), line
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("cdigen configure ", {"containerd", "crio", "docker", "podman"}),
+        ("cdigen generate --layout ", {"auto", "files", "hwcaps", "view"}),
+        ("cdigen doctor --for podman --for d", {"docker"}),
+        ("cdigen list --kind ", {"amd.com/gpu", "nvidia.com/gpu"}),
+        ("cdigen doctor --device ", {"amd.com/gpu=all", "nvidia.com/gpu=0", "nvidia.com/gpu=0:1"}),
+        ("cdigen doctor --user roo", {"root"}),
+        ("cdigen generate --target docker-2", {"docker-25.0", "docker-27.5", "docker-28.1", "docker-29.7"}),
+    ],
+)
+def test_a_shell_offers_what_this_host_and_its_runtimes_have(
+    shells: Shells, shell: str, line: str, offered: set[str]
+) -> None:
+    assert shells.offers(shell, line) == offered
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_offers_files_where_a_file_is_meant_and_folders_where_a_folder_is(
+    shells: Shells, shell: str
+) -> None:
+    def offers(line: str) -> set[str]:
+        return {name.rstrip("/") for name in shells.offers(shell, line) if name[:2] in {"fi", "fo"}}
+
+    assert offers("cdigen validate f") == {"file.json", "folder"}
+    assert offers("cdigen validate file.json f") == {"file.json", "folder"}
+    assert offers("cdigen generate --output-dir f") == {"folder"}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("cdigen gen", "cdigen generate "),
+        ("cdigen generate --layout=h", "cdigen generate --layout=hwcaps "),
+        # = and : end a word for bash.
+        ("cdigen doctor --device nvidia.com/gpu=0:", "cdigen doctor --device nvidia.com/gpu=0:1 "),
+        ("cdigen doctor --device=amd", "cdigen doctor --device=amd.com/gpu=all "),
+        ("cdigen doctor --bundle fo", "cdigen doctor --bundle folder/"),
+    ],
+)
+def test_the_tab_key_ends_what_was_begun(shells: Shells, shell: str, typed: str, line: str) -> None:
+    assert shells.line_after_tab(shell, typed) == line

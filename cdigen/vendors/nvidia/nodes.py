@@ -48,7 +48,8 @@ class NodeReader:
     """Reads the nodes of one look at the host, and gathers those that are missing.
 
     ``missing`` holds nodes that could be made: their numbers are known, and the driver's parameters
-    do not forbid it (ModifyDeviceFiles). ``findings`` says which of the kernel's files tell nothing.
+    do not forbid it (ModifyDeviceFiles). ``wrong`` holds, as they should be, those in whose place there is
+    something else. ``findings`` says which of the kernel's files tell nothing.
     """
 
     def __init__(self, places: Places) -> None:
@@ -61,6 +62,7 @@ class NodeReader:
         self._uid = min(parameters.get("DeviceFileUID", 0), MAX_ID)
         self._gid = min(parameters.get("DeviceFileGID", 0), MAX_ID)
         self.missing: list[HostNode] = []
+        self.wrong: list[HostNode] = []
 
     def gpu(self, minor: int) -> Numbers:
         """Return the numbers of a GPU's node."""
@@ -95,15 +97,17 @@ class NodeReader:
         try:
             node = devnodes.read_node(places.dev, path, role=role, capabilities=capabilities)
         except devnodes.NotADevice as error:
+            self._note(self.wrong, path, role, numbers, mode)
             return None, str(error)
         except (FileNotFoundError, NotADirectoryError):
-            if numbers is not None and numbers.make_with is not None and self._may_be_made:
-                self.missing.append(self._wanted(path, role, numbers.make_with, numbers.minor, mode))
+            if self._may_be_made:
+                self._note(self.missing, path, role, numbers, mode)
             return None, f"{places.dev.host_path(path)} does not exist"
         except OSError as error:
             return None, f"{places.dev.host_path(path)} cannot be read: {reason(error)}"
         if numbers is None or (node.minor == numbers.minor and node.major == (numbers.major or node.major)):
             return node, ""
+        self._note(self.wrong, path, role, numbers, mode)
         told = (
             f"driver's minor is {numbers.minor}"
             if numbers.major is None
@@ -128,6 +132,13 @@ class NodeReader:
             problem, error = f"cannot be read: {reason(caught)}", caught
         self.findings.append(unusable_file(path, problem, consequence, error))
         return {}
+
+    def _note(
+        self, where: list[HostNode], path: str, role: str, numbers: Numbers | None, mode: int | None
+    ) -> None:
+        """Add to WHERE the node that should be at PATH, if it is known."""
+        if numbers is not None and numbers.make_with is not None:
+            where.append(self._wanted(path, role, numbers.make_with, numbers.minor, mode))
 
     def _wanted(self, path: str, role: str, major: int, minor: int, mode: int | None) -> HostNode:
         return HostNode(

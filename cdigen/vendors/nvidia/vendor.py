@@ -67,17 +67,24 @@ class Nvidia:
 
     def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
         """Read which nodes of GPUs, MIG instances and the driver nobody has made yet; NVML is not asked."""
-        if not places.host.exists(kernel.VERSION_FILE):
-            return ()
-        nodes = NodeReader(places)
-        reader = gpus.GpuReader(places, nodes)
-        reader.read()
-        reader.read_control_nodes()
-        families.read_groups(places, nodes)
-        return tuple(nodes.missing)
+        return tuple(_read_nodes(places).missing) if places.host.exists(kernel.VERSION_FILE) else ()
+
+    def wrong_nodes(self, places: Places) -> tuple[HostNode, ...]:
+        """Read which nodes have other numbers than the kernel gives them, or are none, as they should be."""
+        return tuple(_read_nodes(places).wrong) if places.host.exists(kernel.VERSION_FILE) else ()
 
 
 VENDOR = Nvidia()
+
+
+def _read_nodes(places: Places) -> NodeReader:
+    """Return a reader that has looked at every node."""
+    nodes = NodeReader(places)
+    reader = gpus.GpuReader(places, nodes)
+    reader.read()
+    reader.read_control_nodes()
+    families.read_groups(places, nodes)
+    return nodes
 
 
 def _discover_gpus(places: Places) -> Inventory:

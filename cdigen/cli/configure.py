@@ -1,0 +1,258 @@
+"""``cdigen configure``: sets in a runtime's own configuration what CDI needs, and takes it back."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+from cdigen.cli import options, report
+from cdigen.cli.restarts import command_for, restart
+from cdigen.host.root import shown
+from cdigen.model.change import Change
+from cdigen.model.errors import ConfigError
+from cdigen.runtimes import installed
+from cdigen.runtimes.edits.undoing import without
+from cdigen.runtimes.edits.wish import Wish, refuse_broken
+from cdigen.runtimes.settings import read
+from cdigen.store import configfiles
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from typing import Any
+
+    from cdigen.config import Settings
+    from cdigen.host.root import Root
+    from cdigen.model.change import Key
+    from cdigen.model.findings import Finding
+    from cdigen.runtimes.edits.wish import Plan
+    from cdigen.runtimes.installed import Installed
+
+# What people call it -> what runtimes.targets does.
+RUNTIMES = {"podman": "podman", "docker": "docker", "containerd": "containerd", "crio": "cri-o"}
+
+EXAMPLES = """\
+  cdigen configure docker --dry-run        what would change in Docker's configuration
+  cdigen configure docker --restart        change it, and restart Docker
+  cdigen configure containerd --nri        switch NRI on as well
+  cdigen configure podman --spec-dir /srv/cdi --spec-dir /var/run/cdi
+                                           directories that podman shall read, the last first
+  cdigen configure docker --undo           put the configuration back as it was
+"""
+
+
+@frozen
+class _Row:
+    """What becomes of one file."""
+
+    change: Change
+    keys: tuple[Key, ...]
+    kept: tuple[Key, ...] = ()
+    is_exact: bool = True
+
+
+@frozen
+class _Work:
+    """All that a run is about to do."""
+
+    rows: tuple[_Row, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        return tuple(row.change for row in self.rows)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this command."""
+    parser.add_argument("runtime", metavar="RUNTIME", choices=tuple(RUNTIMES), help=", ".join(RUNTIMES))
+    parser.add_argument(
+        "--dry-run", action="store_true", help="change nothing, print what would be as a diff"
+    )
+    parser.add_argument("--undo", action="store_true", help="put back what this command has changed before")
+    parser.add_argument("--nri", action="store_true", help="switch NRI on as well (containerd, crio)")
+    parser.add_argument("--restart", action="store_true", help="restart the runtime if anything was changed")
+    parser.add_argument(
+        "--spec-dir",
+        metavar="DIR",
+        type=options.not_empty,
+        action="append",
+        help="a spec directory that the runtime shall read, as the host names it; repeat it, the last has "
+        "priority (default: those of the configuration)",
+    )
+    options.add_root_options(parser)
+    options.add_output_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command; returns the exit code or raises a CdigenError."""
+    host, settings = options.host_and_settings(arguments)
+    _refuse_contradictions(arguments, host)
+    state_dir = options.outer_directory(host, settings.state_dir)
+    name = arguments.runtime
+    if arguments.undo:
+        work = _undoing(name, host, state_dir)
+        if not arguments.dry_run:
+            _take_back(name, work, host, state_dir)
+    else:
+        binary = _binary(name, host)
+        work = _doing(name, host, _wish(arguments, settings), binary)
+        if work.rows and not arguments.dry_run:
+            check = _check(name, host, binary)
+            configfiles.apply(name, work.changes, host=host, state_dir=state_dir, check=check)
+    restarted = restart(name, host) if work.rows and arguments.restart else ""
+    command = command_for(name, host)
+    if arguments.json:
+        report.print_json(_document(arguments, work, restarted=restarted, command=command))
+    else:
+        _tell(arguments, work, state_dir=state_dir, restarted=restarted, command=command)
+    return 0
+
+
+def _refuse_contradictions(arguments: Namespace, host: Root) -> None:
+    if arguments.undo and (arguments.nri or arguments.spec_dir):
+        raise ConfigError("--undo takes back all that was set", hint="give it without --nri and --spec-dir")
+    if arguments.restart and arguments.dry_run:
+        raise ConfigError("--dry-run changes nothing, so there is nothing to restart", hint="leave one away")
+    if arguments.restart and not host.is_this_machine:
+        raise ConfigError(
+            "--restart is for this machine, and --root names another host", hint="restart the runtime there"
+        )
+    for folder in arguments.spec_dir or ():
+        options.absolute("--spec-dir", folder)
+
+
+def _wish(arguments: Namespace, settings: Settings) -> Wish:
+    given = arguments.spec_dir or settings.spec_dirs
+    return Wish(spec_dirs=tuple(dict.fromkeys(given)), nri=arguments.nri)
+
+
+def _binary(name: str, host: Root) -> Installed | None:
+    return next((one for one in installed.find(host) if one.runtime == RUNTIMES[name]), None)
+
+
+def _doing(name: str, host: Root, wish: Wish, binary: Installed | None) -> _Work:
+    """Return what makes the runtime's configuration say what WISH says."""
+    release = binary.release if binary is not None else None
+    settings = read(RUNTIMES[name], host, release)
+
+    def content(path: str) -> bytes | None:
+        return configfiles.current(host, path)
+
+    for path in dict.fromkeys((settings.wanted, *settings.files)):
+        content(path)  # what cannot be read is said before anything is made of the rest
+    plan: Plan = import_module(f"cdigen.runtimes.edits.{name}").plan(settings, release, wish, content)
+    refuse_broken(settings)
+    rows = tuple(_Row(change=change, keys=change.keys) for change in plan.changes)
+    return _Work(rows=rows, findings=plan.findings)
+
+
+def _undoing(name: str, host: Root, state_dir: str) -> _Work:
+    """Return what takes back all that was set before."""
+    rows = []
+    for file in configfiles.undoable(name, host=host, state_dir=state_dir):
+        if not file.applied or file.present is None:
+            continue
+        if file.exact:
+            change = Change(path=file.path, before=file.present, after=file.before)
+            rows.append(_Row(change=change, keys=file.keys))
+            continue
+        change, kept = without(file.path, file.present, file.keys, made=file.made)
+        if change.after != change.before:
+            rows.append(_Row(change=change, keys=file.keys, kept=kept, is_exact=False))
+    return _Work(rows=tuple(rows))
+
+
+def _take_back(name: str, work: _Work, host: Root, state_dir: str) -> None:
+    # Where the files hold nothing of ours any more, the record goes all the same.
+    if work.rows or configfiles.undoable(name, host=host, state_dir=state_dir):
+        configfiles.revert(name, work.changes, host=host, state_dir=state_dir)
+
+
+def _check(name: str, host: Root, binary: Installed | None) -> configfiles.Check | None:
+    """Return dockerd's own judgement of a file, where there is a dockerd that may be asked."""
+    if name != "docker" or not host.is_this_machine or binary is None:
+        return None
+    from cdigen.cli.restarts import dockerd_check  # noqa: PLC0415 - for Docker alone
+
+    return dockerd_check(binary)
+
+
+def _tell(arguments: Namespace, work: _Work, *, state_dir: str, restarted: str, command: str) -> None:
+    _tell_findings(arguments, work)
+    for row in work.rows:
+        if arguments.dry_run or not row.is_exact:
+            report.write(sys.stdout, _diff(row.change))
+        if not arguments.dry_run:
+            report.write(sys.stdout, f"{_result(arguments, row)} {shown(row.change.path)}{_names(row)}\n")
+        for key in row.kept:
+            report.note(f"{shown(row.change.path)}: {key.name} was changed by others and stays", arguments)
+    if not work.rows:
+        report.note(f"nothing to {'undo' if arguments.undo else 'do'}", arguments)
+    elif arguments.dry_run:
+        report.note("nothing was changed", arguments)
+    else:
+        if not arguments.undo and any(row.change.before is not None for row in work.rows):
+            kept = f"{shown(state_dir)}/configure/{arguments.runtime}"
+            report.note(f"what was there is kept in {kept}", arguments)
+        if restarted or command:
+            text = f"done: {restarted}" if restarted else f"to make it count: {command}"
+            report.note(text, arguments)
+
+
+def _tell_findings(arguments: Namespace, work: _Work) -> None:
+    for finding in work.findings:
+        if finding.severity == "info":
+            report.note(finding.message, arguments)
+    report.say((finding for finding in work.findings if finding.severity != "info"), arguments)
+
+
+def _document(arguments: Namespace, work: _Work, *, restarted: str, command: str) -> dict[str, Any]:
+    files = [
+        {
+            "path": row.change.path,
+            "result": _result(arguments, row),
+            "keys": [key.name for key in row.keys if key not in row.kept],
+            "kept": [key.name for key in row.kept],
+            "diff": _diff(row.change),
+        }
+        for row in work.rows
+    ]
+    return {
+        "runtime": arguments.runtime,
+        "changed": bool(work.rows) and not arguments.dry_run,
+        "files": files,
+        "findings": [finding.row() for finding in work.findings],
+        "restart": command if work.rows else "",
+        "restarted": bool(restarted),
+    }
+
+
+def _result(arguments: Namespace, row: _Row) -> str:
+    if arguments.dry_run:
+        return "would change"
+    if row.change.after is None:
+        return "removed"
+    if row.change.before is None:
+        return "written"
+    return "restored" if arguments.undo and row.is_exact else "changed"
+
+
+def _names(row: _Row) -> str:
+    return f": {', '.join(key.name for key in row.keys if key not in row.kept)}"
+
+
+def _diff(change: Change) -> str:
+    """Return CHANGE as a unified diff that patch(1) takes."""
+    from difflib import unified_diff  # noqa: PLC0415 - only where one is shown
+
+    before, after = (
+        (content or b"").decode("utf-8", "backslashreplace").splitlines(keepends=True)
+        for content in (change.before, change.after)
+    )
+    old, new = ("/dev/null" if text is None else change.path for text in (change.before, change.after))
+    lines = unified_diff(before, after, old, new)
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )

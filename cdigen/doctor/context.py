@@ -1,0 +1,389 @@
+"""What the checks look at, everything read once and only where a check asks for it: ``Context``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from functools import cached_property
+
+from cdigen import reconcile
+from cdigen.doctor.daemons import running
+from cdigen.model.errors import CdigenError, ConfigError
+from cdigen.model.names import natural_key, spec_file_name
+from cdigen.runtimes import installed, lookup, settings
+from cdigen.runtimes.resolve import Shelf
+from cdigen.runtimes.targets import RUNTIMES
+from cdigen.runtimes.users import ROOT
+from cdigen.store import state as states
+from cdigen.value import frozen
+from cdigen.vendors.registry import VENDORS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from cdigen.config import Settings as Configuration
+    from cdigen.delivery import Means
+    from cdigen.host.root import Root
+    from cdigen.model.errors import HostError, SpecError
+    from cdigen.model.inventory import HostNode, Inventory
+    from cdigen.reconcile import Product, Wishes
+    from cdigen.runtimes.installed import Installed
+    from cdigen.runtimes.resolve import View
+    from cdigen.runtimes.settings import Settings
+    from cdigen.runtimes.users import Reader, User
+    from cdigen.vendors.base import Places
+
+# What people call the runtimes that start containers -> what runtimes.targets does.
+NAMES = {"podman": "podman", "docker": "docker", "containerd": "containerd", "crio": "cri-o"}
+# Stands for any runtime where the host has none that was found: the newest library, the configured places.
+ANY = "any runtime"
+_NEWEST = "1.1.0"
+
+
+@frozen
+class Daemon:
+    """What cdigen's own daemon says of itself: its status, None without one, and why it is not running."""
+
+    status: Mapping[str, Any] | None
+    problem: str = ""
+
+
+@frozen
+class Question:
+    """What is asked, of which host.
+
+    ``runtimes`` are those of NAMES that matter, none: all that are installed; ``devices`` the names that
+    have to resolve, none: all that there are. ``options`` are what a cdigen command needs to mean the same
+    host. ``daemon`` reads cdigen's daemon, ``restart`` gives the command that restarts a runtime.
+    """
+
+    host: Root
+    configuration: Configuration
+    places: Places
+    wishes: Wishes
+    means: Means
+    vendors: tuple[str, ...]
+    spec_dirs: tuple[str, ...]
+    state_dir: str
+    daemon: Callable[[], Daemon]
+    restart: Callable[[str], str]
+    user: User | None = None
+    runtimes: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+@frozen
+class Runtime:
+    """A runtime that matters here: its name for people, its binary, and how it is configured."""
+
+    name: str
+    binary: Installed | None
+    settings: Settings
+    library: str
+    newest: str
+    reader: Reader
+
+    @property
+    def shown(self) -> str:
+        """The runtime with its release, for people."""
+        release = self.binary.release if self.binary else None
+        return f"{self.name} {'.'.join(map(str, release))}" if release else self.name
+
+
+class Context:
+    """One look at the host of QUESTION."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.host = question.host
+        self.user = question.user
+        self.configuration = question.configuration
+        self._shelf = Shelf(question.host)
+        self._views: dict[str, View] = {}
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the host is the machine that runs this."""
+        return self.host.is_this_machine
+
+    # What the host has.
+
+    @cached_property
+    def _discovered(self) -> tuple[dict[str, Inventory], dict[str, HostError]]:
+        return reconcile.discover(self.question.vendors, self.question.places)
+
+    @property
+    def inventories(self) -> dict[str, Inventory]:
+        """What each vendor's driver offers."""
+        return self._discovered[0]
+
+    @property
+    def failures(self) -> dict[str, HostError]:
+        """Why a vendor offers nothing."""
+        return self._discovered[1]
+
+    @cached_property
+    def _produced(self) -> tuple[tuple[Product, ...], dict[str, SpecError]]:
+        try:
+            return reconcile.produce(
+                self.inventories, host=self.host, wishes=self.question.wishes, means=self.question.means
+            )
+        except ConfigError:
+            raise
+        except OSError:
+            return (), {}
+
+    @property
+    def products(self) -> tuple[Product, ...]:
+        """The specs that the host would give now."""
+        return self._produced[0]
+
+    @property
+    def broken(self) -> dict[str, SpecError]:
+        """The kinds whose specs could not be made."""
+        return self._produced[1]
+
+    @cached_property
+    def nodes(self) -> tuple[HostNode, ...]:
+        """Every device node of the inventories, each once."""
+        found: dict[str, HostNode] = {}
+        for inventory in self.inventories.values():
+            accelerators = [gpu for gpu in inventory.accelerators if gpu.usable]
+            partitions = [part for gpu in accelerators for part in gpu.partitions if part.usable]
+            devices = [device for group in inventory.groups for device in group.devices]
+            held: list[tuple[HostNode, ...]] = [inventory.nodes, *(gpu.nodes for gpu in accelerators)]
+            held += [*(part.nodes for part in partitions), *(device.nodes for device in devices)]
+            found |= {node.host_path: node for nodes in held for node in nodes}
+        return tuple(found[path] for path in sorted(found, key=natural_key))
+
+    # The runtimes.
+
+    @cached_property
+    def installed(self) -> dict[str, Installed]:
+        """The runtimes that were found, by the names of NAMES."""
+        known = {target: name for name, target in NAMES.items()}
+        return {known[one.runtime]: one for one in installed.find(self.host) if one.runtime in known}
+
+    @cached_property
+    def low_level(self) -> dict[str, Installed]:
+        """Runc and crun, where they were found."""
+        return {one.runtime: one for one in installed.find_low_level(self.host)}
+
+    @cached_property
+    def runtimes(self) -> tuple[Runtime, ...]:
+        """The runtimes that matter: those asked for that are there, else all that are there, else any."""
+        names = self.question.runtimes or tuple(self.installed)
+        found = tuple(self._runtime(name) for name in names if name in self.installed)
+        return found or (self._any_runtime(),)
+
+    def _runtime(self, name: str) -> Runtime:
+        binary = self.installed[name]
+        user = self.user if name in {"podman", "docker"} else None
+        newest = RUNTIMES[NAMES[name]][-1]
+        read = settings.read(
+            NAMES[name], self.host, binary.release, self._starter(name), environment=self._environment
+        )
+        return Runtime(
+            name=name,
+            binary=binary,
+            settings=read,
+            library=binary.library if binary.release else newest[1],
+            newest=binary.newest if binary.release else newest[2],
+            reader=user.reader() if user and read.rootless else ROOT,
+        )
+
+    def _starter(self, name: str) -> User | None:
+        """Return whose runtime NAME is meant: a user's own dockerd only where one is set up."""
+        if name == "podman":
+            return self.user
+        if name != "docker" or self.user is None:
+            return None
+        places = (
+            f"{self.user.config_home}/systemd/user/docker.service",
+            f"{self.user.runtime_dir}/docker.sock",
+        )
+        return self.user if any(self.host.exists(place) for place in places) else None
+
+    @property
+    def _environment(self) -> Mapping[str, str]:
+        return os.environ if self.is_live and (self.user is None or self.user.uid == os.geteuid()) else {}
+
+    def _any_runtime(self) -> Runtime:
+        configured = settings.Settings(
+            runtime=ANY,
+            spec_dirs=self.configuration.spec_dirs,
+            cdi_enabled=None,
+            nri_enabled=None,
+            files=(),
+            wanted="",
+            findings=(),
+        )
+        return Runtime(
+            name=ANY,
+            binary=None,
+            settings=configured,
+            library=_NEWEST,
+            newest=_NEWEST,
+            reader=self.user.reader() if self.user else ROOT,
+        )
+
+    @cached_property
+    def daemons(self) -> dict[str, float]:
+        """When each daemon began that runs on this machine; of a folder nothing is known."""
+        return running() if self.is_live else {}
+
+    def view(self, runtime: Runtime) -> View:
+        """Return what RUNTIME makes of its spec directories."""
+        if runtime.name not in self._views:
+            self._views[runtime.name] = self._shelf.view(
+                runtime.settings.spec_dirs,
+                library=runtime.library,
+                reader=runtime.reader,
+                follows_links=runtime.settings.follows_links,
+            )
+        return self._views[runtime.name]
+
+    @cached_property
+    def own_view(self) -> View:
+        """What the newest library makes of the directories that cdigen writes to and looks into."""
+        return self._shelf.view(self.configuration.spec_dirs, library=_NEWEST, reader=ROOT)
+
+    @cached_property
+    def views(self) -> tuple[View, ...]:
+        """All views, cdigen's own first."""
+        return (self.own_view, *(self.view(runtime) for runtime in self.runtimes))
+
+    # Names, and the files that hold them.
+
+    @cached_property
+    def wanted(self) -> tuple[str, ...]:
+        """The qualified names that have to resolve."""
+        if self.question.devices:
+            return self.question.devices
+        offered = {
+            f"{product.kind}={device['name']}"
+            for product in self.products
+            for device in product.document["devices"]
+        }
+        if not offered:
+            prefixes = tuple(f"{row[0]}/" for row in VENDORS.values())
+            offered = {name for name in self.defined if name.startswith(prefixes)} or set(self.defined)
+        return tuple(sorted(offered, key=natural_key))
+
+    @cached_property
+    def defined(self) -> frozenset[str]:
+        """Every name that any file in any directory defines, whether it is loaded or not."""
+        return frozenset(
+            f"{book.kind}={device}" for view in self.views for book in view.books for device in book.devices
+        )
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of the names that are wanted."""
+        return frozenset(name.partition("=")[0] for name in self.wanted)
+
+    def own_file(self, kind: str) -> str:
+        """Return where cdigen keeps the spec of KIND, as a path of the host."""
+        return f"{self.configuration.spec_dirs[-1].rstrip('/')}/{spec_file_name(kind)}"
+
+    @cached_property
+    def _state(self) -> states.State:
+        try:
+            return states.read(self.question.state_dir)[0]
+        except CdigenError:
+            return states.State()
+
+    def is_ours(self, path: str) -> bool:
+        """Return whether the spec file PATH of the host is one that cdigen wrote, unchanged since."""
+        try:
+            real = self.host.resolve(path)
+            return self._state.owns(self.host.outer_path(real), self.host.read(real, limit=64 << 20))
+        except OSError:
+            return False
+
+    def was_ours(self, path: str) -> bool:
+        """Return whether cdigen has written PATH, whatever became of it since."""
+        try:
+            real = self.host.resolve(path)
+        except OSError:
+            real = path
+        return self._state.of(self.host.outer_path(real)) is not None
+
+    # Commands.
+
+    def outer(self, path: str) -> str:
+        """Return PATH of the host as a word of a command on this machine; a last link is not followed."""
+        if self.is_live:
+            return shlex.quote(path)
+        folder, _, name = path.rpartition("/")
+        try:
+            return shlex.quote(
+                self.host.outer_path(f"{self.host.resolve_new(folder or '/').rstrip('/')}/{name}")
+            )
+        except OSError:
+            return shlex.quote(self.host.outer_path(path))
+
+    def cdigen(self, *words: str) -> str:
+        """Return the command line of cdigen for WORDS and this host."""
+        return shlex.join(("cdigen", *words, *self.question.options))
+
+    def write_command(self, *words: str) -> str:
+        """Return the command that writes the specs of this host, moving aside what is in its way."""
+        return self.cdigen(
+            "generate", "--write", *(("--replace-foreign",) if self._is_in_the_way else ()), *words
+        )
+
+    def configure_command(self, runtime: Runtime) -> str:
+        """Return the command that sets what RUNTIME needs, and restarts it where it is running."""
+        restart = ("--restart",) if self.is_live and self.question.restart(runtime.name) else ()
+        return self.cdigen("configure", runtime.name, *restart)
+
+    @cached_property
+    def _is_in_the_way(self) -> bool:
+        """Whether something that is not cdigen's keeps it from writing its specs."""
+        directory = self.question.spec_dirs[-1]
+        for product in self.products:
+            file = self.own_file(product.kind)
+            try:
+                present: bytes | None = self.host.read(file, limit=64 << 20)
+            except FileNotFoundError:
+                if self.is_link(file):
+                    return True
+                present = None
+            except OSError:
+                return True
+            if present not in (None, product.content) and not self.is_ours(file):
+                return True
+            names = [device["name"] for device in product.document["devices"]]
+            found = lookup.clashes(
+                self._scan,
+                directory=directory,
+                file_name=spec_file_name(product.kind),
+                kind=product.kind,
+                device_names=names,
+            )
+            if any(finding.severity == "error" for finding in found):
+                return True
+        return False
+
+    @cached_property
+    def _scan(self) -> lookup.Lookup:
+        return lookup.scan(self.question.spec_dirs)
+
+    def text(self, path: str, *, limit: int = 1 << 16) -> str:
+        """Return the text of a small file of the host, empty where it cannot be read."""
+        try:
+            return self.host.read(path, limit=limit).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    def is_link(self, path: str) -> bool:
+        """Return whether PATH itself is a link, wherever it leads."""
+        folder, _, name = path.rpartition("/")
+        try:
+            return os.path.islink(f"{self.host.outer_path(self.host.directory(folder or '/'))}/{name}")
+        except OSError:
+            return False

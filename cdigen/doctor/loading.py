@@ -1,0 +1,346 @@
+"""Whether the runtimes load the spec files: a check for each way in which one is passed over."""
+
+from __future__ import annotations
+
+import posixpath
+import stat
+
+from cdigen.doctor.driver import CAUSES
+from cdigen.doctor.verdict import Topic
+from cdigen.host.root import shown
+from cdigen.model.findings import errors
+from cdigen.model.names import natural_key
+from cdigen.spec.hostcheck import check_host
+from cdigen.spec.known import read
+from cdigen.spec.version import KNOWN_VERSIONS, is_newer
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cdigen.doctor.context import Context, Runtime
+    from cdigen.doctor.verdict import Verdict
+    from cdigen.runtimes.resolve import Resolution
+    from cdigen.runtimes.shelf import Book
+
+TOPIC = Topic(name="specs")
+MISSING = "spec-missing"
+# The rule of runtimes.resolve -> the check's name, and what it says where nothing is wrong.
+CHECKS = {
+    "conflict": ("spec-conflict", "no two files of one directory define the same device"),
+    "file-refused": ("spec-refused", "the runtimes take every file"),
+    "runtime-crashes": ("spec-crash", "no file makes a runtime crash"),
+    "file-unreadable": ("spec-unreadable", "every file can be read"),
+    "directory-unreadable": ("spec-directory-unreadable", "every directory can be read"),
+    "directory-symlink": ("spec-directory-link", "no directory is a link"),
+    "not-a-directory": ("spec-directory-kind", "every directory is one"),
+    "file-name-ignored": ("spec-name", "every name ends in .json or .yaml"),
+    "file-uncertain": ("spec-uncertain", "every file can be judged"),
+}
+# A refused file is told apart by what is wrong with it.
+VERSION, SYNTAX = "spec-version", "spec-syntax"
+LOADING = (*(name for name, _ in CHECKS.values()), VERSION, SYNTAX)
+_OF_FOLDERS = {"directory-symlink", "directory-unreadable", "scan-stops"}
+_FEW = 4
+_MAX = 16 << 20
+# Resolution.rule where no file is to blame.
+_NOWHERE = {"not-a-name", "unknown-device", "unknown-kind", "no-specs"}
+
+
+@frozen
+class Problem:
+    """Something that is passed over: by the rule, where, why, by which runtimes, and what is lost to it."""
+
+    rule: str
+    path: str
+    reason: str
+    runtimes: tuple[Runtime, ...]
+    lost: tuple[str, ...]
+
+
+def check(context: Context) -> Iterator[Verdict]:
+    """Say which files and directories the runtimes pass over, and what is wrong with each."""
+    failed: set[str] = set()
+    for problem in problems(context):
+        verdict = _verdict(context, problem)
+        if verdict is not None:
+            failed.add(verdict.check)
+            yield verdict
+    for name, text in (
+        *CHECKS.values(),
+        (VERSION, "no cdiVersion is too new"),
+        (SYNTAX, "all files can be parsed"),
+    ):
+        if name not in failed:
+            yield TOPIC.good(name, text)
+    yield from _missing(context)
+
+
+def problems(context: Context) -> tuple[Problem, ...]:
+    """Return what any runtime that matters passes over."""
+    reasons: dict[tuple[str, str], str] = {}
+    runtimes: dict[tuple[str, str], dict[str, Runtime]] = {}
+    lost: dict[tuple[str, str], set[str]] = {}
+    for runtime in context.runtimes:
+        view = context.view(runtime)
+        for finding in view.problems:
+            key = (finding.rule, finding.path)
+            reasons.setdefault(key, finding.message)
+            runtimes.setdefault(key, {})[runtime.name] = runtime
+        for resolution in lost_names(context, runtime):
+            if resolution.rule not in _NOWHERE:
+                key = (resolution.rule, _blamed(resolution))
+                reasons.setdefault(key, resolution.reason)
+                runtimes.setdefault(key, {})[runtime.name] = runtime
+                lost.setdefault(key, set()).add(resolution.device)
+    return tuple(
+        Problem(
+            rule=key[0],
+            path=key[1],
+            reason=text,
+            runtimes=tuple(runtimes[key].values()),
+            lost=tuple(sorted(lost.get(key, ()), key=natural_key)),
+        )
+        for key, text in reasons.items()
+    )
+
+
+def _blamed(resolution: Resolution) -> str:
+    """Return the file or directory of which the problem is: a file's may be its directory's."""
+    is_file = resolution.file in resolution.files
+    return (
+        posixpath.dirname(resolution.file) if resolution.rule in _OF_FOLDERS and is_file else resolution.file
+    )
+
+
+def lost_names(context: Context, runtime: Runtime) -> list[Resolution]:
+    """Return what became of the wanted names that RUNTIME does not find."""
+    view = context.view(runtime)
+    found = {name for name, _ in view.devices}
+    return [view.resolve(name) for name in context.wanted if name not in found]
+
+
+def _verdict(context: Context, problem: Problem) -> Verdict | None:
+    name = CHECKS.get(problem.rule, ("spec-uncertain", ""))[0]
+    book = _book(context, problem.path)
+    if _is_of_others(context, problem, book):
+        return None
+    remedy, reason = "", problem.reason
+    if problem.rule == "conflict":
+        remedy = _end_conflict(context, problem)
+    elif problem.rule in {"file-refused", "runtime-crashes", "file-uncertain"}:
+        name, reason, remedy = _refused(context, problem, name, book)
+    elif problem.rule in {"file-unreadable", "directory-unreadable"}:
+        remedy = _open(context, problem)
+    elif problem.rule == "directory-symlink":
+        path, copy = context.outer(problem.path), context.outer(f"{problem.path}.cdigen")
+        source = context.outer(context.host.resolve(problem.path))
+        remedy = f"cp -a {source} {copy} && rm {path} && mv {copy} {path}{_restarts(context, problem)}"
+    elif problem.rule == "not-a-directory":
+        path = context.outer(problem.path)
+        aside = context.outer(f"{problem.path}.disabled")
+        remedy = f"mv {path} {aside} && mkdir {path}{_restarts(context, problem)}"
+    elif problem.rule == "file-name-ignored":
+        stem = posixpath.splitext(problem.path)[0]
+        ending = ".json" if problem.path.lower().endswith(".json") else ".yaml"
+        remedy = f"mv {context.outer(problem.path)} {context.outer(stem + ending)}"
+    detail = f"{reason}{_loses(problem)}"
+    if problem.lost:
+        return TOPIC.error(name, detail, remedy)
+    if problem.rule == "file-name-ignored":
+        return None  # a copy that somebody keeps, of what is found elsewhere
+    return TOPIC.warning(name, detail, remedy)
+
+
+def _restarts(context: Context, problem: Problem) -> str:
+    """Return what makes daemons look anew: they go on watching the directory that a link led to."""
+    commands = [
+        context.question.restart(runtime.name)
+        for runtime in problem.runtimes
+        if runtime.name in context.daemons
+    ]
+    return "".join(f" && {command}" for command in commands if command)
+
+
+def _loses(problem: Problem) -> str:
+    if not problem.lost:
+        return ""
+    names = ", ".join(problem.lost[:_FEW])
+    more = f" and {len(problem.lost) - _FEW} more" if len(problem.lost) > _FEW else ""
+    return f"; so {' and '.join(runtime.shown for runtime in problem.runtimes)} cannot resolve {names}{more}"
+
+
+def _is_of_others(context: Context, problem: Problem, book: Book | None) -> bool:
+    """Whether PROBLEM is about devices that nobody asked for."""
+    if problem.lost or not context.question.devices or problem.rule == "runtime-crashes":
+        return False
+    return book is None or book.kind not in context.kinds
+
+
+def _book(context: Context, path: str) -> Book | None:
+    return next((book for view in context.views for book in view.books if book.path == path), None)
+
+
+def _end_conflict(context: Context, problem: Problem) -> str:
+    """Return the command that moves aside all but the best of the files that conflict."""
+    rivals: dict[str, Book] = {}
+    for runtime in problem.runtimes:
+        view = context.view(runtime)
+        books = {book.path: book for book in view.books if book.state == "loaded"}
+        first = books[problem.path]
+        rivals |= {
+            path: book
+            for path, book in books.items()
+            if book.folder == first.folder
+            and book.kind == first.kind
+            and set(book.devices) & set(first.devices)
+        }
+    keep = max(rivals, key=lambda path: _worth(context, path))
+    moved = [path for path in rivals if path != keep]
+    return " && ".join(f"mv {context.outer(path)} {context.outer(path + '.disabled')}" for path in moved)
+
+
+def _worth(context: Context, path: str) -> tuple[bool, bool, bool, float]:
+    """Return by what a file is preferred: ours, what it names exists, cdigen would write it, younger."""
+    try:
+        data = context.host.read(path, limit=_MAX)
+        changed = context.host.stat(path).st_mtime
+    except OSError:
+        return False, False, False, 0.0
+    reading = read(data, yaml=not path.endswith(".json"))
+    holds = (
+        reading.document is not None
+        and not errors(reading.findings)
+        and not check_host(reading.document, context.host)
+    )
+    is_own = path in {context.own_file(kind) for kind in context.kinds}
+    return context.is_ours(path), holds, is_own, changed
+
+
+def _refused(context: Context, problem: Problem, name: str, book: Book | None) -> tuple[str, str, str]:
+    """Return the check, the reason and the remedy for a file that runtimes refuse, or crash on."""
+    path = problem.path
+    try:
+        data = context.host.read(path, limit=_MAX)
+    except OSError:
+        return name, problem.reason, f"mv {context.outer(path)} {context.outer(path + '.disabled')}"
+    reading = read(data, yaml=not path.endswith(".json"))
+    faults = errors(reading.findings)
+    reason = problem.reason
+    version = str((reading.document or {}).get("cdiVersion"))
+    older = [
+        runtime
+        for runtime in problem.runtimes
+        if version in KNOWN_VERSIONS and runtime.newest and is_newer(version, runtime.newest)
+    ]
+    target: tuple[str, ...] = ()
+    if older:
+        name = VERSION
+        reads = " and ".join(f"{runtime.shown} reads {runtime.newest} at most" for runtime in older)
+        reason = f"{shown(path)} has cdiVersion {version}, but {reads}"
+        target = _targets(context, older, book)
+    elif reading.document is None and faults:
+        name = SYNTAX
+        place = f"line {faults[0].place[0]}: " if faults[0].place else ""
+        reason = f"{shown(path)} cannot be parsed: {place}{faults[0].message}"
+    elif faults:
+        reason = f"{shown(path)} is refused: {faults[0].path}: {faults[0].message} [{faults[0].rule}]"
+    return name, reason, _anew(context, path, book, target)
+
+
+def _targets(context: Context, older: list[Runtime], book: Book | None) -> tuple[str, ...]:
+    """Return the options that make cdigen write what OLDER runtimes read, where it does not by itself."""
+    kinds = {book.kind} if book and book.kind else context.kinds
+    own = [product.document["cdiVersion"] for product in context.products if product.kind in kinds]
+    words: list[str] = []
+    for runtime in older:
+        if (
+            runtime.binary
+            and runtime.binary.release
+            and any(is_newer(version, runtime.newest) for version in own)
+        ):
+            words += ["--target", f"{runtime.name}-{'.'.join(map(str, runtime.binary.release))}"]
+    return tuple(words)
+
+
+def _anew(context: Context, path: str, book: Book | None, options: tuple[str, ...]) -> str:
+    """Return the command that puts a good spec in the place of the file PATH."""
+    aside = f"mv {context.outer(path)} {context.outer(path + '.disabled')}"
+    own = {context.own_file(product.kind) for product in context.products}
+    if path in own or context.was_ours(path):
+        if context.products:
+            return context.write_command(*options)
+        return aside
+    offered = {product.kind for product in context.products}
+    if book is not None and book.kind in offered and not _others_define(context, book):
+        return f"{aside} && {context.write_command(*options)}"
+    return aside
+
+
+def _others_define(context: Context, book: Book) -> bool:
+    """Whether what BOOK defines is there without it."""
+    return any(
+        other.path != book.path and other.kind == book.kind and other.state == "loaded"
+        for view in context.views
+        for other in view.books
+    )
+
+
+def _open(context: Context, problem: Problem) -> str:
+    """Return the command that lets the runtime's user read a file or directory."""
+    path = problem.path
+    try:
+        real, status = context.host.located(path)
+    except OSError:
+        # A link that leads nowhere.
+        return _anew(context, path, None, ()) if problem.rule == "file-unreadable" else ""
+    if problem.rule == "file-unreadable" and not stat.S_ISREG(status.st_mode):
+        return _anew(context, path, None, ())
+    commands = []
+    folders = [real] if stat.S_ISDIR(status.st_mode) else []
+    folder = real.rpartition("/")[0]
+    while folder:
+        folders.insert(0, folder)
+        folder = folder.rpartition("/")[0]
+    for each in folders:
+        mode = context.host.stat(each).st_mode
+        if mode & 0o005 != 0o005:
+            commands.append(f"chmod a+rx {context.outer(each)}")
+    if stat.S_ISREG(status.st_mode) and not status.st_mode & 0o004:
+        commands.append(f"chmod a+r {context.outer(real)}")
+    return " && ".join(commands)
+
+
+def _missing(context: Context) -> Iterator[Verdict]:
+    """Say whether there is a spec at all for each kind that the host offers, and for each name asked for."""
+    there = {book.kind for view in context.views for book in view.books if book.is_known}
+    lost = [product.kind for product in context.products if product.kind not in there]
+    asked = context.question.devices
+    if asked:
+        lost = [kind for kind in lost if kind in context.kinds]
+    if lost:
+        text = f"no spec of {', '.join(lost)} is in {' or '.join(context.configuration.spec_dirs)}"
+        say = TOPIC.error if set(lost) & context.kinds else TOPIC.warning
+        yield say(MISSING, text, context.write_command(), because=())
+        return
+    if not context.products and not there:
+        text = f"there is no spec in {' or '.join(context.configuration.spec_dirs)}, and none can be made now"
+        yield TOPIC.error(MISSING, text, because=CAUSES)
+        return
+    offered = {
+        f"{product.kind}={device['name']}"
+        for product in context.products
+        for device in product.document["devices"]
+    }
+    for name in asked:
+        if name not in context.defined and name not in offered:
+            yield _unknown(context, name, sorted(offered or context.defined, key=natural_key))
+    if not any(name not in context.defined and name not in offered for name in asked):
+        yield TOPIC.good(MISSING, f"there are specs of {', '.join(sorted(there))}")
+
+
+def _unknown(context: Context, name: str, known: list[str]) -> Verdict:
+    listed = ", ".join(known[:_FEW]) + (f" and {len(known) - _FEW} more" if len(known) > _FEW else "")
+    text = f"this host has no device {shown(name)}; it has {listed or 'none'}"
+    return TOPIC.error("device-unknown", text, context.cdigen("list"), because=CAUSES)

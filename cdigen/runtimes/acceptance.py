@@ -1,0 +1,88 @@
+"""Which runtimes load a spec file: what the CDI libraries do, told by runtime and release.
+
+``LIBRARIES`` are those to ask ``cdigen.spec.loaders`` about; ``groups`` turns their answers into lines
+for people, ``rows`` into what ``--json`` shows.
+"""
+
+from __future__ import annotations
+
+from cdigen.runtimes.targets import RUNTIMES, Release
+from cdigen.spec.loaders import ACCEPT, UNKNOWN
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cdigen.spec.loaders import Judgement
+
+# Every library that a runtime of the table has, oldest first.
+LIBRARIES = tuple(
+    sorted(
+        {row[1] for rows in RUNTIMES.values() for row in rows},
+        key=lambda version: tuple(map(int, version.split("."))),
+    )
+)
+
+
+@frozen
+class Group:
+    """Runtimes that do the same with a file for the same reason: ``podman 4.3.0 to < 5.1.0``."""
+
+    verdict: str
+    reason: str
+    runtimes: tuple[str, ...]
+    is_all: bool
+
+
+def rows(judged: Mapping[str, Judgement]) -> dict[str, str]:
+    """Return the verdict for each release at which a runtime got another library: ``podman-4.3.0``."""
+    return {
+        f"{runtime}-{_text(since)}": judged[library].verdict
+        for runtime, table in RUNTIMES.items()
+        for since, library, _ in table
+    }
+
+
+def groups(judged: Mapping[str, Judgement]) -> tuple[Group, ...]:
+    """Return the runtimes that do not accept a file, by what they do; unknown ones are left out.
+
+    JUDGED has what each of LIBRARIES does.
+    """
+    known = {library for library in LIBRARIES if judged[library].verdict != UNKNOWN}
+    kinds = {
+        (judged[library].verdict, judged[library].reason): None
+        for library in LIBRARIES
+        if library in known and judged[library].verdict != ACCEPT
+    }
+    made = []
+    for kind in kinds:
+        alike = {library for library in known if (judged[library].verdict, judged[library].reason) == kind}
+        names = tuple(name for runtime in RUNTIMES for name in _ranges(runtime, alike))
+        made.append(Group(verdict=kind[0], reason=kind[1], runtimes=names, is_all=alike == known))
+    return tuple(made)
+
+
+def _ranges(runtime: str, alike: set[str]) -> Iterator[str]:
+    """Yield the ranges of releases of RUNTIME that have one of the libraries ALIKE."""
+    table = RUNTIMES[runtime]
+    start: int | None = None
+    for index in range(len(table) + 1):
+        is_in = index < len(table) and table[index][1] in alike
+        if is_in and start is None:
+            start = index
+        elif not is_in and start is not None:
+            yield _range(runtime, table, start, index)
+            start = None
+
+
+def _range(runtime: str, table: tuple[tuple[Release, str, str], ...], start: int, end: int) -> str:
+    since = _text(table[start][0])
+    if end == len(table):
+        return runtime if start == 0 else f"{runtime} from {since} on"
+    until = _text(table[end][0])
+    return f"{runtime} before {until}" if start == 0 else f"{runtime} {since} to before {until}"
+
+
+def _text(release: Release) -> str:
+    return ".".join(map(str, release))

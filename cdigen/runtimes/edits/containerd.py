@@ -1,0 +1,137 @@
+"""containerd: the CRI plugin's CDI keys, and the switch of NRI, where this release merges them.
+
+What several files say of one plugin is merged key by key from 2.0 on (PR 9982); in 1.7 the last file that has
+the plugin's table replaces those of all others (issue 5837), so that there the keys belong into that table. A
+drop-in carries the ``version`` of the main file: with a higher one, 2.1 forgets the main file's CRI section
+(it is not migrated any more), and later releases do not start.
+"""
+
+from __future__ import annotations
+
+from cdigen.host.root import shown
+from cdigen.model.errors import ConfigError
+from cdigen.runtimes.edits import tomltext
+from cdigen.runtimes.edits.tomltext import Wanted
+from cdigen.runtimes.edits.wish import Plan, last_word, merged_dirs, must_set, toml_changes
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from cdigen.runtimes.edits.wish import Content, Wish
+    from cdigen.runtimes.settings import Settings
+    from cdigen.runtimes.targets import Release
+
+MAIN = "/etc/containerd/config.toml"
+CRI_V2 = ("plugins", "io.containerd.grpc.v1.cri")
+CRI_V3 = ("plugins", "io.containerd.cri.v1.runtime")
+NRI = ("plugins", "io.containerd.nri.v1.nri")
+HAS_CDI: Release = (1, 7, 0)  # PR 6654
+MERGES: Release = (2, 0, 0)  # PR 9982; enable_cdi is on by default from there on
+_CRI_NAMES = frozenset({"cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"})
+
+
+@frozen
+class _Files:
+    """The main file and the others as they are, in the order in which containerd reads them."""
+
+    main: str
+    documents: dict[str, dict[str, Any]]
+    version: int
+    merges: bool
+
+    def last_with(self, table: tuple[str, ...]) -> str:
+        """Return the last file that has TABLE, the main file where none has."""
+        # An empty one replaces those before it as well.
+        having = [path for path, one in self.documents.items() if tomltext.lookup(one, table) is not None]
+        return having[-1] if having else self.main
+
+
+def plan(settings: Settings, release: Release | None, wish: Wish, content: Content) -> Plan:
+    """Return what makes containerd's CRI do as WISH says; ConfigError where it cannot be made to."""
+    if release is not None and release < HAS_CDI:
+        raise ConfigError(
+            f"containerd {'.'.join(map(str, release))} reads no CDI specs",
+            hint="install containerd 1.7 or newer",
+        )
+    files = _files(settings, release, content)
+    cri = CRI_V3 if files.version >= 3 else CRI_V2
+    wanted: dict[str, tuple[Wanted, ...]] = {}
+
+    def want(what: str, table: tuple[str, ...], key: Wanted) -> None:
+        path = _target(settings, files, what, table)
+        wanted[path] = (*wanted.get(path, ()), key)
+
+    dirs = merged_dirs(settings.spec_dirs, wish.spec_dirs)
+    if _needs_switch(settings, release, files):
+        want("cdi", cri, Wanted(path=(*cri, "enable_cdi"), value=True))
+    if must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
+        want("spec_dirs", cri, Wanted(path=(*cri, "cdi_spec_dirs"), value=dirs))
+    if wish.nri and must_set(settings, "nri", is_so=settings.nri_enabled is True):
+        want("nri", NRI, Wanted(path=(*NRI, "disable"), value=False))
+    version = Wanted(path=("version",), value=files.version)
+    for path in wanted.keys() & {files.main, settings.wanted}:
+        wanted[path] = (version, *wanted[path])
+    return Plan(changes=toml_changes(wanted, content, command="containerd"))
+
+
+def _needs_switch(settings: Settings, release: Release | None, files: _Files) -> bool:
+    # 2.2 calls enable_cdi deprecated and 2.4 shall not have it: where it is on by default it is not written.
+    is_on = settings.cdi_enabled is True
+    by_default = files.merges if release is None else release >= MERGES
+    return must_set(settings, "cdi", is_so=is_on) and not (is_on and by_default)
+
+
+def _target(settings: Settings, files: _Files, what: str, table: tuple[str, ...]) -> str:
+    if not files.merges:
+        return files.last_with(table)
+    source = settings.source(what)
+    if source in files.documents and source not in {files.main, settings.wanted}:
+        return last_word(settings, what)
+    # To import a folder would bring to life whatever else lies in it: the main file is the smaller change.
+    return settings.wanted if settings.wanted_is_read and files.main in files.documents else files.main
+
+
+def _files(settings: Settings, release: Release | None, content: Content) -> _Files:
+    documents = {}
+    for path in settings.files or (MAIN,):
+        data = content(path)
+        if data is not None:
+            documents[path] = tomltext.parse(data, path)
+    main = settings.files[0] if settings.files else MAIN
+    document = documents.get(main, {})
+    merges = release >= MERGES if release is not None else document.get("version", 2) >= 3
+    version = _version(document, main, merges=merges)
+    for path, other in documents.items():
+        _refuse_disabled(other, path)
+        if other.get("version", 0) > version:
+            raise ConfigError(
+                f"{shown(path)} is of version {other['version']} and {shown(main)} of version {version}: "
+                "containerd takes nothing of the older one's plugins",
+                hint=f"bring {shown(main)} to the same version ('containerd config migrate')",
+            )
+    return _Files(main=main, documents=documents, version=version, merges=merges)
+
+
+def _version(document: dict[str, Any], main: str, *, merges: bool) -> int:
+    """Return the version that all keys are to be written for."""
+    version = document.get("version")
+    if isinstance(version, int) and version >= 2:
+        return version
+    if version is not None or "plugins" in document:
+        raise ConfigError(
+            f"{shown(main)} is of version 1, whose plugins containerd 2 does not read",
+            hint=f"bring it to a new version ('containerd --config {shown(main)} config migrate')",
+        )
+    return 3 if merges and not document else 2
+
+
+def _refuse_disabled(document: dict[str, Any], path: str) -> None:
+    disabled = document.get("disabled_plugins")
+    if isinstance(disabled, list) and any(name in _CRI_NAMES for name in disabled if isinstance(name, str)):
+        raise ConfigError(
+            f"{shown(path)} switches the CRI plugin off (disabled_plugins), so there is nothing to configure",
+            hint="take it out of disabled_plugins if Kubernetes is to use this containerd; "
+            "ctr and nerdctl read the spec directories themselves",
+        )

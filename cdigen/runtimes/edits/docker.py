@@ -1,0 +1,69 @@
+"""Docker: ``features.cdi`` and ``cdi-spec-dirs`` in daemon.json."""
+
+from __future__ import annotations
+
+from cdigen.model.change import Change
+from cdigen.model.errors import ConfigError
+from cdigen.model.findings import Finding
+from cdigen.runtimes.edits import jsontext
+from cdigen.runtimes.edits.tomltext import Wanted
+from cdigen.runtimes.edits.wish import Plan, merged_dirs, must_set
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.runtimes.edits.wish import Content, Wish
+    from cdigen.runtimes.settings import Settings
+    from cdigen.runtimes.targets import Release
+
+FEATURE = ("features", "cdi")
+SPEC_DIRS = ("cdi-spec-dirs",)
+HAS_CDI: Release = (25, 0, 0)  # moby PR 45134
+ON_BY_DEFAULT: Release = (28, 2, 0)  # moby PR 49963
+
+
+def plan(settings: Settings, release: Release | None, wish: Wish, content: Content) -> Plan:
+    """Return what makes Docker read the directories of WISH; ConfigError where it cannot be made to."""
+    if wish.nri:
+        raise ConfigError(
+            "Docker's NRI takes no CDI devices from a plugin", hint="leave --nri away; --device does it"
+        )
+    if release is not None and release < HAS_CDI:
+        name = ".".join(map(str, release))
+        raise ConfigError(f"Docker {name} reads no CDI specs", hint="install Docker 25.0 or newer")
+    before = content(settings.wanted)
+    after, keys = jsontext.put(before or b"", _wanted(settings, release, wish), settings.wanted)
+    if not keys:
+        return Plan()
+    change = Change(path=settings.wanted, before=before, after=after, keys=keys)
+    return Plan(changes=(change,), findings=_notes(settings, release, after))
+
+
+def keeps_containers(content: bytes, file: str) -> bool:
+    """Return whether containers live on while a daemon with this configuration is restarted."""
+    return jsontext.parse(content, file).get("live-restore") is True
+
+
+def _wanted(settings: Settings, release: Release | None, wish: Wish) -> tuple[Wanted, ...]:
+    wanted = []
+    is_on = settings.cdi_enabled is True
+    needs_switch = release is None or release < ON_BY_DEFAULT or not is_on
+    # Where the command line has the option as well, dockerd does not start: must_set looks at that.
+    if needs_switch and must_set(settings, "cdi", is_so=is_on):
+        wanted.append(Wanted(path=FEATURE, value=True))
+    dirs = merged_dirs(settings.spec_dirs, wish.spec_dirs)
+    if must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
+        wanted.append(Wanted(path=SPEC_DIRS, value=dirs))
+    return tuple(wanted)
+
+
+def _notes(settings: Settings, release: Release | None, after: bytes) -> tuple[Finding, ...]:
+    notes = []
+    if release is None:
+        text = "a Docker before 25.0 does not start with 'cdi-spec-dirs' in its configuration"
+        notes.append(("release-unknown", text))
+    if not keeps_containers(after, settings.wanted):
+        text = 'a restart of Docker stops its containers: "live-restore" is not true in its configuration'
+        notes.append(("no-live-restore", text))
+    return tuple(
+        Finding(severity="warning", rule=rule, path=settings.wanted, message=text) for rule, text in notes
+    )

@@ -1,0 +1,56 @@
+"""podman: a drop-in of containers.conf with the spec directories, where the release reads any."""
+
+from __future__ import annotations
+
+from cdigen.model.errors import ConfigError
+from cdigen.model.findings import Finding
+from cdigen.runtimes.edits.tomltext import Wanted
+from cdigen.runtimes.edits.wish import Plan, has_all, last_word, merged_dirs, must_set, toml_changes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.runtimes.edits.wish import Content, Wish
+    from cdigen.runtimes.settings import Settings
+    from cdigen.runtimes.targets import Release
+
+SPEC_DIRS = ("engine", "cdi_spec_dirs")
+# podman PR 25717; before it, /etc/cdi and /var/run/cdi are in the program.
+READS_DIRS: Release = (5, 5, 0)
+
+
+def plan(settings: Settings, release: Release | None, wish: Wish, content: Content) -> Plan:
+    """Return what makes podman read the directories of WISH; ConfigError where it cannot be made to."""
+    if wish.nri:
+        raise ConfigError("podman has no NRI", hint="leave --nri away")
+    if release is not None and release < READS_DIRS:
+        return _hard_wired(settings, release, wish)
+    dirs = merged_dirs(settings.spec_dirs, wish.spec_dirs)
+    if not must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
+        return Plan()
+    wanted = {last_word(settings, "spec_dirs"): (Wanted(path=SPEC_DIRS, value=dirs),)}
+    return Plan(
+        changes=toml_changes(wanted, content, command="podman"),
+        findings=() if release is not None else (_unknown(settings),),
+    )
+
+
+def _hard_wired(settings: Settings, release: Release, wish: Wish) -> Plan:
+    name = f"podman {'.'.join(map(str, release))}"
+    if not has_all(settings.spec_dirs, wish.spec_dirs):
+        raise ConfigError(
+            f"{name} reads {' and '.join(settings.spec_dirs)}, whatever its configuration says",
+            hint="put the specs there, or install podman 5.5 or newer",
+        )
+    message = (
+        f"{name} reads {' and '.join(settings.spec_dirs)} and has no setting for it: that is as it shall be"
+    )
+    return Plan(findings=(Finding(severity="info", rule="hard-wired", path="podman", message=message),))
+
+
+def _unknown(settings: Settings) -> Finding:
+    return Finding(
+        severity="info",
+        rule="release-unknown",
+        path=settings.wanted,
+        message="podman before 5.5 ignores cdi_spec_dirs and reads /etc/cdi and /var/run/cdi",
+    )

@@ -1,0 +1,138 @@
+"""Which runtimes a host has, and which releases: ``find``.
+
+Their binaries are asked, each for its version: only on the machine that cdigen runs on, and only those that
+nobody but root can have put there or changed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cdigen.host.childprocess import run
+from cdigen.host.root import reason, shown
+from cdigen.host.trust import untrusted
+from cdigen.runtimes.targets import RUNTIMES
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cdigen.host.root import Root
+    from cdigen.runtimes.targets import Release
+
+# Of docker it is the daemon that reads specs; its client may be of another release.
+BINARIES = {
+    "apptainer": "apptainer",
+    "buildkit": "buildkitd",
+    "containerd": "containerd",
+    "cri-o": "crio",
+    "docker": "dockerd",
+    "nerdctl": "nerdctl",
+    "podman": "podman",
+}
+LOW_LEVEL = {"crun": "crun", "runc": "runc"}
+
+# Where packages put them, then where people do; NixOS's links, and a snap's own tree.
+FOLDERS = (
+    "/usr/bin",
+    "/usr/sbin",
+    "/bin",
+    "/sbin",
+    "/usr/local/bin",
+    "/usr/local/sbin",
+    "/run/current-system/sw/bin",
+    "/opt/bin",
+    "/snap/docker/current/bin",
+)
+
+# The slowest that was seen took 0.12 s; a busy machine may take ten times as long.
+_DEADLINE_S = 3.0
+_WORDS = 200
+# What has a dot is a version: not the 2 of containerd/v2, which comes before containerd's.
+_VERSION = re.compile(r"(?<![0-9.])v?([0-9]{1,5})\.([0-9]{1,5})(?:\.([0-9]{1,5}))?(?![0-9])")
+
+
+@frozen
+class Installed:
+    """A runtime's binary, and what it says of itself.
+
+    ``runtime`` as in ``targets.RUNTIMES``, or ``runc``, ``crun``. ``release`` None: it was not asked or gave
+    no version, and ``problem`` says why. ``library`` and ``newest``: its CDI library and the newest spec
+    version that this accepts; empty where there is no release, or one without CDI.
+    """
+
+    runtime: str
+    binary: str
+    release: Release | None
+    version_text: str = ""
+    library: str = ""
+    newest: str = ""
+    problem: str = ""
+
+
+def find(host: Root) -> tuple[Installed, ...]:
+    """Return the runtimes of HOST that read CDI specs, by name; each from the first place that has it."""
+    return _find(host, BINARIES)
+
+
+def find_low_level(host: Root) -> tuple[Installed, ...]:
+    """Return runc and crun of HOST likewise: they read no specs, but some mishandle what is in one."""
+    return _find(host, LOW_LEVEL)
+
+
+def release_in(text: str) -> Release | None:
+    """Return the first version in TEXT, what comes after its numbers left out; None where there is none.
+
+    ``29.0.0-rc.1`` is 29.0.0, ``1.7.24~ds1`` is 1.7.24, ``5.4`` is 5.4.0.
+    """
+    found = _VERSION.search(text)
+    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
+
+
+def library_of(runtime: str, release: Release) -> tuple[str, str]:
+    """Return the CDI library of RELEASE of RUNTIME and the newest spec version it accepts; empty without."""
+    known = [row for row in RUNTIMES.get(runtime, ()) if row[0] <= release]
+    return known[-1][1:] if known else ("", "")
+
+
+def _find(host: Root, binaries: Mapping[str, str]) -> tuple[Installed, ...]:
+    found = ((runtime, _place(host, name)) for runtime, name in binaries.items())
+    return tuple(_asked(host, runtime, binary) for runtime, binary in found if binary)
+
+
+def _place(host: Root, name: str) -> str:
+    return next((f"{folder}/{name}" for folder in FOLDERS if host.exists(f"{folder}/{name}")), "")
+
+
+def _asked(host: Root, runtime: str, binary: str) -> Installed:
+    if not host.is_this_machine:
+        problem = "it was not asked for its version: it is of another tree than this machine's own"
+        return Installed(runtime=runtime, binary=binary, release=None, problem=problem)
+    if doubt := untrusted(binary):
+        problem = f"it was not asked for its version: {doubt}"
+        return Installed(runtime=runtime, binary=binary, release=None, problem=problem)
+    try:
+        ending = run((binary, "--version"), deadline_s=_DEADLINE_S)
+    except OSError as error:
+        return Installed(
+            runtime=runtime, binary=binary, release=None, problem=f"it cannot be started: {reason(error)}"
+        )
+    words = shown(ending.output[:_WORDS].decode("utf-8", "replace").strip().partition("\n")[0])
+    release = release_in(words)
+    if ending.by != "itself" or release is None:
+        problem = {
+            "deadline": f"it did not give its version within {_DEADLINE_S:g} s",
+            "flood": "it printed without end when asked for its version",
+        }.get(ending.by, f"it gave no version: {words or ending.last_words or 'nothing'}")
+        return Installed(runtime=runtime, binary=binary, release=None, version_text=words, problem=problem)
+    library, newest = library_of(runtime, release)
+    return Installed(
+        runtime=runtime,
+        binary=binary,
+        release=release,
+        version_text=words,
+        library=library,
+        newest=newest,
+        problem="" if library or runtime in LOW_LEVEL else "this release reads no CDI specs",
+    )

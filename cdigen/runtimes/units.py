@@ -1,0 +1,146 @@
+"""How systemd starts a runtime: ``command`` gives its arguments and environment, as the unit files say.
+
+Enough of systemd.unit(5), systemd.service(5) and systemd.exec(5) for the services of runtimes: drop-ins, the
+reset by an empty value, environment files and variables. What cannot be read counts as not there: whoever
+configures a runtime by arguments that we miss sees the defaults, with no finding.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+
+# systemd.unit(5), "Unit File Load Path", the first with the highest priority.
+SYSTEM_FOLDERS = (
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+)
+USER_FOLDERS = (
+    "/etc/systemd/user",
+    "/run/systemd/user",
+    "/usr/local/lib/systemd/user",
+    "/usr/lib/systemd/user",
+)
+
+_LIMIT = 1 << 16
+_PREFIXES = "@-:+!|"  # before an executable: systemd.service(5), "Command lines"
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+@frozen
+class Command:
+    """A command line: its words without the program, the environment that units set, and the unit file."""
+
+    words: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    file: str = ""
+
+    def values(self, *names: str) -> tuple[str, ...]:
+        """Return the values of the options NAMES (``--config``, ``-c``), in their order."""
+        found: list[str] = []
+        words = iter(self.words)
+        for word in words:
+            name, equals, value = word.partition("=")
+            if name in names:
+                found += [value] if equals else [next(words, "")]
+        return tuple(found)
+
+    def flag(self, name: str) -> bool | None:
+        """Return the last value of the switch NAME, None where it is not given."""
+        last = None
+        for word in self.words:
+            option, equals, value = word.partition("=")
+            if option == name:
+                last = not equals or value.lower() in {"1", "t", "true"}
+        return last
+
+
+def command(host: Root, unit: str, folders: tuple[str, ...] = SYSTEM_FOLDERS) -> Command:
+    """Return how UNIT (``docker.service``) of HOST starts its program; an empty Command where none does."""
+    file = next((f"{folder}/{unit}" for folder in folders if _text(host, f"{folder}/{unit}")), "")
+    settings: list[tuple[str, str]] = []
+    for path in (file, *_drop_ins(host, unit, folders)) if file else ():
+        settings += _service_settings(_text(host, path))
+    line = ""
+    environment: dict[str, str] = {}
+    for key, value in settings:
+        if key == "ExecStart":
+            line = value
+        elif key == "Environment":
+            environment |= _assignments(value)
+    # Files are read when the service starts, after all that the units say (systemd.exec(5)).
+    for key, value in settings:
+        if key == "EnvironmentFile":
+            environment |= _environment_file(_text(host, value.removeprefix("-")))
+    words = _split(line.lstrip(_PREFIXES))[1:]
+    expanded = tuple(part for word in words for part in _expand(word, environment))
+    return Command(words=expanded, environment=tuple(sorted(environment.items())), file=file)
+
+
+def _text(host: Root, path: str) -> str:
+    if not path.startswith("/"):
+        return ""
+    try:
+        return host.read(path, limit=_LIMIT).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _drop_ins(host: Root, unit: str, folders: tuple[str, ...]) -> list[str]:
+    """Return the drop-ins in the order of their names; of one name, that of the first folder counts."""
+    found: dict[str, str] = {}
+    for folder in folders:
+        for name in host.names(f"{folder}/{unit}.d"):
+            if name.endswith(".conf"):
+                found.setdefault(name, f"{folder}/{unit}.d/{name}")
+    return [found[name] for name in sorted(found)]
+
+
+def _service_settings(text: str) -> list[tuple[str, str]]:
+    settings: list[tuple[str, str]] = []
+    section = ""
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        stripped = line.strip()
+        if stripped.startswith("["):
+            section = stripped
+        elif section == "[Service]" and stripped[:1] not in {"", "#", ";"}:
+            key, _, value = stripped.partition("=")
+            settings.append((key.strip(), value.strip()))
+    return settings
+
+
+def _assignments(text: str) -> dict[str, str]:
+    pairs = (word.partition("=") for word in _split(text))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def _environment_file(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        name, equals, value = line.strip().partition("=")
+        if equals and name[:1] not in {"#", ";"}:
+            found[name.strip()] = " ".join(_split(value))
+    return found
+
+
+def _expand(word: str, environment: dict[str, str]) -> list[str]:
+    if word.startswith("$") and word[1:].isidentifier():
+        return _split(environment.get(word[1:], ""))
+    return [_VARIABLE.sub(lambda found: environment.get(found[1], ""), word)]
+
+
+def _split(text: str) -> list[str]:
+    import shlex  # noqa: PLC0415 - few commands ask for units
+
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()

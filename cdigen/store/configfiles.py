@@ -1,0 +1,389 @@
+"""Configuration files of other programs: changed whole or not at all, and put back as they were.
+
+``apply`` keeps what was there in ``<state directory>/configure/<runtime>/``, never beside the file: a copy
+beside a drop-in may be loaded. ``record.json`` there says which files are changed and how:
+
+    {"schema": 1, "files": [{"path": "/etc/docker/daemon.json", "before": "<sha256>", "after": ["<sha256>"],
+                             "folders": [], "keys": [{"path": ["features", "cdi"], "value": "true",
+                                                      "before": null, "made": 1}]}]}
+
+``before`` is the digest of the content to restore, which also names the backup; ``"none"`` where we made the
+file, ``"mixed"`` where others had changed the file between two of our changes, so that no backup is without
+our keys. The record is on the disk before the file is changed, and goes after the file is as it was: whenever
+we are killed, the digests say on which side of that we are.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from contextlib import ExitStack, contextmanager, suppress
+
+from cdigen.host.root import reason, shown
+from cdigen.host.trust import ACCESS_LIST, untrusted
+from cdigen.model.change import Change, Key
+from cdigen.model.errors import ConfigError, StoreError
+from cdigen.store import tempfiles
+from cdigen.store.configrecord import MIXED, NONE, Entry, read, write
+from cdigen.store.directory import STATE_DIRECTORY, Directory, existing, made, require_own
+from cdigen.store.failures import store_error
+from cdigen.store.lock import exclusive
+from cdigen.store.present import NOTHING, look
+from cdigen.store.state import digest
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cdigen.host.root import Root
+
+    # Returns why the content in the file at this path of the machine must not be put in place, or nothing.
+    Check = Callable[[str], str]
+
+FOLDER = "configure"
+# No configuration file of a runtime is longer; host.root reads no more either.
+MAX_BYTES = 1 << 20
+MODE = 0o644
+_SECRET = 0o600  # daemon.json may hold a proxy's password, config.toml a registry's
+
+
+@frozen
+class Undoable:
+    """A file that was changed: how it is now, how it was, and which keys in it are ours.
+
+    ``exact``: nobody has changed it since, so that ``before`` (None: no file) is what to restore.
+    ``applied``: whether it holds anything of ours; what was interrupted before it was written does not.
+    """
+
+    path: str
+    present: bytes | None
+    before: bytes | None
+    made: bool
+    exact: bool
+    applied: bool
+    keys: tuple[Key, ...]
+
+
+def current(host: Root, path: str) -> bytes | None:
+    """Return the content of the file PATH of HOST, None for no file. StoreError: it cannot be read."""
+    try:
+        return host.read(path, limit=MAX_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise store_error("cannot read", path, error) from error
+
+
+def apply(
+    runtime: str, changes: tuple[Change, ...], *, host: Root, state_dir: str, check: Check | None = None
+) -> None:
+    """Put CHANGES to the configuration of RUNTIME in place, after keeping what was there.
+
+    CHECK looks at each new content before anything is changed; ConfigError where it refuses one. StoreError:
+    a file was changed meanwhile, others could change it or what leads to it, or the system refuses.
+    """
+    with _home(state_dir, runtime) as home, ExitStack() as open_files:
+        places = [open_files.enter_context(_place(host, change)) for change in changes]
+        for place in places:
+            place.verify(check)
+        entries = {entry.path: entry for entry in read(home)}
+        for place in places:
+            entry = _recorded(entries.get(place.change.path), place)
+            if entry.before not in {NONE, MIXED} and entry.before == digest(place.change.before or b""):
+                _keep(home, entry.before, place.change.before or b"")
+            entries[entry.path] = entry
+        write(home, tuple(entries.values()))
+        for place in places:
+            place.put()
+        _settled(home, entries, places)
+
+
+def undoable(runtime: str, *, host: Root, state_dir: str) -> tuple[Undoable, ...]:
+    """Return the files of RUNTIME's configuration that ``apply`` has changed, as they are now.
+
+    StoreError: the record or one of the files cannot be read.
+    """
+    with existing(_home_path(state_dir, runtime), what="the folder") as home:
+        if home is None:
+            return ()
+        require_own(home, what="the folder")
+        return tuple(_undoable(home, host, entry) for entry in read(home))
+
+
+def revert(runtime: str, changes: tuple[Change, ...], *, host: Root, state_dir: str) -> None:
+    """Put CHANGES, which take back what was recorded for RUNTIME, in place, and forget the record.
+
+    Folders that were made for the files go with them. StoreError as ``apply``.
+    """
+    with _home(state_dir, runtime) as home, ExitStack() as open_files:
+        entries = read(home)
+        places = [open_files.enter_context(_place(host, change)) for change in changes]
+        for place in places:
+            place.verify(None)
+        for place in places:
+            place.put()
+        for entry in entries:
+            _sweep(host, entry.path)
+            _remove_empty(host, entry.folders)
+        write(home, ())
+        _forget(home, frozenset())
+
+
+def _recorded(old: Entry | None, place: _Place) -> Entry:
+    """Return what is to be on the disk about a change before it is made."""
+    change = place.change
+    present = digest(change.before) if change.before is not None else NONE
+    after = digest(change.after) if change.after is not None else NONE
+    folders = (*(old.folders if old else ()), *place.folders)
+    if old is None or present in {old.before, NONE}:
+        # Nothing of ours is in it, or an earlier change was recorded and never made.
+        return Entry(path=change.path, before=present, after=(after,), keys=change.keys, folders=folders)
+    is_ours = present in old.after
+    known = {key.path: key for key in old.keys}
+    keys = (*old.keys, *(key for key in change.keys if key.path not in known))
+    anew = {key.path: key for key in change.keys}
+    # The newest value, and what was there before the first.
+    merged = tuple(
+        Key(path=key.path, value=anew.get(key.path, key).value, before=key.before, made=key.made)
+        for key in keys
+    )
+    return Entry(
+        path=change.path,
+        before=old.before if is_ours else MIXED,
+        after=(present, after),
+        keys=merged,
+        folders=folders,
+    )
+
+
+def _settled(home: Directory, entries: dict[str, Entry], places: list[_Place]) -> None:
+    """Forget what the files were recorded as for the moment of the change, and backups that nobody needs."""
+    for place in places:
+        entry = entries[place.change.path]
+        entries[entry.path] = Entry(
+            path=entry.path,
+            before=entry.before,
+            after=entry.after[-1:],
+            keys=entry.keys,
+            folders=entry.folders,
+        )
+    write(home, tuple(entries.values()))
+    _forget(home, frozenset(entry.before for entry in entries.values()))
+
+
+def _undoable(home: Directory, host: Root, entry: Entry) -> Undoable:
+    present = current(host, entry.path)
+    now = NONE if present is None else digest(present)
+    backup = None
+    if entry.before not in {NONE, MIXED}:
+        backup = look(home, entry.before).content
+        if backup is not None and digest(backup) != entry.before:
+            backup = None
+    is_restorable = entry.before == NONE or backup is not None
+    return Undoable(
+        path=entry.path,
+        present=present,
+        before=backup,
+        made=entry.before == NONE,
+        exact=now in entry.after and is_restorable,
+        applied=now not in {entry.before, NONE},
+        keys=entry.keys,
+    )
+
+
+def _keep(home: Directory, name: str, content: bytes) -> None:
+    with tempfiles.staged(home, name, content, mode=_SECRET) as temporary:
+        tempfiles.put(temporary, home, name)
+        tempfiles.settle(home)
+
+
+def _forget(home: Directory, wanted: frozenset[str]) -> None:
+    """Remove the backups that are not WANTED."""
+    for name in os.listdir(home.fd):
+        if len(name) == 64 and name not in wanted:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=home.fd)
+
+
+def _home_path(state_dir: str, runtime: str) -> str:
+    return posixpath.join(state_dir, FOLDER, runtime)
+
+
+@contextmanager
+def _home(state_dir: str, runtime: str) -> Iterator[Directory]:
+    """Hold the folder of RUNTIME's backups, alone."""
+    with (
+        made(state_dir, what=STATE_DIRECTORY) as above,
+        made(posixpath.join(state_dir, FOLDER), what="the folder") as folder,
+        made(_home_path(state_dir, runtime), what="the folder") as home,
+    ):
+        # Who could put a backup there would write the runtime's configuration.
+        for place in (above, folder, home):
+            require_own(place, what="the folder")
+        with exclusive(home):
+            tempfiles.sweep(home)
+            yield home
+
+
+class _Place:
+    """A file to be changed: its folder, and its new content under another name, waiting."""
+
+    def __init__(
+        self, change: Change, folder: Directory, name: str, waiting: tuple[Directory, tempfiles.Staged] | None
+    ) -> None:
+        self.change = change
+        self.folders: tuple[str, ...] = ()
+        self._folder = folder
+        self._name = name
+        self._waiting = waiting
+
+    def verify(self, check: Check | None) -> None:
+        """Raise StoreError where the file is not what the change was computed from, or CHECK refuses it."""
+        found = look(self._folder, self._name, limit=MAX_BYTES)
+        path = shown(self._folder.file(self._name))
+        if found != NOTHING and found.content is None:
+            raise StoreError(f"{path} is {found.description}", hint="move it away")
+        if found.content != self.change.before:
+            raise StoreError(f"{path} was changed by another meanwhile", hint="run the command again")
+        if check is None or self._waiting is None:
+            return
+        at, staged = self._waiting
+        if problem := check(at.file(staged.name)):
+            hint = f"nothing was changed; look whether {path} was right before"
+            raise ConfigError(f"the new {path} is refused: {problem}", hint=hint, kind="broken-file")
+
+    def put(self) -> None:
+        """Give the file its new content, or remove it."""
+        path = self._folder.file(self._name)
+        try:
+            if self._waiting is None:
+                os.unlink(self._name, dir_fd=self._folder.fd)
+            else:
+                at, staged = self._waiting
+                os.rename(staged.name, self._name, src_dir_fd=at.fd, dst_dir_fd=self._folder.fd)
+        except OSError as error:
+            raise store_error("cannot change", path, error) from error
+        tempfiles.settle(self._folder)
+
+
+@contextmanager
+def _place(host: Root, change: Change) -> Iterator[_Place]:
+    """Open where CHANGE is to be made, with the new content on the disk; missing folders are made.
+
+    A link is followed within the host: whoever keeps the file elsewhere finds the change there.
+    """
+    real = _resolved(host, change.path)
+    _refuse_untrusted(host, change.path)
+    folder, name = posixpath.split(real)
+    missing = _missing(host, folder)
+    with ExitStack() as stack:
+        # Unless the file is put there, nothing of us stays.
+        stack.callback(_remove_empty, host, missing)
+        at = stack.enter_context(made(host.outer_path(folder), what="the folder"))
+        waiting = None
+        if change.after is not None:
+            room = stack.enter_context(_waiting_room(host, folder, at))
+            tempfiles.sweep(room)
+            status = _status(at, name)
+            mode = stat.S_IMODE(status.st_mode) if status else MODE
+            staged = stack.enter_context(tempfiles.staged(room, name, change.after, mode=mode))
+            if status:
+                _take_after(staged.fd, at, name, status)
+            waiting = (room, staged)
+        place = _Place(change, at, name, waiting)
+        place.folders = missing
+        yield place
+
+
+@contextmanager
+def _waiting_room(host: Root, folder: str, at: Directory) -> Iterator[Directory]:
+    """Give the folder for the temporary file: above a drop-in folder, of which CRI-O loads every file."""
+    if not folder.endswith(".d"):
+        yield at
+        return
+    with made(host.outer_path(posixpath.dirname(folder)), what="the folder") as above:
+        is_same = os.fstat(above.fd).st_dev == os.fstat(at.fd).st_dev
+        yield above if is_same else at
+
+
+def _sweep(host: Root, path: str) -> None:
+    """Remove what a killed writer left for the file PATH."""
+    with suppress(OSError):
+        folder = posixpath.dirname(host.resolve_new(path))
+        with existing(host.outer_path(folder), what="the folder") as at:
+            if at is not None:
+                with _waiting_room(host, folder, at) as room:
+                    tempfiles.sweep(room)
+
+
+def _status(folder: Directory, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise store_error("cannot look at", folder.file(name), error) from error
+
+
+def _take_after(fd: int, folder: Directory, name: str, status: os.stat_result) -> None:
+    """Give the new file the owner, the mode, the access list and the security label of the old one."""
+    path = folder.file(name)
+    try:
+        os.fchown(fd, status.st_uid, status.st_gid)
+        os.fchmod(fd, stat.S_IMODE(status.st_mode))
+        for attribute in _attributes(path):
+            value = os.getxattr(path, attribute, follow_symlinks=False)
+            # A label that may not be set is the one that a new file gets here; an access list is a promise.
+            with suppress(*() if attribute == ACCESS_LIST else (OSError,)):
+                os.setxattr(fd, attribute, value)
+        os.fsync(fd)
+    except OSError as error:
+        raise store_error("cannot copy the owner and the mode of", path, error) from error
+
+
+def _attributes(path: str) -> list[str]:
+    try:
+        return os.listxattr(path, follow_symlinks=False)
+    except OSError:
+        return []  # the file system knows none
+
+
+def _refuse_untrusted(host: Root, path: str) -> None:
+    """Raise StoreError where others than root could change the file, or put another in its place."""
+    there = path
+    while there != "/" and not host.exists(there):
+        there = posixpath.dirname(there)
+    if problem := untrusted(there, base=host.outer):
+        raise StoreError(
+            f"{shown(path)} is not changed: {problem}",
+            hint="only root may be able to write what decides what root runs",
+        )
+
+
+def _resolved(host: Root, path: str) -> str:
+    """Return where PATH leads within the host, or will lead once it exists."""
+    try:
+        real = host.resolve_new(path)
+        if not host.exists(path) and posixpath.basename(path) in host.names(posixpath.dirname(path)):
+            raise StoreError(f"{shown(path)} is a symlink to nothing", hint="mend it or remove it")
+    except OSError as error:
+        raise StoreError(f"{shown(path)}: {reason(error)}", hint="mend the link") from error
+    return real
+
+
+def _remove_empty(host: Root, folders: tuple[str, ...]) -> None:
+    """Remove FOLDERS, the innermost first; those in which others have put something stay."""
+    for folder in folders:
+        with suppress(OSError):
+            os.rmdir(host.outer_path(host.resolve_new(folder)))
+
+
+def _missing(host: Root, folder: str) -> tuple[str, ...]:
+    """Return the folders that have to be made for FOLDER, the innermost first."""
+    missing = []
+    while folder != "/" and not os.path.lexists(host.outer_path(folder)):
+        missing.append(folder)
+        folder = posixpath.dirname(folder)
+    return tuple(missing)

@@ -1,0 +1,132 @@
+"""Which configuration files we have changed, and how: ``read`` and ``write`` (see store.configfiles)."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from cdigen.host.root import shown
+from cdigen.model.change import Key
+from cdigen.model.errors import StoreError
+from cdigen.store import tempfiles
+from cdigen.store.failures import store_error
+from cdigen.store.present import NOTHING, look
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from cdigen.store.directory import Directory
+
+FILE = "record.json"
+SCHEMA = 1
+NONE = "none"
+MIXED = "mixed"
+_MODE = 0o600
+_HEX = frozenset("0123456789abcdef")
+
+
+@frozen
+class Entry:
+    """A file that we have changed: digests of what is to be restored and of what we wrote, and our keys.
+
+    ``folders`` were made for the file, the innermost first.
+    """
+
+    path: str
+    before: str
+    after: tuple[str, ...]
+    keys: tuple[Key, ...]
+    folders: tuple[str, ...] = ()
+
+
+def read(home: Directory) -> tuple[Entry, ...]:
+    """Return the entries of the record in HOME, none without one. StoreError: it is damaged."""
+    found = look(home, FILE)
+    if found == NOTHING:
+        return ()
+    path = shown(home.file(FILE))
+    try:
+        document = json.loads(found.content) if found.content is not None else None
+        return tuple(_entry(entry) for entry in _entries(document))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise StoreError(
+            f"{path} is damaged ({error}), so nobody knows what was changed",
+            hint=f"see what is in {shown(home.path)}, then move it away",
+        ) from None
+
+
+def write(home: Directory, entries: tuple[Entry, ...]) -> None:
+    """Replace the record in one step, remove it where there are no ENTRIES. StoreError: that was refused."""
+    if not entries:
+        try:
+            os.unlink(FILE, dir_fd=home.fd)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise store_error("cannot remove", home.file(FILE), error) from error
+        tempfiles.settle(home)
+        return
+    document = {"schema": SCHEMA, "files": [_row(entry) for entry in entries]}
+    content = json.dumps(document, indent=1).encode("ascii") + b"\n"
+    with tempfiles.staged(home, FILE, content, mode=_MODE) as temporary:
+        tempfiles.put(temporary, home, FILE)
+        tempfiles.settle(home)
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    keys = [
+        {"path": list(key.path), "value": key.value, "before": key.before, "made": key.made}
+        for key in entry.keys
+    ]
+    return {
+        "path": entry.path,
+        "before": entry.before,
+        "after": list(entry.after),
+        "folders": list(entry.folders),
+        "keys": keys,
+    }
+
+
+def _entries(document: Any) -> list[Any]:
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise ValueError(f"it is no document of schema {SCHEMA}")
+    entries: list[Any] = document["files"]
+    return entries
+
+
+def _entry(row: Any) -> Entry:
+    path, before, after = row["path"], row["before"], tuple(map(_digest, row["after"]))
+    if not isinstance(path, str) or not path.startswith("/"):
+        raise ValueError(f"{path!a} is no path")
+    return Entry(
+        path=path,
+        before=before if before == MIXED else _digest(before),
+        after=after,
+        keys=tuple(map(_key, row["keys"])),
+        folders=tuple(map(_text, row["folders"])),
+    )
+
+
+def _key(row: Any) -> Key:
+    before = row["before"]
+    return Key(
+        path=tuple(map(_text, row["path"])),
+        value=_text(row["value"]),
+        before=None if before is None else _text(before),
+        made=int(row["made"]),
+    )
+
+
+def _digest(value: Any) -> str:
+    text = _text(value)
+    if text != NONE and (len(text) != 64 or not _HEX.issuperset(text)):
+        raise ValueError(f"{text!a} is no digest")
+    return text
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!a} is no text")
+    return value

@@ -1,0 +1,41 @@
+"""The commands with their parsers, as the entry point makes them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from cdigen.cli.main import COMMANDS
+from cdigen.cli.options import Parser
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Action, ArgumentParser
+
+
+@frozen
+class Command:
+    """A command; ``examples`` is the text that its help ends in."""
+
+    name: str
+    summary: str
+    examples: str
+    parser: ArgumentParser
+
+
+def commands() -> tuple[Command, ...]:
+    """Return all commands; whoever changes a parser changes that of this call only."""
+    return tuple(_command(name, module, summary) for name, (module, summary) in sorted(COMMANDS.items()))
+
+
+def actions(parser: ArgumentParser) -> tuple[Action, ...]:
+    """Return the options and arguments of PARSER."""
+    # The generators that use this read the same attribute: argparse has no other way.
+    return tuple(parser._actions)  # noqa: SLF001
+
+
+def _command(name: str, module_name: str, summary: str) -> Command:
+    module = import_module(module_name)
+    parser = Parser(prog=f"cdigen {name}", summary=summary, examples=module.EXAMPLES)
+    module.add_options(parser)
+    return Command(name=name, summary=summary, examples=module.EXAMPLES, parser=parser)

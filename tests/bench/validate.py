@@ -1,0 +1,124 @@
+"""Measure ``cdigen validate``: one large spec, a thousand small ones, and what 100,000 devices take.
+
+``make bench-validate`` runs it. The specs are made here. The command's imports are measured beside and taken
+off. Runs are interleaved; cdigen is installed into a private venv as
+users install it, with its modules compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# It lies in this folder.
+COLD = importlib.import_module("cold_generate")
+
+FILES = 1000
+IMPORTS = "the command's imports"
+# Issue 6, "Speed" and "Bad input": milliseconds over the imports, milliseconds each, seconds and megabytes.
+GOALS = {"56 devices": 60, "each of 1,000 files": 3, "100,000 devices": 5000}
+GOAL_MB = 300
+
+
+def main() -> None:
+    """Measure, and print a table or JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=15, help="interleaved runs of each (default: 15)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="cdigen-bench-") as folder:
+        work = Path(folder)
+        python: Path = COLD._install(work / "venv")
+        cdigen = str(python.with_name("cdigen"))
+        commands = {IMPORTS: [str(python), "-c", "import cdigen.cli.main, cdigen.cli.validate"]}
+        commands |= {name: [cdigen, "validate", *files] for name, files in _cases(work).items()}
+        times = _times(commands, options.runs)
+        memory: float = COLD._peak_mb(commands["100,000 devices"], _environment())
+    rows = _rows(times, memory)
+    print(json.dumps(rows, indent=2) if options.json else _table(rows))
+
+
+def _cases(work: Path) -> dict[str, list[str]]:
+    small, folder = spec(2), work / "small"
+    folder.mkdir()
+    for number in range(FILES):
+        (folder / f"{number}.json").write_text(small)
+    (work / "56.json").write_text(spec(56))
+    (work / "many.json").write_text(spec(100_000, mounts=0))
+    return {
+        "56 devices": [str(work / "56.json")],
+        f"{FILES:,} files": [str(folder)],
+        "100,000 devices": [str(work / "many.json")],
+    }
+
+
+def spec(devices: int, *, mounts: int = 30) -> str:
+    """Return a spec of DEVICES as cdigen writes them, sharing MOUNTS and a hook."""
+    library = "/usr/lib/x86_64-linux-gnu/libnvidia-{}.so.550.163.01"
+    bind = {"type": "bind", "options": ["ro", "nosuid", "nodev", "rbind", "rprivate"]}
+    hook = {"hookName": "createContainer", "path": "/usr/libexec/cdigen/cdigen-hook", "args": ["cdigen-hook"]}
+    document = {
+        "cdiVersion": "0.5.0",
+        "kind": "nvidia.com/gpu",
+        "devices": [
+            {"name": str(n), "containerEdits": {"deviceNodes": [{"path": f"/dev/nvidia{n}"}]}}
+            for n in range(devices)
+        ],
+        "containerEdits": {
+            "env": ["NVIDIA_VISIBLE_DEVICES=void"],
+            "deviceNodes": [{"path": "/dev/nvidiactl"}, {"path": "/dev/nvidia-uvm"}],
+            "mounts": [
+                {"hostPath": library.format(n), "containerPath": library.format(n), **bind}
+                for n in range(mounts)
+            ],
+            "hooks": [{**hook, "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"], "timeout": 30}],
+        },
+    }
+    return json.dumps(document)
+
+
+def _environment() -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+
+
+def _times(commands: dict[str, list[str]], runs: int) -> dict[str, float]:
+    """Return the median of each command's processor time in milliseconds: others may use the machine too."""
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(runs):
+        for name, command in commands.items():
+            child = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=_environment())
+            _, status, used = os.wait4(child.pid, 0)
+            times[name].append((used.ru_utime + used.ru_stime) * 1000)
+            if status:
+                sys.exit(f"{' '.join(command)} ended with {os.waitstatus_to_exitcode(status)}")
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def _rows(times: dict[str, float], memory: float) -> list[dict[str, object]]:
+    imports = times[IMPORTS]
+    measured = {
+        "56 devices": times["56 devices"] - imports,
+        "each of 1,000 files": (times[f"{FILES:,} files"] - imports) / FILES,
+        "100,000 devices": times["100,000 devices"],
+    }
+    rows: list[dict[str, object]] = [{"what": IMPORTS, "ms": round(imports, 1), "goal": ""}]
+    rows += [{"what": name, "ms": round(ms, 2), "goal": GOALS[name]} for name, ms in measured.items()]
+    return [*rows, {"what": "100,000 devices, peak MB", "ms": memory, "goal": GOAL_MB}]
+
+
+def _table(rows: list[dict[str, object]]) -> str:
+    lines = [f"{'':28}{'CPU ms':>10}{'goal':>8}"]
+    return "\n".join([*lines, *(f"{row['what']:28}{row['ms']:>10}{row['goal']:>8}" for row in rows)])
+
+
+if __name__ == "__main__":
+    main()

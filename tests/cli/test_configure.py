@@ -1,0 +1,274 @@
+"""``cdigen configure`` from the outside: what it prints, what it changes, what it refuses."""
+
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from abilities import cannot_run
+from command import Run
+
+DAEMON_JSON = '{\n    "bridge": "none"\n}\n'
+CONTAINERD = """\
+version = 2
+
+[plugins]
+  [plugins."io.containerd.grpc.v1.cri"]
+    [plugins."io.containerd.grpc.v1.cri".cni]
+      bin_dir = "/usr/lib/cni"  # Debian's
+"""
+RUNTIMES = ("podman", "docker", "containerd", "crio")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a host with configurations of all the runtimes."""
+    for path, content in {
+        "etc/docker/daemon.json": DAEMON_JSON,
+        "etc/containerd/config.toml": CONTAINERD,
+        "etc/containers/containers.conf": "[engine]\n",
+        "etc/crio/crio.conf": "[crio]\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content)
+    return tmp_path
+
+
+def files(root: Path) -> dict[str, tuple[bytes, int]]:
+    """Return all below ``/etc``: content and mode."""
+    found = (path for path in (root / "etc").rglob("*"))
+    return {str(path): (path.read_bytes() if path.is_file() else b"", path.stat().st_mode) for path in found}
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_configure_and_undo_leave_no_trace(cdigen: Run, root: Path, runtime: str) -> None:
+    before = files(root)
+    assert cdigen("configure", runtime, "--root", root).code == 0
+    assert files(root) != before
+    assert cdigen("configure", runtime, "--undo", "--root", root).code == 0
+    assert files(root) == before
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_the_second_time_there_is_nothing_to_do(cdigen: Run, root: Path, runtime: str) -> None:
+    cdigen("configure", runtime, "--root", root)
+    inodes = {path: path.stat().st_ino for path in root.rglob("*")}
+    done = cdigen("configure", runtime, "--root", root)
+    assert (done.code, done.out) == (0, "")
+    assert "nothing to do" in done.err
+    assert {path: path.stat().st_ino for path in root.rglob("*")} == inodes
+
+
+def test_undo_twice_is_nothing_to_undo(cdigen: Run, root: Path) -> None:
+    cdigen("configure", "docker", "--root", root)
+    cdigen("configure", "docker", "--undo", "--root", root)
+    done = cdigen("configure", "docker", "--undo", "--root", root)
+    assert (done.code, done.out) == (0, "")
+    assert "nothing to undo" in done.err
+
+
+def test_undo_without_anything_done_makes_nothing(cdigen: Run, root: Path) -> None:
+    assert cdigen("configure", "docker", "--undo", "--root", root).code == 0
+    assert not (root / "var").exists()
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_dry_run_prints_a_diff_that_patch_takes_and_changes_nothing(
+    cdigen: Run, root: Path, runtime: str
+) -> None:
+    before = files(root)
+    dry = cdigen("configure", runtime, "--dry-run", "--root", root)
+    assert dry.code == 0
+    assert files(root) == before
+    assert not (root / "var").exists()
+    # patch(1) makes no files below folders that are missing from an absolute name.
+    diff = dry.out.replace("--- /etc", "--- etc").replace("+++ /etc", "+++ etc")
+    subprocess.run(["patch", "-p0"], cwd=root, input=diff, text=True, check=True, capture_output=True)
+    patched = {path: content for path, (content, _) in files(root).items() if content}
+    subprocess.run(["patch", "-p0", "-R"], cwd=root, input=diff, text=True, check=True, capture_output=True)
+    cdigen("configure", runtime, "--root", root)
+    assert {path: content for path, (content, _) in files(root).items() if content} == patched
+
+
+def test_json_says_what_was_done_and_what_remains_to_be(cdigen: Run, root: Path) -> None:
+    done = cdigen("configure", "docker", "--json", "--root", root)
+    document = done.json
+    (file,) = document["files"]
+    assert (document["runtime"], document["changed"], document["restarted"]) == ("docker", True, False)
+    assert document["restart"] == "systemctl restart docker"
+    assert (file["path"], file["result"]) == ("/etc/docker/daemon.json", "changed")
+    assert file["keys"] == ["features.cdi", "cdi-spec-dirs"]
+    assert "live-restore" in document["findings"][-1]["message"]
+    assert cdigen("configure", "docker", "--json", "--root", root).json["files"] == []
+
+
+def test_mode_and_owner_of_a_file_stay(cdigen: Run, root: Path) -> None:
+    path = root / "etc/docker/daemon.json"
+    path.chmod(0o600)
+    cdigen("configure", "docker", "--root", root)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_the_directories_that_are_given_are_added(cdigen: Run, root: Path) -> None:
+    cdigen("configure", "docker", "--root", root, "--spec-dir", "/srv/a", "--spec-dir", "/srv/b")
+    document = json.loads((root / "etc/docker/daemon.json").read_text())
+    assert document["cdi-spec-dirs"] == ["/etc/cdi", "/var/run/cdi", "/srv/a", "/srv/b"]
+
+
+def test_what_others_wrote_meanwhile_survives_undo_and_is_shown(cdigen: Run, root: Path) -> None:
+    cdigen("configure", "docker", "--root", root)
+    path = root / "etc/docker/daemon.json"
+    path.write_text(path.read_text().replace('"none"', '"br0"'))
+    done = cdigen("configure", "docker", "--undo", "--root", root)
+    assert path.read_text() == DAEMON_JSON.replace('"none"', '"br0"')
+    assert '-    "cdi-spec-dirs": ["/etc/cdi", "/var/run/cdi"]\n' in done.out
+
+
+def test_undo_shows_what_it_would_do_and_does_nothing(cdigen: Run, root: Path) -> None:
+    cdigen("configure", "docker", "--root", root)
+    before = files(root)
+    dry = cdigen("configure", "docker", "--undo", "--dry-run", "--root", root)
+    assert '-    "cdi-spec-dirs": ["/etc/cdi", "/var/run/cdi"]\n' in dry.out
+    assert files(root) == before
+    assert (
+        cdigen("configure", "docker", "--undo", "--json", "--root", root).json["files"][0]["result"]
+        == "restored"
+    )
+
+
+def test_a_key_that_others_changed_survives_undo_and_is_named(cdigen: Run, root: Path) -> None:
+    cdigen("configure", "docker", "--root", root)
+    path = root / "etc/docker/daemon.json"
+    path.write_text(path.read_text().replace('"/var/run/cdi"', '"/srv/cdi"'))
+    done = cdigen("configure", "docker", "--undo", "--root", root)
+    assert json.loads(path.read_text()) == {"bridge": "none", "cdi-spec-dirs": ["/etc/cdi", "/srv/cdi"]}
+    assert "cdi-spec-dirs was changed by others and stays" in done.err
+
+
+def test_a_drop_in_that_others_added_to_stays_without_our_keys(cdigen: Run, root: Path) -> None:
+    cdigen("configure", "crio", "--root", root)
+    (path,) = (root / "etc/crio/crio.conf.d").iterdir()
+    path.write_text(path.read_text() + "pids_limit = 7\n")
+    cdigen("configure", "crio", "--undo", "--root", root)
+    assert "pids_limit = 7" in path.read_text()
+    assert "cdi_spec_dirs" not in path.read_text()
+
+
+def test_a_drop_in_that_only_got_another_form_goes(cdigen: Run, root: Path) -> None:
+    cdigen("configure", "crio", "--root", root)
+    (path,) = (root / "etc/crio/crio.conf.d").iterdir()
+    path.write_text(path.read_text() + "\n")
+    cdigen("configure", "crio", "--undo", "--root", root)
+    assert not path.exists()
+
+
+def test_a_file_that_others_removed_is_nothing_to_undo(cdigen: Run, root: Path) -> None:
+    cdigen("configure", "crio", "--root", root)
+    (path,) = (root / "etc/crio/crio.conf.d").iterdir()
+    path.unlink()
+    assert "nothing to undo" in cdigen("configure", "crio", "--undo", "--root", root).err
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("docker: etc/docker/daemon.json", b'{"a": 1,\n}', ("daemon.json", "line 2")),
+        ("docker: etc/docker/daemon.json", b'{"a": 1,\n"a": 2}', ("daemon.json", "twice", "line 2")),
+        ("containerd: etc/containerd/config.toml", b"version = 2\n[plugins\n", ("config.toml", "line 2")),
+        ("podman: etc/containers/containers.conf", b"[engine]\nx =\n", ("containers.conf", "line 2")),
+        ("crio: etc/crio/crio.conf.d/a.conf", b"x = 1\nx = 2\n", ("a.conf", "line 2")),
+    ],
+)
+def test_a_broken_file_is_refused_with_its_line(
+    cdigen: Run, root: Path, file: str, content: bytes, words: tuple[str, ...]
+) -> None:
+    runtime, path = file.split(": ")
+    (root / path).parent.mkdir(exist_ok=True)
+    (root / path).write_bytes(content)
+    before = files(root)
+    for arguments in ((), ("--dry-run",)):
+        assert cdigen("configure", runtime, "--root", root, *arguments).failed(2, *words)
+    assert files(root) == before
+
+
+def test_undo_refuses_a_file_that_was_broken_since_and_can_be_run_again(cdigen: Run, root: Path) -> None:
+    cdigen("configure", "docker", "--root", root)
+    path = root / "etc/docker/daemon.json"
+    whole = path.read_text()
+    path.write_text(whole[:-3])
+    assert cdigen("configure", "docker", "--undo", "--root", root).failed(2, "daemon.json", "line")
+    path.write_text(whole)
+    assert cdigen("configure", "docker", "--undo", "--root", root).code == 0
+    assert path.read_text() == DAEMON_JSON
+
+
+def test_a_folder_in_a_files_place_is_refused(cdigen: Run, root: Path) -> None:
+    (root / "etc/docker/daemon.json").unlink()
+    (root / "etc/docker/daemon.json").mkdir()
+    assert cdigen("configure", "docker", "--root", root).failed(5, "daemon.json")
+
+
+def test_a_file_that_others_may_write_to_is_refused(cdigen: Run, root: Path) -> None:
+    (root / "etc/docker/daemon.json").chmod(0o666)
+    done = cdigen("configure", "docker", "--root", root)
+    assert done.failed(5, "daemon.json", "writable by everyone")
+    assert (root / "etc/docker/daemon.json").read_text() == DAEMON_JSON
+
+
+def test_a_link_out_of_the_root_stays_in_it(
+    cdigen: Run, root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "daemon.json"
+    outside.write_text(DAEMON_JSON)
+    (root / "etc/docker/daemon.json").unlink()
+    (root / "etc/docker/daemon.json").symlink_to(outside)
+    assert cdigen("configure", "docker", "--root", root).code == 5
+    assert outside.read_text() == DAEMON_JSON
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("docker", "--undo", "--nri"),
+        ("docker", "--undo", "--spec-dir", "/srv"),
+        ("docker", "--restart"),  # under --root
+        ("docker", "--restart", "--dry-run"),
+        ("docker", "--nri"),
+        ("podman", "--nri"),
+        ("docker", "--spec-dir", "relative"),
+        ("docker", "--spec-dir", "/srv/../etc"),
+        ("docker", "--spec-dir", "/new\nline"),
+        ("lxc",),
+        (),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(cdigen: Run, root: Path, arguments: tuple[str, ...]) -> None:
+    before = files(root)
+    assert cdigen("configure", *arguments, "--root", root).failed(2)
+    assert files(root) == before
+
+
+def test_help_shows_examples(cdigen: Run) -> None:
+    done = cdigen("configure", "--help")
+    assert done.code == 0
+    assert "cdigen configure docker --undo" in done.out
+
+
+def test_podman_of_this_machine_reads_the_drop_in_without_a_word(cdigen: Run, tmp_path: Path) -> None:
+    """podman 4.3 does not know the key; it may not mind it either."""
+    if not os.path.exists("/usr/bin/podman"):
+        cannot_run("there is no podman here")
+    cdigen("configure", "podman", "--root", tmp_path)
+    (drop_in,) = (tmp_path / "etc/containers/containers.conf.d").iterdir()
+    # CONTAINERS_CONF names the one file that is read instead of all others.
+    done = subprocess.run(
+        ["podman", "info", "--format", "{{.Version.Version}}"],
+        env={**os.environ, "CONTAINERS_CONF": str(drop_in)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "cdi_spec_dirs" not in done.stderr

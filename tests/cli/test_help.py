@@ -1,0 +1,61 @@
+"""What `--help` says: of every option something, and examples that can be run."""
+
+import argparse
+import shlex
+from importlib import import_module
+
+import pytest
+from command import Run
+from manpages import examples
+
+from cdigen.cli.main import COMMANDS
+from cdigen.cli.options import Parser
+
+
+def parser_of(command: str) -> Parser:
+    module, summary = COMMANDS[command]
+    parser = Parser(prog=f"cdigen {command}", summary=summary, examples="")
+    import_module(module).add_options(parser)
+    return parser
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_and_argument_has_a_help(command: str) -> None:
+    assert [action.dest for action in parser_of(command)._actions if not action.help] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_names_all_values_of_an_option(command: str) -> None:
+    for action in (action for action in parser_of(command)._actions if action.choices and action.metavar):
+        assert all(str(value) in (action.help or "") for value in action.choices or ()), action.option_strings
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_parser_takes_every_example_and_each_says_what_it_is_for(command: str) -> None:
+    found = examples(import_module(COMMANDS[command][0]).EXAMPLES)
+    assert len(found) >= 2
+    for line, purpose in found:
+        assert purpose, line
+        own = [part.strip() for part in line.split("|") if part.strip().startswith(f"cdigen {command}")]
+        assert len(own) == 1, line
+        words = shlex.split(own[0].partition(" > ")[0])
+        parser_of(command).parse_args(words[2:])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_fit_into_a_line_of_a_terminal(command: str) -> None:
+    lines = import_module(COMMANDS[command][0]).EXAMPLES.splitlines()
+    assert [line for line in lines if len(line) > 100] == []
+
+
+def test_an_option_that_a_command_refuses_is_not_in_its_help(cdigen: Run) -> None:
+    assert "--inventory" not in cdigen("diff", "--help").out
+    assert "--inventory" in cdigen("generate", "--help").out
+    assert parser_of("diff").parse_args(["--inventory", "x"]).inventory == "x"
+
+
+def test_the_general_help_says_what_each_exit_code_means(cdigen: Run) -> None:
+    said = cdigen("--help").out.partition("exit codes:")[2]
+    assert all(f"{code} " in said for code in (0, 1, 2, 3, 4, 5, 70))
+    assert all(command in said for command in ("doctor", "validate", "diff", "status"))
+    assert argparse.SUPPRESS not in said

@@ -1,0 +1,54 @@
+"""`cdigen list` on spec directories, good and bad."""
+
+import json
+from pathlib import Path
+
+from command import Run
+
+GOOD = {
+    "cdiVersion": "0.5.0",
+    "kind": "example.com/gpu",
+    "devices": [{"name": "0", "containerEdits": {"env": ["A=B"]}}],
+}
+
+
+def put(path: Path, document: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return path
+
+
+def test_list_names_devices_with_their_files(cdigen: Run, tmp_path: Path) -> None:
+    file = put(tmp_path / "a/gpu.json", GOOD)
+    row = {"device": "example.com/gpu=0", "kind": "example.com/gpu", "name": "0", "file": str(file)}
+    done = cdigen("list", "--spec-dir", tmp_path / "a", "--json")
+    assert done.json == [{**row, "usable": True, "reason": ""}]
+    assert "example.com/gpu=0  usable" in cdigen("list", "--spec-dir", tmp_path / "a").out
+
+
+def test_list_says_why_a_device_is_not_usable(cdigen: Run, tmp_path: Path) -> None:
+    put(tmp_path / "low/gpu.json", GOOD)
+    high = put(tmp_path / "high/gpu.json", GOOD)
+    done = cdigen("list", "--spec-dir", tmp_path / "low", "--spec-dir", tmp_path / "high", "--json")
+    usable = {row["file"]: (row["usable"], row["reason"]) for row in done.json}
+    assert usable[str(high)] == (True, "")
+    assert usable[str(tmp_path / "low/gpu.json")][0] is False
+    assert str(high) in usable[str(tmp_path / "low/gpu.json")][1]
+
+
+def test_list_reports_files_that_no_runtime_loads(cdigen: Run, tmp_path: Path) -> None:
+    bad = put(tmp_path / "bad.json", "{")
+    done = cdigen("list", "--spec-dir", tmp_path)
+    assert done.code == 0
+    assert str(bad) in done.err
+
+
+def test_list_may_be_of_one_kind(cdigen: Run, tmp_path: Path) -> None:
+    put(tmp_path / "gpu.json", GOOD)
+    assert cdigen("list", "--spec-dir", tmp_path, "--kind", "example.com/nic", "--json").json == []
+
+
+def test_list_of_nothing_says_where_it_looked(cdigen: Run, tmp_path: Path) -> None:
+    done = cdigen("list", "--root", tmp_path)
+    assert done.code == 0
+    assert "etc/cdi" in done.err

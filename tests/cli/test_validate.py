@@ -1,0 +1,268 @@
+"""`cdigen validate` on files, folders, pipes and what is none of these; for runtimes that are named."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import Run
+
+GOOD = {
+    "cdiVersion": "0.5.0",
+    "kind": "example.com/gpu",
+    "devices": [{"name": "0", "containerEdits": {"env": ["A=B"]}}],
+}
+WITH_GIDS = {**GOOD, "containerEdits": {"additionalGids": [44]}, "cdiVersion": "0.7.0"}
+LOADERS = {"0.5.2", "0.6.2", "0.7.2", "1.0.1", "1.1.0"}
+
+
+def put(path: Path, document: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return path
+
+
+def test_validate_accepts_what_generate_gives(cdigen: Run, host: Path) -> None:
+    spec = cdigen("generate", "--root", host).out
+    done = cdigen("validate", "-", "--host", "--root", host, "--json", stdin=spec.encode())
+    assert done.code == 0
+    assert done.json[0]["valid"] is True
+    assert done.json[0]["findings"] == []
+    assert set(done.json[0]["loaders"].values()) == {"accept"}
+
+
+def test_validate_tells_what_each_loader_would_do(cdigen: Run, tmp_path: Path) -> None:
+    file = put(
+        tmp_path / "v.json", {**GOOD, "containerEdits": {"additionalGids": [44]}, "cdiVersion": "0.7.0"}
+    )
+    row = cdigen("validate", file, "--json").json[0]
+    assert row["loaders"].keys() >= LOADERS
+    assert (row["loaders"]["0.5.2"], row["loaders"]["0.7.2"]) == ("reject", "accept")
+    assert row["valid"] is True
+
+
+def test_validate_gathers_every_problem_with_its_path_and_rule(cdigen: Run, tmp_path: Path) -> None:
+    file = put(
+        tmp_path / "v.json", {**GOOD, "kind": "gpu", "devices": [{"name": "a b", "containerEdits": {}}]}
+    )
+    done = cdigen("validate", file, "--json")
+    assert done.code == 1
+    paths = {finding["path"] for finding in done.json[0]["findings"]}
+    assert {"$.kind", "$.devices[0].name"} <= paths
+    keys = {"severity", "rule", "path", "message", "line", "column"}
+    assert all(set(finding) == keys for finding in done.json[0]["findings"])
+
+
+def test_validate_gives_line_and_column_of_a_syntax_error(cdigen: Run, tmp_path: Path) -> None:
+    file = put(tmp_path / "v.json", '{\n  "kind": oops\n}')
+    done = cdigen("validate", file)
+    assert done.code == 1
+    assert "line 2, column 11" in done.out
+
+
+def test_validate_reads_yaml_by_the_name_of_the_file(cdigen: Run, tmp_path: Path) -> None:
+    text = "cdiVersion: 0.5.0\nkind: example.com/gpu\ndevices: [{name: gpu0, containerEdits: {env: [A=B]}}]\n"
+    assert cdigen("validate", put(tmp_path / "v.yaml", text)).code == 0
+    assert cdigen("validate", put(tmp_path / "v.json", text)).code == 1
+
+
+def test_validate_host_finds_what_the_host_lacks(cdigen: Run, host: Path, tmp_path: Path) -> None:
+    file = tmp_path / "spec.json"
+    file.write_text(cdigen("generate", "--root", host).out)
+    (host / "dev/nvidia0").unlink()
+    done = cdigen("validate", file, "--host", "--root", host)
+    assert done.code == 1
+    assert "/dev/nvidia0" in done.out
+    assert cdigen("validate", file).code == 0
+
+
+def test_one_bad_file_among_good_ones_is_enough(cdigen: Run, tmp_path: Path) -> None:
+    good, bad = put(tmp_path / "good.json", GOOD), put(tmp_path / "bad.json", "[]")
+    done = cdigen("validate", good, bad)
+    assert done.code == 1
+    assert f"{good}: good" in done.out
+    assert f"{bad}: not good" in done.out
+
+
+def test_a_file_that_cannot_be_read_is_reported_and_the_others_are_judged(
+    cdigen: Run, tmp_path: Path
+) -> None:
+    good = put(tmp_path / "good.json", GOOD)
+    done = cdigen("validate", tmp_path / "none.json", good, "--json")
+    assert done.code == 5
+    assert [row["valid"] for row in done.json] == [False, True]
+    assert set(done.json[0]["loaders"].values()) == {"unknown"}
+
+
+def test_a_file_that_is_too_large_is_not_judged(cdigen: Run, tmp_path: Path) -> None:
+    file = tmp_path / "large.json"
+    with file.open("wb") as opened:
+        opened.truncate((16 << 20) + 1)
+    row = cdigen("validate", file, "--json").json[0]
+    assert (row["valid"], row["findings"][0]["rule"]) == (False, "too-large")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\0", bytes(range(256)), b"[" * 100_000, b"\xff\xfe{}", b'{"a":1e999}']
+)
+def test_whatever_is_in_a_file_gives_a_verdict(cdigen: Run, tmp_path: Path, content: bytes) -> None:
+    for name in ("x.json", "x.yaml"):
+        (tmp_path / name).write_bytes(content)
+        done = cdigen("validate", tmp_path / name, "--json")
+        assert (done.code, done.json[0]["valid"]) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [("x.json", '{\n  "kind": oops\n}', (2, 11)), ("x.yaml", "a: 1\n b: 2\n", (2, 3))],
+)
+def test_a_parse_error_has_line_and_column_as_keys(
+    cdigen: Run, tmp_path: Path, name: str, text: str, place: tuple[int, int]
+) -> None:
+    (found,) = cdigen("validate", put(tmp_path / name, text), "--json").json[0]["findings"]
+    assert (found["line"], found["column"]) == place
+
+
+def test_in_text_a_finding_of_the_rules_has_line_and_column(cdigen: Run, tmp_path: Path) -> None:
+    file = put(tmp_path / "x.json", json.dumps({**GOOD, "kind": "x"}, indent=1))
+    assert 'error: line 3, column 2: $.kind: "x" has no slash [kind-syntax]' in cdigen("validate", file).out
+
+
+def test_a_folder_stands_for_the_files_that_a_runtime_would_load_from_it(cdigen: Run, tmp_path: Path) -> None:
+    for name in ("b.json", "a.yaml", ".hidden.json", "c.yml", "d.JSON", "e.json.tmp", "below/f.json"):
+        put(tmp_path / name, GOOD)
+    (tmp_path / "folder.json").mkdir()
+    done = cdigen("validate", tmp_path, "--json")
+    assert [Path(row["file"]).name for row in done.json] == [".hidden.json", "a.yaml", "b.json"]
+    assert done.code == 0
+
+
+def test_a_folder_without_spec_files_is_said_to_have_none(cdigen: Run, tmp_path: Path) -> None:
+    done = cdigen("validate", tmp_path)
+    assert (done.code, done.out) == (0, "")
+    assert "no .json and no .yaml file" in done.err
+
+
+def test_a_fifo_is_not_waited_for(cdigen: Run, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.json")
+    for argument in (tmp_path, tmp_path / "x.json"):
+        done = cdigen("validate", argument, "--json")
+        assert (done.code, done.json[0]["valid"]) == (5, False)
+        assert "a FIFO" in done.json[0]["findings"][0]["message"]
+        assert set(done.json[0]["loaders"].values()) == {"unknown"}
+
+
+def test_a_device_and_a_socket_are_no_spec_files(cdigen: Run, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s.json"))
+        done = cdigen("validate", "/dev/zero", tmp_path / "s.json", "--json")
+    assert done.code == 5
+    assert ["no regular file" in row["findings"][0]["message"] for row in done.json] == [True, True]
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
+def test_standard_input_may_be_a_pipe(cdigen: Run, name: str) -> None:
+    done = cdigen("validate", name, "--json", stdin=json.dumps(GOOD).encode())
+    assert (done.code, done.json[0]["valid"]) == (0, True)
+
+
+def test_a_pipe_that_is_filled_slowly_is_read_to_its_end() -> None:
+    script = 'printf "{"; sleep 0.3; printf "}"'
+    with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout
+        done = subprocess.run(
+            [sys.executable, "-m", "cdigen", "validate", "/dev/fd/0", "--json"],
+            check=False,
+            stdin=writer.stdout,
+            capture_output=True,
+            timeout=60,
+        )
+    assert {found["rule"] for found in json.loads(done.stdout)[0]["findings"]} == {"missing-field"}
+
+
+def test_standard_input_cannot_be_named_twice(cdigen: Run) -> None:
+    assert cdigen("validate", "-", "-").failed(2, "twice")
+
+
+def test_too_much_on_standard_input_is_refused(cdigen: Run) -> None:
+    done = cdigen("validate", "-", "--json", stdin=b" " * ((16 << 20) + 1))
+    assert (done.code, done.json[0]["findings"][0]["rule"]) == (1, "too-large")
+
+
+def test_a_link_to_nowhere_is_reported(cdigen: Run, tmp_path: Path) -> None:
+    (tmp_path / "x.json").symlink_to("nowhere")
+    assert cdigen("validate", tmp_path, "--json").code == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--loader", "0.7.2", "--loader", "main"], 0),
+        (["--loader", "v0.8.0"], 0),
+        (["--loader", "0.6.1"], 1),
+        (["--loader", "0.7.2", "--loader", "0.5.4"], 1),
+        (["--target", "podman-5.1"], 0),
+        (["--target", "podman-4.9"], 1),
+        (["--target", "crio-1.30", "--target", "containerd-1.7.24"], 0),
+    ],
+)
+def test_a_runtime_or_library_that_was_named_has_to_load_the_file(
+    cdigen: Run, tmp_path: Path, options: list[str], code: int
+) -> None:
+    done = cdigen("validate", put(tmp_path / "x.json", WITH_GIDS), "--json", *options)
+    assert done.code == code
+    (row,) = done.json
+    assert row["valid"] is (code == 0)
+    assert ("loader-refuses" in {found["rule"] for found in row["findings"]}) is (code == 1)
+    asked = {name.removeprefix("v") for name in options[1::2] if options[0] == "--loader"}
+    assert row["loaders"].keys() >= LOADERS | asked
+
+
+def test_the_refusal_names_the_runtime_its_library_and_the_reason(cdigen: Run, tmp_path: Path) -> None:
+    done = cdigen("validate", put(tmp_path / "x.json", WITH_GIDS), "--target", "podman-4.9")
+    assert "podman-4.9.0 (CDI library 0.6.2) refuses the file: unknown field 'additionalGids'" in done.out
+
+
+def test_a_runtime_that_would_crash_is_an_error_of_its_own(cdigen: Run, tmp_path: Path) -> None:
+    file = put(tmp_path / "x.json", {**GOOD, "containerEdits": {"mounts": [None]}})
+    row = cdigen("validate", file, "--target", "docker-28.1", "--json").json[0]
+    assert "loader-crashes" in {found["rule"] for found in row["findings"]}
+
+
+def test_a_library_that_was_never_observed_is_unknown_and_said_to_be(cdigen: Run, tmp_path: Path) -> None:
+    done = cdigen("validate", put(tmp_path / "x.json", GOOD), "--loader", "0.4.0", "--json")
+    assert (done.code, done.json[0]["loaders"]["0.4.0"]) == (0, "unknown")
+    assert "CDI library 0.4.0 was never observed" in done.err
+    assert (
+        "podman-4.1.0 (CDI library 0.4.0) was never"
+        in cdigen("validate", tmp_path, "--target", "podman-4.1").err
+    )
+
+
+@pytest.mark.parametrize("version", ["latest", "1.0", "", "1.0.x", "-1.0.0"])
+def test_what_is_no_version_is_refused(cdigen: Run, tmp_path: Path, version: str) -> None:
+    file = put(tmp_path / "x.json", GOOD)
+    assert cdigen("validate", file, f"--loader={version}").failed(2, "no version of the CDI library")
+
+
+def test_the_runtimes_that_refuse_a_file_are_told_without_being_asked(cdigen: Run, tmp_path: Path) -> None:
+    done = cdigen("validate", put(tmp_path / "x.json", WITH_GIDS))
+    assert done.code == 0
+    assert "refused by containerd before 1.7.20, " in done.out
+    assert "podman 4.3.0 to before 5.1.0" in done.out
+    row = cdigen("validate", tmp_path / "x.json", "--json").json[0]
+    assert (row["runtimes"]["podman-4.3.0"], row["runtimes"]["podman-5.1.0"]) == ("reject", "accept")
+
+
+def test_a_file_that_crashes_runtimes_is_told_so(cdigen: Run, tmp_path: Path) -> None:
+    assert (
+        "  crashes every runtime: a null entry"
+        in cdigen("validate", put(tmp_path / "x.json", {**GOOD, "containerEdits": {"mounts": [None]}})).out
+    )
+
+
+def test_a_name_that_no_runtime_loads_is_told(cdigen: Run, tmp_path: Path) -> None:
+    assert "must end in .json or .yaml" in cdigen("validate", put(tmp_path / "x.yml", GOOD)).out

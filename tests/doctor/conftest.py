@@ -1,0 +1,18 @@
+"""Fixtures of the doctor's tests."""
+
+from pathlib import Path
+
+import pytest
+from doctor.sickhost import SickHost
+
+
+@pytest.fixture
+def host(tmp_path: Path, real_nodes: None) -> SickHost:  # noqa: ARG001 - nodes must be real
+    """Return a host with podman that is well."""
+    return SickHost(tmp_path / "host").make("podman")
+
+
+@pytest.fixture
+def tmp_path_host(tmp_path: Path, real_nodes: None) -> SickHost:  # noqa: ARG001 - nodes must be real
+    """Return a host with every runtime that is well."""
+    return SickHost(tmp_path / "host").make("podman", "docker", "containerd", "crio")

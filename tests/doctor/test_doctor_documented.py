@@ -1,0 +1,61 @@
+"""docs/doctor.md has every check, and the doctor is quick."""
+
+import ast
+import re
+import time
+from pathlib import Path
+
+from doctor.sickhost import BINARIES, REPOSITORY, SickHost
+
+NAME = re.compile(r"[a-z]+(?:-[a-z]+)+")
+# How a check is said; the first argument is its name.
+SAYING = {"good", "error", "warning", "unchecked", "say"}
+
+
+def named_in(path: Path) -> set[str]:
+    """Return the checks that the code names where it says something: texts, and constants of the module."""
+    tree = ast.parse(path.read_text())
+    assigned = [(node.targets[0], node.value) for node in tree.body if isinstance(node, ast.Assign)]
+    constants: dict[str, str] = {}
+    for target, values in assigned:
+        if isinstance(target, ast.Tuple) and isinstance(values, ast.Tuple):
+            for name, value in zip(target.elts, values.elts, strict=True):
+                if isinstance(name, ast.Name) and isinstance(value, ast.Constant):
+                    constants[name.id] = str(value.value)
+    found = set()
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call) or not call.args:
+            continue
+        function, first = call.func, call.args[0]
+        said = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if said in SAYING and isinstance(first, ast.Constant):
+            found.add(str(first.value))
+        if said in SAYING and isinstance(first, ast.Name) and first.id in constants:
+            found.add(constants[first.id])
+    return found
+
+
+def documented() -> set[str]:
+    text = (REPOSITORY / "docs/doctor.md").read_text()
+    return set(re.findall(r"^\| `([A-Za-z-]+)` \|", text, flags=re.MULTILINE))
+
+
+def test_every_check_that_the_code_names_is_documented() -> None:
+    named = set().union(*(named_in(path) for path in (REPOSITORY / "cdigen/doctor").glob("*.py")))
+    assert len(named) > 30
+    assert named - documented() == set()
+
+
+def test_every_check_of_a_host_with_all_runtimes_is_documented(tmp_path_host: SickHost) -> None:
+    names = {row["check"] for row in tmp_path_host.ask("--user", "root")}
+    general = {re.sub(rf"^({'|'.join(BINARIES)})-", "RUNTIME-", name) for name in names}
+    assert {name for name in general if not name.startswith("limit-")} - documented() == set()
+
+
+def test_a_host_that_is_well_is_looked_at_within_a_second(tmp_path_host: SickHost) -> None:
+    took = []
+    for _ in range(3):
+        began = time.monotonic()
+        tmp_path_host.doctor(wrong=False)
+        took.append(time.monotonic() - began)
+    assert min(took) < 1.0

@@ -1,0 +1,176 @@
+"""``cdigen configure`` on a host with real runtimes: they take what it writes, and containers start by it."""
+
+import importlib.util
+import json
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chroothost import DEBIAN_IMAGE, Host, copy_tree, running_host
+from forkyhost import REMOVE_CONTAINERS, START_DAEMONS
+
+import cdigen
+
+pytestmark = pytest.mark.e2e
+
+FOLDER = "/srv/cdi"
+SPEC = {
+    "cdiVersion": "0.5.0",
+    "kind": "example.com/thing",
+    "devices": [{"name": "a", "containerEdits": {"env": ["CDIGEN=here"]}}],
+}
+DEVICE = "--device example.com/thing=a"
+IMPORTING = 'version = {version}\nimports = ["/etc/containerd/conf.d/*.toml"]\n'
+OLD_CRI = 'plugins."io.containerd.grpc.v1.cri"'
+NEW_CRI = 'plugins."io.containerd.cri.v1.runtime"'
+
+
+@pytest.fixture(scope="module")
+def host(cache: Path, images: Path) -> Iterator[Host]:
+    """Run a host with the newest runtimes, and this cdigen."""
+    with tempfile.TemporaryDirectory(prefix="host-", dir=cache) as folder:
+        root = Path(folder) / "root"
+        copy_tree(cache / "runtimes-forky", root)
+        install(root)
+        with running_host(root, images=images) as running:
+            running.put(f"{FOLDER}/thing.json", json.dumps(SPEC))
+            yield running
+
+
+def install(root: Path) -> None:
+    """Copy this cdigen, and what it edits TOML with, to where `cdigen_on` looks."""
+    tomlkit = importlib.util.find_spec("tomlkit")
+    assert tomlkit is not None
+    assert tomlkit.origin is not None
+    for package in (Path(cdigen.__file__).parent, Path(tomlkit.origin).parent):
+        shutil.copytree(
+            package, root / "opt/cdigen" / package.name, ignore=shutil.ignore_patterns("__pycache__")
+        )
+
+
+def cdigen_on(host: Host, arguments: str) -> str:
+    return host.run(f"PYTHONPATH=/opt/cdigen python3 -B -m cdigen configure {arguments}")
+
+
+def dumped(host: Host) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return how containerd's CRI and NRI plugins are configured, as it says itself."""
+    plugins = tomllib.loads(host.run("containerd config dump 2>/dev/null"))["plugins"]
+    return plugins["io.containerd.cri.v1.runtime"], plugins["io.containerd.nri.v1.nri"]
+
+
+@pytest.fixture
+def containerd(host: Host) -> Iterator[str]:
+    """Return the configuration of containerd that the package brings, and put all as it was afterwards."""
+    host.run("cp -a /etc/containerd /tmp/containerd")
+    yield host.run("cat /etc/containerd/config.toml")
+    host.run("rm -rf /etc/containerd /var/lib/cdigen/configure && mv /tmp/containerd /etc/containerd")
+
+
+def test_containerd_says_what_was_merged_into_the_packages_file(host: Host, containerd: str) -> None:
+    before, _ = dumped(host)
+    cdigen_on(host, f"containerd --nri --spec-dir {FOLDER}")
+    cri, nri = dumped(host)
+    assert cri["cdi_spec_dirs"] == ["/etc/cdi", "/var/run/cdi", FOLDER]
+    assert (cri["enable_cdi"], nri["disable"]) == (True, False)
+    assert {**cri, "cdi_spec_dirs": 0} == {**before, "cdi_spec_dirs": 0}
+    cdigen_on(host, "containerd --undo")
+    assert host.run("cat /etc/containerd/config.toml") == containerd
+    assert dumped(host)[0] == before
+
+
+@pytest.mark.usefixtures("containerd")
+@pytest.mark.parametrize(("version", "plugin"), [(2, OLD_CRI), (3, NEW_CRI)])
+def test_containerd_takes_the_drop_in_and_forgets_nothing_of_the_main_file(
+    host: Host, version: int, plugin: str
+) -> None:
+    # With another version than the main file's, containerd 2.1 would lose its section.
+    main = (
+        IMPORTING.format(version=version)
+        + f"[{plugin}]\nenable_cdi = false\nmax_container_log_line_size = 77\n"
+    )
+    host.put("/etc/containerd/config.toml", main)
+    cdigen_on(host, f"containerd --spec-dir {FOLDER}")
+    cri, _ = dumped(host)
+    assert (cri["enable_cdi"], cri["max_container_log_line_size"]) == (True, 77)
+    assert cri["cdi_spec_dirs"][-1] == FOLDER
+    assert host.run("cat /etc/containerd/config.toml") == main
+    cdigen_on(host, "containerd --undo")
+    assert dumped(host)[0]["enable_cdi"] is False
+    assert host.attempt("ls /etc/containerd/conf.d").returncode != 0
+
+
+def test_dockerd_refuses_a_file_before_it_is_in_place(host: Host) -> None:
+    broken = '{"nonsense": 1}\n'
+    host.put("/etc/docker/daemon.json", broken)
+    done = host.attempt("PYTHONPATH=/opt/cdigen python3 -B -m cdigen configure docker")
+    assert done.returncode == 2
+    assert "nonsense" in done.stderr
+    assert host.run("cat /etc/docker/daemon.json") == broken
+    assert host.run("ls -A /etc/docker") == "daemon.json\n"
+    host.run("rm /etc/docker/daemon.json")
+
+
+def test_podman_starts_a_container_by_what_was_configured(host: Host) -> None:
+    run = f"podman run --rm {DEVICE} {DEBIAN_IMAGE} printenv CDIGEN"
+    assert "unresolvable CDI devices" in host.attempt(run).stderr
+    cdigen_on(host, f"podman --spec-dir {FOLDER}")
+    assert host.run(run) == "here\n"
+    cdigen_on(host, "podman --undo")
+    assert "unresolvable CDI devices" in host.attempt(run).stderr
+
+
+@pytest.fixture
+def systemctl(host: Host) -> Iterator[str]:
+    """Put a systemctl in place that only notes how it was called; return where."""
+    host.put("/usr/bin/systemctl", '#!/bin/sh\necho "$@" >>/run/asked\ntest ! -e /run/fails || exit 4\n')
+    host.run("chmod 0755 /usr/bin/systemctl")
+    yield "/run/asked"
+    host.run("rm -rf /usr/bin/systemctl /run/asked /run/fails /etc/crio /var/lib/cdigen/configure")
+
+
+def test_a_service_is_restarted_only_where_that_is_asked_for(host: Host, systemctl: str) -> None:
+    cdigen_on(host, "crio")
+    cdigen_on(host, "crio --restart")  # there is nothing to do
+    assert host.attempt(f"cat {systemctl}").returncode != 0
+    cdigen_on(host, "crio --undo --restart")
+    assert host.run(f"cat {systemctl}") == "restart crio\n"
+
+
+@pytest.mark.usefixtures("systemctl")
+def test_a_restart_that_fails_is_said_and_the_configuration_stays(host: Host) -> None:
+    host.run("touch /run/fails")
+    done = host.attempt("PYTHONPATH=/opt/cdigen python3 -B -m cdigen configure crio --restart")
+    assert done.returncode == 1
+    assert "systemctl restart crio" in done.stderr
+    assert "cdi_spec_dirs" in host.run("cat /etc/crio/crio.conf.d/*")
+
+
+def test_docker_starts_a_container_by_what_was_configured(host: Host) -> None:
+    host.run(START_DAEMONS)
+    before = host.run("cat /etc/docker/daemon.json")
+    archive = f"podman save --quiet --uncompressed --format oci-archive {DEBIAN_IMAGE}"
+    host.run(f"{archive} | docker load --quiet")
+    run = f"docker run --network none --rm {DEVICE} {DEBIAN_IMAGE} printenv CDIGEN"
+    try:
+        assert host.attempt(run).returncode != 0
+        cdigen_on(host, f"docker --spec-dir {FOLDER}")
+        restart_dockerd(host)
+        assert FOLDER in host.run("docker info --format '{{json .CDISpecDirs}}'")
+        assert host.run(run) == "here\n"
+        cdigen_on(host, "docker --undo")
+        assert host.run("cat /etc/docker/daemon.json") == before
+    finally:
+        host.attempt(REMOVE_CONTAINERS)
+
+
+def restart_dockerd(host: Host) -> None:
+    host.run(
+        "pid=$(cat /run/docker.pid); kill $pid; while kill -0 $pid 2>/dev/null; do sleep 0.1; done\n"
+        "setsid dockerd </dev/null >/run/dockerd.log 2>&1 &\n"
+        "for _ in $(seq 300); do if docker version >/dev/null 2>&1; then exit; fi; sleep 0.1; done\n"
+        "tail --lines 20 /run/dockerd.log >&2; exit 1"
+    )

@@ -1,0 +1,58 @@
+"""Verdicts of CDI libraries, told by runtime."""
+
+from __future__ import annotations
+
+import json
+
+from cdigen.runtimes.acceptance import LIBRARIES, groups, rows
+from cdigen.runtimes.targets import RUNTIMES
+from cdigen.spec.loaders import Judgement, judgements
+
+
+def judged(document: dict[str, object]) -> dict[str, Judgement]:
+    base = {
+        "cdiVersion": "0.5.0",
+        "kind": "vendor.com/gpu",
+        "devices": [{"name": "0", "containerEdits": {"env": ["A=B"]}}],
+    }
+    return judgements(json.dumps({**base, **document}).encode(), yaml=False, versions=LIBRARIES)
+
+
+def test_every_release_with_a_library_of_its_own_has_a_verdict() -> None:
+    told = rows(judged({}))
+    assert len(told) == sum(map(len, RUNTIMES.values()))
+    assert told["podman-4.3.0"] == "accept"
+    assert (told["podman-4.1.0"], told["cri-o-1.24.0"]) == ("unknown", "unknown")
+
+
+def test_a_file_that_all_load_has_no_group() -> None:
+    assert groups(judged({})) == ()
+
+
+def test_releases_that_refuse_are_told_as_ranges() -> None:
+    (group,) = groups(judged({"cdiVersion": "0.7.0", "containerEdits": {"additionalGids": [5]}}))
+    assert (group.verdict, group.is_all) == ("reject", False)
+    assert "additionalGids" in group.reason
+    assert {
+        "podman 4.3.0 to before 5.1.0",
+        "containerd before 1.7.20",
+        "cri-o 1.26.0 to before 1.30.0",
+        "docker before 27.5.0",
+    } == set(group.runtimes)
+
+
+def test_later_releases_that_refuse_are_told_from_the_first_on() -> None:
+    found = groups(judged({"cdiVersion": "0.7.0", "containerEdits": {"intelRdt": {"enableCMT": True}}}))
+    assert "podman from 6.0.0 on" in {name for group in found for name in group.runtimes}
+    assert "apptainer" in {name for group in found for name in group.runtimes}
+
+
+def test_those_that_crash_are_not_among_those_that_refuse() -> None:
+    found = groups(judged({"cdiVersion": "0.6.0", "kind": "v/gpu"}))
+    assert [group.verdict for group in found] == ["reject", "panic"]
+    assert not set(found[0].runtimes) & set(found[1].runtimes)
+
+
+def test_what_all_refuse_is_told_once() -> None:
+    (group,) = groups(judged({"x": 1}))
+    assert group.is_all

@@ -1,0 +1,245 @@
+"""What each runtime's configuration needs, by release and by what its files say already."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdigen.host.root import Root
+from cdigen.model.errors import ConfigError
+from cdigen.runtimes.edits import containerd, crio, docker, podman
+from cdigen.runtimes.edits.wish import Plan, Wish, merged_dirs
+from cdigen.runtimes.settings import read
+from cdigen.runtimes.targets import Release
+from cdigen.store.configfiles import current
+
+WISH = Wish(spec_dirs=("/etc/cdi", "/var/run/cdi"))
+WITH_NRI = Wish(spec_dirs=WISH.spec_dirs, nri=True)
+PLANS = {"podman": podman.plan, "docker": docker.plan, "containerd": containerd.plan, "cri-o": crio.plan}
+MAIN = "etc/containerd/config.toml"
+IMPORTING = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
+OLD_CRI = 'plugins."io.containerd.grpc.v1.cri"'
+NEW_CRI = 'plugins."io.containerd.cri.v1.runtime"'
+
+
+def put(root: Path, path: str, content: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(content)
+
+
+def planned(root: Path, runtime: str, release: Release | None, wish: Wish = WISH) -> Plan:
+    host = Root(str(root))
+    settings = read(runtime, host, release)
+    return PLANS[runtime](settings, release, wish, lambda path: current(host, path))
+
+
+def said(root: Path, runtime: str, release: Release | None, wish: Wish = WISH) -> dict[str, Any]:
+    """Return the documents that are to be written, by their paths without folders."""
+    changes = planned(root, runtime, release, wish).changes
+    return {Path(one.path).name: tomllib.loads((one.after or b"").decode()) for one in changes}
+
+
+@pytest.mark.parametrize(
+    ("present", "wished", "merged"),
+    [
+        ((), ("/a", "/b"), ("/a", "/b")),
+        (("/etc/cdi",), ("/etc/cdi", "/var/run/cdi"), ("/etc/cdi", "/var/run/cdi")),
+        (("/x", "/etc/cdi"), ("/etc/cdi", "/var/run/cdi"), ("/x", "/etc/cdi", "/var/run/cdi")),
+        (("/a", "/b", "/c"), ("/a", "/c"), ("/a", "/b", "/c")),
+        (("/b", "/a", "/x"), ("/a", "/b"), ("/x", "/a", "/b")),
+        (("/etc/cdi/", "/run/cdi"), ("/etc/cdi", "/var/run/cdi"), ("/etc/cdi/", "/run/cdi")),
+    ],
+)
+def test_no_directory_is_lost_and_the_last_wished_has_priority(
+    present: tuple[str, ...], wished: tuple[str, ...], merged: tuple[str, ...]
+) -> None:
+    assert merged_dirs(present, wished) == merged
+
+
+@pytest.mark.parametrize("release", [(5, 5, 0), (5, 8, 6), None])
+def test_podman_gets_a_drop_in_of_its_own(tmp_path: Path, release: Release | None) -> None:
+    put(tmp_path, "etc/containers/containers.conf", "[engine]\nruntime = 'crun'\n")
+    (change,) = planned(tmp_path, "podman", release).changes
+    assert change.path.startswith("/etc/containers/containers.conf.d/")
+    assert change.before is None
+    document = tomllib.loads((change.after or b"").decode())
+    assert document == {"engine": {"cdi_spec_dirs": ["/etc/cdi", "/var/run/cdi"]}}
+
+
+def test_podman_before_5_5_has_nothing_to_configure(tmp_path: Path) -> None:
+    plan = planned(tmp_path, "podman", (4, 3, 1))
+    assert plan.changes == ()
+    assert "4.3.1" in plan.findings[0].message
+
+
+def test_podman_before_5_5_cannot_be_given_another_directory(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"4\.3\.1 reads /etc/cdi and /var/run/cdi"):
+        planned(tmp_path, "podman", (4, 3, 1), Wish(spec_dirs=("/srv/cdi",)))
+
+
+def test_podman_keeps_the_directories_that_it_has(tmp_path: Path) -> None:
+    put(tmp_path, "etc/containers/containers.conf", '[engine]\ncdi_spec_dirs = ["/srv/cdi"]\n')
+    (document,) = said(tmp_path, "podman", (5, 8, 0)).values()
+    assert document["engine"]["cdi_spec_dirs"] == ["/srv/cdi", "/etc/cdi", "/var/run/cdi"]
+
+
+def test_podman_is_left_alone_where_its_files_say_so_already(tmp_path: Path) -> None:
+    put(tmp_path, "etc/containers/containers.conf", '[engine]\ncdi_spec_dirs = ["/etc/cdi", "/run/cdi"]\n')
+    assert planned(tmp_path, "podman", (5, 8, 0)).changes == ()
+
+
+def test_a_drop_in_that_comes_later_is_edited_itself(tmp_path: Path) -> None:
+    path = "etc/containers/containers.conf.d/zz.conf"
+    put(tmp_path, path, '# mine\n[engine]\ncdi_spec_dirs = ["/srv/cdi"]\n')
+    (change,) = planned(tmp_path, "podman", (5, 8, 0)).changes
+    assert change.path == f"/{path}"
+    assert (change.after or b"").startswith(b"# mine\n")
+
+
+def test_podman_has_no_nri(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="NRI"):
+        planned(tmp_path, "podman", (5, 8, 0), WITH_NRI)
+
+
+def test_docker_before_28_2_needs_its_switch(tmp_path: Path) -> None:
+    (change,) = planned(tmp_path, "docker", (27, 5, 0)).changes
+    assert [key.name for key in change.keys] == ["features.cdi", "cdi-spec-dirs"]
+
+
+def test_docker_from_28_2_on_needs_it_only_where_it_is_off(tmp_path: Path) -> None:
+    (change,) = planned(tmp_path, "docker", (28, 5, 2)).changes
+    assert [key.name for key in change.keys] == ["cdi-spec-dirs"]
+    put(tmp_path, "etc/docker/daemon.json", '{"features": {"cdi": false}}')
+    (change,) = planned(tmp_path, "docker", (28, 5, 2)).changes
+    assert [key.name for key in change.keys] == ["features.cdi", "cdi-spec-dirs"]
+
+
+def test_docker_that_reads_no_specs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"24\.0\.7 reads no CDI specs"):
+        planned(tmp_path, "docker", (24, 0, 7))
+
+
+def test_a_restart_of_docker_is_said_to_stop_its_containers_unless_they_live_on(tmp_path: Path) -> None:
+    assert "no-live-restore" in {finding.rule for finding in planned(tmp_path, "docker", (28, 5, 2)).findings}
+    put(tmp_path, "etc/docker/daemon.json", '{"live-restore": true}')
+    assert planned(tmp_path, "docker", (28, 5, 2)).findings == ()
+
+
+def test_what_dockers_command_line_sets_is_never_set_in_the_file_as_well(tmp_path: Path) -> None:
+    # dockerd does not start with both.
+    unit = "[Service]\nExecStart=/usr/sbin/dockerd --cdi-spec-dir /etc/cdi --cdi-spec-dir /var/run/cdi\n"
+    put(tmp_path, "usr/lib/systemd/system/docker.service", unit)
+    assert planned(tmp_path, "docker", (28, 5, 2)).changes == ()
+    put(tmp_path, "usr/lib/systemd/system/docker.service", unit.replace("/var/run/cdi", "/srv/cdi"))
+    with pytest.raises(ConfigError, match=r"the command line of .*docker\.service"):
+        planned(tmp_path, "docker", (28, 5, 2))
+
+
+def test_crio_gets_a_drop_in_and_nri_where_it_is_wanted(tmp_path: Path) -> None:
+    (document,) = said(tmp_path, "cri-o", (1, 30, 0), WITH_NRI).values()
+    assert document["crio"] == {
+        "runtime": {"cdi_spec_dirs": ["/etc/cdi", "/var/run/cdi"]},
+        "nri": {"enable_nri": True},
+    }
+
+
+def test_containerd_1_7_gets_its_keys_into_the_main_file(tmp_path: Path) -> None:
+    put(tmp_path, MAIN, f"version = 2\n{IMPORTING}")
+    document = said(tmp_path, "containerd", (1, 7, 24), WITH_NRI)["config.toml"]
+    assert document["plugins"] == {
+        "io.containerd.grpc.v1.cri": {"enable_cdi": True, "cdi_spec_dirs": ["/etc/cdi", "/var/run/cdi"]},
+        "io.containerd.nri.v1.nri": {"disable": False},
+    }
+
+
+def test_containerd_1_7_gets_its_keys_where_the_last_table_of_the_plugin_is(tmp_path: Path) -> None:
+    # It replaces the others, so a table in the main file would not be read, and one after it would be all.
+    put(tmp_path, MAIN, f"version = 2\n{IMPORTING}[{OLD_CRI}]\nx = 1\n")
+    put(tmp_path, "etc/containerd/conf.d/user.toml", f"[{OLD_CRI}.cni]\nbin_dir = '/b'\n")
+    document = said(tmp_path, "containerd", (1, 7, 24))["user.toml"]
+    cri = document["plugins"]["io.containerd.grpc.v1.cri"]
+    assert (cri["cni"], cri["enable_cdi"]) == ({"bin_dir": "/b"}, True)
+    assert "version" not in document
+
+
+@pytest.mark.parametrize(("version", "plugin"), [(2, OLD_CRI), (3, NEW_CRI), (4, NEW_CRI)])
+def test_containerd_2_gets_a_drop_in_of_the_main_files_version(
+    tmp_path: Path, version: int, plugin: str
+) -> None:
+    put(tmp_path, MAIN, f"version = {version}\n{IMPORTING}")
+    (change,) = planned(tmp_path, "containerd", (2, 3, 0)).changes
+    assert change.path.startswith("/etc/containerd/conf.d/")
+    text = (change.after or b"").decode()
+    assert f"version = {version}\n" in text
+    assert f'[{plugin}]\ncdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]\n' in text
+
+
+def test_containerd_2_that_imports_nothing_gets_its_keys_into_the_main_file(tmp_path: Path) -> None:
+    put(tmp_path, MAIN, f"version = 3\n[{NEW_CRI}]\nenable_cdi = false\n")
+    document = said(tmp_path, "containerd", (2, 1, 9))["config.toml"]
+    assert document["plugins"]["io.containerd.cri.v1.runtime"] == {
+        "enable_cdi": True,
+        "cdi_spec_dirs": ["/etc/cdi", "/var/run/cdi"],
+    }
+
+
+def test_containerd_without_a_configuration_gets_one_of_its_releases_version(tmp_path: Path) -> None:
+    assert said(tmp_path, "containerd", (2, 1, 9))["config.toml"]["version"] == 3
+    assert said(tmp_path, "containerd", (1, 7, 24))["config.toml"]["version"] == 2
+    document = said(tmp_path, "containerd", None)["config.toml"]
+    assert document["version"] == 2  # 1.7 and 2.x read it
+    assert document["plugins"]["io.containerd.grpc.v1.cri"]["enable_cdi"] is True
+
+
+def test_a_later_import_that_sets_the_directories_is_edited_itself(tmp_path: Path) -> None:
+    put(tmp_path, MAIN, 'version = 3\nimports = ["/srv/containerd.toml"]\n')
+    put(tmp_path, "srv/containerd.toml", f'version = 3\n[{NEW_CRI}]\ncdi_spec_dirs = ["/x"]\n')
+    document = said(tmp_path, "containerd", (2, 1, 9))["containerd.toml"]
+    dirs = document["plugins"]["io.containerd.cri.v1.runtime"]["cdi_spec_dirs"]
+    assert dirs == ["/x", "/etc/cdi", "/var/run/cdi"]
+
+
+@pytest.mark.parametrize("name", ["cri", "io.containerd.grpc.v1.cri"])
+def test_a_containerd_without_cri_is_refused(tmp_path: Path, name: str) -> None:
+    # Docker's own package of containerd comes so; with a version the short name would stop containerd.
+    put(tmp_path, MAIN, f'disabled_plugins = ["{name}"]\n')
+    with pytest.raises(ConfigError, match="CRI plugin off"):
+        planned(tmp_path, "containerd", (2, 1, 9))
+
+
+def test_a_configuration_of_version_1_is_refused(tmp_path: Path) -> None:
+    put(tmp_path, MAIN, "[plugins.cri]\nx = 1\n")
+    with pytest.raises(ConfigError, match="version 1"):
+        planned(tmp_path, "containerd", (1, 7, 24))
+
+
+def test_imports_of_a_higher_version_than_the_main_file_are_refused(tmp_path: Path) -> None:
+    put(tmp_path, MAIN, f"version = 2\n{IMPORTING}")
+    put(tmp_path, "etc/containerd/conf.d/a.toml", "version = 3\n")
+    with pytest.raises(ConfigError, match=r"a\.toml is of version 3 and .* of version 2"):
+        planned(tmp_path, "containerd", (2, 1, 9))
+
+
+def test_containerd_1_6_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"1\.6\.20 reads no CDI specs"):
+        planned(tmp_path, "containerd", (1, 6, 20))
+
+
+@pytest.mark.parametrize(
+    ("runtime", "release"),
+    [
+        ("podman", (5, 8, 6)),
+        ("docker", (27, 0, 0)),
+        ("docker", None),
+        ("containerd", (1, 7, 24)),
+        ("containerd", (2, 1, 9)),
+        ("containerd", None),
+        ("cri-o", (1, 28, 0)),
+    ],
+)
+def test_a_second_plan_finds_nothing_to_do(tmp_path: Path, runtime: str, release: Release | None) -> None:
+    wish = WITH_NRI if runtime in {"containerd", "cri-o"} else WISH
+    for change in planned(tmp_path, runtime, release, wish).changes:
+        put(tmp_path, change.path.lstrip("/"), (change.after or b"").decode())
+    assert planned(tmp_path, runtime, release, wish).changes == ()
