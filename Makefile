@@ -29,8 +29,9 @@ format: $(VENV)/dev.stamp ## let ruff put the code into its form
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-generated: $(VENV)/dev.stamp ## make man pages and completions anew, from the commands' own parsers
+generated: $(VENV)/dev.stamp ## make man pages, completions and the NRI messages' descriptors anew from their sources
 	$(VENV)/bin/python etc/help
+	$(VENV)/bin/python -m grpc_tools.protoc -Icdigen/nri --descriptor_set_out=cdigen/nri/nri.binpb cdigen/nri/nri.proto
 
 bench: $(VENV)/run.stamp ## time and memory of a cold 'cdigen generate', as ratios to bare Python
 	$(VENV)/bin/python tests/bench/cold_generate.py

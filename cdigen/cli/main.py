@@ -23,6 +23,10 @@ COMMANDS = {
     "inspect": ("cdigen.cli.inspect", "show what was looked for on this host, and what was found"),
     "list": ("cdigen.cli.list", "list the devices that a container runtime finds"),
     "prune": ("cdigen.cli.prune", "remove the driver views that no spec and no container uses"),
+    "resolve": (
+        "cdigen.cli.resolve",
+        "show which devices a container would get from the NRI plugin, and why",
+    ),
     "run": ("cdigen.cli.run", "run as a daemon that keeps the specs true"),
     "status": ("cdigen.cli.status", "show how the daemon and the host stand"),
     "validate": ("cdigen.cli.validate", "check spec files as the runtimes' loaders do"),
@@ -30,10 +34,11 @@ COMMANDS = {
 
 # Options that may stand before the command and take the next argument as their value.
 VALUE_OPTIONS = frozenset({
-    "--bundle", "--config", "--config-search-path", "--container-driver-root", "--dev-root", "--device",
-    "--driver-root", "--for", "--format", "--hook", "--inventory", "--kind", "--layout",
-    "--library-search-path", "--loader", "--mode", "--naming", "--nvml", "--output", "--output-dir",
-    "--profile", "--root", "--run-dir", "--spec-dir", "--target", "--user", "--vendor",
+    "--annotation", "--bundle", "--cdi-device", "--config", "--config-search-path", "--container",
+    "--container-driver-root", "--dev-root", "--device", "--device-node", "--driver-root", "--env", "--for",
+    "--format", "--hook", "--inventory", "--kind", "--label", "--layout", "--library-search-path", "--loader",
+    "--mode", "--namespace", "--naming", "--nvml", "--output", "--output-dir", "--profile", "--root",
+    "--run-dir", "--runtime-handler", "--spec-dir", "--target", "--user", "--vendor",
 })  # fmt: skip
 
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: cdigen itself is wrong

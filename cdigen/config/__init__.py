@@ -1,7 +1,18 @@
 """The configuration file: YAML in, checked ``Settings`` out."""
 
 from cdigen.config.reading import MAX_SIZE, parse
-from cdigen.config.settings import DEFAULT_PATH, MODES, ON_GONE, SPEC_DIRS, STATE_DIR, Daemon, Settings
+from cdigen.config.settings import (
+    DEFAULT_PATH,
+    MODES,
+    ON_GONE,
+    SPEC_DIRS,
+    STATE_DIR,
+    Allowance,
+    Daemon,
+    GpuKind,
+    Nri,
+    Settings,
+)
 
 __all__ = [
     "DEFAULT_PATH",
@@ -10,7 +21,10 @@ __all__ = [
     "ON_GONE",
     "SPEC_DIRS",
     "STATE_DIR",
+    "Allowance",
     "Daemon",
+    "GpuKind",
+    "Nri",
     "Settings",
     "parse",
 ]

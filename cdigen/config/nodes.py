@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from cdigen.config.settings import REQUIRE
 from cdigen.model.names import MAX_CLASS, is_vendor_or_class
 
 TYPE_CHECKING = False
@@ -85,6 +88,68 @@ def class_name(node: yaml.Node) -> str:
     return text
 
 
+def require(node: yaml.Node) -> str:
+    """Return what becomes of requirements: enforce, warn or off."""
+    # YAML 1.1 reads an unquoted off as false.
+    if form(node) == "bool" and str(node.value).lower() not in _TRUE:
+        return "off"
+    return word(node, REQUIRE)
+
+
+def namespace(node: yaml.Node) -> str:
+    """Return the name of a Kubernetes namespace, or how such names begin."""
+    return _fitting(node, _NAMESPACE, "a namespace, or how its name begins and *")
+
+
+def handler(node: yaml.Node) -> str:
+    """Return the name of a runtime handler."""
+    return _fitting(node, _HANDLER, "the name of a runtime handler")
+
+
+def kind_pattern(node: yaml.Node) -> str:
+    """Return a kind, or how its name begins."""
+    wanted = "a kind such as nvidia.com/gpu, or how it begins and *"
+    return _fitting(node, _KIND_PATTERN, wanted)
+
+
+def gpu_kind(node: yaml.Node) -> str:
+    """Return a kind."""
+    return _fitting(node, _KIND, "a kind such as nvidia.com/gpu")
+
+
+def labels(node: yaml.Node) -> tuple[tuple[str, str], ...]:
+    """Return the labels of a mapping of names to values."""
+    if form(node) != "mapping":
+        raise WrongError(node, f"must be a mapping, not {kind(node)}")
+    read: dict[str, str] = {}
+    for key, value in node.value:
+        name = _fitting(key, _LABEL, "names of labels")
+        if name in read:
+            raise WrongError(key, f"has {quoted(name)} twice")
+        read[name] = _fitting(value, _LABEL_VALUE, "names of labels and their values, or '*'")
+    return tuple(read.items())
+
+
+def _fitting(node: yaml.Node, rule: re.Pattern[str], wanted: str) -> str:
+    text = _text(node, wanted)
+    if not rule.fullmatch(text):
+        raise WrongError(node, f"must be {wanted}, not {quoted(text)}")
+    return text
+
+
+# Names of Kubernetes: RFC 1123 labels for namespaces; qualified names and their values for labels
+# (apimachinery, pkg/util/validation). The schema has the same expressions.
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?|[a-z0-9][a-z0-9-]{0,61}\*|\*")
+_HANDLER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_LABEL = re.compile(
+    r"([a-z0-9][a-z0-9.-]{0,251}[a-z0-9]/|[a-z0-9]/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+)
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?|\*")
+# A kind as model.names.is_kind has it: the vendor up to 253 characters, the class up to 63.
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,251}[A-Za-z0-9]/[A-Za-z][A-Za-z0-9._-]{0,61}[A-Za-z0-9]")
+_KIND_PATTERN = re.compile(
+    _KIND.pattern + r"|[A-Za-z][A-Za-z0-9._-]{0,251}[A-Za-z0-9]/[A-Za-z0-9._-]{0,62}\*|\*"
+)
 _TRUE = {"true", "yes", "on", "y"}
 _MAX_ID = (1 << 32) - 2  # the last one means "no such user" (chown(2))
 _MAX_SECONDS = 86_400

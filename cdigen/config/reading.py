@@ -8,13 +8,27 @@ Every problem is reported with its line.
 from __future__ import annotations
 
 from cdigen.config import nodes
-from cdigen.config.settings import MODES, ON_GONE, Daemon, Settings
+from cdigen.config.settings import (
+    ANNOTATIONS,
+    DROPPER,
+    ELSEWHERE,
+    GPU_CAPABILITIES,
+    MODES,
+    ON_GONE,
+    SOURCES,
+    Allowance,
+    Daemon,
+    GpuKind,
+    Nri,
+    Settings,
+)
 from cdigen.model.errors import ConfigError
 from cdigen.model.profile import CAPABILITIES, HOOKS, LAYOUTS, NAMINGS, STEPS, Profile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Any
 
     import yaml
 
@@ -97,6 +111,12 @@ class _Reading:
             "view_copies": nodes.flag,
             "profiles": self._profiles,
             "daemon": self._daemon,
+            "nri": self._nri,
+        }
+        self._nri_keys: dict[str, Reader] = {
+            **_NRI,
+            "allow": lambda node: self._rows(node, _ALLOWANCE, Allowance, "namespaces", "allow: "),
+            "gpu_kinds": lambda node: self._rows(node, _GPU_KIND, GpuKind, "kind", "gpu_kinds: "),
         }
 
     def settings(self, root: yaml.Node) -> Settings:
@@ -179,6 +199,31 @@ class _Reading:
             raise nodes.WrongError(node, f"must be a mapping, not {nodes.kind(node)}")
         return Daemon(**self._mapping(node, _DAEMON, "daemon: "))  # type: ignore[arg-type]  # likewise
 
+    def _nri(self, node: yaml.Node) -> Nri:
+        """Return what a mapping says of the NRI plugin."""
+        if nodes.form(node) != "mapping":
+            raise nodes.WrongError(node, f"must be a mapping, not {nodes.kind(node)}")
+        return Nri(**self._mapping(node, self._nri_keys, "nri: "))  # type: ignore[arg-type]  # likewise
+
+    def _rows(
+        self, node: yaml.Node, keys: dict[str, Reader], cls: type, required: str, where: str
+    ) -> tuple[Any, ...]:
+        """Return the mappings of a list, each as a CLS, which has to have the key REQUIRED."""
+        if nodes.form(node) != "list":
+            raise nodes.WrongError(node, f"must be a list, not {nodes.kind(node)}")
+        rows = []
+        for item in node.value:
+            if nodes.form(item) != "mapping":
+                self._add(item, f"nri: {where}must be a list of mappings, not of {nodes.kind(item)}")
+                continue
+            before = len(self._problems)
+            values = self._mapping(item, keys, f"nri: {where}")
+            if required not in values:
+                self._add(item, f"nri: {where}the key {required!r} is missing")
+            elif len(self._problems) == before:
+                rows.append(cls(**values))
+        return tuple(rows)
+
     def _add(self, node: yaml.Node, problem: str) -> None:
         self._problems.append(f"{self._file}:{node.start_mark.line + 1}: {problem}")
 
@@ -230,4 +275,26 @@ _DAEMON: dict[str, Reader] = {
     "on_gone": lambda node: nodes.word(node, ON_GONE),
     "run_dir": nodes.path,
     "http_port": nodes.port,
+}
+
+_NRI: dict[str, Reader] = {
+    "management_namespaces": lambda node: nodes.items(node, nodes.namespace),
+    "management_kinds": lambda node: nodes.items(node, nodes.kind_pattern),
+    "annotations": lambda node: nodes.items(node, lambda item: nodes.word(item, ANNOTATIONS)),
+    "elsewhere": lambda node: nodes.word(node, ELSEWHERE),
+    "require": nodes.require,
+    "dropper": lambda node: nodes.word(node, DROPPER),
+}
+
+_ALLOWANCE: dict[str, Reader] = {
+    "namespaces": lambda node: nodes.items(node, nodes.namespace, at_least=1),
+    "runtime_handlers": lambda node: nodes.items(node, nodes.handler),
+    "labels": nodes.labels,
+    "sources": lambda node: nodes.items(node, lambda item: nodes.word(item, SOURCES), at_least=1),
+    "kinds": lambda node: nodes.items(node, nodes.kind_pattern, at_least=1),
+}
+
+_GPU_KIND: dict[str, Reader] = {
+    "kind": nodes.gpu_kind,
+    "capabilities": lambda node: nodes.items(node, lambda item: nodes.word(item, GPU_CAPABILITIES)),
 }

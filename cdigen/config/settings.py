@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.model.profile import DEFAULT, Profile
+from cdigen.model.profile import CAPABILITIES, DEFAULT, Profile
 from cdigen.value import frozen
 
 DEFAULT_PATH = "/etc/cdigen/config.yaml"
@@ -13,6 +13,18 @@ STATE_DIR = "/var/lib/cdigen"
 MODES = ("auto", "gpu", "wsl", "csv", "management")
 # What becomes of a spec whose files or nodes are gone.
 ON_GONE = ("withdraw", "keep")
+# How a container asks the NRI plugin: by its pod's annotations, or by its environment.
+SOURCES = ("annotation", "environment")
+# Whose annotations count: cdigen's own, those of NVIDIA's plugin, those of NRI's sample device injector.
+ANNOTATIONS = ("cdigen", "nvidia", "noderesource")
+# What becomes of a pod's annotations where they do not count.
+ELSEWHERE = ("ignore", "refuse")
+# What becomes of requirements (NVIDIA_REQUIRE_*) that are not met, or cannot be judged.
+REQUIRE = ("enforce", "warn", "off")
+# What a kind of GPUs may give, in the words of NVIDIA_DRIVER_CAPABILITIES.
+GPU_CAPABILITIES = (*CAPABILITIES, "compat32")
+# What becomes of a container that asks, where the runtime would drop CDI devices without a word.
+DROPPER = ("refuse", "raw")
 
 
 @frozen
@@ -38,6 +50,49 @@ class Daemon:
 
 
 @frozen
+class Allowance:
+    """Where wishes count: a container has to fit in every respect; no handlers or labels means any.
+
+    ``namespaces`` and ``kinds`` may end in ``*``. ``labels`` are the pod's; the value ``*`` stands for any.
+    """
+
+    namespaces: tuple[str, ...]
+    runtime_handlers: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    sources: tuple[str, ...] = SOURCES
+    kinds: tuple[str, ...] = ("*",)
+
+
+@frozen
+class GpuKind:
+    """A kind of NVIDIA GPUs and the driver capabilities that it gives; none means all but compat32."""
+
+    kind: str
+    capabilities: tuple[str, ...] = ()
+
+
+@frozen
+class Nri:
+    """What the NRI plugin gives to whom (docs/configuration.md); without ``allow`` nobody gets anything.
+
+    No ``gpu_kinds`` means those of the profiles.
+    """
+
+    allow: tuple[Allowance, ...] = ()
+    management_namespaces: tuple[str, ...] = ()
+    management_kinds: tuple[str, ...] = (
+        "nvidia.com/management",
+        "nvidia.com/mig",
+        "management.nvidia.com/*",
+    )
+    annotations: tuple[str, ...] = ANNOTATIONS
+    elsewhere: str = "ignore"
+    gpu_kinds: tuple[GpuKind, ...] = ()
+    require: str = "enforce"
+    dropper: str = "refuse"
+
+
+@frozen
 class Settings:
     """What the configuration says; the field names are the keys of the file."""
 
@@ -60,3 +115,4 @@ class Settings:
     view_copies: bool = False
     profiles: tuple[Profile, ...] = (DEFAULT,)
     daemon: Daemon = Daemon()
+    nri: Nri = Nri()

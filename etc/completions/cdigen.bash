@@ -1,6 +1,6 @@
 # Made by 'make generated' of the commands' own parsers, with https://github.com/tqdm/shtab: not to be edited.
 
-_shtab_cdigen_subparsers=(configure diff doctor generate inspect list prune run status validate)
+_shtab_cdigen_subparsers=(configure diff doctor generate inspect list prune resolve run status validate)
 
 _shtab_cdigen_configure_option_strings=(-h --help --dry-run --undo --nri --restart --spec-dir --config --root --json -v --verbose -q --quiet)
 _shtab_cdigen_diff_option_strings=(-h --help --kind --profile --naming --target --layout --hook --container-driver-root --spec-dir --config --root --vendor --driver-root --dev-root --library-search-path --config-search-path --mode --nvml --strict --json -v --verbose -q --quiet)
@@ -9,6 +9,7 @@ _shtab_cdigen_generate_option_strings=(-h --help --write --output --output-dir -
 _shtab_cdigen_inspect_option_strings=(-h --help --kind --profile --naming --target --layout --hook --container-driver-root --spec-dir --config --root --vendor --driver-root --dev-root --library-search-path --config-search-path --mode --nvml --inventory --strict --json -v --verbose -q --quiet)
 _shtab_cdigen_list_option_strings=(-h --help --kind --config --root --spec-dir --json -v --verbose -q --quiet)
 _shtab_cdigen_prune_option_strings=(-h --help --dry-run --config --root --spec-dir --json -v --verbose -q --quiet)
+_shtab_cdigen_resolve_option_strings=(-h --help --env --annotation --label --namespace --runtime-handler --container --device-node --cdi-device --config --root --spec-dir --run-dir --json -v --verbose -q --quiet)
 _shtab_cdigen_run_option_strings=(-h --help --run-dir --kind --profile --naming --target --layout --hook --container-driver-root --spec-dir --config --root --vendor --driver-root --dev-root --library-search-path --config-search-path --mode --nvml --strict --json -v --verbose -q --quiet)
 _shtab_cdigen_status_option_strings=(-h --help --config --root --run-dir --json -v --verbose -q --quiet)
 _shtab_cdigen_validate_option_strings=(-h --help --host --target --loader --config --root --json -v --verbose -q --quiet)
@@ -64,6 +65,10 @@ _shtab_cdigen_list___spec_dir_COMPGEN=_shtab_compgen_dirs
 _shtab_cdigen_prune___config_COMPGEN=_shtab_compgen_files
 _shtab_cdigen_prune___root_COMPGEN=_shtab_compgen_dirs
 _shtab_cdigen_prune___spec_dir_COMPGEN=_shtab_compgen_dirs
+_shtab_cdigen_resolve___config_COMPGEN=_shtab_compgen_files
+_shtab_cdigen_resolve___root_COMPGEN=_shtab_compgen_dirs
+_shtab_cdigen_resolve___spec_dir_COMPGEN=_shtab_compgen_dirs
+_shtab_cdigen_resolve___run_dir_COMPGEN=_shtab_compgen_dirs
 _shtab_cdigen_run___run_dir_COMPGEN=_shtab_compgen_dirs
 _shtab_cdigen_run___kind_COMPGEN=_cdigen_kinds
 _shtab_cdigen_run___container_driver_root_COMPGEN=_shtab_compgen_dirs
@@ -117,7 +122,7 @@ _shtab_cdigen_run___mode_choices=(auto gpu wsl csv management)
 _shtab_cdigen_run___nvml_choices=(auto off)
 _shtab_cdigen_validate___target_choices=(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)
 _shtab_cdigen_validate___loader_choices=(0.5.2 0.5.3 0.5.4 0.6.0 0.6.1 0.6.2 0.7.0 0.7.1 0.7.2 0.8.0 0.8.1 1.0.0 1.0.1 1.1.0 main)
-_shtab_cdigen_pos_0_choices=(configure diff doctor generate inspect list prune run status validate)
+_shtab_cdigen_pos_0_choices=(configure diff doctor generate inspect list prune resolve run status validate)
 
 _shtab_cdigen_configure__h_nargs=0
 _shtab_cdigen_configure___help_nargs=0
@@ -181,6 +186,13 @@ _shtab_cdigen_prune__v_nargs=0
 _shtab_cdigen_prune___verbose_nargs=0
 _shtab_cdigen_prune__q_nargs=0
 _shtab_cdigen_prune___quiet_nargs=0
+_shtab_cdigen_resolve__h_nargs=0
+_shtab_cdigen_resolve___help_nargs=0
+_shtab_cdigen_resolve___json_nargs=0
+_shtab_cdigen_resolve__v_nargs=0
+_shtab_cdigen_resolve___verbose_nargs=0
+_shtab_cdigen_resolve__q_nargs=0
+_shtab_cdigen_resolve___quiet_nargs=0
 _shtab_cdigen_run__h_nargs=0
 _shtab_cdigen_run___help_nargs=0
 _shtab_cdigen_run___strict_nargs=0

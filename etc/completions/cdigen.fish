@@ -54,8 +54,8 @@ function _shtab_cdigen_using
   test "$_shtab_cdigen_cmdpath" = "$argv"
 end
 
-set -g _shtab_cdigen_commands configure diff doctor generate inspect list prune run status validate
-set -g _shtab_cdigen_opts_with_value --bundle --config --config-search-path --container-driver-root --dev-root --device --driver-root --for --format --hook --inventory --kind --layout --library-search-path --loader --mode --naming --nvml --output --output-dir --profile --root --run-dir --spec-dir --target --user --vendor
+set -g _shtab_cdigen_commands configure diff doctor generate inspect list prune resolve run status validate
+set -g _shtab_cdigen_opts_with_value --annotation --bundle --cdi-device --config --config-search-path --container --container-driver-root --dev-root --device --device-node --driver-root --env --for --format --hook --inventory --kind --label --layout --library-search-path --loader --mode --namespace --naming --nvml --output --output-dir --profile --root --run-dir --runtime-handler --spec-dir --target --user --vendor
 
 complete -c cdigen -e
 complete -c cdigen -f
@@ -190,6 +190,23 @@ complete -c cdigen -n '_shtab_cdigen_using prune' -l spec-dir -xka "(__fish_comp
 complete -c cdigen -n '_shtab_cdigen_using prune' -l json -d 'print one JSON document and nothing else on stdout'
 complete -c cdigen -n '_shtab_cdigen_using prune' -s v -l verbose -d 'say more on stderr'
 complete -c cdigen -n '_shtab_cdigen_using prune' -s q -l quiet -d 'say nothing but errors on stderr'
+complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a resolve -d 'Show which devices a container would get from the NRI plugin, and why.'
+complete -c cdigen -n '_shtab_cdigen_using resolve' -s h -l help -d 'show this help message and exit'
+complete -c cdigen -n '_shtab_cdigen_using resolve' -l env -x -d 'a variable; repeat it'
+complete -c cdigen -n '_shtab_cdigen_using resolve' -l annotation -x -d 'an annotation of its pod; repeat it'
+complete -c cdigen -n '_shtab_cdigen_using resolve' -l label -x -d 'a label of its pod; repeat it'
+complete -c cdigen -n '_shtab_cdigen_using resolve' -l namespace -x -d 'the pod'"'"'s (default: default)'
+complete -c cdigen -n '_shtab_cdigen_using resolve' -l runtime-handler -x -d 'the pod'"'"'s (default: none)'
+complete -c cdigen -n '_shtab_cdigen_using resolve' -l container -x -d 'the container'"'"'s own name'
+complete -c cdigen -n '_shtab_cdigen_using resolve' -l device-node -x -d 'a device node that it has already; repeat it'
+complete -c cdigen -n '_shtab_cdigen_using resolve' -l cdi-device -x -d 'a CDI device that it has already; repeat it'
+complete -c cdigen -n '_shtab_cdigen_using resolve' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'
+complete -c cdigen -n '_shtab_cdigen_using resolve' -l root -xka "(__fish_complete_directories)" -d 'pretend that the folder DIR is the host'
+complete -c cdigen -n '_shtab_cdigen_using resolve' -l spec-dir -xka "(__fish_complete_directories)" -d 'a spec directory instead of the default ones; repeat it, the last has priority'
+complete -c cdigen -n '_shtab_cdigen_using resolve' -l run-dir -xka "(__fish_complete_directories)" -d 'where the daemon keeps its inventory'
+complete -c cdigen -n '_shtab_cdigen_using resolve' -l json -d 'print one JSON document and nothing else on stdout'
+complete -c cdigen -n '_shtab_cdigen_using resolve' -s v -l verbose -d 'say more on stderr'
+complete -c cdigen -n '_shtab_cdigen_using resolve' -s q -l quiet -d 'say nothing but errors on stderr'
 complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a run -d 'Run as a daemon that keeps the specs true.'
 complete -c cdigen -n '_shtab_cdigen_using run' -s h -l help -d 'show this help message and exit'
 complete -c cdigen -n '_shtab_cdigen_using run' -l run-dir -xka "(__fish_complete_directories)" -d 'where status and sockets are kept'

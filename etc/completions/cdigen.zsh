@@ -12,6 +12,7 @@ _shtab_cdigen_commands() {
     inspect:'Show what was looked for on this host, and what was found.'
     list:'List the devices that a container runtime finds.'
     prune:'Remove the driver views that no spec and no container uses.'
+    resolve:'Show which devices a container would get from the NRI plugin, and why.'
     run:'Run as a daemon that keeps the specs true.'
     status:'Show how the daemon and the host stand.'
     validate:'Check spec files as the runtimes'"'"' loaders do.'
@@ -190,6 +191,28 @@ _shtab_cdigen_prune_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_cdigen_prune_defaults_added=0
 
+_shtab_cdigen_resolve_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "*--env=[a variable\; repeat it]:KEY=VALUE:"
+  "*--annotation=[an annotation of its pod\; repeat it]:KEY=VALUE:"
+  "*--label=[a label of its pod\; repeat it]:KEY=VALUE:"
+  "--namespace=[the pod\'s (default\: default)]:NAME:"
+  "--runtime-handler=[the pod\'s (default\: none)]:NAME:"
+  "--container=[the container\'s own name]:NAME:"
+  "*--device-node=[a device node that it has already\; repeat it]:PATH:"
+  "*--cdi-device=[a CDI device that it has already\; repeat it]:NAME:"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "*--spec-dir=[a spec directory instead of the default ones\; repeat it, the last has priority]:DIR:_files -/"
+  "--run-dir=[where the daemon keeps its inventory]:DIR:_files -/"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_resolve_defaults_added=0
+
 _shtab_cdigen_run_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--run-dir=[where status and sockets are kept]:DIR:_files -/"
@@ -274,6 +297,7 @@ _shtab_cdigen() {
         inspect) _arguments -C -s $_shtab_cdigen_inspect_options ;;
         list) _arguments -C -s $_shtab_cdigen_list_options ;;
         prune) _arguments -C -s $_shtab_cdigen_prune_options ;;
+        resolve) _arguments -C -s $_shtab_cdigen_resolve_options ;;
         run) _arguments -C -s $_shtab_cdigen_run_options ;;
         status) _arguments -C -s $_shtab_cdigen_status_options ;;
         validate) _arguments -C -s $_shtab_cdigen_validate_options ;;

@@ -92,7 +92,7 @@ def test_depth_and_size_end_in_a_finding_and_soon(tmp_path: Path, runtime: str, 
     tree.put(FILES[runtime], content)
     begin = time.monotonic()
     found = tree.read(runtime, None)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 20
     assert [finding.severity for finding in found.findings] == ["error"]
     assert len(found.findings[0].message) < 400
 
@@ -130,7 +130,7 @@ def test_imports_without_end_come_to_an_end(tmp_path: Path) -> None:
         tree.put(f"/etc/containerd/{number}.toml", 'version = 3\nimports = ["*"]\n')
     begin = time.monotonic()
     assert len(tree.read("containerd", (2, 1, 9)).files) <= 200
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 20
 
 
 def test_names_that_are_no_plain_text_are_shown_as_such(tmp_path: Path) -> None:

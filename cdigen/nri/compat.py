@@ -1,0 +1,144 @@
+"""What the runtime that a plugin is registered with can do, by what it says of itself: ``abilities``.
+
+NRI tells a plugin neither: a runtime that does not know CDI devices drops them without a word, and one that
+does not know an event takes the subscription to it as the end of the plugin.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Cdi = Literal["injects", "drops", "refuses", "unknown"]
+    Release = tuple[int, int, int]
+    Row = tuple[Release, tuple[int, int], Cdi]
+
+# Events as bits of a subscription: 1 << (number - 1) of api.proto's Event.
+CREATE_CONTAINER = 0x0008
+VALIDATE_CONTAINER_ADJUSTMENT = 0x2000
+
+# Runtime -> the first release of each series, the NRI in it, and what becomes there of the CDI devices of an
+# adjustment. A release between two rows is as the upper one, one after the last as that.
+# Sources: go.mod at the tags, and whether WithCDIDeviceInjector is called there, as of 2026-11.
+RUNTIMES: dict[str, tuple[Row, ...]] = {
+    "containerd": (
+        ((1, 7, 0), (0, 3), "drops"),
+        ((1, 7, 14), (0, 6), "drops"),  # Debian 13 has 1.7.24
+        ((1, 7, 26), (0, 8), "drops"),
+        ((1, 7, 30), (0, 8), "injects"),  # an error for the container if enable_cdi is false
+        ((2, 0, 0), (0, 8), "drops"),  # all of 2.0: the fix was never released there
+        ((2, 1, 0), (0, 8), "injects"),
+        ((2, 2, 0), (0, 10), "injects"),
+        ((2, 2, 1), (0, 11), "injects"),
+        ((2, 3, 0), (0, 12), "injects"),
+    ),
+    "cri-o": (
+        ((1, 26, 0), (0, 3), "drops"),
+        ((1, 29, 0), (0, 6), "drops"),
+        ((1, 32, 0), (0, 9), "drops"),
+        ((1, 34, 0), (0, 10), "injects"),
+        ((1, 35, 0), (0, 11), "injects"),
+    ),
+    "docker": (
+        (
+            (29, 2, 0),
+            (0, 11),
+            "refuses",
+        ),  # "unsupported container adjustments": takes environment and mounts only
+    ),
+}
+_WORST: tuple[Cdi, ...] = ("unknown", "refuses", "drops", "injects")
+
+# Since when a container's own CDI devices are told (containerd PR 12767); no other runtime does.
+_TELLS_DEVICES = {"containerd": (2, 3, 0)}
+_VALIDATES: tuple[int, int] = (0, 10)
+_TELLS_ITSELF: tuple[int, int] = (0, 12)
+_OLDEST: tuple[int, int] = (0, 3)
+
+# Distributions write v2.1.4-k3s1, 2.1.9+unknown, 1.7.24~ds1: what follows the numbers matters only before a
+# release.
+_VERSION = re.compile(r"v?(\d{1,5})\.(\d{1,5})(?:\.(\d{1,5}))?([-~.]?(?:alpha|beta|rc|dev|pre))?", re.ASCII)
+
+
+@frozen
+class Abilities:
+    """What a runtime can do; where nothing is known, what is safe.
+
+    ``cdi``: it *injects* CDI devices of an adjustment, *drops* them silently, *refuses* the container, or
+    that is *unknown*. ``takes_devices``: it puts device nodes and hooks of an adjustment into the container.
+    ``validates``: it asks before what plugins did is used. ``tells_devices``: it tells the CDI devices that
+    kubelet asked for. ``events`` is what to subscribe to, ``nri`` the version of NRI at least.
+    """
+
+    runtime: str
+    version: str
+    nri: tuple[int, int]
+    cdi: Cdi
+    takes_devices: bool
+    validates: bool
+    tells_devices: bool
+
+    @property
+    def events(self) -> int:
+        """Return the mask of the events that cdigen handles and the runtime knows."""
+        return CREATE_CONTAINER | (VALIDATE_CONTAINER_ADJUSTMENT if self.validates else 0)
+
+    @property
+    def remedy(self) -> str:
+        """Return which releases of the runtime inject CDI devices, for one that does not; else nothing."""
+        if self.cdi == "injects":
+            return ""
+        firsts = _first_that_inject(RUNTIMES.get(self.runtime, ()))
+        return f"{self.runtime} injects CDI devices since {' and '.join(firsts)}" if firsts else ""
+
+
+def abilities(runtime: str, version: str, nri_version: str = "") -> Abilities:
+    """Return what the RUNTIME of that VERSION can do, as it says itself in Configure.
+
+    NRI_VERSION, which only NRI 0.12 and later tells, counts more than the table. Of a release candidate and
+    its like, which may be from before a change, the less is assumed.
+    """
+    release, is_early = _parse(version)
+    rows = [row for row in RUNTIMES.get(runtime, ()) if release is not None and row[0] <= release]
+    chosen = rows[-1:]
+    if is_early and rows and rows[-1][0] == release:
+        chosen = rows[-2:]
+    nri = min((row[1] for row in chosen), default=_OLDEST)
+    cdi: Cdi = min((row[2] for row in chosen), key=_WORST.index, default="unknown")
+    if nri_version:
+        told, _ = _parse(nri_version)
+        nri = max(_TELLS_ITSELF, told[:2] if told else _OLDEST)
+    since = _TELLS_DEVICES.get(runtime)
+    return Abilities(
+        runtime=runtime,
+        version=version,
+        nri=nri,
+        cdi=cdi,
+        takes_devices=runtime != "docker",
+        validates=nri >= _VALIDATES and cdi != "refuses",
+        tells_devices=since is not None and release is not None and release >= since and not is_early,
+    )
+
+
+def _parse(version: str) -> tuple[Release | None, bool]:
+    """Return the numbers of VERSION, None where it has none, and whether it is one before a release."""
+    match = _VERSION.match(version)
+    if match is None:
+        return None, False
+    major, minor, patch, early = match.groups()
+    return (int(major), int(minor), int(patch or 0)), early is not None
+
+
+def _first_that_inject(rows: tuple[Row, ...]) -> list[str]:
+    """Return the releases of ROWS from which on CDI devices are injected when they were not before."""
+    return [
+        ".".join(map(str, row[0]))
+        for before, row in itertools.pairwise(rows)
+        if row[2] == "injects" != before[2]
+    ]

@@ -1,0 +1,96 @@
+"""Pods and containers as a runtime describes them, and what a plugin has changed in one, as plain values.
+
+Only what cdigen looks at or changes is here; names are NRI's. ``messages`` reads and writes them.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@frozen
+class Pod:
+    """A pod sandbox; labels and annotations are the user's and the runtime's."""
+
+    id: str
+    name: str
+    namespace: str
+    uid: str
+    runtime_handler: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+
+@frozen
+class Mount:
+    """A mount of ``source``, a path of the host or a file system, at ``destination``."""
+
+    destination: str
+    source: str
+    type: str
+    options: tuple[str, ...]
+
+
+@frozen
+class Container:
+    """A container that is about to be created, or is there.
+
+    ``env`` are ``KEY=value``, those of image, pod and kubelet in one; ``devices`` the paths of its device
+    nodes; ``cdi_devices`` what kubelet asked for, where the runtime tells (containerd 2.3).
+    """
+
+    id: str
+    pod_id: str
+    name: str
+    annotations: Mapping[str, str]
+    env: tuple[str, ...]
+    mounts: tuple[Mount, ...]
+    devices: tuple[str, ...]
+    cdi_devices: tuple[str, ...]
+
+
+@frozen
+class Device:
+    """A device node for a container; ``type`` is ``c`` or ``b``. What is None is the runtime's default."""
+
+    path: str
+    type: str
+    major: int
+    minor: int
+    file_mode: int | None = None
+    uid: int | None = None
+    gid: int | None = None
+
+
+@frozen
+class Hook:
+    """A program that runs at ``stage``, in the words of OCI (createContainer); ``timeout`` is in seconds."""
+
+    stage: str
+    path: str
+    args: tuple[str, ...]
+    env: tuple[str, ...]
+    timeout: int | None = None
+
+
+@frozen
+class Adjustment:
+    """What is changed in a container before it is created; ``env`` are variables and their values.
+
+    A name that begins with "-" takes away instead (annotation, variable, mount, device).
+    """
+
+    annotations: Mapping[str, str] = _NOTHING
+    env: Mapping[str, str] = _NOTHING
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[Device, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    cdi_devices: tuple[str, ...] = ()

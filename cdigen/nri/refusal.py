@@ -1,0 +1,35 @@
+"""``Refusal``: why a container must not start as it asks, and the word under which that is counted."""
+
+from __future__ import annotations
+
+from cdigen.host.root import shown
+
+# cause -> what it means; the causes are labels of a metric.
+CAUSES = {
+    "annotation": "an annotation is not a list of device names",
+    "elsewhere": "a pod asks by annotation where the policy lets nobody ask",
+    "not_permitted": "the policy does not let this container have devices of that kind",
+    "too_much": "more is asked for than a container can sensibly need",
+    "malformed": "a variable holds what it cannot hold",
+    "unknown_capability": "NVIDIA_DRIVER_CAPABILITIES names what no driver gives",
+    "no_kind": "no kind of GPUs gives what NVIDIA_DRIVER_CAPABILITIES asks for",
+    "unknown_device": "no spec in the spec directories defines the device",
+    "requirement": "the driver or a GPU does not meet what the image requires",
+    "requirement_malformed": "what the image requires cannot be read",
+    "no_inventory": "what the image requires cannot be judged without a current inventory",
+}
+_MOST = 80
+
+
+class Refusal(Exception):
+    """Say why a container is refused: ``cause`` is one of CAUSES, ``reason`` one line for people."""
+
+    def __init__(self, cause: str, reason: str) -> None:
+        super().__init__(reason)
+        self.cause = cause
+        self.reason = reason
+
+
+def quote(text: str) -> str:
+    """Return TEXT, which anybody may have written, in quotes, cut and fit for a line."""
+    return f"'{shown(text if len(text) <= _MOST else f'{text[:_MOST]}...')}'"

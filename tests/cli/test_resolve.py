@@ -1,0 +1,114 @@
+"""`cdigen resolve`: what a container would get from the NRI plugin, on a host that is a folder."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdigen.cli import resolve
+from cdigen.cli.options import Parser
+from cdigen.model.errors import ConfigError
+from cdigen.service.status import INVENTORY_FILE
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples/hosts/debian13-8xh100.json"
+SPEC = {
+    "cdiVersion": "0.5.0",
+    "kind": "nvidia.com/gpu",
+    "devices": [{"name": name, "containerEdits": {"env": ["A=B"]}} for name in ("0", "1", "all")],
+}
+CONFIG = "nri: {allow: [{namespaces: [ml]}]}\n"
+ASKED = ("--namespace", "ml", "--env", "NVIDIA_VISIBLE_DEVICES=1")
+
+Resolve = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    for name, text in {
+        "etc/cdi/gpu.json": json.dumps(SPEC),
+        "etc/cdigen/config.yaml": CONFIG,
+        f"run/cdigen/{INVENTORY_FILE}": EXAMPLE.read_text(),
+        "sys/module/nvidia/version": "550.163.01\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.fixture
+def asked(host: Path, capsys: pytest.CaptureFixture[str]) -> Resolve:
+    def run(*arguments: str) -> tuple[int, str]:
+        parser = Parser(prog="cdigen resolve", summary="resolve", examples=resolve.EXAMPLES)
+        resolve.add_options(parser)
+        code = resolve.run(parser.parse_args(["--root", str(host), *arguments]))
+        return code, capsys.readouterr().out
+
+    return run
+
+
+def document(done: tuple[int, str]) -> Any:
+    return json.loads(done[1])
+
+
+def test_it_prints_the_devices_and_what_asked_for_them(asked: Resolve) -> None:
+    code, out = asked(*ASKED, "--env", "NVIDIA_REQUIRE_CUDA=cuda>=12.4")
+    assert code == 0
+    assert out.splitlines()[1].split() == ["nvidia.com/gpu=1", "1", "NVIDIA_VISIBLE_DEVICES"]
+
+
+def test_its_json_has_the_same(asked: Resolve) -> None:
+    assert document(asked("--json", *ASKED)) == {
+        "outcome": "inject",
+        "devices": ["nvidia.com/gpu=1"],
+        "cause": "",
+        "reason": "",
+        "chosen": [{"device": "nvidia.com/gpu=1", "asked": "1", "by": "NVIDIA_VISIBLE_DEVICES"}],
+        "notes": [],
+    }
+
+
+def test_annotations_count_for_the_container_that_they_name(asked: Resolve) -> None:
+    note = ("--annotation", "devices.cdigen.dev/container.a=nvidia.com/gpu=0", "--namespace", "ml")
+    assert document(asked("--json", *note, "--container", "a"))["devices"] == ["nvidia.com/gpu=0"]
+    assert document(asked("--json", *note, "--container", "b"))["devices"] == []
+
+
+def test_a_container_that_would_be_refused_ends_it_with_1_and_the_reason(asked: Resolve) -> None:
+    code, out = asked(*ASKED, "--env", "NVIDIA_REQUIRE_CUDA=cuda>=13")
+    assert (code, "cuda 12.4" in out) == (1, True)
+    code, out = asked("--namespace", "ml", "--env", "NVIDIA_VISIBLE_DEVICES=7")
+    assert (code, "nvidia.com/gpu has 0, 1, all" in out) == (1, True)
+
+
+def test_what_does_not_count_gives_nothing(asked: Resolve) -> None:
+    code, out = asked("--env", "NVIDIA_VISIBLE_DEVICES=all")
+    assert (code, out) == (0, "no devices: the container asks for nothing that counts\n")
+    assert (
+        document(asked("--json", "--env", "NVIDIA_VISIBLE_DEVICES=all"))["notes"][0]["cause"] == "not_counted"
+    )
+
+
+def test_without_an_inventory_requirements_are_refused(asked: Resolve, host: Path) -> None:
+    (host / "sys/module/nvidia/version").write_text("570.1\n")
+    assert (
+        document(asked("--json", *ASKED, "--env", "NVIDIA_REQUIRE_CUDA=cuda>=1"))["cause"] == "no_inventory"
+    )
+    (host / f"run/cdigen/{INVENTORY_FILE}").unlink()
+    assert (
+        document(asked("--json", *ASKED, "--env", "NVIDIA_REQUIRE_CUDA=cuda>=1"))["cause"] == "no_inventory"
+    )
+    assert document(asked("--json", *ASKED))["outcome"] == "inject"
+
+
+def test_what_the_container_has_already_may_be_given(asked: Resolve) -> None:
+    assert document(asked("--json", *ASKED, "--device-node", "/dev/nvidia1"))["outcome"] == "served"
+    assert document(asked("--json", *ASKED, "--cdi-device", "nvidia.com/gpu=1"))["outcome"] == "served"
+
+
+@pytest.mark.parametrize("option", ["--env", "--annotation", "--label"])
+@pytest.mark.parametrize("text", ["A", "=b", ""])
+def test_what_is_no_pair_is_refused(asked: Resolve, option: str, text: str) -> None:
+    with pytest.raises(ConfigError, match="is not KEY=VALUE"):
+        asked(option, text)
