@@ -142,8 +142,8 @@ def _doing(name: str, host: Root, wish: Wish, binary: Installed | None) -> _Work
 
     for path in dict.fromkeys((settings.wanted, *settings.files)):
         content(path)  # what cannot be read is said before anything is made of the rest
+    refuse_broken(settings)  # a plan takes keys for what they must be
     plan: Plan = import_module(f"cdigen.runtimes.edits.{name}").plan(settings, release, wish, content)
-    refuse_broken(settings)
     rows = tuple(_Row(change=change, keys=change.keys) for change in plan.changes)
     return _Work(rows=rows, findings=plan.findings)
 

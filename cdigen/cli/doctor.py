@@ -178,5 +178,5 @@ def _wrong(verdict: Verdict, found: tuple[Verdict, ...], width: int) -> list[str
     if after:
         lines.append(f"{'':7} {'':{width}}  follows from: {', '.join(after)}")
     if verdict.remedy:
-        lines.append(f"{'':7} {'':{width}}  remedy: {report.paint(shown(verdict.remedy), '1', sys.stdout)}")
+        lines.append(f"{'':7} {'':{width}}  remedy: {report.paint(verdict.remedy, '1', sys.stdout)}")
     return lines

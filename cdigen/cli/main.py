@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 
 from cdigen import __version__
-from cdigen.model.errors import CdigenError, ConfigError
+from cdigen.model.errors import CdigenError, ConfigError, StoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 # name -> (module, what it does)
 COMMANDS = {
@@ -45,37 +47,63 @@ EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: cdigen itself is wrong
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
 
+class UnprintedError(StoreError):
+    """Report that stdout takes nothing: a full disk, a terminal that has gone."""
+
+    default_kind = "unprinted"
+
+
+class _Output(io.FileIO):
+    """A stdout whose failures cannot be taken for those of other files, or for a defect.
+
+    Whatever prints meets them: print_bytes at once, text where the buffer is full or at the end.
+    """
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            text = error.strerror or str(error)
+            raise UnprintedError(
+                f"standard output cannot be written: {text}", hint="what was printed is not whole"
+            ) from None
+
+
 def run() -> NoReturn:
     """Run the command line of this process and exit."""
     # A command lives for a blink: collecting garbage costs it time and gives back nothing.
     gc.disable()
     _open_standard_files()
+    _watch_output()
     code = main(sys.argv[1:])
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has gone (``cdigen list | head``); the interpreter would complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, UnprintedError):
+            # It was said, or the reader has gone (``cdigen list | head``).
+            _drop(stream.fileno())
     sys.exit(code)
+
+
+def _drop(descriptor: int) -> None:
+    """Lead DESCRIPTOR to nowhere: the interpreter flushes it at exit, and would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def main(arguments: list[str]) -> int:
     """Run ARGUMENTS and return the exit code (see ``cdigen --help``)."""
-    if not arguments or arguments[0] in {"-h", "--help", "help"}:
-        (sys.stdout if arguments else sys.stderr).write(help_text())
-        return 0 if arguments else 2
-    if arguments[0] in {"-V", "--version"}:
-        sys.stdout.write(f"cdigen {__version__}\n")
-        return 0
+    code = 0
     try:
-        name, rest = split_command(arguments)
-        return _run_command(name, rest)
+        code = _told(arguments) if _asks_only(arguments) else _run_command(*split_command(arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return code
     except CdigenError as error:
         return _fail(error, as_json="--json" in arguments)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        return 0
     except Exception as error:  # the last line of defence: a user never sees a traceback
         if "--verbose" in arguments:
             raise
@@ -84,6 +112,20 @@ def main(arguments: list[str]) -> int:
         failure = CdigenError(message, hint=hint, kind="internal")
         _fail(failure, as_json="--json" in arguments)
         return EXIT_DEFECT
+    return code
+
+
+def _asks_only(arguments: list[str]) -> bool:
+    return not arguments or arguments[0] in {"-h", "--help", "help", "-V", "--version"}
+
+
+def _told(arguments: list[str]) -> int:
+    """Print the help or the version; the help as an error where nothing was asked for."""
+    if arguments and arguments[0] in {"-V", "--version"}:
+        sys.stdout.write(f"cdigen {__version__}\n")
+    else:
+        (sys.stdout if arguments else sys.stderr).write(help_text())
+    return 0 if arguments else 2
 
 
 def _open_standard_files() -> None:
@@ -99,6 +141,14 @@ def _open_standard_files() -> None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
+
+
+def _watch_output() -> None:
+    """Put an ``_Output`` below stdout, all else as Python has made it."""
+    old = sys.stdout
+    raw = _Output(old.fileno(), "w", closefd=False)
+    buffer = io.BufferedWriter(raw)
+    sys.stdout = io.TextIOWrapper(buffer, old.encoding, old.errors, line_buffering=raw.isatty())
 
 
 def split_command(arguments: list[str]) -> tuple[str, list[str]]:
@@ -152,16 +202,25 @@ def _run_command(name: str, arguments: list[str]) -> int:
     module = import_module(module_name)
     parser = Parser(prog=f"cdigen {name}", summary=summary, examples=module.EXAMPLES)
     module.add_options(parser)
-    code: int = module.run(parser.parse_args(arguments))
+    try:
+        parsed = parser.parse_args(arguments)
+    except SystemExit:  # after --help; its errors are ConfigErrors
+        return 0
+    code: int = module.run(parsed)
     return code
 
 
 def _fail(error: CdigenError, *, as_json: bool) -> int:
     from cdigen.cli.report import complain  # noqa: PLC0415 - only where something is wrong
 
-    if as_json:
+    # Where stdout takes nothing, it does not take the news of that either.
+    if as_json and not isinstance(error, UnprintedError):
         import json  # noqa: PLC0415 - only where it is asked for
 
         body = {"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}
-        sys.stdout.write(json.dumps(body, ensure_ascii=True) + "\n")
-    return complain([error])
+        with suppress(UnprintedError, BrokenPipeError):
+            sys.stdout.write(json.dumps(body, ensure_ascii=True) + "\n")
+            sys.stdout.flush()
+    with suppress(OSError):  # there is no other place to complain in
+        complain([error])
+    return error.exit_code

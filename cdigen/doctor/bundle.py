@@ -13,37 +13,40 @@ import platform
 import re
 
 from cdigen import __version__
+from cdigen.doctor import masking_documents
 from cdigen.doctor.masking import Masks
+from cdigen.doctor.masking_documents import LEFT_OUT
 from cdigen.host.root import reason, shown
 from cdigen.model.errors import StoreError
 from cdigen.model.inventory_json import to_document
+from cdigen.runtimes.access import may_list, may_read
+from cdigen.runtimes.users import ROOT
+from cdigen.spec.parse import parse_document
 from cdigen.spec.render import render
+from cdigen.spec.rulebook import RULES
 from cdigen.store import plainfiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.verdict import Verdict
+    from cdigen.runtimes.resolve import View
+    from cdigen.runtimes.users import Reader
 
-LEFT_OUT = "<left out>"
+_EVERYBODYS = frozenset({"", "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"})
 _MAX_FILE = 1 << 20
 _MAX_FILES = 200
+# The checks that say what is wrong inside of a spec, where what they quote begins, and what is no quote.
+_QUOTING = frozenset(
+    {"spec-crash", "spec-refused", "spec-rules", "spec-syntax", "spec-uncertain", "spec-version"}
+)
+_QUOTE = re.compile(r": | \(")
+_RULE = re.compile(r"line \d+|\[[a-z0-9-]+\]")
+_UNPARSED = f"{LEFT_OUT}: it cannot be parsed\n"
 _MAX_KERNEL = 1 << 18
-# The keys of runtimes' configurations whose values have to do with devices; all that is below one is kept.
-_KEPT = frozenset({
-    "cdi-spec-dirs", "cdi_spec_dirs", "cgroup_manager", "default-runtime", "default_runtime",
-    "default_runtime_name", "devices", "disable", "disabled_plugins", "enable", "enable_cdi",
-    "enable_nri", "enable_selinux", "exec-opts", "features", "hooks_dir", "imports", "nri-opts", "nri_listen",
-    "runtime", "runtime_type", "runtimes", "selinux", "selinux-enabled", "socket_path", "storage-driver",
-    "userns-remap", "version",
-})  # fmt: skip
-# ... but never these, wherever they stand.
-_SECRET = re.compile(r"(?i)auth|passw|secret|token|credential|username|proxy|env|header|cert|key$")
-# A variable in a spec: its name tells enough, but for those of the driver's own programs.
-_VARIABLE = re.compile(r"""(["'])(?!NVIDIA_|TRITON_|CUDA_|PATH=)([A-Za-z_][A-Za-z0-9_]*)=[^"'\n]*""")
 _KERNEL = re.compile(r"(?i)nvrm|nvidia|nouveau|xid|drm|iommu|apparmor|selinux|avc|cgroup|out of memory")
 _SYSTEM_FILES = (
     "/etc/os-release",
@@ -51,8 +54,8 @@ _SYSTEM_FILES = (
     "/proc/driver/nvidia/params",
     "/proc/driver/nvidia/version",
     "/proc/sys/kernel/osrelease",
-    "/etc/cdigen/config.yaml",
 )
+_CONFIGURATION = "/etc/cdigen/config.yaml"
 
 
 def pack(context: Context, found: tuple[Verdict, ...], path: str, *, mask: bool) -> None:
@@ -67,13 +70,26 @@ def pack(context: Context, found: tuple[Verdict, ...], path: str, *, mask: bool)
 
 def _masks(context: Context) -> Masks:
     hosts = {context.text("/etc/hostname").strip(), *([platform.node()] if context.is_live else [])}
-    short = {name.partition(".")[0] for name in hosts}
+    short = {name.partition(".")[0] for name in hosts} - {"", "localhost"}
+    domains = {name.partition(".")[2] for name in hosts}
+    for line in context.text("/etc/resolv.conf").splitlines():
+        words = line.split()
+        domains |= set(words[1:]) if words[:1] in (["search"], ["domain"]) else set()
+    for line in context.text("/etc/hosts").splitlines():
+        names = set(line.partition("#")[0].split()[1:])
+        hosts |= names if names & (hosts | short) else set()
     users = {context.user.name} if context.user else set()
+    users |= set(context.host.names("/home"))  # those of a directory, whom /etc/passwd does not know
     for line in context.text("/etc/passwd", limit=1 << 20).splitlines():
         fields = line.split(":")
         if len(fields) > 2 and fields[2].isdigit() and 1000 <= int(fields[2]) < 65534:
             users.add(fields[0])
-    return Masks(hosts={*hosts, *short} - {"", "localhost"}, users=users - {""})
+    return Masks(
+        hosts={*hosts, *short} - _EVERYBODYS,
+        users=users - {""},
+        # A single word (lan, local) would be found in the midst of what has to be read.
+        domains={name.strip(".") for name in domains if "." in name.strip(".")},
+    )
 
 
 def _fit(text: str, masks: Masks | None) -> str:
@@ -82,7 +98,10 @@ def _fit(text: str, masks: Masks | None) -> str:
 
 def _evidence(context: Context, found: tuple[Verdict, ...]) -> Iterator[tuple[str, str]]:
     """Yield names and texts."""
-    yield "doctor.json", _json([verdict.row() for verdict in found])
+    closed = tuple(
+        path for path, readers in _readers(context).items() if not _is_open(context, path, readers)
+    )
+    yield "doctor.json", _json([_row(verdict, closed) for verdict in found])
     yield "versions.json", _json(_versions(context))
     yield "inventory.json", _json(to_document(context.inventories))
     yield (
@@ -90,22 +109,37 @@ def _evidence(context: Context, found: tuple[Verdict, ...]) -> Iterator[tuple[st
         _json({name: [error.kind, error.message] for name, error in context.failures.items()}),
     )
     for product in context.products:
-        yield f"wanted/{product.kind.replace('/', '-')}.json", _without_variables(product.content.decode())
+        yield f"wanted/{product.kind.replace('/', '-')}.json", _json(_spec(context, product.document))
     yield "listing.txt", _listing(context)
-    paths = dict.fromkeys(book.path for view in context.views for book in view.books)
-    for path in list(paths)[:_MAX_FILES]:
-        yield f"specs{path}", _without_variables(_content(context, path))
+    for path, readers in list(_readers(context).items())[:_MAX_FILES]:
+        yield f"specs{path}", _spec_file(context, path, readers)
     for runtime in context.runtimes:
         for file in runtime.settings.files[:_MAX_FILES]:
-            yield f"runtimes{file}", _settings(context, file)
+            yield f"runtimes{file}", _settings(context, file, runtime.reader)
     status = context.question.daemon().status
     if status is not None:
         yield "status.json", _json(status)
     for path in _SYSTEM_FILES:
         if context.host.exists(path):
             yield f"system{path}", _content(context, path)
+    if context.host.exists(_CONFIGURATION):
+        yield f"system{_CONFIGURATION}", _configuration(context)
     if context.is_live:
         yield "kernel.txt", _kernel_messages()
+
+
+def _row(verdict: Verdict, closed: tuple[str, ...]) -> dict[str, Any]:
+    """Return VERDICT without what it quotes of specs; nothing of those that are CLOSED to who reads them."""
+    row = verdict.row()
+    if any(shown(path) in verdict.detail for path in closed):
+        row["detail"] = f"{LEFT_OUT}: of a file that the runtime's user may not read"
+    elif verdict.check in _QUOTING and not verdict.ok:
+        head = _QUOTE.split(verdict.detail, maxsplit=1)[0]
+        told = [
+            word for word in _RULE.findall(verdict.detail) if word.startswith("line") or word[1:-1] in RULES
+        ]
+        row["detail"] = " ".join((f"{head}:", LEFT_OUT, *told)) if head != verdict.detail else head
+    return row
 
 
 def _json(value: object) -> str:
@@ -145,8 +179,14 @@ def _versions(context: Context) -> dict[str, Any]:
 def _listing(context: Context) -> str:
     """Return what lies in the spec directories, as ls -ln shows it."""
     lines = []
-    folders = dict.fromkeys(folder.path for view in context.views for folder in view.folders)
-    for folder in folders:
+    folders: dict[str, list[Reader]] = {}
+    for reader, view in _views(context):
+        for one in view.folders:
+            folders.setdefault(one.path, []).append(reader)
+    for folder, readers in folders.items():
+        if not all(may_list(context.host, folder, reader) for reader in readers):
+            lines.append(f"{shown(folder)}: {LEFT_OUT}: the runtime's user may not list it")
+            continue
         for path in (folder, *(f"{folder}/{name}" for name in context.host.names(folder)[:_MAX_FILES])):
             try:
                 real, status = context.host.located(path)
@@ -166,12 +206,70 @@ def _content(context: Context, path: str) -> str:
         return f"{LEFT_OUT}: {reason(error)}\n"
 
 
-def _without_variables(text: str) -> str:
-    return _VARIABLE.sub(rf"\1\2={LEFT_OUT}", text)
+def _readers(context: Context) -> dict[str, tuple[Reader, ...]]:
+    """Return every spec file with the processes that read it."""
+    found: dict[str, tuple[Reader, ...]] = {}
+    for reader, view in _views(context):
+        for book in view.books:
+            found[book.path] = (*found.get(book.path, ()), reader)
+    return found
 
 
-def _settings(context: Context, path: str) -> str:
+def _views(context: Context) -> Iterator[tuple[Reader, View]]:
+    yield ROOT, context.own_view
+    for runtime in context.runtimes:
+        yield runtime.reader, context.view(runtime)
+
+
+def _is_open(context: Context, path: str, readers: tuple[Reader, ...]) -> bool:
+    return all(may_read(context.host, path, reader) for reader in readers)
+
+
+def _spec_file(context: Context, path: str, readers: tuple[Reader, ...]) -> str:
+    """Return what of a spec may be given away.
+
+    Who made the link at its place may be a user, and who runs this may be root: what that user could not
+    read, and what is no CDI document, is not told.
+    """
+    if not _is_open(context, path, readers):
+        return f"{LEFT_OUT}: the runtime's user may not read it\n"
+    try:
+        data = context.host.read(path, limit=_MAX_FILE)
+    except OSError as error:
+        return f"{LEFT_OUT}: {reason(error)}\n"
+    try:
+        document = parse_document(data, yaml=not path.lower().endswith(".json")).document
+    except RecursionError:
+        document = None
+    if document is None:
+        return _UNPARSED
+    if not masking_documents.is_spec(document):
+        return f"{LEFT_OUT}: it is no CDI document\n"
+    return _json(_spec(context, document))
+
+
+def _spec(context: Context, document: Mapping[str, Any]) -> object:
+    known: set[str] = set()
+    for product in context.products:
+        known |= masking_documents.hook_words(product.document)
+    return masking_documents.spec(document, known)
+
+
+def _configuration(context: Context) -> str:
+    """Return cdigen's configuration without its comments, which may say anything."""
+    try:
+        document = parse_document(context.host.read(_CONFIGURATION, limit=_MAX_FILE), yaml=True).document
+    except OSError as error:
+        return f"{LEFT_OUT}: {reason(error)}\n"
+    except RecursionError:
+        document = None
+    return _UNPARSED if document is None else _json(masking_documents.configuration(document))
+
+
+def _settings(context: Context, path: str, reader: Reader) -> str:
     """Return of a runtime's configuration which keys it has, and the values of those that matter."""
+    if not may_read(context.host, path, reader):
+        return f"{LEFT_OUT}: the runtime's user may not read it\n"
     text = _content(context, path)
     try:
         if path.endswith(".json"):
@@ -181,19 +279,8 @@ def _settings(context: Context, path: str) -> str:
 
             document = tomllib.loads(text)
     except (ValueError, RecursionError):
-        return f"{LEFT_OUT}: it cannot be parsed\n"
-    return json.dumps(_reduced(document, kept=False), indent=2, default=str) + "\n"
-
-
-def _reduced(value: object, *, kept: bool) -> object:
-    if isinstance(value, dict):
-        return {
-            str(key): LEFT_OUT if _SECRET.search(str(key)) else _reduced(item, kept=kept or key in _KEPT)
-            for key, item in value.items()
-        }
-    if kept and isinstance(value, list):
-        return [_reduced(item, kept=True) for item in value]
-    return value if kept or isinstance(value, bool) else LEFT_OUT
+        return _UNPARSED
+    return json.dumps(masking_documents.settings(document), indent=2, default=str) + "\n"
 
 
 def _kernel_messages() -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shlex
 from functools import cached_property
 
 from cdigen import reconcile
 from cdigen.doctor.daemons import running
+from cdigen.doctor.words import joined, quoted
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.model.names import natural_key, spec_file_name
 from cdigen.runtimes import installed, lookup, settings
@@ -317,18 +317,16 @@ class Context:
     def outer(self, path: str) -> str:
         """Return PATH of the host as a word of a command on this machine; a last link is not followed."""
         if self.is_live:
-            return shlex.quote(path)
+            return quoted(path)
         folder, _, name = path.rpartition("/")
         try:
-            return shlex.quote(
-                self.host.outer_path(f"{self.host.resolve_new(folder or '/').rstrip('/')}/{name}")
-            )
+            return quoted(self.host.outer_path(f"{self.host.resolve_new(folder or '/').rstrip('/')}/{name}"))
         except OSError:
-            return shlex.quote(self.host.outer_path(path))
+            return quoted(self.host.outer_path(path))
 
     def cdigen(self, *words: str) -> str:
         """Return the command line of cdigen for WORDS and this host."""
-        return shlex.join(("cdigen", *words, *self.question.options))
+        return joined(("cdigen", *words, *self.question.options))
 
     def write_command(self, *words: str) -> str:
         """Return the command that writes the specs of this host, moving aside what is in its way."""

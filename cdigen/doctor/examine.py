@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cdigen.doctor import driver, loading, nodes, others, runtimes, security, specs
+from cdigen.doctor.gate import passed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def examine(context: Context) -> tuple[Verdict, ...]:
 
     Of causes the graver come first. A check that has failed is not said to be good as well.
     """
-    found = [verdict for family in FAMILIES for verdict in family(context)]
+    found = [passed(context, verdict) for family in FAMILIES for verdict in family(context)]
     wrong = list(dict.fromkeys(verdict for verdict in found if not verdict.ok))
     failed = {verdict.check for verdict in wrong}
     right = [verdict for verdict in found if verdict.ok and verdict.check not in failed]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import posixpath
 import stat
 
+from cdigen.doctor.authority import may_change, may_copy, may_rename
 from cdigen.doctor.driver import CAUSES
+from cdigen.doctor.moving import aside, free
 from cdigen.doctor.verdict import Topic
 from cdigen.host.root import shown
 from cdigen.model.findings import errors
@@ -31,6 +33,7 @@ CHECKS = {
     "conflict": ("spec-conflict", "no two files of one directory define the same device"),
     "file-refused": ("spec-refused", "the runtimes take every file"),
     "runtime-crashes": ("spec-crash", "no file makes a runtime crash"),
+    "runtime-hangs": ("spec-hangs", "no file makes a runtime wait for ever"),
     "file-unreadable": ("spec-unreadable", "every file can be read"),
     "directory-unreadable": ("spec-directory-unreadable", "every directory can be read"),
     "directory-symlink": ("spec-directory-link", "no directory is a link"),
@@ -131,26 +134,33 @@ def _verdict(context: Context, problem: Problem) -> Verdict | None:
         remedy = _end_conflict(context, problem)
     elif problem.rule in {"file-refused", "runtime-crashes", "file-uncertain"}:
         name, reason, remedy = _refused(context, problem, name, book)
-    elif problem.rule in {"file-unreadable", "directory-unreadable"}:
-        remedy = _open(context, problem)
+    elif problem.rule in _REMEDIES:
+        remedy = _REMEDIES[problem.rule](context, problem)
     elif problem.rule == "directory-symlink":
-        path, copy = context.outer(problem.path), context.outer(f"{problem.path}.cdigen")
-        source = context.outer(context.host.resolve(problem.path))
-        remedy = f"cp -a {source} {copy} && rm {path} && mv {copy} {path}{_restarts(context, problem)}"
+        remedy = _copy(context, problem)
     elif problem.rule == "not-a-directory":
-        path = context.outer(problem.path)
-        aside = context.outer(f"{problem.path}.disabled")
-        remedy = f"mv {path} {aside} && mkdir {path}{_restarts(context, problem)}"
+        written = f" && {context.write_command()}" if context.products else ""
+        made = f"mkdir {context.outer(problem.path)}{written}"
+        remedy = f"{aside(context, problem.path)} && {made}{_restarts(context, problem)}"
     elif problem.rule == "file-name-ignored":
         stem = posixpath.splitext(problem.path)[0]
         ending = ".json" if problem.path.lower().endswith(".json") else ".yaml"
-        remedy = f"mv {context.outer(problem.path)} {context.outer(stem + ending)}"
+        remedy = f"mv {context.outer(problem.path)} {context.outer(free(context, stem, ending))}"
     detail = f"{reason}{_loses(problem)}"
-    if problem.lost:
+    if problem.lost or problem.rule == "runtime-hangs":
         return TOPIC.error(name, detail, remedy)
     if problem.rule == "file-name-ignored":
         return None  # a copy that somebody keeps, of what is found elsewhere
     return TOPIC.warning(name, detail, remedy)
+
+
+def _copy(context: Context, problem: Problem) -> str:
+    """Return the command that puts a copy in the place of a directory that is a link, if root may be told."""
+    if not may_copy(context, problem.path):
+        return ""
+    path, copy = context.outer(problem.path), context.outer(free(context, problem.path, ".cdigen"))
+    source = context.outer(context.host.resolve(problem.path))
+    return f"cp -aT {source} {copy} && rm {path} && mv -T {copy} {path}{_restarts(context, problem)}"
 
 
 def _restarts(context: Context, problem: Problem) -> str:
@@ -173,7 +183,7 @@ def _loses(problem: Problem) -> str:
 
 def _is_of_others(context: Context, problem: Problem, book: Book | None) -> bool:
     """Whether PROBLEM is about devices that nobody asked for."""
-    if problem.lost or not context.question.devices or problem.rule == "runtime-crashes":
+    if problem.lost or not context.question.devices or problem.rule in {"runtime-crashes", "runtime-hangs"}:
         return False
     return book is None or book.kind not in context.kinds
 
@@ -198,7 +208,7 @@ def _end_conflict(context: Context, problem: Problem) -> str:
         }
     keep = max(rivals, key=lambda path: _worth(context, path))
     moved = [path for path in rivals if path != keep]
-    return " && ".join(f"mv {context.outer(path)} {context.outer(path + '.disabled')}" for path in moved)
+    return " && ".join(aside(context, path) for path in moved)
 
 
 def _worth(context: Context, path: str) -> tuple[bool, bool, bool, float]:
@@ -224,7 +234,7 @@ def _refused(context: Context, problem: Problem, name: str, book: Book | None) -
     try:
         data = context.host.read(path, limit=_MAX)
     except OSError:
-        return name, problem.reason, f"mv {context.outer(path)} {context.outer(path + '.disabled')}"
+        return name, problem.reason, aside(context, path)
     reading = read(data, yaml=not path.endswith(".json"))
     faults = errors(reading.findings)
     reason = problem.reason
@@ -266,16 +276,16 @@ def _targets(context: Context, older: list[Runtime], book: Book | None) -> tuple
 
 def _anew(context: Context, path: str, book: Book | None, options: tuple[str, ...]) -> str:
     """Return the command that puts a good spec in the place of the file PATH."""
-    aside = f"mv {context.outer(path)} {context.outer(path + '.disabled')}"
+    moved = aside(context, path)
     own = {context.own_file(product.kind) for product in context.products}
     if path in own or context.was_ours(path):
         if context.products:
             return context.write_command(*options)
-        return aside
+        return moved
     offered = {product.kind for product in context.products}
     if book is not None and book.kind in offered and not _others_define(context, book):
-        return f"{aside} && {context.write_command(*options)}"
-    return aside
+        return f"{moved} && {context.write_command(*options)}"
+    return moved
 
 
 def _others_define(context: Context, book: Book) -> bool:
@@ -288,16 +298,17 @@ def _others_define(context: Context, book: Book) -> bool:
 
 
 def _open(context: Context, problem: Problem) -> str:
-    """Return the command that lets the runtime's user read a file or directory."""
+    """Return the command that lets the runtime's user read a file or directory, if root may be told."""
     path = problem.path
+    is_file = problem.rule == "file-unreadable"
     try:
         real, status = context.host.located(path)
     except OSError:
         # A link that leads nowhere.
-        return _anew(context, path, None, ()) if problem.rule == "file-unreadable" else ""
-    if problem.rule == "file-unreadable" and not stat.S_ISREG(status.st_mode):
-        return _anew(context, path, None, ())
-    commands = []
+        return _anew(context, path, None, ()) if is_file and may_rename(context, path) else ""
+    if is_file and not stat.S_ISREG(status.st_mode):
+        return _anew(context, path, None, ()) if may_rename(context, path) else ""
+    opened: dict[str, str] = {}
     folders = [real] if stat.S_ISDIR(status.st_mode) else []
     folder = real.rpartition("/")[0]
     while folder:
@@ -306,10 +317,19 @@ def _open(context: Context, problem: Problem) -> str:
     for each in folders:
         mode = context.host.stat(each).st_mode
         if mode & 0o005 != 0o005:
-            commands.append(f"chmod a+rx {context.outer(each)}")
+            opened[each] = "a+rx"
     if stat.S_ISREG(status.st_mode) and not status.st_mode & 0o004:
-        commands.append(f"chmod a+r {context.outer(real)}")
-    return " && ".join(commands)
+        opened[real] = "a+r"
+    if not all(may_change(context, each) for each in opened):
+        return ""
+    return " && ".join(f"chmod {mode} {context.outer(each)}" for each, mode in opened.items())
+
+
+def _unwait(context: Context, problem: Problem) -> str:
+    return _anew(context, problem.path, None, ())
+
+
+_REMEDIES = {"file-unreadable": _open, "directory-unreadable": _open, "runtime-hangs": _unwait}
 
 
 def _missing(context: Context) -> Iterator[Verdict]:

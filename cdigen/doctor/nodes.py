@@ -7,6 +7,7 @@ import stat
 
 from cdigen.doctor.driver import CAUSES
 from cdigen.doctor.verdict import Topic, command_in
+from cdigen.doctor.words import quoted
 from cdigen.model.errors import HostError
 from cdigen.vendors import registry
 
@@ -115,8 +116,24 @@ def _wrong(context: Context, wrong: tuple[HostNode, ...]) -> Iterator[Verdict]:
     yield say(
         WRONG,
         "; ".join(told[:_FEW]) + (f" and {len(told) - _FEW} more" if len(told) > _FEW else ""),
-        f"rm -rf {' '.join(context.outer(node.host_path) for node in wrong)} && {_make(context, wrong)}",
+        f"{_remove(context, wrong)} && {_make(context, wrong)}",
     )
+
+
+def _remove(context: Context, nodes: tuple[HostNode, ...]) -> str:
+    """Return the command that removes NODES: a directory, as container engines leave one, only if empty."""
+    commands = []
+    for path in (node.host_path for node in nodes):
+        command = "rmdir" if not context.is_link(path) and _is_folder(context, path) else "rm -f"
+        commands.append(f"{command} {context.outer(path)}")
+    return " && ".join(commands)
+
+
+def _is_folder(context: Context, path: str) -> bool:
+    try:
+        return stat.S_ISDIR(context.host.stat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _is(context: Context, node: HostNode) -> str:
@@ -172,7 +189,7 @@ def _access(context: Context) -> Iterator[Verdict]:
             f"{user.name} may not open {_paths(closed)}: they are open to the groups {names} (log in again "
             "afterwards; rootless containers keep groups with crun and 'podman run --group-add keep-groups')"
         )
-        yield say(ACCESS, text, f"usermod --append --groups {names} {user.name}")
+        yield say(ACCESS, text, f"usermod --append --groups {quoted(names)} {quoted(user.name)}")
         return
     text = (
         f"{user.name} may not open {_paths(closed)}; to keep it so after a boot, set "

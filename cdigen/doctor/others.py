@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import re
 
+from cdigen.doctor.mounts import remount
+from cdigen.doctor.moving import aside
 from cdigen.doctor.specs import specs
 from cdigen.doctor.verdict import Topic
+from cdigen.doctor.words import quoted
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.errors import CdigenError
@@ -64,8 +67,10 @@ def _refresh(context: Context) -> Iterator[Verdict]:
         "same devices"
     )
     remedy = f"systemctl disable --now {' '.join(_REFRESH_UNITS)}"
-    if there:
-        remedy += f" && rm -f {' '.join(context.outer(path) for path in there)}"
+    for path in there:
+        # The service writes the first anew at any time; the other somebody has put there by hand.
+        gone = f"rm -f {context.outer(path)}" if path == _REFRESH_FILES[0] else aside(context, path)
+        remedy += f" && {gone}"
     say = TOPIC.error if there else TOPIC.warning
     yield say(REFRESH, text, remedy)
 
@@ -99,7 +104,7 @@ def _foreign(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
             f"{', '.join(map(shown, paths))} is used, though cdigen's own spec of the kind is there: nobody "
             "keeps it true"
         )
-        moves = [f"mv {context.outer(path)} {context.outer(path + '.disabled')}" for path in paths]
+        moves = [aside(context, path) for path in paths]
         yield TOPIC.warning(
             FOREIGN,
             text,
@@ -256,7 +261,7 @@ def _space(context: Context) -> Iterator[Verdict]:
         elif status.f_files and status.f_favail < 8:
             full.append((folder, "has no free inode"))
     for folder, text in full:
-        remedy = f"mount -o remount,rw {folder}" if "read-only" in text else f"df -h {folder}"
+        remedy = remount(folder) if "read-only" in text else f"df -h {quoted(folder)}"
         yield DAEMON.warning(SPACE, f"{shown(folder)} {text}: specs cannot be written anew", remedy)
     if not full:
         yield DAEMON.good(SPACE, "there is space for specs")

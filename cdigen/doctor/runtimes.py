@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from cdigen.doctor.authority import may_open_configuration
 from cdigen.doctor.context import ANY, NAMES
 from cdigen.doctor.daemons import PROCESSES
 from cdigen.doctor.driver import CAUSES
 from cdigen.doctor.loading import LOADING, MISSING, lost_names
 from cdigen.doctor.verdict import Topic
 from cdigen.host.root import shown
+from cdigen.runtimes.access import may_read
 from cdigen.runtimes.limits import limits_of
 
 TYPE_CHECKING = False
@@ -54,7 +56,7 @@ def check(context: Context) -> Iterator[Verdict]:
             yield from _devices(context, runtime)
             continue
         yield from _version(context, runtime)
-        yield from _configuration(runtime)
+        yield from _configuration(context, runtime)
         yield from _switch(context, runtime)
         yield from _directories(context, runtime)
         yield from _daemon(context, runtime)
@@ -106,18 +108,25 @@ def _trust(binary: Installed) -> str:
     )
 
 
-def _configuration(runtime: Runtime) -> Iterator[Verdict]:
+def _configuration(context: Context, runtime: Runtime) -> Iterator[Verdict]:
     topic, name = Topic(name=runtime.name), f"{runtime.name}-config"
     wrong = [finding for finding in runtime.settings.findings if finding.severity != "info"]
     for finding in wrong:
         say = topic.error if finding.severity == "error" else topic.warning
-        hint = finding.hint
-        is_command = hint.startswith(("chmod ", "cdigen "))
-        detail = f"{finding.message}; {hint}" if hint and not is_command else finding.message
-        yield say(name, detail, hint if is_command else "")
+        remedy = _opening(context, runtime, finding.path) if finding.rule == "config-unreadable" else ""
+        detail = f"{finding.message}; {finding.hint}" if finding.hint and not remedy else finding.message
+        yield say(name, detail, remedy)
     if not wrong:
         files = ", ".join(map(shown, runtime.settings.files))
         yield topic.good(name, f"{files} can be read" if files else "there is none, so the defaults hold")
+
+
+def _opening(context: Context, runtime: Runtime, path: str) -> str:
+    """Return the command that lets the runtime's user read its file PATH, if root may be told."""
+    if may_read(context.host, path, runtime.reader) or not may_open_configuration(context, path):
+        return ""
+    real, status = context.host.located(path)
+    return "" if status.st_mode & 0o004 else f"chmod a+r {context.outer(real)}"
 
 
 def _switch(context: Context, runtime: Runtime) -> Iterator[Verdict]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 
+from cdigen.doctor.authority import may_change_program, owners
 from cdigen.doctor.specs import specs
 from cdigen.doctor.verdict import Topic
+from cdigen.doctor.words import quoted
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 
@@ -45,8 +47,7 @@ def check(context: Context) -> Iterator[Verdict]:
 
 def _hooks(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
     hooks = [hook for spec in found if spec.is_used for hook in _of(spec.document, "hooks")]
-    scripts = [word for hook in hooks for word in hook.get("args", ()) if word.endswith("/cdigen-hook")]
-    paths = dict.fromkeys([*(hook["path"] for hook in hooks), *scripts])
+    paths = dict.fromkeys(path for hook in hooks for path in _programs(hook))
     if not hooks:
         yield TOPIC.good(HOOK, "the specs run nothing when a container starts")
         return
@@ -58,11 +59,11 @@ def _hooks(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
         yield TOPIC.good(HOOK, f"{', '.join(paths)}: there, and run when a container starts")
     failed = False
     for path in paths:
-        if path not in missing and (problem := untrusted(path, base=context.host.outer)):
+        who = _owners_of(context, found, path)
+        if path not in missing and (problem := untrusted(path, base=context.host.outer, owners=who)):
             failed = True
-            place = context.outer(_culprit(context, path))
             text = f"the hook runs as root, and {problem}"
-            yield TOPIC.error(TRUST, text, f"chown root:root {place} && chmod go-w {place}")
+            yield TOPIC.error(TRUST, text, _secure(context, path))
     if not failed:
         yield TOPIC.good(TRUST, "nobody but root may change the hook")
     bare = [hook["path"] for hook in hooks if not hook.get("env")]
@@ -75,6 +76,28 @@ def _hooks(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
         yield TOPIC.error(ENVIRONMENT, text, context.write_command() if context.products else "")
     else:
         yield TOPIC.good(ENVIRONMENT, "no hook gets the image's environment")
+
+
+def _programs(hook: dict[str, Any]) -> list[str]:
+    """Return the program of HOOK, and cdigen's own that it runs."""
+    return [hook["path"], *(word for word in hook.get("args") or () if word.endswith("/cdigen-hook"))]
+
+
+def _owners_of(context: Context, found: tuple[Used, ...], path: str) -> frozenset[int]:
+    """Return who besides root may change the hook PATH: who alone runs it."""
+    by = [
+        owners(context, spec.path)
+        for spec in found
+        if spec.is_used and any(path in _programs(hook) for hook in _of(spec.document, "hooks"))
+    ]
+    return frozenset.intersection(*by)
+
+
+def _secure(context: Context, path: str) -> str:
+    """Return the command that makes root the only one who may change PATH, if root may be told."""
+    culprit = _culprit(context, path)
+    place = context.outer(culprit)
+    return f"chown root:root {place} && chmod go-w {place}" if may_change_program(context, culprit) else ""
 
 
 def _culprit(context: Context, path: str) -> str:
@@ -122,7 +145,8 @@ def _selinux(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
     commands = []
     if any(path.startswith(f"{views}/") for path in closed):
         commands.append(
-            f"semanage fcontext --add --type container_ro_file_t '{views}(/.*)?' && restorecon -R {views}"
+            f"semanage fcontext --add --type container_ro_file_t {quoted(f'{views}(/.*)?')} && "
+            f"restorecon -R {quoted(views)}"
         )
     others = [context.outer(path) for path in closed if not path.startswith(f"{views}/")]
     if others:
@@ -154,7 +178,7 @@ def _user(context: Context) -> Iterator[Verdict]:
         files = " and ".join(file for file, _, _ in lacking)
         words = " ".join(f"{option} {first}-{first + _WANTED_IDS - 1}" for _, option, first in lacking)
         text = f"{files} give {name} fewer than {_WANTED_IDS} ids, so rootless containers have no other users"
-        yield USER.error(RANGES, text, f"usermod {words} {name}")
+        yield USER.error(RANGES, text, f"usermod {words} {quoted(name)}")
     else:
         yield USER.good(RANGES, f"{name} has ids for containers")
     helpers = [one for one in ("newuidmap", "newgidmap") if not context.host.exists(f"/usr/bin/{one}")]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from cdigen.doctor.authority import is_users, may_change, owners
 from cdigen.doctor.driver import CAUSES
 from cdigen.doctor.loading import LOADING
+from cdigen.doctor.moving import aside
 from cdigen.doctor.verdict import Topic
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.findings import errors
+from cdigen.runtimes.specfile import as_loaded
+from cdigen.spec import rules
 from cdigen.spec.compare import compare
 from cdigen.spec.hostcheck import check_host
 from cdigen.spec.known import read
@@ -24,27 +28,36 @@ if TYPE_CHECKING:
     from cdigen.runtimes.shelf import Book
 
 TOPIC = Topic(name="specs")
-FILES, FRESH, TRUST, MAKING, READABLE = "spec-files", "spec-fresh", "spec-trust", "spec-made", "spec-readable"
+FILES, FRESH, TRUST, MAKING = "spec-files", "spec-fresh", "spec-trust", "spec-made"
+READABLE, RULES = "spec-readable", "spec-rules"
 # What is wrong with a spec's paths, where all of them are of one sort -> the checks that look at these.
 _BY_RULE = {"host-node-wrong": ("node-missing", "node-wrong"), "host-hook-wrong": ("hook-present",)}
+# The paths without which an entry of a list is nothing.
+_NEEDED = {"mounts": ("hostPath", "containerPath"), "deviceNodes": ("path",), "hooks": ("path",)}
 _FEW = 3
 _MAX = 16 << 20
 
 
 @frozen
 class Used:
-    """A spec file that gives a wanted device, and its document."""
+    """A spec file that gives a wanted device, and its document.
+
+    ``faults`` are what the rules of CDI find in it though runtimes load it: then ``document`` is what these
+    make of it, without the entries that lead nowhere.
+    """
 
     path: str
     kind: str
     document: dict[str, Any]
     is_used: bool
+    faults: tuple[Finding, ...] = ()
 
 
 def check(context: Context) -> Iterator[Verdict]:
     """Say whether the specs hold."""
     found = specs(context)
     yield from _made(context)
+    yield from _rules(context, found)
     yield from _files(context, found)
     yield from _fresh(context, found)
     yield from _trust(context, found)
@@ -59,17 +72,30 @@ def specs(context: Context) -> tuple[Used, ...]:
         books |= {book.path: book for book in view.books if book.kind in context.kinds}
     found = []
     for path, book in books.items():
-        if book.path.endswith((".json", ".yaml")) and (document := _document(context, path)) is not None:
-            found.append(Used(path=path, kind=book.kind, document=document, is_used=path in used))
+        if not book.path.endswith((".json", ".yaml")):
+            continue
+        document, faults = _document(context, path)
+        if document is not None and (path in used or not faults):
+            is_used = path in used
+            found.append(Used(path=path, kind=book.kind, document=document, is_used=is_used, faults=faults))
     return tuple(found)
 
 
-def _document(context: Context, path: str) -> dict[str, Any] | None:
+def _document(context: Context, path: str) -> tuple[dict[str, Any] | None, tuple[Finding, ...]]:
+    """Return the document of the file PATH, None where no runtime has one, and what breaks a rule in it."""
     try:
-        reading = read(context.host.read(path, limit=_MAX), yaml=not path.endswith(".json"))
+        data = context.host.read(path, limit=_MAX)
     except OSError:
-        return None
-    return None if errors(reading.findings) else reading.document
+        return None, ()
+    reading = read(data, yaml=not path.endswith(".json"))
+    if not errors(reading.findings):
+        return reading.document, ()
+    # What strict reading finds may not matter to runtimes: names in other letter cases, null, comments.
+    loaded = as_loaded(data, reading.document)
+    if loaded is None:
+        return None, ()
+    document = _without_empty(loaded)
+    return _sound(document), errors(rules.check(document))
 
 
 def _made(context: Context) -> Iterator[Verdict]:
@@ -101,8 +127,51 @@ def _of_host(context: Context) -> frozenset[Finding]:
     return frozenset(finding for inventory in context.inventories.values() for finding in inventory.findings)
 
 
+def _without_empty(value: Any) -> Any:
+    """Return VALUE without the members that are Go's zero value, which are as if they were absent."""
+    if isinstance(value, list):
+        return [_without_empty(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_empty(one) for name, one in value.items() if one is not None and one != ""}
+
+
+def _sound(document: dict[str, Any]) -> dict[str, Any]:
+    """Return DOCUMENT with what every spec has, and only with entries that have the paths they need."""
+    devices = [one for one in document.get("devices") or () if isinstance(one, dict)]
+    made = [{**one, "name": one.get("name", ""), "containerEdits": _edits(one)} for one in devices]
+    return {**document, "containerEdits": _edits(document), "devices": made}
+
+
+def _edits(holder: dict[str, Any]) -> dict[str, Any]:
+    given = holder.get("containerEdits")
+    edits = dict(given) if isinstance(given, dict) else {}
+    for name, needed in _NEEDED.items():
+        edits[name] = [
+            one
+            for one in edits.get(name) or ()
+            if isinstance(one, dict) and all(str(one.get(key)).startswith("/") for key in needed)
+        ]
+    return edits
+
+
+def _rules(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
+    """Say which specs runtimes load and then fail on: the library does not look at all that runc needs."""
+    faulty = [spec for spec in found if spec.faults]
+    for spec in faulty:
+        texts = [f"{fault.path}: {shown(fault.message)} [{fault.rule}]" for fault in spec.faults[:_FEW]]
+        more = f" and {len(spec.faults) - _FEW} more" if len(spec.faults) > _FEW else ""
+        text = (
+            f"{shown(spec.path)} breaks the rules of CDI ({'; '.join(texts)}{more}): containers do not start"
+        )
+        yield TOPIC.error(RULES, text, _renew(context, spec))
+    if found and not faulty:
+        yield TOPIC.good(RULES, "the specs keep the rules of CDI")
+
+
 def _files(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
     failed = False
+    found = tuple(spec for spec in found if not spec.faults)
     for spec in found:
         missing = check_host(spec.document, context.host)
         if not missing:
@@ -121,7 +190,7 @@ def _files(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
             yield TOPIC.warning(
                 "spec-stale",
                 f"{detail}; it is not in use, and would not work",
-                _aside(context, spec),
+                aside(context, spec.path),
                 because,
             )
     if found and not failed:
@@ -139,11 +208,7 @@ def _renew(context: Context, spec: Used) -> str:
     if _is_own(context, spec):
         return context.write_command()
     # Another's file: cdigen's own in its place, lest it comes back into sight.
-    return f"{_aside(context, spec)} && {context.write_command()}"
-
-
-def _aside(context: Context, spec: Used) -> str:
-    return f"mv {context.outer(spec.path)} {context.outer(spec.path + '.disabled')}"
+    return f"{aside(context, spec.path)} && {context.write_command()}"
 
 
 def _is_own(context: Context, spec: Used) -> bool:
@@ -162,7 +227,7 @@ def _fresh(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
             text = f"{shown(spec.path)} is not what the host would give now: {changes.summary()}"
             lost = any(f"{product.kind}={name}" in context.wanted for name in changes.added)
             say = TOPIC.error if lost else TOPIC.warning
-            yield say(FRESH, text, context.write_command(), because=(FILES, *CAUSES))
+            yield say(FRESH, text, context.write_command(), because=(RULES, FILES, *CAUSES))
     if fresh:
         yield TOPIC.good(FRESH, f"{', '.join(fresh)}: what the host would give now")
 
@@ -176,16 +241,21 @@ def _trust(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
                 real = context.host.resolve(path)
             except OSError:
                 continue
-            problem = untrusted(real, base=context.host.outer)
+            problem = untrusted(real, base=context.host.outer, owners=owners(context, spec.path))
             if not problem or path in failed:
                 continue
             failed.add(path)
             place = context.outer(real)
             text = f"whoever may change {shown(spec.path)} is root in the next container: {problem}"
-            yield TOPIC.warning(TRUST, text, f"chown root:root {place} && chmod go-w {place}")
+            remedy = f"chown root:root {place} && chmod go-w {place}" if may_change(context, real) else ""
+            yield TOPIC.warning(TRUST, text, remedy)
             break
     if found and not failed:
         yield TOPIC.good(TRUST, "nobody but root may change the specs")
+
+
+def _real(context: Context, path: str) -> str:
+    return context.outer(context.host.resolve(path))
 
 
 def _ways(path: str) -> list[str]:
@@ -198,6 +268,8 @@ def _readable(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
     """Say whether users without root's rights may read the specs, as their podman has to."""
     closed = []
     for spec in found:
+        if is_users(context, spec.path):
+            continue  # nobody else's containers get it
         try:
             mode = context.host.stat(spec.path).st_mode
             folder = context.host.stat(spec.path.rpartition("/")[0]).st_mode
@@ -214,7 +286,9 @@ def _readable(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
         return
     names = ", ".join(shown(path) for path, _ in closed)
     text = f"{names}: not readable for everybody, so rootless containers cannot have these devices"
-    remedy = " && ".join(f"chmod {mode} {context.outer(path)}" for path, mode in closed)
+    remedy = " && ".join(
+        f"chmod {mode} {_real(context, path)}" for path, mode in closed if may_change(context, path)
+    )
     rootless = {"podman", "docker"} & {runtime.name for runtime in context.runtimes} or context.user
     if rootless:
         yield TOPIC.warning(

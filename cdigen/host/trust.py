@@ -21,18 +21,18 @@ MAX_FILES = 200
 ACCESS_LIST = "system.posix_acl_access"
 
 
-def untrusted(path: str, *, base: str = "") -> str:
+def untrusted(path: str, *, base: str = "", owners: frozenset[int] = frozenset()) -> str:
     """Return why root must not execute or load PATH; an empty text where it may.
 
     The file, every folder above it, every link on the way and every folder above those must belong
     to root, and nobody else may write to them: no other user, no group but root's. What belongs to the
-    user who runs this process counts as root's. Of this machine, or of the tree that lies at BASE on it,
-    as it is now; never raises.
+    user who runs this process, or to one of OWNERS, counts as root's. Of this machine, or of the tree that
+    lies at BASE on it, as it is now; never raises.
     """
     if not path.startswith("/"):
         return f"{shown(path)} is no absolute path"
     try:
-        return _judge_way(path, frozenset({0, os.geteuid()}), base)
+        return _judge_way(path, owners | {0, os.geteuid()}, base)
     except OSError as error:
         return f"{shown(path)} cannot be examined: {reason(error)}"
     except ValueError:

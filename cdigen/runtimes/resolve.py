@@ -46,6 +46,7 @@ class Resolution:
 RULES: dict[str, str] = {
     "not-a-name": "the text is no CDI device name",
     "runtime-crashes": "a file makes this release crash, whatever is asked for",
+    "runtime-hangs": "a FIFO makes this release wait for ever, whatever is asked for",
     "scan-stops": "a directory makes this release stop looking (main of the library only)",
     "conflict": "two files of one directory define the device",
     "file-refused": "only files that this release refuses define the device",
@@ -59,6 +60,8 @@ RULES: dict[str, str] = {
     "unknown-kind": "no file defines the kind",
     "no-specs": "the directories hold no spec at all, or do not exist",
 }
+# A runtime that has met one of these starts no container.
+_ENDS = ("runtime-crashes", "runtime-hangs")
 _SHOWN_NAMES = 6
 
 
@@ -86,7 +89,7 @@ class View:
             return _failed(name, "not-a-name", "", text)
         having = [book for book in self.books if book.kind == kind and device in book.devices]
         files = tuple(book.path for book in having)
-        crashing = next((book for book in self.books if book.state == "runtime-crashes"), None)
+        crashing = next((book for book in self.books if book.state in _ENDS), None)
         if crashing:
             return _failed(name, crashing.state, crashing.path, crashing.reason, files)
         loaded = [book for book in having if book.state == LOADED]
@@ -140,7 +143,7 @@ class Shelf:
             if book.state == LOADED:
                 for device in book.devices:
                     holders.setdefault(f"{book.kind}={device}", []).append(book)
-        crashes = any(book.state == "runtime-crashes" for book in books)
+        crashes = any(book.state in _ENDS for book in books)
         found = {
             name: having[-1].path
             for name, having in holders.items()

@@ -162,7 +162,7 @@ class Books:
         """Return the file PATH as root's runtime with LIBRARY reads it; None where it is gone."""
         if (path, library) not in self._books:
             try:
-                book = self._judged(path, self._content(path), library)
+                book = self._waiting(path) or self._judged(path, self._content(path), library)
             except FileNotFoundError:
                 if not self._is_link(path):
                     return None
@@ -172,6 +172,13 @@ class Books:
                 book = _unreadable(path, error)
             self._books[path, library] = book
         return self._books[path, library]
+
+    def _waiting(self, path: str) -> Book | None:
+        """Return PATH where it is a FIFO, at which every library waits for somebody to write to it."""
+        if not stat.S_ISFIFO(self._host.stat(path).st_mode):
+            return None
+        text = f"{shown(path)} is a FIFO: every runtime that looks for devices waits at it for ever"
+        return Book(path=path, folder="", state="runtime-hangs", reason=text)
 
     def _content(self, path: str) -> bytes:
         if path in self._contents:

@@ -73,7 +73,7 @@ class Sources:
             return None
         if not may_read(self.host, path, self.reader):
             text = f" cannot be read by the user with the id {self.reader.uid}"
-            self.say("config-unreadable", path, text, hint=f"chmod a+r {shown(path)}")
+            self.say("config-unreadable", path, text, hint="let that user read it")
             return None
         try:
             self._left -= len(data)

@@ -100,6 +100,10 @@ class SickHost:
         assert not row["ok"]
         return row
 
+    def told(self, row: dict[str, Any]) -> str:
+        """Return the commands that ROW says are for that host, and no remedy for this machine."""
+        return "" if row["remedy"] else str(row["detail"].partition("; on that host: ")[2])
+
     def mended(self, row: dict[str, Any], *options: str) -> None:
         """Run the remedy in ROW as it is printed, after which nothing may be wrong."""
         assert row["remedy"], row

@@ -11,7 +11,7 @@ from kernelside import Node, make_node, write_driver
 def test_a_module_that_is_not_loaded_is_the_cause_of_all_that_follows(host: SickHost) -> None:
     shutil.rmtree(host.root / "proc/driver")
     rows = [row for row in host.doctor(wrong=True) if not row["ok"]]
-    assert (rows[0]["check"], rows[0]["remedy"]) == ("driver-loaded", "modprobe nvidia")
+    assert (rows[0]["check"], host.told(rows[0])) == ("driver-loaded", "modprobe nvidia")
 
 
 def test_a_driver_that_is_gone_is_why_the_spec_does_not_hold(host: SickHost) -> None:
@@ -30,7 +30,7 @@ def test_nouveau_is_named_where_it_holds_the_gpus(host: SickHost) -> None:
     (host.root / "sys/bus/pci/drivers/nouveau").mkdir()
     row = host.diagnosis()
     assert "nouveau holds 2 GPUs" in row["detail"]
-    assert row["remedy"] == "modprobe -r nouveau && modprobe nvidia"
+    assert host.told(row) == "modprobe -r nouveau && modprobe nvidia"
 
 
 def test_a_kernel_without_the_module_gets_one_from_dkms(host: SickHost) -> None:
@@ -40,7 +40,7 @@ def test_a_kernel_without_the_module_gets_one_from_dkms(host: SickHost) -> None:
     host.put("usr/sbin/dkms", "", mode=0o755)
     row = host.diagnosis()
     assert "no module of it for the kernel 6.12.1-amd64" in row["detail"]
-    assert row["remedy"] == "dkms autoinstall && modprobe nvidia"
+    assert host.told(row) == "dkms autoinstall && modprobe nvidia"
 
 
 def test_a_module_of_another_version_than_the_libraries_is_said(host: SickHost) -> None:
@@ -48,7 +48,7 @@ def test_a_module_of_another_version_than_the_libraries_is_said(host: SickHost) 
     row = host.diagnosis()
     assert row["check"] == "driver-version"
     assert "560.35.03" in row["detail"]
-    assert "modprobe nvidia" in row["remedy"]
+    assert "modprobe nvidia" in host.told(row)
 
 
 def test_a_missing_library_names_the_package_that_has_it(host: SickHost) -> None:
@@ -60,7 +60,7 @@ def test_a_missing_library_names_the_package_that_has_it(host: SickHost) -> None
     host.put("var/lib/dpkg/info/libnvidia-ml1:amd64.list", listed)
     row = host.verdict("driver-files")
     assert not row["ok"]
-    assert row["remedy"] == "apt-get install --reinstall --yes libnvidia-ml1"
+    assert host.told(row) == "apt-get install --reinstall --yes libnvidia-ml1"
 
 
 def test_a_node_with_wrong_numbers_is_made_anew(host: SickHost) -> None:
@@ -98,7 +98,7 @@ def test_a_node_that_is_open_to_a_group_wants_the_user_in_it(host: SickHost) -> 
     node.chmod(0o660)
     row = host.verdict("node-access", "--user", "alice")
     assert not row["ok"]
-    assert row["remedy"] == "usermod --append --groups render alice"
+    assert host.told(row) == "usermod --append --groups render alice"
     host.put("etc/group", "render:x:105:alice\n")
     assert host.verdict("node-access", "--user", "alice")["ok"]
     assert "keep-groups" in host.verdict("node-groups", "--user", "alice")["detail"]

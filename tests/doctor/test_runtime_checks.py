@@ -24,7 +24,7 @@ def test_a_runtime_that_is_not_installed_is_the_cause_where_it_was_asked_for(hos
     host.put("usr/bin/apt-get", "", mode=0o755)
     row = host.diagnosis("--for", "docker")
     assert row["check"] == "docker-installed"
-    assert row["remedy"] == "apt-get install --yes docker.io"
+    assert host.told(row) == "apt-get install --yes docker.io"
 
 
 def test_a_host_without_any_runtime_is_judged_for_any(host: SickHost) -> None:

@@ -297,13 +297,18 @@ def test_main_of_the_library_stops_at_a_directory_that_is_none(specs: Specs) -> 
     assert cause(specs.ask(library="main")) == ("scan-stops", f"{RUN}/a.json")
 
 
-@pytest.mark.parametrize("what", ["fifo", "dangling link", "link to a folder", "link to itself"])
+def test_a_fifo_is_never_waited_for_and_costs_every_name_since_every_runtime_waits(specs: Specs) -> None:
+    specs.put(f"{RUN}/b.json", document("0"))
+    os.mkfifo(specs.at(f"{RUN}/a.json"))
+    assert cause(specs.ask()) == ("runtime-hangs", f"{RUN}/a.json")
+    assert specs.view().devices == ()
+
+
+@pytest.mark.parametrize("what", ["dangling link", "link to a folder", "link to itself"])
 def test_what_is_no_file_is_never_waited_for(specs: Specs, what: str) -> None:
     good = specs.put(f"{RUN}/b.json", document("0"))
     place = specs.at(f"{RUN}/a.json")
     match what:
-        case "fifo":
-            os.mkfifo(place)
         case "dangling link":
             place.symlink_to("nowhere")
         case "link to a folder":

@@ -101,13 +101,13 @@ def _files(settings: Settings, release: Release | None, content: Content) -> _Fi
             documents[path] = tomltext.parse(data, path)
     main = settings.files[0] if settings.files else MAIN
     document = documents.get(main, {})
-    merges = release >= MERGES if release is not None else document.get("version", 2) >= 3
+    merges = release >= MERGES if release is not None else _said(document, 2) >= 3
     version = _version(document, main, merges=merges)
     for path, other in documents.items():
         _refuse_disabled(other, path)
-        if other.get("version", 0) > version:
+        if (said := _said(other, 0)) > version:
             raise ConfigError(
-                f"{shown(path)} is of version {other['version']} and {shown(main)} of version {version}: "
+                f"{shown(path)} is of version {said} and {shown(main)} of version {version}: "
                 "containerd takes nothing of the older one's plugins",
                 hint=f"bring {shown(main)} to the same version ('containerd config migrate')",
             )
@@ -116,15 +116,21 @@ def _files(settings: Settings, release: Release | None, content: Content) -> _Fi
 
 def _version(document: dict[str, Any], main: str, *, merges: bool) -> int:
     """Return the version that all keys are to be written for."""
-    version = document.get("version")
-    if isinstance(version, int) and version >= 2:
+    version = _said(document, 0)
+    if version >= 2:
         return version
-    if version is not None or "plugins" in document:
+    if "version" in document or "plugins" in document:
         raise ConfigError(
             f"{shown(main)} is of version 1, whose plugins containerd 2 does not read",
             hint=f"bring it to a new version ('containerd --config {shown(main)} config migrate')",
         )
     return 3 if merges and not document else 2
+
+
+def _said(document: dict[str, Any], default: int) -> int:
+    version = document.get("version", default)
+    # What is no number was refused with the settings, unless the file was changed since.
+    return version if isinstance(version, int) else default
 
 
 def _refuse_disabled(document: dict[str, Any], path: str) -> None:

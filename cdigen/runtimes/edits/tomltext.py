@@ -46,7 +46,7 @@ def parse(content: bytes, file: str) -> dict[str, Any]:
     _refuse_excess(content, text, file)
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits is a ValueError
         raise ConfigError(f"{shown(file)} is no TOML: {error}", hint=_MENDED, kind="broken-file") from None
 
 

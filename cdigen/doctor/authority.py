@@ -1,0 +1,121 @@
+"""What root may be told to change: ``may_change`` and ``may_rename``, and whose a spec is: ``is_users``.
+
+A user decides by containers.conf and by links what her podman reads. A command for root that opens or moves
+what she has pointed at would be hers, run with root's rights.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+
+from cdigen.host.trust import untrusted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cdigen.doctor.context import Context
+
+# Where distributions and administrators keep the configuration of runtimes.
+_CONFIGURATION = tuple(
+    f"/{folder}/{name}/"
+    for folder in ("etc", "usr/share")
+    for name in ("containers", "docker", "containerd", "crio")
+)
+# Where programs lie that packages and administrators install.
+_PROGRAMS = ("/usr/", "/opt/")
+
+
+def may_change(context: Context, path: str) -> bool:
+    """Return whether a command may change what PATH leads to.
+
+    It must be a spec directory of the system's, or lie in one that root alone controls; or belong to the
+    user who asks, who runs the command without root's rights.
+    """
+    try:
+        real, status = context.host.located(path)
+    except OSError:
+        return False
+    if context.user is not None and status.st_uid == context.user.uid == os.geteuid():
+        return True
+    return real in _entries(context) or posixpath.dirname(real) in _whole(context)
+
+
+def may_rename(context: Context, path: str) -> bool:
+    """Return whether a command may rename or replace PATH itself, which may be a link."""
+    try:
+        folder = context.host.directory(posixpath.dirname(path))
+        owner = context.host.stat(folder).st_uid
+    except OSError:
+        return False
+    if context.user is not None and owner == context.user.uid == os.geteuid():
+        return True
+    return folder in _whole(context) or (
+        path in _system(context) and not untrusted(posixpath.dirname(path), base=context.host.outer)
+    )
+
+
+def may_copy(context: Context, path: str) -> bool:
+    """Return whether a command may put a copy in the place of the link PATH to a spec directory."""
+    return may_rename(context, path) and not untrusted(path, base=context.host.outer)
+
+
+def may_open_configuration(context: Context, path: str) -> bool:
+    """Return whether a command may let everybody read the configuration file PATH."""
+    try:
+        real, status = context.host.located(path)
+    except OSError:
+        return False
+    if context.user is not None and status.st_uid == context.user.uid == os.geteuid():
+        return True
+    is_systems = path.startswith(_CONFIGURATION) and real.startswith(_CONFIGURATION)
+    return is_systems and not untrusted(path, base=context.host.outer)
+
+
+def may_change_program(context: Context, path: str) -> bool:
+    """Return whether a command may give PATH, a canonical path on the way to a program, to root."""
+    return path.startswith(_PROGRAMS) and not untrusted(posixpath.dirname(path), base=context.host.outer)
+
+
+def is_users(context: Context, path: str) -> bool:
+    """Return whether only the containers of the user who is asked for get the spec PATH."""
+    if context.user is None or any(book.path == path for book in context.own_view.books):
+        return False
+    readers = [
+        runtime.reader.uid
+        for runtime in context.runtimes
+        if any(book.path == path for book in context.view(runtime).books)
+    ]
+    return bool(readers) and set(readers) == {context.user.uid}
+
+
+def owners(context: Context, path: str) -> frozenset[int]:
+    """Return who besides root may change the spec PATH: the user whose containers alone get it."""
+    return frozenset({context.user.uid}) if context.user and is_users(context, path) else frozenset()
+
+
+def _system(context: Context) -> Iterator[str]:
+    """Return the spec directories of cdigen's configuration, and of configurations that are root's."""
+    yield from context.configuration.spec_dirs
+    for runtime in context.runtimes:
+        configured = runtime.settings
+        files = configured.files if configured.rootless else ()
+        if not any(untrusted(file, base=context.host.outer) for file in files):
+            yield from configured.spec_dirs
+
+
+def _whole(context: Context) -> Iterator[str]:
+    """Return the system's spec directories that root alone controls, with the way to them."""
+    for path in _system(context):
+        if not untrusted(path, base=context.host.outer):
+            yield context.host.resolve(path)
+
+
+def _entries(context: Context) -> Iterator[str]:
+    """Return the system's spec directories that root has made, whoever may add to them."""
+    yield from _whole(context)
+    for path in _system(context):
+        folder, _, name = path.rpartition("/")
+        if not untrusted(folder or "/", base=context.host.outer) and not context.is_link(path):
+            yield f"{context.host.resolve(folder or '/').rstrip('/')}/{name}"

@@ -1,0 +1,57 @@
+"""``cdigen configure`` meets what no runtime reads: one line, and nothing is changed."""
+
+from pathlib import Path
+
+import pytest
+from command import Run
+
+MAIN = "etc/containerd/config.toml"
+DROP_IN = "etc/containerd/conf.d/50-other.toml"
+
+
+def put(root: Path, path: str, content: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(content)
+
+
+@pytest.mark.parametrize("version", ['"2"', "[2]", "{a = 1}", "2.5", "1979-05-27"])
+def test_a_version_of_containerd_that_is_no_number_is_refused(
+    cdigen: Run, tmp_path: Path, version: str
+) -> None:
+    put(tmp_path, MAIN, f"version = {version}\n")
+    done = cdigen("configure", "containerd", "--root", tmp_path)
+    assert done.failed(2, "config.toml", "line 1", "version must be a number")
+    assert (tmp_path / MAIN).read_text() == f"version = {version}\n"
+
+
+def test_a_version_that_is_no_number_in_an_imported_file_is_refused_with_its_name(
+    cdigen: Run, tmp_path: Path
+) -> None:
+    put(tmp_path, MAIN, 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n')
+    put(tmp_path, DROP_IN, 'version = "x"\n')
+    done = cdigen("configure", "containerd", "--root", tmp_path)
+    assert done.failed(2, "50-other.toml", "line 1", "version must be a number")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "path"),
+    [
+        ("containerd", MAIN),
+        ("crio", "etc/crio/crio.conf.d/99-cdigen.conf"),
+        ("podman", "etc/containers/containers.conf.d/99-cdigen.conf"),
+    ],
+)
+def test_a_number_of_thousands_of_digits_is_refused_with_the_name_of_its_file(
+    cdigen: Run, tmp_path: Path, runtime: str, path: str
+) -> None:
+    put(tmp_path, path, f"version = {'1' * 5000}\n")
+    done = cdigen("configure", runtime, "--root", tmp_path)
+    assert done.failed(2, path.rpartition("/")[2], "a number without end")
+
+
+def test_undo_refuses_a_file_that_got_a_number_of_thousands_of_digits(cdigen: Run, tmp_path: Path) -> None:
+    put(tmp_path, MAIN, "version = 2\n")
+    assert cdigen("configure", "containerd", "--root", tmp_path).code == 0
+    with open(tmp_path / MAIN, "a") as file:
+        file.write(f"[x]\ny = {'1' * 5000}\n")
+    assert cdigen("configure", "containerd", "--undo", "--root", tmp_path).failed(2, "config.toml")

@@ -1,0 +1,102 @@
+"""Where standard output takes nothing: one line on stderr and the exit code for writing that failed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from abilities import cannot_run
+from command import Done
+
+DEVICE = '{"name": "0", "containerEdits": {"env": ["A=1"]}}'
+SPEC = f'{{"cdiVersion": "0.5.0", "kind": "a.com/b", "devices": [{DEVICE}]}}'
+FULL = "/dev/full"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    """Return a valid spec file in a host that has nothing else."""
+    if not os.path.exists(FULL):
+        cannot_run("there is no /dev/full")
+    path = tmp_path / "etc/cdi/a.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(SPEC)
+    return path
+
+
+def printed_to(place: str, *arguments: str | Path, stderr: int = subprocess.PIPE) -> Done:
+    with open(place, "wb") as output:
+        done = subprocess.run(
+            [sys.executable, "-m", "cdigen", *map(str, arguments)],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=stderr,
+            timeout=60,
+            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+        )
+    return Done(code=done.returncode, out="", err=(done.stderr or b"").decode())
+
+
+def root_of(spec: Path) -> Path:
+    return spec.parents[2]
+
+
+def is_one_line(done: Done) -> bool:
+    lines = [line for line in done.err.splitlines() if "standard output" in line]
+    return len(lines) == 1 and done.failed(5, "standard output", "No space left on device")
+
+
+@pytest.mark.parametrize("json", [(), ("--json",)])
+def test_a_list_that_cannot_be_printed_is_a_failed_write(spec: Path, json: tuple[str, ...]) -> None:
+    assert is_one_line(printed_to(FULL, "list", "--root", root_of(spec), *json))
+
+
+@pytest.mark.parametrize("json", [(), ("--json",)])
+def test_a_verdict_that_cannot_be_printed_is_a_failed_write(spec: Path, json: tuple[str, ...]) -> None:
+    assert is_one_line(printed_to(FULL, "validate", *[spec] * 60, *json))
+
+
+def test_a_verdict_on_a_broken_file_that_cannot_be_printed_says_so(spec: Path) -> None:
+    spec.write_text("{")
+    assert is_one_line(printed_to(FULL, "validate", spec))
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("generate", "--help")])
+def test_help_that_cannot_be_printed_is_a_failed_write(spec: Path, arguments: tuple[str, ...]) -> None:
+    assert spec.exists()
+    assert is_one_line(printed_to(FULL, *arguments))
+
+
+def test_an_error_that_cannot_be_printed_as_json_keeps_its_own_exit_code(spec: Path) -> None:
+    assert spec.exists()
+    done = printed_to(FULL, "generate", "--json", "--nonsense")
+    assert done.failed(2, "--nonsense")
+
+
+def test_where_stderr_is_full_as_well_the_exit_code_says_it(spec: Path) -> None:
+    done = printed_to(FULL, "list", "--json", "--root", root_of(spec), stderr=subprocess.STDOUT)
+    assert done.code == 5
+
+
+def test_a_descriptor_that_is_open_for_reading_alone_is_a_failed_write(spec: Path) -> None:
+    command = f"exec {sys.executable} -m cdigen list --root {root_of(spec)} 1</dev/null"
+    done = subprocess.run(["sh", "-c", command], check=False, capture_output=True, timeout=60)
+    assert (done.returncode, b"Traceback" in done.stderr) == (5, False)
+    assert b"standard output cannot be written: Bad file descriptor" in done.stderr
+
+
+@pytest.mark.parametrize("json", [(), ("--json",)])
+def test_a_reader_that_has_gone_changes_nothing(spec: Path, json: tuple[str, ...]) -> None:
+    spec.write_text("{")
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "cdigen", "validate", str(spec), *json]
+    try:
+        done = subprocess.run(command, check=False, stdout=writing, stderr=subprocess.PIPE, timeout=60)
+    finally:
+        os.close(writing)
+    assert done.returncode == (0 if json else 1)
+    assert b"Traceback" not in done.stderr
+    assert b"standard output" not in done.stderr

@@ -1,0 +1,283 @@
+"""The evidence for a bug report gives nothing away: others' files, specs' secrets, what tells a machine."""
+
+import json
+import os
+import tarfile
+
+import pytest
+from doctor.sickhost import SickHost
+
+from cdigen.doctor.masking import Masks
+
+SECRET = "s3cr3t7f2a"
+ALICE = "root:x:0:0::/root:/bin/sh\nalice:x:4242:4242::/home/alice:/bin/sh\n"
+
+
+def bundle(host: SickHost, *options: str) -> dict[str, str]:
+    """Pack the evidence, whatever the doctor finds, and return its texts by their names."""
+    file = host.root.parent / "leaks.tar.gz"
+    file.unlink(missing_ok=True)
+    words = " ".join(("cdigen doctor --quiet", f"--root {host.root} --bundle {file}", *options))
+    host.shell(f"{words} || test $? = 1")
+    texts = {}
+    with tarfile.open(file) as archive:
+        for member in archive:
+            content = archive.extractfile(member)
+            assert content is not None
+            texts[member.name.removeprefix("cdigen-doctor/")] = content.read().decode()
+    return texts
+
+
+def leaks(texts: dict[str, str]) -> list[str]:
+    return [name for name, text in texts.items() if SECRET in text]
+
+
+def alices(host: SickHost, *, may_read: bool) -> None:
+    """Give HOST a user whose own spec directory has a link to a file that she MAY READ or not."""
+    host.put("etc/passwd", ALICE)
+    folder = host.put("home/alice/.config/containers/containers.conf", "").parent
+    (folder / "containers.conf").write_text('[engine]\ncdi_spec_dirs = ["/home/alice/cdi", "/var/run/cdi"]\n')
+    (host.root / "home/alice/cdi").mkdir()
+    edits = {"containerEdits": {"deviceNodes": [{"path": f"/dev/{SECRET}"}]}}
+    other = {"cdiVersion": "0.5.0", "kind": "other.com/thing", "devices": [{"name": "a", **edits}]}
+    host.put("root/private.json", other, mode=0o644 if may_read else 0o600)
+    host.link("home/alice/cdi/x.json", "/root/private.json")
+
+
+@pytest.mark.parametrize("may_read", [True, False])
+def test_a_users_link_gives_away_only_what_that_user_may_read(host: SickHost, *, may_read: bool) -> None:
+    alices(host, may_read=may_read)
+    assert ("specs/home/alice/cdi/x.json" in leaks(bundle(host, "--user alice"))) == may_read
+
+
+def test_no_verdict_quotes_a_spec_that_the_user_may_not_read(host: SickHost) -> None:
+    alices(host, may_read=False)
+    document = host.document()
+    document["containerEdits"] = {"deviceNodes": [{"path": f"/dev/{SECRET}"}]}
+    host.put("root/private.json", document, mode=0o600)
+    assert not leaks(bundle(host, "--user alice"))
+
+
+def test_a_verdict_tells_the_rule_and_no_value_of_a_refused_spec(host: SickHost) -> None:
+    host.put("etc/cdi/other.yaml", spec_with(f'    env: ["{SECRET}"]'))
+    rows = json.loads(bundle(host)["doctor.json"])
+    details = [row["detail"] for row in rows if row["check"] == "spec-refused" and not row["ok"]]
+    assert len(details) == 1
+    assert details[0].startswith("/etc/cdi/other.yaml is refused: <left out> [env-")
+
+
+def test_a_users_configuration_that_the_user_may_not_read_is_left_out(host: SickHost) -> None:
+    alices(host, may_read=False)
+    file = host.path("home/alice/.config/containers/containers.conf")
+    host.put("root/private.toml", f'[engine.{SECRET}]\nruntime = "{SECRET}"\n', mode=0o600)
+    file.unlink()
+    file.symlink_to("/root/private.toml")
+    assert not leaks(bundle(host, "--user alice"))
+
+
+def test_a_users_spec_directory_does_not_list_a_closed_one(host: SickHost) -> None:
+    alices(host, may_read=False)
+    folder = host.put(f"root/closed/{SECRET}.json", "{}").parent
+    folder.chmod(0o700)
+    if os.geteuid() == 0:
+        os.chown(folder, 0, 0)
+    (host.root / "home/alice/cdi/x.json").unlink()
+    (host.root / "home/alice/cdi").rmdir()
+    host.link("home/alice/cdi", "/root/closed")
+    assert SECRET not in bundle(host, "--user alice")["listing.txt"]
+
+
+@pytest.mark.parametrize("name", ["shadow.json", "shadow.yaml"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"root:$6${SECRET}:1::::::\ndaemon:*:1::::::\n",
+        json.dumps({"auths": {"r.example": {"auth": SECRET}}}),
+        json.dumps({"kind": {"x": SECRET}, "devices": SECRET, "containerEdits": [SECRET]}),
+    ],
+)
+def test_a_file_that_is_no_spec_is_not_told_where_a_link_leads_to_it(
+    host: SickHost, name: str, content: str
+) -> None:
+    host.put("etc/shadow", content, mode=0o600)
+    host.link(f"run/cdi/{name}", "/etc/shadow")
+    texts = bundle(host)
+    assert f"specs/var/run/cdi/{name}" in texts
+    assert not leaks(texts)
+
+
+def spec_with(edits: str) -> str:
+    return (
+        "cdiVersion: '0.6.0'\nkind: other.com/thing\ndevices:\n- name: a\n  containerEdits:\n"
+        f"    deviceNodes: [{{path: /dev/null}}]\n{edits}\n"
+    )
+
+
+HOOK = "    hooks: [{hookName: prestart,"
+YAML = {
+    "bare": f"    env:\n    - TOKEN={SECRET}",
+    "flow": f"    env: [TOKEN={SECRET}]",
+    "folded": f"    env:\n    - >-\n      TOKEN=a\n      {SECRET}",
+    "quoted": f'    env: ["TOKEN=\\"{SECRET}"]',
+    "dotted name": f"    env: [a.b={SECRET}]",
+    "dashed name": f"    env: [TOKEN-X={SECRET}]",
+    "escaped name": f'    env: ["\\u0041B={SECRET}"]',
+    "no name": f'    env: ["{SECRET}", "={SECRET}"]',
+    "a key by NVIDIA": f"    env: [NVIDIA_API_KEY={SECRET}]",
+    "variables that are none": f"    env: {{TOKEN: {SECRET}}}",
+    "a hook": f"{HOOK} path: /bin/x, args: [x, --key={SECRET}, -p{SECRET}, {SECRET}]}}]",
+    "NVIDIA's hook": f"{HOOK} path: /usr/bin/nvidia-ctk, args: [--key={SECRET}, {SECRET}]}}]",
+    "a hook's variables": f"    hooks: [{{hookName: prestart, path: /bin/x, env: [TOKEN={SECRET}]}}]",
+    "a mount": f"    mounts: [{{hostPath: /x, containerPath: /x, options: [password={SECRET}]}}]",
+    "annotations of a device": f"  annotations: {{a.b/c: {SECRET}}}",
+    "annotations": f"annotations: {{a.b/c: {SECRET}}}",
+    "an unknown field": f"x-login: {SECRET}",
+    "a comment": f"# {SECRET}",
+    "broken": f"password: {SECRET}\n  - [",
+}
+
+
+@pytest.mark.parametrize("edits", YAML.values(), ids=YAML)
+def test_a_spec_keeps_its_secrets(host: SickHost, edits: str) -> None:
+    host.put("etc/cdi/other.yaml", spec_with(edits))
+    texts = bundle(host)
+    assert "specs/etc/cdi/other.yaml" in texts
+    assert not leaks(texts)
+
+
+JSON = [
+    '"env": ["A=\\"q", "TOKEN=\\"%s"]',
+    '"env": ["\\u0041B=%s", "TOKEN-X=%s"]',
+    '"env": ["A=1"}, "password": "%s"',
+]
+
+
+@pytest.mark.parametrize("edits", JSON)
+def test_a_spec_in_json_keeps_its_secrets(host: SickHost, edits: str) -> None:
+    text = '{"cdiVersion": "0.6.0", "kind": "o.com/x", "devices": [{"name": "a", "containerEdits": {%s}}]}'
+    host.put("etc/cdi/other.json", text % edits.replace("%s", SECRET))
+    assert not leaks(bundle(host))
+
+
+def test_what_matters_of_anothers_spec_is_told(host: SickHost) -> None:
+    hook = (
+        "    hooks: [{hookName: createContainer, path: /usr/bin/nvidia-ctk, args: [nvidia-ctk, hook, "
+        "create-symlinks, --link, 'libcuda.so.1::/usr/lib64/libcuda.so'], env: [NVIDIA_CTK_DEBUG=false]}]"
+    )
+    host.put("etc/cdi/other.yaml", spec_with(hook))
+    document = json.loads(bundle(host)["specs/etc/cdi/other.yaml"])
+    edits = document["devices"][0]["containerEdits"]
+    assert edits["deviceNodes"] == [{"path": "/dev/null"}]
+    assert edits["hooks"] == [
+        {
+            "hookName": "createContainer",
+            "path": "/usr/bin/nvidia-ctk",
+            "args": [
+                "nvidia-ctk",
+                "hook",
+                "create-symlinks",
+                "--link",
+                "libcuda.so.1::/usr/lib64/libcuda.so",
+            ],
+            "env": ["NVIDIA_CTK_DEBUG=false"],
+        }
+    ]
+
+
+def test_of_runtimes_only_what_has_to_do_with_devices_is_told(tmp_path_host: SickHost) -> None:
+    host = tmp_path_host
+    nvidia = {
+        "path": "/usr/bin/nvidia-container-runtime",
+        "runtimeArgs": [SECRET],
+        "options": {"conn": SECRET},
+    }
+    host.put(
+        "etc/docker/daemon.json",
+        {
+            "features": {"cdi": True},
+            "runtimes": {"nvidia": nvidia},
+            "exec-opts": ["native.cgroupdriver=systemd", SECRET],
+        },
+    )
+    runc = 'plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc'
+    host.put(
+        "etc/containerd/config.toml",
+        f'version = 2\n[{runc}]\nruntime_type = "io.containerd.runc.v2"\npod_annotations = ["{SECRET}"]\n'
+        f'[{runc}.options]\nBinaryName = "/usr/bin/runc"\nconn = "{SECRET}"\n',
+    )
+    host.put("etc/containers/containers.conf", '[engine.runtimes]\ncrun = ["/usr/bin/crun"]\n')
+    texts = bundle(host)
+    assert not leaks(texts)
+    docker = json.loads(texts["runtimes/etc/docker/daemon.json"])
+    assert docker["runtimes"]["nvidia"]["path"] == nvidia["path"]
+    assert docker["exec-opts"][0] == "native.cgroupdriver=systemd"
+    assert '"/usr/bin/runc"' in texts["runtimes/etc/containerd/config.toml"]
+    assert '"/usr/bin/crun"' in texts["runtimes/etc/containers/containers.conf"]
+
+
+def test_comments_of_cdigens_own_configuration_are_left_out(host: SickHost) -> None:
+    host.put("etc/cdigen/config.yaml", f"# {SECRET}\nnvml: 'off'\n")
+    texts = bundle(host)
+    assert not leaks(texts)
+    assert json.loads(texts["system/etc/cdigen/config.yaml"]) == {"nvml": "off"}
+
+
+def test_the_hosts_domain_is_masked(host: SickHost) -> None:
+    host.put("etc/hostname", "box17.lab.example.org\n")
+    host.put("etc/resolv.conf", "search corp.example.net\n")
+    host.put("etc/os-release", "ID=x\nBUG=other.LAB.example.org ldap.corp.example.net\n")
+    everything = "".join(bundle(host, "--mask").values()).lower()
+    assert "lab.example.org" not in everything
+    assert "corp.example.net" not in everything
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("from fe80::5054:ff:fe12:3456%eth0", "5054"),
+        ("[2001:db8:0:1:2:3:4:5]:443", "2001"),
+        ("::ffff:10.1.2.3 refused", "10.1.2.3"),
+        (r'"at\nfe80::12."', "fe80"),
+        ("UUID 5A1C7E428F0E4D3B9C527B6D1E0F0000", "5A1C"),
+        (r"\nGPU-5a1c7e42-8f0e-4d3b-9c52-7b6d1e0f0000", "5a1c"),
+        ("S/N 1650320012345", "165032"),
+        ("board_serial=0324518", "0324518"),
+        ('"serialNumber": "0324518"', "0324518"),
+        ("eth 52-54-00-12-34-56", "12-34"),
+        ("ib 00:02:c9:03:00:12:34:56", "12:34"),
+        (r"by\nalice", "alice"),
+    ],
+)
+def test_what_tells_a_machine_is_masked(text: str, told: str) -> None:
+    masked = Masks(users={"alice"}).masked(text)
+    assert told not in masked
+    assert masked != text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0000:01:00.0",
+        "Xid (PCI:0000:01:00): 79",
+        "at 12:34:56",
+        "libcuda.so.1::/usr/lib/libcuda.so",
+        "listens on [::]:80 and ::1",
+        "serial_numbers",
+        "570.86.15",
+    ],
+)
+def test_what_tells_no_machine_is_left_as_it_is(text: str) -> None:
+    assert Masks().masked(text) == text
+
+
+def test_one_address_in_two_forms_gets_one_name() -> None:
+    masks = Masks()
+    assert masks.masked("52-54-00-12-34-AB") == masks.masked("52:54:00:12:34:ab")
+    assert masks.masked("FE80::0001") == masks.masked("fe80:0::1")
+
+
+def test_a_number_of_thousands_of_digits_is_no_end_of_the_bundle(host: SickHost) -> None:
+    digits = "9" * 5000
+    host.put("etc/cdi/other.json", f'{{"cdiVersion": {digits}, "kind": "o.com/x", "devices": []}}')
+    host.put("etc/cdi/other.yaml", f"cdiVersion: {digits}\nkind: o.com/x\ndevices: []\n")
+    assert "doctor.json" in bundle(host)

@@ -1,0 +1,111 @@
+"""Opening a device does something to it, so a root never opens one, whatever leads there."""
+
+import ctypes
+import errno
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from abilities import cannot_run
+from hosttree import link, put
+
+from cdigen.host.root import Root
+
+IN_OPEN = 0x20  # inotify(7)
+OTHER = 65534  # nobody
+NULL = os.makedev(1, 3)
+
+
+class Watch:
+    """Whether the file PATH was opened by anybody since: the kernel says so (inotify)."""
+
+    def __init__(self, path: Path) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.descriptor: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self.descriptor < 0 or libc.inotify_add_watch(self.descriptor, os.fsencode(path), IN_OPEN) < 0:
+            cannot_run(f"a file cannot be watched here: {os.strerror(ctypes.get_errno())}")
+
+    def was_opened(self) -> bool:
+        try:
+            return bool(os.read(self.descriptor, 4096))
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(self.descriptor)
+
+
+class Swap:
+    """What happens right before this process opens a file of that name; the hook stays forever."""
+
+    name = ""
+
+    @classmethod
+    def note(cls, event: str, arguments: tuple[object, ...]) -> None:
+        if cls.name and event == "open" and str(arguments[0]).endswith(cls.name):
+            folder, cls.name = os.path.dirname(str(arguments[0])), ""
+            os.rename(folder, f"{folder} kept")
+            os.symlink("dev", folder)
+
+
+sys.addaudithook(Swap.note)
+
+
+@pytest.fixture
+def node(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - it makes sure that nodes can be made
+    """Return a character device whose openings the kernel reports."""
+    path = tmp_path / "dev/watchdog"
+    path.parent.mkdir()
+    os.mknod(path, stat.S_IFCHR | 0o600, NULL)
+    watch = Watch(path)
+    os.close(os.open(path, os.O_RDONLY))
+    if not watch.was_opened():
+        cannot_run("the kernel does not report that a device was opened")
+    return path
+
+
+def refused(root: Root, path: str) -> bool:
+    with pytest.raises(OSError, match="not a regular file") as caught:
+        root.read(path)
+    return caught.value.errno == errno.EISDIR
+
+
+def test_a_device_is_refused_without_being_opened(tmp_path: Path, node: Path) -> None:
+    watch = Watch(node)
+    assert refused(Root(str(tmp_path)), "/dev/watchdog")
+    assert not watch.was_opened()
+
+
+def test_a_device_behind_a_users_link_is_refused_without_being_opened(tmp_path: Path, node: Path) -> None:
+    link(tmp_path / "home/cdi/w.json", "/dev/watchdog")
+    watch = Watch(node)
+    assert refused(Root(str(tmp_path)), "/home/cdi/w.json")
+    assert not watch.was_opened()
+
+
+def test_a_device_behind_a_link_to_its_folder_is_refused_without_being_opened(
+    tmp_path: Path, node: Path
+) -> None:
+    link(tmp_path / "home/cdi", "/dev")
+    watch = Watch(node)
+    assert refused(Root(str(tmp_path)), "/home/cdi/watchdog")
+    assert not watch.was_opened()
+
+
+def test_a_device_swapped_in_by_the_owner_of_a_file_is_not_opened(tmp_path: Path, node: Path) -> None:
+    put(tmp_path / "home/watchdog", b"a user's")
+    os.chown(tmp_path / "home/watchdog", OTHER, OTHER)
+    watch = Watch(node)
+    Swap.name = "/home/watchdog"
+    assert refused(Root(str(tmp_path)), "/home/watchdog")
+    assert (tmp_path / "home").is_symlink()
+    assert not watch.was_opened()
+
+
+def test_a_file_of_another_user_is_read_and_no_descriptor_is_left(tmp_path: Path, real_root: None) -> None:  # noqa: ARG001 - it makes sure that we are root
+    put(tmp_path / "a", b"content")
+    os.chown(tmp_path / "a", OTHER, OTHER)
+    before = os.listdir("/proc/self/fd")
+    assert Root(str(tmp_path)).read("/a") == b"content"
+    assert os.listdir("/proc/self/fd") == before
