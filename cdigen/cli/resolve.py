@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
   cdigen resolve --namespace ml --env NVIDIA_VISIBLE_DEVICES=all
-  cdigen resolve --namespace ml --env NVIDIA_VISIBLE_DEVICES=0,1 --env NVIDIA_DRIVER_CAPABILITIES=graphics
+                                       what a container of this namespace gets
+  cdigen resolve --namespace ml --env NVIDIA_VISIBLE_DEVICES=0 --env NVIDIA_REQUIRE_CUDA='cuda>=12.4'
+                                       with a requirement of its image
   cdigen resolve --namespace ml --annotation devices.cdigen.dev/pod=nvidia.com/gpu=0
                                        what a pod's annotation gives
-  cdigen resolve --json --env ...      the same for programs; exit 1 where the container would be refused
+  cdigen resolve --json --namespace ml --env NVIDIA_VISIBLE_DEVICES=all
+                                       the same for programs; exit 1: it would be refused
 """
 
 EXIT_REFUSED = 1
