@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   cdigen resolve --namespace ml --env NVIDIA_VISIBLE_DEVICES=all
                                        what a container of this namespace gets
-  cdigen resolve --namespace ml --env NVIDIA_VISIBLE_DEVICES=0 --env NVIDIA_REQUIRE_CUDA='cuda>=12.4'
+  cdigen resolve --env NVIDIA_VISIBLE_DEVICES=0 --env NVIDIA_REQUIRE_CUDA='cuda>=12.4'
                                        with a requirement of its image
   cdigen resolve --namespace ml --annotation devices.cdigen.dev/pod=nvidia.com/gpu=0
                                        what a pod's annotation gives
