@@ -72,6 +72,8 @@ def _inventories(document: object) -> dict[str, Inventory]:
 
 
 def _plain(value: object) -> Any:
+    if isinstance(value, Finding):
+        return value.row()
     if names := fields(value):
         return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, tuple):
