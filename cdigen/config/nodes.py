@@ -64,6 +64,14 @@ def port(node: yaml.Node) -> int:
     return value
 
 
+def index(node: yaml.Node) -> int:
+    """Return the place of an NRI plugin among others: two digits."""
+    value = number(node)
+    if value > _MAX_INDEX:
+        raise WrongError(node, f"must be a number from 0 to {_MAX_INDEX}, not {value}")
+    return value
+
+
 def _is_plain_number(text: str) -> bool:
     # YAML 1.1 reads 010 as eight; only what every reader takes for the same number will do.
     return (text == "0" or not text.startswith("0")) and len(text) <= 10 and int(text) <= _MAX_ID
@@ -154,6 +162,7 @@ _TRUE = {"true", "yes", "on", "y"}
 _MAX_ID = (1 << 32) - 2  # the last one means "no such user" (chown(2))
 _MAX_SECONDS = 86_400
 _MAX_PORT = 65_535
+_MAX_INDEX = 99
 _SECONDS = frozenset("0123456789.")
 _FORMS = {("scalar", "str"): "text", ("sequence", "seq"): "list", ("mapping", "map"): "mapping"}
 

@@ -135,11 +135,15 @@ class _Reading:
 
     def _keep_apart(self, root: yaml.Node, settings: Settings) -> None:
         """Refuse a spec directory as a place of our own: each cycle would change it and cause the next."""
-        own = {"state_dir": settings.state_dir, "daemon": settings.daemon.run_dir}
+        own = {
+            "state_dir": settings.state_dir,
+            "daemon": settings.daemon.run_dir,
+            "nri": settings.nri.run_dir,
+        }
         lines = {key.value: value for key, value in root.value}
         for key, folder in own.items():
             if _usual(folder) in map(_usual, settings.spec_dirs):
-                name = "daemon: run_dir" if key == "daemon" else key
+                name = key if key == "state_dir" else f"{key}: run_dir"
                 self._add(
                     lines.get(key, root),
                     f"{name} must not be a spec directory, as {nodes.quoted(folder)} is",
@@ -284,6 +288,10 @@ _NRI: dict[str, Reader] = {
     "elsewhere": lambda node: nodes.word(node, ELSEWHERE),
     "require": nodes.require,
     "dropper": lambda node: nodes.word(node, DROPPER),
+    "socket": nodes.path,
+    "index": nodes.index,
+    "run_dir": nodes.path,
+    "http_port": nodes.port,
 }
 
 _ALLOWANCE: dict[str, Reader] = {

@@ -75,7 +75,8 @@ class GpuKind:
 class Nri:
     """What the NRI plugin gives to whom (docs/configuration.md); without ``allow`` nobody gets anything.
 
-    No ``gpu_kinds`` means those of the profiles.
+    No ``gpu_kinds`` means those of the profiles. It connects to ``socket``; plugins are called in the order
+    of their ``index``, 0 to 99.
     """
 
     allow: tuple[Allowance, ...] = ()
@@ -90,6 +91,10 @@ class Nri:
     gpu_kinds: tuple[GpuKind, ...] = ()
     require: str = "enforce"
     dropper: str = "refuse"
+    socket: str = "/var/run/nri/nri.sock"
+    index: int = 20
+    run_dir: str = "/run/cdigen-nri"
+    http_port: int = 0
 
 
 @frozen

@@ -13,7 +13,7 @@ from cdigen import __version__
 from cdigen.host.root import Root
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.model.findings import Finding
-from cdigen.service import log
+from cdigen.service import log, status
 from cdigen.service.cycle import Keeper
 from cdigen.service.http import SOCKET_FILE, Answers, Server
 from cdigen.service.metrics import Metrics
@@ -88,6 +88,7 @@ class Daemon:
         self._is_expected = True
         self._misconfigured: Finding | None = None
         self._beat_s = time.monotonic()
+        self._process = status.this_process()
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT.
@@ -103,7 +104,7 @@ class Daemon:
             try:
                 self._signals.is_interruptible = True
                 # In the place of what one that was killed has left: the first cycle may take a while.
-                self._home.show(self._status)
+                self._home.show(self._save_status)
                 self._rearm()
                 self._supervisor.start()
                 self._log.info("started", version=__version__, vendors=list(self._setup.vendors))
@@ -259,8 +260,13 @@ class Daemon:
         self._metrics.show(self._status)
         log.cycle(self._log, report, self._last)
         self._last = report
-        is_known = bool(done.inventories) or report.result != "failed"
-        self._home.show(self._status, done.inventories if is_known else None)
+        savings: list[Callable[[str], object]] = [self._save_status]
+        if done.inventories or report.result != "failed":
+            savings.append(lambda run_dir: status.save_inventory(run_dir, done.inventories))
+        self._home.show(*savings)
+
+    def _save_status(self, run_dir: str) -> None:
+        status.save(run_dir, status.document(self._status, self._process))
 
     def _tell(self) -> None:
         """Tell the service manager how it is."""

@@ -1,13 +1,14 @@
-"""The daemon's run directory: ``RunDirectory`` is the daemon's own as long as it holds the lock in it.
+"""The run directory of a service: ``RunDirectory`` is its own as long as it holds the lock in it.
 
 Others may remove it at any time (cleaners of /run, a careless administrator): it is made again, unless
-another daemon has been faster.
+another instance has been faster.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from cdigen.model.errors import CdigenError
 from cdigen.service import status
@@ -16,12 +17,18 @@ from cdigen.store.lock import LOCK_FILE, Held, exclusive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
+    from typing import Any, Protocol
 
-    from structlog.typing import FilteringBoundLogger
+    class Logger(Protocol):
+        """What is needed of a logger."""
 
-    from cdigen.model.inventory import Inventory
-    from cdigen.service.report import Status
+        def info(self, event: str, **facts: Any) -> Any:
+            """Say that EVENT has happened."""
+
+        def error(self, event: str, **facts: Any) -> Any:
+            """Say that EVENT has happened, and that somebody has to act."""
+
 
 # How long a second instance looks whether the first is going to end.
 LOCK_TIMEOUT_S = 0.5
@@ -30,7 +37,7 @@ LOCK_TIMEOUT_S = 0.5
 class RunDirectory:
     """The run directory PATH of this process; what goes wrong with it is said to LOGGER once."""
 
-    def __init__(self, path: str, logger: FilteringBoundLogger) -> None:
+    def __init__(self, path: str, logger: Logger) -> None:
         self.lock = f"{path}/{LOCK_FILE}"
         self._path = path
         self._log = logger
@@ -39,7 +46,6 @@ class RunDirectory:
         # What went wrong in the last cycle, and what in this one.
         self._said: set[str] = set()
         self._troubles: set[str] = set()
-        self._process = status.this_process()
 
     @contextmanager
     def taken(self) -> Iterator[None]:
@@ -76,11 +82,10 @@ class RunDirectory:
             return False
         return (there.st_dev, there.st_ino) == self._file
 
-    def show(self, known: Status, inventories: Mapping[str, Inventory] | None = None) -> None:
-        """Put KNOWN into it, for ``cdigen status``, and INVENTORIES, if there are any, for others."""
-        self._attempt(lambda: status.save(self._path, known, self._process))
-        if inventories is not None:
-            self._attempt(lambda: status.save_inventory(self._path, inventories))
+    def show(self, *savings: Callable[[str], object]) -> None:
+        """Let each of SAVINGS, which gets the directory's path, put its file into it."""
+        for saving in savings:
+            self._attempt(partial(saving, self._path))
         if self._said and not self._troubles:
             self._log.info("status", message=f"{self._path}: all is well again")
         self._said, self._troubles = self._troubles, set()

@@ -64,9 +64,9 @@ def prepare(run_dir: str) -> None:
         tempfiles.sweep(place)
 
 
-def save(run_dir: str, status: Status, process: Process) -> None:
-    """Put STATUS of the daemon PROCESS into the run directory. StoreError: the system refused."""
-    text = json.dumps(document(status, process), ensure_ascii=True, indent=1)
+def save(run_dir: str, found: Mapping[str, Any]) -> None:
+    """Put the document FOUND into the run directory as the status. StoreError: the system refused."""
+    text = json.dumps(found, ensure_ascii=True, indent=1)
     with _own(run_dir) as place:
         _put(place, STATUS_FILE, f"{text}\n".encode("ascii"))
 

@@ -25,7 +25,7 @@ NOW_S = QUIET.started_s + 100
 def saved(root: Path, status: Status = STATUS) -> Path:
     run_dir = root / "run/cdigen"
     files.prepare(str(run_dir))
-    files.save(str(run_dir), status, files.this_process())
+    files.save(str(run_dir), files.document(status, files.this_process()))
     return run_dir / "status.json"
 
 

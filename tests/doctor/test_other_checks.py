@@ -8,7 +8,7 @@ from abilities import cannot_run
 from doctor.sickhost import DEVICE, NAME, SickHost
 
 from cdigen.service.report import CycleReport, Status
-from cdigen.service.status import save, this_process
+from cdigen.service.status import document, save, this_process
 from cdigen.value import replace
 
 ALICE = "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n"
@@ -92,9 +92,9 @@ def test_a_daemon_whose_last_look_failed_is_said(host: SickHost) -> None:
     well = CycleReport(number=1, reasons=(), started_s=1.0, duration_s=0.1, result="unchanged")
     ill = replace(well, result="failed", error="the disk is full")
     status = Status(version="1", started_s=1.0, since_s=1.0, state="ready", cycle=well)
-    save(run_dir, status, this_process())
+    save(run_dir, document(status, this_process()))
     assert host.verdict("daemon-cycle")["ok"]
-    save(run_dir, replace(status, cycle=ill, sources=(("uevents", "no netlink"),)), this_process())
+    save(run_dir, document(replace(status, cycle=ill, sources=(("uevents", "no netlink"),)), this_process()))
     row = host.verdict("daemon-cycle")
     assert not row["ok"]
     assert "the disk is full" in row["detail"]

@@ -27,7 +27,7 @@ def run_dir(tmp_path: Path) -> Path:
 
 def written(run_dir: Path, name: str) -> None:
     if name == files.STATUS_FILE:
-        files.save(str(run_dir), STATUS, files.this_process())
+        files.save(str(run_dir), files.document(STATUS, files.this_process()))
     else:
         files.save_inventory(str(run_dir), HOST)
 

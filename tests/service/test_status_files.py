@@ -30,7 +30,7 @@ def run_dir(tmp_path: Path) -> str:
 
 def saved(run_dir: str) -> Path:
     files.prepare(run_dir)
-    files.save(run_dir, STATUS, files.this_process())
+    files.save(run_dir, files.document(STATUS, files.this_process()))
     return Path(run_dir, files.STATUS_FILE)
 
 
@@ -85,7 +85,10 @@ def test_a_reader_never_sees_half_a_status(run_dir: str) -> None:
     )
     reader = subprocess.Popen([sys.executable, "-I", "-S", "-c", script], stderr=subprocess.PIPE)
     for number in range(200):
-        files.save(run_dir, replace(STATUS, cycle=replace(QUIET, number=number)), files.this_process())
+        files.save(
+            run_dir,
+            files.document(replace(STATUS, cycle=replace(QUIET, number=number)), files.this_process()),
+        )
     _, problem = reader.communicate(timeout=30)
     assert (reader.returncode, problem) == (0, b"")
 
