@@ -24,6 +24,10 @@ COMMANDS = {
     "generate": ("cdigen.cli.generate", "print or write the CDI specs of this host"),
     "inspect": ("cdigen.cli.inspect", "show what was looked for on this host, and what was found"),
     "list": ("cdigen.cli.list", "list the devices that a container runtime finds"),
+    "nri": (
+        "cdigen.cli.nri",
+        "run as an NRI plugin, which gives containers the devices that they ask for",
+    ),
     "prune": ("cdigen.cli.prune", "remove the driver views that no spec and no container uses"),
     "resolve": (
         "cdigen.cli.resolve",
@@ -38,9 +42,10 @@ COMMANDS = {
 VALUE_OPTIONS = frozenset({
     "--annotation", "--bundle", "--cdi-device", "--config", "--config-search-path", "--container",
     "--container-driver-root", "--dev-root", "--device", "--device-node", "--driver-root", "--env", "--for",
-    "--format", "--hook", "--inventory", "--kind", "--label", "--layout", "--library-search-path", "--loader",
-    "--mode", "--namespace", "--naming", "--nvml", "--output", "--output-dir", "--profile", "--root",
-    "--run-dir", "--runtime-handler", "--spec-dir", "--target", "--user", "--vendor",
+    "--format", "--hook", "--index", "--inventory", "--kind", "--label", "--layout",
+    "--library-search-path", "--loader", "--mode", "--name", "--namespace", "--naming", "--nvml",
+    "--output", "--output-dir", "--profile", "--root", "--run-dir", "--runtime-handler", "--socket",
+    "--spec-dir", "--target", "--user", "--vendor",
 })  # fmt: skip
 
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: cdigen itself is wrong

@@ -6,15 +6,13 @@ import os
 import sys
 
 from cdigen.cli import options, report
-from cdigen.host.root import Root, shown
+from cdigen.cli.nri import sources
+from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.nri.decide import decide
-from cdigen.nri.machine import Machine, read
+from cdigen.nri.known import look
 from cdigen.nri.pods import Container, Pod
-from cdigen.nri.policy import policy_of
-from cdigen.nri.select import Names
-from cdigen.runtimes.resolve import Shelf
-from cdigen.runtimes.users import ROOT
+from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdigen.config import Settings
+    from cdigen.host.root import Root
     from cdigen.nri.decide import Decision
-    from cdigen.runtimes.resolve import View
+    from cdigen.nri.known import Sources
 
 EXAMPLES = """\
   cdigen resolve --namespace ml --env NVIDIA_VISIBLE_DEVICES=all
@@ -37,11 +36,6 @@ EXAMPLES = """\
 """
 
 EXIT_REFUSED = 1
-# That of containerd 2.1 and CRI-O 1.33, the first that take CDI devices from a plugin, or nearly so.
-LIBRARY = "1.0.1"
-INVENTORY = "inventory.json"
-RUNNING_DRIVER = "/sys/module/nvidia/version"
-_MAX_VERSION = 256
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -72,20 +66,19 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     host, settings = options.host_and_settings(arguments)
-    view = _view(arguments, host, settings)
-    names = Names((device for device, _ in view.devices), lambda name: view.resolve(name).reason)
+    known = look(_sources(arguments, host, settings), settings)
     decision = decide(
         _pod(arguments),
         _container(arguments),
-        policy=policy_of(settings),
-        names=names,
-        machine=_machine(arguments, host, settings),
+        policy=known.policy,
+        names=known.names,
+        machine=known.machine,
     )
     if arguments.json:
         report.print_json(document(decision))
     else:
         _print(decision, arguments)
-    report.say(view.problems, arguments)
+    report.say(known.problems, arguments)
     return EXIT_REFUSED if decision.outcome == "refuse" else 0
 
 
@@ -121,34 +114,12 @@ _SAID = {
 }
 
 
-def _view(arguments: Namespace, host: Root, settings: Settings) -> View:
-    # Directories that were given are paths of this machine, others lie in the root.
-    if arguments.spec_dir:
-        directories = tuple(os.path.abspath(directory) for directory in arguments.spec_dir)
-        return Shelf(Root("/")).view(directories, library=LIBRARY, reader=ROOT)
-    return Shelf(host).view(settings.spec_dirs, library=LIBRARY, reader=ROOT)
-
-
-def _machine(arguments: Namespace, host: Root, settings: Settings) -> Machine:
-    place, folder = (
-        (Root("/"), os.path.abspath(arguments.run_dir))
-        if arguments.run_dir
-        else (host, settings.daemon.run_dir)
-    )
-    try:
-        content = place.read(f"{folder}/{INVENTORY}", limit=options.MAX_INVENTORY)
-    except (FileNotFoundError, NotADirectoryError):
-        content = None
-    except OSError as error:
-        return Machine(problem=f"{shown(folder)}/{INVENTORY} cannot be read: {error.strerror}")
-    return read(content, running_driver=_running_driver(host))
-
-
-def _running_driver(host: Root) -> str:
-    try:
-        return host.read(RUNNING_DRIVER, limit=_MAX_VERSION).decode("ascii", "replace").strip()
-    except OSError:
-        return ""
+def _sources(arguments: Namespace, host: Root, settings: Settings) -> Sources:
+    """Return where the plugin would look, with the inventory of the run directory that was given."""
+    found = sources(arguments, host, settings)
+    if arguments.run_dir:
+        return replace(found, runs="/", run_dir=os.path.abspath(arguments.run_dir))
+    return found
 
 
 def _pod(arguments: Namespace) -> Pod:

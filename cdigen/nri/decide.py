@@ -35,6 +35,10 @@ NOTES = {
     "none": "NVIDIA_VISIBLE_DEVICES=none, and no spec offers the driver without a GPU",
     "no_amd": "AMD_VISIBLE_DEVICES on a host without specs of AMD GPUs",
     "requirement_unknown": "the image requires something of which this host does not know whether it has it",
+    "raw_groups": "groups that a spec gives were left out, as the runtime drops CDI devices",
+    "raw_rdt": "what a spec says of caches and bandwidth was left out, as the runtime drops CDI devices",
+    "raw_permissions": "a node may be read and written against its spec, as the runtime drops CDI devices",
+    "raw_owner": "a node is as on the host, not everybody's, as the runtime drops CDI devices",
 }
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.message_factory import GetMessageClass
@@ -23,7 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+PROTO = "nri.proto"
 DESCRIPTORS = os.path.join(os.path.dirname(__file__), "nri.binpb")
+
+_CONTINUES = 0x80  # the bit of a varint's bytes after which another one follows
 
 # Longer errors are cut off. Kubernetes shows 1,024 characters of them in an event.
 MAX_ERROR = 4096
@@ -108,11 +110,14 @@ def _load() -> dict[str, Any]:
     They are held, those of inner messages as well: protobuf up to 4.24 crashes where one was collected.
     """
     with open(DESCRIPTORS, "rb") as stream:
-        (file,) = FileDescriptorSet.FromString(stream.read()).file
+        data = stream.read()
+    # A FileDescriptorSet with one file is that file after a tag and its length, a varint: descriptor_pb2,
+    # which could read it, takes 15 ms to import.
+    start = 1 + next(at for at, byte in enumerate(data[1:], 1) if byte < _CONTINUES)
     pool = DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    found = [pool.FindMessageTypeByName(f"{file.package}.{message.name}") for message in file.message_type]
-    return {descriptor.name: GetMessageClass(descriptor) for descriptor in found}
+    pool.AddSerializedFile(data[start:])
+    found = pool.FindFileByName(PROTO).message_types_by_name
+    return {name: GetMessageClass(descriptor) for name, descriptor in found.items()}
 
 
 _CLASSES = _load()

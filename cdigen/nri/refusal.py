@@ -17,6 +17,11 @@ CAUSES = {
     "requirement": "the driver or a GPU does not meet what the image requires",
     "requirement_malformed": "what the image requires cannot be read",
     "no_inventory": "what the image requires cannot be judged without a current inventory",
+    "runtime": "the runtime drops or refuses CDI devices of plugins",
+    "late": "what the host has could not be looked up in time",
+    "defect": "cdigen has a defect",
+    "raw_spec": "the runtime drops CDI devices, and the spec has what cannot be given in another way",
+    "raw_node": "the runtime drops CDI devices, and the host has not the device node that the spec names",
 }
 _MOST = 80
 

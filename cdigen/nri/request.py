@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-import yaml
-
 from cdigen.model.names import is_device_name, is_kind
 from cdigen.nri.refusal import Refusal, quote
 from cdigen.value import frozen
@@ -321,12 +319,15 @@ def _listed(name: str, text: str, *, plain: bool) -> list[str]:
     """
     if plain and not text.lstrip().startswith(("-", "[", "#")):
         return _commas(text)
+    import yaml  # noqa: PLC0415 - the registration need not wait for it
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     items: list[str] = []
     wanted = {"StreamStartEvent", "DocumentStartEvent", "DocumentEndEvent", "StreamEndEvent"}
     wanted |= {"SequenceStartEvent", "SequenceEndEvent", "ScalarEvent"}
     lists = 0
     try:
-        for event in yaml.parse(text, Loader=_LOADER):
+        for event in yaml.parse(text, Loader=loader):
             kind = type(event).__name__
             lists += kind == "SequenceStartEvent"
             if kind not in wanted or lists > 1 or (kind == "ScalarEvent" and not lists):
@@ -341,6 +342,3 @@ def _listed(name: str, text: str, *, plain: bool) -> list[str]:
     except (yaml.YAMLError, ValueError):  # ValueError: what cannot be encoded for the parser
         raise Refusal("annotation", f"the annotation {name} is no YAML") from None
     raise Refusal("annotation", f"the annotation {name} is no YAML list of device names")
-
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

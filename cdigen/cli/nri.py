@@ -1,0 +1,164 @@
+"""``cdigen nri``: the NRI plugin, which gives containers the devices that they ask for."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import re
+import stat
+
+from cdigen.cli import options
+from cdigen.config import DEFAULT_PATH
+from cdigen.host.root import shown
+from cdigen.model.errors import ConfigError
+from cdigen.nri.known import Sources
+from cdigen.nri.link import Endpoint
+from cdigen.nri.setup import Setup
+from cdigen.service import signals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from cdigen.config import Settings
+    from cdigen.host.root import Root
+
+EXAMPLES = """\
+  cdigen nri                           as /etc/cdigen/config.yaml says; cdigen-nri.service does this
+  cdigen nri --run-dir /run/try -v     try it, with a line for every container that asks
+  cdigen nri --socket /run/k3s/nri.sock --index 30
+                                       the runtime's socket is elsewhere, and others come first
+"""
+
+NAME = "cdigen"
+# Where runtimes look for plugins that they start themselves (plugin_path).
+PLUGIN_DIR = "/opt/nri/plugins"
+# What such a plugin is told (containerd/nri, pkg/api/plugin.go).
+_NAME, _INDEX, _SOCKET = "NRI_PLUGIN_NAME", "NRI_PLUGIN_IDX", "NRI_PLUGIN_SOCKET"
+# As NRI checks them since 0.12.
+_NAMES = re.compile(r"[A-Za-z0-9_.+-]{1,128}", re.ASCII)
+_INDICES = re.compile(r"[0-9]{2}", re.ASCII)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this command."""
+    group = parser.add_argument_group("the runtime")
+    group.add_argument(
+        "--socket", metavar="PATH", type=options.not_empty, help="where the runtime listens for plugins"
+    )
+    group.add_argument(
+        "--index", metavar="NN", type=_index, help="the place among plugins, 00 to 99 (default: 20)"
+    )
+    group.add_argument(
+        "--name", metavar="NAME", type=_name, help=f"the plugin's name there (default: {NAME})"
+    )
+    parser.add_argument(
+        "--run-dir", metavar="DIR", type=options.not_empty, help="where status and HTTP socket are kept"
+    )
+    options.add_root_options(parser)
+    options.add_spec_dir_option(parser)
+    options.add_output_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Run the plugin until it is told to stop; returns the exit code or raises a CdigenError."""
+    from cdigen.nri.earlylog import EarlyLog  # noqa: PLC0415 - not for --help
+    from cdigen.nri.plugin import Plugin  # noqa: PLC0415 - likewise, 0.1 s
+    from cdigen.service.notify import Notifier  # noqa: PLC0415 - likewise
+
+    # Commands end before garbage matters (cli.main turns this off); this one stays.
+    gc.enable()
+    given = _given()
+    heard = signals.listen()
+    plugin = Plugin(
+        lambda: setup(arguments, given),
+        notifier=Notifier(),
+        log=EarlyLog(),
+        signals=heard,
+        verbose=arguments.verbose,
+    )
+    try:
+        plugin.run()
+    finally:
+        heard.ignore()
+    return 0
+
+
+def setup(arguments: Namespace, given: tuple[int, str, str] | None) -> Setup:
+    """Return what ARGUMENTS and the configuration, read now, make of the plugin; raises a CdigenError.
+
+    GIVEN are the socket, the name and the index that a runtime has started us with.
+    """
+    host, settings = options.host_and_settings(arguments)
+    nri = settings.nri
+    socket, name, index = given or (None, "", "")
+    path = arguments.socket or options.outer_directory(host, nri.socket)
+    return Setup(
+        settings=settings,
+        endpoint=Endpoint(fd=socket) if socket is not None else Endpoint(path=os.path.abspath(path)),
+        name=arguments.name or name or NAME,
+        index=arguments.index or index or f"{nri.index:02}",
+        run_dir=arguments.run_dir or options.outer_directory(host, nri.run_dir),
+        sources=sources(arguments, host, settings),
+        watched=(_configuration(arguments),),
+        plugin_dir=f"{host.outer}{PLUGIN_DIR}",
+    )
+
+
+def sources(arguments: Namespace, host: Root, settings: Settings) -> Sources:
+    """Return where specs and the inventory are; directories that were given are paths of this machine."""
+    literal = tuple(os.path.abspath(directory) for directory in arguments.spec_dir or ())
+    return Sources(
+        host=host.outer or "/",
+        specs="/" if literal else host.outer or "/",
+        spec_dirs=literal or settings.spec_dirs,
+        runs=host.outer or "/",
+        run_dir=settings.daemon.run_dir,
+    )
+
+
+def _given() -> tuple[int, str, str] | None:
+    """Return the socket, the name and the index that a runtime gives a plugin that it starts itself.
+
+    Raises ConfigError where they are none.
+    """
+    text = os.environ.get(_SOCKET)
+    if text is None:
+        return None
+    hint = f"leave {_SOCKET} unset: only a runtime sets it"
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else -1
+    try:
+        is_socket = number >= 0 and stat.S_ISSOCK(os.fstat(number).st_mode)
+    except OSError:
+        is_socket = False
+    if not is_socket:
+        raise ConfigError(f"{_SOCKET}={shown(text)!r} is no socket of this process", hint=hint)
+    os.set_inheritable(number, False)  # noqa: FBT003 - the os module's own signature
+    name, index = os.environ.get(_NAME, ""), os.environ.get(_INDEX, "")
+    if name and not _NAMES.fullmatch(name):
+        raise ConfigError(f"{_NAME}={shown(name)!r} is no name of a plugin", hint=hint)
+    if index and not _INDICES.fullmatch(index):
+        raise ConfigError(f"{_INDEX}={shown(index)!r} is no index", hint=hint)
+    return number, name, index
+
+
+_DIGITS = 8
+
+
+def _index(text: str) -> str:
+    if not _INDICES.fullmatch(text):
+        raise argparse.ArgumentTypeError("must be two digits")
+    return text
+
+
+def _name(text: str) -> str:
+    if not _NAMES.fullmatch(text):
+        raise argparse.ArgumentTypeError("can hold letters, digits and _ . + - only")
+    return text
+
+
+def _configuration(arguments: Namespace) -> str:
+    if arguments.config is not None:
+        return options.literal(arguments.config)
+    return f"{options.literal(arguments.root).rstrip('/')}{DEFAULT_PATH}"

@@ -1,0 +1,46 @@
+"""A log for a process that has no time yet to import one: ``EarlyLog``."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from structlog.typing import FilteringBoundLogger
+
+
+class EarlyLog:
+    """Keeps what is said until there is a logger (``hand_over``), and gives it the rest at once."""
+
+    def __init__(self) -> None:
+        self._logger: FilteringBoundLogger | None = None
+        self._kept: list[tuple[str, str, dict[str, Any]]] = []
+
+    def hand_over(self, logger: FilteringBoundLogger) -> None:
+        """Let LOGGER write what was kept, and what comes."""
+        self._logger = logger
+        for level, event, facts in self._kept:
+            getattr(logger, level)(event, **facts)
+        self._kept = []
+
+    def debug(self, event: str, **facts: Any) -> None:
+        """Say that EVENT has happened, for those who look for a fault."""
+        self._say("debug", event, facts)
+
+    def info(self, event: str, **facts: Any) -> None:
+        """Say that EVENT has happened."""
+        self._say("info", event, facts)
+
+    def warning(self, event: str, **facts: Any) -> None:
+        """Say that EVENT has happened, which somebody should know of."""
+        self._say("warning", event, facts)
+
+    def error(self, event: str, **facts: Any) -> None:
+        """Say that EVENT has happened, and that somebody has to act."""
+        self._say("error", event, facts)
+
+    def _say(self, level: str, event: str, facts: dict[str, Any]) -> None:
+        if self._logger is None:
+            self._kept.append((level, event, facts))
+        else:
+            getattr(self._logger, level)(event, **facts)

@@ -1,0 +1,145 @@
+"""What the plugin knows of its host, one value that is replaced whole: ``Known``, which ``look`` reads.
+
+Specs come from the spec directories, GPUs and driver from the daemon's inventory; nothing is discovered here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from cdigen.host.root import Root, shown
+from cdigen.nri.machine import Machine, read
+from cdigen.nri.memory import Memory
+from cdigen.nri.policy import Policy, policy_of
+from cdigen.nri.raw import prepare
+from cdigen.nri.select import Names
+from cdigen.runtimes.resolve import Shelf
+from cdigen.runtimes.users import ROOT
+from cdigen.spec.parse import MAX_SIZE, parse_document
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cdigen.config import Settings
+    from cdigen.model.findings import Finding
+    from cdigen.nri.raw import Prepared
+    from cdigen.runtimes.resolve import View
+
+# That of containerd 2.1 and CRI-O 1.33, the first that take CDI devices from a plugin, or nearly so.
+LIBRARY = "1.0.1"
+INVENTORY = "inventory.json"
+RUNNING_DRIVER = "/sys/module/nvidia/version"
+MAX_INVENTORY = 64 << 20
+_MAX_VERSION = 256
+
+
+@frozen
+class Sources:
+    """Where it is read: spec directories below ``specs``, the daemon's run directory below ``runs``.
+
+    Each of the three is the folder that stands for ``/``: ``host`` is where the running driver shows.
+    """
+
+    host: str
+    specs: str
+    spec_dirs: tuple[str, ...]
+    runs: str
+    run_dir: str
+
+
+@frozen
+class Known:
+    """What a decision needs.
+
+    ``decisions`` are those made by it so far, ``problems`` what is wrong with spec files. ``prepared``: the
+    document of each device, where the policy is to give nodes and mounts to a runtime that drops CDI devices;
+    ``nodes``: where nodes are. ``begun_s``: when the look at the host began, by ``time.monotonic``, and
+    ``stamp`` what told then whether it has changed.
+    """
+
+    policy: Policy
+    names: Names
+    machine: Machine
+    problems: tuple[Finding, ...]
+    decisions: Memory
+    prepared: Mapping[str, Prepared] | None
+    nodes: Root
+    sources: Sources
+    begun_s: float
+    stamp: tuple[object, ...]
+
+    def is_current(self) -> bool:
+        """Return whether no spec has come, gone or been replaced since, and the same driver runs."""
+        return stamp(self.sources) == self.stamp
+
+
+def look(sources: Sources, settings: Settings) -> Known:
+    """Read what is known of the host now; what cannot be read is a problem of the value."""
+    begun_s = time.monotonic()
+    # Before anything is read: what changes meanwhile makes another look.
+    before = stamp(sources)
+    view = Shelf(Root(sources.specs)).view(sources.spec_dirs, library=LIBRARY, reader=ROOT)
+    return Known(
+        policy=policy_of(settings),
+        names=Names((device for device, _ in view.devices), lambda name: view.resolve(name).reason),
+        machine=_machine(sources),
+        problems=view.problems,
+        decisions=Memory(),
+        prepared=_prepared(sources, view) if settings.nri.dropper == "raw" else None,
+        nodes=Root(sources.host),
+        sources=sources,
+        begun_s=begun_s,
+        stamp=before,
+    )
+
+
+def stamp(sources: Sources) -> tuple[object, ...]:
+    """Return what differs as soon as a spec file is replaced, or another driver runs; microseconds."""
+    return (_running_driver(sources.host), *(_times(sources.specs, folder) for folder in sources.spec_dirs))
+
+
+def _times(root: str, folder: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(f"{root.rstrip('/')}{folder}")
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino
+
+
+def _prepared(sources: Sources, view: View) -> dict[str, Prepared]:
+    """Return by the name of each device of VIEW the document that defines it."""
+    root = Root(sources.specs)
+    made: dict[str, Prepared] = {}
+    found: dict[str, Prepared] = {}
+    for device, path in view.devices:
+        if path not in made:
+            try:
+                data = root.read(path, limit=MAX_SIZE)
+            except OSError:
+                continue  # gone meanwhile, which the stamp tells
+            document = parse_document(data, yaml=not path.lower().endswith(".json")).document
+            made[path] = prepare(document or {})
+        found[device] = made[path]
+    return found
+
+
+def _machine(sources: Sources) -> Machine:
+    try:
+        content = Root(sources.runs).read(f"{sources.run_dir}/{INVENTORY}", limit=MAX_INVENTORY)
+    except (FileNotFoundError, NotADirectoryError):
+        content = None
+    except OSError as error:
+        return Machine(problem=f"{shown(sources.run_dir)}/{INVENTORY} cannot be read: {error.strerror}")
+    return read(content, running_driver=_running_driver(sources.host))
+
+
+def _running_driver(root: str) -> str:
+    """Return the version of NVIDIA's kernel module, which sysfs gives without waiting for anything."""
+    try:
+        with open(f"{root.rstrip('/')}{RUNNING_DRIVER}", "rb", buffering=0) as file:
+            return file.read(_MAX_VERSION).decode("ascii", "replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,121 @@
+"""The connection to a runtime, in a thread of its own that waits for no disk: ``Link``.
+
+It connects again and again, later each time, until it is stopped.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+
+from cdigen.host.root import reason, shown
+from cdigen.nri.news import Lost
+from cdigen.nri.serving import REGISTER_WITHIN_S, Serving
+from cdigen.nri.session import Session, SessionError
+from cdigen.value import frozen
+from cdigen.watch.debounce import Backoff
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.nri.desk import Desk
+
+# A runtime that restarts has its socket back within a second, and starts containers soon after.
+BACKOFF = Backoff(first_s=0.1, factor=1.6, most_s=5.0)
+_STOP_S = 1.0
+_BEAT_S = 5.0
+
+
+@frozen
+class Endpoint:
+    """Where the runtime is: the socket ``path``, or ``fd``, a connected socket that it has given to us."""
+
+    path: str = ""
+    fd: int | None = None
+
+
+class Link:
+    """Serves the runtime at ENDPOINT as the plugin NAME with INDEX (two digits), by what lies on DESK."""
+
+    def __init__(self, endpoint: Endpoint, name: str, index: str, desk: Desk) -> None:
+        self._endpoint = endpoint
+        self._name, self._index = name, index
+        self._desk = desk
+        # Set as soon as the first attempt has led somewhere.
+        self._tried = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="cdigen-nri", daemon=True)
+
+    def start(self, wait_s: float) -> None:
+        """Start the thread, and wait until it is registered or has failed, for WAIT_S at most.
+
+        What the caller does next takes time that the registration would otherwise have to wait for.
+        """
+        self._thread.start()
+        self._tried.wait(wait_s)
+
+    def stop(self) -> None:
+        """End the connection and the thread, within a second."""
+        self._desk.stopping.set()
+        self._desk.ring()
+        self._thread.join(_STOP_S)
+
+    def is_running(self) -> bool:
+        """Return whether the thread works."""
+        return self._thread.is_alive()
+
+    def _work(self) -> None:
+        failures = 0
+        while not self._desk.stopping.is_set():
+            was_accepted, why = self._once()
+            self._tried.set()
+            if self._desk.stopping.is_set():
+                return
+            self._desk.report(Lost(reason=why, was_accepted=was_accepted))
+            if self._endpoint.fd is not None:
+                return
+            failures = 0 if was_accepted else failures + 1
+            self._rest(BACKOFF.delay(failures))
+
+    def _rest(self, delay_s: float) -> None:
+        """Wait for DELAY_S, less if the bell is rung."""
+        poll = select.poll()
+        poll.register(self._desk.bell, select.POLLIN)
+        until_s = time.monotonic() + delay_s
+        while not self._desk.stopping.is_set() and (left_s := until_s - time.monotonic()) > 0:
+            self._desk.beat_s = time.monotonic()
+            if poll.poll(min(left_s, _BEAT_S) * 1000):
+                self._desk.hush()
+                return
+
+    def _once(self) -> tuple[bool, str]:
+        """Be registered as long as it lasts; returns whether it came to that, and why it ended."""
+        try:
+            connection = self._connected()
+        except OSError as error:
+            where = shown(self._endpoint.path) or "the runtime by the socket that it gave"
+            return False, f"cannot connect to {where}: {reason(error)}"
+        with connection:
+            serving = Serving(connection, Session(self._name, self._index), self._desk, self._tried)
+            try:
+                serving.run()
+            except SessionError as error:
+                return serving.is_accepted, str(error)
+            except OSError as error:
+                return serving.is_accepted, f"the connection failed: {reason(error)}"
+        return serving.is_accepted, "the runtime has closed the connection"
+
+    def _connected(self) -> socket.socket:
+        if self._endpoint.fd is not None:
+            connection = socket.socket(fileno=self._endpoint.fd)
+        else:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+            try:
+                # Only a listener with a full queue keeps us waiting.
+                connection.settimeout(REGISTER_WITHIN_S)
+                connection.connect(self._endpoint.path)
+            except OSError:
+                connection.close()
+                raise
+        connection.setblocking(False)  # noqa: FBT003 - the socket module's own signature
+        return connection

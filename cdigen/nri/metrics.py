@@ -1,0 +1,109 @@
+"""The plugin's metrics for Prometheus: ``Metrics``, computed at each scrape from what is counted anyway."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+from cdigen import __version__
+from cdigen.nri.tally import BUCKETS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from prometheus_client.metrics_core import Metric
+
+    from cdigen.nri.status import Board
+
+
+class Metrics:
+    """The metrics of one plugin, whose state is on BOARD."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    def render(self) -> bytes:
+        """Return all metrics as Prometheus reads them."""
+        return generate_latest(self._registry)
+
+    def describe(self) -> tuple[Metric, ...]:
+        """Return nothing, so that registering does not collect."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metrics as they are now."""
+        board, tally = self._board, self._board.tally
+        yield _gauge("cdigen_build_info", "The version of cdigen.", {(__version__,): 1}, "version")
+        yield _gauge(
+            "cdigen_nri_registered",
+            "Whether the runtime asks the plugin.",
+            {(): float(board.state == "registered")},
+        )
+        if board.abilities is not None:
+            able = board.abilities
+            yield _gauge(
+                "cdigen_nri_runtime_info",
+                "The runtime, its NRI, and what becomes there of CDI devices.",
+                {(able.runtime, able.version, ".".join(map(str, able.nri)), able.cdi): 1},
+                "runtime",
+                "version",
+                "nri",
+                "cdi",
+            )
+        yield _counter("cdigen_nri_connections", "Registrations with a runtime.", {(): tally.connections})
+        yield _counter(
+            "cdigen_nri_containers",
+            "Containers about to be created, by what became of them.",
+            _rows(tally.outcomes),
+            "outcome",
+        )
+        yield _counter(
+            "cdigen_nri_refused", "Refused containers by the cause.", _rows(tally.refusals), "cause"
+        )
+        yield _counter(
+            "cdigen_nri_notes",
+            "What did not count, or was let pass, by the cause.",
+            _rows(tally.notes),
+            "cause",
+        )
+        yield _counter("cdigen_nri_validations", "Containers validated.", _rows(tally.verdicts), "verdict")
+        yield _gauge(
+            "cdigen_nri_missed_containers",
+            "Running containers that asked and did not get, at the last registration.",
+            {(): float(board.missed_count)},
+        )
+        yield self._durations()
+
+    def _durations(self) -> Metric:
+        tally = self._board.tally
+        counts = list(accumulate(tally.durations))
+        family = HistogramMetricFamily(
+            "cdigen_nri_request_seconds", "How long containers waited for the plugin's answer."
+        )
+        bounds = (*(f"{bound:g}" for bound in BUCKETS), "+Inf")
+        family.add_metric([], list(zip(bounds, map(float, counts), strict=True)), tally.duration_s)
+        return family
+
+
+def _rows(counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:
+    return {(name,): float(count) for name, count in counts.items()}
+
+
+def _gauge(name: str, text: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for values, value in samples.items():
+        family.add_metric(values, value)
+    return family
+
+
+def _counter(name: str, text: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
+    family = CounterMetricFamily(name, text, labels=labels)
+    for values, value in samples.items():
+        family.add_metric(values, value)
+    return family

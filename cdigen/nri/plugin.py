@@ -1,0 +1,271 @@
+"""The plugin as a process: ``Plugin``.
+
+The link to the runtime has a thread of its own. This one, the main thread, does all that takes time: it looks
+at specs and inventory when they have changed, writes the log and the status, looks through what was there
+before us, and keeps the sources of events and the HTTP server. Nothing that it needs for that is imported
+before the runtime has had the registration.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+
+from cdigen import __version__
+from cdigen.model.errors import CdigenError
+from cdigen.nri import status
+from cdigen.nri.desk import Desk
+from cdigen.nri.known import INVENTORY, look
+from cdigen.nri.link import Link
+from cdigen.nri.reporter import Reporter
+from cdigen.service import status as files
+from cdigen.service.rundir import RunDirectory
+from cdigen.watch.triggers import Inbox, Trigger
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cdigen.nri.earlylog import EarlyLog
+    from cdigen.nri.known import Known
+    from cdigen.nri.setup import Setup
+    from cdigen.service.notify import Notifier
+    from cdigen.service.signals import Signals
+    from cdigen.watch.supervisor import Supervisor
+
+# How long the rest of the start waits for the registration, which it would slow down.
+REGISTER_FIRST_S = 0.25
+# A burst of containers is answered before it is written about.
+_QUIET_S = 0.02
+# What no event tells: another driver runs, and nobody has written an inventory.
+LOOK_S = 60.0
+_SHOW_S = 1.0
+# The interpreter gives the link's thread its turn so soon, where another computes.
+_SWITCH_S = 0.0005
+_SILENT_S = 30.0
+# What runtimes load.
+_SPEC_SUFFIXES = (".json", ".yaml")
+
+
+class Plugin:
+    """Serves one runtime until it is told to stop, or the runtime that has started it ends.
+
+    LOAD reads configuration and command line and returns the setup, or raises a CdigenError. VERBOSE makes it
+    say what became of every container.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], Setup],
+        *,
+        notifier: Notifier,
+        log: EarlyLog,
+        signals: Signals,
+        verbose: bool,
+    ) -> None:
+        self._load = load
+        self._setup = load()
+        self._notifier = notifier
+        self._log = log
+        self._signals = signals
+        self._verbose = verbose
+        self._inbox = Inbox()
+        self._desk = Desk(self._told)
+        self._board = status.Board(self._desk.tally)
+        self._home = RunDirectory(self._setup.run_dir, log)
+        self._link = Link(self._setup.endpoint, self._setup.name, self._setup.index, self._desk)
+        self._known: Known | None = None
+        self._reporter = Reporter(self._board, self._desk, log, lambda: self._setup)
+        self._supervisor: Supervisor | None = None
+        self._process = files.this_process()
+        self._stopping = threading.Event()
+        self._reloading = False
+        self._said: frozenset[str] = frozenset()
+        self._is_stale = True
+        self._shown_s = 0.0
+        self._is_shown = False
+
+    def run(self) -> None:
+        """Run until SIGTERM or SIGINT. StoreError: another instance runs, or there is no run directory."""
+        sys.setswitchinterval(_SWITCH_S)
+        self._signals.attach(self._on_signal, give_up=_nothing)
+        with self._home.taken():
+            try:
+                self._link.start(REGISTER_FIRST_S)
+                self._look()
+                supervisor = self._begin()
+                self._notifier.ready(self._summary())
+                self._loop(supervisor)
+            finally:
+                self._notifier.stopping()
+                self._link.stop()
+                if self._supervisor is not None:
+                    self._supervisor.stop()
+                self._home.remove_status()
+                self._log.info("stopped")
+
+    def _begin(self) -> Supervisor:
+        """Begin what can wait until the runtime is served; returns who keeps the sources and the server."""
+        from cdigen.nri.metrics import Metrics  # noqa: PLC0415 - see the head of this file
+        from cdigen.service import log  # noqa: PLC0415 - likewise
+        from cdigen.service.http import SOCKET_FILE, Answers, Server  # noqa: PLC0415 - likewise
+        from cdigen.watch.files import FileSource  # noqa: PLC0415 - likewise
+        from cdigen.watch.supervisor import Supervisor  # noqa: PLC0415 - likewise
+
+        logger = log.make_logger(verbose=self._verbose)
+        log.take_over(logger)
+        self._log.info("started", version=__version__, index=self._setup.index)
+        self._log.hand_over(logger)
+        answers = Answers(metrics=Metrics(self._board).render, alive=self._alive, ready=self._unready)
+        port = self._setup.settings.nri.http_port
+        self._files = FileSource()
+        server = Server(answers, f"{self._setup.run_dir}/{SOCKET_FILE}", port=port)
+        self._supervisor = supervisor = Supervisor((self._files, server), self._inbox)
+        self._rearm()
+        supervisor.start()
+        # All that is there now stays: the collector need not go through it again, which takes milliseconds.
+        gc.collect()
+        gc.freeze()
+        return supervisor
+
+    # The loop.
+
+    def _loop(self, supervisor: Supervisor) -> None:
+        next_look_s = time.monotonic() + LOOK_S
+        while not self._stopping.is_set():
+            now = time.monotonic()
+            wake_s = min(next_look_s, supervisor.tick(), now + self._pulse_s())
+            if not self._is_shown:
+                wake_s = min(wake_s, self._shown_s + _SHOW_S)
+            if self._inbox.wait(max(0.0, wake_s - now)):
+                self._hear()
+            elif time.monotonic() >= next_look_s:
+                self._is_stale = True
+            if self._stopping.is_set():
+                return
+            if self._is_stale:
+                self._reload()
+                self._rearm()
+                self._look()
+                next_look_s = time.monotonic() + LOOK_S
+            self._read_news()
+            self._show()
+            self._pulse()
+
+    def _hear(self) -> None:
+        """Take what has come; where nobody waits for it, after some quiet."""
+        if not self._is_asked():
+            time.sleep(_QUIET_S)
+        batch = self._inbox.take()
+        sources = {trigger.source for trigger in batch.triggers}
+        if sources - {"link", "http"}:
+            self._is_stale = True
+        if "files" in sources:
+            # It may be the runtime's socket that has come.
+            self._desk.ring()
+
+    def _is_asked(self) -> bool:
+        return any(trigger.source == "question" for trigger in self._inbox.peek().triggers)
+
+    def _told(self, is_question: bool) -> None:  # noqa: FBT001 - Desk's own signature
+        if is_question:
+            self._inbox.put(Trigger(source="question", reason="a container waits for a newer look"))
+        else:
+            self._inbox.put(Trigger(source="link", reason="the runtime"))
+
+    def _on_signal(self, name: str) -> None:
+        if name == "SIGHUP":
+            self._reloading = True
+        else:
+            self._stopping.set()
+        self._inbox.put(Trigger(source="signal", reason=name))
+
+    def _look(self) -> None:
+        self._is_stale = False
+        self._known = look(self._setup.sources, self._setup.settings)
+        self._desk.give(self._known)
+        self._board.problems = self._known.problems
+        said = frozenset(finding.message for finding in self._known.problems)
+        for message in sorted(said - self._said):
+            self._log.warning("spec", message=message)
+        self._said = said
+
+    def _reload(self) -> None:
+        """Read the configuration again; one that is wrong changes nothing, and is said."""
+        is_asked = self._reloading
+        self._reloading = False
+        if is_asked:
+            self._notifier.reloading()
+        try:
+            self._setup = self._load()
+        except CdigenError as error:
+            self._log.error(
+                "configuration",
+                message=f"the configuration does not count, the last good one does: {error.message}",
+                hint=error.hint,
+            )
+        if is_asked:
+            self._notifier.ready(self._summary())
+
+    def _rearm(self) -> None:
+        sources = self._setup.sources
+        specs = (
+            f"{sources.specs.rstrip('/')}{folder}/*{suffix}"
+            for folder in sources.spec_dirs
+            for suffix in _SPEC_SUFFIXES
+        )
+        inventory = f"{sources.runs.rstrip('/')}{sources.run_dir}/{INVENTORY}"
+        socket = (self._setup.endpoint.path,) if self._setup.endpoint.path else ()
+        self._files.rearm((*specs, inventory, *self._setup.watched, *socket))
+
+    def _read_news(self) -> None:
+        fresh = self._desk.news
+        while fresh:
+            self._is_shown = False
+            if self._reporter.take(fresh.popleft(), self._known):
+                self._notifier.status(self._summary())
+        if self._setup.endpoint.fd is not None and not self._link.is_running():
+            # The runtime that has started us starts another one, if it comes again.
+            self._stopping.set()
+
+    # Showing.
+
+    def _show(self) -> None:
+        now = time.monotonic()
+        if self._is_shown or now - self._shown_s < _SHOW_S:
+            return
+        self._home.keep()
+        self._home.show(lambda run_dir: files.save(run_dir, status.document(self._board, self._process)))
+        self._is_shown, self._shown_s = True, now
+
+    def _summary(self) -> str:
+        board = self._board
+        if board.state == "registered":
+            counts = board.tally.outcomes
+            return f"registered with {board.runtime}, {counts['inject']} injected, {counts['refuse']} refused"
+        return f"{board.state}; {board.reason}" if board.reason else board.state
+
+    def _unready(self) -> str:
+        if self._board.state == "registered":
+            return ""
+        return self._board.reason or "the runtime has not registered the plugin yet"
+
+    def _alive(self) -> str:
+        if not self._link.is_running():
+            return "the thread that serves the runtime has ended"
+        silent_s = time.monotonic() - self._desk.beat_s
+        return f"the runtime has not been served for {silent_s:.0f} s" if silent_s > _SILENT_S else ""
+
+    def _pulse_s(self) -> float:
+        return self._notifier.watchdog_s / 3 if self._notifier.watchdog_s else LOOK_S
+
+    def _pulse(self) -> None:
+        # Without its link this process is of no use: the manager starts another.
+        if self._notifier.watchdog_s and not self._alive():
+            self._notifier.ping()
+
+
+def _nothing() -> None:
+    """Stand for what there is to say before a hard end."""

@@ -1,0 +1,146 @@
+"""What is said and shown of what the link tells: ``Reporter``, which fills the board and writes the log."""
+
+from __future__ import annotations
+
+import os
+
+from cdigen.nri import news, served, status
+from cdigen.nri.audit import Audit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cdigen.nri.desk import Desk
+    from cdigen.nri.earlylog import EarlyLog
+    from cdigen.nri.known import Known
+    from cdigen.nri.news import News
+    from cdigen.nri.setup import Setup
+    from cdigen.nri.status import Board
+
+
+class Reporter:
+    """Puts what the link leaves on DESK onto BOARD and into LOG; SETUP returns the plugin's setup."""
+
+    def __init__(self, board: Board, desk: Desk, log: EarlyLog, setup: Callable[[], Setup]) -> None:
+        self._board = board
+        self._desk = desk
+        self._log = log
+        self._setup = setup
+        self._audit = Audit()
+        self._last_loss = ""
+
+    def take(self, told: News, known: Known | None) -> bool:
+        """Take what the link TOLD, judged by what is KNOWN of the host; returns whether the state is new."""
+        match told:
+            case news.Decided():
+                self._board.decided(told)
+                self._say(told)
+            case news.Surveyed():
+                self._survey(told, known)
+            case news.Introduced():
+                self._introduce(told)
+            case news.Accepted():
+                self._board.stand("registered")
+                self._last_loss = ""
+                self._log.info("registered", runtime=self._board.runtime)
+            case news.Lost():
+                self._lose(told)
+            case news.Judged():
+                self._log.warning("rejected", **_named(told), reason=told.reason)
+            case news.Unanswered():
+                self._log.warning("call refused", method=told.method, message=told.message)
+        return isinstance(told, news.Accepted | news.Lost)
+
+    def _say(self, told: news.Decided) -> None:
+        made = told.answer
+        facts = {**_named(told), "ms": round(told.duration_s * 1000, 2)}
+        if made.devices:
+            facts["devices"] = ",".join(made.devices[:16])
+        if made.notes:
+            facts["notes"] = [note.text for note in made.notes[:8]]
+        if made.outcome == "refuse":
+            self._log.warning("refused", **facts, cause=made.cause, reason=made.reason)
+        elif made.outcome == "inject":
+            self._log.info("injected", **facts)
+        else:
+            self._log.debug(made.outcome, **facts)
+
+    def _introduce(self, told: news.Introduced) -> None:
+        able = told.abilities
+        self._board.abilities = able
+        self._board.stand("registering")
+        if told.configuration.config:
+            self._log.warning(
+                "configuration",
+                message="what the runtime gives as configuration (/etc/nri/conf.d) is not read",
+                hint="write it into /etc/cdigen/config.yaml",
+            )
+        if able.cdi != "injects":
+            self._log.warning(
+                "runtime",
+                message=f"{self._board.runtime} does not inject CDI devices of NRI plugins ({able.cdi})",
+                hint=able.remedy,
+                policy=self._setup().settings.nri.dropper,
+            )
+        readers = self._setup().settings.nri.annotations
+        for name, reader in served.other_injectors(_names_in(self._setup().plugin_dir), readers):
+            self._log.warning(
+                "other injector",
+                message=f"the runtime starts the plugin {name}, which reads the annotations of {reader} as "
+                "well: a device that both give stops the container",
+                hint=f"take {reader} out of 'nri: annotations', or {name} out of {self._setup().plugin_dir}",
+            )
+
+    def _survey(self, told: news.Surveyed, known: Known | None) -> None:
+        if told.is_first:
+            self._audit = Audit()
+        if known is not None:
+            self._audit.add(told.part, known)
+        if told.part is not None:
+            self._desk.parts -= 1
+        if told.is_last and known is not None:
+            self._conclude(known)
+
+    def _conclude(self, known: Known) -> None:
+        found = self._audit.findings(known)
+        self._audit = Audit()
+        self._board.audited(found)
+        for one in found.missed[: status.MAX_MISSED]:
+            self._log.warning(
+                "missed",
+                namespace=one.namespace,
+                pod=one.pod,
+                container=one.container,
+                devices=",".join(one.devices[:16]),
+                reason=one.reason,
+                hint="delete the pod, so that its containers are created anew",
+            )
+        if len(found.missed) > status.MAX_MISSED:
+            self._log.warning("missed", more=len(found.missed) - status.MAX_MISSED)
+        if not found.is_complete:
+            self._log.warning("missed", message="there were more containers than could be looked at")
+        for name in found.foreign:
+            self._log.warning(
+                "other injector",
+                message=f"another plugin has served the annotation {name}",
+                hint="take whose annotation it is out of 'nri: annotations', or end the other plugin",
+            )
+
+    def _lose(self, told: news.Lost) -> None:
+        self._board.stand("connecting", told.reason)
+        if told.reason != self._last_loss:
+            say = self._log.warning if told.was_accepted or not self._last_loss else self._log.info
+            say("not registered", reason=told.reason)
+        self._last_loss = told.reason
+
+
+def _named(told: news.Decided | news.Judged) -> dict[str, object]:
+    return {"namespace": told.pod.namespace, "pod": told.pod.name, "container": told.container.name}
+
+
+def _names_in(folder: str) -> tuple[str, ...]:
+    try:
+        return tuple(os.listdir(folder))
+    except OSError:
+        return ()

@@ -1,0 +1,283 @@
+"""One connection to a runtime, from the registration to its end: ``Serving``.
+
+A question for which what is known of the host is out of date waits for a new look, half of the runtime's
+patience at most; then it is refused. What is not answered in time counts as "nothing to change", and the
+container starts without its GPU.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import deque
+from contextlib import suppress
+
+from cdigen.nri import answer
+from cdigen.nri.compat import abilities
+from cdigen.nri.messages import MessageError
+from cdigen.nri.news import Accepted, Decided, Introduced, Judged, Surveyed, Unanswered
+from cdigen.nri.session import (
+    Configure,
+    CreateContainer,
+    Refused,
+    Registered,
+    SessionError,
+    Synchronize,
+    ValidateAdjustment,
+)
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    import threading
+
+    from cdigen.nri.answer import Answer
+    from cdigen.nri.compat import Abilities
+    from cdigen.nri.desk import Desk
+    from cdigen.nri.known import Known
+    from cdigen.nri.messages import Part
+    from cdigen.nri.session import Event, Session
+
+    Question = CreateContainer | ValidateAdjustment
+
+# A runtime accepts one plugin after the other, and gives each 5 s to register.
+REGISTER_WITHIN_S = 30.0
+# plugin_request_timeout of a runtime that does not tell it (NRI up to 0.6).
+REQUEST_TIMEOUT_S = 2.0
+# Of the runtime's own patience: it needs some of it for its way to us and back.
+PATIENCE = 0.5
+# More than any answers that wait to be read: a runtime that reads nothing is of no use.
+_MAX_UNSENT = 64 << 20
+_MAX_WAITING = 10_000
+# Parts of the runtime's state, of 4 MiB each, that wait to be looked at.
+_MAX_PARTS = 16
+_READ = 1 << 18
+_BEAT_S = 5.0
+_LATE = "the devices of this host could not be looked up within {:.2g} s"
+
+
+@frozen
+class _Waiting:
+    """A question that came at ``since_s`` and has to be answered by ``due_s``."""
+
+    question: Question
+    since_s: float
+    due_s: float
+
+
+class Serving:
+    """Serves SESSION on CONNECTION by what lies on DESK; TRIED is set once the plugin is accepted."""
+
+    def __init__(
+        self, connection: socket.socket, session: Session, desk: Desk, tried: threading.Event
+    ) -> None:
+        self.is_accepted = False
+        self._connection = connection
+        self._session = session
+        self._desk = desk
+        self._tried = tried
+        self._unsent = bytearray()
+        self._waiting: deque[_Waiting] = deque()
+        self._abilities: Abilities | None = None
+        self._limit_s = REQUEST_TIMEOUT_S
+        # The answer to the registration may come before or after the runtime has told its state.
+        self._is_registered = self._is_told = False
+        self._is_first_part = True
+        self._begun_s = time.monotonic()
+        self._poll = select.poll()
+
+    def run(self) -> None:
+        """Serve until the runtime closes the connection. OSError, SessionError: it is of no more use."""
+        number, bell = self._connection.fileno(), self._desk.bell
+        self._poll.register(number, select.POLLIN)
+        self._poll.register(bell, select.POLLIN)
+        self._send(self._session.start())
+        while not self._desk.stopping.is_set():
+            ready = dict(self._poll.poll(self._patience_ms()))
+            self._desk.beat_s = time.monotonic()
+            if bell in ready:
+                self._desk.hush()
+            if ready.get(number, 0) & select.POLLOUT:
+                self._send(b"")
+            if ready.get(number, 0) & ~select.POLLOUT and not self._receive():
+                return
+            self._settle()
+
+    def _patience_ms(self) -> float:
+        now = time.monotonic()
+        due_s = min((one.due_s for one in self._waiting), default=now + _BEAT_S)
+        if not self.is_accepted and now > self._begun_s + REGISTER_WITHIN_S:
+            raise SessionError(f"the runtime has not registered the plugin within {REGISTER_WITHIN_S:g} s")
+        return max(0.0, min(due_s - now, _BEAT_S)) * 1000
+
+    def _receive(self) -> bool:
+        """Read what is there, and answer; returns whether the connection still stands."""
+        try:
+            data = self._connection.recv(_READ)
+        except (BlockingIOError, InterruptedError):
+            return True
+        if not data:
+            return False
+        sent, events = self._session.feed(data)
+        # First: the runtime waits for it, and not for what is done with the events.
+        self._send(sent)
+        for event in events:
+            self._take(event)
+        return True
+
+    def _send(self, data: bytes) -> None:
+        """Send DATA after what could not be sent yet, as far as the runtime takes it."""
+        had_some = bool(self._unsent)
+        self._unsent += data
+        with suppress(BlockingIOError, InterruptedError):
+            while self._unsent:
+                del self._unsent[: self._connection.send(self._unsent)]
+        if len(self._unsent) > _MAX_UNSENT:
+            raise SessionError("the runtime does not read what it is told")
+        if had_some != bool(self._unsent):
+            wanted = select.POLLIN | (select.POLLOUT if self._unsent else 0)
+            self._poll.modify(self._connection, wanted)
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case CreateContainer() | ValidateAdjustment():
+                self._ask(event)
+            case Configure():
+                self._configure(event)
+            case Registered():
+                self._is_registered = True
+                self._accept()
+            case Synchronize(part=part):
+                self._survey(part)
+            case Refused(method=method, message=message):
+                self._desk.report(Unanswered(method=method, message=message))
+
+    def _configure(self, event: Configure) -> None:
+        told = event.configuration
+        self._abilities = abilities(told.runtime, told.version, told.nri_version)
+        self._limit_s = told.request_timeout_ms / 1000 or REQUEST_TIMEOUT_S
+        self._send(self._session.subscribe(event.call, self._abilities.events))
+        self._desk.report(Introduced(configuration=told, abilities=self._abilities))
+
+    def _survey(self, part: Part) -> None:
+        has_room = self._desk.parts < _MAX_PARTS
+        self._desk.parts += has_room
+        self._desk.report(
+            Surveyed(part=part if has_room else None, is_first=self._is_first_part, is_last=not part.more)
+        )
+        self._is_first_part = not part.more
+        if not part.more:
+            self._is_told = True
+            self._accept()
+
+    def _accept(self) -> None:
+        if self._is_registered and self._is_told and not self.is_accepted:
+            self.is_accepted = True
+            self._desk.tally.connections += 1
+            self._tried.set()
+            self._desk.report(Accepted())
+
+    # Questions.
+
+    def _ask(self, question: Question) -> None:
+        now = time.monotonic()
+        limit_s = self._limit_s if question.timeout_s is None else min(self._limit_s, question.timeout_s)
+        one = _Waiting(question=question, since_s=now, due_s=now + PATIENCE * limit_s)
+        known = self._desk.known
+        if known is not None and self._is_answered(one, known):
+            return
+        if len(self._waiting) >= _MAX_WAITING:
+            self._refuse(one, f"more than {_MAX_WAITING} questions wait for an answer")
+            return
+        self._waiting.append(one)
+        self._desk.ask()
+
+    def _settle(self) -> None:
+        """Answer those who wait, if it is time."""
+        for _ in range(len(self._waiting)):
+            one = self._waiting.popleft()
+            known = self._desk.known
+            if known is not None and known.begun_s >= one.since_s and self._is_answered(one, known):
+                continue
+            if time.monotonic() >= one.due_s:
+                self._refuse(one, _LATE.format(one.due_s - one.since_s))
+            else:
+                self._waiting.append(one)
+
+    def _is_answered(self, one: _Waiting, known: Known) -> bool:
+        """Answer by KNOWN; returns whether that was done: not where the host has changed since."""
+        question = one.question
+        if isinstance(question, ValidateAdjustment):
+            return self._is_validated(question, one, known)
+        return self._is_created(question, one, known)
+
+    def _is_created(self, question: CreateContainer, one: _Waiting, known: Known) -> bool:
+        try:
+            found = answer.created(question.pod, question.container, known, self._able())
+            if (found.outcome in {"inject", "refuse"} or found.notes) and not _counts(known, one):
+                return False
+            if found.outcome != "refuse":
+                self._send(self._session.adjust(question.call, found.adjustment))
+        except MessageError as error:
+            found = answer.refused("too_much", f"what the container asks for cannot be given: {error}")
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a defect must not start a container without its GPU
+            found = answer.refused("defect", _defect(error))
+        self._finish(question, one, found)
+        return True
+
+    def _finish(self, question: CreateContainer, one: _Waiting, found: Answer) -> None:
+        if found.outcome == "refuse":
+            self._send(self._session.refuse(question.call, _signed(found.reason)))
+        duration_s = time.monotonic() - one.since_s
+        self._desk.tally.count(found, duration_s)
+        if found.outcome != "nothing" or found.notes:
+            self._desk.report(
+                Decided(pod=question.pod, container=question.container, answer=found, duration_s=duration_s)
+            )
+
+    def _is_validated(self, question: ValidateAdjustment, one: _Waiting, known: Known) -> bool:
+        try:
+            problem = answer.validated(
+                question.pod, question.container, question.adjustment, known, self._able()
+            )
+        except Exception as error:  # noqa: BLE001 - likewise
+            problem = _defect(error)
+        if problem and not _counts(known, one):
+            return False
+        self._judge(question, problem)
+        return True
+
+    def _judge(self, question: ValidateAdjustment, problem: str) -> None:
+        self._send(self._session.validate(question.call, _signed(problem) if problem else ""))
+        self._desk.tally.verdicts["rejected" if problem else "passed"] += 1
+        if problem:
+            self._desk.report(Judged(pod=question.pod, container=question.container, reason=problem))
+
+    def _refuse(self, one: _Waiting, why: str) -> None:
+        if isinstance(one.question, ValidateAdjustment):
+            self._judge(one.question, why)
+        else:
+            self._finish(one.question, one, answer.refused("late", why))
+
+    def _able(self) -> Abilities:
+        # The session refuses every question before Configure.
+        if self._abilities is None:
+            raise SessionError("the runtime asks before it has introduced itself")
+        return self._abilities
+
+
+def _counts(known: Known, one: _Waiting) -> bool:
+    """Return whether KNOWN is newer than the question, or nothing has changed since."""
+    return known.begun_s >= one.since_s or known.is_current()
+
+
+def _signed(text: str) -> str:
+    # It is shown among others' words: in kubelet's events above all.
+    return f"cdigen: {text}"
+
+
+def _defect(error: Exception) -> str:
+    return f"cdigen has a defect: {type(error).__name__}: {error}"

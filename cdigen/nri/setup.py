@@ -1,0 +1,29 @@
+"""What the configuration and the command line make of the plugin: ``Setup``."""
+
+from __future__ import annotations
+
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.config import Settings
+    from cdigen.nri.known import Sources
+    from cdigen.nri.link import Endpoint
+
+
+@frozen
+class Setup:
+    """One plugin: whom it serves, as whom, and by what.
+
+    ``watched`` are files that matter besides the specs and the inventory; ``plugin_dir`` is where the runtime
+    finds plugins that it starts itself.
+    """
+
+    settings: Settings
+    endpoint: Endpoint
+    name: str
+    index: str
+    run_dir: str
+    sources: Sources
+    watched: tuple[str, ...]
+    plugin_dir: str

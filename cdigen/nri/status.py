@@ -1,0 +1,183 @@
+"""How the plugin stands: ``Board`` holds it, ``document`` shows it, ``read`` is for ``cdigen status``.
+
+One thread writes the board, any may read it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+
+from cdigen import __version__
+from cdigen.service import status as files
+from cdigen.store.directory import existing
+from cdigen.store.present import look
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from cdigen.model.findings import Finding
+    from cdigen.nri.audit import Findings, Missed
+    from cdigen.nri.compat import Abilities
+    from cdigen.nri.news import Decided
+    from cdigen.nri.tally import Tally
+    from cdigen.service.status import Process
+
+SCHEMA = 1
+STATES = ("connecting", "registering", "registered")
+MAX_JOURNAL = 20
+MAX_MISSED = 50
+
+
+@frozen
+class Entry:
+    """A container that was given devices or refused; times are seconds since 1970."""
+
+    at_s: float
+    namespace: str
+    pod: str
+    container: str
+    outcome: str
+    devices: tuple[str, ...]
+    cause: str
+    reason: str
+
+
+class Board:
+    """How the plugin stands: with which runtime, since when, what is wrong, what it did last."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+        self.state = STATES[0]
+        self.started_s = self.since_s = time.time()
+        self.reason = ""
+        self.abilities: Abilities | None = None
+        self.missed: tuple[Missed, ...] = ()
+        self.missed_count = 0
+        self.is_complete = True
+        self.problems: tuple[Finding, ...] = ()
+        self.journal: deque[Entry] = deque(maxlen=MAX_JOURNAL)
+
+    @property
+    def runtime(self) -> str:
+        """The runtime and its version, as far as it has told."""
+        able = self.abilities
+        return f"{able.runtime} {able.version}".strip() if able else "no runtime"
+
+    def stand(self, state: str, reason: str = "") -> None:
+        """Note that the plugin is in STATE now, for REASON."""
+        if state != self.state:
+            self.state, self.since_s = state, time.time()
+        self.reason = reason
+
+    def audited(self, found: Findings) -> None:
+        """Note what the last audit FOUND."""
+        self.missed, self.missed_count = found.missed[:MAX_MISSED], len(found.missed)
+        self.is_complete = found.is_complete
+
+    def decided(self, news: Decided) -> None:
+        """Note what became of a container."""
+        made = news.answer
+        if made.outcome in {"inject", "refuse"}:
+            entry = Entry(
+                at_s=time.time(),
+                namespace=news.pod.namespace,
+                pod=news.pod.name,
+                container=news.container.name,
+                outcome=made.outcome,
+                devices=made.devices[:MAX_JOURNAL],
+                cause=made.cause,
+                reason=made.reason,
+            )
+            self.journal.append(entry)
+
+
+def document(board: Board, process: Process) -> dict[str, Any]:
+    """Return what BOARD says as the JSON document of the plugin's status.json. Pure."""
+    able, tally = board.abilities, board.tally
+    return {
+        "schema": SCHEMA,
+        "state": board.state,
+        "since": files.timestamp(board.since_s),
+        "reason": board.reason,
+        "version": __version__,
+        "pid": process.pid,
+        "pid_started": process.started,
+        "pid_namespace": process.namespace,
+        "started": files.timestamp(board.started_s),
+        "runtime": {}
+        if able is None
+        else {
+            "name": able.runtime,
+            "version": able.version,
+            "nri": ".".join(map(str, able.nri)),
+            "cdi": able.cdi,
+            "validates": able.validates,
+            "remedy": able.remedy,
+        },
+        "connections": tally.connections,
+        "counts": dict(tally.outcomes),
+        "refused": _counted(tally.refusals),
+        "notes": _counted(tally.notes),
+        "validations": dict(tally.verdicts),
+        "missed_count": board.missed_count,
+        "missed_complete": board.is_complete,
+        "missed": [
+            {
+                "namespace": one.namespace,
+                "pod": one.pod,
+                "container": one.container,
+                "devices": list(one.devices[:MAX_JOURNAL]),
+                "reason": one.reason,
+            }
+            for one in board.missed
+        ],
+        "problems": [finding.row() for finding in board.problems],
+        "journal": [_entry(entry) for entry in board.journal],
+    }
+
+
+def read(run_dir: str) -> dict[str, Any] | None:
+    """Return the document in RUN_DIR, None where no plugin runs, or none that is as we know it."""
+    with existing(run_dir, what=files.RUN_DIRECTORY) as place:
+        present = None if place is None else look(place, files.STATUS_FILE, limit=files.MAX_STATUS)
+    if present is None or present.content is None:
+        return None
+    try:
+        found = json.loads(present.content)
+    except (ValueError, RecursionError):
+        return None
+    return found if _is_known(found) and not files.gone(run_dir, found) else None
+
+
+def _is_known(found: object) -> bool:
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        return False
+    texts = ("state", "since", "reason", "version", "pid_namespace")
+    numbers = ("pid", "pid_started", "missed_count")
+    return (
+        all(isinstance(found.get(key), str) for key in texts)
+        and all(isinstance(found.get(key), int) for key in numbers)
+        and all(isinstance(found.get(key), dict) for key in ("runtime", "counts", "refused"))
+    )
+
+
+def _counted(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if count}
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    return {
+        "at": files.timestamp(entry.at_s),
+        "namespace": entry.namespace,
+        "pod": entry.pod,
+        "container": entry.container,
+        "outcome": entry.outcome,
+        "devices": list(entry.devices),
+        "cause": entry.cause,
+        "reason": entry.reason,
+    }
