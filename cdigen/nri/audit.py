@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from cdigen.nri import request, served
 from cdigen.nri.answer import MARK
-from cdigen.nri.decide import decide
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -17,10 +16,9 @@ if TYPE_CHECKING:
     from cdigen.nri.messages import Part
     from cdigen.nri.pods import Container, Pod
 
-# A node has a few hundred containers; more than these that might ask are not looked at.
-_MAX_HELD = 20_000
-# What a decision looks at begins with one of these.
-_READ = ("NVIDIA_", "AMD_", "CUDA_")
+# Runtimes tell a pod before its containers, but for those at the end of a message.
+_MAX_EARLY = 1_000
+_MAX_NAMED = 16
 
 
 @frozen
@@ -47,46 +45,54 @@ class Findings:
 
 
 class Audit:
-    """Gathers the parts of a runtime's state, in which a container may come before its pod."""
+    """Takes the parts of a runtime's state one by one; what is not needed any more is not held."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, Pod] = {}
-        self._containers: list[Container] = []
+        # None: a pod whose wishes do not count.
+        self._pods: dict[str, Pod | None] = {}
+        # Those that came before their pods.
+        self._early: list[Container] = []
+        self._missed: list[Missed] = []
+        self._foreign: dict[str, None] = {}
         self._is_complete = True
 
     def add(self, part: Part | None, known: Known) -> None:
-        """Take PART; None is one that was not held."""
+        """Look at PART, by what is KNOWN now; None is one that was not held."""
         if part is None:
             self._is_complete = False
             return
         for pod in part.pods():
             grant = known.policy.grant(pod)
-            if grant.rows or grant.administers:
-                self._pods[pod.id] = replace(pod, annotations=_asking(pod, known))
+            counts = grant.rows or grant.administers
+            self._pods[pod.id] = replace(pod, annotations=_asking(pod, known)) if counts else None
         for container in part.containers():
             if MARK in container.annotations:
                 continue
-            if len(self._containers) >= _MAX_HELD:
+            if container.pod_id in self._pods:
+                self._judge(container, known)
+            elif len(self._early) < _MAX_EARLY:
+                self._early.append(container)
+            else:
                 self._is_complete = False
-                return
-            env = tuple(entry for entry in container.env if entry.startswith(_READ))
-            self._containers.append(replace(container, env=env))
 
     def findings(self, known: Known) -> Findings:
-        """Return what there is to say of all parts, by what is KNOWN now."""
-        missed: list[Missed] = []
-        foreign: dict[str, None] = {}
-        for container in self._containers:
-            pod = self._pods.get(container.pod_id)
-            if pod is None:
-                continue
-            asked = request.annotated(pod.annotations, container.name, known.policy.settings.annotations)
-            others = served.injected_by_another(container, asked, container.annotations, MARK)
-            foreign |= dict.fromkeys(others)
-            found = _missed(pod, container, known)
-            if found and not others:
-                missed.append(found)
-        return Findings(missed=tuple(missed), foreign=tuple(foreign), is_complete=self._is_complete)
+        """Return what there is to say after the last part."""
+        for container in self._early:
+            self._judge(container, known)
+        return Findings(
+            missed=tuple(self._missed), foreign=tuple(self._foreign), is_complete=self._is_complete
+        )
+
+    def _judge(self, container: Container, known: Known) -> None:
+        pod = self._pods.get(container.pod_id)
+        if pod is None:
+            return
+        asked = request.annotated(pod.annotations, container.name, known.policy.settings.annotations)
+        others = served.injected_by_another(container, asked, container.annotations, MARK)
+        self._foreign |= dict.fromkeys(others)
+        found = _missed(pod, container, known)
+        if found and not others:
+            self._missed.append(found)
 
 
 def _asking(pod: Pod, known: Known) -> dict[str, str]:
@@ -98,13 +104,15 @@ def _asking(pod: Pod, known: Known) -> dict[str, str]:
 
 
 def _missed(pod: Pod, container: Container, known: Known) -> Missed | None:
-    decision = decide(pod, container, policy=known.policy, names=known.names, machine=known.machine)
+    decision = known.decisions.decide(
+        pod, container, policy=known.policy, names=known.names, machine=known.machine
+    )
     if decision.outcome not in {"inject", "refuse"}:
         return None
     return Missed(
         namespace=pod.namespace,
         pod=pod.name,
         container=container.name,
-        devices=decision.devices,
+        devices=decision.devices[:_MAX_NAMED],
         reason=decision.reason or "it was started while no plugin was registered",
     )

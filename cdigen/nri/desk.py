@@ -9,35 +9,43 @@ from collections import deque
 from contextlib import suppress
 
 from cdigen.nri.tally import Tally
+from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cdigen.nri.known import Known
-    from cdigen.nri.news import News
+    from cdigen.nri.news import News, Surveyed
 
 # Of those that nobody has read, the oldest go: what is counted is counted all the same.
 _MAX_NEWS = 10_000
+# What TELL is told.
+QUESTION, STATE, LINK = "question", "state", "link"
+# So many parts of the runtime's state are held at a time. One is looked at in 0.1 s, and a node with 5,000
+# pods has four. All have to be taken within the runtime's 2 s for a request: this much of it is waited.
+_PARTS = 1
+_ROOM_S = 1.0
 
 
 class Desk:
     """Where the link gets what it answers by, and leaves word of what it did.
 
-    TELL is called in the link's thread: with True where a question waits for a newer look at the host, with
-    False where there is news. ``parts`` counts the parts of the runtime's state in ``news``, of 4 MiB each;
+    TELL is called in the link's thread: with QUESTION where one waits for a newer look at the host, with
+    STATE where the runtime tells its state, in parts of 4 MiB, and with LINK where there is other news.
     ``beat_s`` is when the link's thread has turned last, by ``time.monotonic``.
     """
 
-    def __init__(self, tell: Callable[[bool], None], tally: Tally | None = None) -> None:
+    def __init__(self, tell: Callable[[str], None], tally: Tally | None = None) -> None:
         self.tally = tally or Tally()
         self.news: deque[News] = deque(maxlen=_MAX_NEWS)
-        self.parts = 0
         self.beat_s = time.monotonic()
         self.known: Known | None = None
         self.stopping = threading.Event()
         self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._tell = tell
+        self._room = threading.Semaphore(_PARTS)
+        self._room_until_s = 0.0
 
     # For the others.
 
@@ -61,8 +69,24 @@ class Desk:
     def report(self, news: News) -> None:
         """Leave NEWS."""
         self.news.append(news)
-        self._tell(False)  # noqa: FBT003 - its own signature
+        self._tell(LINK)
+
+    def survey(self, news: Surveyed) -> None:
+        """Leave a part of the runtime's state, after waiting a while until the one before was looked at.
+
+        Where that takes too long, it is left without its content.
+        """
+        if news.is_first:
+            self._room_until_s = time.monotonic() + _ROOM_S
+        has_room = self._room.acquire(timeout=max(0.0, self._room_until_s - time.monotonic()))
+        self.news.append(news if has_room else replace(news, part=None))
+        self._tell(STATE)
+
+    def surveyed(self, news: Surveyed) -> None:
+        """Note that a part was looked at."""
+        if news.part is not None:
+            self._room.release()
 
     def ask(self) -> None:
         """Ask for a new look at the host."""
-        self._tell(True)  # noqa: FBT003 - its own signature
+        self._tell(QUESTION)

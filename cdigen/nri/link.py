@@ -42,12 +42,12 @@ class Link:
         self._endpoint = endpoint
         self._name, self._index = name, index
         self._desk = desk
-        # Set as soon as the first attempt has led somewhere.
+        # Set as soon as the first attempt has led somewhere: to a runtime that has introduced itself, or not.
         self._tried = threading.Event()
         self._thread = threading.Thread(target=self._work, name="cdigen-nri", daemon=True)
 
     def start(self, wait_s: float) -> None:
-        """Start the thread, and wait until it is registered or has failed, for WAIT_S at most.
+        """Start the thread, and wait, WAIT_S at most, until the runtime has introduced itself or is not there.
 
         What the caller does next takes time that the registration would otherwise have to wait for.
         """

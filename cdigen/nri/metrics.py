@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from cdigen import __version__
+from cdigen.nri.status import REGISTERED
 from cdigen.nri.tally import BUCKETS
 
 TYPE_CHECKING = False
@@ -43,7 +44,7 @@ class Metrics:
         yield _gauge(
             "cdigen_nri_registered",
             "Whether the runtime asks the plugin.",
-            {(): float(board.state == "registered")},
+            {(): float(board.state == REGISTERED)},
         )
         if board.abilities is not None:
             able = board.abilities

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 # How long the rest of the start waits for the registration, which it would slow down.
 REGISTER_FIRST_S = 0.25
+MEET_S = 2.0
 # A burst of containers is answered before it is written about.
 _QUIET_S = 0.02
 # What no event tells: another driver runs, and nobody has written an inventory.
@@ -72,7 +73,7 @@ class Plugin:
         self._signals = signals
         self._verbose = verbose
         self._inbox = Inbox()
-        self._desk = Desk(self._told)
+        self._desk = Desk(lambda what: self._inbox.put(Trigger(source=what, reason="the runtime")))
         self._board = status.Board(self._desk.tally)
         self._home = RunDirectory(self._setup.run_dir, log)
         self._link = Link(self._setup.endpoint, self._setup.name, self._setup.index, self._desk)
@@ -95,6 +96,7 @@ class Plugin:
             try:
                 self._link.start(REGISTER_FIRST_S)
                 self._look()
+                self._meet()
                 supervisor = self._begin()
                 self._notifier.ready(self._summary())
                 self._loop(supervisor)
@@ -105,6 +107,15 @@ class Plugin:
                     self._supervisor.stop()
                 self._home.remove_status()
                 self._log.info("stopped")
+
+    def _meet(self) -> None:
+        """Hear what the runtime tells at first: it gives the whole of it 2 s."""
+        self._read_news()
+        until_s = time.monotonic() + MEET_S
+        while self._board.state == status.REGISTERING and (left_s := until_s - time.monotonic()) > 0:
+            self._inbox.wait(left_s)
+            self._hear()
+            self._read_news()
 
     def _begin(self) -> Supervisor:
         """Begin what can wait until the runtime is served; returns who keeps the sources and the server."""
@@ -156,24 +167,16 @@ class Plugin:
 
     def _hear(self) -> None:
         """Take what has come; where nobody waits for it, after some quiet."""
-        if not self._is_asked():
+        pending = {trigger.source for trigger in self._inbox.peek().triggers}
+        if not pending & {"question", "state"}:
             time.sleep(_QUIET_S)
         batch = self._inbox.take()
         sources = {trigger.source for trigger in batch.triggers}
-        if sources - {"link", "http"}:
+        if sources - {"link", "state", "http"}:
             self._is_stale = True
         if "files" in sources:
             # It may be the runtime's socket that has come.
             self._desk.ring()
-
-    def _is_asked(self) -> bool:
-        return any(trigger.source == "question" for trigger in self._inbox.peek().triggers)
-
-    def _told(self, is_question: bool) -> None:  # noqa: FBT001 - Desk's own signature
-        if is_question:
-            self._inbox.put(Trigger(source="question", reason="a container waits for a newer look"))
-        else:
-            self._inbox.put(Trigger(source="link", reason="the runtime"))
 
     def _on_signal(self, name: str) -> None:
         if name == "SIGHUP":
@@ -242,13 +245,13 @@ class Plugin:
 
     def _summary(self) -> str:
         board = self._board
-        if board.state == "registered":
+        if board.state == status.REGISTERED:
             counts = board.tally.outcomes
             return f"registered with {board.runtime}, {counts['inject']} injected, {counts['refuse']} refused"
         return f"{board.state}; {board.reason}" if board.reason else board.state
 
     def _unready(self) -> str:
-        if self._board.state == "registered":
+        if self._board.state == status.REGISTERED:
             return ""
         return self._board.reason or "the runtime has not registered the plugin yet"
 

@@ -42,6 +42,13 @@ if TYPE_CHECKING:
     Numbers = tuple[str, int, int, int, int, int]
 
 _TYPES = ("b", "c")
+# The fields of the format up to 1.1.0 (specs-go/config.go).
+_DOCUMENT = frozenset(("cdiVersion", "kind", "annotations", "devices", "containerEdits"))
+_DEVICE = frozenset(("name", "annotations", "containerEdits"))
+_EDITS = frozenset(("env", "deviceNodes", "netDevices", "hooks", "mounts", "intelRdt", "additionalGids"))
+_NODE = frozenset(("path", "hostPath", "type", "major", "minor", "fileMode", "permissions", "uid", "gid"))
+_MOUNT = frozenset(("hostPath", "containerPath", "options", "type"))
+_HOOK = frozenset(("hookName", "path", "args", "env", "timeout"))
 _OTHERS_RW = 0o006
 _TYPE_OF = {stat.S_IFBLK: "b", stat.S_IFCHR: "c", stat.S_IFIFO: "p"}
 
@@ -99,18 +106,18 @@ class _CannotSayError(ValueError):
 def prepare(document: Mapping[str, object]) -> Prepared:
     """Return DOCUMENT, a spec as JSON that its runtime's library would load, ready for use.
 
-    Nothing is raised: what cannot be given is found again when somebody asks for it.
+    Nothing is raised: what cannot be given is found again when somebody asks for it. So is a field of a name
+    that no release has, or of one in other letters, though the library reads those: what it would have given
+    is not left out in silence.
     """
     devices: dict[str, Edits] = {}
     entries = document.get("devices")
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and isinstance(entry.get("name"), str):
-            devices[entry["name"]] = _edits(entry.get("containerEdits"))
+            devices[entry["name"]] = _edits(entry, _DEVICE)
     kind = document.get("kind")
     return Prepared(
-        kind=kind if isinstance(kind, str) else "",
-        common=_edits(document.get("containerEdits")),
-        devices=devices,
+        kind=kind if isinstance(kind, str) else "", common=_edits(document, _DOCUMENT), devices=devices
     )
 
 
@@ -220,24 +227,30 @@ def _owner_note(made: Device) -> Note | None:
     return Note(cause="raw_owner", text=f"{text}, and nobody tells whether the container's user may use it")
 
 
-def _edits(given: object) -> Edits:
+def _edits(holder: Mapping[str, Any], fields: frozenset[str]) -> Edits:
+    """Return the containerEdits of HOLDER, a document or a device that may have FIELDS."""
     try:
-        return _readable(given if isinstance(given, dict) else {})
+        _refuse_others(holder, fields)
+        given = holder.get("containerEdits")
+        if given is not None and not isinstance(given, dict):
+            raise _CannotSayError("its containerEdits are no object")
+        return _readable(given or {})
     except _CannotSayError as error:
         return Edits(env={}, nodes={}, mounts={}, hooks=(), problem=str(error))
 
 
 def _readable(given: dict[str, Any]) -> Edits:
     """Return GIVEN, the JSON of containerEdits; _CannotSayError where an adjustment has no words for it."""
+    _refuse_others(given, _EDITS)
     if given.get("netDevices"):
         raise _CannotSayError("its netDevices are network interfaces, which NRI could not move")
-    nodes = _objects(given, "deviceNodes")
-    mounts = [_mount(mount) for mount in _objects(given, "mounts")]
+    nodes = _objects(given, "deviceNodes", _NODE)
+    mounts = [_mount(mount) for mount in _objects(given, "mounts", _MOUNT)]
     return Edits(
         env=dict([_variable(text) for text in _texts(given, "env")]),
         nodes={node.given.path: node for node in map(_node, nodes)},
         mounts={mount.destination: mount for mount in mounts},
-        hooks=tuple([_hook(hook) for hook in _objects(given, "hooks")]),
+        hooks=tuple([_hook(hook) for hook in _objects(given, "hooks", _HOOK)]),
         notes=(*_left_out(given), *_widened(nodes)),
     )
 
@@ -313,11 +326,19 @@ def _settable(name: str, what: str) -> str:
     return name
 
 
-def _objects(given: dict[str, Any], field: str) -> list[dict[str, Any]]:
+def _refuse_others(given: Mapping[str, Any], fields: frozenset[str]) -> None:
+    for name in given:
+        if name not in fields:
+            raise _CannotSayError(f"it has the field {quote(name)}, which is not known")
+
+
+def _objects(given: dict[str, Any], field: str, fields: frozenset[str]) -> list[dict[str, Any]]:
     entries = given.get(field) or []
-    if isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries):
-        return entries
-    raise _CannotSayError(f"its {field} are no list of objects")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise _CannotSayError(f"its {field} are no list of objects")
+    for entry in entries:
+        _refuse_others(entry, fields)
+    return entries
 
 
 def _texts(given: dict[str, Any], field: str) -> tuple[str, ...]:

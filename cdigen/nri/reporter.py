@@ -41,7 +41,7 @@ class Reporter:
             case news.Introduced():
                 self._introduce(told)
             case news.Accepted():
-                self._board.stand("registered")
+                self._board.stand(status.REGISTERED)
                 self._last_loss = ""
                 self._log.info("registered", runtime=self._board.runtime)
             case news.Lost():
@@ -69,7 +69,7 @@ class Reporter:
     def _introduce(self, told: news.Introduced) -> None:
         able = told.abilities
         self._board.abilities = able
-        self._board.stand("registering")
+        self._board.stand(status.REGISTERING)
         if told.configuration.config:
             self._log.warning(
                 "configuration",
@@ -97,8 +97,7 @@ class Reporter:
             self._audit = Audit()
         if known is not None:
             self._audit.add(told.part, known)
-        if told.part is not None:
-            self._desk.parts -= 1
+        self._desk.surveyed(told)
         if told.is_last and known is not None:
             self._conclude(known)
 
@@ -112,7 +111,7 @@ class Reporter:
                 namespace=one.namespace,
                 pod=one.pod,
                 container=one.container,
-                devices=",".join(one.devices[:16]),
+                devices=",".join(one.devices),
                 reason=one.reason,
                 hint="delete the pod, so that its containers are created anew",
             )
@@ -128,7 +127,7 @@ class Reporter:
             )
 
     def _lose(self, told: news.Lost) -> None:
-        self._board.stand("connecting", told.reason)
+        self._board.stand(status.CONNECTING, told.reason)
         if told.reason != self._last_loss:
             say = self._log.warning if told.was_accepted or not self._last_loss else self._log.info
             say("not registered", reason=told.reason)

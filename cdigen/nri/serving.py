@@ -50,8 +50,6 @@ PATIENCE = 0.5
 # More than any answers that wait to be read: a runtime that reads nothing is of no use.
 _MAX_UNSENT = 64 << 20
 _MAX_WAITING = 10_000
-# Parts of the runtime's state, of 4 MiB each, that wait to be looked at.
-_MAX_PARTS = 16
 _READ = 1 << 18
 _BEAT_S = 5.0
 _LATE = "the devices of this host could not be looked up within {:.2g} s"
@@ -67,7 +65,7 @@ class _Waiting:
 
 
 class Serving:
-    """Serves SESSION on CONNECTION by what lies on DESK; TRIED is set once the plugin is accepted."""
+    """Serves SESSION on CONNECTION by what lies on DESK; sets TRIED when the runtime introduces itself."""
 
     def __init__(
         self, connection: socket.socket, session: Session, desk: Desk, tried: threading.Event
@@ -158,14 +156,11 @@ class Serving:
         self._abilities = abilities(told.runtime, told.version, told.nri_version)
         self._limit_s = told.request_timeout_ms / 1000 or REQUEST_TIMEOUT_S
         self._send(self._session.subscribe(event.call, self._abilities.events))
+        self._tried.set()
         self._desk.report(Introduced(configuration=told, abilities=self._abilities))
 
     def _survey(self, part: Part) -> None:
-        has_room = self._desk.parts < _MAX_PARTS
-        self._desk.parts += has_room
-        self._desk.report(
-            Surveyed(part=part if has_room else None, is_first=self._is_first_part, is_last=not part.more)
-        )
+        self._desk.survey(Surveyed(part=part, is_first=self._is_first_part, is_last=not part.more))
         self._is_first_part = not part.more
         if not part.more:
             self._is_told = True
@@ -175,7 +170,6 @@ class Serving:
         if self._is_registered and self._is_told and not self.is_accepted:
             self.is_accepted = True
             self._desk.tally.connections += 1
-            self._tried.set()
             self._desk.report(Accepted())
 
     # Questions.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cdigen.service.status import Process
 
 SCHEMA = 1
-STATES = ("connecting", "registering", "registered")
+CONNECTING, REGISTERING, REGISTERED = STATES = ("connecting", "registering", "registered")
 MAX_JOURNAL = 20
 MAX_MISSED = 50
 
@@ -52,7 +52,7 @@ class Board:
 
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
-        self.state = STATES[0]
+        self.state = CONNECTING
         self.started_s = self.since_s = time.time()
         self.reason = ""
         self.abilities: Abilities | None = None
@@ -131,7 +131,7 @@ def document(board: Board, process: Process) -> dict[str, Any]:
                 "namespace": one.namespace,
                 "pod": one.pod,
                 "container": one.container,
-                "devices": list(one.devices[:MAX_JOURNAL]),
+                "devices": list(one.devices),
                 "reason": one.reason,
             }
             for one in board.missed
