@@ -9,6 +9,7 @@ from cdigen.cli import options, report
 from cdigen.host.root import shown
 from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
+from cdigen.nri import status as nri
 from cdigen.service import status as files
 
 TYPE_CHECKING = False
@@ -54,10 +55,13 @@ def run(arguments: Namespace) -> int:
     found = files.read(run_dir)
     if problem := files.gone(run_dir, found):
         raise _dead(found, problem)
+    plugin = nri.read(options.outer_directory(host, settings.nri.run_dir))
     if arguments.json:
-        report.print_json(found)
-    else:
-        report.write(sys.stdout, text(found, time.time(), verbose=arguments.verbose))
+        report.print_json({**found, "nri": plugin})
+        return 0
+    report.write(sys.stdout, text(found, time.time(), verbose=arguments.verbose))
+    if plugin is not None:
+        report.write(sys.stdout, f"\n{plugin_text(plugin, time.time())}")
     return 0
 
 
@@ -83,6 +87,24 @@ def text(found: Mapping[str, Any], now_s: float, *, verbose: bool = False) -> st
         _journal(found, now_s, most=len(found["journal"]) if verbose else _FEW),
     )
     return "\n".join(section for section in sections if section)
+
+
+def plugin_text(plugin: Mapping[str, Any], now_s: float) -> str:
+    """Return how the NRI plugin stands, of which PLUGIN is the document, as of NOW_S."""
+    counts, runtime = plugin["counts"], plugin["runtime"]
+    whom = f" with {runtime.get('name')} {runtime.get('version')}" if runtime else ""
+    why = f" ({plugin['reason']})" if plugin["reason"] else ""
+    did = f"{counts.get('inject', 0)} containers given devices, {counts.get('refuse', 0)} refused"
+    lines = [f"NRI plugin: {plugin['state']}{whom} for {_ago(plugin['since'], now_s)}{why}, {did}"]
+    lines += [f"  refused {count} times: {cause}" for cause, count in plugin["refused"].items()]
+    if runtime and runtime.get("cdi") != "injects":
+        lines.append(f"  the runtime injects no CDI devices of plugins; {runtime.get('remedy')}")
+    if plugin["missed_count"]:
+        lines.append(
+            f"  {plugin['missed_count']} running containers asked and have not got devices, see "
+            "'cdigen status --json'"
+        )
+    return "".join(f"{shown(line)}\n" for line in lines)
 
 
 def _head(found: Mapping[str, Any], now_s: float) -> str:

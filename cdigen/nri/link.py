@@ -47,7 +47,7 @@ class Link:
         self._thread = threading.Thread(target=self._work, name="cdigen-nri", daemon=True)
 
     def start(self, wait_s: float) -> None:
-        """Start the thread, and wait, WAIT_S at most, until the runtime has introduced itself or is not there.
+        """Start the thread, and wait, WAIT_S at most, for the runtime to introduce itself or not to be there.
 
         What the caller does next takes time that the registration would otherwise have to wait for.
         """

@@ -1,0 +1,79 @@
+"""What 'cdigen status' says of the NRI plugin beside the daemon."""
+
+from pathlib import Path
+
+import pytest
+from command import Run
+from service.reports import STARTING
+
+from cdigen.nri import status as nri
+from cdigen.nri.audit import Findings, Missed
+from cdigen.nri.compat import abilities
+from cdigen.nri.tally import Tally
+from cdigen.service import status as files
+
+MISSED = Missed(
+    namespace="ml", pod="trainer-0", container="main", devices=("nvidia.com/gpu=all",), reason="r"
+)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """A host whose daemon has just looked."""
+    run_dir = tmp_path / "run/cdigen"
+    files.prepare(str(run_dir))
+    files.save(str(run_dir), files.document(STARTING, files.this_process()))
+    return tmp_path
+
+
+def board() -> nri.Board:
+    made = nri.Board(Tally())
+    made.abilities = abilities("containerd", "2.1.9")
+    made.stand(nri.REGISTERED)
+    made.tally.outcomes["inject"] = 12
+    made.tally.outcomes["refuse"] = made.tally.refusals["unknown_device"] = 3
+    return made
+
+
+def put(host: Path, made: nri.Board) -> None:
+    run_dir = host / "run/cdigen-nri"
+    files.prepare(str(run_dir))
+    files.save(str(run_dir), nri.document(made, files.this_process()))
+
+
+def test_a_host_without_a_plugin_says_nothing_of_one(cdigen: Run, host: Path) -> None:
+    assert "NRI" not in cdigen("status", "--root", host).out
+    assert cdigen("status", "--root", host, "--json").json["nri"] is None
+
+
+def test_the_plugin_shows_with_its_runtime_and_what_it_did(cdigen: Run, host: Path) -> None:
+    put(host, board())
+    out = cdigen("status", "--root", host).out
+    assert "NRI plugin: registered with containerd 2.1.9 for " in out
+    assert "12 containers given devices, 3 refused" in out
+    assert "refused 3 times: unknown_device" in out
+    assert cdigen("status", "--root", host, "--json").json["nri"]["counts"]["inject"] == 12
+
+
+def test_containers_that_asked_in_vain_are_counted(cdigen: Run, host: Path) -> None:
+    made = board()
+    made.audited(Findings(missed=(MISSED,), foreign=(), is_complete=True))
+    put(host, made)
+    assert "1 running containers asked and have not got devices" in cdigen("status", "--root", host).out
+
+
+def test_a_runtime_that_drops_devices_is_named_with_the_remedy(cdigen: Run, host: Path) -> None:
+    made = board()
+    made.abilities = abilities("containerd", "1.7.24~ds1")
+    put(host, made)
+    out = cdigen("status", "--root", host).out
+    assert "injects no CDI devices of plugins; containerd injects CDI devices since 1.7.30 and 2.1.0" in out
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"schema": 1}', '{"schema": 1, "state": {}}'])
+def test_a_status_that_is_none_hides_nothing_of_the_daemon(cdigen: Run, host: Path, content: str) -> None:
+    (host / "run/cdigen-nri").mkdir()
+    (host / "run/cdigen-nri/status.json").write_text(content)
+    done = cdigen("status", "--root", host)
+    assert done.code == 0
+    assert "NRI" not in done.out
