@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import shutil
+import subprocess
+import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
@@ -101,6 +103,51 @@ def test_containerd_takes_the_drop_in_and_forgets_nothing_of_the_main_file(
     cdigen_on(host, "containerd --undo")
     assert dumped(host)[0]["enable_cdi"] is False
     assert host.attempt("ls /etc/containerd/conf.d").returncode != 0
+
+
+def test_a_containerd_without_a_validator_is_told_so_and_nothing_is_changed(
+    host: Host, containerd: str
+) -> None:
+    done = host.attempt("PYTHONPATH=/opt/cdigen python3 -B -m cdigen configure containerd --nri-required")
+    assert done.returncode == 2
+    assert "has no validator of NRI plugins" in done.stderr
+    assert host.run("cat /etc/containerd/config.toml") == containerd
+
+
+@pytest.mark.usefixtures("containerd")
+def test_containerd_keeps_what_others_said_of_the_table_in_which_the_validator_is(host: Host) -> None:
+    # 2.1 has no table of the validator yet; that of CNI shows how it merges tables within a plugin's.
+    runtime = NEW_CRI
+    host.put(
+        "/etc/containerd/config.toml", IMPORTING.format(version=3) + f"[{runtime}.cni]\nbin_dir = '/a'\n"
+    )
+    host.put("/etc/containerd/conf.d/z.toml", f"version = 3\n[{runtime}.cni]\nconf_dir = '/b'\n")
+    cni = dumped(host)[0]["cni"]
+    assert (cni["bin_dir"], cni["conf_dir"]) == ("/a", "/b")
+
+
+def test_containerd_1_7_starts_nri_by_what_is_written(cache: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    copy_tree(cache / "containerd-trixie", root)
+    (root / "etc/containerd").mkdir(parents=True, exist_ok=True)
+    main = root / "etc/containerd/config.toml"
+    main.write_text(f"version = 2\n[{OLD_CRI}]\nmax_container_log_line_size = 77\n")
+    assert dumped_of(root)["io.containerd.nri.v1.nri"]["disable"] is True
+    subprocess.run(
+        [sys.executable, "-m", "cdigen", "configure", "containerd", "--nri", "--root", root], check=True
+    )
+    plugins = dumped_of(root)
+    assert plugins["io.containerd.nri.v1.nri"]["disable"] is False
+    cri = plugins["io.containerd.grpc.v1.cri"]
+    assert (cri["enable_cdi"], cri["max_container_log_line_size"]) == (True, 77)
+
+
+def dumped_of(root: Path) -> dict[str, Any]:
+    """Return what the containerd in ROOT, a tree without a system around it, makes of its configuration."""
+    command = f"{root}/usr/bin/containerd --config {root}/etc/containerd/config.toml config dump"
+    said = subprocess.run(command.split(), check=True, capture_output=True, text=True).stdout
+    plugins: dict[str, Any] = tomllib.loads(said)["plugins"]
+    return plugins
 
 
 def test_dockerd_refuses_a_file_before_it_is_in_place(host: Host) -> None:

@@ -1,0 +1,67 @@
+"""What a kubelet says to a container runtime, over gRPC: `Cri`.
+
+The messages are those of cri.proto, compiled when a client is first made: generated code would bind the tests
+to one release of protobuf.
+"""
+
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+PROTO = Path(__file__).with_name("cri.proto")
+SERVICE = "runtime.v1.RuntimeService"
+# Under load, as in CI, a container takes seconds; a runtime that is stuck is to be told apart from that.
+TIMEOUT_S = 60
+
+
+class CriError(Exception):
+    """The runtime refuses a call: the text is what a kubelet shows."""
+
+
+class Cri:
+    """A connection to the runtime that listens at ADDRESS, a Unix socket."""
+
+    def __init__(self, address: Path) -> None:
+        self._channel = grpc.insecure_channel(f"unix:{address}")
+
+    def close(self) -> None:
+        """Give up the connection."""
+        self._channel.close()
+
+    def call(self, method: str, *, wait: bool = False, **fields: object) -> Any:
+        """Call METHOD with the FIELDS of its request, and return its response; CriError.
+
+        WAIT for a runtime that does not listen yet.
+        """
+        called = self._channel.unary_unary(
+            f"/{SERVICE}/{method}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=messages()[f"{method}Response"].FromString,
+        )
+        try:
+            return called(
+                messages()[f"{method}Request"](**fields), timeout=TIMEOUT_S, wait_for_ready=wait or None
+            )
+        except grpc.RpcError as error:
+            raise CriError(error.details()) from None
+
+
+@cache
+def messages() -> dict[str, Any]:
+    """Return the classes of cri.proto's messages by their names."""
+    with tempfile.NamedTemporaryFile(suffix=".binpb") as compiled:
+        protoc = (sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO.parent}")
+        subprocess.run([*protoc, f"--descriptor_set_out={compiled.name}", PROTO], check=True)
+        (file,) = FileDescriptorSet.FromString(Path(compiled.name).read_bytes()).file
+    pool = DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    names = [message.name for message in file.message_type]
+    return {name: GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.{name}")) for name in names}

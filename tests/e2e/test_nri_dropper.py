@@ -1,0 +1,109 @@
+"""`cdigen nri` beside Debian 13's containerd, 1.7.24, whose NRI (0.6) drops CDI devices without a word."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from containerdhost import RELEASES, Containerd, running_containerd
+from criclient import CriError
+from nriplugins import (
+    DEAD,
+    KIND,
+    LIBRARY,
+    MARK,
+    NODES,
+    Plugin,
+    numbers,
+    running_foreign,
+    running_plugin,
+    write_inventory,
+    write_specs,
+)
+
+from cdigen.nri.pods import Adjustment
+
+pytestmark = pytest.mark.e2e
+
+WISH = "NVIDIA_VISIBLE_DEVICES=0"
+
+
+@pytest.fixture(scope="module")
+def containerd(cache: Path) -> Iterator[Containerd]:
+    with running_containerd(cache, RELEASES["trixie"]) as host:
+        yield host
+
+
+@pytest.fixture
+def host(containerd: Containerd) -> Iterator[Containerd]:
+    write_specs(containerd.specs)
+    write_inventory(containerd)
+    yield containerd
+    containerd.remove_all()
+
+
+@pytest.fixture
+def raw(host: Containerd) -> Iterator[Plugin]:
+    """Run the plugin that gives nodes, mounts and variables in place of CDI devices."""
+    with running_plugin(host, dropper="raw") as plugin:
+        yield plugin
+
+
+def test_this_runtime_drops_cdi_devices_silently(host: Containerd) -> None:
+    with running_foreign(host, Adjustment(cdi_devices=(f"{KIND}=0",), env={"A": "1"})):
+        container = host.container()
+    assert container.nodes() == {}
+    assert container.environment()["A"] == "1"
+
+
+def test_a_container_that_asks_is_refused_and_told_why(host: Containerd) -> None:
+    with running_plugin(host) as plugin:
+        with pytest.raises(CriError, match="drops CDI devices of NRI plugins without a word") as refused:
+            host.container(WISH)
+        assert "containerd injects CDI devices since 1.7.30 and 2.1.0" in str(refused.value)
+        assert host.container().nodes() == {}
+        assert host.container(WISH, namespace="default").nodes() == {}
+        assert plugin.status()["runtime"]["cdi"] == "drops"
+
+
+@pytest.mark.usefixtures("raw")
+def test_raw_nodes_mounts_and_variables_are_those_of_the_spec(host: Containerd) -> None:
+    container = host.container("NVIDIA_VISIBLE_DEVICES=all")
+    assert container.nodes() == numbers(*NODES)
+    assert container.sh(f"cat {LIBRARY}") == "the driver\n"
+    assert container.environment()["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert container.spec()["annotations"][MARK] == f"{KIND}=all"
+
+
+@pytest.mark.usefixtures("raw")
+def test_raw_nodes_can_be_read_and_others_not(host: Containerd) -> None:
+    container = host.container(WISH)
+    assert container.sh("head -c 7 /dev/nvidia0 | wc -c") == "7\n"
+    assert "No such file" in container.sh("head -c 7 /dev/nvidia1")
+
+
+@pytest.mark.usefixtures("raw")
+def test_the_cgroup_lets_a_container_use_its_raw_nodes_and_no_others(host: Containerd) -> None:
+    """It asks the cgroup first, then for the driver, which is not here."""
+    write_specs(host.specs, {"dead": (DEAD,)})
+    container = host.container("NVIDIA_VISIBLE_DEVICES=dead")
+    assert container.sh(f"cat {DEAD}") == f"cat: can't open '{DEAD}': No such device or address\n"
+    other = "mknod /tmp/other c 195 9 && cat /tmp/other"
+    assert container.sh(other) == "cat: can't open '/tmp/other': Operation not permitted\n"
+
+
+@pytest.mark.usefixtures("raw")
+def test_a_raw_answer_of_more_than_a_megabyte_arrives_whole(host: Containerd) -> None:
+    env = [f"LONG{number}={'x' * 100_000}" for number in range(12)]
+    write_specs(host.specs, env=["NVIDIA_VISIBLE_DEVICES=void", *env])
+    container = host.container(WISH)
+    assert container.nodes() == numbers("/dev/nvidia0")
+    found = container.environment()
+    assert [f"LONG{number}={found[f'LONG{number}']}" for number in range(12)] == env
+
+
+def test_a_container_is_refused_whose_spec_says_what_this_nri_cannot(host: Containerd, raw: Plugin) -> None:
+    write_specs(host.specs, deviceNodes=[{"path": "/dev/pipe", "type": "p"}])
+    with pytest.raises(CriError, match="cannot be given where the runtime drops CDI devices") as refused:
+        host.container(WISH)
+    assert "the node /dev/pipe is of type 'p', not b or c" in str(refused.value)
+    assert raw.is_registered()

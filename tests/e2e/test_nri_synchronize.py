@@ -1,0 +1,87 @@
+"""`cdigen nri` with a state that no runtime of a test reaches: 5,000 pods. The runtime is the tests' own.
+
+It has the rules of containerd's adaptation: all of Synchronize within 2 s, in messages of 4 MiB.
+"""
+
+import re
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from containerdhost import Place, eventually
+from nri.runtimeside import Runtime, SocketTransport, container, pod
+from nriplugins import KIND, MARK, Plugin, running_plugin, write_inventory, write_specs
+
+PODS, MISSED = 5_000, 60
+WISH = "NVIDIA_VISIBLE_DEVICES=0"
+# What a kubelet and an image put into each container; with it the state has 15 MB.
+FILLER = [f"KUBERNETES_SERVICE_{number}=tcp://10.0.0.{number}:443/{'x' * 60}" for number in range(25)]
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with tempfile.TemporaryDirectory(prefix="cdigen-nri-") as folder:
+        place = Place(folder=Path(folder))
+        place.specs.mkdir()
+        place.nri.parent.mkdir()
+        write_specs(place.specs)
+        write_inventory(place)
+        yield place
+
+
+def test_five_thousand_pods_are_taken_in_time_and_audited(place: Place) -> None:
+    asks = {number * PODS // MISSED for number in range(MISSED)}
+    pods = [pod(id=f"p{number}", name=f"pod{number}", namespace="ml") for number in range(PODS)]
+    containers = [
+        container(
+            id=f"c{number}",
+            pod_sandbox_id=f"p{number}",
+            env=[*FILLER, WISH] if number in asks or number % 2 else FILLER,
+            annotations={} if number in asks else {MARK: f"{KIND}=0"},
+        )
+        for number in range(PODS)
+    ]
+    with listening(place) as listener, running_plugin(place, wait=False) as plugin:
+        runtime = Runtime(SocketTransport(listener.accept()[0]))
+        runtime.start()
+        started = time.monotonic()
+        messages = runtime.synchronize(pods, containers)
+        took_s = time.monotonic() - started
+        started = time.monotonic()
+        adjustment = runtime.create(
+            pod(id="new", namespace="ml"), container(pod_sandbox_id="new", env=[WISH])
+        )
+        waited_s = time.monotonic() - started
+        audited(plugin, MISSED)
+        memory = memory_mb(plugin)
+        print(f"{messages} messages in {took_s:.2f} s, a container then waited {waited_s:.3f} s, {memory} MB")
+        runtime.close()
+    assert messages > 2
+    assert took_s < runtime.request_timeout_s
+    assert [device.name for device in adjustment.cdi_devices] == [f"{KIND}=0"]
+
+
+def audited(plugin: Plugin, missed: int) -> None:
+    """Wait until the audit has found so many."""
+    eventually(
+        lambda: (plugin.is_registered() and plugin.status()["missed_count"] == missed) or None, "the audit"
+    )
+
+
+def memory_mb(plugin: Plugin) -> dict[str, int]:
+    """Return how much memory the plugin has had at most, and has now."""
+    assert plugin.process
+    status = Path(f"/proc/{plugin.process.pid}/status").read_text()
+    return {name: int(kb) // 1024 for name, kb in re.findall(r"(VmHWM|VmRSS):\s*(\d+) kB", status)}
+
+
+def listening(place: Place) -> socket.socket:
+    """Listen as a runtime does."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(place.nri))
+    listener.listen()
+    listener.settimeout(20)
+    return listener
