@@ -36,6 +36,7 @@ EXAMPLES = """\
   cdigen configure docker --dry-run        what would change in Docker's configuration
   cdigen configure docker --restart        change it, and restart Docker
   cdigen configure containerd --nri        switch NRI on as well
+  cdigen configure crio --nri-required     and let nothing start while cdigen's plugin is away
   cdigen configure podman --spec-dir /srv/cdi --spec-dir /var/run/cdi
                                            directories that podman shall read, the last first
   cdigen configure docker --undo           put the configuration back as it was
@@ -72,6 +73,11 @@ def add_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--undo", action="store_true", help="put back what this command has changed before")
     parser.add_argument("--nri", action="store_true", help="switch NRI on as well (containerd, crio)")
+    parser.add_argument(
+        "--nri-required",
+        action="store_true",
+        help="as --nri, and no container starts while the plugin is away (containerd 2.2, CRI-O 1.34)",
+    )
     parser.add_argument("--restart", action="store_true", help="restart the runtime if anything was changed")
     parser.add_argument(
         "--spec-dir",
@@ -111,8 +117,10 @@ def run(arguments: Namespace) -> int:
 
 
 def _refuse_contradictions(arguments: Namespace, host: Root) -> None:
-    if arguments.undo and (arguments.nri or arguments.spec_dir):
-        raise ConfigError("--undo takes back all that was set", hint="give it without --nri and --spec-dir")
+    if arguments.undo and (arguments.nri or arguments.nri_required or arguments.spec_dir):
+        raise ConfigError(
+            "--undo takes back all that was set", hint="give it without --nri, --nri-required and --spec-dir"
+        )
     if arguments.restart and arguments.dry_run:
         raise ConfigError("--dry-run changes nothing, so there is nothing to restart", hint="leave one away")
     if arguments.restart and not host.is_this_machine:
@@ -125,7 +133,11 @@ def _refuse_contradictions(arguments: Namespace, host: Root) -> None:
 
 def _wish(arguments: Namespace, settings: Settings) -> Wish:
     given = arguments.spec_dir or settings.spec_dirs
-    return Wish(spec_dirs=tuple(dict.fromkeys(given)), nri=arguments.nri)
+    return Wish(
+        spec_dirs=tuple(dict.fromkeys(given)),
+        nri=arguments.nri or arguments.nri_required,
+        nri_required=arguments.nri_required,
+    )
 
 
 def _binary(name: str, host: Root) -> Installed | None:

@@ -61,6 +61,20 @@ def test_the_second_time_there_is_nothing_to_do(cdigen: Run, root: Path, runtime
     assert {path: path.stat().st_ino for path in root.rglob("*")} == inodes
 
 
+@pytest.mark.parametrize("runtime", ["containerd", "crio"])
+def test_a_required_plugin_is_set_with_a_warning_and_undone_without_a_trace(
+    cdigen: Run, root: Path, runtime: str
+) -> None:
+    before = files(root)
+    done = cdigen("configure", runtime, "--nri-required", "--root", root)
+    assert (done.code, done.err.count("[nri-required]")) == (0, 1)
+    assert "system pods included" in done.err
+    again = cdigen("configure", runtime, "--nri-required", "--json", "--root", root)
+    assert (again.json["files"], again.json["findings"]) == ([], [])
+    cdigen("configure", runtime, "--undo", "--root", root)
+    assert files(root) == before
+
+
 def test_undo_twice_is_nothing_to_undo(cdigen: Run, root: Path) -> None:
     cdigen("configure", "docker", "--root", root)
     cdigen("configure", "docker", "--undo", "--root", root)
@@ -232,11 +246,14 @@ def test_a_link_out_of_the_root_stays_in_it(
     "arguments",
     [
         ("docker", "--undo", "--nri"),
+        ("containerd", "--undo", "--nri-required"),
         ("docker", "--undo", "--spec-dir", "/srv"),
         ("docker", "--restart"),  # under --root
         ("docker", "--restart", "--dry-run"),
         ("docker", "--nri"),
         ("podman", "--nri"),
+        ("docker", "--nri-required"),
+        ("podman", "--nri-required"),
         ("docker", "--spec-dir", "relative"),
         ("docker", "--spec-dir", "/srv/../etc"),
         ("docker", "--spec-dir", "/new\nline"),

@@ -159,9 +159,17 @@ def test_uninstalling_what_was_not_installed_says_so(tmp_path: Path) -> None:
 
 
 def test_every_file_of_the_package_is_installed(installed: Path) -> None:
-    listed = {path.relative_to(REPOSITORY) for path in (REPOSITORY / "cdigen").rglob("*.py")}
+    left_out = {".pyc", ".proto"}
     tree = installed / "usr/lib/cdigen"
-    assert {path.relative_to(tree) for path in (tree / "cdigen").rglob("*.py")} == listed
+    listed, there = (
+        {
+            path.relative_to(top)
+            for path in (top / "cdigen").rglob("*")
+            if path.is_file() and path.suffix not in left_out and path.parts[-2] != "schemas"
+        }
+        for top in (REPOSITORY, tree)
+    )
+    assert there == listed
     assert {path.name for path in (tree / "cdigen/schemas").iterdir()} == {
         path.name for path in (REPOSITORY / "schemas").iterdir()
     }

@@ -1,12 +1,14 @@
 """The whole of it on a host of its own: a clean Debian root, installed into, booted by its own systemd."""
 
+import json
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from abilities import cannot_run
 from hosttree import V535, debian_12
 from installation.installing import REPOSITORY, done, make, snapshot
 from kernelside import example_gpus, write_kernel_side
+from nri.runtimeside import Runtime, SocketTransport, container, pod
 
 pytestmark = pytest.mark.e2e
 
@@ -22,6 +25,8 @@ HOST_PYTHON = "HOST_PYTHON=/usr/bin/python3"
 # The host whose GPUs are offered: cdigen gets it as --root.
 GPU_HOST = "gpu-host"
 SPEC = f"{GPU_HOST}/run/cdi/nvidia.com-gpu.json"
+# A node that only the plugin looks at, of no device that there is.
+NODE = "/dev/cdigen-test"
 # What would reach out of a systemd in namespaces: settings of the machine's kernel and devices.
 MASKED = (
     "systemd-binfmt.service", "systemd-modules-load.service", "systemd-network-generator.service",
@@ -223,6 +228,74 @@ def test_reload_and_stop_are_clean_and_quick(inside: Callable[..., str]) -> None
     inside("systemctl", "stop", "cdigen")
     assert time.monotonic() - started < 2
     assert inside("systemctl", "show", "--property=Result", "--value", "cdigen").strip() == "success"
+
+
+@pytest.fixture
+def runtime(host: Path, inside: Callable[..., str]) -> Iterator[Callable[[], Runtime]]:
+    """Start the plugin as its unit does, for a socket of ours; returns what waits for it to register."""
+    devices = [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0", "hostPath": NODE}]}}]
+    spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
+    (host / "etc/cdi").mkdir(exist_ok=True)
+    (host / "etc/cdi/gpu.json").write_text(json.dumps(spec))
+    (host / "etc/cdigen").mkdir(exist_ok=True)
+    socket_path = host / "srv/nri.sock"
+    policy = "nri: {socket: /srv/nri.sock, dropper: raw, allow: [{namespaces: [default]}]}\n"
+    (host / "etc/cdigen/config.yaml").write_text(policy)
+    inside("mknod", "--mode=0660", NODE, "c", "195", "7")
+    inside("chgrp", "video", NODE)
+    with socket.socket(socket.AF_UNIX) as listener, ExitStack() as connections:
+        listener.bind(str(socket_path))
+        listener.listen()
+        listener.settimeout(20)
+
+        def accepted() -> Runtime:
+            connection, _ = listener.accept()
+            connections.enter_context(connection)
+            served = Runtime(SocketTransport(connection), version="1.7.24", nri=(0, 6))
+            served.start()
+            served.synchronize()
+            return served
+
+        inside("systemctl", "start", "--no-block", "cdigen-nri")
+        try:
+            yield accepted
+        finally:
+            inside("systemctl", "stop", "cdigen-nri")
+            inside("rm", NODE)
+            for path in (socket_path, host / "etc/cdi/gpu.json", host / "etc/cdigen/config.yaml"):
+                path.unlink()
+
+
+def test_the_plugin_in_its_sandbox_sees_all_that_it_needs(
+    inside: Callable[..., str], runtime: Callable[[], Runtime]
+) -> None:
+    served = runtime()
+    made = served.create(pod(), container(env=["NVIDIA_VISIBLE_DEVICES=0"]))
+    (device,) = made.linux.devices
+    video = int(inside("stat", "--format=%g", NODE))
+    assert (device.path, device.major, device.minor, device.gid.value) == ("/dev/nvidia0", 195, 7, video)
+    assert eventually(lambda: '"registered"' in inside("cat", "/run/cdigen-nri/status.json"))
+    assert inside("stat", "--format=%a", "/run/cdigen-nri", "/run/cdigen-nri/status.json") == "755\n644\n"
+    process = inside("systemctl", "show", "--property=MainPID", "--value", "cdigen-nri").strip()
+    status = inside("cat", f"/proc/{process}/status")
+    assert "CapBnd:\t0000000000000000\n" in status
+    assert "Seccomp:\t2\n" in status
+    # The runtime restarts.
+    served.close()
+    again = runtime()
+    assert again.create(pod(), container(env=["NVIDIA_VISIBLE_DEVICES=0"])).linux.devices
+    inside("systemctl", "reload", "cdigen-nri")
+    assert inside("systemctl", "is-active", "cdigen-nri") == "active\n"
+
+
+def test_a_plugin_that_was_killed_is_back_at_once(
+    inside: Callable[..., str], runtime: Callable[[], Runtime]
+) -> None:
+    runtime()
+    inside("systemctl", "kill", "--signal=KILL", "cdigen-nri")
+    began = time.monotonic()
+    runtime()
+    assert time.monotonic() - began < 5
 
 
 def test_the_unit_that_runs_once_takes_no_gpu_for_no_failure(inside: Callable[..., str]) -> None:

@@ -18,6 +18,7 @@ from installation.installing import REPOSITORY, done, make
 from service.daemonhost import unshared
 
 LOCAL = ("INSTALL_DEPS=no", f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
+UNITS = "cdigen-nri.service cdigen.service cdigen-once.service"
 MANAGERS = ("rc-service", "rc-update", "systemctl")
 
 
@@ -100,7 +101,7 @@ def test_systemd_stops_the_service_and_forgets_it_before_its_files_go(machine: M
     done(machine.make("install"))
     done(machine.make("uninstall"))
     assert machine.asked() == [
-        "systemctl disable --now --quiet cdigen.service cdigen-once.service: cdigen is there",
+        f"systemctl disable --now --quiet {UNITS}: cdigen is there",
         "systemctl daemon-reload: cdigen is gone",
     ]
 

@@ -15,6 +15,7 @@ from cdigen.runtimes.edits.tomltext import Wanted, put, take_back
 CRI = ("plugins", "io.containerd.grpc.v1.cri")
 SWITCH = Wanted(path=(*CRI, "enable_cdi"), value=True)
 DIRS = Wanted(path=(*CRI, "cdi_spec_dirs"), value=("/etc/cdi", "/var/run/cdi"))
+TEXT = Wanted(path=(*CRI, "sandbox_image"), value='a "b" \\ c')
 FILE = "/etc/containerd/config.toml"
 
 DEBIANS = b"""\
@@ -33,8 +34,21 @@ version = 2
 
 def lost(before: bytes, after: bytes) -> list[bytes]:
     """Return the lines of BEFORE that are not in AFTER, in their order."""
-    left = iter(after.splitlines())
-    return [line for line in before.splitlines() if line.strip() and line not in left]
+    left = after.splitlines()
+    missing = []
+    for line in filter(bytes.strip, before.splitlines()):
+        if line in left:
+            del left[: left.index(line) + 1]
+        else:
+            missing.append(line)
+    return missing
+
+
+def test_a_text_is_put_in_quotes_and_taken_back() -> None:
+    for before in (b"", DEBIANS):
+        after, keys = put(before, (TEXT,), FILE)
+        assert tomllib.loads(after.decode())["plugins"][CRI[1]]["sandbox_image"] == 'a "b" \\ c'
+        assert take_back(after, keys, FILE) == (before, ())
 
 
 def test_keys_are_put_into_a_table_that_is_there_with_its_indentation() -> None:

@@ -1,4 +1,4 @@
-"""containerd: the CRI plugin's CDI keys, and the switch of NRI, where this release merges them.
+"""containerd: the CRI plugin's CDI keys, the switch of NRI and its validator, where this release merges them.
 
 What several files say of one plugin is merged key by key from 2.0 on (PR 9982); in 1.7 the last file that has
 the plugin's table replaces those of all others (issue 5837), so that there the keys belong into that table. A
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
-from cdigen.runtimes.edits import tomltext
+from cdigen.runtimes.edits import tomltext, validator
 from cdigen.runtimes.edits.tomltext import Wanted
 from cdigen.runtimes.edits.wish import Plan, last_word, merged_dirs, must_set, toml_changes
 from cdigen.value import frozen
@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from cdigen.model.findings import Finding
     from cdigen.runtimes.edits.wish import Content, Wish
     from cdigen.runtimes.settings import Settings
     from cdigen.runtimes.targets import Release
@@ -29,6 +30,7 @@ CRI_V3 = ("plugins", "io.containerd.cri.v1.runtime")
 NRI = ("plugins", "io.containerd.nri.v1.nri")
 HAS_CDI: Release = (1, 7, 0)  # PR 6654
 MERGES: Release = (2, 0, 0)  # PR 9982; enable_cdi is on by default from there on
+HAS_VALIDATOR: Release = (2, 2, 0)  # NRI 0.10
 _CRI_NAMES = frozenset({"cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"})
 
 
@@ -50,11 +52,7 @@ class _Files:
 
 def plan(settings: Settings, release: Release | None, wish: Wish, content: Content) -> Plan:
     """Return what makes containerd's CRI do as WISH says; ConfigError where it cannot be made to."""
-    if release is not None and release < HAS_CDI:
-        raise ConfigError(
-            f"containerd {'.'.join(map(str, release))} reads no CDI specs",
-            hint="install containerd 1.7 or newer",
-        )
+    _refuse_old(release, wish)
     files = _files(settings, release, content)
     cri = CRI_V3 if files.version >= 3 else CRI_V2
     wanted: dict[str, tuple[Wanted, ...]] = {}
@@ -70,10 +68,25 @@ def plan(settings: Settings, release: Release | None, wish: Wish, content: Conte
         want("spec_dirs", cri, Wanted(path=(*cri, "cdi_spec_dirs"), value=dirs))
     if wish.nri and must_set(settings, "nri", is_so=settings.nri_enabled is True):
         want("nri", NRI, Wanted(path=(*NRI, "disable"), value=False))
+    findings: tuple[Finding, ...] = ()
+    if wish.nri_required:
+        settings = validator.with_source(settings, files.documents, validator.CONTAINERD)
+        requiring = validator.requiring(files.documents, validator.CONTAINERD)
+        for key in requiring.wanted:
+            want(validator.SOURCE, NRI, key)
+            findings = (requiring.warning("containerd", has_validator=release is not None),)
     version = Wanted(path=("version",), value=files.version)
     for path in wanted.keys() & {files.main, settings.wanted}:
         wanted[path] = (version, *wanted[path])
-    return Plan(changes=toml_changes(wanted, content, command="containerd"))
+    return Plan(changes=toml_changes(wanted, content, command="containerd"), findings=findings)
+
+
+def _refuse_old(release: Release | None, wish: Wish) -> None:
+    name = f"containerd {'.'.join(map(str, release or ()))}"
+    if release is not None and release < HAS_CDI:
+        raise ConfigError(f"{name} reads no CDI specs", hint="install containerd 1.7 or newer")
+    if wish.nri_required and release is not None and release < HAS_VALIDATOR:
+        raise validator.missing(name, "containerd 2.2")
 
 
 def _needs_switch(settings: Settings, release: Release | None, files: _Files) -> bool:

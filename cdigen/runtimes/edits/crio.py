@@ -1,13 +1,15 @@
-"""CRI-O: a drop-in of crio.conf with the spec directories, and the switch of NRI."""
+"""CRI-O: a drop-in of crio.conf with the spec directories, the switch of NRI and its validator."""
 
 from __future__ import annotations
 
 from cdigen.model.errors import ConfigError
+from cdigen.runtimes.edits import tomltext, validator
 from cdigen.runtimes.edits.tomltext import Wanted
 from cdigen.runtimes.edits.wish import Plan, last_word, merged_dirs, must_set, toml_changes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from cdigen.model.findings import Finding
     from cdigen.runtimes.edits.wish import Content, Wish
     from cdigen.runtimes.settings import Settings
     from cdigen.runtimes.targets import Release
@@ -16,19 +18,40 @@ SPEC_DIRS = ("crio", "runtime", "cdi_spec_dirs")
 NRI = ("crio", "nri", "enable_nri")
 HAS_CDI: Release = (1, 24, 0)  # cri-o PR 5571
 HAS_NRI: Release = (1, 26, 0)
+HAS_VALIDATOR: Release = (1, 34, 0)  # NRI 0.10
 
 
 def plan(settings: Settings, release: Release | None, wish: Wish, content: Content) -> Plan:
     """Return what makes CRI-O do as WISH says; ConfigError where it cannot be made to."""
-    if release is not None and release < HAS_CDI:
-        raise ConfigError("this CRI-O reads no CDI specs", hint="install CRI-O 1.24 or newer")
-    if wish.nri and release is not None and release < HAS_NRI:
-        raise ConfigError("this CRI-O has no NRI", hint="install CRI-O 1.26 or newer, or leave --nri away")
+    _refuse_old(release, wish)
     wanted: dict[str, tuple[Wanted, ...]] = {}
+
+    def want(what: str, key: Wanted) -> None:
+        path = last_word(settings, what)
+        wanted[path] = (*wanted.get(path, ()), key)
+
     dirs = merged_dirs(settings.spec_dirs, wish.spec_dirs)
     if must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
-        wanted[last_word(settings, "spec_dirs")] = (Wanted(path=SPEC_DIRS, value=dirs),)
+        want("spec_dirs", Wanted(path=SPEC_DIRS, value=dirs))
     if wish.nri and must_set(settings, "nri", is_so=settings.nri_enabled is True):
-        path = last_word(settings, "nri")
-        wanted[path] = (*wanted.get(path, ()), Wanted(path=NRI, value=True))
-    return Plan(changes=toml_changes(wanted, content, command="crio"))
+        want("nri", Wanted(path=NRI, value=True))
+    findings: tuple[Finding, ...] = ()
+    if wish.nri_required:
+        documents = {path: tomltext.parse(content(path) or b"", path) for path in settings.files}
+        settings = validator.with_source(settings, documents, validator.CRIO)
+        requiring = validator.requiring(documents, validator.CRIO)
+        for key in requiring.wanted:
+            want(validator.SOURCE, key)
+            findings = (requiring.warning("CRI-O", has_validator=release is not None),)
+    return Plan(changes=toml_changes(wanted, content, command="crio"), findings=findings)
+
+
+def _refuse_old(release: Release | None, wish: Wish) -> None:
+    if release is None:
+        return
+    if release < HAS_CDI:
+        raise ConfigError("this CRI-O reads no CDI specs", hint="install CRI-O 1.24 or newer")
+    if wish.nri and release < HAS_NRI:
+        raise ConfigError("this CRI-O has no NRI", hint="install CRI-O 1.26 or newer, or leave --nri away")
+    if wish.nri_required and release < HAS_VALIDATOR:
+        raise validator.missing(f"CRI-O {'.'.join(map(str, release))}", "CRI-O 1.34")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-Value = bool | int | tuple[str, ...]
+Value = bool | int | str | tuple[str, ...]
 
 # tomlkit takes 3 s for this much in the worst case, and four times as long for twice as much. Whole dumps of
 # containerd's configuration have 12 KB.
@@ -106,6 +106,8 @@ def written(value: Value) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
+    if isinstance(value, str):
+        return _string(value)
     return f"[{', '.join(map(_string, value))}]"
 
 

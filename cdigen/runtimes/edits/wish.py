@@ -33,10 +33,14 @@ _EARLY = ("/etc/", "/usr/")
 
 @frozen
 class Wish:
-    """The spec directories that a runtime shall read, priority rising, and whether it shall have NRI."""
+    """The spec directories that a runtime shall read, priority rising, and whether it shall have NRI.
+
+    ``nri_required``: besides, no container shall start without our plugin; ``nri`` is true then as well.
+    """
 
     spec_dirs: tuple[str, ...]
     nri: bool = False
+    nri_required: bool = False
 
 
 @frozen

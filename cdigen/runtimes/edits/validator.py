@@ -1,0 +1,141 @@
+"""NRI's default validator: no container starts while the plugin is away, ``requiring``.
+
+The validator is a part of the runtime, off by default; it judges a container after all plugins had their say.
+With a required plugin it refuses each container that this plugin was not asked about. Sources: containerd
+docs/NRI.md, "Default Validator"; containerd/nri plugins/default-validator; cri-o internal/config/nri.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cdigen.host.root import shown
+from cdigen.model.errors import ConfigError
+from cdigen.model.findings import Finding
+from cdigen.runtimes.edits.tomltext import Wanted, lookup
+from cdigen.value import frozen, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from cdigen.runtimes.settings import Settings
+
+# What the plugin is called; names with an index (20-cdigen) are taken as well (default-validator, Validate).
+PLUGIN = "cdigen"
+_IS_PLUGIN = re.compile(rf"(?:[0-9]{{2}}-)?{PLUGIN}")
+# Where none is set: of the domain that NRI's own annotations have (required-plugins.noderesource.dev).
+TOLERATION = "tolerate-missing-plugins.noderesource.dev"
+# What ``Settings.source`` calls the file that sets the validator's keys last.
+SOURCE = "nri_validator"
+_TYPES = {bool: "true or false", list: "a list of texts", str: "a text"}
+
+
+@frozen
+class Names:
+    """What a runtime calls the validator's table and the keys in it."""
+
+    table: tuple[str, ...]
+    enable: str
+    required: str
+    toleration: str
+
+
+CONTAINERD = Names(
+    table=("plugins", "io.containerd.nri.v1.nri", "default_validator"),
+    enable="enable",
+    required="required_plugins",
+    toleration="tolerate_missing_plugins_annotation",
+)
+CRIO = Names(
+    table=("crio", "nri", "default_validator"),
+    enable="nri_enable_default_validator",
+    required="nri_validator_required_plugins",
+    toleration="nri_validator_tolerate_missing_plugins_annotation",
+)
+
+
+@frozen
+class Requiring:
+    """The keys that are to be set, none where all is so already, and what follows from that."""
+
+    wanted: tuple[Wanted, ...]
+    required: tuple[str, ...]
+    toleration: str
+
+    def warning(self, runtime: str, *, has_validator: bool) -> Finding:
+        """Return what whoever sets this must know; HAS_VALIDATOR is False where no release is known."""
+        said = f"from its next restart on, {runtime} starts no container, system pods included, while one of"
+        away = f"{said} its NRI plugins is away: {', '.join(map(shown, self.required))}"
+        text = f'{away}; pods with the annotation {shown(self.toleration)}: "true" start all the same'
+        if not has_validator:
+            text = f"{text} (which release is here is not known, and older ones pass over all of this)"
+        return Finding(severity="warning", rule="nri-required", path=runtime, message=text)
+
+
+def missing(release: str, first: str) -> ConfigError:
+    """Return the error for a RELEASE that has no validator; FIRST is the first that has."""
+    return ConfigError(
+        f"{release} has no validator of NRI plugins, so that it cannot be made to require one",
+        hint=f"install {first} or newer, or leave --nri-required away",
+    )
+
+
+def requiring(documents: Mapping[str, dict[str, Any]], names: Names) -> Requiring:
+    """Return what makes the validator of DOCUMENTS, in the order in which they count, require the plugin.
+
+    Plugins that are required already stay so. ConfigError: a key is of another type than the runtime takes.
+    """
+    enabled, toleration = False, ""
+    listed: tuple[str, ...] = ()
+    for path, document in documents.items():
+        table = lookup(document, names.table)
+        if table is None:
+            continue
+        if not isinstance(table, dict):
+            raise _wrong(path, names.table[-1], "a table")
+        enabled = _checked(table, names.enable, bool, path, enabled)
+        listed = tuple(_checked(table, names.required, list, path, listed))
+        toleration = _checked(table, names.toleration, str, path, toleration)
+    required = listed if any(map(_IS_PLUGIN.fullmatch, listed)) else (*listed, PLUGIN)
+    rows = (
+        (names.enable, enabled, True),
+        (names.required, listed, required),
+        (names.toleration, toleration, toleration or TOLERATION),
+    )
+    return Requiring(
+        wanted=tuple(
+            Wanted(path=(*names.table, key), value=value) for key, now, value in rows if now != value
+        ),
+        required=required,
+        toleration=toleration or TOLERATION,
+    )
+
+
+def with_source(settings: Settings, documents: Mapping[str, dict[str, Any]], names: Names) -> Settings:
+    """Return SETTINGS that know which of DOCUMENTS has the last word on the validator, by ``SOURCE``."""
+    keys = [(*names.table, key) for key in (names.enable, names.required, names.toleration)]
+    having = [path for path, one in documents.items() if any(lookup(one, key) is not None for key in keys)]
+    return replace(settings, set_by=(*settings.set_by, (SOURCE, having[-1]))) if having else settings
+
+
+def _checked(table: dict[str, Any], key: str, kind: type, path: str, default: Any) -> Any:
+    """Return what TABLE has at KEY, of the type KIND, or DEFAULT where it has nothing."""
+    value = table.get(key)
+    if value is None:
+        return default
+    is_good = type(value) is kind
+    if is_good and kind is list:
+        is_good = all(isinstance(item, str) for item in value)
+    if not is_good:
+        raise _wrong(path, key, _TYPES[kind])
+    return value
+
+
+def _wrong(path: str, key: str, what: str) -> ConfigError:
+    return ConfigError(
+        f"{shown(path)}: {key} is not {what}",
+        hint="mend it: the runtime cannot read it either",
+        kind="broken-file",
+    )
