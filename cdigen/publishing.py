@@ -18,7 +18,7 @@ from cdigen.spec.known import read
 from cdigen.spec.parse import MAX_SIZE
 from cdigen.store import specfiles
 from cdigen.value import frozen
-from cdigen.vendors.registry import VENDORS, load
+from cdigen.vendors.registry import cdi_vendor, load, prefixes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def gone(
     """
     found: list[Gone] = []
     for vendor in vendors:
-        prefix = VENDORS[vendor][0]
+        prefix = cdi_vendor(vendor)
         reason = failures[vendor].message if vendor in failures else NOT_OFFERED
         files = [
             (owned.name, owned.kind)
@@ -185,11 +185,11 @@ def withdraw(spec: Gone, directory: str, state_dir: str) -> Outcome:
 def old_specs(directory: str, state_dir: str, host: Root, *, vendors: Iterable[str]) -> tuple[Finding, ...]:
     """Return of each spec of VENDORS that we wrote into DIRECTORY whether what it names still exists."""
     recorded, findings = specfiles.recorded(directory, state_dir=state_dir)
-    prefixes = tuple(f"{VENDORS[vendor][0]}/" for vendor in vendors)
+    begins = prefixes(vendors)
     judged = [
         _judge(os.path.join(directory, owned.name), host)
         for owned in recorded
-        if owned.kind.startswith(prefixes)
+        if owned.kind.startswith(begins)
     ]
     return (*findings, *(finding for finding in judged if finding is not None))
 

@@ -7,6 +7,7 @@ that either needs.
 from __future__ import annotations
 
 from cdigen.delivery import NO_MEANS, deliver
+from cdigen.host import sysfs
 from cdigen.host.root import reason
 from cdigen.model.errors import ConfigError, HostError, SpecError, StoreError
 from cdigen.model.findings import Finding, errors
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import HostNode, Inventory
     from cdigen.model.profile import Profile
     from cdigen.model.target import Target
-    from cdigen.vendors.base import Places
+    from cdigen.vendors.base import Places, Watches
 
 
 @frozen
@@ -63,6 +64,8 @@ class Wishes:
 
 
 NO_WISHES = Wishes()
+# Kinds of HostError: a vendor that this host has no driver of, and one whose code has failed.
+NOT_LOADED, DEFECT = "driver-not-loaded", "vendor-defect"
 
 
 def discover(names: tuple[str, ...], places: Places) -> tuple[dict[str, Inventory], dict[str, HostError]]:
@@ -70,11 +73,73 @@ def discover(names: tuple[str, ...], places: Places) -> tuple[dict[str, Inventor
     inventories: dict[str, Inventory] = {}
     failures: dict[str, HostError] = {}
     for name in names:
+        vendor = registry.load(name)
         try:
-            inventories[name] = registry.load(name).discover(places)
+            inventories[name] = vendor.discover(places)
         except HostError as error:
             failures[name] = error
+        except Exception as error:  # noqa: BLE001 - a defect of one vendor's code costs no other's devices
+            failures[name] = _defect(name, error)
     return inventories, failures
+
+
+def _defect(name: str, error: Exception) -> HostError:
+    said = " ".join(str(error).split())[:200]
+    return HostError(
+        f"the code for {name} failed: {type(error).__name__}{': ' if said else ''}{said}",
+        hint="report it with the output of 'cdigen doctor --bundle'",
+        kind=DEFECT,
+    )
+
+
+def worth_telling(
+    inventories: dict[str, Inventory], failures: dict[str, HostError], host: Root
+) -> dict[str, HostError]:
+    """Return which FAILURES there are to tell where nobody has named a vendor, so that all were asked.
+
+    A host need not have GPUs of every maker: one whose module is not loaded is told only where nothing
+    else is there, and then by what is on the PCI bus.
+    """
+    absent = {name: error for name, error in failures.items() if error.kind == NOT_LOADED}
+    if inventories or len(absent) < len(failures):
+        return {name: error for name, error in failures.items() if name not in absent}
+    on_bus = {name: error for name, error in absent.items() if _has_hardware(name, host)}
+    if on_bus or len(absent) < 2:
+        return on_bus or absent
+    vendors = [registry.load(name) for name in absent]
+    commands = ", ".join(f"'modprobe {vendor.MODULES[0]}'" for vendor in vendors)
+    nothing = HostError(
+        f"no GPU is on the PCI bus, and the drivers of {', '.join(absent)} are not loaded",
+        hint=f"one of {commands} loads a driver that is installed",
+        kind=NOT_LOADED,
+    )
+    return {next(iter(absent)): nothing}
+
+
+def _has_hardware(name: str, host: Root) -> bool:
+    numbers = registry.load(name).PCI_VENDORS
+    return any(sysfs.pci_devices(host, vendor=number, classes=sysfs.ACCELERATORS) for number in numbers)
+
+
+def watches(names: tuple[str, ...], places: Places) -> tuple[tuple[Watches, ...], dict[str, HostError]]:
+    """Return what each vendor wants watched, and whose code has failed to say it."""
+    wanted: list[Watches] = []
+    failures: dict[str, HostError] = {}
+    for name in names:
+        try:
+            wanted.append(registry.load(name).watches(places))
+        except Exception as error:  # noqa: BLE001 - as in discover
+            failures[name] = _defect(name, error)
+    return tuple(wanted), failures
+
+
+def pitfalls(name: str, places: Places, inventory: Inventory | None) -> tuple[Finding, ...]:
+    """Return what the vendor NAME knows to go wrong on this host, or that its code has failed."""
+    try:
+        return registry.load(name).pitfalls(places, inventory)
+    except Exception as error:  # noqa: BLE001 - as in discover
+        defect = _defect(name, error)
+        return (Finding(severity="error", rule=DEFECT, path=name, message=defect.message, hint=defect.hint),)
 
 
 def make_nodes(names: tuple[str, ...], places: Places) -> tuple[Finding, ...]:
@@ -83,7 +148,13 @@ def make_nodes(names: tuple[str, ...], places: Places) -> tuple[Finding, ...]:
 
     findings = []
     for name in names:
-        for node in registry.load(name).missing_nodes(places):
+        try:
+            missing = registry.load(name).missing_nodes(places)
+        except HostError:
+            continue  # discovery will say the same
+        except Exception:  # noqa: BLE001, S112 - likewise, and it costs no other vendor's nodes
+            continue
+        for node in missing:
             try:
                 made = make_node(places.dev.outer_path(places.dev.resolve_new(node.path)), node)
             except (OSError, StoreError) as error:
@@ -122,7 +193,14 @@ def produce(
     broken: dict[str, SpecError] = {}
     seen: set[str] = set()
     for name, inventory in inventories.items():
-        for draft in registry.load(name).edits(inventory, wishes.profiles):
+        try:
+            drafts = registry.load(name).edits(inventory, wishes.profiles)
+        except Exception as error:  # noqa: BLE001 - as in discover
+            broken[f"{registry.cdi_vendor(name)}/{wishes.profiles[0].device_class}"] = _edits_defect(
+                name, error
+            )
+            continue
+        for draft in drafts:
             if not draft.devices or (wishes.kinds and draft.kind not in wishes.kinds):
                 continue
             if draft.kind in seen:
@@ -146,6 +224,11 @@ def produce(
                 )
             )
     return tuple(products), broken
+
+
+def _edits_defect(name: str, error: Exception) -> SpecError:
+    defect = _defect(name, error)
+    return SpecError(defect.message, hint=defect.hint, kind=DEFECT)
 
 
 def _document(

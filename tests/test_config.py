@@ -167,7 +167,33 @@ def test_an_item_that_comes_twice_is_named_with_its_line() -> None:
 
 
 def test_an_unknown_vendor_is_named_beside_the_known() -> None:
-    assert refusal("vendors:\n- amd\n").startswith("c.yaml:2: vendors must be one of nvidia, not 'amd'")
+    message = refusal("vendors:\n- ati\n")
+    assert message.startswith("c.yaml:2: vendors must be one of nvidia, amd, intel, not 'ati'")
+
+
+def test_a_vendor_has_options_of_its_own() -> None:
+    settings = read("vendor_options: {amd: {rocm_libraries: true}, nvidia: {}}\n")
+    assert settings.vendor_options == {"amd": {"rocm_libraries": True}, "nvidia": {}}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("vendor_options: []\n", "c.yaml:1: vendor_options must be a mapping"),
+        ("vendor_options: {ati: {}}\n", "c.yaml:1: vendor_options: unknown key 'ati'"),
+        ("vendor_options:\n  amd: true\n", "c.yaml:2: vendor_options: amd must be a mapping"),
+        (
+            "vendor_options:\n  amd: {rocm_library: yes}\n",
+            "c.yaml:2: vendor_options: amd: unknown key 'rocm_library'; did you mean 'rocm_libraries'?",
+        ),
+        (
+            "vendor_options:\n  amd: {rocm_libraries: 1}\n",
+            "c.yaml:2: vendor_options: amd: rocm_libraries must be true or false",
+        ),
+    ],
+)
+def test_a_vendors_options_are_checked_by_what_it_knows(text: str, problem: str) -> None:
+    assert refusal(text).startswith(problem)
 
 
 def test_a_host_has_at_least_one_spec_directory() -> None:

@@ -14,7 +14,7 @@ from cdigen.model.names import spec_file_name
 from cdigen.spec.compare import compare
 from cdigen.store import specfiles
 from cdigen.value import frozen
-from cdigen.vendors.registry import VENDORS
+from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def run(arguments: Namespace) -> int:
     host, settings = options.host_and_settings(arguments)
     wished = wishes(arguments, settings)
     names = options.vendor_names(arguments, settings)
-    inventories, failures = reconcile.discover(names, options.places(arguments, host, settings))
+    inventories, failures = options.discover(arguments, settings, options.places(arguments, host, settings))
     products, broken = reconcile.produce(
         inventories,
         host=host,
@@ -69,7 +69,13 @@ def run(arguments: Namespace) -> int:
     report.say((*findings, *(finding for product in products for finding in product.findings)), arguments)
     differences = [
         *_of_products(products, directory),
-        *_gone(recorded, directory, products, wished.kinds, tuple(broken)),
+        *_gone(
+            tuple(owned for owned in recorded if owned.kind.startswith(registry.prefixes(names))),
+            directory,
+            products,
+            wished.kinds,
+            tuple(broken),
+        ),
     ]
     _complain_of_vendors(failures, differences, arguments)
     if arguments.json:
@@ -98,12 +104,11 @@ def _gone(
 ) -> Iterator[_Difference]:
     """Yield the specs of ours whose kinds this host does not offer now."""
     offered = {product.kind for product in products} | set(broken)
-    prefixes = tuple(f"{row[0]}/" for row in VENDORS.values())
     for owned in recorded:
         kind, file = owned.kind, os.path.join(directory, owned.name)
         document = publishing.read_spec(file)
         unwanted = bool(kinds) and kind not in kinds
-        if document is not None and kind not in offered and kind.startswith(prefixes) and not unwanted:
+        if document is not None and kind not in offered and not unwanted:
             yield _Difference(kind=kind, file=file, changes=compare(document, None))
 
 

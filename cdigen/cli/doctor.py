@@ -110,6 +110,7 @@ def _question(arguments: Namespace, host: Root, settings: Settings) -> Question:
         wishes=Wishes(profiles=settings.profiles, container_driver_root=settings.container_driver_root),
         means=means(arguments, host, settings, write=False),
         vendors=options.vendor_names(arguments, settings),
+        are_named=options.are_vendors_named(arguments, settings),
         spec_dirs=tuple(options.outer_directory(host, folder) for folder in settings.spec_dirs),
         state_dir=options.outer_directory(host, settings.state_dir),
         daemon=lambda: _daemon(host, settings),

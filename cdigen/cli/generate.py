@@ -83,7 +83,7 @@ def run(arguments: Namespace) -> int:
         if settings.create_nodes and arguments.write:
             report.say(reconcile.make_nodes(names, places), arguments)
             places = options.places(arguments, host, settings)
-        inventories, failures = reconcile.discover(names, places)
+        inventories, failures = options.discover(arguments, settings, places)
         products, broken = reconcile.produce(inventories, host=host, wishes=wished, means=ways)
     results = _Results(inventories=inventories, failures=failures, products=products, broken=broken)
     unready = _unready(arguments, results)
@@ -169,7 +169,9 @@ def _judge_old(
 
     directory = options.spec_directories(arguments, host, settings)[-1]
     state_dir = options.outer_directory(host, settings.state_dir)
-    return old_specs(directory, state_dir, host, vendors=results.failures)
+    asked = options.vendor_names(arguments, settings)
+    vendors = tuple(name for name in asked if name not in results.inventories)
+    return old_specs(directory, state_dir, host, vendors=vendors)
 
 
 def _refuse_incomplete(arguments: Namespace, inventories: dict[str, Inventory]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from cdigen import reconcile
 from cdigen.cli import options, report
 from cdigen.cli.wishes import add_options as add_wishes
 from cdigen.cli.wishes import wishes
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.inventory import Accelerator, HostNode, Inventory
 
-NUMBERING = "The index counts the driver's GPUs in the order of their PCI addresses, as nvidia-smi does.\n"
+NUMBERING = "The index counts devices as their maker's own tools do (nvidia-smi, amd-ctk).\n"
 EXAMPLES = """\
   cdigen inspect                       what is there, and what was looked for and not found
   cdigen inspect --json > host.json    for a bug report; 'generate --inventory host.json' reads it
@@ -43,7 +42,9 @@ def run(arguments: Namespace) -> int:
     if arguments.inventory is not None:
         inventories = options.recorded(arguments.inventory, names)
     else:
-        inventories, failures = reconcile.discover(names, options.places(arguments, host, settings))
+        inventories, failures = options.discover(
+            arguments, settings, options.places(arguments, host, settings)
+        )
     if failures and (arguments.strict or not inventories):
         raise next(iter(failures.values()))
     findings = [finding for inventory in inventories.values() for finding in inventory.findings]
@@ -87,7 +88,7 @@ def _gpu_rows(inventory: Inventory) -> list[tuple[str, ...]]:
 def _partition_rows(inventory: Inventory) -> list[tuple[str, ...]]:
     return [
         (
-            f"{gpu.index}:{partition.index}",
+            f"{gpu.index}:{partition.index}" if partition.ordinal is None else str(partition.ordinal),
             partition.profile or "-",
             partition.instance,
             partition.uuid or "-",

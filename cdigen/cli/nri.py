@@ -9,9 +9,9 @@ import re
 import stat
 
 from cdigen.cli import options
-from cdigen.config import DEFAULT_PATH
-from cdigen.host.root import shown
-from cdigen.model.errors import ConfigError
+from cdigen.config import DEFAULT_PATH, Settings
+from cdigen.host.root import Root, shown
+from cdigen.model.errors import ConfigError, StoreError
 from cdigen.nri.known import Sources
 from cdigen.nri.link import Endpoint
 from cdigen.nri.setup import Setup
@@ -20,9 +20,6 @@ from cdigen.service import signals
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-
-    from cdigen.config import Settings
-    from cdigen.host.root import Root
 
 EXAMPLES = """\
   cdigen nri                           as /etc/cdigen/config.yaml says; cdigen-nri.service does this
@@ -72,7 +69,7 @@ def run(arguments: Namespace) -> int:
     given = _given()
     heard = signals.listen()
     plugin = Plugin(
-        lambda: setup(arguments, given),
+        lambda is_first: setup(arguments, given, is_lenient=is_first),
         notifier=Notifier(),
         log=EarlyLog(),
         signals=heard,
@@ -85,12 +82,20 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def setup(arguments: Namespace, given: tuple[int, str, str] | None) -> Setup:
+def setup(arguments: Namespace, given: tuple[int, str, str] | None, *, is_lenient: bool) -> Setup:
     """Return what ARGUMENTS and the configuration, read now, make of the plugin; raises a CdigenError.
 
-    GIVEN are the socket, the name and the index that a runtime has started us with.
+    GIVEN are the socket, the name and the index that a runtime has started us with. IS_LENIENT: where the
+    configuration of the host is wrong, the setup says so; a plugin that ends for that refuses nobody.
     """
-    host, settings = options.host_and_settings(arguments)
+    problem = ""
+    try:
+        host, settings = options.host_and_settings(arguments)
+    except (ConfigError, StoreError) as error:
+        root = os.path.realpath(arguments.root)
+        if not is_lenient or not os.path.isdir(root) or (arguments.config is not None and given is None):
+            raise
+        host, settings, problem = Root(root), Settings(), error.message
     nri = settings.nri
     socket, name, index = given or (None, "", "")
     path = arguments.socket or options.outer_directory(host, nri.socket)
@@ -103,6 +108,7 @@ def setup(arguments: Namespace, given: tuple[int, str, str] | None) -> Setup:
         sources=sources(arguments, host, settings),
         watched=(_configuration(arguments),),
         plugin_dir=f"{host.outer}{PLUGIN_DIR}",
+        problem=problem,
     )
 
 

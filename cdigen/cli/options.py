@@ -12,12 +12,13 @@ from cdigen.model.errors import ConfigError, StoreError
 from cdigen.model.names import is_kind
 from cdigen.value import replace
 from cdigen.vendors.base import Places
-from cdigen.vendors.registry import VENDORS
+from cdigen.vendors.registry import NAMES, VENDORS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from cdigen.model.errors import HostError
     from cdigen.model.inventory import Inventory
 
 MAX_INVENTORY = 64 << 20
@@ -117,8 +118,8 @@ def add_discovery_options(parser: argparse.ArgumentParser, *, takes_inventory: b
         "--vendor",
         metavar="NAME",
         action="append",
-        choices=tuple(VENDORS),
-        help=f"only this vendor: {', '.join(VENDORS)}",
+        choices=NAMES,
+        help=f"only this vendor: {', '.join(VENDORS)}, or one that another package adds",
     )
     group.add_argument(
         "--driver-root", metavar="DIR", help="the driver's files lie below DIR (a driver container)"
@@ -164,10 +165,9 @@ def host_and_settings(arguments: argparse.Namespace) -> tuple[Root, config.Setti
 
 
 def _settings(arguments: argparse.Namespace, host: Root) -> config.Settings:
-    vendors = tuple(VENDORS)
     if arguments.config is not None:
         return config.parse(
-            read_input(arguments.config, limit=config.MAX_SIZE), file=arguments.config, vendors=vendors
+            read_input(arguments.config, limit=config.MAX_SIZE), file=arguments.config, vendors=NAMES
         )
     try:
         data = host.read(config.DEFAULT_PATH, limit=config.MAX_SIZE)
@@ -177,7 +177,7 @@ def _settings(arguments: argparse.Namespace, host: Root) -> config.Settings:
         raise StoreError(
             f"{config.DEFAULT_PATH} cannot be read: {reason(error)}", hint="check its mode and owner"
         ) from error
-    return config.parse(data, file=config.DEFAULT_PATH, vendors=vendors)
+    return config.parse(data, file=config.DEFAULT_PATH, vendors=NAMES)
 
 
 def refuse_inventory(arguments: argparse.Namespace) -> None:
@@ -217,6 +217,7 @@ def places(arguments: argparse.Namespace, host: Root, settings: config.Settings)
         compat32=any(profile.compat32 for profile in settings.profiles),
         mps_pipe_dir=settings.mps_pipe_dir if any(profile.mps for profile in settings.profiles) else "",
         mps_uid=settings.mps_uid,
+        options=settings.vendor_options,
     )
 
 
@@ -241,6 +242,23 @@ def _nvml(wanted: str, driver: Root) -> str:
 def vendor_names(arguments: argparse.Namespace, settings: config.Settings) -> tuple[str, ...]:
     """Return the vendors to ask: those named, else those configured, else all."""
     return tuple(dict.fromkeys(arguments.vendor or settings.vendors or VENDORS))
+
+
+def are_vendors_named(arguments: argparse.Namespace, settings: config.Settings) -> bool:
+    """Return whether somebody named the vendors to ask."""
+    return bool(arguments.vendor or settings.vendors)
+
+
+def discover(
+    arguments: argparse.Namespace, settings: config.Settings, where: Places
+) -> tuple[dict[str, Inventory], dict[str, HostError]]:
+    """Read the inventory of each vendor to ask; of those that nobody named, what is worth telling."""
+    from cdigen import reconcile  # noqa: PLC0415 - most of the commands with these options have it anyway
+
+    inventories, failures = reconcile.discover(vendor_names(arguments, settings), where)
+    if not are_vendors_named(arguments, settings):
+        failures = reconcile.worth_telling(inventories, failures, where.host)
+    return inventories, failures
 
 
 def kinds(arguments: argparse.Namespace) -> tuple[str, ...]:
@@ -297,7 +315,7 @@ def recorded(file: str, names: tuple[str, ...]) -> dict[str, Inventory]:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{shown(file)} is no JSON: {error}", hint=hint, kind="inventory") from None
     inventories = from_document(document)
-    if unknown := sorted(inventories.keys() - VENDORS.keys()):
+    if unknown := sorted(name for name in inventories if name not in NAMES):
         raise ConfigError(
             f"the inventory holds the unknown vendor {unknown[0]!r}", hint=hint, kind="inventory"
         )

@@ -79,6 +79,7 @@ def setup(arguments: Namespace) -> Setup:
     return Setup(
         outer=host.outer or "/",
         vendors=options.vendor_names(arguments, settings),
+        are_named=options.are_vendors_named(arguments, settings),
         places=places,
         roots=tuple(f"{host.outer}{path}" for path in roots if path not in {"", "/"}),
         wishes=wishes(arguments, settings),

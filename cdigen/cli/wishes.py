@@ -34,7 +34,7 @@ def add_options(parser: ArgumentParser, *, note: str | None = None) -> None:
         metavar="HOW",
         action="append",
         choices=NAMINGS,
-        help=f"name devices by {', '.join(NAMINGS)} (repeat it; default: index and uuid)",
+        help=f"name devices by {', '.join(NAMINGS)} (repeat it; default: the vendor's own)",
     )
     group.add_argument(
         "--target",

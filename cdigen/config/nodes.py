@@ -9,7 +9,7 @@ from cdigen.model.names import MAX_CLASS, is_vendor_or_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     import yaml
 
@@ -190,7 +190,16 @@ def path(node: yaml.Node) -> str:
     return text
 
 
-def word(node: yaml.Node, words: tuple[str, ...]) -> str:
+def line(node: yaml.Node) -> str:
+    """Return a text of one line."""
+    wanted = "a text of one line"
+    text = _text(node, wanted)
+    if not text.isprintable():
+        raise WrongError(node, f"must be {wanted}, not {quoted(text)}")
+    return text
+
+
+def word(node: yaml.Node, words: Collection[str]) -> str:
     """Return one of WORDS."""
     text = _text(node, f"one of {', '.join(words)}")
     if text not in words:

@@ -27,7 +27,7 @@ from cdigen.model.profile import CAPABILITIES, HOOKS, LAYOUTS, NAMINGS, STEPS, P
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import Any
 
     import yaml
@@ -39,7 +39,7 @@ MAX_PROBLEMS = 10
 MAX_DEPTH = 20  # what is right is 4 deep: stream, document, mapping, list
 
 
-def parse(data: bytes, *, file: str, vendors: tuple[str, ...]) -> Settings:
+def parse(data: bytes, *, file: str, vendors: Collection[str]) -> Settings:
     """Return the settings in the text of a configuration file; VENDORS are the names known.
 
     Raises ConfigError that names every problem with FILE and its line.
@@ -88,8 +88,9 @@ def _refuse_depth(events: Iterable[yaml.Event], file: str) -> None:
 class _Reading:
     """One file being read: gathers problems with their lines."""
 
-    def __init__(self, file: str, vendors: tuple[str, ...]) -> None:
+    def __init__(self, file: str, vendors: Collection[str]) -> None:
         self._file = file
+        self._vendors = vendors
         self._problems: list[str] = []
         self._keys: dict[str, Reader] = {
             "vendors": lambda node: nodes.items(node, lambda item: nodes.word(item, vendors)),
@@ -109,6 +110,7 @@ class _Reading:
             "hook_python": nodes.path,
             "nvidia_hook": nodes.path,
             "view_copies": nodes.flag,
+            "vendor_options": self._vendor_options,
             "profiles": self._profiles,
             "daemon": self._daemon,
             "nri": self._nri,
@@ -203,6 +205,28 @@ class _Reading:
             raise nodes.WrongError(node, f"must be a mapping, not {nodes.kind(node)}")
         return Daemon(**self._mapping(node, _DAEMON, "daemon: "))  # type: ignore[arg-type]  # likewise
 
+    def _vendor_options(self, node: yaml.Node) -> Mapping[str, object]:
+        """Return the options of a mapping of vendors to theirs."""
+        if nodes.form(node) != "mapping":
+            raise nodes.WrongError(node, f"must be a mapping, not {nodes.kind(node)}")
+        named = [str(key.value) for key, _ in node.value]
+        known = dict.fromkeys((*self._vendors, *(name for name in named if name in self._vendors)))
+        return self._mapping(node, {name: self._options_of(name) for name in known}, "vendor_options: ")
+
+    def _options_of(self, vendor: str) -> Reader:
+        def read(node: yaml.Node) -> Mapping[str, object]:
+            from cdigen.vendors.registry import load  # noqa: PLC0415 - only where options are given
+
+            if nodes.form(node) != "mapping":
+                raise nodes.WrongError(node, f"must be a mapping, not {nodes.kind(node)}")
+            keys: dict[str, Reader] = {
+                option.name: nodes.flag if isinstance(option.default, bool) else nodes.line
+                for option in load(vendor).OPTIONS
+            }
+            return self._mapping(node, keys, f"vendor_options: {vendor}: ")
+
+        return read
+
     def _nri(self, node: yaml.Node) -> Nri:
         """Return what a mapping says of the NRI plugin."""
         if nodes.form(node) != "mapping":
@@ -247,7 +271,7 @@ def _meant(name: str, known: dict[str, Reader]) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - only where something is wrong
 
     close = get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}"
+    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known) or 'none'}"
 
 
 _PROFILE: dict[str, Reader] = {

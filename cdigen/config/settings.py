@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from cdigen.model.profile import CAPABILITIES, DEFAULT, Profile
 from cdigen.value import frozen
+from cdigen.vendors.base import NO_OPTIONS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DEFAULT_PATH = "/etc/cdigen/config.yaml"
 # The directories of every CDI library, in rising priority (container-device-interface, pkg/cdi).
@@ -54,13 +59,15 @@ class Allowance:
     """Where wishes count: a container has to fit in every respect; no handlers or labels means any.
 
     ``namespaces`` and ``kinds`` may end in ``*``. ``labels`` are the pod's; the value ``*`` stands for any.
+    No ``kinds`` means those that variables can name: the spec directories hold others' devices as well,
+    those of other pods' claims (DRA) above all.
     """
 
     namespaces: tuple[str, ...]
     runtime_handlers: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     sources: tuple[str, ...] = SOURCES
-    kinds: tuple[str, ...] = ("*",)
+    kinds: tuple[str, ...] = ()
 
 
 @frozen
@@ -84,6 +91,7 @@ class Nri:
     management_kinds: tuple[str, ...] = (
         "nvidia.com/management",
         "nvidia.com/mig",
+        "nvidia.com/nvswitch",
         "management.nvidia.com/*",
     )
     annotations: tuple[str, ...] = ANNOTATIONS
@@ -118,6 +126,7 @@ class Settings:
     hook_python: str = "/usr/bin/python3"
     nvidia_hook: str = "/usr/bin/nvidia-cdi-hook"
     view_copies: bool = False
+    vendor_options: Mapping[str, Mapping[str, bool | str]] = NO_OPTIONS
     profiles: tuple[Profile, ...] = (DEFAULT,)
     daemon: Daemon = Daemon()
     nri: Nri = Nri()

@@ -16,7 +16,7 @@ from cdigen.runtimes.targets import RUNTIMES
 from cdigen.runtimes.users import ROOT
 from cdigen.store import state as states
 from cdigen.value import frozen
-from cdigen.vendors.registry import VENDORS
+from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class Question:
 
     ``runtimes`` are those of NAMES that matter, none: all that are installed; ``devices`` the names that
     have to resolve, none: all that there are. ``options`` are what a cdigen command needs to mean the same
-    host. ``daemon`` reads cdigen's daemon, ``restart`` gives the command that restarts a runtime.
+    host; ``are_named`` says whether somebody named the ``vendors``, or all are asked. ``daemon`` reads
+    cdigen's daemon, ``restart`` gives the command that restarts a runtime.
     """
 
     host: Root
@@ -73,6 +74,7 @@ class Question:
     runtimes: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    are_named: bool = True
 
 
 @frozen
@@ -113,7 +115,10 @@ class Context:
 
     @cached_property
     def _discovered(self) -> tuple[dict[str, Inventory], dict[str, HostError]]:
-        return reconcile.discover(self.question.vendors, self.question.places)
+        inventories, failures = reconcile.discover(self.question.vendors, self.question.places)
+        if not self.question.are_named:
+            failures = reconcile.worth_telling(inventories, failures, self.host)
+        return inventories, failures
 
     @property
     def inventories(self) -> dict[str, Inventory]:
@@ -269,8 +274,8 @@ class Context:
             for device in product.document["devices"]
         }
         if not offered:
-            prefixes = tuple(f"{row[0]}/" for row in VENDORS.values())
-            offered = {name for name in self.defined if name.startswith(prefixes)} or set(self.defined)
+            begins = registry.prefixes(self.question.vendors)
+            offered = {name for name in self.defined if name.startswith(begins)} or set(self.defined)
         return tuple(sorted(offered, key=natural_key))
 
     @cached_property

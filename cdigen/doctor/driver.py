@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from cdigen import reconcile
 from cdigen.doctor.verdict import Topic, command_in
 from cdigen.host.procfs import kernel_release
-from cdigen.host.sysfs import pci_devices
+from cdigen.host.sysfs import ACCELERATORS, PCI_DEVICES, pci_devices
+from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,14 +18,16 @@ if TYPE_CHECKING:
     from cdigen.model.errors import HostError
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
+    from cdigen.vendors.base import Vendor
 
 TOPIC = Topic(name="driver")
-LOADED, VERSION, FILES, GPUS, TOOL = (
+LOADED, VERSION, FILES, GPUS, TOOL, PITFALL = (
     "driver-loaded",
     "driver-version",
     "driver-files",
     "gpus",
     "driver-library",
+    "driver-pitfall",
 )
 # What keeps a host from having any spec: other failures may be their consequence.
 CAUSES = (LOADED, GPUS, VERSION, FILES, "node-missing", "node-wrong")
@@ -33,6 +37,7 @@ _FAILED = {
     "driver-not-loaded": LOADED,
     "no-gpu": GPUS,
     "no-mig-instances": GPUS,
+    "vendor-defect": GPUS,
     "version-mismatch": VERSION,
     "driver-broken": FILES,
     "driver-not-found": FILES,
@@ -61,48 +66,66 @@ _RULES = {
     "nvml-garbage": TOOL,
     "nvml-untrusted": TOOL,
 }
-NVIDIA_PCI = 0x10DE
-_DISPLAY = (0x0300, 0x0302)
+# Other vendors' findings of any rule are about their GPUs; those about nodes are said in nodes.py.
+_NODE_RULES = ("control-node-missing", "gpu-node-missing", "drm-node-missing")
 
 
 def check(context: Context) -> Iterator[Verdict]:
     """Say how each vendor's driver and its GPUs stand."""
-    for error in context.failures.values():
+    for name, error in context.failures.items():
         if error.kind in _FAILED:
-            yield _failure(context, error)
+            yield _failure(context, name, error)
     for inventory in context.inventories.values():
         yield from _findings(context, inventory)
         yield from _good(inventory)
+    yield from _pitfalls(context)
 
 
-def _failure(context: Context, error: HostError) -> Verdict:
+def _pitfalls(context: Context) -> Iterator[Verdict]:
+    """Say what a vendor itself knows to go wrong on hosts whose discovery is content."""
+    for name in context.question.vendors:
+        inventory = context.inventories.get(name)
+        if inventory is None and name not in context.failures:
+            continue  # nobody asked for it, and it is not here
+        for finding in reconcile.pitfalls(name, context.question.places, inventory):
+            detail = f"{finding.message}; {finding.hint}" if finding.hint else finding.message
+            say = TOPIC.error if finding.severity == "error" else TOPIC.warning
+            yield say(PITFALL, detail, command_in(finding.hint))
+
+
+def _failure(context: Context, name: str, error: HostError) -> Verdict:
     remedy = command_in(error.hint)
     detail = f"{error.message}; {error.hint}" if error.hint else error.message
     if error.kind == "driver-not-loaded":
-        detail, remedy = _not_loaded(context.host, error)
+        detail, remedy = _not_loaded(context.host, registry.load(name), error)
     elif error.kind == "version-mismatch":
         remedy = "rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe nvidia"
-    elif error.kind in {"driver-broken", "driver-not-found"}:
+    elif error.kind in {"driver-broken", "driver-not-found"} and name == "nvidia":
         remedy = _reinstall(context, "libcuda.so.1", "libnvidia-ml.so.1")
     return TOPIC.error(_FAILED[error.kind], detail, remedy)
 
 
-def _not_loaded(host: Root, error: HostError) -> tuple[str, str]:
+def _not_loaded(host: Root, vendor: Vendor, error: HostError) -> tuple[str, str]:
     """Return why no module runs, as far as the host tells, and what to do."""
-    cards = pci_devices(host, vendor=NVIDIA_PCI, classes=_DISPLAY)
-    if not cards and host.exists("/sys/bus/pci/devices"):
-        return f"{error.message}, and no NVIDIA GPU is on the PCI bus", ""
-    holders = {driver for _, driver in cards if driver and driver != "nvidia"}
+    module = vendor.MODULES[0]
+    cards = [
+        card
+        for number in vendor.PCI_VENDORS
+        for card in pci_devices(host, vendor=number, classes=ACCELERATORS)
+    ]
+    if not cards and host.exists(PCI_DEVICES):
+        return f"{error.message}, and no GPU of {vendor.NAME} is on the PCI bus", ""
+    holders = {driver for _, driver in cards if driver and driver not in vendor.MODULES}
     if "nouveau" in holders:
         text = f"{error.message}: the driver nouveau holds {_count(len(cards), 'GPU')}"
-        return text, "modprobe -r nouveau && modprobe nvidia"
+        return text, f"modprobe -r nouveau && modprobe {module}"
     release = kernel_release(host)
     known = _text(host, f"/lib/modules/{release}/modules.dep") if release else ""
-    if known and "nvidia" not in known:
+    if known and not any(name in known for name in vendor.MODULES):
         text = f"{error.message}: there is no module of it for the kernel {release}"
         has_dkms = host.exists("/usr/sbin/dkms")
-        return text, "dkms autoinstall && modprobe nvidia" if has_dkms else ""
-    return f"{error.message}; {error.hint}", "modprobe nvidia"
+        return text, f"dkms autoinstall && modprobe {module}" if has_dkms else ""
+    return f"{error.message}; {error.hint}", f"modprobe {module}"
 
 
 def _text(host: Root, path: str) -> str:
@@ -114,8 +137,8 @@ def _text(host: Root, path: str) -> str:
 
 def _findings(context: Context, inventory: Inventory) -> Iterator[Verdict]:
     for finding in inventory.findings:
-        check_name = _RULES.get(finding.rule)
-        if check_name is None or finding.severity == "info":
+        check_name = _RULES.get(finding.rule, "" if inventory.vendor == "nvidia" else GPUS)
+        if not check_name or finding.severity == "info" or finding.rule in _NODE_RULES:
             continue
         detail = f"{finding.message}; {finding.hint}" if finding.hint else finding.message
         remedy = _remedy(context, finding)
@@ -151,9 +174,10 @@ def _good(inventory: Inventory) -> Iterator[Verdict]:
     """Say what stands well of INVENTORY; what a finding speaks of is left out by ``examine``."""
     driver = inventory.driver
     yield TOPIC.good(LOADED, f"{inventory.vendor} {driver.version} ({driver.flavour}) is loaded")
-    yield TOPIC.good(VERSION, f"libraries and module are {driver.version}")
     libraries = [file for file in inventory.files if file.kind == "library"]
-    yield TOPIC.good(FILES, f"{_count(len(libraries), 'library', 'libraries')} of the driver")
+    if libraries:  # of other makers than NVIDIA images bring their own
+        yield TOPIC.good(VERSION, f"libraries and module are {driver.version}")
+        yield TOPIC.good(FILES, f"{_count(len(libraries), 'library', 'libraries')} of the driver")
     usable = [gpu for gpu in inventory.accelerators if gpu.usable]
     others = (
         f" and {_count(len(inventory.groups), 'family', 'families')} of other devices"

@@ -1,4 +1,4 @@
-"""/sys: PCI devices and the DRM devices that belong to them.
+"""/sys: PCI devices.
 
 Source of names and forms: the kernel's Documentation/ABI/testing/sysfs-bus-pci.
 """
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
 
 PCI_DEVICES = "/sys/bus/pci/devices"
+# VGA, 3D and other display controllers, and processing accelerators, as AMD's Instinct are (PCI Code and ID
+# Assignment, classes 03 and 12).
+ACCELERATORS = (0x0300, 0x0302, 0x0380, 0x1200)
 _HEX = frozenset("0123456789abcdef")
 
 
@@ -56,28 +59,6 @@ def pci_devices(root: Root, *, vendor: int, classes: tuple[int, ...]) -> tuple[t
             driver = ""
         found.append((pci_address(address) or address, driver))
     return tuple(sorted(found, key=lambda device: pci_key(device[0]) or ()))
-
-
-def drm_names(root: Root, address: str) -> tuple[str, ...]:
-    """Return the DRM devices of a PCI function, such as ``card1`` and ``renderD129``."""
-    names = root.names(f"{PCI_DEVICES}/{address}/drm")
-    return tuple(
-        name
-        for name in names
-        if (name.startswith("card") and name[4:].isdecimal())
-        or (name.startswith("renderD") and name[7:].isdecimal())
-    )
-
-
-def drm_numbers(root: Root, address: str, name: str) -> tuple[int, int] | None:
-    """Return the numbers that the kernel gives a DRM device's node; None where it does not tell them."""
-    try:
-        major, _, minor = read_text(root, f"{PCI_DEVICES}/{address}/drm/{name}/dev").strip().partition(":")
-    except OSError:
-        return None
-    if not all(part.isascii() and part.isdigit() and len(part) <= 7 for part in (major, minor)):
-        return None
-    return int(major), int(minor)
 
 
 def _number(root: Root, path: str) -> int | None:

@@ -44,11 +44,12 @@ class HostNode:
 
 @frozen
 class Partition:
-    """A part of a GPU that is a device of its own: a MIG instance.
+    """A part of a GPU that is a device of its own: a MIG instance of NVIDIA, an XCP of AMD.
 
     ``index`` counts within the GPU, ``profile`` is the vendor's name of its size (``1g.10gb``),
     ``instance`` the driver's own name of it (``gi1/ci0``); ``graphics`` says whether it has graphics
-    engines. ``nodes`` are those that it needs besides its GPU's.
+    engines. ``nodes`` are those that it needs besides its GPU's, or, with an ``address`` of its own, all
+    that it needs. ``ordinal`` is its number among all devices, where the vendor's tools count so.
     """
 
     index: int
@@ -59,12 +60,16 @@ class Partition:
     nodes: tuple[HostNode, ...]
     usable: bool
     problem: str = ""
+    address: str = ""
+    ordinal: int | None = None
 
 
 @frozen
 class Accelerator:
     """One GPU: ``index`` as the vendor's tools count, ``address`` on the PCI bus, its nodes.
 
+    ``device_class`` is the class of the kind that offers it: ``gpu``, whose name a profile chooses, or
+    another family's own (``npu``, ``gaudi``). ``device_id`` is that of PCI (``0x56c0``), or empty.
     ``uuid`` is None while the driver does not know it yet, ``minor`` where it could not be read.
     An accelerator that is not ``usable`` is in no spec; ``problem`` says why. One that is
     ``partitioned`` is offered as its ``partitions``, of which there may be none.
@@ -80,6 +85,8 @@ class Accelerator:
     problem: str = ""
     partitioned: bool = False
     partitions: tuple[Partition, ...] = ()
+    device_class: str = "gpu"
+    device_id: str = ""
 
 
 @frozen
@@ -104,8 +111,9 @@ class Group:
 
 @frozen
 class Driver:
-    """The kernel driver that runs: its version, its flavour (``open``, ``proprietary``), the machine.
+    """The kernel driver that runs: its version, its flavour, the machine.
 
+    The flavour is ``open`` or ``proprietary`` of NVIDIA's, else ``in-tree`` or ``dkms``.
     ``architecture`` is the kernel's word (``x86_64``, ``aarch64``).
     """
 

@@ -128,6 +128,8 @@ _FILE = record(
 )
 _PARTITION = record(
     Partition,
+    "address",
+    "ordinal",
     index=number,
     uuid=optional(text),
     profile=text,
@@ -136,6 +138,8 @@ _PARTITION = record(
     nodes=many(_NODE),
     usable=flag,
     problem=text,
+    address=text,
+    ordinal=optional(number),
 )
 _GROUP = record(
     Group,
@@ -150,6 +154,8 @@ _INVENTORY = record(
     accelerators=many(
         record(
             Accelerator,
+            "device_class",
+            "device_id",
             index=number,
             address=text,
             model=text,
@@ -160,6 +166,8 @@ _INVENTORY = record(
             problem=text,
             partitioned=flag,
             partitions=many(_PARTITION),
+            device_class=text,
+            device_id=text,
         )
     ),
     nodes=many(_NODE),

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 CAPABILITIES = ("compute", "utility", "graphics", "video", "display", "ngx")
 # How devices may be named: by number, by UUID, by type and number (gpu0, mig0:1), by PCI address, by
-# the number of the node (minor0).
-NAMINGS = ("index", "uuid", "type-index", "pci", "minor")
+# the number of the node (minor0), as their card (card0).
+NAMINGS = ("index", "uuid", "type-index", "pci", "minor", "card")
 # How the driver's files reach a container (docs/decisions/0006-layouts.md); ``auto`` is the best that
 # the host can do.
 LAYOUTS = ("auto", "files", "view", "hwcaps")
@@ -32,10 +32,10 @@ _SHOWN = ("graphics", "display")
 class Profile:
     """What the kind ``<vendor>/<device_class>`` gives; no capabilities means all of them.
 
-    ``names`` are the namings of its devices. Switches: ``graphics`` and ``x11`` for what only these
-    need, ``firmware``, ``sockets`` of the driver's daemons, ``mps`` for the folder of the
-    Multi-Process Service, ``compat32`` for 32-bit libraries, ``whole_gpus`` to offer a GPU that is
-    partitioned as a whole, too.
+    ``names`` are the namings of its devices; none means the vendor's own. Switches: ``graphics`` and
+    ``x11`` for what only these need, ``firmware``, ``sockets`` of the driver's daemons, ``mps`` for the
+    folder of the Multi-Process Service, ``compat32`` for 32-bit libraries, ``whole_gpus`` to offer a GPU
+    that is partitioned as a whole, too.
 
     ``layout`` and ``hook`` say how the files get there; ``hook_steps`` what a hook does, and
     ``hook_required`` without which of it a container must not start.
@@ -44,7 +44,7 @@ class Profile:
     name: str
     device_class: str
     capabilities: tuple[str, ...] = ()
-    names: tuple[str, ...] = ("index", "uuid")
+    names: tuple[str, ...] = ()
     graphics: bool = True
     x11: bool = True
     firmware: bool = True

@@ -27,13 +27,15 @@ class WrongPlace(ValueError):
         self.wanted = wanted
 
 
-def members(value: object, path: str, names: set[str]) -> dict[str, Any]:
-    """Return VALUE, an object with exactly these members."""
+def members(
+    value: object, path: str, names: set[str], optional: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """Return VALUE, an object with exactly these members; those OPTIONAL may be missing."""
     if not isinstance(value, dict):
         raise WrongPlace(path, "an object")
     if missing := sorted(names - value.keys()):
         raise WrongPlace(f"{path}.{missing[0]}", "there, but it has to be")
-    if unknown := sorted(value.keys() - names):
+    if unknown := sorted(value.keys() - names - optional):
         raise WrongPlace(f"{path}.{unknown[0]}", "a field of this schema")
     return value
 
@@ -88,11 +90,21 @@ def many(reader: Reader) -> Reader:
     return read
 
 
-def record(cls: type, **readers: Reader) -> Reader:
-    """Return a reader of an object with exactly these members, which becomes an instance of CLS."""
+def record(cls: type, *added: str, **readers: Reader) -> Reader:
+    """Return a reader of an object with exactly these members, which becomes an instance of CLS.
+
+    Those ADDED since the first version of its document may be missing: CLS has their defaults.
+    """
+    later = frozenset(added)
 
     def read(value: object, path: str) -> Any:
-        values = members(value, path, set(readers))
-        return cls(**{name: reader(values[name], f"{path}.{name}") for name, reader in readers.items()})
+        values = members(value, path, readers.keys() - later, later)
+        return cls(
+            **{
+                name: reader(values[name], f"{path}.{name}")
+                for name, reader in readers.items()
+                if name in values
+            }
+        )
 
     return read

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from cdigen.nri.others import edited, without
 from cdigen.nri.pods import Adjustment
 from cdigen.nri.raw import raw_adjustment, read_numbers
-from cdigen.nri.refusal import Refusal
+from cdigen.nri.refusal import Refusal, quote
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from cdigen.nri.known import Known
     from cdigen.nri.pods import Container, Pod
 
-# The annotation that says on a container what it got from us: an audit finds by it who got nothing.
+# The annotation that says on a container what it got from us: an audit finds by it who got nothing, and a
+# validator by which devices it was. 256 names of UUIDs are 14 kB.
 MARK = "cdigen.dev/injected"
-_MAX_MARK = 1024
 
 
 @frozen
@@ -71,17 +72,23 @@ def validated(
 ) -> str:
     """Return why CONTAINER must not start with ADJUSTMENT, empty where it may.
 
-    CONTAINER is as it was asked for. So it is seen where we were not asked, our answer came too late, or
-    another plugin has taken something away.
+    So it is seen where we were not asked, our answer came too late, or another plugin has taken something
+    away. CONTAINER is as it was asked for: what the others have made of it is applied first, as ``created``
+    sees what those before us have. Our own part is not: with our nodes the container would be one that has
+    its devices already, and with the variables of our specs one that asks for nothing. It is told by what
+    MARK names, made anew; who sets that annotation in our place gains nothing, since what is missing is
+    looked for in ADJUSTMENT itself.
     """
-    wanted = created(pod, container, known, abilities)
+    try:
+        theirs = _of_others(adjustment, known, abilities)
+    except Refusal as refusal:
+        return refusal.reason
+    wanted = created(pod, edited(container, theirs), known, abilities)
     if wanted.outcome == "refuse":
         return wanted.reason
     if wanted.outcome != "inject":
         return ""
-    missing = [name for name in wanted.adjustment.cdi_devices if name not in adjustment.cdi_devices]
-    given = {device.path for device in adjustment.devices}
-    missing += [device.path for device in wanted.adjustment.devices if device.path not in given]
+    missing = _missing(wanted.adjustment, adjustment)
     if not missing:
         return ""
     more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -89,29 +96,50 @@ def validated(
     return f"the container asks for {asked} and would start without {missing[0]}{more}"
 
 
+def _of_others(adjustment: Adjustment, known: Known, abilities: Abilities) -> Adjustment:
+    """Return ADJUSTMENT without what we gave; Refusal: that cannot be told any more."""
+    devices = adjustment.annotations.get(MARK)
+    if devices is None or abilities.cdi == "injects" or known.prepared is None:
+        # What we gave, if anything, are CDI devices: they are no part of a container yet.
+        return without(adjustment, Adjustment(), mark=MARK)
+    ours, _ = _raw(tuple(devices.split(",")), known)
+    return without(adjustment, ours, mark=MARK)
+
+
+def _missing(wanted: Adjustment, given: Adjustment) -> list[str]:
+    """Return what WANTED has and GIVEN lacks; hooks are never taken away, and variables may be others'."""
+    devices, nodes = set(given.cdi_devices), {device.path for device in given.devices}
+    mounts = {mount.destination for mount in given.mounts}
+    return [
+        *[name for name in wanted.cdi_devices if name not in devices],
+        *[device.path for device in wanted.devices if device.path not in nodes],
+        *[mount.destination for mount in wanted.mounts if mount.destination not in mounts],
+    ]
+
+
 def _adjustment(
     decision: Decision, known: Known, abilities: Abilities
 ) -> tuple[Adjustment, tuple[Note, ...]]:
     """Return how the runtime is told of DECISION's devices; Refusal where it could not give them."""
     devices = decision.devices
-    marks = {MARK: _mark(devices)}
+    marks = {MARK: ",".join(devices)}
     if abilities.cdi == "injects":
         return Adjustment(annotations=marks, cdi_devices=devices), ()
     if abilities.takes_devices and known.prepared is not None:
-        # Who defines a device is read after it is known to be there.
-        if gone := next((name for name in devices if name not in known.prepared), ""):
-            raise Refusal("unknown_device", f"the spec of {gone} has gone")
-        made, notes = raw_adjustment(
-            [(known.prepared[name], name.partition("=")[2]) for name in devices],
-            partial(read_numbers, known.nodes),
-        )
+        made, notes = _raw(devices, known)
         return replace(made, annotations=marks), notes
     raise Refusal("runtime", _inability(abilities))
 
 
-def _mark(devices: tuple[str, ...]) -> str:
-    text = ",".join(devices)
-    return text if len(text) <= _MAX_MARK else f"{len(devices)} devices"
+def _raw(devices: tuple[str, ...], known: Known) -> tuple[Adjustment, tuple[Note, ...]]:
+    """Return what gives DEVICES by nodes and mounts; Refusal where that cannot be."""
+    prepared = known.prepared or {}
+    # Who defines a device is read after it is known to be there.
+    if gone := next((name for name in devices if name not in prepared), ""):
+        raise Refusal("unknown_device", f"the spec of {quote(gone)} has gone")
+    return raw_adjustment(
+        [(prepared[name], name.partition("=")[2]) for name in devices], partial(read_numbers, known.nodes)
+    )
 
 
 def _inability(abilities: Abilities) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from cdigen.nri import request, served
 from cdigen.nri.answer import MARK
+from cdigen.nri.news import short, who
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
     from cdigen.nri.messages import Part
     from cdigen.nri.pods import Container, Pod
 
-# Runtimes tell a pod before its containers, but for those at the end of a message.
-_MAX_EARLY = 1_000
+# Of containers that came before their pods: Go sends both in proportion in each message, in random order
+# (adaptation's synchronize), so that half of a node's may be early. One takes some 1 kB, of which its texts
+# are the lesser part; no node has more than some thousands.
+_MAX_EARLY_BYTES = 64 << 20
+_EARLY_BYTES = 600
 _MAX_NAMED = 16
 
 
@@ -45,13 +49,19 @@ class Findings:
 
 
 class Audit:
-    """Takes the parts of a runtime's state one by one; what is not needed any more is not held."""
+    """Takes the parts of a runtime's state one by one; what is not needed any more is not held.
 
-    def __init__(self) -> None:
+    Of containers that come before their pods it keeps about EARLY_BYTES at most.
+    """
+
+    def __init__(self, *, early_bytes: int = _MAX_EARLY_BYTES) -> None:
+        self._room = early_bytes
         # None: a pod whose wishes do not count.
         self._pods: dict[str, Pod | None] = {}
-        # Those that came before their pods.
-        self._early: list[Container] = []
+        # Those that came before their pods, by the pods' ids.
+        self._early: dict[str, list[Container]] = {}
+        # Many containers have one and the same variable.
+        self._texts: dict[str, str] = {}
         self._missed: list[Missed] = []
         self._foreign: dict[str, None] = {}
         self._is_complete = True
@@ -62,26 +72,47 @@ class Audit:
             self._is_complete = False
             return
         for pod in part.pods():
-            grant = known.policy.grant(pod)
-            counts = grant.rows or grant.administers
-            self._pods[pod.id] = replace(pod, annotations=_asking(pod, known)) if counts else None
+            self._pods[pod.id] = _abridged(pod, known)
+            for container in self._early.pop(pod.id, ()):
+                self._room += _size(container)
+                self._judge(container, known)
         for container in part.containers():
             if MARK in container.annotations:
                 continue
             if container.pod_id in self._pods:
                 self._judge(container, known)
-            elif len(self._early) < _MAX_EARLY:
-                self._early.append(container)
             else:
-                self._is_complete = False
+                self._keep(container)
+        if part.unread:
+            self._is_complete = False
 
-    def findings(self, known: Known) -> Findings:
+    def findings(self) -> Findings:
         """Return what there is to say after the last part."""
-        for container in self._early:
-            self._judge(container, known)
         return Findings(
-            missed=tuple(self._missed), foreign=tuple(self._foreign), is_complete=self._is_complete
+            missed=tuple(self._missed),
+            foreign=tuple(self._foreign),
+            # Of whom no pod was told, nobody can say whether it may ask.
+            is_complete=self._is_complete and not self._early,
         )
+
+    def _keep(self, container: Container) -> None:
+        """Keep what counts of a CONTAINER whose pod has not come yet."""
+        given = request.variables(container.env)
+        wishes = (*given.values.items(), *given.requirements)
+        kept = replace(
+            served.abridged(container),
+            annotations={},
+            env=tuple([self._same(f"{name}={value}") for name, value in wishes]),
+        )
+        size = _size(kept)
+        if size > self._room:
+            self._is_complete = False
+            return
+        self._room -= size
+        self._early.setdefault(kept.pod_id, []).append(kept)
+
+    def _same(self, text: str) -> str:
+        return self._texts.setdefault(text, text)
 
     def _judge(self, container: Container, known: Known) -> None:
         pod = self._pods.get(container.pod_id)
@@ -95,12 +126,24 @@ class Audit:
             self._missed.append(found)
 
 
-def _asking(pod: Pod, known: Known) -> dict[str, str]:
-    """Return those annotations of POD that ask for devices: the others may be long."""
-    prefixes = tuple(
-        prefix for reader in known.policy.settings.annotations for prefix in request.PREFIXES[reader]
+def _abridged(pod: Pod, known: Known) -> Pod | None:
+    """Return POD with what counts of it, None where nothing does: labels and annotations may be long."""
+    policy = known.policy
+    grant = policy.grant(pod)
+    if not grant.rows and not grant.administers:
+        return None
+    prefixes = tuple(prefix for reader in policy.settings.annotations for prefix in request.PREFIXES[reader])
+    named = {name for row in policy.settings.allow for name, _ in row.labels}
+    return replace(
+        pod,
+        labels={name: text for name, text in pod.labels.items() if name in named},
+        annotations={name: text for name, text in pod.annotations.items() if name.startswith(prefixes)},
     )
-    return {name: text for name, text in pod.annotations.items() if name.startswith(prefixes)}
+
+
+def _size(container: Container) -> int:
+    texts = (*container.env, *container.devices, *container.cdi_devices, container.name, container.pod_id)
+    return _EARLY_BYTES + sum(map(len, texts))
 
 
 def _missed(pod: Pod, container: Container, known: Known) -> Missed | None:
@@ -109,10 +152,11 @@ def _missed(pod: Pod, container: Container, known: Known) -> Missed | None:
     )
     if decision.outcome not in {"inject", "refuse"}:
         return None
+    names = who(pod, container)
     return Missed(
-        namespace=pod.namespace,
-        pod=pod.name,
-        container=container.name,
+        namespace=names.namespace,
+        pod=names.pod,
+        container=names.container,
         devices=decision.devices[:_MAX_NAMED],
-        reason=decision.reason or "it was started while no plugin was registered",
+        reason=short(decision.reason) or "it was started while no plugin was registered",
     )

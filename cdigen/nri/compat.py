@@ -55,8 +55,6 @@ RUNTIMES: dict[str, tuple[Row, ...]] = {
 }
 _WORST: tuple[Cdi, ...] = ("unknown", "refuses", "drops", "injects")
 
-# Since when a container's own CDI devices are told (containerd PR 12767); no other runtime does.
-_TELLS_DEVICES = {"containerd": (2, 3, 0)}
 _VALIDATES: tuple[int, int] = (0, 10)
 _TELLS_ITSELF: tuple[int, int] = (0, 12)
 _OLDEST: tuple[int, int] = (0, 3)
@@ -72,8 +70,8 @@ class Abilities:
 
     ``cdi``: it *injects* CDI devices of an adjustment, *drops* them silently, *refuses* the container, or
     that is *unknown*. ``takes_devices``: it puts device nodes and hooks of an adjustment into the container.
-    ``validates``: it asks before what plugins did is used. ``tells_devices``: it tells the CDI devices that
-    kubelet asked for. ``events`` is what to subscribe to, ``nri`` the version of NRI at least.
+    ``validates``: it asks before what plugins did is used. ``events`` is what to subscribe to, ``nri`` the
+    version of NRI at least.
     """
 
     runtime: str
@@ -82,7 +80,6 @@ class Abilities:
     cdi: Cdi
     takes_devices: bool
     validates: bool
-    tells_devices: bool
 
     @property
     def events(self) -> int:
@@ -98,11 +95,15 @@ class Abilities:
         return f"{self.runtime} injects CDI devices since {' and '.join(firsts)}" if firsts else ""
 
 
-def abilities(runtime: str, version: str, nri_version: str = "") -> Abilities:
+def abilities(runtime: str, version: str, nri_version: str = "", *, may_validate: bool = True) -> Abilities:
     """Return what the RUNTIME of that VERSION can do, as it says itself in Configure.
 
     NRI_VERSION, which only NRI 0.12 and later tells, counts more than the table. Of a release candidate and
     its like, which may be from before a change, the less is assumed.
+
+    MAY_VALIDATE: false after a runtime has closed the connection upon the subscription to validations
+    (``is_rejected``). It says no other word where it does not know an event, and one that somebody has built
+    may have an older NRI than the table says.
     """
     release, is_early = _parse(version)
     rows = [row for row in RUNTIMES.get(runtime, ()) if release is not None and row[0] <= release]
@@ -114,16 +115,23 @@ def abilities(runtime: str, version: str, nri_version: str = "") -> Abilities:
     if nri_version:
         told, _ = _parse(nri_version)
         nri = max(_TELLS_ITSELF, told[:2] if told else _OLDEST)
-    since = _TELLS_DEVICES.get(runtime)
     return Abilities(
         runtime=runtime,
         version=version,
         nri=nri,
         cdi=cdi,
         takes_devices=runtime != "docker",
-        validates=nri >= _VALIDATES and cdi != "refuses",
-        tells_devices=since is not None and release is not None and release >= since and not is_early,
+        validates=may_validate and nri >= _VALIDATES and cdi != "refuses",
     )
+
+
+def is_rejected(able: Abilities | None, *, was_told: bool) -> bool:
+    """Return whether a connection that has ended did so for the events of ABLE, as far as can be told.
+
+    ABLE is what was subscribed by, None before that. WAS_TOLD: the runtime has told its state, or asked,
+    which it does only to a plugin whose events it has accepted.
+    """
+    return able is not None and able.validates and not was_told
 
 
 def _parse(version: str) -> tuple[Release | None, bool]:

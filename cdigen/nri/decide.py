@@ -7,8 +7,9 @@ that resolve (``select``), if the driver is what the image requires (``requireme
 from __future__ import annotations
 
 from cdigen.nri import request, requirements, served
+from cdigen.nri.machine import ALL
 from cdigen.nri.refusal import Refusal, quote
-from cdigen.nri.select import ALL, NONE, Choice, choose
+from cdigen.nri.select import NONE, Choice, choose
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -91,6 +92,7 @@ class _Work:
         self._names = names
         self._machine = machine
         self._grant: Grant = policy.grant(pod)
+        self._gpus = frozenset(row.kind for row in policy.gpu_kinds)
         self.notes: list[Note] = []
 
     def decision(self) -> Decision:
@@ -183,21 +185,24 @@ class _Work:
         found = served.signs(self._container, given.values.get(request.VISIBLE))
         left = []
         for item in items:
-            by = served.has(found, item)
+            nodes = self._machine.nodes(item.token) if item.kind in self._gpus else ()
+            by = served.has(found, item, gpu_kinds=self._gpus, nodes=nodes)
             if by:
-                self._note("served", f"{item.token} ({item.origin}) is there already: {by}")
+                self._note("served", f"{quote(item.token)} ({item.origin}) is there already: {by}")
             else:
                 left.append(item)
         if len(left) < len(items) and served.lacks_driver(found):
             text = "nodes of GPUs are there, and nothing shows that the driver's files are"
-            self._note("nodes_without_driver", text)
+            # First: of many notes the last are not told.
+            self.notes.insert(0, Note(cause="nodes_without_driver", text=text))
         return tuple(left)
 
     def _is_marked(self, given: request.Variables) -> bool:
         """Return whether the environment is that of a spec of GPUs, and the GPUs are there as well."""
         visible = given.values.get(request.VISIBLE)
         gpus = request.Item(token=ALL, kind="", origin=request.VISIBLE)
-        return visible == "void" and bool(served.has(served.signs(self._container, visible), gpus))
+        found = served.signs(self._container, visible)
+        return visible == "void" and bool(served.has(found, gpus, gpu_kinds=self._gpus))
 
     def _gpu_kinds(
         self, source: str, given: request.Variables, items: tuple[request.Item, ...]

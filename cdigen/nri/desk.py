@@ -8,6 +8,7 @@ import time
 from collections import deque
 from contextlib import suppress
 
+from cdigen.nri.news import Accepted, Introduced, Lost
 from cdigen.nri.tally import Tally
 from cdigen.value import replace
 
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
 
     from cdigen.nri.known import Known
     from cdigen.nri.news import News, Surveyed
+    from cdigen.nri.policy import Policy
 
-# Of those that nobody has read, the oldest go: what is counted is counted all the same.
+# Of containers no more are told than so many before somebody reads: they are counted all the same.
 _MAX_NEWS = 10_000
 # What TELL is told.
 QUESTION, STATE, LINK = "question", "state", "link"
-# So many parts of the runtime's state are held at a time. One is looked at in 0.1 s, and a node with 5,000
-# pods has four. All have to be taken within the runtime's 2 s for a request: this much of it is waited.
+# So many parts of the runtime's state are held at a time, before the last. One is looked at in 0.1 s, and a
+# node with 5,000 pods has four. The runtime waits 2 s for each to be taken; so much of that may be used.
 _PARTS = 1
 _ROOM_S = 1.0
 
@@ -33,14 +35,19 @@ class Desk:
 
     TELL is called in the link's thread: with QUESTION where one waits for a newer look at the host, with
     STATE where the runtime tells its state, in parts of 4 MiB, and with LINK where there is other news.
-    ``beat_s`` is when the link's thread has turned last, by ``time.monotonic``.
+    ``policy`` says whose wishes count, ``known`` which devices they mean; ``problem``, where it is not empty,
+    why whoever asks is refused. ``tried`` is set as soon as the first attempt has led somewhere: to a runtime
+    that has introduced itself, or not. ``beat_s`` is when the link's thread has turned last (time.monotonic).
     """
 
     def __init__(self, tell: Callable[[str], None], tally: Tally | None = None) -> None:
         self.tally = tally or Tally()
-        self.news: deque[News] = deque(maxlen=_MAX_NEWS)
+        self.news: deque[News] = deque()
         self.beat_s = time.monotonic()
+        self.policy: Policy | None = None
         self.known: Known | None = None
+        self.problem = ""
+        self.tried = threading.Event()
         self.stopping = threading.Event()
         self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._tell = tell
@@ -51,7 +58,7 @@ class Desk:
 
     def give(self, known: Known) -> None:
         """Let the link answer by KNOWN from now on, those who wait for it first."""
-        self.known = known
+        self.policy, self.known = known.policy, known
         self.ring()
 
     def ring(self) -> None:
@@ -67,24 +74,28 @@ class Desk:
             os.eventfd_read(self.bell)
 
     def report(self, news: News) -> None:
-        """Leave NEWS."""
-        self.news.append(news)
+        """Leave NEWS; those of the runtime itself are never too many, and each counts."""
+        if len(self.news) < _MAX_NEWS or isinstance(news, Introduced | Accepted | Lost):
+            self.news.append(news)
         self._tell(LINK)
 
     def survey(self, news: Surveyed) -> None:
         """Leave a part of the runtime's state, after waiting a while until the one before was looked at.
 
-        Where that takes too long, it is left without its content.
+        Where that takes too long, it is left without its content. Nobody waits after the last part, since the
+        runtime may ask then.
         """
         if news.is_first:
             self._room_until_s = time.monotonic() + _ROOM_S
-        has_room = self._room.acquire(timeout=max(0.0, self._room_until_s - time.monotonic()))
-        self.news.append(news if has_room else replace(news, part=None))
+        if not news.is_last:
+            has_room = self._room.acquire(timeout=max(0.0, self._room_until_s - time.monotonic()))
+            news = news if has_room else replace(news, part=None)
+        self.news.append(news)
         self._tell(STATE)
 
     def surveyed(self, news: Surveyed) -> None:
         """Note that a part was looked at."""
-        if news.part is not None:
+        if news.part is not None and not news.is_last:
             self._room.release()
 
     def ask(self) -> None:

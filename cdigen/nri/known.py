@@ -15,6 +15,7 @@ from cdigen.nri.policy import Policy, policy_of
 from cdigen.nri.raw import prepare
 from cdigen.nri.select import Names
 from cdigen.runtimes.resolve import Shelf
+from cdigen.runtimes.specfile import as_loaded
 from cdigen.runtimes.users import ROOT
 from cdigen.spec.parse import MAX_SIZE, parse_document
 from cdigen.value import frozen
@@ -28,12 +29,18 @@ if TYPE_CHECKING:
     from cdigen.nri.raw import Prepared
     from cdigen.runtimes.resolve import View
 
+    # The running driver; of each spec directory and the inventory when it was changed, and its number.
+    Stamp = tuple[str, tuple[tuple[int, int] | None, ...]]
+
 # That of containerd 2.1 and CRI-O 1.33, the first that take CDI devices from a plugin, or nearly so.
 LIBRARY = "1.0.1"
 INVENTORY = "inventory.json"
 RUNNING_DRIVER = "/sys/module/nvidia/version"
 MAX_INVENTORY = 64 << 20
 _MAX_VERSION = 256
+# The kernel's clock for files goes in steps of up to 10 ms (CONFIG_HZ, before Linux 6.13 on every file
+# system): what is read so soon after a change may be changed again with no other time to show for it.
+_TICK_NS = 20_000_000
 
 
 @frozen
@@ -56,8 +63,8 @@ class Known:
 
     ``decisions`` are those made by it so far, ``problems`` what is wrong with spec files. ``prepared``: the
     document of each device, where the policy is to give nodes and mounts to a runtime that drops CDI devices;
-    ``nodes``: where nodes are. ``begun_s``: when the look at the host began, by ``time.monotonic``, and
-    ``stamp`` what told then whether it has changed.
+    ``nodes``: where nodes are. ``begun_s``: when the look at the host began, by ``time.monotonic``,
+    ``stamp`` what told then whether it has changed, and ``is_settled`` whether that tells all.
     """
 
     policy: Policy
@@ -69,11 +76,12 @@ class Known:
     nodes: Root
     sources: Sources
     begun_s: float
-    stamp: tuple[object, ...]
+    stamp: Stamp
+    is_settled: bool
 
     def is_current(self) -> bool:
-        """Return whether no spec has come, gone or been replaced since, and the same driver runs."""
-        return stamp(self.sources) == self.stamp
+        """Return whether no spec or inventory has come, gone or been replaced since, nor the driver."""
+        return self.is_settled and stamp(self.sources) == self.stamp
 
 
 def look(sources: Sources, settings: Settings) -> Known:
@@ -81,6 +89,7 @@ def look(sources: Sources, settings: Settings) -> Known:
     begun_s = time.monotonic()
     # Before anything is read: what changes meanwhile makes another look.
     before = stamp(sources)
+    now_ns = time.time_ns()
     view = Shelf(Root(sources.specs)).view(sources.spec_dirs, library=LIBRARY, reader=ROOT)
     return Known(
         policy=policy_of(settings),
@@ -93,20 +102,25 @@ def look(sources: Sources, settings: Settings) -> Known:
         sources=sources,
         begun_s=begun_s,
         stamp=before,
+        is_settled=not any(found and abs(now_ns - found[0]) < _TICK_NS for found in before[1]),
     )
 
 
-def stamp(sources: Sources) -> tuple[object, ...]:
+def stamp(sources: Sources) -> Stamp:
     """Return what differs as soon as a spec file is replaced, or another driver runs; microseconds."""
-    return (_running_driver(sources.host), *(_times(sources.specs, folder) for folder in sources.spec_dirs))
+    places = [(sources.specs, folder) for folder in sources.spec_dirs]
+    places.append((sources.runs, f"{sources.run_dir}/{INVENTORY}"))
+    return _running_driver(sources.host), tuple([_times(root, path) for root, path in places])
 
 
-def _times(root: str, folder: str) -> tuple[int, int] | None:
+def _times(root: str, path: str) -> tuple[int, int] | None:
+    """Return when PATH was changed last and its number; a tool that copies folders sets other times back."""
     try:
-        status = os.stat(f"{root.rstrip('/')}{folder}")
+        # Links of another tree lead where they lead there; this machine's own kernel is ten times faster.
+        status = os.stat(path) if root == "/" else Root(root).stat(path)
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_ino
+    return status.st_ctime_ns, status.st_ino
 
 
 def _prepared(sources: Sources, view: View) -> dict[str, Prepared]:
@@ -120,8 +134,8 @@ def _prepared(sources: Sources, view: View) -> dict[str, Prepared]:
                 data = root.read(path, limit=MAX_SIZE)
             except OSError:
                 continue  # gone meanwhile, which the stamp tells
-            document = parse_document(data, yaml=not path.lower().endswith(".json")).document
-            made[path] = prepare(document or {})
+            parsed = parse_document(data, yaml=not path.lower().endswith(".json")).document
+            made[path] = prepare(as_loaded(data, parsed, LIBRARY) or {})
         found[device] = made[path]
     return found
 

@@ -12,7 +12,7 @@ import time
 
 from cdigen.host.root import reason, shown
 from cdigen.nri.news import Lost
-from cdigen.nri.serving import REGISTER_WITHIN_S, Serving
+from cdigen.nri.serving import Serving
 from cdigen.nri.session import Session, SessionError
 from cdigen.value import frozen
 from cdigen.watch.debounce import Backoff
@@ -42,8 +42,6 @@ class Link:
         self._endpoint = endpoint
         self._name, self._index = name, index
         self._desk = desk
-        # Set as soon as the first attempt has led somewhere: to a runtime that has introduced itself, or not.
-        self._tried = threading.Event()
         self._thread = threading.Thread(target=self._work, name="cdigen-nri", daemon=True)
 
     def start(self, wait_s: float) -> None:
@@ -52,7 +50,7 @@ class Link:
         What the caller does next takes time that the registration would otherwise have to wait for.
         """
         self._thread.start()
-        self._tried.wait(wait_s)
+        self._desk.tried.wait(wait_s)
 
     def stop(self) -> None:
         """End the connection and the thread, within a second."""
@@ -67,18 +65,22 @@ class Link:
     def _work(self) -> None:
         failures = 0
         while not self._desk.stopping.is_set():
+            begun_s = time.monotonic()
             was_accepted, why = self._once()
-            self._tried.set()
+            self._desk.tried.set()
             if self._desk.stopping.is_set():
                 return
             self._desk.report(Lost(reason=why, was_accepted=was_accepted))
             if self._endpoint.fd is not None:
                 return
-            failures = 0 if was_accepted else failures + 1
-            self._rest(BACKOFF.delay(failures))
+            if was_accepted and time.monotonic() - begun_s > BACKOFF.most_s:
+                # It may be back already, and starts containers.
+                failures = 0
+                continue
+            failures = 0 if self._is_rung(BACKOFF.delay(failures)) else failures + 1
 
-    def _rest(self, delay_s: float) -> None:
-        """Wait for DELAY_S, less if the bell is rung."""
+    def _is_rung(self, delay_s: float) -> bool:
+        """Wait for DELAY_S, less if the bell is rung; returns whether it was."""
         poll = select.poll()
         poll.register(self._desk.bell, select.POLLIN)
         until_s = time.monotonic() + delay_s
@@ -86,23 +88,33 @@ class Link:
             self._desk.beat_s = time.monotonic()
             if poll.poll(min(left_s, _BEAT_S) * 1000):
                 self._desk.hush()
-                return
+                return True
+        return False
 
     def _once(self) -> tuple[bool, str]:
         """Be registered as long as it lasts; returns whether it came to that, and why it ended."""
         try:
             connection = self._connected()
+        except BlockingIOError:
+            return False, f"cannot connect to {shown(self._endpoint.path)}: too many others wait there"
         except OSError as error:
             where = shown(self._endpoint.path) or "the runtime by the socket that it gave"
             return False, f"cannot connect to {where}: {reason(error)}"
         with connection:
-            serving = Serving(connection, Session(self._name, self._index), self._desk, self._tried)
+            serving = Serving(
+                connection,
+                Session(self._name, self._index),
+                self._desk,
+                is_launched=self._endpoint.fd is not None,
+            )
             try:
                 serving.run()
             except SessionError as error:
                 return serving.is_accepted, str(error)
             except OSError as error:
                 return serving.is_accepted, f"the connection failed: {reason(error)}"
+            except Exception as error:  # noqa: BLE001 - without this thread, containers start without GPUs
+                return serving.is_accepted, f"cdigen has a defect: {type(error).__name__}: {error}"
         return serving.is_accepted, "the runtime has closed the connection"
 
     def _connected(self) -> socket.socket:
@@ -110,12 +122,12 @@ class Link:
             connection = socket.socket(fileno=self._endpoint.fd)
         else:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+            connection.setblocking(False)  # noqa: FBT003 - the socket module's own signature
             try:
-                # Only a listener with a full queue keeps us waiting.
-                connection.settimeout(REGISTER_WITHIN_S)
+                # Nobody waits here, as nothing ends that: a queue that is full is tried again.
                 connection.connect(self._endpoint.path)
             except OSError:
                 connection.close()
                 raise
-        connection.setblocking(False)  # noqa: FBT003 - the socket module's own signature
+        connection.setblocking(False)  # noqa: FBT003 - likewise
         return connection

@@ -8,7 +8,6 @@ live in a pool of their own, where no other library's names can be in the way.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, EncodeError
@@ -19,8 +18,10 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 PROTO = "nri.proto"
 DESCRIPTORS = os.path.join(os.path.dirname(__file__), "nri.binpb")
@@ -79,24 +80,28 @@ class Configuration:
 class Part:
     """Pods and containers of one SynchronizeRequest, of which there is ``more`` or not.
 
-    There may be thousands, and the runtime waits, so that each is read when its turn comes.
+    There may be thousands, and the runtime waits, so each is read in its turn; ``unread`` could not be.
     """
 
     def __init__(self, got: Any) -> None:
         self._got = got
         self.more: bool = got.more
+        self.unread = 0
 
     def pods(self) -> Iterator[Pod]:
-        """Yield the pods; one that cannot be read is left out."""
-        for data in self._got.pods:
-            with suppress(MessageError):
-                yield _pod(_read(_POD, data))
+        """Yield those pods that can be read."""
+        return self._each(self._got.pods, _POD, _pod)
 
     def containers(self) -> Iterator[Container]:
-        """Yield the containers; one that cannot be read is left out."""
-        for data in self._got.containers:
-            with suppress(MessageError):
-                yield _container(_read(_CONTAINER, data))
+        """Yield those containers that can be read."""
+        return self._each(self._got.containers, _CONTAINER, _container)
+
+    def _each(self, rows: Iterable[bytes], kind: Any, made: Callable[[Any], T]) -> Iterator[T]:
+        for data in rows:
+            try:
+                yield made(_read(kind, data))
+            except MessageError:
+                self.unread += 1
 
 
 def message_class(name: str) -> Any:
@@ -136,7 +141,6 @@ _VALIDATE = message_class("ValidateContainerAdjustmentRequest")
 _VALIDATED = message_class("ValidateContainerAdjustmentResponse")
 _HAPPENING = message_class("Happening")
 _STATE_CHANGE = message_class("StateChangeEvent")
-
 
 # Readers raise MessageError where the bytes are not their message, as with text that is not UTF-8; writers
 # where values do not fit.

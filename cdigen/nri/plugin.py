@@ -9,19 +9,26 @@ before the runtime has had the registration.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import threading
 import time
+from contextlib import ExitStack
 
 from cdigen import __version__
-from cdigen.model.errors import CdigenError
+from cdigen.config import Settings
+from cdigen.model.errors import CdigenError, ConfigError, StoreError
+from cdigen.model.findings import Finding
 from cdigen.nri import status
 from cdigen.nri.desk import Desk
 from cdigen.nri.known import INVENTORY, look
 from cdigen.nri.link import Link
+from cdigen.nri.policy import policy_of
 from cdigen.nri.reporter import Reporter
 from cdigen.service import status as files
 from cdigen.service.rundir import RunDirectory
+from cdigen.service.signals import Overdue
+from cdigen.store.lock import Held
 from cdigen.watch.triggers import Inbox, Trigger
 
 TYPE_CHECKING = False
@@ -53,13 +60,13 @@ _SPEC_SUFFIXES = (".json", ".yaml")
 class Plugin:
     """Serves one runtime until it is told to stop, or the runtime that has started it ends.
 
-    LOAD reads configuration and command line and returns the setup, or raises a CdigenError. VERBOSE makes it
-    say what became of every container.
+    LOAD reads configuration and command line and returns the setup, or raises a CdigenError; it is told
+    whether this is the first time. VERBOSE makes it say what became of every container.
     """
 
     def __init__(
         self,
-        load: Callable[[], Setup],
+        load: Callable[[bool], Setup],
         *,
         notifier: Notifier,
         log: EarlyLog,
@@ -67,7 +74,8 @@ class Plugin:
         verbose: bool,
     ) -> None:
         self._load = load
-        self._setup = load()
+        self._setup = load(True)  # noqa: FBT003 - its own signature
+        self._stamp: tuple[int, ...] = ()
         self._notifier = notifier
         self._log = log
         self._signals = signals
@@ -76,6 +84,7 @@ class Plugin:
         self._desk = Desk(lambda what: self._inbox.put(Trigger(source=what, reason="the runtime")))
         self._board = status.Board(self._desk.tally)
         self._home = RunDirectory(self._setup.run_dir, log)
+        self._has_home = self._stands_aside = False
         self._link = Link(self._setup.endpoint, self._setup.name, self._setup.index, self._desk)
         self._known: Known | None = None
         self._reporter = Reporter(self._board, self._desk, log, lambda: self._setup)
@@ -84,35 +93,74 @@ class Plugin:
         self._stopping = threading.Event()
         self._reloading = False
         self._said: frozenset[str] = frozenset()
+        self._misconfigured: tuple[Finding, ...] = ()
         self._is_stale = True
         self._shown_s = 0.0
         self._is_shown = False
 
     def run(self) -> None:
-        """Run until SIGTERM or SIGINT. StoreError: another instance runs, or there is no run directory."""
+        """Run until SIGTERM or SIGINT. ``Held``: another instance runs."""
         sys.setswitchinterval(_SWITCH_S)
         self._signals.attach(self._on_signal, give_up=_nothing)
-        with self._home.taken():
+        with ExitStack() as held:
+            self._take_home(held)
             try:
-                self._link.start(REGISTER_FIRST_S)
-                self._look()
-                self._meet()
-                supervisor = self._begin()
-                self._notifier.ready(self._summary())
-                self._loop(supervisor)
+                self._signals.is_interruptible = True
+                self._serve()
+            except Overdue:
+                self._log.warning("gave up", message="it was still at work when it was to end")
             finally:
+                self._signals.is_interruptible = False
                 self._notifier.stopping()
                 self._link.stop()
                 if self._supervisor is not None:
                     self._supervisor.stop()
-                self._home.remove_status()
+                if self._has_home:
+                    self._home.remove_status()
                 self._log.info("stopped")
+
+    def _take_home(self, held: ExitStack) -> None:
+        """Take the run directory. ``Held``: another instance has it.
+
+        That there is none costs the status; the runtime is served all the same. One that a runtime has
+        started must not end, as some do not start without it: it stands aside for the other.
+        """
+        try:
+            held.enter_context(self._home.taken())
+            self._has_home = True
+        except Held as error:
+            if self._setup.endpoint.fd is None:
+                raise
+            self._log.error("stands aside", message=error.message, hint="another cdigen serves the runtime")
+            self._stands_aside = True
+        except StoreError as error:
+            self._log.error("no status", message=error.message, hint=error.hint)
+
+    def _serve(self) -> None:
+        self._desk.policy = policy_of(self._settings())
+        if self._setup.problem:
+            self._desk.problem = self._setup.problem
+            self._misconfigure(f"whoever asks is refused: {self._setup.problem}")
+        self._link.start(REGISTER_FIRST_S)
+        # Whoever starts after us waits for the registration, and not for what may take long.
+        self._notifier.ready(self._summary())
+        self._look()
+        self._meet()
+        self._loop(self._begin())
+
+    def _settings(self) -> Settings:
+        """Return the settings that count; those of one that stands aside let nobody ask."""
+        return Settings() if self._stands_aside else self._setup.settings
 
     def _meet(self) -> None:
         """Hear what the runtime tells at first: it gives the whole of it 2 s."""
         self._read_news()
         until_s = time.monotonic() + MEET_S
-        while self._board.state == status.REGISTERING and (left_s := until_s - time.monotonic()) > 0:
+        while (
+            self._board.state == status.REGISTERING
+            and not self._stopping.is_set()
+            and (left_s := until_s - time.monotonic()) > 0
+        ):
             self._inbox.wait(left_s)
             self._hear()
             self._read_news()
@@ -136,6 +184,8 @@ class Plugin:
         self._supervisor = supervisor = Supervisor((self._files, server), self._inbox)
         self._rearm()
         supervisor.start()
+        # What has changed since the first look made no event.
+        self._is_stale = True
         # All that is there now stays: the collector need not go through it again, which takes milliseconds.
         gc.collect()
         gc.freeze()
@@ -148,18 +198,17 @@ class Plugin:
         while not self._stopping.is_set():
             now = time.monotonic()
             wake_s = min(next_look_s, supervisor.tick(), now + self._pulse_s())
-            if not self._is_shown:
+            if not self._is_shown and self._has_home:
                 wake_s = min(wake_s, self._shown_s + _SHOW_S)
             if self._inbox.wait(max(0.0, wake_s - now)):
                 self._hear()
             elif time.monotonic() >= next_look_s:
-                self._is_stale = True
+                self._is_stale = self._known is None or not self._known.is_current()
+                next_look_s = time.monotonic() + LOOK_S
             if self._stopping.is_set():
                 return
             if self._is_stale:
-                self._reload()
-                self._rearm()
-                self._look()
+                self._renew()
                 next_look_s = time.monotonic() + LOOK_S
             self._read_news()
             self._show()
@@ -183,34 +232,61 @@ class Plugin:
             self._reloading = True
         else:
             self._stopping.set()
+            # At once, whatever the main thread is at: who waits for an answer gets one.
+            self._desk.stopping.set()
+            self._desk.ring()
         self._inbox.put(Trigger(source="signal", reason=name))
 
     def _look(self) -> None:
         self._is_stale = False
-        self._known = look(self._setup.sources, self._setup.settings)
+        self._known = look(self._setup.sources, self._settings())
         self._desk.give(self._known)
-        self._board.problems = self._known.problems
+        self._desk.problem = self._setup.problem
+        self._board.problems = (*self._misconfigured, *self._known.problems)
+        self._is_shown = False
         said = frozenset(finding.message for finding in self._known.problems)
         for message in sorted(said - self._said):
             self._log.warning("spec", message=message)
         self._said = said
 
-    def _reload(self) -> None:
-        """Read the configuration again; one that is wrong changes nothing, and is said."""
+    def _renew(self) -> None:
+        """Read the configuration again, and look by it; who has asked for that is told when it counts."""
         is_asked = self._reloading
         self._reloading = False
         if is_asked:
             self._notifier.reloading()
-        try:
-            self._setup = self._load()
-        except CdigenError as error:
-            self._log.error(
-                "configuration",
-                message=f"the configuration does not count, the last good one does: {error.message}",
-                hint=error.hint,
-            )
+        # Where somebody waits for devices, the configuration is not parsed for nothing.
+        stamp = _identity(self._setup.watched[0])
+        if is_asked or stamp != self._stamp:
+            self._stamp = stamp
+            self._reload()
+        self._rearm()
+        self._look()
         if is_asked:
             self._notifier.ready(self._summary())
+
+    def _reload(self) -> None:
+        """Read the configuration again; one that is wrong changes nothing, and is said."""
+        path = self._setup.watched[0]
+        try:
+            setup = self._load(False)  # noqa: FBT003 - its own signature
+            if not any(_identity(path)) and _lets_ask(self._setup.settings):
+                raise ConfigError(f"{path} has gone, or is empty", hint="write 'nri: {}' to let nobody ask")
+        except CdigenError as error:
+            counts = "whoever asks is refused" if self._setup.problem else "the last good one does"
+            self._misconfigure(f"the configuration does not count, {counts}: {error.message}", error.hint)
+            return
+        if (changed := _fixed(setup)) != _fixed(self._setup):
+            self._log.warning("configuration", message="takes effect at the next start", fixed=changed)
+        self._setup = setup
+        self._misconfigured = ()
+
+    def _misconfigure(self, message: str, hint: str = "") -> None:
+        path = self._setup.watched[0]
+        problems = (Finding(severity="error", rule="configuration", path=path, message=message, hint=hint),)
+        if problems != self._misconfigured:
+            self._log.error("configuration", message=message, hint=hint)
+        self._misconfigured = problems
 
     def _rearm(self) -> None:
         sources = self._setup.sources
@@ -221,7 +297,10 @@ class Plugin:
         )
         inventory = f"{sources.runs.rstrip('/')}{sources.run_dir}/{INVENTORY}"
         socket = (self._setup.endpoint.path,) if self._setup.endpoint.path else ()
-        self._files.rearm((*specs, inventory, *self._setup.watched, *socket))
+        # Links of a tree that is not this machine's own lead where they lead in it.
+        roots = tuple({sources.specs, sources.runs} - {"/"})
+        paths = (*specs, inventory, *self._setup.watched, self._home.lock, *socket)
+        self._files.rearm(paths, roots=roots)
 
     def _read_news(self) -> None:
         fresh = self._desk.news
@@ -237,7 +316,7 @@ class Plugin:
 
     def _show(self) -> None:
         now = time.monotonic()
-        if self._is_shown or now - self._shown_s < _SHOW_S:
+        if not self._has_home or self._is_shown or now - self._shown_s < _SHOW_S:
             return
         self._home.keep()
         self._home.show(lambda run_dir: files.save(run_dir, status.document(self._board, self._process)))
@@ -268,6 +347,28 @@ class Plugin:
         # Without its link this process is of no use: the manager starts another.
         if self._notifier.watchdog_s and not self._alive():
             self._notifier.ping()
+
+
+def _identity(path: str) -> tuple[int, ...]:
+    """Return what tells one content of the file PATH from another; nothing but zeros where it has none.
+
+    It is empty as well while somebody writes it in place.
+    """
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0,)
+    return (found.st_size and found.st_ctime_ns, found.st_size, found.st_size and found.st_ino)
+
+
+def _lets_ask(settings: Settings) -> bool:
+    return bool(settings.nri.allow or settings.nri.management_namespaces)
+
+
+def _fixed(setup: Setup) -> str:
+    """Return what counts from the start on."""
+    place = setup.endpoint.path or "the runtime's socket"
+    return f"{place}, index {setup.index}, {setup.run_dir}, HTTP port {setup.settings.nri.http_port}"
 
 
 def _nothing() -> None:

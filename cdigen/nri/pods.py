@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_OBJECT = 50
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -94,3 +95,16 @@ class Adjustment:
     devices: tuple[Device, ...] = ()
     hooks: tuple[Hook, ...] = ()
     cdi_devices: tuple[str, ...] = ()
+
+
+def size_of(pod: Pod, container: Container) -> int:
+    """Return about how many characters POD and CONTAINER hold, names of labels and annotations included."""
+    maps = (pod.labels, pod.annotations, container.annotations)
+    texts = [text for each in maps for pair in each.items() for text in pair]
+    texts += [pod.id, pod.name, pod.namespace, pod.uid, pod.runtime_handler]
+    texts += [container.id, container.pod_id, container.name]
+    for mount in container.mounts:
+        texts += (mount.destination, mount.source, mount.type, *mount.options)
+    # Each text is an object of its own besides.
+    lists = (texts, container.env, container.devices, container.cdi_devices)
+    return sum([_OBJECT * len(each) + sum(map(len, each)) for each in lists])

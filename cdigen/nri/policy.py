@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from cdigen.config import GpuKind
 from cdigen.model.profile import CAPABILITIES
+from cdigen.nri import request
 from cdigen.nri.refusal import Refusal
-from cdigen.value import frozen
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from cdigen.nri.pods import Pod
 
 NVIDIA = "nvidia.com"
+# What variables name besides GPUs and single channels; NVSwitches are for those who administer them.
+_FAMILIES = tuple(kind for _, kind, _ in request.SWITCHES.values() if kind != "nvidia.com/nvswitch")
 _SHOWN = 6
 
 
@@ -27,11 +30,13 @@ class Policy:
     def __init__(self, settings: Nri, gpu_kinds: tuple[GpuKind, ...]) -> None:
         self.settings = settings
         self.gpu_kinds = tuple(sorted(gpu_kinds, key=lambda row: len(gives(row))))
+        usual = (*[row.kind for row in self.gpu_kinds], request.AMD_KIND, request.IMEX_KIND, *_FAMILIES)
+        self._allow = tuple(row if row.kinds else replace(row, kinds=usual) for row in settings.allow)
 
     def grant(self, pod: Pod) -> Grant:
         """Return what counts for the containers of POD."""
         return Grant(
-            rows=tuple(row for row in self.settings.allow if _fits(row, pod)),
+            rows=tuple(row for row in self._allow if _fits(row, pod)),
             administers=_matches(pod.namespace, self.settings.management_namespaces),
             management_kinds=self.settings.management_kinds,
             namespace=pod.namespace,

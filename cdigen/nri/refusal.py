@@ -18,6 +18,7 @@ CAUSES = {
     "requirement_malformed": "what the image requires cannot be read",
     "no_inventory": "what the image requires cannot be judged without a current inventory",
     "runtime": "the runtime drops or refuses CDI devices of plugins",
+    "configuration": "the configuration of cdigen is wrong, so that nobody knows who may ask",
     "late": "what the host has could not be looked up in time",
     "defect": "cdigen has a defect",
     "raw_spec": "the runtime drops CDI devices, and the spec has what cannot be given in another way",

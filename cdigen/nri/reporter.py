@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from cdigen.nri.status import Board
 
 
+_MAX_PLUGINS = 100
+_NO_DRIVER = (
+    "it has nodes of GPUs and not the driver's files: let the device plugin give CDI devices "
+    "(DEVICE_LIST_STRATEGY=cdi-cri), or what a namespace asks for count in 'nri: allow' instead of it"
+)
+
+
 class Reporter:
     """Puts what the link leaves on DESK onto BOARD and into LOG; SETUP returns the plugin's setup."""
 
@@ -29,6 +36,8 @@ class Reporter:
         self._setup = setup
         self._audit = Audit()
         self._last_loss = ""
+        # Other plugins of which was warned since the runtime introduced itself.
+        self._warned: set[str] = set()
 
     def take(self, told: News, known: Known | None) -> bool:
         """Take what the link TOLD, judged by what is KNOWN of the host; returns whether the state is new."""
@@ -40,6 +49,8 @@ class Reporter:
                 self._survey(told, known)
             case news.Introduced():
                 self._introduce(told)
+            case news.Neighboured():
+                self._meet(told.plugins)
             case news.Accepted():
                 self._board.stand(status.REGISTERED)
                 self._last_loss = ""
@@ -58,9 +69,11 @@ class Reporter:
         if made.devices:
             facts["devices"] = ",".join(made.devices[:16])
         if made.notes:
-            facts["notes"] = [note.text for note in made.notes[:8]]
+            facts["notes"] = [note.text for note in made.notes]
         if made.outcome == "refuse":
             self._log.warning("refused", **facts, cause=made.cause, reason=made.reason)
+        elif any(note.cause == "nodes_without_driver" for note in made.notes):
+            self._log.warning("no driver", **facts, hint=_NO_DRIVER)
         elif made.outcome == "inject":
             self._log.info("injected", **facts)
         else:
@@ -83,13 +96,24 @@ class Reporter:
                 hint=able.remedy,
                 policy=self._setup().settings.nri.dropper,
             )
-        readers = self._setup().settings.nri.annotations
-        for name, reader in served.other_injectors(_names_in(self._setup().plugin_dir), readers):
+        self._warned = set()
+        self._warn_of(_names_in(self._setup().plugin_dir), f"lies in {self._setup().plugin_dir}")
+
+    def _meet(self, plugins: tuple[str, ...]) -> None:
+        self._log.info("plugins", names=[news.short(name) for name in plugins[:_MAX_PLUGINS]])
+        self._warn_of(plugins, "is registered as well")
+
+    def _warn_of(self, plugins: tuple[str, ...], where: str) -> None:
+        """Warn of those of PLUGINS that give what we give, once while the runtime is there."""
+        for name, reader in served.other_injectors(plugins, self._setup().settings.nri.annotations):
+            if name in self._warned:
+                continue
+            self._warned.add(name)
             self._log.warning(
                 "other injector",
-                message=f"the runtime starts the plugin {name}, which reads the annotations of {reader} as "
-                "well: a device that both give stops the container",
-                hint=f"take {reader} out of 'nri: annotations', or {name} out of {self._setup().plugin_dir}",
+                message=f"the plugin {name}, which {where}, reads the annotations of {reader} as well: a "
+                "device that both give stops the container",
+                hint=f"take {reader} out of 'nri: annotations', or end the other plugin (docs/nri.md)",
             )
 
     def _survey(self, told: news.Surveyed, known: Known | None) -> None:
@@ -99,10 +123,10 @@ class Reporter:
             self._audit.add(told.part, known)
         self._desk.surveyed(told)
         if told.is_last and known is not None:
-            self._conclude(known)
+            self._conclude()
 
-    def _conclude(self, known: Known) -> None:
-        found = self._audit.findings(known)
+    def _conclude(self) -> None:
+        found = self._audit.findings()
         self._audit = Audit()
         self._board.audited(found)
         for one in found.missed[: status.MAX_MISSED]:
@@ -118,7 +142,7 @@ class Reporter:
         if len(found.missed) > status.MAX_MISSED:
             self._log.warning("missed", more=len(found.missed) - status.MAX_MISSED)
         if not found.is_complete:
-            self._log.warning("missed", message="there were more containers than could be looked at")
+            self._log.warning("missed", message="not all containers could be looked at")
         for name in found.foreign:
             self._log.warning(
                 "other injector",
@@ -135,7 +159,7 @@ class Reporter:
 
 
 def _named(told: news.Decided | news.Judged) -> dict[str, object]:
-    return {"namespace": told.pod.namespace, "pod": told.pod.name, "container": told.container.name}
+    return {"namespace": told.who.namespace, "pod": told.who.pod, "container": told.who.container}
 
 
 def _names_in(folder: str) -> tuple[str, ...]:

@@ -124,6 +124,8 @@ def requirements(given: Variables) -> tuple[tuple[str, str], ...]:
     rows = given.requirements
     if sum(len(text) for _, text in rows) > MAX_REQUIREMENTS or len(rows) > MAX_DEVICES:
         raise Refusal("too_much", f"{REQUIRE}* hold more than {MAX_REQUIREMENTS} characters")
+    # Of a variable that holds nothing, as where a base image's is taken back, there is nothing to judge.
+    rows = tuple([row for row in rows if row[1].replace(",", " ").strip()])
     if given.is_legacy:
         version = _CUDA_VERSION.fullmatch(given.values[_LEGACY])
         if not version:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 
 from cdigen.model.names import natural_key
-from cdigen.nri.machine import canonical
+from cdigen.nri.machine import ALL, canonical
 from cdigen.nri.refusal import Refusal, quote
-from cdigen.nri.request import MAX_DEVICES, is_nvidia_gpu
+from cdigen.nri.request import AMD_KIND, MAX_DEVICES, is_nvidia_gpu
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from cdigen.nri.machine import Gpu, Machine
     from cdigen.nri.request import Item
 
-ALL = "all"
 NONE = "none"
 _INDEX = re.compile(r"[0-9]+(:[0-9]+)?", re.ASCII)
 _SHOWN = 6
@@ -49,14 +48,15 @@ class Names:
     """The qualified names that resolve; EXPLAIN says of another why it does not."""
 
     def __init__(self, devices: Iterable[str], explain: Callable[[str], str] = lambda _: "") -> None:
-        self._kinds: dict[str, tuple[str, ...]] = {}
         self._exact = frozenset(devices)
         self._folded: dict[str, str] = {}
         self._explain = explain
+        kinds: dict[str, list[str]] = {}
         for device in sorted(self._exact, key=natural_key):
             kind, _, name = device.partition("=")
-            self._kinds[kind] = (*self._kinds.get(kind, ()), name)
+            kinds.setdefault(kind, []).append(name)
             self._folded.setdefault(f"{kind}={name.lower()}", device)
+        self._kinds = {kind: tuple(of_kind) for kind, of_kind in kinds.items()}
 
     def has_kind(self, kind: str) -> bool:
         """Return whether any device of KIND is there."""
@@ -177,10 +177,20 @@ def _choice(device: str, item: Item) -> Choice:
 
 
 def _different(choices: list[Choice], machine: Machine) -> tuple[Choice, ...]:
-    """Return CHOICES without repetitions, the same GPU of a kind under another name being one."""
+    """Return CHOICES without repetitions, the same GPU of a kind under another name being one.
+
+    Beside all GPUs of a kind no single one counts. Two names of a GPU that the inventory does not have stay
+    two: what a spec gives under each need not be the same.
+    """
+    whole = {choice.kind for choice in choices if choice.name == ALL and _has_gpus(choice.kind)}
     unique: dict[tuple[str, str], Choice] = {}
     for choice in choices:
-        kind, _, name = choice.device.partition("=")
-        gpu = machine.find(name) if is_nvidia_gpu(kind) else None
-        unique.setdefault((kind, gpu.names[0] if gpu else name), choice)
+        if choice.kind in whole and choice.name != ALL:
+            continue
+        gpu = machine.find(choice.name) if is_nvidia_gpu(choice.kind) else None
+        unique.setdefault((choice.kind, gpu.names[0] if gpu else choice.name), choice)
     return tuple(unique.values())
+
+
+def _has_gpus(kind: str) -> bool:
+    return is_nvidia_gpu(kind) or kind == AMD_KIND

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from cdigen.nri.request import is_nvidia_gpu
-from cdigen.value import frozen
+from cdigen.host.root import shown
+from cdigen.nri.request import is_nvidia
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,25 +21,42 @@ if TYPE_CHECKING:
     from cdigen.nri.pods import Container
     from cdigen.nri.request import Item
 
-# Kind -> the nodes by which it shows. Kinds that begin as the last ones do are GPUs.
-_NODES = (
-    ("nvidia.com/imex-channel", r"/dev/nvidia-caps-imex-channels/channel{token}"),
-    ("nvidia.com/gds", r"/dev/nvidia-fs[0-9]*"),
-    ("nvidia.com/gdrcopy", r"/dev/gdrdrv"),
-    ("nvidia.com/mofed", r"/dev/infiniband/uverbs[0-9]+"),
-    ("nvidia.com/nvswitch", r"/dev/nvidia-nvswitch(?:ctl|[0-9]+)"),
-    ("nvidia.com/mig", ""),  # its nodes are numbered among those of MIG instances
-    ("nvidia.com/", r"/dev/(?:nvidia[0-9]+|nvidiactl|dxg)"),
-    ("amd.com/", r"/dev/(?:kfd|dri/renderD[0-9]+)"),
-)
+# Family -> the nodes by which it shows.
+_NODES = {
+    "nvidia.com/imex-channel": r"/dev/nvidia-caps-imex-channels/channel{token}",
+    "nvidia.com/gds": r"/dev/nvidia-fs[0-9]*",
+    "nvidia.com/gdrcopy": r"/dev/gdrdrv",
+    "nvidia.com/mofed": r"/dev/infiniband/uverbs[0-9]+",
+    "nvidia.com/nvswitch": r"/dev/nvidia-nvswitch(?:ctl|[0-9]+)",
+}
+_AMD = r"/dev/(?:kfd|dri/renderD[0-9]+)"
+# GPUs of NVIDIA, Tegra's as well. nvidiactl and nvidia-uvm are for all, and no GPU. WSL2 has one node for the
+# GPUs of every vendor: there the driver's files show whose it is.
+_GPUS = r"/dev/(?:nvidia[0-9]+|nvhost-gpu|nvgpu/igpu[0-9]+/.+)"
+_WSL = "/dev/dxg"
 GPU = "nvidia.com/gpu"
+# Kinds by which GPUs of NVIDIA are given: specs of cdigen and of NVIDIA's toolkit, also those of runtimes and
+# administrators (runtime.nvidia.com/gpu, management.nvidia.com/gpu), NVIDIA's device plugin
+# (k8s.device-plugin.nvidia.com/gpu), its DRA driver (k8s.gpu.nvidia.com/claim). Not: channels
+# (k8s.compute-domain.nvidia.com), what virtual machines get (nvidia.com/pgpu), MIG's administration.
+_GPU_KIND = re.compile(
+    r"(?:[a-z0-9.-]+\.)?nvidia\.com/(?:gpu.*|mig[-_.].+)|k8s\.gpu\.nvidia\.com/(?:claim|device)"
+    r"|nvidia\.com/management",
+    re.IGNORECASE | re.ASCII,
+)
 # Nodes that no device plugin gives: a privileged container has them, and with them all of the host's.
 _PRIVILEGED = frozenset(("/dev/mem", "/dev/port", "/dev/kmsg", "/dev/snapshot", "/dev/loop-control"))
+# All nodes that are looked for begin so.
+_TELLING = re.compile(r"/dev/(?:nvidia|nvhost-|nvgpu/|dxg$|kfd$|dri/|gdrdrv$|infiniband/)", re.ASCII)
 _DRIVER = re.compile(r"/(?:libcuda|libnvidia-ml|libdxcore)\.so|^/usr/local/nvidia(?:/|$)", re.ASCII)
 
-# Whose annotations another plugin reads, by how its file in the runtime's plugin folder may be called
-# (NN-name); NVIDIA's is part of its toolkit's container and has no file.
-_INJECTORS = ((re.compile(r"[0-9]{2}-(?:.*[-_.])?device-injector(?:[-_.].*)?"), "noderesource"),)
+# Whose annotations another plugin reads, by how it is called (NN-name): as its file in the runtime's plugin
+# folder, or as validators are told. NVIDIA's is part of its toolkit's container, has no file, and is called
+# as its program is: NRI's stub takes that where no name is given (ensureIdentity).
+_INJECTORS = (
+    (re.compile(r"[0-9]{2}-(?:.*[-_.])?device-injector(?:[-_.].*)?"), "noderesource"),
+    (re.compile(r"[0-9]{2}-nvidia-(?:ctk-installer|toolkit)"), "nvidia"),
+)
 
 
 @frozen
@@ -66,21 +84,47 @@ def signs(container: Container, visible: str | None) -> Signs:
     )
 
 
-def has(found: Signs, item: Item) -> str:
-    """Return by what a container has what ITEM asks for; empty where it has it not."""
+def abridged(container: Container) -> Container:
+    """Return CONTAINER with those of its nodes and mounts alone that ``signs`` are made of."""
+    driver = next((mount for mount in container.mounts if _DRIVER.search(mount.destination)), None)
+    privileged = next((path for path in container.devices if path in _PRIVILEGED), "")
+    telling = (path for path in container.devices if _TELLING.match(path))
+    return replace(
+        container,
+        devices=(privileged,) if privileged else tuple(telling),
+        mounts=(driver,) if driver else (),
+    )
+
+
+def has(found: Signs, item: Item, *, gpu_kinds: frozenset[str], nodes: tuple[str, ...] = ()) -> str:
+    """Return by what a container has what ITEM asks for; empty where it has it not.
+
+    GPU_KINDS are kinds of NVIDIA GPUs whatever their names. Without a kind any GPU will do: who gave it has
+    decided which, and the environment only repeats it. For one that was named in full by its kind the nodes
+    of that GPU have to be there, which are NODES, or unknown if empty.
+    """
     kind = item.kind or GPU
-    if found.cdi_devices:
-        if (device := f"{kind}={item.token}") in found.cdi_devices:
-            return f"CDI device {device}"
-        # Who gave any device of the vendor decided which: the environment only repeats it.
-        same = next((name for name in sorted(found.cdi_devices) if _is_alike(name, kind)), "")
-        if same and not item.qualified:
-            return f"CDI device {same}"
+    if (device := f"{kind}={item.token}") in found.cdi_devices:
+        return f"CDI device {shown(device)}"
+    if not item.qualified:
+        same = (name for name in sorted(found.cdi_devices) if _is_alike(name, item, gpu_kinds))
+        if device := next(same, ""):
+            return f"CDI device {shown(device)}"
     if found.is_privileged or not found.nodes:
         return ""
-    rule = next((rule for start, rule in _NODES if kind.startswith(start)), "")
-    node = _node(found.nodes, rule.replace("{token}", re.escape(item.token))) if rule else ""
-    return f"device node {node}" if node else ""
+    if item.qualified and nodes:
+        node = nodes[0] if found.nodes.issuperset(nodes) else ""
+    else:
+        node = _shows(found, kind, item.token, gpu_kinds)
+    return f"device node {shown(node)}" if node else ""
+
+
+def _shows(found: Signs, kind: str, token: str, gpu_kinds: frozenset[str]) -> str:
+    """Return the node by which what KIND has under the name TOKEN shows, empty where there is none."""
+    if _is_gpu(kind, gpu_kinds):
+        return _node(found.nodes, _GPUS) or (_WSL if found.has_driver and _WSL in found.nodes else "")
+    rule = _AMD if kind.startswith("amd.com/") else _NODES.get(kind, "")
+    return _node(found.nodes, rule.replace("{token}", re.escape(token))) if rule else ""
 
 
 # A container that asks for 64 GPUs asks 64 times for the same.
@@ -99,11 +143,11 @@ def lacks_driver(found: Signs) -> bool:
     return has_nodes and not found.has_driver and not found.cdi_devices
 
 
-def other_injectors(plugin_files: Iterable[str], readers: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Return which files of the runtime's plugin folder read annotations of READERS as well, and whose."""
+def other_injectors(plugins: Iterable[str], readers: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return which of PLUGINS (``10-name``) read annotations of READERS as well, and whose."""
     return tuple(
         (name, reader)
-        for name in sorted(plugin_files)
+        for name in sorted(plugins)
         for rule, reader in _INJECTORS
         if reader in readers and rule.fullmatch(name)
     )
@@ -124,11 +168,18 @@ def injected_by_another(
     return tuple(name for name, reader in asked if reader != "cdigen")
 
 
-def _is_alike(device: str, kind: str) -> bool:
-    """Return whether the CDI name DEVICE is of the same vendor's GPUs as KIND, in whichever way."""
-    own = device.partition("=")[0]
-    if kind == GPU:
-        return is_nvidia_gpu(own)
-    if kind == "amd.com/gpu":
+def _is_alike(device: str, item: Item, gpu_kinds: frozenset[str]) -> bool:
+    """Return whether the CDI name DEVICE, of whichever vendor's name, is such a thing as ITEM asks for."""
+    own, _, name = device.partition("=")
+    kind = item.kind or GPU
+    if _is_gpu(kind, gpu_kinds):
+        return own in gpu_kinds or bool(_GPU_KIND.fullmatch(own))
+    if kind.startswith("amd.com/"):
         return own.split("/")[0].endswith("amd.com")
-    return False
+    same = own.partition("/")[2] == kind.partition("/")[2] and name == item.token
+    return same and is_nvidia(own) and is_nvidia(kind)
+
+
+def _is_gpu(kind: str, gpu_kinds: frozenset[str]) -> bool:
+    """Return whether devices of KIND are GPUs of NVIDIA for programs, and not all of them for tools."""
+    return kind in gpu_kinds or kind == GPU or kind.startswith(f"{GPU}-")

@@ -13,9 +13,20 @@ from collections import deque
 from contextlib import suppress
 
 from cdigen.nri import answer
+from cdigen.nri.asking import asks, counts
 from cdigen.nri.compat import abilities
 from cdigen.nri.messages import MessageError
-from cdigen.nri.news import Accepted, Decided, Introduced, Judged, Surveyed, Unanswered
+from cdigen.nri.news import (
+    Accepted,
+    Decided,
+    Introduced,
+    Judged,
+    Surveyed,
+    Unanswered,
+    brief,
+    short,
+    who,
+)
 from cdigen.nri.session import (
     Configure,
     CreateContainer,
@@ -30,7 +41,6 @@ from cdigen.value import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    import threading
 
     from cdigen.nri.answer import Answer
     from cdigen.nri.compat import Abilities
@@ -49,9 +59,17 @@ REQUEST_TIMEOUT_S = 2.0
 PATIENCE = 0.5
 # More than any answers that wait to be read: a runtime that reads nothing is of no use.
 _MAX_UNSENT = 64 << 20
+# Runtimes ask one question at a time, or a few; each may have 4 MiB.
 _MAX_WAITING = 10_000
+_MAX_HELD = 64 << 20
+# Before, plugins that the runtime starts itself are not told what is there (containerd/nri issue 43).
+_TELLS_LAUNCHED = (0, 7)
 _READ = 1 << 18
 _BEAT_S = 5.0
+_LEAVE_S = 0.2
+# Notes that a spec which comes would take back.
+_OF_SPECS = frozenset(("none", "no_amd"))
+_LEAVING = "the plugin is being stopped"
 _LATE = "the devices of this host could not be looked up within {:.2g} s"
 
 
@@ -60,28 +78,40 @@ class _Waiting:
     """A question that came at ``since_s`` and has to be answered by ``due_s``."""
 
     question: Question
+    size: int
     since_s: float
     due_s: float
 
 
 class Serving:
-    """Serves SESSION on CONNECTION by what lies on DESK; sets TRIED when the runtime introduces itself."""
+    """Serves SESSION on CONNECTION by what lies on DESK; IS_LAUNCHED: the runtime has started us."""
 
     def __init__(
-        self, connection: socket.socket, session: Session, desk: Desk, tried: threading.Event
+        self,
+        connection: socket.socket,
+        session: Session,
+        desk: Desk,
+        *,
+        is_launched: bool = False,
+        register_within_s: float = REGISTER_WITHIN_S,
     ) -> None:
         self.is_accepted = False
         self._connection = connection
         self._session = session
         self._desk = desk
-        self._tried = tried
         self._unsent = bytearray()
         self._waiting: deque[_Waiting] = deque()
+        self._held = 0
+        # By what those who wait cannot be answered.
+        self._outdated: Known | None = None
         self._abilities: Abilities | None = None
         self._limit_s = REQUEST_TIMEOUT_S
         # The answer to the registration may come before or after the runtime has told its state.
         self._is_registered = self._is_told = False
         self._is_first_part = True
+        self._is_leaving = False
+        self._is_launched = is_launched
+        self._register_within_s = register_within_s
         self._begun_s = time.monotonic()
         self._poll = select.poll()
 
@@ -101,12 +131,31 @@ class Serving:
             if ready.get(number, 0) & ~select.POLLOUT and not self._receive():
                 return
             self._settle()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Answer all that was asked until now: what is left without an answer starts without its GPU."""
+        until_s = time.monotonic() + _LEAVE_S
+        self._is_leaving = True
+        while time.monotonic() < until_s:
+            while self._waiting:
+                self._refuse(self._waiting.popleft(), _LEAVING)
+            ready = dict(self._poll.poll(0 if not self._unsent else _LEAVE_S * 1000)).get(
+                self._connection.fileno(), 0
+            )
+            if ready & select.POLLOUT:
+                self._send(b"")
+            elif not ready & select.POLLIN or not self._receive():
+                return
 
     def _patience_ms(self) -> float:
         now = time.monotonic()
         due_s = min((one.due_s for one in self._waiting), default=now + _BEAT_S)
-        if not self.is_accepted and now > self._begun_s + REGISTER_WITHIN_S:
-            raise SessionError(f"the runtime has not registered the plugin within {REGISTER_WITHIN_S:g} s")
+        if not self.is_accepted:
+            limit_s = self._register_within_s
+            if now >= self._begun_s + limit_s:
+                raise SessionError(f"the runtime has not registered the plugin within {limit_s:g} s")
+            due_s = min(due_s, self._begun_s + limit_s)
         return max(0.0, min(due_s - now, _BEAT_S)) * 1000
 
     def _receive(self) -> bool:
@@ -149,15 +198,18 @@ class Serving:
             case Synchronize(part=part):
                 self._survey(part)
             case Refused(method=method, message=message):
-                self._desk.report(Unanswered(method=method, message=message))
+                self._desk.report(Unanswered(method=short(method), message=short(message)))
 
     def _configure(self, event: Configure) -> None:
         told = event.configuration
         self._abilities = abilities(told.runtime, told.version, told.nri_version)
         self._limit_s = told.request_timeout_ms / 1000 or REQUEST_TIMEOUT_S
         self._send(self._session.subscribe(event.call, self._abilities.events))
-        self._tried.set()
+        self._desk.tried.set()
         self._desk.report(Introduced(configuration=told, abilities=self._abilities))
+        if self._is_launched and self._abilities.nri < _TELLS_LAUNCHED:
+            self._is_told = True
+            self._accept()
 
     def _survey(self, part: Part) -> None:
         self._desk.survey(Surveyed(part=part, is_first=self._is_first_part, is_last=not part.more))
@@ -177,27 +229,63 @@ class Serving:
     def _ask(self, question: Question) -> None:
         now = time.monotonic()
         limit_s = self._limit_s if question.timeout_s is None else min(self._limit_s, question.timeout_s)
-        one = _Waiting(question=question, since_s=now, due_s=now + PATIENCE * limit_s)
-        known = self._desk.known
-        if known is not None and self._is_answered(one, known):
+        one = _Waiting(question=question, size=_size(question), since_s=now, due_s=now + PATIENCE * limit_s)
+        try:
+            is_answered = self._is_soon_answered(one)
+        except Exception as error:  # noqa: BLE001 - a defect must not start a container without its GPU
+            self._refuse(one, _defect(error), cause="defect")
             return
-        if len(self._waiting) >= _MAX_WAITING:
-            self._refuse(one, f"more than {_MAX_WAITING} questions wait for an answer")
-            return
-        self._waiting.append(one)
-        self._desk.ask()
+        if not is_answered:
+            self._wait(one)
+
+    def _is_soon_answered(self, one: _Waiting) -> bool:
+        """Answer what can be answered now; returns whether that was so."""
+        pod, container = one.question.pod, one.question.container
+        desk = self._desk
+        if desk.problem:
+            if asks(pod, container):
+                self._refuse(one, desk.problem, cause="configuration")
+            else:
+                self._pass(one)
+            return True
+        known = desk.known
+        if known is None and desk.policy is not None and not counts(pod, container, desk.policy):
+            self._pass(one)
+            return True
+        return known is not None and self._is_answered(one, known)
+
+    def _pass(self, one: _Waiting) -> None:
+        """Answer that there is nothing to change, whatever the host has."""
+        if isinstance(one.question, ValidateAdjustment):
+            self._judge(one.question, "")
+        else:
+            self._finish(one.question, one, answer.Answer(outcome="nothing"))
+
+    def _wait(self, one: _Waiting) -> None:
+        if self._is_leaving:
+            self._refuse(one, _LEAVING)
+        elif len(self._waiting) >= _MAX_WAITING or self._held + one.size > _MAX_HELD:
+            self._refuse(one, "too many containers wait for a look at the devices of this host")
+        else:
+            self._waiting.append(one)
+            self._held += one.size
+            self._desk.ask()
 
     def _settle(self) -> None:
-        """Answer those who wait, if it is time."""
+        """Answer those who wait, if there is something new to answer by, or it is time."""
+        known = self._desk.known
+        is_new = known is not self._outdated
+        self._outdated = known
         for _ in range(len(self._waiting)):
             one = self._waiting.popleft()
-            known = self._desk.known
-            if known is not None and known.begun_s >= one.since_s and self._is_answered(one, known):
+            self._held -= one.size
+            if is_new and known is not None and self._is_answered(one, known):
                 continue
             if time.monotonic() >= one.due_s:
                 self._refuse(one, _LATE.format(one.due_s - one.since_s))
             else:
                 self._waiting.append(one)
+                self._held += one.size
 
     def _is_answered(self, one: _Waiting, known: Known) -> bool:
         """Answer by KNOWN; returns whether that was done: not where the host has changed since."""
@@ -209,27 +297,29 @@ class Serving:
     def _is_created(self, question: CreateContainer, one: _Waiting, known: Known) -> bool:
         try:
             found = answer.created(question.pod, question.container, known, self._able())
-            if (found.outcome in {"inject", "refuse"} or found.notes) and not _counts(known, one):
+            if _depends(found) and not _is_new(known, one):
                 return False
-            if found.outcome != "refuse":
-                self._send(self._session.adjust(question.call, found.adjustment))
-        except MessageError as error:
-            found = answer.refused("too_much", f"what the container asks for cannot be given: {error}")
-        except OSError:
-            raise
         except Exception as error:  # noqa: BLE001 - a defect must not start a container without its GPU
             found = answer.refused("defect", _defect(error))
         self._finish(question, one, found)
         return True
 
     def _finish(self, question: CreateContainer, one: _Waiting, found: Answer) -> None:
-        if found.outcome == "refuse":
-            self._send(self._session.refuse(question.call, _signed(found.reason)))
+        """Send what was FOUND, and tell of it."""
+        sent = b""
+        if found.outcome != "refuse":
+            try:
+                sent = self._session.adjust(question.call, found.adjustment)
+            except MessageError as error:
+                found = answer.refused("too_much", f"what the container asks for cannot be given: {error}")
+            except Exception as error:  # noqa: BLE001 - likewise
+                found = answer.refused("defect", _defect(error))
+        self._send(sent or self._session.refuse(question.call, _signed(found.reason)))
         duration_s = time.monotonic() - one.since_s
         self._desk.tally.count(found, duration_s)
         if found.outcome != "nothing" or found.notes:
             self._desk.report(
-                Decided(pod=question.pod, container=question.container, answer=found, duration_s=duration_s)
+                Decided(who=who(question.pod, question.container), answer=brief(found), duration_s=duration_s)
             )
 
     def _is_validated(self, question: ValidateAdjustment, one: _Waiting, known: Known) -> bool:
@@ -239,7 +329,7 @@ class Serving:
             )
         except Exception as error:  # noqa: BLE001 - likewise
             problem = _defect(error)
-        if problem and not _counts(known, one):
+        if problem and not _is_new(known, one):
             return False
         self._judge(question, problem)
         return True
@@ -248,13 +338,13 @@ class Serving:
         self._send(self._session.validate(question.call, _signed(problem) if problem else ""))
         self._desk.tally.verdicts["rejected" if problem else "passed"] += 1
         if problem:
-            self._desk.report(Judged(pod=question.pod, container=question.container, reason=problem))
+            self._desk.report(Judged(who=who(question.pod, question.container), reason=short(problem)))
 
-    def _refuse(self, one: _Waiting, why: str) -> None:
+    def _refuse(self, one: _Waiting, why: str, cause: str = "late") -> None:
         if isinstance(one.question, ValidateAdjustment):
             self._judge(one.question, why)
         else:
-            self._finish(one.question, one, answer.refused("late", why))
+            self._finish(one.question, one, answer.refused(cause, why))
 
     def _able(self) -> Abilities:
         # The session refuses every question before Configure.
@@ -263,7 +353,22 @@ class Serving:
         return self._abilities
 
 
-def _counts(known: Known, one: _Waiting) -> bool:
+def _size(question: Question) -> int:
+    """Return about how many characters QUESTION has."""
+    pod, container = question.pod, question.container
+    texts = (*pod.labels.values(), *pod.annotations.values(), *container.annotations.values(), *container.env)
+    return sum(map(len, texts))
+
+
+def _depends(found: Answer) -> bool:
+    """Return whether another state of the host might have given another answer than FOUND.
+
+    It says nothing of the host where nothing that is asked for counts.
+    """
+    return found.outcome in {"inject", "refuse"} or any(note.cause in _OF_SPECS for note in found.notes)
+
+
+def _is_new(known: Known, one: _Waiting) -> bool:
     """Return whether KNOWN is newer than the question, or nothing has changed since."""
     return known.begun_s >= one.since_s or known.is_current()
 

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 class Setup:
     """One plugin: whom it serves, as whom, and by what.
 
-    ``watched`` are files that matter besides the specs and the inventory; ``plugin_dir`` is where the runtime
-    finds plugins that it starts itself.
+    ``watched`` are files that matter besides the specs and the inventory, the configuration first;
+    ``plugin_dir`` is where the runtime finds plugins that it starts itself. ``problem``: the configuration is
+    wrong, so that nobody knows who may ask, and the settings are the default ones.
     """
 
     settings: Settings
@@ -27,3 +28,4 @@ class Setup:
     sources: Sources
     watched: tuple[str, ...]
     plugin_dir: str
+    problem: str = ""

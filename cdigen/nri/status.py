@@ -85,9 +85,9 @@ class Board:
         if made.outcome in {"inject", "refuse"}:
             entry = Entry(
                 at_s=time.time(),
-                namespace=news.pod.namespace,
-                pod=news.pod.name,
-                container=news.container.name,
+                namespace=news.who.namespace,
+                pod=news.who.pod,
+                container=news.who.container,
                 outcome=made.outcome,
                 devices=made.devices[:MAX_JOURNAL],
                 cause=made.cause,

@@ -27,7 +27,6 @@ class Tally:
         self.notes = dict.fromkeys((*NOTES, *CAUSES), 0)
         self.verdicts = dict.fromkeys(VERDICTS, 0)
         self.connections = 0
-        self.late = 0
         # How many answers took up to each of BUCKETS but longer than the one before; the last: longer.
         self.durations = [0] * (len(BUCKETS) + 1)
         self.duration_s = 0.0

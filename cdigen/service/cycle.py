@@ -23,7 +23,7 @@ from cdigen.spec.hostcheck import check_host
 from cdigen.store import specfiles
 from cdigen.store.viewprune import prune_after_boot
 from cdigen.value import frozen
-from cdigen.vendors.registry import VENDORS
+from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class Setup:
 
     ``roots`` are the driver and dev root, which may come and go;
     ``directories`` are the spec directories, written into the last; ``view_directories`` all in which a
-    spec may name a view. Both, and ``state_dir``, are paths of this machine.
+    spec may name a view. Both, and ``state_dir``, are paths of this machine. ``are_named`` says whether
+    somebody named the ``vendors``, or all are asked: then of those that are not here nothing is told.
     """
 
     outer: str
@@ -63,6 +64,7 @@ class Setup:
     state_dir: str
     create_nodes: bool
     daemon: Daemon
+    are_named: bool = True
 
 
 @frozen
@@ -153,6 +155,8 @@ class _Work:
         self.inventories: dict[str, Inventory] = {}
         self.standings: dict[str, Standing] = {}
         self.specs: list[SpecReport] = []
+        # Vendors of which there is something to tell.
+        self._told: tuple[str, ...] = setup.vendors
         self._said: list[Finding] = []
         # What was asked for and could not be done, as lines.
         self._failed: list[str] = []
@@ -187,11 +191,16 @@ class _Work:
                 places = setup.places(self._host)
         except ConfigError as error:
             # A driver container that is not there yet.
+            self._told = setup.vendors if setup.are_named else setup.vendors[:1]
             return dict.fromkeys(
                 setup.vendors, HostError(error.message, hint=error.hint, kind="driver-not-found")
             )
         self.inventories, failures = reconcile.discover(setup.vendors, places)
-        return failures
+        if setup.are_named:
+            return failures
+        told = reconcile.worth_telling(self.inventories, failures, self._host)
+        self._told = tuple(name for name in setup.vendors if name in self.inventories or name in told)
+        return {**failures, **told}
 
     def _judge(self, vendor: str, failure: HostError | None) -> Standing:
         inventory = self.inventories.get(vendor)
@@ -212,7 +221,7 @@ class _Work:
 
     def _of(self, vendor: str) -> list[Owned]:
         """Return our specs of VENDOR, as far as this daemon was asked for their kinds."""
-        prefix, kinds = f"{VENDORS[vendor][0]}/", self._setup.wishes.kinds
+        prefix, kinds = f"{registry.cdi_vendor(vendor)}/", self._setup.wishes.kinds
         return [
             owned
             for owned in self._recorded
@@ -338,14 +347,14 @@ class _Work:
         )
 
     def _left_out(self, kind: str) -> int:
-        vendor = next((name for name, row in VENDORS.items() if kind.startswith(f"{row[0]}/")), "")
-        inventory = self.inventories.get(vendor)
+        inventory = self.inventories.get(registry.vendor_of(kind, self._setup.vendors))
         return sum(not gpu.usable for gpu in inventory.accelerators) if inventory is not None else 0
 
     def vendor_reports(self) -> tuple[VendorReport, ...]:
         return tuple(
             VendorReport(vendor=name, state=one.state, reason=one.reason, hint=one.hint)
             for name, one in self.standings.items()
+            if name in self._told
         )
 
     def findings(self) -> tuple[Finding, ...]:

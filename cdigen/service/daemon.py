@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 
-from cdigen import __version__
+from cdigen import __version__, reconcile
 from cdigen.host.root import Root
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.model.findings import Finding
@@ -21,7 +21,6 @@ from cdigen.service.report import Status, advance, overall, unready
 from cdigen.service.rundir import RunDirectory
 from cdigen.service.signals import Overdue
 from cdigen.value import replace
-from cdigen.vendors import registry
 from cdigen.watch.debounce import Backoff, Debounce
 from cdigen.watch.files import FileSource
 from cdigen.watch.poll import PollSource
@@ -243,7 +242,9 @@ class Daemon:
         except ConfigError:
             # The driver root is not there yet: its folder is what to wait for.
             return setup.roots, (), ("pci", "module", "drm")
-        wanted = [registry.load(name).watches(places) for name in setup.vendors]
+        wanted, failures = reconcile.watches(setup.vendors, places)
+        for name, error in failures.items():
+            self._log.warning("vendor-defect", vendor=name, error=error.message)
         return (
             (*setup.roots, *(path for one in wanted for path in one.files)),
             tuple(path for one in wanted for path in one.polled),

@@ -1,4 +1,7 @@
-"""The vendor protocol: all that the rest of cdigen asks of a maker of GPUs."""
+"""The vendor protocol: all that the rest of cdigen asks of a maker of accelerators.
+
+docs/adding-a-vendor.md walks through it.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,40 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Protocol
 
     from cdigen.host.root import Root
     from cdigen.model.cdi import Draft
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode, Inventory
     from cdigen.model.profile import Profile
 
     class Vendor(Protocol):
-        """One vendor; a module with these names is enough."""
+        """One vendor; a module with these names is enough.
+
+        ``NAME`` is what --vendor takes, ``CDI_VENDOR`` the vendor part of its kinds. ``NAMINGS`` are the
+        namings of its devices where a profile names none, in their order; ``OPTIONS`` what the
+        configuration may say to it alone. ``MODULES`` are the kernel modules that drive its devices, the
+        usual one first, and ``PCI_VENDORS`` whose numbers the devices have on the PCI bus.
+        """
 
         NAME: str
         CDI_VENDOR: str
+        NAMINGS: tuple[str, ...]
+        OPTIONS: tuple[Option, ...]
+        MODULES: tuple[str, ...]
+        PCI_VENDORS: tuple[int, ...]
 
         def discover(self, places: Places) -> Inventory:
-            """Read the host; raises HostError where this vendor has nothing to offer there."""
+            """Read the host; raises HostError where this vendor has nothing to offer there.
+
+            Every vendor in the tree is asked on every host: one whose module is not loaded says so
+            (``driver-not-loaded``) after a look or two, before it imports what only its own hosts need.
+            """
 
         def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-            """Compute the content of each profile's spec; pure."""
+            """Compute the content of each profile's spec, and of those of other classes; pure."""
 
         def watches(self, places: Places) -> Watches:
             """Return what is worth a look when it changes; whether it exists or not."""
@@ -33,6 +52,24 @@ if TYPE_CHECKING:
 
         def wrong_nodes(self, places: Places) -> tuple[HostNode, ...]:
             """Read in whose place there is something else, as they should be."""
+
+        def pitfalls(self, places: Places, inventory: Inventory | None) -> tuple[Finding, ...]:
+            """Read what keeps containers from this vendor's devices although discovery is content.
+
+            ``doctor`` shows it beside its own checks. INVENTORY is None where discovery failed.
+            """
+
+
+@frozen
+class Option:
+    """What the configuration may say to one vendor: ``vendor_options: {VENDOR: {NAME: value}}``.
+
+    A value is of the kind of ``default``: a switch or a text.
+    """
+
+    name: str
+    default: bool | str
+    help: str
 
 
 @frozen
@@ -49,6 +86,9 @@ class Watches:
     subsystems: tuple[str, ...]
 
 
+NO_OPTIONS: Mapping[str, Mapping[str, bool | str]] = {}
+
+
 @frozen
 class Places:
     """Where a vendor is to look.
@@ -60,7 +100,8 @@ class Places:
     ``mode`` is what the host is taken for (``auto``: look). ``nvml`` says whether the vendor's
     management library may be loaded in a child process: ``auto``, ``off``, or the path of a library.
     ``compat32`` asks for 32-bit libraries; ``mps_pipe_dir`` is the folder of NVIDIA's Multi-Process
-    Service, which ``mps_uid`` may own besides root, or empty.
+    Service, which ``mps_uid`` may own besides root, or empty. ``options`` are those that the
+    configuration gives, by vendor and name.
     """
 
     host: Root
@@ -73,3 +114,13 @@ class Places:
     compat32: bool = False
     mps_pipe_dir: str = ""
     mps_uid: int = 0
+    options: Mapping[str, Mapping[str, bool | str]] = NO_OPTIONS
+
+    def option(self, vendor: str, name: str) -> bool | str:
+        """Return the option NAME of VENDOR: as configured, else its default."""
+        given = self.options.get(vendor, {})
+        if name in given:
+            return given[name]
+        from cdigen.vendors.registry import load  # noqa: PLC0415 - who asks is loaded already
+
+        return next(option.default for option in load(vendor).OPTIONS if option.name == name)

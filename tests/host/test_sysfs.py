@@ -1,4 +1,4 @@
-"""PCI addresses, PCI devices and DRM devices as /sys names them."""
+"""PCI addresses and PCI devices as /sys names them."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernelside import Gpu, example_gpus, write_pci_device
 
 from cdigen.host.root import Root
-from cdigen.host.sysfs import drm_names, drm_numbers, pci_address, pci_devices, pci_key
+from cdigen.host.sysfs import pci_address, pci_devices, pci_key
 
 NVIDIA = 0x10DE
 DISPLAY = (0x0300, 0x0302)
@@ -113,28 +113,8 @@ def test_a_device_that_vanishes_is_left_out(tmp_path: Path, gpu: Gpu, file: str)
 
 def test_a_host_without_sys_has_no_devices(tmp_path: Path) -> None:
     assert devices(tmp_path) == ()
-    assert drm_names(Root(str(tmp_path)), "0000:1b:00.0") == ()
 
 
 def test_an_entry_that_is_no_address_is_passed_over(tmp_path: Path, gpu: Gpu) -> None:
     link(tmp_path / DEVICES / "alias", gpu.bdf)
     assert devices(tmp_path) == ((gpu.bdf, "nvidia"),)
-
-
-def test_a_devices_drm_names_are_its_cards_and_render_nodes(tmp_path: Path, gpu: Gpu) -> None:
-    folder = os.fsencode(tmp_path / DEVICES / gpu.bdf / "drm")
-    for name in (b"controlD64", b"card1-HDMI-A-1", b"renderDx", b"card", b"card\xff"):
-        os.mkdir(folder + b"/" + name)
-    assert drm_names(Root(str(tmp_path)), gpu.bdf) == (f"card{gpu.card}", f"renderD{gpu.render}")
-
-
-@pytest.mark.parametrize(
-    ("content", "numbers"),
-    [(b"226:1\n", (226, 1)), (b"", None), (b"226\n", None), (b"226:-1\n", None), ("226:²".encode(), None)],
-)
-def test_the_kernel_tells_the_numbers_of_a_drm_node(
-    tmp_path: Path, gpu: Gpu, content: bytes, numbers: tuple[int, int] | None
-) -> None:
-    put(tmp_path / DEVICES / gpu.bdf / "drm/card9/dev", content)
-    assert drm_numbers(Root(str(tmp_path)), gpu.bdf, "card9") == numbers
-    assert drm_numbers(Root(str(tmp_path)), gpu.bdf, "card8") is None

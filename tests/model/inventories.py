@@ -92,6 +92,8 @@ partitions = st.builds(
     nodes=tuples(nodes),
     usable=st.booleans(),
     problem=texts,
+    address=texts,
+    ordinal=st.none() | numbers,
 )
 groups = st.builds(
     Group,
@@ -111,6 +113,8 @@ accelerators = st.builds(
     problem=texts,
     partitioned=st.booleans(),
     partitions=tuples(partitions),
+    device_class=texts,
+    device_id=texts,
 )
 inventories = st.builds(
     Inventory,

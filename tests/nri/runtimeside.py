@@ -8,16 +8,19 @@ Source: containerd/nri, pkg/adaptation/plugin.go and pkg/net/multiplex/mux.go; c
 
 from __future__ import annotations
 
+import random
 import struct
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+from nri.synchronizing import parts
+
 from cdigen.nri.messages import message_class
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 PLUGIN, RUNTIME = 1, 2
 BUFFER = 4096  # bufio's default
@@ -188,9 +191,17 @@ class Runtime:
         """Call Configure, and take the plugin's events."""
         self._configured(self.call("Configure", self._configure_request(config)))
 
-    def synchronize(self, pods: Sequence[Any] = (), containers: Sequence[Any] = ()) -> int:
-        """Call Synchronize, in as many messages as are needed, and return their number."""
-        requests = list(self._chunks(pods, containers))
+    def synchronize(
+        self, pods: Sequence[Any] = (), containers: Sequence[Any] = (), *, shuffled: bool = False
+    ) -> int:
+        """Call Synchronize, in as many messages as are needed, and return their number.
+
+        SHUFFLED: in any order, as runtimes tell their state, and always the same.
+        """
+        if shuffled:
+            chance = random.Random(len(pods))
+            pods, containers = chance.sample(pods, len(pods)), chance.sample(containers, len(containers))
+        requests = list(parts(pods, containers, limit=MAX_DATA if self.nri >= (0, 7) else 1 << 62))
         for request in requests:
             answer = message_class("SynchronizeResponse").FromString(
                 self.call("Synchronize", request.SerializeToString())
@@ -203,8 +214,12 @@ class Runtime:
 
     def create(self, pod: Any, container: Any) -> Any:
         """Call CreateContainer, and return the adjustment."""
+        return self.created(self.finish(self.begin_create(pod, container)))
+
+    def begin_create(self, pod: Any, container: Any) -> int:
+        """Send CreateContainer, and return its stream."""
         request = message_class("CreateContainerRequest")(pod=pod, container=container)
-        return self.created(self.call("CreateContainer", request.SerializeToString()))
+        return self.begin("CreateContainer", request.SerializeToString())
 
     def created(self, payload: bytes) -> Any:
         """Return the adjustment in a CreateContainerResponse."""
@@ -353,22 +368,6 @@ class Runtime:
         if events & ~valid:
             self.drop(f"invalid plugin events: 0x{events & ~valid:x}")
         self.events = events or valid
-
-    def _chunks(self, pods: Sequence[Any], containers: Sequence[Any]) -> Iterator[Any]:
-        """Yield the requests of Synchronize; before NRI 0.7 there is one, however large."""
-        kind = message_class("SynchronizeRequest")
-        room = MAX_DATA - 1024 if self.nri >= (0, 7) else 1 << 62
-        request, size = kind(), 0
-        for field, rows in (("pods", pods), ("containers", containers)):
-            for row in rows:
-                length = row.ByteSize() + 8
-                if size + length > room:
-                    request.more = True
-                    yield request
-                    request, size = kind(), 0
-                getattr(request, field).append(row.SerializeToString())
-                size += length
-        yield request
 
 
 def pod(**fields: Any) -> Any:

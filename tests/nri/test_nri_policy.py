@@ -5,11 +5,12 @@ import yaml
 from configtext import SCHEMA, VALIDATOR, read, refusal
 from hypothesis import given
 from hypothesis import strategies as st
-from nri.nriwishes import ALLOWED, POD, devices, outcome, policy
+from nri.nriwishes import ALLOWED, DEVICES, POD, devices, outcome, policy
 
 from cdigen.config import Allowance, GpuKind, Nri, Settings
 from cdigen.model.profile import CAPABILITIES, Profile
 from cdigen.nri.policy import policy_of
+from cdigen.nri.select import Names
 from cdigen.value import fields, replace
 
 ALL = "NVIDIA_VISIBLE_DEVICES=all"
@@ -71,7 +72,10 @@ def test_sources_count_one_by_one() -> None:
     assert devices(asked=OWN, allow=allow) == ()
 
 
-@pytest.mark.parametrize("kind", ["nvidia.com/management", "nvidia.com/mig", "management.nvidia.com/gpu"])
+@pytest.mark.parametrize(
+    "kind",
+    ["nvidia.com/management", "nvidia.com/mig", "nvidia.com/nvswitch", "management.nvidia.com/gpu"],
+)
 @pytest.mark.parametrize("source", ["annotation", "environment"])
 def test_kinds_for_administrators_count_only_in_their_own_namespaces(kind: str, source: str) -> None:
     allow = (Allowance(namespaces=("*",), kinds=("*", kind)),)
@@ -94,6 +98,46 @@ def test_a_kind_that_is_named_and_not_allowed_is_refused(more: dict[str, dict[st
     asked = "NVIDIA_VISIBLE_DEVICES=nvidia.com/management=all"
     assert outcome(asked).cause == "not_permitted"
     assert devices(asked, management_namespaces=("ml",)) == ("nvidia.com/management=all",)
+
+
+@pytest.mark.parametrize("source", ["annotation", "environment"])
+@pytest.mark.parametrize(
+    ("kind", "counts"),
+    [
+        ("nvidia.com/gpu", True),
+        ("amd.com/gpu", True),
+        ("nvidia.com/imex-channel", True),
+        ("nvidia.com/gds", True),
+        ("nvidia.com/mofed", True),
+        ("nvidia.com/gdrcopy", True),
+        ("nvidia.com/nvswitch", False),
+        ("nvidia.com/gpu-compute", False),
+        ("k8s.gpu.nvidia.com/claim", False),
+        ("example.com/hostroot", False),
+        ("intel.com/gpu", False),
+    ],
+)
+def test_without_kinds_of_its_own_a_row_allows_what_variables_can_name(
+    kind: str, source: str, *, counts: bool
+) -> None:
+    assert policy().grant(POD).permits(source, kind) is counts
+    written = policy(allow=(Allowance(namespaces=("ml",), kinds=(kind,)),)).grant(POD)
+    assert written.permits(source, kind) is (kind != "nvidia.com/nvswitch")
+
+
+def test_without_kinds_of_its_own_a_row_allows_the_kinds_of_gpus_that_are_configured() -> None:
+    named = policy(gpu_kinds=(GpuKind(kind="nvidia.com/compute"),)).grant(POD)
+    assert named.permits("annotation", "nvidia.com/compute")
+    assert not named.permits("annotation", "nvidia.com/gpu")
+
+
+def test_devices_of_other_pods_and_vendors_have_to_be_allowed_by_name() -> None:
+    names = Names([*DEVICES, "k8s.gpu.nvidia.com/claim=0b1c-gpu-0", "example.com/hostroot=all"])
+    for device in ("k8s.gpu.nvidia.com/claim=0b1c-gpu-0", "example.com/hostroot=all"):
+        assert outcome(asked={"devices.cdigen.dev": device}, names=names).cause == "not_permitted"
+        assert outcome(f"NVIDIA_VISIBLE_DEVICES={device}", names=names).cause == "not_permitted"
+        allow = (Allowance(namespaces=("ml",), kinds=(device.partition("=")[0],)),)
+        assert devices(asked={"devices.cdigen.dev": device}, names=names, allow=allow) == (device,)
 
 
 def test_profiles_are_the_kinds_of_gpus_where_none_are_named() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from nri.nriwishes import AMD, COMPUTE, DEVICES, MIG, UUID, UUID1, devices, outcome
 
 from cdigen.nri import request
+from cdigen.nri.machine import Machine
 from cdigen.nri.refusal import CAUSES, Refusal
 from cdigen.nri.select import Names
 
@@ -71,7 +72,7 @@ def test_devices_come_in_the_order_asked_for_and_none_twice_under_two_names() ->
         ("1", ["is in MIG mode", "1:0"]),
         ("2", ["fallen off the bus"]),
         ("GPU-ffffffff", ["no such GPU"]),
-        ("example.com/nic=0", ["there is no spec of example.com/nic"]),
+        ("amd.com/gpu=0", ["there is no spec of amd.com/gpu"]),
         (f"{GPU}=9", [f"{GPU} has 0, 1:0"]),
         ("\x1b[31m", ["'\\x1b[31m'"]),
     ],
@@ -128,6 +129,14 @@ def test_a_capability_that_no_kind_gives_is_refused() -> None:
     assert "profiles" in decision.reason
 
 
+@pytest.mark.parametrize("blank", ["", " ", ",", " , "])
+def test_a_blank_requirement_is_none(blank: str) -> None:
+    unknown = Machine(problem="there is no inventory")
+    asked = (f"{VISIBLE}=0", f"NVIDIA_REQUIRE_CUDA={blank}")
+    assert devices(*asked, machine=unknown) == (f"{GPU}=0",)
+    assert outcome(*asked, "NVIDIA_REQUIRE_X=cuda>=1", machine=unknown).cause == "no_inventory"
+
+
 def test_imex_channels_are_named_one_by_one() -> None:
     assert devices(f"{VISIBLE}=0", "NVIDIA_IMEX_CHANNELS=7,0") == (
         f"{GPU}=0",
@@ -138,12 +147,18 @@ def test_imex_channels_are_named_one_by_one() -> None:
     assert outcome(f"{VISIBLE}=0", "NVIDIA_IMEX_CHANNELS=9").cause == "unknown_device"
 
 
-@pytest.mark.parametrize("name", ["GDS", "MOFED", "GDRCOPY", "NVSWITCH"])
+@pytest.mark.parametrize("name", ["GDS", "MOFED", "GDRCOPY"])
 def test_families_are_switched_on_by_one_word_beside_gpus(name: str) -> None:
     family = f"nvidia.com/{name.lower()}=all"
     assert devices(f"{VISIBLE}=0", f"NVIDIA_{name}=enabled") == (f"{GPU}=0", family)
     assert devices(f"{VISIBLE}=0", f"NVIDIA_{name}=true") == (f"{GPU}=0",)
     assert devices(f"{VISIBLE}=void", f"NVIDIA_{name}=enabled") == ()
+
+
+def test_nvswitches_are_given_only_in_namespaces_of_those_who_administer_them() -> None:
+    env = (f"{VISIBLE}=0", "NVIDIA_NVSWITCH=enabled")
+    assert devices(*env) == (f"{GPU}=0",)
+    assert devices(*env, management_namespaces=("ml",)) == (f"{GPU}=0", "nvidia.com/nvswitch=all")
 
 
 @pytest.mark.parametrize("name", ["config", "monitor"])

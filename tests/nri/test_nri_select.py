@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from nri.nriwishes import COMPUTE, DEVICES, MACHINE, devices, outcome
 
+from cdigen.config import Allowance
 from cdigen.host.root import Root
 from cdigen.nri.machine import Machine
 from cdigen.nri.request import Item
@@ -14,6 +15,7 @@ from cdigen.runtimes.resolve import Shelf
 from cdigen.runtimes.users import ROOT
 
 ALL = "NVIDIA_VISIBLE_DEVICES=all"
+EVERY = (Allowance(namespaces=("ml",), kinds=("*",)),)
 UNKNOWN = Machine(problem="there is no inventory")
 
 
@@ -51,7 +53,7 @@ def test_all_gpus_come_from_one_kind_the_first_that_has_them_all() -> None:
 def test_a_name_in_full_is_taken_as_it_is_written() -> None:
     names = Names(["example.com/nic=Eth0"])
     asked = {"devices.cdigen.dev": "example.com/nic=eth0"}
-    assert outcome(asked=asked, names=names).cause == "unknown_device"
+    assert outcome(asked=asked, names=names, allow=EVERY).cause == "unknown_device"
 
 
 def test_without_an_inventory_names_of_the_specs_are_found_all_the_same() -> None:
@@ -59,6 +61,16 @@ def test_without_an_inventory_names_of_the_specs_are_found_all_the_same() -> Non
     refused = outcome("NVIDIA_VISIBLE_DEVICES=1b:00.0", machine=UNKNOWN)
     assert refused.cause == "unknown_device"
     assert "no such GPU" not in refused.reason
+
+
+def test_beside_all_gpus_of_a_kind_none_counts_by_itself() -> None:
+    asked = {
+        "devices.cdigen.dev": "nvidia.com/gpu=0,nvidia.com/gds=all,nvidia.com/gpu=all,nvidia.com/gpu=1:0"
+    }
+    assert devices(asked=asked) == ("nvidia.com/gds=all", "nvidia.com/gpu=all")
+    names = Names(["example.com/nic=all", "example.com/nic=a"])
+    items = tuple(item(name, "example.com/nic", qualified=True) for name in ("all", "a"))
+    assert len(choose(items, gpu_kinds=(), names=names, machine=MACHINE)) == 2
 
 
 def test_without_any_spec_a_wish_for_gpus_is_refused() -> None:
@@ -79,8 +91,6 @@ def test_a_reason_shows_some_names_and_counts_the_others() -> None:
 
 @pytest.mark.parametrize("kind", ["nvidia.com/gpu", "nvidia.com/gpu-compute"])
 def test_the_policy_chooses_among_kinds_that_give_enough(kind: str) -> None:
-    from cdigen.config import Allowance  # noqa: PLC0415 - of this test alone
-
     allow = (Allowance(namespaces=("ml",), kinds=(kind,)),)
     assert devices(ALL, allow=allow, gpu_kinds=COMPUTE) == (f"{kind}=all",)
     wanted = outcome(ALL, "NVIDIA_DRIVER_CAPABILITIES=video", allow=allow, gpu_kinds=COMPUTE)
@@ -101,5 +111,5 @@ def test_names_and_reasons_come_from_the_specs_as_a_runtime_reads_them(tmp_path:
     view = Shelf(Root(str(tmp_path))).view(("/etc/cdi",), library="1.0.1", reader=ROOT)
     names = Names((name for name, _ in view.devices), lambda name: view.resolve(name).reason)
     assert devices("NVIDIA_VISIBLE_DEVICES=0", names=names) == ("nvidia.com/gpu=0",)
-    refused = outcome(asked={"devices.cdigen.dev": "nvidia.com/other=0"}, names=names)
+    refused = outcome(asked={"devices.cdigen.dev": "nvidia.com/other=0"}, names=names, allow=EVERY)
     assert "both define it" in refused.reason

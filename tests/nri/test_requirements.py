@@ -231,6 +231,23 @@ def test_an_inventory_is_stale_once_another_driver_runs() -> None:
     assert read(content(), running_driver=DRIVER).problem == ""
 
 
+def test_an_inventory_is_stale_once_nobody_keeps_it_true() -> None:
+    problem = read(content(), running_driver=DRIVER, is_kept=False).problem
+    assert problem == "the inventory is stale: the cdigen daemon, which keeps it true, does not run"
+
+
+@pytest.mark.parametrize(
+    ("mode", "counts"), [("gpu", False), ("management", False), ("wsl", True), ("csv", True)]
+)
+def test_where_no_driver_tells_its_version_only_inventories_of_hosts_without_one_count(
+    mode: str, *, counts: bool
+) -> None:
+    found = read(content(inventory(mode=mode)), running_driver="")
+    assert (found.problem == "") is counts
+    if not counts:
+        assert found.problem == f"the inventory is stale: it is of driver {DRIVER}, and no NVIDIA driver runs"
+
+
 def test_where_requirements_are_only_warned_of_the_container_starts() -> None:
     decision = outcome(VISIBLE, "NVIDIA_REQUIRE_CUDA=cuda>=99", require="warn")
     assert (decision.outcome, [note.cause for note in decision.notes]) == ("inject", ["requirement"])

@@ -5,9 +5,9 @@ Pure: the same inventory and profiles give the same drafts on any machine.
 
 from __future__ import annotations
 
-from cdigen.model.cdi import ContainerEdits, Device, DeviceNode, Draft, Payload, Step
-from cdigen.model.profile import DEFAULT
-from cdigen.vendors.nvidia.naming import gpu_names, mig_names
+from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload, Step
+from cdigen.vendors.nodes import device_nodes, gids
+from cdigen.vendors.nvidia.naming import NAMINGS, gpu_names, mig_names
 from cdigen.vendors.nvidia.tables import CARRIED_BY_IMAGES
 
 TYPE_CHECKING = False
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from cdigen.model.profile import Profile
 
 CDI_VENDOR = "nvidia.com"
-
-# The permission bits to read and write of everyone and of a node's group.
-WORLD, GROUP = 0o006, 0o060
 
 # "void" keeps NVIDIA's own runtime hook from injecting a second time into an image that asks for
 # GPUs by this variable (nvidia-container-toolkit issue 395).
@@ -66,40 +63,19 @@ def _offers(gpu: Accelerator, profile: Profile) -> Iterable[tuple[tuple[str, ...
     offered so only where the profile asks. An instance needs its GPU's own node, and its DRM nodes
     only if it has graphics engines.
     """
+    namings = profile.names or NAMINGS
     if not gpu.partitioned or profile.whole_gpus:
-        yield gpu_names(gpu, profile.names), _edits(gpu.nodes, profile)
+        yield gpu_names(gpu, namings), _edits(gpu.nodes, profile)
     own = tuple(node for node in gpu.nodes if node.role == "gpu")
     for mig in gpu.partitions:
         if mig.usable:
             nodes = (*(gpu.nodes if mig.graphics else own), *mig.nodes)
-            yield mig_names(gpu, mig, profile.names), _edits(nodes, profile)
+            yield mig_names(gpu, mig, namings), _edits(nodes, profile)
 
 
 def _edits(nodes: Iterable[HostNode], profile: Profile) -> ContainerEdits:
     wanted = device_nodes(nodes, profile)
     return ContainerEdits(device_nodes=wanted, additional_gids=gids(wanted))
-
-
-def device_nodes(nodes: Iterable[HostNode], profile: Profile = DEFAULT) -> tuple[DeviceNode, ...]:
-    """Return the nodes that PROFILE wants, as a spec has them.
-
-    A node that not everybody may open carries its group.
-    """
-    return tuple(
-        DeviceNode(
-            path=node.path,
-            host_path=node.host_path if node.host_path != node.path else None,
-            file_mode=node.mode,
-            gid=node.gid if node.gid and node.mode & WORLD != WORLD else None,
-        )
-        for node in nodes
-        if profile.wants(node.capabilities)
-    )
-
-
-def gids(nodes: tuple[DeviceNode, ...]) -> tuple[int, ...]:
-    """Return the groups that a process has to be in to open NODES; those that open nothing are not."""
-    return tuple(sorted({node.gid for node in nodes if node.gid and (node.file_mode or 0) & GROUP}))
 
 
 def payload(driver: Driver, files: tuple[DriverFile, ...], steps: tuple[Step, ...] = ()) -> Payload:

@@ -14,9 +14,9 @@ from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
+from cdigen.vendors import drm
 from cdigen.vendors.nvidia.kernel import is_uuid, remedy
 from cdigen.vendors.nvidia.mig import MigReader
-from cdigen.vendors.nvidia.nodes import Numbers
 from cdigen.vendors.nvidia.tables import CONTROL_NODES, GRAPHICS
 
 TYPE_CHECKING = False
@@ -215,12 +215,11 @@ class GpuReader:
             )
             return ()
         nodes = [own]
-        for name in sysfs.drm_names(self._places.host, address):
-            role = "card" if name.startswith("card") else "render"
-            told = sysfs.drm_numbers(self._places.host, address, name)
-            numbers = Numbers(major=told[0], minor=told[1]) if told else None
+        for drm_minor in drm.minors(self._places.host, f"{sysfs.PCI_DEVICES}/{address}"):
+            # The kernel makes these itself, so they are never made here.
+            numbers = drm.node_numbers(drm_minor.numbers, make=False)
             node, problem = self._nodes.read(
-                f"/dev/dri/{name}", role=role, capabilities=GRAPHICS, numbers=numbers
+                drm_minor.path, role=drm_minor.role, capabilities=GRAPHICS, numbers=numbers
             )
             if node is not None:
                 nodes.append(node)
@@ -228,7 +227,7 @@ class GpuReader:
             self._say(
                 "warning",
                 "drm-node-missing",
-                self._places.dev.host_path(f"/dev/dri/{name}"),
+                self._places.dev.host_path(drm_minor.path),
                 f"GPU {index} ({address}): {problem}; graphics programs will not find the GPU",
                 "is udev running?",
             )

@@ -6,7 +6,9 @@ Pure, as ``edits`` is for the GPUs.
 from __future__ import annotations
 
 from cdigen.model.cdi import ContainerEdits, Device, Draft
-from cdigen.vendors.nvidia.edits import CDI_VENDOR, ENV, device_nodes, gids, payload
+from cdigen.value import replace
+from cdigen.vendors.nodes import device_nodes, gids
+from cdigen.vendors.nvidia.edits import CDI_VENDOR, ENV, payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,3 +42,17 @@ def _draft(group: Group, driver: Driver, profile: Profile) -> Draft:
 def _device(device: GroupDevice) -> Device:
     nodes = device_nodes(device.nodes)
     return Device(name=device.name, edits=ContainerEdits(device_nodes=nodes, additional_gids=gids(nodes)))
+
+
+def with_profiles(inventory: Inventory, profiles: tuple[Profile, ...]) -> Inventory:
+    """Return INVENTORY with its GPUs once for each profile; such hosts name them in one way only."""
+    groups = (
+        replace(
+            group,
+            device_class=profile.device_class,
+            files=tuple(file for file in group.files if profile.takes(file)),
+        )
+        for group in inventory.groups
+        for profile in profiles
+    )
+    return replace(inventory, groups=tuple(groups))

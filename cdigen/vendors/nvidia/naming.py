@@ -11,6 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.inventory import Accelerator, Partition
 
+# Those of a profile that names none.
+NAMINGS = ("index", "uuid")
+
 
 def gpu_names(gpu: Accelerator, namings: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of a whole GPU; what it does not have (a UUID) gives none."""
@@ -21,7 +24,7 @@ def gpu_names(gpu: Accelerator, namings: tuple[str, ...]) -> tuple[str, ...]:
         "pci": gpu.address,
         "minor": None if gpu.minor is None else f"minor{gpu.minor}",
     }
-    return tuple(name for naming in namings if (name := names[naming]))
+    return tuple(name for naming in namings if (name := names.get(naming)))
 
 
 def mig_names(gpu: Accelerator, mig: Partition, namings: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,0 +1,83 @@
+"""Turn an inventory of AMD's into drafts: which device gets which nodes, and what it is called.
+
+Pure: the same inventory and profiles give the same drafts on any machine.
+
+Names: the number that AMD's tools have; the unique_id in the form of ``amd-ctk gpu list``
+(``0xEA35F57CC80DEB35``); the PCI address. A GPU that is split has one address, and up to ROCm 6 one unique_id
+for all partitions: these then name all of them together, as AMD_VISIBLE_DEVICES has it. No two namings can
+give one name: a number, one that begins with ``0x``, and those that hold a colon or begin with a letter.
+"""
+
+from __future__ import annotations
+
+from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload
+from cdigen.value import replace
+from cdigen.vendors.nodes import device_nodes, gids
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cdigen.model.inventory import Accelerator, HostNode, Inventory
+    from cdigen.model.profile import Profile
+
+CDI_VENDOR = "amd.com"
+# Those of a profile that names none.
+NAMINGS = ("index", "uuid", "pci")
+
+
+def drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
+    """Return one draft per profile; a profile that wants nothing of what the GPUs do has no devices."""
+    return tuple(_draft(inventory, profile) for profile in profiles)
+
+
+def _draft(inventory: Inventory, profile: Profile) -> Draft:
+    devices = []
+    for gpu in inventory.accelerators:
+        for names, nodes in _offers(gpu, profile.names or NAMINGS) if gpu.usable else ():
+            wanted = device_nodes(nodes, profile)
+            # A device without any edit would make the whole document invalid.
+            if wanted:
+                edits = ContainerEdits(device_nodes=wanted, additional_gids=gids(wanted))
+                devices += [Device(name=name, edits=edits) for name in names]
+    return Draft(
+        kind=f"{CDI_VENDOR}/{profile.device_class}",
+        devices=tuple(devices),
+        edits=ContainerEdits(),
+        payload=_payload(inventory, profile),
+        # A view would lie where NVIDIA's images look for theirs, and need a hook; these are few files.
+        profile=replace(profile, layout="files", hook="none") if inventory.files else profile,
+    )
+
+
+def _payload(inventory: Inventory, profile: Profile) -> Payload | None:
+    files = tuple(file for file in inventory.files if profile.takes(file))
+    if not files:
+        return None
+    driver = inventory.driver
+    return Payload(vendor="amd", version=driver.version, architecture=driver.architecture, files=files)
+
+
+def _offers(
+    gpu: Accelerator, namings: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Iterable[HostNode]]]:
+    """Yield the devices that a GPU is offered as, each as its names and its nodes."""
+    whole = {"uuid": gpu.uuid, "pci": gpu.address}
+    if not gpu.partitioned:
+        yield _chosen({**whole, "index": str(gpu.index), "card": _card(gpu.nodes)}, namings), gpu.nodes
+        return
+    usable = [partition for partition in gpu.partitions if partition.usable]
+    for partition in usable:
+        number = partition.index if partition.ordinal is None else partition.ordinal
+        own = {"index": str(number), "uuid": partition.uuid, "card": _card(partition.nodes)}
+        yield _chosen(own, namings), partition.nodes
+    together = dict.fromkeys(node for partition in usable for node in partition.nodes)
+    yield _chosen(whole, namings), together
+
+
+def _chosen(names: dict[str, str | None], namings: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for naming in namings if (name := names.get(naming)))
+
+
+def _card(nodes: tuple[HostNode, ...]) -> str:
+    return next((node.path.rpartition("/")[2] for node in nodes if node.role == "card"), "")

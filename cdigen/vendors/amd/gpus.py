@@ -1,0 +1,351 @@
+"""GPUs of amdgpu with their partitions and nodes, numbered as AMD's tools count (``listing``).
+
+A GPU that cannot be served keeps its number. GPUs that KFD does not know render but do not compute: AMD's
+tools leave them out, and here they come after the others.
+"""
+
+from __future__ import annotations
+
+from cdigen.host.procfs import read_text
+from cdigen.host.root import is_plain, reason
+from cdigen.model.inventory import Accelerator, Partition
+from cdigen.value import frozen, replace
+from cdigen.vendors import drm
+from cdigen.vendors.amd import kfd
+from cdigen.vendors.amd.listing import counted, listed
+from cdigen.vendors.nodes import NodeReader
+from cdigen.vendors.notes import Notes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+
+    from cdigen.model.inventory import HostNode
+    from cdigen.vendors.amd.kfd import KfdNode
+    from cdigen.vendors.amd.listing import Listed
+    from cdigen.vendors.base import Places
+
+KFD_NODE = "/dev/kfd"
+COMPUTE = ("compute",)
+# Of a GPU that does not compute, the render node is for those alone who want what it does.
+WITHOUT_KFD = ("graphics", "video")
+# The kernel's words (amdgpu_gfx.c, amdgpu_gmc.c): how many devices a GPU is, and how many parts its memory.
+COMPUTE_MODES = ("SPX", "DPX", "TPX", "QPX", "CPX")
+MEMORY_MODES = ("NPS1", "NPS2", "NPS3", "NPS4", "NPS6", "NPS8")
+WHOLE = "SPX"
+UDEV = (
+    "is udev running? 'udevadm trigger' makes missing nodes, and so does 'create_nodes: true' in the "
+    "configuration"
+)
+DRIVER = "see 'dmesg | grep amdgpu' for what happened to it"
+
+
+@frozen
+class Entry:
+    """A device to offer, its number, and what KFD knows of it, or None."""
+
+    device: Listed
+    ordinal: int
+    node: KfdNode | None
+
+
+@frozen
+class Modes:
+    """How a GPU is split, in the kernel's words; empty where it cannot be, or does not say."""
+
+    compute: str
+    memory: str
+
+    @property
+    def profile(self) -> str:
+        """The name of a partition's size as AMD's Kubernetes plugin has it: ``cpx_nps1``."""
+        return "_".join(word.lower() for word in (self.compute, self.memory) if word)
+
+
+class GpuReader:
+    """Reads the GPUs of one look at the host.
+
+    ``notes`` has what there is to say, ``nodes`` which nodes are missing or wrong.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self._host = places.host
+        self._dev = places.dev
+        self.notes = Notes()
+        self.nodes = NodeReader(places.dev, drm.MAKING)
+        self._kfd: tuple[HostNode, ...] = ()
+        self._owners: dict[str, str] = {}
+
+    def read(self) -> tuple[Accelerator, ...]:
+        """Read every GPU, in the order of their numbers; one that is broken is unusable, with a finding."""
+        topology = kfd.read_topology(self._host, self.notes)
+        if topology:
+            self._read_kfd()
+        gpus = _by_gpu(_entries(listed(self._host), topology))
+        self._say_without_kfd(gpus, is_known=bool(topology))
+        found = [self._gpu(address, entries) for address, entries in gpus.items()]
+        return tuple(self._without_repetition(sorted(found, key=lambda gpu: gpu.index)))
+
+    def _read_kfd(self) -> None:
+        numbers = drm.node_numbers(drm.device_numbers(self._host, f"{kfd.KFD}/dev"))
+        node, problem = self.nodes.read(KFD_NODE, role="control", capabilities=COMPUTE, numbers=numbers)
+        if node is None:
+            text = f"{problem}; no container can compute on AMD's GPUs"
+            self.notes.say("error", "control-node-missing", self._dev.host_path(KFD_NODE), text, UDEV)
+        else:
+            self._kfd = (node,)
+
+    def _gpu(self, address: str, entries: list[Entry]) -> Accelerator:
+        """Return the GPU at ADDRESS, which is offered as ENTRIES."""
+        own = next((entry.device.folder for entry in entries if entry.device.slot is not None), "")
+        is_there = bool(own) and self._host.exists(own)
+        modes = self._modes(address, own, len(entries)) if is_there else Modes(compute="", memory="")
+        device_id = self._line(f"{own}/device")
+        product = self._line(f"{own}/product_name") or f"AMD GPU {device_id}".rstrip()
+        uuids = {uuid for entry in entries if (uuid := self._uuid(entry))}
+        uuid = uuids.pop() if len(uuids) == 1 else None
+        whole = Accelerator(
+            index=min(entry.ordinal for entry in entries),
+            address=address,
+            model=product,
+            uuid=uuid,
+            minor=None,
+            nodes=(),
+            usable=False,
+            device_id=device_id,
+        )
+        if len(entries) == 1 and modes.compute in {"", WHOLE}:
+            nodes, problem = self._nodes(entries[0], address)
+            split = f" ({modes.compute}, {modes.memory})" if modes.memory and modes.compute else ""
+            return replace(
+                whole,
+                model=f"{product}{split}",
+                minor=entries[0].device.render,
+                nodes=nodes,
+                usable=not problem,
+                problem=problem,
+            )
+        partitions = self._partitions(entries, modes, address, has_own=uuid is None)
+        usable = any(partition.usable for partition in partitions)
+        return replace(
+            whole,
+            usable=usable,
+            problem="" if usable else "none of its partitions can be used",
+            partitioned=True,
+            partitions=partitions,
+        )
+
+    def _partitions(
+        self, entries: list[Entry], modes: Modes, address: str, *, has_own: bool
+    ) -> tuple[Partition, ...]:
+        """Return ENTRIES as partitions; from ROCm 7.0 on each HAS_OWN UUID, before all have the GPU's."""
+        partitions = []
+        for place, entry in enumerate(sorted(entries, key=lambda entry: entry.ordinal)):
+            nodes, problem = self._nodes(entry, address, is_partition=True)
+            partitions.append(
+                Partition(
+                    index=place,
+                    uuid=self._uuid(entry) if has_own else None,
+                    profile=modes.profile,
+                    instance=entry.device.name,
+                    graphics=False,
+                    nodes=nodes,
+                    usable=not problem,
+                    problem=problem,
+                    address=entry.device.name,
+                    ordinal=entry.ordinal,
+                )
+            )
+        return tuple(partitions)
+
+    def _nodes(
+        self, entry: Entry, address: str, *, is_partition: bool = False
+    ) -> tuple[tuple[HostNode, ...], str]:
+        """Return the nodes that a device needs and no problem, or none and what is wrong with it."""
+        device = entry.device
+        who = f"GPU {entry.ordinal} ({address}{f', {device.name}' if device.slot is None else ''})"
+        minors = drm.minors(self._host, device.folder)
+        if not minors:
+            return (), self._lost(device, who)
+        if is_partition and entry.node is None:
+            return (), "KFD does not know it"
+        nodes: list[HostNode] = []
+        for minor in minors:
+            node, problem = self._node(device, minor)
+            if node is not None:
+                nodes.append(node if entry.node or minor.role == "card" else _for_graphics(node))
+                continue
+            path = self._dev.host_path(minor.path)
+            if minor.role == "render":
+                text = f"{who}: {problem}; it gets no device"
+                self.notes.say("error", "gpu-node-missing", path, text, UDEV)
+                return (), "its render node cannot be used"
+            text = f"{who}: {problem}; it cannot show pictures on a screen"
+            self.notes.say("warning", "drm-node-missing", path, text, UDEV)
+        if device.render is None:
+            text = f"{who} has no render node: it is offered for showing pictures only"
+            self.notes.say("warning", "gpu-without-render-node", device.folder, text, DRIVER)
+        if not nodes:
+            return (), "its device nodes are missing"
+        return (*(self._kfd if entry.node else ()), *nodes), ""
+
+    def _node(self, device: Listed, minor: drm.Minor) -> tuple[HostNode | None, str]:
+        owner = self._owners.setdefault(minor.path, device.folder)
+        if owner != device.folder:
+            return None, f"{minor.path} is the node of another device, too ({owner})"
+        node, problem = drm.read_node(self.nodes, minor)
+        if node is not None and not is_plain(node.host_path):
+            return None, f"{minor.path} leads to a path that a spec cannot hold"
+        return node, problem
+
+    def _lost(self, device: Listed, who: str) -> str:
+        """Say why a device that is listed has no DRM devices; returns the problem in short."""
+        try:
+            self._host.directory(device.folder)
+            why = "has no DRM devices: its driver has failed, or it is being removed"
+        except OSError as error:
+            why = f"is listed, but its folder cannot be read: {reason(error)}"
+        text = f"{who} {why}; it gets no device"
+        self.notes.say("error", "gpu-lost", device.folder, text, DRIVER)
+        return "it has no DRM devices"
+
+    def _modes(self, address: str, folder: str, count: int) -> Modes:
+        """Read how the GPU is split; what makes no sense is a finding, and the devices count."""
+        compute = self._mode(address, f"{folder}/current_compute_partition", COMPUTE_MODES)
+        memory = self._mode(address, f"{folder}/current_memory_partition", MEMORY_MODES)
+        if compute == WHOLE and count > 1:
+            self.notes.say(
+                "warning",
+                "partition-contradiction",
+                f"{folder}/current_compute_partition",
+                f"GPU {address} says {WHOLE}, but KFD has {count} partitions of it, which are offered",
+                "is it being partitioned right now? look again with 'cdigen inspect'",
+            )
+        return Modes(compute=compute, memory=memory)
+
+    def _mode(self, address: str, path: str, known: tuple[str, ...]) -> str:
+        try:
+            word = read_text(self._host, path).strip()
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except OSError as error:
+            problem = f"cannot be read: {reason(error)}"
+        else:
+            if word.upper() in known:
+                return word.upper()
+            problem = f"says {word[:40]!a}, which is none of {', '.join(known)}"
+        self.notes.say(
+            "warning",
+            "partition-unknown",
+            path,
+            f"GPU {address}: {path} {problem}; it is offered as it is found",
+        )
+        return ""
+
+    def _uuid(self, entry: Entry) -> str | None:
+        """Return the GPU's unique_id in the form of 'amd-ctk gpu list', None where it has none."""
+        number = entry.node.unique_id if entry.node else 0
+        if not entry.node:
+            digits = self._line(f"{entry.device.folder}/unique_id")
+            try:
+                number = int(digits, 16) if digits.isalnum() and len(digits) <= 16 else 0
+            except ValueError:
+                number = 0
+        return f"0x{number:X}" if 0 < number < 1 << 64 else None
+
+    def _line(self, path: str) -> str:
+        try:
+            text = read_text(self._host, path).strip()
+        except OSError:
+            return ""
+        return text if text.isprintable() else ""
+
+    def _say_without_kfd(self, gpus: dict[str, list[Entry]], *, is_known: bool) -> None:
+        """Say which GPUs do not compute: each, or where KFD knows none, all at once."""
+        lacking = [
+            (address, entry)
+            for address, entries in gpus.items()
+            for entry in entries
+            if entry.node is None and entry.device.render is not None
+        ]
+        if lacking and not is_known:
+            addresses = ", ".join(address for address, _ in lacking)
+            text = f"KFD knows no GPU that computes: {addresses} can be used for graphics only"
+            self.notes.say(
+                "warning", "gpu-without-kfd", kfd.NODES, text, _no_kfd_hint(self._host.exists(kfd.KFD))
+            )
+            return
+        for address, entry in lacking:
+            text = (
+                f"GPU {entry.ordinal} ({address}): KFD does not know renderD{entry.device.render}, so it can "
+                "be used for graphics only"
+            )
+            self.notes.say("warning", "gpu-without-kfd", entry.device.folder, text, "see 'dmesg | grep kfd'")
+
+    def _without_repetition(self, gpus: Iterable[Accelerator]) -> list[Accelerator]:
+        """Return GPUS without the UUIDs that two of them have: a name is that of one device, or of none."""
+        gpus = list(gpus)
+        owners: dict[str, list[str]] = {}
+        for gpu in gpus:
+            for uuid in _uuids(gpu):
+                owners.setdefault(uuid, []).append(gpu.address)
+        repeated = {uuid: addresses for uuid, addresses in owners.items() if len(addresses) > 1}
+        for uuid, addresses in repeated.items():
+            self.notes.say(
+                "warning",
+                "gpu-repeated",
+                uuid,
+                f"the GPUs {', '.join(addresses)} have one UUID, {uuid}, which names none of them",
+                "name them by their numbers or addresses",
+            )
+        return [_without_uuids(gpu, set(repeated)) for gpu in gpus] if repeated else gpus
+
+
+def _entries(devices: tuple[Listed, ...], topology: dict[int, KfdNode]) -> list[Entry]:
+    """Return what is offered of DEVICES, numbered: what AMD's tools count, then what is left on the PCI bus.
+
+    Partition devices that KFD does not know are the idle ones of GPUs that are split less than they could be:
+    the kernel makes all that there could be at once.
+    """
+    order = [device for group in counted(devices, topology) for device in group]
+    known = {device.folder for device in order}
+    order += [device for device in devices if device.slot is not None and device.folder not in known]
+    return [
+        Entry(device=device, ordinal=ordinal, node=topology.get(device.render) if device.render else None)
+        for ordinal, device in enumerate(order)
+    ]
+
+
+def _by_gpu(entries: list[Entry]) -> dict[str, list[Entry]]:
+    """Return ENTRIES by the addresses of their GPUs; a partition is of the GPU where KFD says it is."""
+    gpus: dict[str, list[Entry]] = {}
+    owners: dict[tuple[int, int, int], str] = {}
+    for entry in entries:
+        if entry.device.slot is not None:
+            gpus[entry.device.name] = [entry]
+            owners.setdefault(entry.device.slot, entry.device.name)
+    for entry in entries:
+        if entry.device.slot is None and entry.node is not None and entry.node.slot is not None:
+            slot = entry.node.slot
+            address = owners.setdefault(slot, "{:04x}:{:02x}:{:02x}.0".format(*slot))
+            gpus.setdefault(address, []).append(entry)
+    return gpus
+
+
+def _for_graphics(node: HostNode) -> HostNode:
+    return replace(node, capabilities=WITHOUT_KFD)
+
+
+def _no_kfd_hint(has_kfd: bool) -> str:  # noqa: FBT001
+    if has_kfd:
+        return "see 'dmesg | grep kfd': it does not support every GPU"
+    return "this kernel was built without HSA_AMD; programs that compute need it"
+
+
+def _uuids(gpu: Accelerator) -> list[str]:
+    return [uuid for uuid in (gpu.uuid, *(part.uuid for part in gpu.partitions)) if uuid is not None]
+
+
+def _without_uuids(gpu: Accelerator, uuids: Container[str | None]) -> Accelerator:
+    partitions = tuple(replace(part, uuid=None) if part.uuid in uuids else part for part in gpu.partitions)
+    return replace(gpu, uuid=None if gpu.uuid in uuids else gpu.uuid, partitions=partitions)

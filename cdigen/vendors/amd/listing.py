@@ -1,0 +1,81 @@
+"""Which devices amdgpu has, and in which order AMD's tools count them.
+
+The order is that of container-toolkit 1.3.0 (internal/amdgpu, GetAMDGPUs): PCI devices by their addresses as
+text, then partitions by their names as text; of these, those whose render node KFD knows, grouped by the GPU
+that KFD names, in the order in which the groups are met; within a group by the number of the render node.
+Whoever is in no group is not counted there, and comes after all others here.
+"""
+
+from __future__ import annotations
+
+from cdigen.host import sysfs
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+    from cdigen.vendors.amd.kfd import KfdNode, Slot
+
+MODULE = "/sys/module/amdgpu"
+# The module's own list of its devices, and the bus's, which is the same one.
+PCI_LISTS = (f"{MODULE}/drivers/pci:amdgpu", "/sys/bus/pci/drivers/amdgpu")
+PLATFORM = "/sys/devices/platform"
+# Partitions but each GPU's first are devices of the platform: amdgpu_xcp_3, and amdgpu_xcp.3 of kernels
+# without a change of April 2024 to amdgpu_xcp_drv.c (k8s-device-plugin issue 157).
+XCP = "amdgpu_xcp"
+
+
+@frozen
+class Listed:
+    """A device that is listed: its folder in /sys, its address or name, its slot where it is on the PCI bus.
+
+    ``render`` is the number of its render node, None without one.
+    """
+
+    folder: str
+    name: str
+    slot: Slot | None
+    render: int | None
+
+
+def listed(host: Root) -> tuple[Listed, ...]:
+    """Return the PCI devices that amdgpu has, then its partition devices, each by name."""
+    return (*_pci(host), *_partitions(host))
+
+
+def counted(devices: tuple[Listed, ...], topology: dict[int, KfdNode]) -> tuple[tuple[Listed, ...], ...]:
+    """Return those of DEVICES that AMD's tools count, in their order, those of one GPU together."""
+    groups: dict[Slot, list[Listed]] = {}
+    for device in devices:
+        # Its glob takes four digits of a domain, and virtual machines have more.
+        if device.slot is not None and device.name.find(":") != 4:
+            continue
+        node = topology.get(device.render) if device.render else None
+        if node is not None and node.slot is not None:
+            groups.setdefault(node.slot, []).append(device)
+    return tuple(tuple(sorted(group, key=lambda device: device.render or 0)) for group in groups.values())
+
+
+def _pci(host: Root) -> list[Listed]:
+    found = []
+    folder = next((folder for folder in PCI_LISTS if host.exists(folder)), "")
+    for name in host.names(folder) if folder else ():
+        key = sysfs.pci_key(name.lower())
+        if key is not None:
+            found.append(_listed(host, f"{folder}/{name}", name, key[:3]))
+    return found
+
+
+def _partitions(host: Root) -> list[Listed]:
+    names = [name for name in host.names(PLATFORM) if name.startswith((f"{XCP}_", f"{XCP}."))]
+    names.sort(key=lambda name: name.replace(".", "_"))
+    return [_listed(host, f"{PLATFORM}/{name}", name, None) for name in names]
+
+
+def _listed(host: Root, folder: str, name: str, slot: Slot | None) -> Listed:
+    render = None
+    for entry in host.names(f"{folder}/drm"):
+        digits = entry.removeprefix("renderD")
+        if digits != entry and digits.isascii() and digits.isdigit() and len(digits) <= 7:
+            render = int(digits)
+    return Listed(folder=folder, name=name, slot=slot, render=render)

@@ -1,0 +1,100 @@
+"""AMD's side of the vendor protocol.
+
+What a host without AMD's GPUs does not need is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from cdigen.model.errors import HostError
+from cdigen.vendors.base import Option, Watches
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.model.cdi import Draft
+    from cdigen.model.findings import Finding
+    from cdigen.model.inventory import HostNode, Inventory
+    from cdigen.model.profile import Profile
+    from cdigen.vendors.base import Places
+
+MODULE = "/sys/module/amdgpu"
+ROCM_LIBRARIES = "rocm_libraries"
+# Devices that come and go (pci), the module, DRM nodes, /dev/kfd, and partitions.
+SUBSYSTEMS = ("pci", "module", "drm", "kfd", "platform")
+NODES = ("/dev/kfd", "/dev/dri/*")
+PCI_DRIVER = "/sys/bus/pci/drivers/amdgpu"
+# The first is a number that KFD raises with every change of its topology; of the others nothing is announced.
+POLLED = ("/sys/class/kfd/kfd/topology/generation_id", "/sys/class/kfd", PCI_DRIVER)
+PARTITION_FILES = ("current_compute_partition", "current_memory_partition")
+
+
+class Amd:
+    """The vendor ``amd`` (``vendors.base.Vendor``)."""
+
+    NAME = "amd"
+    CDI_VENDOR = "amd.com"
+    NAMINGS = ("index", "uuid", "pci")
+    OPTIONS = (
+        Option(
+            name=ROCM_LIBRARIES,
+            default=False,
+            help="mount the host's ROCm libraries into containers, for images without ROCm",
+        ),
+    )
+    MODULES = ("amdgpu",)
+    PCI_VENDORS = (0x1002,)
+
+    def discover(self, places: Places) -> Inventory:
+        """Read the host; raises HostError: driver-not-loaded, no-gpu, no-nodes."""
+        if not places.host.exists(MODULE):
+            raise HostError(
+                f"AMD's kernel module is not loaded: {MODULE} does not exist",
+                hint="load it with 'modprobe amdgpu'; see 'dmesg | grep amdgpu' if that fails",
+                kind="driver-not-loaded",
+            )
+        from cdigen.vendors.amd.discovery import discover  # noqa: PLC0415 - see above
+
+        return discover(places, libraries=places.option(self.NAME, ROCM_LIBRARIES) is True)
+
+    def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
+        """Return one draft per profile."""
+        from cdigen.vendors.amd.edits import drafts  # noqa: PLC0415 - see above
+
+        return drafts(inventory, profiles)
+
+    def watches(self, places: Places) -> Watches:
+        """Return the nodes, and what amdgpu and KFD show of themselves."""
+        host = places.host
+        functions = [name for name in host.names(PCI_DRIVER) if ":" in name]
+        polled = [f"{PCI_DRIVER}/{name}/{file}" for name in functions for file in PARTITION_FILES]
+        return Watches(
+            files=tuple(f"{places.dev.outer}{path}" for path in NODES),
+            polled=tuple(f"{host.outer}{path}" for path in (*POLLED, *polled)),
+            subsystems=SUBSYSTEMS,
+        )
+
+    def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
+        """Read which nodes of GPUs and KFD nobody has made yet."""
+        return self._odd_nodes(places, "missing")
+
+    def wrong_nodes(self, places: Places) -> tuple[HostNode, ...]:
+        """Read which nodes have other numbers than the kernel gives them, or are none, as they should be."""
+        return self._odd_nodes(places, "wrong")
+
+    def pitfalls(self, places: Places, inventory: Inventory | None) -> tuple[Finding, ...]:
+        """Read what keeps programs in containers from GPUs: modes, groups, firmware, a missing module."""
+        from cdigen.vendors.amd.pitfalls import pitfalls  # noqa: PLC0415 - see above
+
+        return pitfalls(places, inventory)
+
+    def _odd_nodes(self, places: Places, which: str) -> tuple[HostNode, ...]:
+        if not places.host.exists(MODULE):
+            return ()
+        from cdigen.vendors.amd.gpus import GpuReader  # noqa: PLC0415 - see above
+        from cdigen.vendors.drm import with_groups  # noqa: PLC0415 - likewise
+
+        reader = GpuReader(places)
+        reader.read()
+        return with_groups(places.host, getattr(reader.nodes, which))
+
+
+VENDOR = Amd()

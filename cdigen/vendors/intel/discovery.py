@@ -1,0 +1,90 @@
+"""Put the readings of a host with Intel's devices together, and judge the whole."""
+
+from __future__ import annotations
+
+from cdigen.model.errors import HostError
+from cdigen.model.inventory import Inventory
+from cdigen.vendors.intel.gaudi import read_gaudis
+from cdigen.vendors.intel.gpu import name_unbound, read_gpus
+from cdigen.vendors.intel.look import Look
+from cdigen.vendors.intel.npu import read_npus
+from cdigen.vendors.intel.pci import functions, no_device
+from cdigen.vendors.intel.sriov import virtual_functions
+from cdigen.vendors.intel.tables import DRIVERS
+from cdigen.vendors.intel.vfio import read_vfio_gpus
+from cdigen.vendors.modules import read_driver
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cdigen.model.findings import Finding
+    from cdigen.model.inventory import Accelerator
+    from cdigen.vendors.base import Places
+    from cdigen.vendors.intel.pci import Function
+    from cdigen.vendors.nodes import NodeReader
+
+# Rules of findings that a node is there no more, or not yet.
+_NODE_RULES = {"gpu-node-unusable", "accel-node-unusable", "vfio-node-unusable"}
+
+
+def discover(places: Places, *, vfio: bool) -> Inventory:
+    """Read the host; VFIO says that GPUs for virtual machines are offered, too.
+
+    Raises HostError where no container could use a device: driver-not-loaded, no-gpu, no-nodes.
+    """
+    look, found, accelerators = _read(places, vfio=vfio)
+    findings = tuple(look.notes.findings)
+    driver = read_driver(places.host, _module(found))
+    try:
+        _require_devices(accelerators, findings)
+    except HostError as error:
+        if accelerators:
+            error.driver = driver.version
+        raise
+    return Inventory(
+        vendor="intel",
+        driver=driver,
+        accelerators=accelerators,
+        nodes=(),
+        files=(),
+        sought=(),
+        findings=findings,
+    )
+
+
+def read_nodes(places: Places, *, vfio: bool) -> NodeReader:
+    """Return a reader that has looked at every node."""
+    return _read(places, vfio=vfio)[0].nodes
+
+
+def _read(places: Places, *, vfio: bool) -> tuple[Look, tuple[Function, ...], tuple[Accelerator, ...]]:
+    look = Look(places)
+    found = functions(places.host, look.notes)
+    virtual = virtual_functions(places.host, found, look.notes)
+    gpus = read_gpus(look, found, virtual)
+    others = (*read_npus(look, found), *read_gaudis(look, found))
+    machines = read_vfio_gpus(look, found, virtual, len(gpus)) if vfio else ()
+    name_unbound(look, found, vfio=vfio)
+    return look, found, (*gpus, *machines, *others)
+
+
+def _module(found: Iterable[Function]) -> str:
+    """Return which driver is the inventory's: the first of the table that has a device."""
+    having = {function.driver for function in found}
+    return next((driver for driver in DRIVERS if driver in having), next(iter(DRIVERS)))
+
+
+def _require_devices(accelerators: tuple[Accelerator, ...], findings: tuple[Finding, ...]) -> None:
+    if any(accelerator.usable for accelerator in accelerators):
+        return
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if errors:
+        raise HostError(
+            f"none of Intel's {len(accelerators)} devices can be used: {errors[0].message}",
+            hint=errors[0].hint,
+            kind="no-nodes" if errors[0].rule in _NODE_RULES else "no-gpu",
+        )
+    if findings:
+        raise HostError(findings[0].message, hint=findings[0].hint, kind="driver-not-loaded")
+    raise no_device()

@@ -1,0 +1,197 @@
+"""GPUs of i915 and xe: their cards and render nodes.
+
+The index counts the GPUs that a driver of Intel's has, by their PCI addresses. So do Intel's tools: xpu-smi
+sets ZE_ENABLE_PCI_ID_DEVICE_ORDER, with which the compute runtime sorts by domain, bus, device and function
+(shared/source/execution_environment/execution_environment.cpp, comparePciIdBusNumber). A GPU that cannot be
+served keeps its index.
+"""
+
+from __future__ import annotations
+
+from cdigen.model.inventory import Accelerator
+from cdigen.vendors import drm
+from cdigen.vendors.intel import by_path
+from cdigen.vendors.intel.look import UDEV
+from cdigen.vendors.intel.tables import DRIVERS, GPU, MODELS, VFIO_DRIVERS, WORDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cdigen.model.inventory import HostNode
+    from cdigen.vendors.intel.look import Look
+    from cdigen.vendors.intel.pci import Function
+    from cdigen.vendors.intel.sriov import Virtual
+
+# There only while xe has found a GPU's own firmware broken (drivers/gpu/drm/xe/xe_survivability_mode.c).
+SURVIVABILITY = "survivability_mode"
+
+
+def read_gpus(
+    look: Look, functions: Iterable[Function], virtual: Mapping[str, Virtual]
+) -> tuple[Accelerator, ...]:
+    """Read the GPUs that i915 and xe have; each trouble is a finding, and costs no other GPU."""
+    names = by_path.read_names(look.dev)
+    served = [each for each in functions if each.device_class == GPU and not is_unbound(each)]
+    return tuple(
+        _Gpu(look, function, index, virtual.get(function.address), names).read()
+        for index, function in enumerate(served)
+    )
+
+
+def is_unbound(function: Function) -> bool:
+    """Return whether no driver of Intel's has FUNCTION; one that has nodes has a driver, named or not."""
+    is_nameless = not function.driver and bool(function.entries & {"drm", "accel"})
+    return function.driver not in DRIVERS and not is_nameless
+
+
+def model_of(function: Function, virtual: Virtual | None = None) -> str:
+    """Return the name of a product as people know it, with what it is a virtual function of."""
+    word = "Intel GPU" if function.device_class == GPU else WORDS[function.device_class]
+    model = MODELS.get(function.device_id, f"{word} {function.device_id}".strip())
+    if virtual is None:
+        return model
+    ordinal = "" if virtual.number is None else f" {virtual.number}"
+    return f"{model}, virtual function{ordinal} of {virtual.parent}"
+
+
+def name_unbound(look: Look, functions: Iterable[Function], *, vfio: bool) -> None:
+    """Say which devices no driver of Intel's has; VFIO says that those for virtual machines are offered."""
+    given_away: dict[str, list[str]] = {}
+    every = tuple(functions)
+    served = {function.address for function in every if not is_unbound(function)}
+    for function in every:
+        if not is_unbound(function) or (vfio and function.driver in VFIO_DRIVERS):
+            continue
+        if _is_placeholder(function, served):
+            continue
+        if function.driver:
+            given_away.setdefault(function.driver, []).append(function.address)
+        else:
+            look.notes.say(
+                "info",
+                "device-not-bound",
+                function.address,
+                f"{function.word} ({model_of(function)}) is bound to no driver and gets no device",
+                _remedy(function),
+            )
+    for driver, addresses in given_away.items():
+        is_one = len(addresses) == 1
+        look.notes.say(
+            "info",
+            "device-not-bound",
+            driver,
+            f"{', '.join(addresses)}: bound to {driver}, and {'gets' if is_one else 'get'} no device",
+            "'vendor_options: {intel: {vfio: true}}' in the configuration offers GPUs of VFIO"
+            if driver in VFIO_DRIVERS
+            else "",
+        )
+
+
+def _is_placeholder(function: Function, served: set[str]) -> bool:
+    """Return whether FUNCTION is the second one of an old processor's GPU, which i915 never takes.
+
+    Source: drivers/gpu/drm/i915/i915_pci.c, i915_pci_probe ("placeholder for multi-head").
+    """
+    first = f"{function.address[:-1]}0"
+    return not function.driver and "physfn" not in function.entries and first in served
+
+
+def _remedy(function: Function) -> str:
+    if function.device_class != GPU:
+        return "see 'dmesg' and 'modinfo intel_vpu habanalabs': is the module loaded, and its firmware there?"
+    number = function.device_id.removeprefix("0x")
+    return (
+        "see 'dmesg | grep -e i915 -e xe'; a kernel too old for it takes it with "
+        f"'xe.force_probe={number}' (or i915.force_probe) on its command line"
+    )
+
+
+class _Gpu:
+    """One GPU being read."""
+
+    def __init__(
+        self,
+        look: Look,
+        function: Function,
+        index: int,
+        virtual: Virtual | None,
+        names: dict[str, tuple[str, ...]],
+    ) -> None:
+        self._look = look
+        self._function = function
+        self._index = index
+        self._virtual = virtual
+        self._names = names
+
+    def read(self) -> Accelerator:
+        """Return the GPU; one without a node that it must have is unusable."""
+        function = self._function
+        minors = drm.minors(self._look.host, function.folder)
+        if SURVIVABILITY in function.entries:
+            problem = self._broken(
+                "gpu-in-survivability-mode",
+                f"{function.driver} keeps it in survivability mode, because its firmware is broken",
+                "flash its firmware ('xpu-smi updatefw', or fwupd), then reboot",
+            )
+            return self._accelerator((), minors, problem)
+        if not minors:
+            hint = "see 'dmesg | grep -e i915 -e xe'"
+            problem = self._broken("gpu-without-drm", f"{self._driver} shows no DRM device of it", hint)
+            return self._accelerator((), (), problem)
+        nodes, problem = self._nodes(minors)
+        return self._accelerator(nodes, minors, problem)
+
+    @property
+    def _driver(self) -> str:
+        return self._function.driver or "its driver"
+
+    def _nodes(self, minors: tuple[drm.Minor, ...]) -> tuple[tuple[HostNode, ...], str]:
+        """Return the GPU's nodes and no problem, or none and why.
+
+        Programs compute and draw by the render node; a GPU that has one, and whose node cannot be used, is
+        of no use. A card that is missing beside it costs displays alone.
+        """
+        nodes: list[HostNode] = []
+        has_render = any(minor.role == "render" for minor in minors)
+        for minor in minors:
+            node, problem = self._look.minor(self._function, minor)
+            if node is not None:
+                nodes.extend(by_path.with_names(node, self._names))
+            elif minor.role == "render" or not has_render:
+                return (), self._broken("gpu-node-unusable", problem, UDEV, path=minor.path)
+            else:
+                self._look.notes.say(
+                    "warning",
+                    "gpu-card-unusable",
+                    self._look.dev.host_path(minor.path),
+                    f"{self._named}: {problem}; it is served without its card, which displays need",
+                    UDEV,
+                )
+        return tuple(nodes), ""
+
+    @property
+    def _named(self) -> str:
+        address = self._function.address or self._function.folder
+        return f"GPU {self._index} ({address})"
+
+    def _broken(self, rule: str, problem: str, hint: str, path: str = "") -> str:
+        where = self._look.dev.host_path(path) if path else self._function.address or self._function.folder
+        self._look.notes.say("error", rule, where, f"{self._named} gets no device: {problem}", hint)
+        return problem
+
+    def _accelerator(
+        self, nodes: tuple[HostNode, ...], minors: tuple[drm.Minor, ...], problem: str
+    ) -> Accelerator:
+        return Accelerator(
+            index=self._index,
+            address=self._function.address,
+            model=model_of(self._function, self._virtual),
+            uuid=None,
+            minor=minors[0].number if minors else None,
+            nodes=nodes,
+            usable=bool(nodes),
+            problem=problem,
+            device_class=GPU,
+            device_id=self._function.device_id,
+        )

@@ -1,0 +1,228 @@
+"""Intel's accelerators as /sys lists them: PCI functions, and what only the classes of /sys show.
+
+``functions`` is the central name. A function that one of Intel's drivers has is listed by its driver, which
+is enough of a proof that it is Intel's; any other needs its vendor and its class.
+"""
+
+from __future__ import annotations
+
+from cdigen.host.procfs import read_text
+from cdigen.host.root import reason, shown
+from cdigen.host.sysfs import PCI_DEVICES, pci_address, pci_key
+from cdigen.model.errors import HostError
+from cdigen.value import frozen
+from cdigen.vendors.intel.tables import CLASSES, DRIVERS, GPU, INTEL, NPU, VFIO_DRIVERS, WORDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cdigen.host.root import Root
+    from cdigen.vendors.intel.notes import Notes
+
+PCI_DRIVERS = "/sys/bus/pci/drivers"
+# Where devices are listed by what they are, whatever bus they are on -> the class of those of Intel.
+_LISTS = (("/sys/class/drm", "card", GPU), ("/sys/class/accel", "accel", NPU))
+
+
+@frozen
+class Function:
+    """A device of Intel's: where it is in /sys, the driver that has it (or empty), what it is.
+
+    ``address`` is empty where /sys does not tell one, ``device_id`` (``0x56c0``) where it cannot be read.
+    ``entries`` are the names in its folder.
+    """
+
+    address: str
+    folder: str
+    driver: str
+    device_class: str
+    device_id: str
+    entries: frozenset[str]
+
+    @property
+    def word(self) -> str:
+        """What it is, as messages name it: ``GPU 0000:03:00.0``."""
+        return f"{WORDS[self.device_class]} {self.address or shown(self.folder)}"
+
+
+def functions(host: Root, notes: Notes) -> tuple[Function, ...]:
+    """Read every GPU, NPU and Gaudi of Intel's that /sys lists, in the order of their addresses.
+
+    What vanishes while it is read, leads nowhere or is listed twice is a finding of NOTES.
+    """
+    reader = _Reader(host, notes)
+    reader.read_bound()
+    reader.read_others()
+    reader.read_lists()
+    return tuple(sorted(reader.found, key=_order))
+
+
+def are_there(host: Root, *, vfio: bool) -> bool:
+    """Return whether there may be anything to offer, after a look or two; VFIO counts its drivers, too.
+
+    A device that no driver has offers nothing.
+    """
+    drivers = (*DRIVERS, *(VFIO_DRIVERS if vfio else ()))
+    if any(pci_key(name) for driver in drivers for name in host.names(f"{PCI_DRIVERS}/{driver}")):
+        return True
+    return any(
+        number(host, f"{path}/{name}/device/vendor") == INTEL
+        for path, prefix, _ in _LISTS
+        for name in host.names(path)
+        if _is_minor(name, prefix)
+    )
+
+
+def no_device() -> HostError:
+    """Return the error that this host has no device of Intel's that a driver has."""
+    return HostError(
+        f"none of Intel's drivers ({', '.join(DRIVERS)}) has a device",
+        hint="see 'lspci -k -d 8086:' and 'dmesg'; a kernel too old for a GPU takes it with "
+        "'xe.force_probe=' and PCI's number of it on its command line",
+        kind="driver-not-loaded",
+    )
+
+
+def number(host: Root, path: str) -> int | None:
+    """Return the hexadecimal number in the file PATH of /sys; None where there is none."""
+    try:
+        return int(read_text(host, path).strip(), 16)
+    except (OSError, ValueError):
+        return None
+
+
+def link_name(host: Root, path: str) -> str:
+    """Return the last part of where the link PATH leads, whether that exists or not; empty if it is none."""
+    try:
+        return host.resolve_new(path).rpartition("/")[2]
+    except OSError:
+        return ""
+
+
+def _is_minor(name: str, prefix: str) -> bool:
+    """Return whether NAME is PREFIX and a number; connectors are listed beside (card0-HDMI-A-1)."""
+    digits = name.removeprefix(prefix)
+    return digits != name and digits.isascii() and digits.isdigit()
+
+
+def _order(function: Function) -> tuple[bool, tuple[int, ...], str]:
+    return not function.address, pci_key(function.address) or (), function.folder
+
+
+class _Reader:
+    """Reads the functions of one look at the host."""
+
+    def __init__(self, host: Root, notes: Notes) -> None:
+        self._host = host
+        self._notes = notes
+        self._addresses: dict[str, str] = {}
+        self.found: list[Function] = []
+
+    def read_bound(self) -> None:
+        """Read what Intel's drivers have."""
+        for driver, device_class in DRIVERS.items():
+            for name in self._host.names(f"{PCI_DRIVERS}/{driver}"):
+                if pci_address(name):
+                    folders = (f"{PCI_DEVICES}/{name}", f"{PCI_DRIVERS}/{driver}/{name}")
+                    self._add(name, folders, driver, device_class)
+
+    def read_others(self) -> None:
+        """Read those of Intel's that no driver has, or another's."""
+        for name in self._host.names(PCI_DEVICES):
+            address = pci_address(name)
+            if not address or address in self._addresses:
+                continue
+            folder = f"{PCI_DEVICES}/{name}"
+            device_class = self._class_of(folder)
+            if device_class:
+                driver = self._driver(folder)
+                self._add(name, (folder,), driver, device_class)
+
+    def read_lists(self) -> None:
+        """Read what only the classes of /sys show: their device is on no bus, or under no valid address."""
+        known = {entry for function in self.found for entry in _minors(self._host, function)}
+        for path, prefix, device_class in _LISTS:
+            for name in self._host.names(path):
+                folder = f"{path}/{name}/device"
+                if name in known or not _is_minor(name, prefix):
+                    continue
+                if number(self._host, f"{folder}/vendor") != INTEL:
+                    continue
+                driver = self._driver(folder)
+                if not driver or DRIVERS.get(driver) == device_class:
+                    address = pci_address(link_name(self._host, folder)) or ""
+                    self._add(address, (folder,), driver, device_class)
+
+    def _driver(self, folder: str) -> str:
+        return (
+            shown(link_name(self._host, f"{folder}/driver")) if "driver" in self._host.names(folder) else ""
+        )
+
+    def _class_of(self, folder: str) -> str:
+        # Most functions of a machine with Intel's processor are Intel's, and few have such a class.
+        told = number(self._host, f"{folder}/class")
+        if told is None:
+            return ""
+        base, sub = told >> 16, told >> 8 & 0xFF
+        fitting = [row for row in CLASSES if row[1] == base and row[2] in {None, sub}]
+        vendor = number(self._host, f"{folder}/vendor") if fitting else None
+        return next((row[3] for row in fitting if row[0] == vendor), "")
+
+    def _add(self, name: str, folders: Iterable[str], driver: str, device_class: str) -> None:
+        address = pci_address(name) or ""
+        folder = next((each for each in folders if self._host.exists(each)), "")
+        known = self._addresses.get(address) if address else None
+        if known is not None:
+            message = (
+                f"{address} is listed twice, as {known} and by {driver or 'no driver'}; the first counts"
+            )
+            self._notes.say("warning", "device-repeated", address, message, "see 'lspci -k'")
+            return
+        if not folder:
+            self._notes.say(
+                "warning",
+                "device-vanished",
+                address,
+                f"{WORDS[device_class]} {address} of {driver or 'no driver'} is listed, but its folder in "
+                "/sys leads nowhere; it gets no device",
+                "it was removed while it was read, or its driver is in a bad state: see 'dmesg'",
+            )
+            return
+        if address:
+            self._addresses[address] = f"{WORDS[device_class]} of {driver or 'no driver'}"
+        self.found.append(
+            Function(
+                address=address,
+                folder=folder,
+                driver=driver,
+                device_class=device_class,
+                device_id=self._device_id(folder, address),
+                entries=frozenset(self._host.names(folder)),
+            )
+        )
+
+    def _device_id(self, folder: str, address: str) -> str:
+        """Return PCI's number of the device as sysfs spells it, or empty, which is a finding."""
+        path = f"{folder}/device"
+        try:
+            text = read_text(self._host, path).strip().lower()
+            problem = f"holds {text[:20]!r}, no number"
+        except OSError as error:
+            text, problem = "", f"cannot be read: {reason(error)}"
+        digits = text.removeprefix("0x")
+        if (
+            len(digits) == 4
+            and text == f"0x{digits}"
+            and all(digit in "0123456789abcdef" for digit in digits)
+        ):
+            return text
+        if address:
+            message = f"{path} {problem}; {address} is not offered by its PCI address"
+            self._notes.say("warning", "device-id-unreadable", path, message, "see 'lspci -nn'")
+        return ""
+
+
+def _minors(host: Root, function: Function) -> list[str]:
+    folder = "drm" if function.device_class == GPU else "accel"
+    return host.names(f"{function.folder}/{folder}") if folder in function.entries else []

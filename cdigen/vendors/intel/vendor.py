@@ -1,0 +1,79 @@
+"""Intel's side of the vendor protocol.
+
+What a host without Intel's devices does not need is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from cdigen.vendors.base import Option
+from cdigen.vendors.intel import pci, watches
+from cdigen.vendors.intel.naming import NAMINGS
+from cdigen.vendors.intel.tables import CDI_VENDOR, DRIVERS, HABANA, INTEL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.model.cdi import Draft
+    from cdigen.model.findings import Finding
+    from cdigen.model.inventory import HostNode, Inventory
+    from cdigen.model.profile import Profile
+    from cdigen.vendors.base import Places, Watches
+
+
+class Intel:
+    """The vendor ``intel`` (``vendors.base.Vendor``)."""
+
+    NAME = "intel"
+    CDI_VENDOR = CDI_VENDOR
+    NAMINGS = NAMINGS
+    OPTIONS = (
+        Option(
+            name="vfio",
+            default=False,
+            help="offer GPUs that vfio-pci or xe-vfio-pci has, by their PCI addresses",
+        ),
+    )
+    MODULES = tuple(DRIVERS)
+    PCI_VENDORS = (INTEL, HABANA)
+
+    def discover(self, places: Places) -> Inventory:
+        """Read the host; raises HostError: driver-not-loaded, no-gpu, no-nodes."""
+        vfio = self._vfio(places)
+        if not pci.are_there(places.host, vfio=vfio):
+            raise pci.no_device()
+        from cdigen.vendors.intel import discovery  # noqa: PLC0415 - see above
+
+        return discovery.discover(places, vfio=vfio)
+
+    def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
+        """Return one draft per profile, of the GPUs, and one per other class."""
+        from cdigen.vendors.intel.edits import drafts  # noqa: PLC0415 - see above
+
+        return drafts(inventory, profiles)
+
+    def watches(self, places: Places) -> Watches:
+        """Return the nodes, and what the drivers show of themselves."""
+        return watches.watches(places, vfio=self._vfio(places))
+
+    def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
+        """Read which nodes nobody has made yet."""
+        from cdigen.vendors.intel import discovery  # noqa: PLC0415 - see above
+
+        return tuple(discovery.read_nodes(places, vfio=self._vfio(places)).missing)
+
+    def wrong_nodes(self, places: Places) -> tuple[HostNode, ...]:
+        """Read which nodes have other numbers than the kernel gives them, or are none, as they should be."""
+        from cdigen.vendors.intel import discovery  # noqa: PLC0415 - see above
+
+        return tuple(discovery.read_nodes(places, vfio=self._vfio(places)).wrong)
+
+    def pitfalls(self, places: Places, inventory: Inventory | None) -> tuple[Finding, ...]:
+        """Read which nodes only root can open, and which firmware is missing."""
+        from cdigen.vendors.intel.pitfalls import pitfalls  # noqa: PLC0415 - see above
+
+        return pitfalls(places, inventory)
+
+    def _vfio(self, places: Places) -> bool:
+        return places.option(self.NAME, "vfio") is True
+
+
+VENDOR = Intel()

@@ -1,0 +1,97 @@
+"""GPUs that a driver of VFIO has, for virtual machines that run in containers; offered only by choice.
+
+They are devices of the same kind under the names that Intel's tools give them (0000-03-00-1-0x56c0), as in
+Intel's own generator and its DRA driver, so that what names one by address need not know which driver has
+it. They have no index and no part in ``all``: whoever asks for any GPU, or for each, wants one that
+programs can use, and the right to drive hardware through the IOMMU is not to be had by accident. (Intel's
+DRA driver sets them apart, too, as the class gpu-vfio.intel.com.)
+
+Nodes: a device's IOMMU group and /dev/vfio/vfio, or its own node of newer kernels and /dev/iommu
+(Documentation/driver-api/vfio.rst); those that there are.
+"""
+
+from __future__ import annotations
+
+from cdigen.model.inventory import Accelerator
+from cdigen.vendors.drm import device_numbers, node_numbers
+from cdigen.vendors.intel.gpu import model_of
+from cdigen.vendors.intel.pci import link_name
+from cdigen.vendors.intel.tables import GPU, VFIO_DRIVERS, VFIO_ROLE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cdigen.model.inventory import HostNode
+    from cdigen.vendors.intel.look import Look
+    from cdigen.vendors.intel.pci import Function
+    from cdigen.vendors.intel.sriov import Virtual
+
+SHARED_ROLE = "vfio-control"
+CONTAINER, IOMMU = "/dev/vfio/vfio", "/dev/iommu"
+
+
+def read_vfio_gpus(
+    look: Look, functions: Iterable[Function], virtual: Mapping[str, Virtual], first_index: int
+) -> tuple[Accelerator, ...]:
+    """Read the GPUs that a driver of VFIO has, counted from FIRST_INDEX on."""
+    given = [each for each in functions if each.device_class == GPU and each.driver in VFIO_DRIVERS]
+    return tuple(
+        _read(look, function, first_index + count, virtual.get(function.address))
+        for count, function in enumerate(given)
+    )
+
+
+def _read(look: Look, function: Function, index: int, virtual: Virtual | None) -> Accelerator:
+    group, why_not = _group_nodes(look, function)
+    own = _own_nodes(look, function)
+    # Its own node is of use with /dev/iommu alone.
+    nodes = (*group, *own) if group or len(own) == 2 else ()
+    if not nodes:
+        look.notes.say(
+            "error",
+            "vfio-node-unusable",
+            function.address,
+            f"GPU {function.address} of {function.driver} gets no device: {why_not}",
+            "see 'ls -l /dev/vfio' and 'dmesg | grep -i -e vfio -e iommu': is the IOMMU on?",
+        )
+    return Accelerator(
+        index=index,
+        address=function.address,
+        model=model_of(function, virtual),
+        uuid=None,
+        minor=None,
+        nodes=nodes,
+        usable=bool(nodes),
+        problem="" if nodes else why_not,
+        device_class=GPU,
+        device_id=function.device_id,
+    )
+
+
+def _group_nodes(look: Look, function: Function) -> tuple[tuple[HostNode, ...], str]:
+    """Return the nodes of the device's IOMMU group, or none and why."""
+    if "iommu_group" not in function.entries:
+        return (), "it is in no IOMMU group"
+    number = link_name(look.host, f"{function.folder}/iommu_group")
+    if not (number.isascii() and number.isdigit() and len(number) <= 7):
+        return (), f"{function.folder}/iommu_group leads to no group"
+    group, problem = look.nodes.read(f"/dev/vfio/{number}", role=VFIO_ROLE)
+    control, control_problem = look.nodes.read(CONTAINER, role=SHARED_ROLE)
+    if group is None or control is None:
+        return (), problem or control_problem
+    return (group, control), ""
+
+
+def _own_nodes(look: Look, function: Function) -> tuple[HostNode, ...]:
+    """Return the device's own node and /dev/iommu, as far as there are such: since Linux 6.6."""
+    if "vfio-dev" not in function.entries:
+        return ()
+    folder = f"{function.folder}/vfio-dev"
+    names = [name for name in look.host.names(folder) if name.startswith("vfio") and name[4:].isdecimal()]
+    if not names:
+        return ()
+    numbers = node_numbers(device_numbers(look.host, f"{folder}/{names[0]}/dev"), make=False)
+    own, _ = look.nodes.read(f"/dev/vfio/devices/{names[0]}", role=VFIO_ROLE, numbers=numbers)
+    shared, _ = look.nodes.read(IOMMU, role=SHARED_ROLE)
+    return () if own is None else (own,) if shared is None else (own, shared)

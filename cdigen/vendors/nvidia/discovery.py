@@ -1,0 +1,222 @@
+"""What an NVIDIA host has: the readings put together, and the whole judged."""
+
+from __future__ import annotations
+
+from cdigen.host.root import shown
+from cdigen.model.errors import HostError
+from cdigen.model.findings import Finding
+from cdigen.model.inventory import Inventory
+from cdigen.value import replace
+from cdigen.vendors.nvidia import csv, families, files, gpus, kernel, libraries, manifests, wsl
+from cdigen.vendors.nvidia.nodes import NodeReader
+from cdigen.vendors.nvidia.tables import ENTRANCES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.model.inventory import Accelerator, Driver, HostNode, Sought
+    from cdigen.vendors.base import Places
+    from cdigen.vendors.nvidia.nvml import NvmlGpu
+
+NAME = "nvidia"
+
+
+def discover(places: Places) -> Inventory:
+    """Read what the host has, after telling what kind of host it is.
+
+    Raises HostError where no container could use a GPU: driver-not-loaded, no-gpu, no-nodes,
+    version-mismatch, driver-broken, driver-not-found, no-mig-instances.
+    """
+    if places.mode == "wsl" or (places.mode == "auto" and wsl.is_wsl(places)):
+        return wsl.discover(places)
+    if places.mode == "csv" or (places.mode == "auto" and csv.is_tegra(places)):
+        return csv.discover(places)
+    inventory = _discover_gpus(places)
+    if places.mode == "management":
+        return _for_management(places, inventory)
+    _require_offers(inventory)
+    return inventory
+
+
+def read_nodes(places: Places) -> NodeReader:
+    """Return a reader that has looked at every node."""
+    nodes = NodeReader(places)
+    reader = gpus.GpuReader(places, nodes)
+    reader.read()
+    reader.read_control_nodes()
+    families.read_groups(places, nodes)
+    return nodes
+
+
+def _discover_gpus(places: Places) -> Inventory:
+    driver = kernel.read_driver(places.host)
+    try:
+        return _inventory(places, driver)
+    except HostError as error:
+        error.driver = driver.version
+        raise
+
+
+def _inventory(places: Places, driver: Driver) -> Inventory:
+    search = libraries.find_libraries(places, driver)
+    nvml_findings: list[Finding] = []
+    node_reader = NodeReader(places)
+    gpu_reader = gpus.GpuReader(places, node_reader, lambda: _ask_nvml(places, search, nvml_findings))
+    accelerators = gpu_reader.read()
+    _require_gpus(accelerators)
+    nodes = gpu_reader.read_control_nodes()
+    _require_nodes(accelerators, nodes, gpu_reader.findings)
+    _require_libraries(driver, search)
+    others, sought_others, other_findings = files.find_files(places, driver, tuple(search.folders))
+    search32 = libraries.find_libraries(places, driver, bits=32) if places.compat32 else None
+    found, manifest_findings = manifests.with_named_paths(
+        places.driver,
+        (
+            *libraries.library_files(search),
+            *(libraries.library_files(search32) if search32 else ()),
+            *others,
+        ),
+    )
+    groups, group_findings = families.read_groups(places, node_reader)
+    sought = (*libraries.sought_libraries(search), *sought_others)
+    return Inventory(
+        vendor=NAME,
+        driver=driver,
+        accelerators=accelerators,
+        nodes=nodes,
+        files=found,
+        sought=sought,
+        findings=(
+            *gpu_reader.findings,
+            *nvml_findings,
+            *search.findings,
+            *(search32.findings if search32 else ()),
+            *other_findings,
+            *manifest_findings,
+            *group_findings,
+            *_incomplete(sought),
+        ),
+        groups=groups,
+    )
+
+
+def _ask_nvml(places: Places, search: libraries.Search, findings: list[Finding]) -> dict[str, NvmlGpu] | None:
+    """Ask NVML in a child process, if that is allowed; returns what it says of each GPU by its address."""
+    library = places.nvml
+    if library == "auto":
+        found = search.found.get("libnvidia-ml.so.1")
+        library = found[0].host_path if found else "off"
+    if library == "off":
+        return None
+    from cdigen.vendors.nvidia.nvml import ask  # noqa: PLC0415 - most hosts need not be asked
+
+    answer = ask(library)
+    findings.extend(answer.findings)
+    if answer.report is None:
+        return None
+    return {gpu.address: gpu for gpu in answer.report.gpus if gpu.address is not None}
+
+
+def _for_management(places: Places, inventory: Inventory) -> Inventory:
+    """Return INVENTORY as the kind for those who administer GPUs, and no other."""
+    group = families.management_group(places, NodeReader(places))
+    groups = () if group is None else (replace(group, files=inventory.files),)
+    return replace(inventory, mode="management", groups=groups)
+
+
+def _require_offers(inventory: Inventory) -> None:
+    usable = [gpu for gpu in inventory.accelerators if gpu.usable]
+    offered = [gpu for gpu in usable if not gpu.partitioned or any(mig.usable for mig in gpu.partitions)]
+    if offered or inventory.groups:
+        return
+    reasons = [f for f in inventory.findings if f.rule in {"mig-empty", "mig-instance-unusable"}]
+    raise HostError(
+        f"no GPU has anything to offer: {reasons[0].message}", hint=reasons[0].hint, kind="no-mig-instances"
+    )
+
+
+def _require_gpus(accelerators: tuple[Accelerator, ...]) -> None:
+    if not accelerators:
+        raise HostError(
+            f"no GPU: the NVIDIA kernel module is loaded, but {gpus.GPUS} lists none",
+            hint="see 'lspci -d 10de:' and 'dmesg | grep NVRM'",
+            kind="no-gpu",
+        )
+
+
+def _require_nodes(
+    accelerators: tuple[Accelerator, ...], nodes: tuple[HostNode, ...], findings: tuple[Finding, ...]
+) -> None:
+    if not any(node.role == "control" for node in nodes):
+        problem = next(f.message for f in findings if f.rule == "control-node-missing")
+        raise HostError(
+            f"the driver is loaded, but no program can reach it: {problem}",
+            hint="'nvidia-modprobe -c 0 -u -m' makes the nodes, and so does 'nvidia-smi'",
+            kind="no-nodes",
+        )
+    if not any(accelerator.usable for accelerator in accelerators):
+        first = next(finding for finding in findings if finding.severity == "error")
+        raise HostError(
+            f"none of the {len(accelerators)} GPUs can be used: {first.message}",
+            hint=first.hint,
+            kind="no-nodes" if first.rule == "gpu-node-missing" else "no-gpu",
+        )
+
+
+def _require_libraries(driver: Driver, search: libraries.Search) -> None:
+    versions = libraries.stale_versions(search)
+    if versions:
+        raise HostError(
+            f"the kernel module is {driver.version}, but the installed libraries are {', '.join(versions)}",
+            hint="load the module that was installed with them: stop what uses the GPUs and run "
+            "'rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe nvidia', or reboot",
+            kind="version-mismatch",
+        )
+    broken = [finding for finding in search.findings if finding.severity == "error"]
+    if broken:
+        raise HostError(broken[0].message, hint=broken[0].hint, kind="driver-broken")
+    # The others come in packages of their own, which outlive it where nobody runs 'apt-get autoremove'.
+    if any(library.stem in ENTRANCES for _, library, _ in search.found.values()):
+        return
+    raise HostError(
+        f"no library of the driver {driver.version} was found below {shown(search.root.host_path('/'))}: "
+        f"none of {', '.join(ENTRANCES)}",
+        hint="install the driver's libraries, or name their folder with --driver-root or "
+        "--library-search-path",
+        kind="driver-not-found",
+    )
+
+
+def _incomplete(sought: tuple[Sought, ...]) -> list[Finding]:
+    """Say which capability cannot work, or is installed in part."""
+    findings = [
+        Finding(
+            severity="warning",
+            rule="library-missing",
+            path=thing.name,
+            message=f"{thing.name} was not found ({thing.reason}): {', '.join(thing.capabilities)} "
+            "will not work",
+            hint="install the driver's package that holds it, if containers shall have it",
+        )
+        for thing in sought
+        if thing.weight == "required" and not thing.found
+    ]
+    for capability in ("compute", "graphics", "video"):
+        core = [
+            thing
+            for thing in sought
+            if capability in thing.capabilities and thing.weight in {"core", "required"}
+        ]
+        own = [thing for thing in core if thing.weight == "core"]
+        missing = [thing.name for thing in core if not thing.found]
+        if missing and any(thing.found for thing in own):
+            findings.append(
+                Finding(
+                    severity="warning",
+                    rule="capability-incomplete",
+                    path=capability,
+                    message=f"the capability {capability} is installed in part: {', '.join(missing)} "
+                    f"{'is' if len(missing) == 1 else 'are'} missing",
+                    hint="install the driver's packages that hold them, or expect such programs to fail",
+                )
+            )
+    return findings

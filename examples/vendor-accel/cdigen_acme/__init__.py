@@ -1,0 +1,145 @@
+"""Acme's NPUs for cdigen: a vendor that another package adds.
+
+Acme does not exist, nor does its kernel module ``acme_npu``, which shows each NPU as
+/sys/bus/pci/drivers/acme_npu/<address>/accel/accelN, with the node /dev/accel/accelN. All else is real:
+`pip install` of this folder adds ``acme`` to what ``cdigen --vendor`` takes.
+"""
+
+from __future__ import annotations
+
+from cdigen.host.sysfs import pci_key
+from cdigen.model.cdi import ContainerEdits, Device, Draft
+from cdigen.model.errors import HostError
+from cdigen.model.inventory import Accelerator, Inventory
+from cdigen.model.profile import DEFAULT
+from cdigen.vendors import drm
+from cdigen.vendors.base import Watches
+from cdigen.vendors.modules import is_loaded, read_driver
+from cdigen.vendors.nodes import NodeReader, device_nodes, gids
+from cdigen.vendors.notes import Notes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+    from cdigen.model.findings import Finding
+    from cdigen.model.inventory import HostNode
+    from cdigen.model.profile import Profile
+    from cdigen.vendors.base import Option, Places, Vendor
+
+MODULE = "acme_npu"
+DRIVER = f"/sys/bus/pci/drivers/{MODULE}"
+DEVICE_CLASS = "npu"
+UDEV = "is udev running? 'udevadm trigger --subsystem-match=accel' makes missing nodes"
+
+
+class Acme:
+    """The vendor ``acme`` (``cdigen.vendors.base.Vendor``)."""
+
+    NAME = "acme"
+    CDI_VENDOR = "acme.example"
+    NAMINGS: tuple[str, ...] = ("index", "pci")
+    OPTIONS: tuple[Option, ...] = ()
+    MODULES: tuple[str, ...] = (MODULE,)
+    PCI_VENDORS: tuple[int, ...] = (0xACE0,)
+
+    def discover(self, places: Places) -> Inventory:
+        """Read the host; raises HostError: driver-not-loaded, no-gpu, no-nodes."""
+        if not is_loaded(places.host, MODULE):
+            raise HostError(
+                f"Acme's kernel module is not loaded: /sys/module/{MODULE} does not exist",
+                hint=f"load it with 'modprobe {MODULE}'",
+                kind="driver-not-loaded",
+            )
+        notes = Notes()
+        npus = _read_npus(places.host, _reader(places), notes)
+        if not npus:
+            raise HostError(
+                f"no NPU: the module {MODULE} has no device",
+                hint=f"see 'lspci -d ace0:' and 'dmesg | grep {MODULE}'",
+                kind="no-gpu",
+            )
+        if not any(npu.usable for npu in npus):
+            first = notes.findings[0]
+            raise HostError(f"no NPU can be used: {first.message}", hint=first.hint, kind="no-nodes")
+        return Inventory(
+            vendor=self.NAME,
+            driver=read_driver(places.host, MODULE),
+            accelerators=npus,
+            nodes=(),
+            files=(),
+            sought=(),
+            findings=tuple(notes.findings),
+        )
+
+    def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
+        """Return the draft of acme.example/npu; a profile of that class may name its devices otherwise."""
+        profile = next((one for one in profiles if one.device_class == DEVICE_CLASS), DEFAULT)
+        devices = []
+        for npu in inventory.accelerators:
+            if npu.usable:
+                nodes = device_nodes(npu.nodes)
+                edits = ContainerEdits(device_nodes=nodes, additional_gids=gids(nodes))
+                names = {"index": str(npu.index), "pci": npu.address}
+                namings = [naming for naming in profile.names or self.NAMINGS if naming in names]
+                devices += [Device(name=names[naming], edits=edits) for naming in namings]
+        kind = f"{self.CDI_VENDOR}/{DEVICE_CLASS}"
+        return (Draft(kind=kind, devices=tuple(devices), edits=ContainerEdits(), profile=profile),)
+
+    def watches(self, places: Places) -> Watches:
+        """Return the nodes, and the driver's list of its devices."""
+        return Watches(
+            files=(f"{places.dev.outer}/dev/accel/*",),
+            polled=(f"{places.host.outer}{DRIVER}",),
+            subsystems=("pci", "module", "accel"),
+        )
+
+    def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
+        """Read which nodes nobody has made yet."""
+        return drm.with_groups(places.host, _read(places).missing)
+
+    def wrong_nodes(self, places: Places) -> tuple[HostNode, ...]:
+        """Read which nodes have other numbers than the kernel gives them, or are none, as they should be."""
+        return drm.with_groups(places.host, _read(places).wrong)
+
+    def pitfalls(self, places: Places, inventory: Inventory | None) -> tuple[Finding, ...]:  # noqa: ARG002
+        """Return nothing: there is nothing to know of these NPUs that the general checks do not see."""
+        return ()
+
+
+VENDOR: Vendor = Acme()
+
+
+def _reader(places: Places) -> NodeReader:
+    return NodeReader(places.dev, drm.MAKING)
+
+
+def _read(places: Places) -> NodeReader:
+    """Return a reader that has looked at every node."""
+    reader = _reader(places)
+    _read_npus(places.host, reader, Notes())
+    return reader
+
+
+def _read_npus(host: Root, reader: NodeReader, notes: Notes) -> tuple[Accelerator, ...]:
+    """Read the NPUs in the order of their addresses; each trouble is a finding and costs no other NPU."""
+    addresses = sorted(filter(pci_key, host.names(DRIVER)), key=lambda name: pci_key(name) or ())
+    return tuple(_read_npu(host, reader, notes, *item) for item in enumerate(addresses))
+
+
+def _read_npu(host: Root, reader: NodeReader, notes: Notes, index: int, address: str) -> Accelerator:
+    minor = next(iter(drm.minors(host, f"{DRIVER}/{address}", "accel")), None)
+    node, problem = drm.read_node(reader, minor) if minor else (None, "its driver shows no node of it")
+    if node is None:
+        message = f"NPU {index} ({address}) gets no device: {problem}"
+        notes.say("error", "acme-npu-unusable", address, message, UDEV if minor else "see 'dmesg'")
+    return Accelerator(
+        index=index,
+        address=address,
+        model="Acme NPU",
+        uuid=None,
+        minor=minor.number if minor else None,
+        nodes=(node,) if node else (),
+        usable=node is not None,
+        problem=problem,
+        device_class=DEVICE_CLASS,
+    )

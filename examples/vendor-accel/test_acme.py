@@ -1,0 +1,110 @@
+"""Acme's NPUs are found and offered, and one's trouble costs no other; `python -m pytest` runs this.
+
+The hosts are folders: what the kernel would show of NPUs is laid below them, with real device nodes, which
+only root can make.
+"""
+# ruff: noqa: D103, INP001, S101 - a test: its name is its sentence, asserting is its work, and it is in no package
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+from cdigen_acme import VENDOR
+
+from cdigen import reconcile
+from cdigen.host.root import Root
+from cdigen.model.errors import HostError
+from cdigen.model.profile import DEFAULT
+from cdigen.vendors import registry
+from cdigen.vendors.base import Places
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+MAJOR, RENDER = 261, 993
+ADDRESSES = ("0000:41:00.0", "0000:c1:00.0")
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """Return a host with two NPUs."""
+    for number, address in enumerate(ADDRESSES):
+        file = tmp_path / f"sys/bus/pci/drivers/acme_npu/{address}/accel/accel{number}/dev"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"{MAJOR}:{number}\n")
+        make_node(tmp_path / f"dev/accel/accel{number}", number)
+    (tmp_path / "sys/module/acme_npu").mkdir(parents=True)
+    return tmp_path
+
+
+def make_node(path: Path, minor: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o660, os.makedev(MAJOR, minor))
+    except PermissionError:
+        pytest.skip("only root can make device nodes")
+    os.chown(path, 0, RENDER)
+    path.chmod(0o660)
+
+
+def places(root: Path) -> Places:
+    host = Root(str(root))
+    return Places(host=host, driver=host, dev=host)
+
+
+def offered(root: Path) -> dict[str, Any]:
+    """Return the devices of the spec, which must break no rule and hold on the host."""
+    products, broken = reconcile.produce({"acme": VENDOR.discover(places(root))}, host=Root(str(root)))
+    assert broken == {}
+    (product,) = products
+    assert product.kind == "acme.example/npu"
+    return {device["name"]: device["containerEdits"] for device in product.document["devices"]}
+
+
+def test_the_package_adds_the_vendor() -> None:
+    assert registry.load("acme").CDI_VENDOR == "acme.example"
+    assert "acme" in registry.NAMES
+
+
+def test_each_npu_is_offered_by_its_number_and_its_address(host: Path) -> None:
+    devices = offered(host)
+    assert devices.keys() == {"0", "1", *ADDRESSES, "all"}
+    assert devices["1"] == devices[ADDRESSES[1]]
+    (node,) = devices["1"]["deviceNodes"]
+    assert node["path"] == "/dev/accel/accel1"
+
+
+def test_a_container_gets_the_group_that_may_open_the_node(host: Path) -> None:
+    (draft,) = VENDOR.edits(VENDOR.discover(places(host)), (DEFAULT,))
+    assert {device.edits.additional_gids for device in draft.devices} == {(RENDER,)}
+
+
+def test_an_npu_without_its_node_costs_no_other(host: Path) -> None:
+    (host / "dev/accel/accel0").unlink()
+    inventory = VENDOR.discover(places(host))
+    assert [npu.usable for npu in inventory.accelerators] == [False, True]
+    assert [finding.path for finding in inventory.findings] == [ADDRESSES[0]]
+    assert [node.path for node in VENDOR.missing_nodes(places(host))] == ["/dev/accel/accel0"]
+    assert "0" not in offered(host)
+
+
+def test_a_node_of_another_device_is_not_given_away(host: Path) -> None:
+    (host / "dev/accel/accel0").unlink()
+    make_node(host / "dev/accel/accel0", 7)
+    assert "0" not in offered(host)
+    assert [node.minor for node in VENDOR.wrong_nodes(places(host))] == [0]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("sys/module/acme_npu", "driver-not-loaded"), ("sys/bus/pci/drivers/acme_npu", "no-gpu")],
+)
+def test_a_host_without_module_or_npus_says_so(host: Path, path: str, kind: str) -> None:
+    (host / path).rename(host / "gone")
+    with pytest.raises(HostError) as caught:
+        VENDOR.discover(places(host))
+    assert caught.value.kind == kind

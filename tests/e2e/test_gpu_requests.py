@@ -1,0 +1,78 @@
+"""Docker and containerd start containers with AMD's and Intel's devices, by name or by `--gpus driver=cdi`.
+
+What `--gpus` alone means differs from release to release (docs/mixed-hosts.md) and is no business of ours.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import amdtree
+import inteltree
+import pytest
+from chroothost import DEBIAN_IMAGE, Host, running_host
+from forkyhost import NAMESPACE, REMOVE_CONTAINERS, START_DAEMONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.e2e
+
+RUNTIMES = {
+    "docker": ("docker run --network none --rm", DEBIAN_IMAGE),
+    "containerd": (f"ctr --namespace {NAMESPACE} run --rm", f"{DEBIAN_IMAGE}:latest test-$RANDOM-$RANDOM"),
+}
+AMDS = {"/dev/kfd", "/dev/dri/card1", "/dev/dri/renderD128"}
+INTELS = {"/dev/dri/card40", "/dev/dri/renderD168"}
+LISTING = "find /dev/kfd /dev/dri /dev/accel -type c -not -path '*/by-path/*' 2>/dev/null; true"
+
+
+@pytest.fixture(scope="module")
+def forky(tmp_path_factory: pytest.TempPathFactory, cache: Path, images: Path) -> Iterator[Host]:
+    root = tmp_path_factory.mktemp("gpus") / "root"
+    amdtree.write(root, amdtree.mi210(1))
+    inteltree.lay(root, inteltree.gpu(40, "0000:e7:00.0", inteltree.FLEX_170, "i915"))
+    for folder in ("run", "var"):
+        (root / folder).mkdir()
+    (root / "var/run").symlink_to("/run")
+    generate = [sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--write"]
+    subprocess.run(generate, check=True, capture_output=True)
+    with running_host(cache / "runtimes-forky", images=images, state=root) as host:
+        print(host.run("docker --version; containerd --version; runc --version | head -1"))
+        host.run(START_DAEMONS)
+        archive = f"podman save --quiet --uncompressed --format oci-archive {DEBIAN_IMAGE}"
+        host.run(f"{archive} | docker load --quiet")
+        try:
+            yield host
+        finally:
+            host.attempt(REMOVE_CONTAINERS)
+
+
+def nodes(host: Host, runtime: str, options: str) -> set[str]:
+    start, image = RUNTIMES[runtime]
+    return set(host.run(f'{start} {options} {image} sh -c "{LISTING}"').splitlines())
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_devices_of_two_makers_are_given_by_name(forky: Host, runtime: str) -> None:
+    assert nodes(forky, runtime, "--device amd.com/gpu=0") == AMDS
+    assert nodes(forky, runtime, "--device intel.com/gpu=card40") == INTELS
+    assert nodes(forky, runtime, "--device amd.com/gpu=all --device intel.com/gpu=all") == AMDS | INTELS
+
+
+def test_docker_gives_intels_by_gpus_where_the_driver_is_named(forky: Host) -> None:
+    assert nodes(forky, "docker", """--gpus '"device=intel.com/gpu=0",driver=cdi'""") == INTELS
+
+
+def test_docker_lists_the_devices_of_both(forky: Host) -> None:
+    discovered = forky.run("docker info --format '{{json .DiscoveredDevices}}'")
+    for name in (
+        "amd.com/gpu=0",
+        "amd.com/gpu=all",
+        "intel.com/gpu=0000-e7-00-0-0x56c0",
+        "intel.com/gpu=card40",
+    ):
+        assert f'"{name}"' in discovered

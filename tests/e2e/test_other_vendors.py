@@ -1,0 +1,177 @@
+"""Real podman starts containers with AMD's and Intel's devices: the nodes that were asked for, and no others.
+
+Three releases of it: this machine's own, Debian 13's and forky's. The kernel's side of the GPUs is files and
+real character devices, so a node opens as far as the driver, which is not here (ENXIO).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import amdtree
+import inteltree
+import pytest
+from chroothost import DEBIAN_IMAGE, MACHINE, Host, running_host
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.e2e
+
+# Two MI300X in DPX, whose nodes are renderD128 to renderD143, and a Flex 170.
+AMD = amdtree.mi300x(2, count=2)
+INTEL = (inteltree.gpu(40, "0000:e7:00.0", inteltree.FLEX_170, "i915"), inteltree.npu())
+# Which release of podman: where it is, and what the specs are made for.
+PODMANS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "this machine's": ("", ()),
+    "Debian 13's": ("driver-trixie", ("--target", "podman-5.4")),
+    "forky's": ("runtimes-forky", ("--target", "podman-5.8")),
+}
+WITH_GIDS = tuple(name for name, (_, options) in PODMANS.items() if options)
+
+KFD = f"/dev/kfd {amdtree.KFD_MAJOR:x}:0"
+
+
+def drm(card: int, render: int) -> set[str]:
+    return {f"/dev/dri/card{card} e2:{card:x}", f"/dev/dri/renderD{render} e2:{render:x}"}
+
+
+FIRST, SECOND, THIRD, FOURTH = drm(1, 128), drm(2, 129), drm(9, 136), drm(10, 137)
+FLEX = drm(40, 168)
+ACCEL = {f"/dev/accel/accel0 {inteltree.ACCEL_MAJOR:x}:0"}
+UUID = f"0x{AMD[1].unique_id:X}"
+REQUESTS = {
+    "amd.com/gpu=0": {KFD, *FIRST},
+    "amd.com/gpu=3": {KFD, *FOURTH},
+    f"amd.com/gpu={AMD[0].bdf}": {KFD, *FIRST, *SECOND},
+    f"amd.com/gpu={UUID}": {KFD, *THIRD, *FOURTH},
+    "amd.com/gpu=all": {KFD, *FIRST, *SECOND, *THIRD, *FOURTH},
+    "intel.com/gpu=0": FLEX,
+    "intel.com/gpu=0000-e7-00-0-0x56c0": FLEX,
+    "intel.com/gpu=card40": FLEX,
+    "intel.com/gpu=all": FLEX,
+    "intel.com/npu=0": ACCEL,
+    "amd.com/gpu=1 --device intel.com/gpu=0 --device intel.com/npu=0": {KFD, *SECOND, *FLEX, *ACCEL},
+}
+# Device -> one of its nodes, and the groups of all of them.
+GROUPS = {
+    "amd.com/gpu=0": ("/dev/kfd", {amdtree.RENDER_GID, amdtree.VIDEO_GID}),
+    "intel.com/gpu=0": ("/dev/dri/renderD168", {inteltree.RENDER, inteltree.VIDEO}),
+    "intel.com/npu=0": ("/dev/accel/accel0", {inteltree.RENDER}),
+}
+# By numbers, as some runtimes bind nodes; udev's names of nodes are left out: they are the same nodes again.
+LISTING = "find /dev -not -path '*/by-path/*' -exec stat -c '%n %t:%T' {} + 2>/dev/null | grep -v ' 0:0$'"
+
+
+@pytest.fixture(scope="module", params=PODMANS)
+def podman(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cache: Path, images: Path
+) -> Iterator[tuple[str, Host]]:
+    """Run a host with one of PODMANS, AMD's GPUs and Intel's, and the specs that cdigen writes for it."""
+    tree, options = PODMANS[request.param]
+    root = tmp_path_factory.mktemp("others") / "root"
+    amdtree.write(root, AMD)
+    inteltree.lay(root, *INTEL)
+    for folder in ("run", "var"):
+        (root / folder).mkdir()
+    (root / "var/run").symlink_to("/run")
+    generate = [sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--write", *options]
+    done = subprocess.run(generate, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with running_host(cache / tree if tree else MACHINE, images=images, state=root) as host:
+        print(host.run("podman --version; runc --version | head -1"))
+        yield request.param, host
+
+
+def started(host: Host, devices: str, script: str, options: str = "") -> str:
+    return host.run(f'podman run --rm {options} --device {devices} {DEBIAN_IMAGE} sh -c "{script}"')
+
+
+@pytest.mark.parametrize("devices", REQUESTS)
+def test_a_container_has_the_nodes_it_asked_for_with_their_numbers_and_no_others(
+    podman: tuple[str, Host], devices: str
+) -> None:
+    _, host = podman
+    plain = set(host.run(f'podman run --rm {DEBIAN_IMAGE} sh -c "{LISTING}"').splitlines())
+    assert set(started(host, devices, LISTING).splitlines()) - plain == REQUESTS[devices]
+
+
+def test_a_container_may_open_its_nodes_and_no_others(podman: tuple[str, Host]) -> None:
+    _, host = podman
+    script = "mknod /tmp/other c 226 130; cat /dev/kfd /dev/dri/renderD129 /dev/dri/card2 /tmp/other"
+    command = f'podman run --rm --cap-add CAP_MKNOD --device amd.com/gpu=1 {DEBIAN_IMAGE} sh -c "{script}"'
+    assert host.attempt(command).stderr.splitlines() == [
+        "cat: /dev/kfd: No such device or address",
+        "cat: /dev/dri/renderD129: No such device or address",
+        "cat: /dev/dri/card2: No such device or address",
+        "cat: /tmp/other: Operation not permitted",
+    ]
+
+
+def test_nodes_have_their_groups_and_modes(podman: tuple[str, Host]) -> None:
+    _, host = podman
+    script = "stat -c '%u:%g %a' /dev/kfd /dev/dri/card1 /dev/dri/renderD128"
+    assert started(host, "amd.com/gpu=0", script).splitlines() == [
+        f"0:{amdtree.RENDER_GID} 660",
+        f"0:{amdtree.VIDEO_GID} 660",
+        f"0:{amdtree.RENDER_GID} 660",
+    ]
+
+
+@pytest.mark.parametrize("device", GROUPS)
+def test_a_user_who_is_not_root_may_open_them(podman: tuple[str, Host], device: str) -> None:
+    """The runtime gives nodes that it makes to the container's user, whatever its groups (CDI's library)."""
+    name, host = podman
+    node, groups = GROUPS[device]
+    user = "--user 1000:1000"
+    script = f"cat {node} 2>&1; true"
+    assert started(host, device, script, user) == f"cat: {node}: No such device or address\n"
+    brought = groups if name in WITH_GIDS else set()
+    assert {int(gid) for gid in started(host, device, "id -G", user).split()} == {1000, *brought}
+
+
+@pytest.mark.parametrize("device", GROUPS)
+def test_whoever_else_is_in_the_container_needs_the_nodes_groups(
+    podman: tuple[str, Host], device: str
+) -> None:
+    name, host = podman
+    node, groups = GROUPS[device]
+    by_hand = "" if name in WITH_GIDS else "".join(f"--group-add {gid} " for gid in groups)
+    become = "setpriv --reuid 1234 --regid 1234 {how} --inh-caps=-all cat {node} 2>&1; true"
+    kept = started(host, device, become.format(how="--keep-groups", node=node), by_hand)
+    assert kept == f"cat: {node}: No such device or address\n"
+    cleared = started(host, device, become.format(how="--clear-groups", node=node), by_hand)
+    assert cleared == f"cat: {node}: Permission denied\n"
+
+
+@pytest.mark.parametrize(
+    "device", ["amd.com/gpu=4", "intel.com/gpu=1", "intel.com/gpu=card0", "amd.com/npu=0"]
+)
+def test_what_is_not_there_is_refused_by_its_name(podman: tuple[str, Host], device: str) -> None:
+    _, host = podman
+    answer = host.attempt(f"podman run --rm --device {device} {DEBIAN_IMAGE} true")
+    assert answer.returncode != 0
+    assert device in answer.stderr
+
+
+def test_a_device_whose_node_is_gone_is_refused_and_the_others_start(podman: tuple[str, Host]) -> None:
+    _, host = podman
+    host.run("mv /dev/dri/renderD129 /dev/away")
+    try:
+        answer = host.attempt(f"podman run --rm --device amd.com/gpu=1 {DEBIAN_IMAGE} true")
+        assert answer.returncode != 0
+        assert "/dev/dri/renderD129" in answer.stderr
+        for other in ("amd.com/gpu=0", "intel.com/gpu=0"):
+            started(host, other, "true")
+    finally:
+        host.run("mv /dev/away /dev/dri/renderD129")
+
+
+def test_each_kind_has_a_file_of_its_own_on_the_host(podman: tuple[str, Host]) -> None:
+    _, host = podman
+    kinds = [json.loads(host.run(f"cat /run/cdi/{file}"))["kind"] for file in host.run("ls /run/cdi").split()]
+    assert kinds == ["amd.com/gpu", "intel.com/gpu", "intel.com/npu"]

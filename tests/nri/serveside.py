@@ -1,0 +1,97 @@
+"""The loop of the link, `Serving`, in a thread of the test: a test runtime has the other end."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from nri.nriwishes import ALLOWED
+from nri.pluginside import INJECTS_08, PATIENCE_S
+from nri.runtimeside import Runtime, SocketTransport
+
+from cdigen.config import Nri, Settings
+from cdigen.nri.desk import Desk
+from cdigen.nri.known import Sources, look
+from cdigen.nri.serving import REGISTER_WITHIN_S, Serving
+from cdigen.nri.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cdigen.nri.known import Known
+
+SETTINGS = Settings(nri=Nri(allow=ALLOWED))
+
+
+class Served:
+    """A connection that is served; `ended` holds what the loop has raised, or None, after its end."""
+
+    def __init__(self, *, register_within_s: float = REGISTER_WITHIN_S) -> None:
+        self.told: list[str] = []
+        self.desk = Desk(self.told.append)
+        self.ended: list[Exception | None] = []
+        ours, self.end = socket.socketpair()
+        ours.setblocking(False)  # noqa: FBT003 - the socket module's own signature
+        self._connection = ours
+        self.serving = Serving(ours, Session("cdigen", "20"), self.desk, register_within_s=register_within_s)
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def runtime(self, *, request_timeout_s: float = PATIENCE_S) -> Runtime:
+        """Return a runtime with which it is registered."""
+        made = Runtime(
+            SocketTransport(self.end),
+            request_timeout_s=request_timeout_s,
+            registration_timeout_s=PATIENCE_S,
+            **INJECTS_08,
+        )
+        made.start()
+        made.synchronize()
+        return made
+
+    def result(self) -> Exception | None:
+        """Return what it has raised, if anything, once it has ended."""
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+        return self.ended[0]
+
+    def close(self) -> None:
+        self.desk.stopping.set()
+        self.desk.ring()
+        self._thread.join(PATIENCE_S)
+        self.end.close()
+
+    def _serve(self) -> None:
+        with self._connection:
+            try:
+                self.serving.run()
+            except Exception as error:  # noqa: BLE001 - the test judges it
+                self.ended.append(error)
+            else:
+                self.ended.append(None)
+
+
+@contextmanager
+def served(known: Known | None = None, *, register_within_s: float = REGISTER_WITHIN_S) -> Iterator[Served]:
+    """Serve a connection by what is KNOWN, until the body ends."""
+    made = Served(register_within_s=register_within_s)
+    if known is not None:
+        made.desk.give(known)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def known_of(root: Path, settings: Settings = SETTINGS) -> Known:
+    """Return what there is to know of the host below ROOT, once that has not just been changed."""
+    tree = str(root)
+    dirs = ("/etc/cdi", "/run/cdi")
+    sources = Sources(host=tree, specs=tree, spec_dirs=dirs, runs=tree, run_dir="/run/cdigen")
+    while not (known := look(sources, settings)).is_current():
+        time.sleep(0.01)
+    return known

@@ -1,0 +1,223 @@
+"""`cdigen nri` as a process, with a test runtime of each release of NRI: what it answers and shows."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from nri.pluginside import (
+    INJECTS_08,
+    INJECTS_10,
+    INJECTS_12,
+    MARK,
+    Host,
+    Plugin,
+    asks,
+    given,
+    host,
+    plugin,
+)
+from nri.runtimeside import Rejected, Runtime, container, pod
+from prometheus_client.parser import text_string_to_metric_families
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FLAVOURS = [INJECTS_08, INJECTS_10, INJECTS_12]
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[Host, Plugin]]:
+    """Give a plugin that connects anew whenever its runtime closes."""
+    with host() as here, plugin(here) as running:
+        yield here, running
+
+
+@pytest.fixture(params=FLAVOURS, ids=lambda flavour: f"NRI {flavour['nri'][0]}.{flavour['nri'][1]}")
+def runtime(served: tuple[Host, Plugin], request: pytest.FixtureRequest) -> Iterator[Runtime]:
+    made = served[0].runtime(**request.param)
+    yield made
+    made.close()
+
+
+# The registration.
+
+
+@pytest.mark.parametrize("reply_first", [True, False])
+def test_it_registers_whether_the_configuration_or_the_reply_comes_first(
+    served: tuple[Host, Plugin], *, reply_first: bool
+) -> None:
+    runtime = served[0].runtime(reply_first=reply_first)
+    assert (runtime.plugin_name, runtime.plugin_index) == ("cdigen", "20")
+    runtime.close()
+
+
+@pytest.mark.parametrize(
+    ("flavour", "events"),
+    [
+        ({"name": "containerd", "version": "1.7.24~ds1", "nri": (0, 6)}, 0x0008),
+        (INJECTS_08, 0x0008),
+        (INJECTS_10, 0x2008),
+        (INJECTS_12, 0x2008),
+        ({"name": "containerd", "version": "v9.9.9", "nri": (0, 12)}, 0x2008),
+        ({"name": "mycontainerd", "version": "4", "nri": (0, 8)}, 0x0008),
+    ],
+)
+def test_it_subscribes_to_what_the_release_of_nri_knows(
+    served: tuple[Host, Plugin], flavour: dict[str, Any], events: int
+) -> None:
+    runtime = served[0].runtime(**flavour)
+    assert runtime.events == events
+    runtime.close()
+
+
+def test_name_and_index_come_from_the_options() -> None:
+    with host() as here, plugin(here, "--name", "gpus.example-1", "--index", "07"):
+        runtime = here.runtime()
+        assert (runtime.plugin_name, runtime.plugin_index) == ("gpus.example-1", "07")
+
+
+def test_whatever_happens_to_pods_and_containers_is_answered(runtime: Runtime) -> None:
+    for event in (
+        "RunPodSandbox",
+        "PostCreateContainer",
+        "StartContainer",
+        "StopContainer",
+        "RemovePodSandbox",
+    ):
+        runtime.tell(event, pod="p1", container="c1")
+    with pytest.raises(Rejected) as caught:
+        runtime.call("SuspendContainer", b"")
+    assert caught.value.code == 12
+
+
+# Answers.
+
+
+def test_a_container_that_asks_by_its_environment_gets_its_device_and_a_mark(runtime: Runtime) -> None:
+    adjustment = runtime.create(*asks("0"))
+    assert given(adjustment) == ["nvidia.com/gpu=0"]
+    assert dict(adjustment.annotations) == {MARK: "nvidia.com/gpu=0"}
+    fields = {field.name for field, _ in adjustment.ListFields()}
+    assert fields == {"annotations", "cdi_devices"}
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    ["devices.cdigen.dev", "nvidia.cdi.k8s.io/pod", "cdi-devices.noderesource.dev/container.main"],
+)
+def test_a_container_whose_pod_asks_by_annotation_gets_its_device(runtime: Runtime, annotation: str) -> None:
+    text = "[nvidia.com/gpu=1]" if "noderesource" in annotation else "nvidia.com/gpu=1"
+    assert given(runtime.create(*asks(None, annotations={annotation: text}))) == ["nvidia.com/gpu=1"]
+
+
+def test_the_annotation_counts_alone_beside_an_environment(runtime: Runtime) -> None:
+    adjustment = runtime.create(*asks("all", annotations={"devices.cdigen.dev": "nvidia.com/gpu=0"}))
+    assert given(adjustment) == ["nvidia.com/gpu=0"]
+
+
+@pytest.mark.parametrize("wish", [None, "", "void"])
+def test_a_container_that_does_not_ask_is_left_as_it_is(runtime: Runtime, wish: str | None) -> None:
+    assert runtime.create(*asks(wish)).ByteSize() == 0
+
+
+def test_an_environment_counts_in_the_namespaces_of_the_policy_alone(runtime: Runtime) -> None:
+    assert runtime.create(pod(namespace="web"), asks("all")[1]).ByteSize() == 0
+
+
+def test_a_container_that_was_served_already_gets_nothing_twice(runtime: Runtime) -> None:
+    here = container(env=["NVIDIA_VISIBLE_DEVICES=all"], linux={"devices": [{"path": "/dev/nvidia0"}]})
+    assert runtime.create(pod(namespace="ml"), here).ByteSize() == 0
+
+
+def test_a_device_that_there_is_not_is_refused_with_the_reason(runtime: Runtime) -> None:
+    with pytest.raises(
+        Rejected, match=r"^cdigen: NVIDIA_VISIBLE_DEVICES asks for '77': nvidia\.com/gpu has"
+    ) as caught:
+        runtime.create(*asks("77"))
+    assert caught.value.code == 2
+
+
+def test_an_annotation_with_a_device_that_there_is_not_is_refused(runtime: Runtime) -> None:
+    with pytest.raises(Rejected, match=r"nvidia\.com/gpu=9"):
+        runtime.create(*asks(None, annotations={"devices.cdigen.dev": "nvidia.com/gpu=9"}))
+
+
+def test_a_hundred_requests_at_a_time_are_all_answered(runtime: Runtime) -> None:
+    calls = [runtime.begin_create(*asks("0" if number % 2 else "all")) for number in range(100)]
+    for number, call in enumerate(calls):
+        assert given(runtime.created(runtime.finish(call))) == [
+            "nvidia.com/gpu=0" if number % 2 else "nvidia.com/gpu=all"
+        ]
+
+
+# What it shows.
+
+
+def test_what_it_did_is_in_status_metrics_and_log() -> None:
+    with host() as here, plugin(here) as running:
+        runtime = here.runtime(**INJECTS_12)
+        runtime.create(*asks("0", name="trainer"))
+        runtime.create(*asks(None))
+        with pytest.raises(Rejected):
+            runtime.create(*asks("77", name="greedy"))
+        running.sees(lambda: running.status.get("counts", {}).get("refuse") == 1)
+        status = running.status
+        assert (status["state"], status["reason"], status["connections"]) == ("registered", "", 1)
+        assert status["counts"] == {"nothing": 1, "served": 0, "inject": 1, "refuse": 1}
+        assert status["refused"] == {"unknown_device": 1}
+        assert status["runtime"] == {
+            "name": "containerd",
+            "version": "v2.3.4",
+            "nri": "0.12",
+            "cdi": "injects",
+            "validates": True,
+            "remedy": "",
+        }
+        assert [(entry["pod"], entry["outcome"]) for entry in status["journal"]] == [
+            ("trainer", "inject"),
+            ("greedy", "refuse"),
+        ]
+        running.serves()
+        assert running.get("/readyz")[0] == 200
+        assert running.metric("cdigen_nri_registered") == 1
+        assert running.metric("cdigen_nri_connections_total") == 1
+        assert running.metric('cdigen_nri_containers_total{outcome="inject"}') == 1
+        assert running.metric('cdigen_nri_containers_total{outcome="nothing"}') == 1
+        assert running.metric('cdigen_nri_refused_total{cause="unknown_device"}') == 1
+        assert running.metric("cdigen_nri_request_seconds_count") == 3
+        assert list(text_string_to_metric_families(running.get("/metrics")[1]))
+        (line,) = running.lines("injected")
+        assert (line["namespace"], line["pod"], line["container"]) == ("ml", "trainer", "main")
+        assert (line["level"], line["devices"]) == ("info", "nvidia.com/gpu=0")
+        (line,) = running.lines("refused")
+        assert (line["level"], line["cause"]) == ("warning", "unknown_device")
+        assert line["reason"].startswith("NVIDIA_VISIBLE_DEVICES asks for '77'")
+        assert [line["event"] for line in running.lines()].count("registered") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_when_it_is_told_to_and_takes_its_status_away(number: int) -> None:
+    with host() as here, plugin(here) as running:
+        runtime = here.runtime()
+        running.serves()
+        running.sees(lambda: running.state == "registered")
+        assert running.stop(number) == 0
+        assert not (here.run_dir / "status.json").exists()
+        assert not (here.run_dir / "http.sock").exists()
+        assert running.lines()[-1]["event"] == "stopped"
+        assert runtime.transport.receive(1) == b""
+
+
+def test_its_status_is_whole_at_each_moment() -> None:
+    with host() as here, plugin(here) as running:
+        runtime = here.runtime()
+        names = [f"{number}-{'x' * 200}" for number in range(40)]
+        here.write_spec(names)
+        shown: set[int] = set()
+        while len(shown) < 3:
+            runtime.create(*asks(names[0], names[1]))
+            # Each read is of one whole document.
+            shown.add(running.status.get("counts", {}).get("inject", 0))
+        assert len(running.status["journal"]) <= 20

@@ -1,0 +1,111 @@
+"""The command on hosts with AMD's GPUs, alone and beside others."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import amdtree
+import hosttree
+import pytest
+from amdtree import mi300x, radeon
+from kernelside import example_gpus, write_kernel_side
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from command import Run
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return the root of a host with two MI300X in CPX, in which specs can be written."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var/run").symlink_to("/run")
+    amdtree.write(tmp_path, mi300x(count=2))
+    return tmp_path
+
+
+@pytest.fixture
+def mixed(root: Path) -> Path:
+    """Return the same with two GPUs of NVIDIA's."""
+    hosttree.debian_13(root)
+    write_kernel_side(root, example_gpus(2))
+    return root
+
+
+def kinds(root: Path) -> dict[str, int]:
+    documents = [json.loads(path.read_text()) for path in (root / "run/cdi").glob("*.json")]
+    return {each["kind"]: len(each["devices"]) for each in documents}
+
+
+def test_generate_writes_the_spec_of_amds_gpus(cdigen: Run, root: Path) -> None:
+    done = cdigen("generate", "--root", root, "--write")
+    assert done.code == 0, done.err
+    assert kinds(root) == {"amd.com/gpu": 16 + 4 + 1}
+    listed = cdigen("list", "--root", root)
+    assert {"amd.com/gpu=0", "amd.com/gpu=15", "amd.com/gpu=all"} <= set(listed.out.split())
+
+
+def test_diff_and_doctor_have_nothing_to_say_of_makers_that_are_not_there(cdigen: Run, root: Path) -> None:
+    assert cdigen("generate", "--root", root, "--write").code == 0
+    assert cdigen("diff", "--root", root).code == 0
+    rows = cdigen("doctor", "--root", root, "--json").json
+    assert [row["detail"] for row in rows if row["topic"] == "driver"] == [
+        "amd 6.8.0-60-generic (in-tree) is loaded",
+        "2 GPUs",
+    ]
+
+
+def test_strict_asks_of_those_alone_who_were_named(cdigen: Run, root: Path) -> None:
+    assert cdigen("generate", "--root", root, "--strict").code == 0
+    done = cdigen("generate", "--root", root, "--strict", "--vendor", "amd", "--vendor", "nvidia")
+    assert done.failed(3, "NVIDIA kernel module is not loaded")
+
+
+def test_inspect_shows_partitions_with_amds_numbers(cdigen: Run, root: Path) -> None:
+    shown = cdigen("inspect", "--root", root)
+    assert shown.code == 0, shown.err
+    line = next(line for line in shown.out.splitlines() if "amdgpu_xcp_8" in line)
+    assert line.split()[:3] == ["10", "cpx_nps1", "amdgpu_xcp_8"]
+    assert "amd-ctk" in shown.out
+
+
+def test_an_inventory_of_amds_that_travelled_gives_the_same_spec(cdigen: Run, root: Path) -> None:
+    (root / "host.json").write_text(cdigen("inspect", "--root", root, "--json").out)
+    there = cdigen("generate", "--inventory", root / "host.json")
+    assert there.code == 0, there.err
+    assert there.out == cdigen("generate", "--root", root).out
+
+
+def test_a_host_of_amd_and_nvidia_has_the_kinds_of_both(cdigen: Run, mixed: Path) -> None:
+    done = cdigen("generate", "--root", mixed, "--write")
+    assert done.code == 0, done.err
+    assert kinds(mixed).keys() == {"nvidia.com/gpu", "amd.com/gpu"}
+
+
+def test_amds_trouble_costs_nvidia_nothing(cdigen: Run, mixed: Path) -> None:
+    for node in (mixed / "dev/dri").glob("[cr]*"):
+        node.unlink()
+    cdigen("generate", "--root", mixed, "--write")
+    assert kinds(mixed).keys() == {"nvidia.com/gpu"}
+
+
+def test_a_spec_of_amds_goes_when_its_module_goes(cdigen: Run, mixed: Path) -> None:
+    assert cdigen("generate", "--root", mixed, "--write").code == 0
+    (mixed / "sys/module/amdgpu/drivers/pci:amdgpu").unlink()
+    (mixed / "sys/module/amdgpu/drivers").rmdir()
+    (mixed / "sys/module/amdgpu").rmdir()
+    done = cdigen("generate", "--root", mixed, "--write", "--withdraw")
+    assert done.code == 0, done.err
+    assert kinds(mixed).keys() == {"nvidia.com/gpu"}
+
+
+def test_a_desktop_says_that_its_gpu_does_not_compute(cdigen: Run, tmp_path: Path) -> None:
+    amdtree.write(tmp_path, (radeon(),))
+    done = cdigen("generate", "--root", tmp_path)
+    assert done.code == 0, done.err
+    assert "0000:03:00.0 can be used for graphics only" in done.err

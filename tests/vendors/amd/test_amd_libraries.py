@@ -1,0 +1,113 @@
+"""The host's ROCm libraries in containers, by choice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import amdtree
+import pytest
+from amdtree import mi210
+from hosttree import I386, link, put, write_library
+from vendors.amd.amdhost import document, places, rules
+
+from cdigen.vendors.amd.vendor import VENDOR
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cdigen.model.inventory import Inventory
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+ROCM = "opt/rocm-6.2.0/lib"
+SYSTEM = "usr/lib/x86_64-linux-gnu"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a host with ROCm 6.2 as AMD's packages lay it."""
+    amdtree.write(tmp_path, mi210(1))
+    link(tmp_path / "opt/rocm", "rocm-6.2.0")
+    library(tmp_path, ROCM, "libamdhip64.so.6", "6.2.41133", "libamd_comgr.so.2", "libhsa-runtime64.so.1")
+    library(tmp_path, ROCM, "libamd_comgr.so.2", "2.8.0", "libc.so.6", "libstdc++.so.6")
+    library(tmp_path, ROCM, "libhsa-runtime64.so.1", "1.14.60200", "libdrm_amdgpu.so.1", "libelf.so.1")
+    library(tmp_path, ROCM, "librocm_smi64.so.7", "7.3.60200", "libm.so.6")
+    library(tmp_path, SYSTEM, "libdrm_amdgpu.so.1", "1.0.0", "ld-linux-x86-64.so.2")
+    library(tmp_path, SYSTEM, "libelf.so.1", "0.190")
+    return tmp_path
+
+
+def library(root: Path, folder: str, soname: str, version: str, *needed: str) -> None:
+    name = f"{soname.partition('.so.')[0]}.so.{version}"
+    write_library(root / folder / name, soname, needed)
+    link(root / folder / soname, name)
+
+
+def inventory(root: Path) -> Inventory:
+    return VENDOR.discover(places(root, rocm=True))
+
+
+def test_without_the_option_nothing_is_looked_for(root: Path) -> None:
+    found = VENDOR.discover(places(root))
+    assert (found.files, found.sought) == ((), ())
+    assert "containerEdits" not in document(root, found)
+
+
+def test_libraries_are_found_with_what_they_need(root: Path) -> None:
+    found = inventory(root)
+    assert found.findings == ()
+    assert {file.names[0]: file.host_path for file in found.files} == {
+        "libamdhip64.so.6": f"/{ROCM}/libamdhip64.so.6.2.41133",
+        "libamd_comgr.so.2": f"/{ROCM}/libamd_comgr.so.2.8.0",
+        "libhsa-runtime64.so.1": f"/{ROCM}/libhsa-runtime64.so.1.14.60200",
+        "librocm_smi64.so.7": f"/{ROCM}/librocm_smi64.so.7.3.60200",
+        "libdrm_amdgpu.so.1": f"/{SYSTEM}/libdrm_amdgpu.so.1.0.0",
+        "libelf.so.1": f"/{SYSTEM}/libelf.so.0.190",
+    }
+
+
+def test_libraries_reach_containers_as_files_without_a_hook(root: Path) -> None:
+    edits = document(root, inventory(root))["containerEdits"]
+    assert edits.keys() == {"mounts"}
+    mounts = {mount["containerPath"]: mount["hostPath"] for mount in edits["mounts"]}
+    assert mounts["/usr/lib64/libamdhip64.so.6"] == f"/{ROCM}/libamdhip64.so.6.2.41133"
+    assert f"/{SYSTEM}/libamdhip64.so.6" in mounts
+
+
+def test_who_does_not_compute_gets_no_libraries(root: Path) -> None:
+    assert "containerEdits" not in document(root, inventory(root), capabilities=("graphics",))
+
+
+def test_a_library_that_is_needed_and_missing_is_a_finding(root: Path) -> None:
+    (root / SYSTEM / "libelf.so.1").unlink()
+    found = inventory(root)
+    assert rules(found) == [("warning", "library-incomplete")]
+    assert "libelf.so.1" in found.findings[0].message
+
+
+def test_a_host_without_rocm_says_what_will_not_work(tmp_path: Path) -> None:
+    amdtree.write(tmp_path, mi210(1))
+    found = inventory(tmp_path)
+    assert rules(found) == [("warning", "library-missing"), ("warning", "library-missing")]
+    assert found.files == ()
+    assert {thing.name: thing.reason for thing in found.sought}["libamdhip64"] == "no such file"
+
+
+def test_a_broken_library_is_a_finding_and_the_next_is_taken(root: Path) -> None:
+    put(root / ROCM / "libamdhip64.so.7", b"rubbish")
+    found = inventory(root)
+    assert rules(found) == [("warning", "library-unusable")]
+    assert "libamdhip64.so.6" in {file.names[0] for file in found.files}
+
+
+def test_libraries_of_another_machine_are_passed_over(root: Path) -> None:
+    write_library(root / ROCM / "libamd_smi.so.24", "libamd_smi.so.24", machine=I386, bits=32)
+    found = inventory(root)
+    assert "libamd_smi.so.24" not in {file.names[0] for file in found.files}
+
+
+def test_libraries_that_need_each_other_come_once(root: Path) -> None:
+    library(root, ROCM, "libamd_smi.so.24", "24.6", "libamdhip64.so.6")
+    library(root, ROCM, "libamdhip64.so.6", "6.2.41133", "libamd_smi.so.24")
+    names = [file.names[0] for file in inventory(root).files]
+    assert len(names) == len(set(names))

@@ -1,0 +1,154 @@
+"""What whole machines with AMD's GPUs offer, in which order, and whole specs, byte by byte.
+
+`pytest --update-golden tests/vendors/amd/test_amd_machines.py` writes tests/golden/amd anew: read the
+difference before keeping it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import amdtree
+import pytest
+from amdtree import AmdGpu, mi210, mi300x, mi308x, radeon
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vendors.amd.amdhost import discover, numbered, offered, places, rules
+from vendors.fakehost import empty_root
+
+from cdigen import reconcile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden/amd"
+SPELLINGS = (amdtree.UNDERSCORE, amdtree.DOT)
+
+
+def mi210_x8() -> tuple[AmdGpu, ...]:
+    """Describe eight MI210."""
+    return mi210()
+
+
+def mi300x_x2_cpx() -> tuple[AmdGpu, ...]:
+    """Describe two MI300X, each split into eight."""
+    return mi300x(count=2)
+
+
+def mi308x_x2_qpx() -> tuple[AmdGpu, ...]:
+    """Describe two MI308X, each split into four."""
+    return mi308x(count=2)
+
+
+def radeon_desktop() -> tuple[AmdGpu, ...]:
+    """Describe a desktop whose GPU KFD does not know."""
+    return (radeon(),)
+
+
+MACHINES = (mi210_x8, mi300x_x2_cpx, mi308x_x2_qpx, radeon_desktop)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
+def test_the_spec_of_a_machine_of_amds_is_the_golden_one(
+    machine: Callable[[], tuple[AmdGpu, ...]], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    inventory = discover(tmp_path, *machine())
+    (product,), broken = reconcile.produce({"amd": inventory}, host=places(tmp_path).host)
+    assert (product.kind, broken) == ("amd.com/gpu", {})
+    golden = GOLDEN / f"{machine.__name__}.json"
+    if request.config.getoption("--update-golden"):
+        golden.write_bytes(product.content)
+    assert product.content.decode() == golden.read_text()
+
+
+def test_every_golden_spec_has_its_machine_of_amds() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == {machine.__name__ for machine in MACHINES}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_eight_mi300x_in_cpx_are_64_devices_in_amds_order(tmp_path: Path, spelling: str) -> None:
+    inventory = discover(tmp_path, *mi300x(), spelling=spelling)
+    assert inventory.findings == ()
+    assert numbered(offered(tmp_path, inventory)) == [f"/dev/dri/renderD{128 + each}" for each in range(64)]
+    assert numbered(offered(tmp_path, inventory)) == amdtree.counted_by_amd(tmp_path)
+
+
+def test_eight_mi308x_in_qpx_are_32_devices_and_what_is_idle_is_not_mentioned(tmp_path: Path) -> None:
+    inventory = discover(tmp_path, *mi308x())
+    assert inventory.findings == ()
+    renders = [128 + 8 * gpu + part for gpu in range(8) for part in range(4)]
+    assert numbered(offered(tmp_path, inventory)) == [f"/dev/dri/renderD{render}" for render in renders]
+
+
+def test_a_gpu_that_is_not_split_is_one_device_however_many_the_kernel_made(tmp_path: Path) -> None:
+    inventory = discover(tmp_path, *mi300x(1))
+    assert [gpu.partitioned for gpu in inventory.accelerators] == [False] * 8
+    assert numbered(offered(tmp_path, inventory)) == amdtree.counted_by_amd(tmp_path)
+    assert inventory.accelerators[0].model == "AMD Instinct MI300X OAM (SPX, NPS1)"
+
+
+def test_partitions_are_named_after_modes_as_the_kubernetes_plugin_does(tmp_path: Path) -> None:
+    gpu = discover(tmp_path, *mi300x(count=1)).accelerators[0]
+    assert {part.profile for part in gpu.partitions} == {"cpx_nps1"}
+    assert [part.instance for part in gpu.partitions][:2] == ["0000:05:00.0", "amdgpu_xcp_0"]
+
+
+def test_gpus_that_kfd_does_not_know_come_after_those_that_compute(tmp_path: Path) -> None:
+    compute = [AmdGpu(bdf="0000:65:00.0", render=129, card=2, unique_id=7)]
+    inventory = discover(tmp_path, radeon(), *compute)
+    offers = offered(tmp_path, inventory)
+    assert offers["0"] == ["/dev/dri/card2", "/dev/dri/renderD129", "/dev/kfd"]
+    assert offers["1"] == offers["0000:03:00.0"] == ["/dev/dri/card1", "/dev/dri/renderD128"]
+    assert rules(inventory) == [("warning", "gpu-without-kfd")]
+
+
+def test_who_wants_to_compute_is_not_offered_what_cannot(tmp_path: Path) -> None:
+    compute = [AmdGpu(bdf="0000:65:00.0", render=129, card=2, unique_id=7)]
+    inventory = discover(tmp_path, radeon(), *compute)
+    offers = offered(tmp_path, inventory, capabilities=("compute",))
+    assert offers["all"] == offers["0"] == ["/dev/dri/renderD129", "/dev/kfd"]
+    assert "1" not in offers
+
+
+def test_a_host_without_kfd_says_so_once(tmp_path: Path) -> None:
+    inventory = discover(tmp_path, radeon(), radeon("0000:04:00.0"))
+    assert rules(inventory)[0] == ("warning", "gpu-without-kfd")
+    assert "0000:03:00.0, 0000:04:00.0 can be used for graphics only" in inventory.findings[0].message
+
+
+def test_modules_of_dkms_are_told_from_the_kernels_own(tmp_path: Path) -> None:
+    amdtree.write(tmp_path, mi210(1), version="6.8.5")
+    driver = discover(tmp_path).driver
+    assert (driver.version, driver.flavour, driver.architecture) == ("6.8.5", "dkms", "x86_64")
+    (tmp_path / "sys/module/amdgpu/version").unlink()
+    driver = discover(tmp_path).driver
+    assert (driver.version, driver.flavour) == ("6.8.0-60-generic", "in-tree")
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> tuple[AmdGpu, ...]:
+    """Make machines whose GPUs are split in any way, some of which KFD does not know."""
+    slots = st.tuples(st.integers(0, 2), st.integers(1, 255), st.integers(0, 31))
+    places = draw(st.lists(slots, min_size=1, max_size=6, unique=True))
+    starts = draw(st.permutations(range(len(places))))
+    return tuple(
+        AmdGpu(
+            bdf="{:04x}:{:02x}:{:02x}.0".format(*place), render=128 + 8 * start, card=None,
+            split=draw(st.sampled_from([1, 2, 4, 8])), places=8, kfd=draw(st.booleans()), unique_id=1 + start,
+        )
+        for place, start in zip(places, starts, strict=True)
+    )  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(machines(), st.sampled_from(SPELLINGS))
+def test_any_machine_is_counted_as_amds_tool_counts_it(machine: tuple[AmdGpu, ...], spelling: str) -> None:
+    with empty_root() as root:
+        inventory = discover(root, *machine, spelling=spelling)
+        counted = amdtree.counted_by_amd(root)
+        renders = numbered(offered(root, inventory))
+        assert renders[: len(counted)] == counted
+        assert len(renders) == len(counted) + sum(not gpu.kfd for gpu in machine)

@@ -1,0 +1,97 @@
+"""What AMD's devices are called, and what a container gets with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import amdtree
+import pytest
+from amdtree import mi210, mi300x
+from vendors.amd.amdhost import discover, document, offered, rules
+
+from cdigen.model.profile import DEFAULT
+from cdigen.vendors.amd.vendor import VENDOR
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+
+def test_a_gpu_is_named_by_number_unique_id_and_address(tmp_path: Path) -> None:
+    offers = offered(tmp_path, discover(tmp_path, *mi210(2)))
+    assert set(offers) == {
+        *("0", "1", "0000:05:00.0", "0000:26:00.0", "all"),
+        *(f"0x{unique_id:X}" for unique_id in amdtree.UNIQUE_IDS[:2]),
+    }
+
+
+def test_a_gpu_that_is_split_is_named_as_a_whole_by_what_its_partitions_share(tmp_path: Path) -> None:
+    offers = offered(tmp_path, discover(tmp_path, *mi300x(2, count=2)))
+    whole = offers["0000:05:00.0"]
+    assert whole == offers[f"0x{amdtree.UNIQUE_IDS[0]:X}"]
+    assert whole == [
+        "/dev/dri/card1",
+        "/dev/dri/card2",
+        "/dev/dri/renderD128",
+        "/dev/dri/renderD129",
+        "/dev/kfd",
+    ]
+    assert offers["1"] == ["/dev/dri/card2", "/dev/dri/renderD129", "/dev/kfd"]
+
+
+def test_partitions_with_unique_ids_of_their_own_are_named_by_them(tmp_path: Path) -> None:
+    offers = offered(tmp_path, discover(tmp_path, *mi300x(2, count=1, own_ids=True)))
+    first, second = (f"0x{amdtree.UNIQUE_IDS[0] + part:X}" for part in range(2))
+    assert offers[first] == offers["0"]
+    assert offers[second] == offers["1"]
+    assert len(offers["0000:05:00.0"]) == 5
+
+
+def test_a_unique_id_of_two_gpus_names_none_of_them(tmp_path: Path) -> None:
+    gpus = [replace(gpu, unique_id=7) for gpu in mi210(2)]
+    inventory = discover(tmp_path, *gpus)
+    assert rules(inventory) == [("warning", "gpu-repeated")]
+    assert list(offered(tmp_path, inventory)) == ["0", "0000:05:00.0", "0000:26:00.0", "1", "all"]
+
+
+def test_a_gpu_without_a_unique_id_has_no_such_name(tmp_path: Path) -> None:
+    inventory = discover(tmp_path, replace(mi210(1)[0], unique_id=0))
+    assert list(offered(tmp_path, inventory)) == ["0", "0000:05:00.0", "all"]
+
+
+def test_a_profile_chooses_the_names(tmp_path: Path) -> None:
+    inventory = discover(tmp_path, *mi300x(2, count=1))
+    assert list(offered(tmp_path, inventory, names=("card", "index"))) == ["0", "1", "card1", "card2", "all"]
+
+
+def test_what_amd_does_not_have_gives_no_device(tmp_path: Path) -> None:
+    assert offered(tmp_path, discover(tmp_path, *mi210(1)), names=("minor",)) == {}
+
+
+def test_nodes_of_a_group_bring_the_group_along(tmp_path: Path) -> None:
+    inventory = discover(tmp_path, *mi210(1))
+    (draft,) = VENDOR.edits(inventory, (DEFAULT,))
+    assert draft.devices[0].edits.additional_gids == (amdtree.VIDEO_GID, amdtree.RENDER_GID)
+    nodes = document(tmp_path, inventory)["devices"][0]["containerEdits"]["deviceNodes"]
+    assert all("major" not in node and node["permissions"] == "rw" for node in nodes)
+
+
+def test_nodes_that_everybody_may_open_need_no_group(tmp_path: Path) -> None:
+    amdtree.write(tmp_path, mi210(1))
+    for node in ("kfd", "dri/card1", "dri/renderD128"):
+        (tmp_path / "dev" / node).chmod(0o666)
+    (draft,) = VENDOR.edits(discover(tmp_path), (DEFAULT,))
+    assert draft.devices[0].edits.additional_gids == ()
+
+
+def test_who_shows_no_pictures_gets_no_card(tmp_path: Path) -> None:
+    offers = offered(tmp_path, discover(tmp_path, *mi210(1)), graphics=False)
+    assert offers["0"] == ["/dev/dri/renderD128", "/dev/kfd"]
+
+
+def test_a_gpu_for_which_the_kernel_makes_no_card_is_served(tmp_path: Path) -> None:
+    inventory = discover(tmp_path, replace(mi210(1)[0], card=None))
+    assert offered(tmp_path, inventory)["0"] == ["/dev/dri/renderD128", "/dev/kfd"]
+    assert inventory.findings == ()

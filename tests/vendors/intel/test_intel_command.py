@@ -1,0 +1,97 @@
+"""The command on hosts with Intel's accelerators, and on hosts of several makers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import hosttree
+import pytest
+from inteltree import flex_170, laptop, lay
+from kernelside import example_gpus, write_kernel_side
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from command import Run
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return the root of a laptop, in which specs can be written."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var/run").symlink_to("/run")
+    lay(tmp_path, *laptop())
+    return tmp_path
+
+
+def kinds(root: Path) -> dict[str, list[str]]:
+    documents = [json.loads(path.read_text()) for path in sorted((root / "run/cdi").glob("*.json"))]
+    return {each["kind"]: [device["name"] for device in each["devices"]] for each in documents}
+
+
+def test_generate_writes_a_spec_for_each_kind(cdigen: Run, root: Path) -> None:
+    done = cdigen("generate", "--root", root, "--vendor", "intel", "--write")
+    assert done.code == 0, done.err
+    assert kinds(root) == {
+        "intel.com/gpu": ["0", "0000-00-02-0-0x64a0", "card0", "all"],
+        "intel.com/npu": ["0", "0000-00-0b-0-0x643e", "accel0", "all"],
+    }
+
+
+def test_list_and_inspect_show_gpus_and_npus(cdigen: Run, root: Path) -> None:
+    assert cdigen("generate", "--root", root, "--vendor", "intel", "--write").code == 0
+    listed = cdigen("list", "--root", root)
+    assert {"intel.com/gpu=0", "intel.com/npu=accel0"} <= set(listed.out.split()), listed.err
+    shown = cdigen("inspect", "--root", root, "--vendor", "intel")
+    assert "NPU (Lunar Lake)" in shown.out, shown.err
+
+
+def test_an_inventory_that_travelled_gives_the_same_spec(cdigen: Run, root: Path, tmp_path: Path) -> None:
+    inspected = cdigen("inspect", "--root", root, "--vendor", "intel", "--json")
+    assert inspected.code == 0, inspected.err
+    (tmp_path / "host.json").write_text(inspected.out)
+    there = cdigen("generate", "--inventory", tmp_path / "host.json", "--kind", "intel.com/gpu")
+    here = cdigen("generate", "--root", root, "--vendor", "intel", "--kind", "intel.com/gpu")
+    assert there.code == 0, there.err
+    assert there.out == here.out
+
+
+def test_the_configuration_offers_what_is_for_virtual_machines(cdigen: Run, root: Path) -> None:
+    lay(root, *flex_170(2, vfio=(1,)))
+    config = root / "config.yaml"
+    config.write_text("vendors: [intel]\nvendor_options: {intel: {vfio: true}}\n")
+    done = cdigen("generate", "--root", root, "--config", config, "--write")
+    assert done.code == 0, done.err
+    assert "0000-4d-00-2-0x56c0" in kinds(root)["intel.com/gpu"]
+
+
+@pytest.fixture
+def mixed(root: Path) -> Path:
+    """Return the root of the laptop with two GPUs of NVIDIA's beside."""
+    hosttree.debian_13(root)
+    write_kernel_side(root, example_gpus(2))
+    lay(root, *laptop())
+    return root
+
+
+def test_a_host_of_two_makers_has_the_kinds_of_both(cdigen: Run, mixed: Path) -> None:
+    done = cdigen("generate", "--root", mixed, "--write")
+    assert done.code == 0, done.err
+    assert kinds(mixed).keys() == {"nvidia.com/gpu", "intel.com/gpu", "intel.com/npu"}
+
+
+def test_a_broken_driver_of_one_maker_costs_the_other_nothing(cdigen: Run, mixed: Path) -> None:
+    for card in (mixed / "dev/dri").glob("[cr]*"):
+        card.unlink()
+    cdigen("generate", "--root", mixed, "--write")
+    assert kinds(mixed).keys() == {"nvidia.com/gpu", "intel.com/npu"}
+
+
+def test_a_missing_driver_of_nvidias_costs_intels_nothing(cdigen: Run, mixed: Path) -> None:
+    (mixed / "dev/nvidiactl").unlink()
+    cdigen("generate", "--root", mixed, "--write")
+    assert kinds(mixed).keys() == {"intel.com/gpu", "intel.com/npu"}

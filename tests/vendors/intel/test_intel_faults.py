@@ -1,0 +1,347 @@
+"""Trees of hosts that are broken, change while they are read, or were made to mislead."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from hosttree import link, put
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from inteltree import B60, b60, flex_170, gaudi_3, gpu, laptop, lay, make_node
+from vendors.fakehost import empty_root, make_instead
+from vendors.intel.intelhost import discover, kinds, places, plain, refusal, rules
+
+from cdigen.host.root import Root
+from cdigen.model.errors import HostError
+from cdigen.vendors.base import Places
+from cdigen.vendors.intel.vendor import VENDOR
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cdigen.model.inventory import Inventory
+
+real_nodes = pytest.mark.usefixtures("real_nodes")
+
+
+@real_nodes
+@pytest.mark.parametrize("kind", ["dangling link", "looping link", "regular file"])
+def test_a_gpu_whose_folder_leads_nowhere_costs_no_other(tmp_path: Path, kind: str) -> None:
+    first, second = b60(2)
+    lay(tmp_path, first, second)
+    shutil.rmtree(tmp_path / first.folder)
+    (tmp_path / first.folder).parent.mkdir(parents=True, exist_ok=True)
+    make_instead(tmp_path / first.folder, kind)
+    inventory = discover(tmp_path)
+    assert set(rules(inventory).values()) <= {"warning", "error"}
+    assert rules(inventory)
+    assert f"0000-39-00-0-{B60}" in kinds(tmp_path, inventory)["intel.com/gpu"]
+
+
+@real_nodes
+@pytest.mark.parametrize("kind", ["dangling link", "looping link", "regular file", "folder"])
+def test_a_gpu_whose_drm_devices_cannot_be_listed_costs_no_other(tmp_path: Path, kind: str) -> None:
+    first, second = b60(2)
+    lay(tmp_path, first, second)
+    shutil.rmtree(tmp_path / first.folder / "drm")
+    make_instead(tmp_path / first.folder / "drm", kind)
+    inventory = discover(tmp_path)
+    assert rules(inventory)["gpu-without-drm"] == "error"
+    assert plain(kinds(tmp_path, inventory)["intel.com/gpu"]["1"]) == [
+        "/dev/dri/card2",
+        "/dev/dri/renderD130",
+    ]
+
+
+@real_nodes
+@pytest.mark.parametrize("text", ["", "0x", "56c0", "0x56c", "0xzzzz", "0x56c0 0x56c0", "²", "\0"])
+def test_a_gpu_of_unreadable_id_is_offered_by_its_other_names(tmp_path: Path, text: str) -> None:
+    (first,) = b60(1)
+    lay(tmp_path, first)
+    put(tmp_path / first.folder / "device", text.encode())
+    inventory = discover(tmp_path)
+    assert rules(inventory) == {"device-id-unreadable": "warning"}
+    assert list(kinds(tmp_path, inventory)["intel.com/gpu"]) == ["0", "card1", "all"]
+
+
+@real_nodes
+def test_a_gpu_without_an_id_is_offered_by_its_other_names(tmp_path: Path) -> None:
+    (first,) = b60(1)
+    lay(tmp_path, first)
+    (tmp_path / first.folder / "device").unlink()
+    assert rules(discover(tmp_path)) == {"device-id-unreadable": "warning"}
+
+
+@real_nodes
+@pytest.mark.parametrize("text", [b"", b"226", b"226:-1", b"\xff:\xff", b"226:99999999999"])
+def test_numbers_that_are_none_are_not_compared(tmp_path: Path, text: bytes) -> None:
+    (first,) = b60(1)
+    lay(tmp_path, first)
+    put(tmp_path / first.folder / "drm/renderD129/dev", text)
+    inventory = discover(tmp_path)
+    assert rules(inventory) == {"node-numbers-unknown": "warning"}
+    assert "0" in kinds(tmp_path, inventory)["intel.com/gpu"]
+
+
+@real_nodes
+def test_the_first_card_of_a_host_has_the_minor_zero(tmp_path: Path) -> None:
+    inventory = discover(tmp_path, gpu(0, "0000:03:00.0", B60, "xe"))
+    assert (inventory.accelerators[0].minor, rules(inventory)) == (0, {})
+
+
+@real_nodes
+@pytest.mark.parametrize(
+    "kind", ["regular file", "folder", "block device", "FIFO", "dangling link", "looping link"]
+)
+@pytest.mark.parametrize(
+    ("name", "rule", "served"),
+    [("renderD129", "gpu-node-unusable", False), ("card1", "gpu-card-unusable", True)],
+)
+def test_a_node_that_is_no_device_is_a_finding_of_its_gpu(
+    tmp_path: Path, kind: str, name: str, rule: str, *, served: bool
+) -> None:
+    lay(tmp_path, *b60(2))
+    make_instead(tmp_path / "dev/dri" / name, kind)
+    inventory = discover(tmp_path)
+    assert rules(inventory).keys() == {rule}
+    found = kinds(tmp_path, inventory)["intel.com/gpu"]
+    assert ("0" in found, "1" in found) == (served, True)
+
+
+@real_nodes
+def test_a_node_that_two_gpus_claim_is_the_firsts(tmp_path: Path) -> None:
+    first, second = b60(2)
+    lay(tmp_path, first, second)
+    shutil.rmtree(tmp_path / second.folder / "drm")
+    shutil.copytree(tmp_path / first.folder / "drm", tmp_path / second.folder / "drm", symlinks=True)
+    inventory = discover(tmp_path)
+    assert [each.usable for each in inventory.accelerators] == [True, False]
+    assert "node of another device" in inventory.accelerators[1].problem
+
+
+@real_nodes
+def test_one_address_in_two_spellings_counts_once(tmp_path: Path) -> None:
+    (first,) = b60(1)
+    lay(tmp_path, first)
+    link(tmp_path / "sys/bus/pci/drivers/xe/00000000:18:00.0", f"../../../../{first.folder[4:]}")
+    link(tmp_path / "sys/bus/pci/drivers/i915" / first.address, f"../../../../{first.folder[4:]}")
+    inventory = discover(tmp_path)
+    assert len(inventory.accelerators) == 1
+    assert rules(inventory) == {"device-repeated": "warning"}
+
+
+@real_nodes
+@pytest.mark.parametrize("target", ["physfn", "/proc/self", "../../../../../../../../etc"])
+def test_a_physical_function_that_is_none_is_a_finding(tmp_path: Path, target: str) -> None:
+    (first,) = b60(1)
+    lay(tmp_path, first)
+    link(tmp_path / first.folder / "physfn", target)
+    inventory = discover(tmp_path)
+    assert rules(inventory) == {"sysfs-link-broken": "warning"}
+    assert "0" in kinds(tmp_path, inventory)["intel.com/gpu"]
+
+
+@real_nodes
+def test_links_of_udev_that_mislead_give_no_node_of_another_device(tmp_path: Path) -> None:
+    lay(tmp_path, *b60(1))
+    folder = tmp_path / "dev/dri/by-path"
+    for name, target in (
+        ("pci-0000:18:00.0-usb", "../card1"),
+        ("pci-0000:99:00.0-render", "../card1"),
+        ("pci-0000:98:00.0-render", "../../../../../../../dev/null"),
+        ("pci-loop-card", "pci-loop-card"),
+        ("x\ny-card", "../card1"),
+    ):
+        link(folder / name, target)
+    assert kinds(tmp_path, discover(tmp_path))["intel.com/gpu"]["0"] == [
+        "/dev/dri/by-path/pci-0000:18:00.0-card",
+        "/dev/dri/by-path/pci-0000:18:00.0-render",
+        "/dev/dri/card1",
+        "/dev/dri/renderD129",
+    ]
+
+
+@real_nodes
+def test_two_gaudis_that_claim_one_node_keep_numbers_of_their_own(tmp_path: Path) -> None:
+    first, second = gaudi_3(2)
+    lay(tmp_path, first, second)
+    accel = tmp_path / second.folder / "accel"
+    (accel / "accel1").rename(accel / "accel0")
+    inventory = discover(tmp_path)
+    assert len({each.index for each in inventory.accelerators}) == 2
+    assert [each.usable for each in inventory.accelerators].count(True) == 1
+
+
+def test_a_host_whose_gpus_are_all_broken_says_the_first_trouble(tmp_path: Path) -> None:
+    lay(tmp_path, *b60(2), nodes=False)
+    error = refusal(tmp_path)
+    assert error.message.startswith("none of Intel's 2 devices can be used: GPU 0 (0000:18:00.0)")
+
+
+class _Vanishing(Root):
+    """A root from which a folder is taken away when it is asked for the names in a folder the Nth time."""
+
+    def __init__(self, outer: Path, victim: Path, at: int) -> None:
+        super().__init__(str(outer))
+        self._victim = victim
+        self._left = at
+
+    def names(self, path: str) -> list[str]:
+        self._left -= 1
+        if self._left == 0:
+            shutil.rmtree(self._victim)
+        return super().names(path)
+
+
+@real_nodes
+def test_a_gpu_that_vanishes_while_the_host_is_read_costs_no_other(tmp_path: Path) -> None:
+    victim = next(device for device in flex_170(2) if device.address == "0000:4d:00.1")
+    lay(tmp_path, *flex_170(2))
+    for at in range(1, 80, 3):
+        lay(tmp_path, victim)
+        host = _Vanishing(tmp_path, tmp_path / victim.folder, at)
+        inventory = VENDOR.discover(Places(host=host, driver=host, dev=host))
+        left = {each.address for each in inventory.accelerators if each.usable} - {victim.address}
+        assert left == {device.address for device in flex_170(2)} - {victim.address}
+
+
+NAMES = st.sampled_from(
+    [
+        *(
+            "bus/pci/drivers/xe",
+            "bus/pci/drivers/i915",
+            "bus/pci/drivers/habanalabs",
+            "bus/pci/drivers/intel_vpu",
+        ),
+        *("bus/pci/drivers/vfio-pci", "bus/pci/devices", "class/drm", "class/accel"),
+    ]
+)
+ENTRIES = st.sampled_from(
+    [
+        "0000:03:00.0",
+        "0000:03:00.1",
+        "00000000:03:00.0",
+        "bind",
+        "card0",
+        "accel0",
+        "accel_controlD0",
+        "\udcff",
+    ]
+)
+BELOW = st.sampled_from(
+    [
+        *(
+            "",
+            "device",
+            "vendor",
+            "class",
+            "driver",
+            "physfn",
+            "virtfn0",
+            "drm",
+            "drm/card0",
+            "drm/card0/dev",
+        ),
+        *("drm/renderD128", "drm/renderD128/dev", "drm/card²", "accel", "accel/accel0", "accel/accel0/dev"),
+        *("infiniband_verbs/uverbs0", "iommu_group", "vfio-dev/vfio0", "device/vendor", "device/drm/card0"),
+        *("device/pci_addr", "survivability_mode", "sriov_numvfs"),
+    ]
+)
+CONTENTS = st.sampled_from(
+    [
+        b"",
+        b"0x8086\n",
+        b"0x1da3\n",
+        b"0x030000\n",
+        b"0x120000\n",
+        b"0x56c0\n",
+        b"226:0\n",
+        b"\xff\0",
+        b"-1",
+        b"0x",
+    ]
+)
+TARGETS = st.sampled_from(
+    [
+        "loop",
+        "..",
+        "../0000:03:00.0",
+        "../../../bus/pci/drivers/xe",
+        "/",
+        "/nowhere/11",
+        "/nowhere/\udcff\n",
+        "../0000:03:00.1",
+        ".",
+    ]
+)
+MAKINGS = st.lists(
+    st.tuples(NAMES, ENTRIES, BELOW, st.sampled_from(["file", "folder", "link", "fifo"]), CONTENTS, TARGETS),
+    max_size=24,
+)
+
+
+@settings(max_examples=250)
+@given(MAKINGS, st.booleans())
+def test_no_tree_whatever_makes_more_than_findings_or_one_error(
+    makings: list[tuple[str, str, str, str, bytes, str]],
+    vfio: bool,  # noqa: FBT001 - hypothesis gives it so
+) -> None:
+    with empty_root() as root:
+        for folder, entry, below, kind, content, target in makings:
+            _make(root, f"sys/{folder}/{entry}/{below}", kind, content, target)
+        for name in ("dri/card0", "dri/renderD128", "accel/accel0", "vfio/11", "vfio/vfio"):
+            _make_node(root / "dev" / name)
+        where = places(root, vfio=vfio)
+        found = _found(where)
+        if isinstance(found, HostError):
+            assert found.message.isprintable()
+            assert found.hint
+        else:
+            assert all(finding.message.isprintable() for finding in found.findings)
+            kinds(root, found)
+        VENDOR.watches(where)
+        VENDOR.missing_nodes(where)
+        VENDOR.wrong_nodes(where)
+        VENDOR.pitfalls(where, None)
+
+
+def _found(where: Places) -> Inventory | HostError:
+    try:
+        return VENDOR.discover(where)
+    except HostError as error:
+        return error
+
+
+def _make_node(path: Path) -> None:
+    """Make a node, or, where that is not allowed, a file."""
+    try:
+        make_node(path, 226, 0)
+    except PermissionError:
+        put(path)
+
+
+def _make(root: Path, below: str, kind: str, content: bytes, target: str) -> None:
+    """Make an entry below ROOT, if nothing is in the way and no link made before leads out of it."""
+    path = root / below
+    if not os.path.realpath(path.parent).startswith(f"{os.path.realpath(root)}/") or os.path.lexists(path):
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if kind == "file":
+            path.write_bytes(content)
+        elif kind == "folder":
+            path.mkdir()
+        elif kind == "link":
+            path.symlink_to(target)
+        else:
+            os.mkfifo(path)
+    except OSError:
+        return
+
+
+@real_nodes
+def test_a_laptop_with_everything_right_has_nothing_to_say(tmp_path: Path) -> None:
+    assert rules(discover(tmp_path, *laptop())) == {}

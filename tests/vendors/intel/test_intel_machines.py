@@ -1,0 +1,54 @@
+"""What whole machines with Intel's accelerators offer, and whole specs, byte by byte.
+
+`pytest --update-golden tests/vendors/intel/test_intel_machines.py` writes tests/golden/intel anew: read the
+difference before keeping it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from inteltree import b60, flex_170, gaudi_3, laptop, max_1550
+from vendors.intel.intelhost import discover, places, rules
+
+from cdigen import reconcile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from inteltree import Device
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden/intel"
+
+
+def flex_170_with_vms() -> tuple[Device, ...]:
+    """Describe a Flex 170 of whose virtual functions VFIO has two."""
+    return flex_170(4, vfio=(1, 2))
+
+
+MACHINES = (laptop, flex_170, flex_170_with_vms, b60, max_1550, gaudi_3)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
+def test_the_specs_of_a_machine_are_the_golden_ones(
+    machine: Callable[[], tuple[Device, ...]], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    inventory = discover(tmp_path, *machine(), vfio=machine is flex_170_with_vms)
+    products, broken = reconcile.produce({"intel": inventory}, host=places(tmp_path).host)
+    assert (rules(inventory), broken) == ({}, {})
+    for product in products:
+        golden = GOLDEN / f"{machine.__name__}.{product.kind.rpartition('/')[2]}.json"
+        if request.config.getoption("--update-golden"):
+            golden.parent.mkdir(exist_ok=True)
+            golden.write_bytes(product.content)
+        assert product.content.decode() == golden.read_text()
+
+
+def test_every_golden_spec_has_its_machine() -> None:
+    assert {path.name.partition(".")[0] for path in GOLDEN.iterdir()} == {
+        machine.__name__ for machine in MACHINES
+    }

@@ -1,0 +1,158 @@
+"""Which vendors there are, in the tree and added by other packages; the defect of one is its own."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from vendors.addedvendor import install
+from vendors.fakehost import places
+
+from cdigen import reconcile
+from cdigen.model.errors import ConfigError, HostError
+from cdigen.vendors import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from command import Run
+
+DEFECTIVE = "raise RuntimeError('two\\nlines')"
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder in which packages can be installed for this process."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    _forget()
+    yield folder
+    _forget()
+
+
+def _forget() -> None:
+    sys.modules.pop("cdigen_added", None)
+    registry.load.cache_clear()
+    registry._entry_point.cache_clear()
+
+
+@pytest.mark.parametrize("name", list(registry.VENDORS))
+def test_a_vendor_of_the_tree_is_what_the_registry_says(name: str) -> None:
+    vendor = registry.load(name)
+    assert registry.VENDORS[name][0] == vendor.CDI_VENDOR
+    assert name == vendor.NAME
+    assert all(hasattr(vendor, needed) for needed in registry._NEEDED)
+
+
+def test_every_vendor_of_the_tree_says_that_it_is_absent(tmp_path: Path) -> None:
+    found, failures = reconcile.discover(tuple(registry.VENDORS), places(tmp_path))
+    assert found == {}
+    assert {error.kind for error in failures.values()} == {"driver-not-loaded"}
+
+
+def test_a_package_adds_a_vendor(packages: Path) -> None:
+    assert "added" not in registry.NAMES
+    registry._entry_point.cache_clear()
+    install(packages)
+    assert "added" in registry.NAMES
+    assert registry.load("added").CDI_VENDOR == registry.cdi_vendor("added") == "example.com"
+    assert registry.vendor_of("example.com/npu", ("nvidia", "added")) == "added"
+    assert list(registry.NAMES) == list(registry.VENDORS)
+
+
+def test_a_vendor_that_nobody_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match="known are nvidia, amd, intel"):
+        registry.load("nobody")
+
+
+@pytest.mark.parametrize(
+    ("parts", "problem"),
+    [
+        ({"code": "raise ImportError('broken')"}, "ImportError: broken"),
+        ({"code": "class VENDOR: NAME = 'added'"}, "lacks CDI_VENDOR, NAMINGS"),
+        ({"name": "other"}, "calls itself 'added'"),
+        ({"cdi_vendor": "nvidia.com"}, "of 'nvidia.com'"),
+    ],
+)
+def test_what_is_no_vendor_is_refused_in_one_line(
+    packages: Path, parts: dict[str, str], problem: str
+) -> None:
+    name = parts.get("name", "added")
+    install(packages, **parts)
+    if name == "other":
+        (packages / "cdigen_added.py").write_text((packages / "cdigen_added.py").read_text())
+    with pytest.raises(ConfigError) as caught:
+        registry.load(name)
+    assert problem in caught.value.message
+    assert caught.value.kind == "vendor-defect"
+
+
+def test_a_defect_of_one_vendor_is_its_own_failure(packages: Path, tmp_path: Path) -> None:
+    install(packages, discover=DEFECTIVE)
+    _, failures = reconcile.discover(("added", "amd"), places(tmp_path))
+    assert (failures["added"].kind, failures["amd"].kind) == ("vendor-defect", "driver-not-loaded")
+    assert failures["added"].message == "the code for added failed: RuntimeError: two lines"
+
+
+def test_a_defect_in_making_specs_is_the_error_of_its_kind(packages: Path, tmp_path: Path) -> None:
+    install(packages, edits=DEFECTIVE)
+    found, _ = reconcile.discover(("added",), places(tmp_path))
+    products, broken = reconcile.produce(found, host=None)
+    assert products == ()
+    assert broken["example.com/gpu"].kind == "vendor-defect"
+
+
+def test_a_defect_in_watching_costs_no_other_its_watches(packages: Path, tmp_path: Path) -> None:
+    install(packages, watches=DEFECTIVE)
+    wanted, failures = reconcile.watches(("added", "amd"), places(tmp_path))
+    assert (len(wanted), list(failures)) == (1, ["added"])
+
+
+def test_a_defect_in_what_doctor_asks_is_a_finding(packages: Path, tmp_path: Path) -> None:
+    install(packages, pitfalls=DEFECTIVE, missing_nodes=DEFECTIVE)
+    (finding,) = reconcile.pitfalls("added", places(tmp_path), None)
+    assert (finding.severity, finding.rule) == ("error", "vendor-defect")
+    assert reconcile.make_nodes(("added",), places(tmp_path)) == ()
+
+
+def test_absent_vendors_are_not_told_beside_one_that_is_there(packages: Path, tmp_path: Path) -> None:
+    install(packages)
+    found, failures = reconcile.discover(("added", "amd"), places(tmp_path))
+    assert reconcile.worth_telling(found, failures, places(tmp_path).host) == {}
+
+
+def test_of_absent_vendors_the_one_on_the_bus_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/bus/pci/devices/0000:03:00.0"
+    folder.mkdir(parents=True)
+    (folder / "vendor").write_text("0x1002\n")
+    (folder / "class").write_text("0x120000\n")
+    where = places(tmp_path)
+    found, failures = reconcile.discover(tuple(registry.VENDORS), where)
+    assert list(reconcile.worth_telling(found, failures, where.host)) == ["amd"]
+
+
+def test_a_host_without_any_gpu_gets_one_line(tmp_path: Path) -> None:
+    where = places(tmp_path)
+    found, failures = reconcile.discover(tuple(registry.VENDORS), where)
+    (error,) = reconcile.worth_telling(found, failures, where.host).values()
+    assert isinstance(error, HostError)
+    assert (error.kind, error.exit_code) == ("driver-not-loaded", 3)
+    assert "no GPU is on the PCI bus" in error.message
+
+
+def test_the_command_takes_a_vendor_that_a_package_adds(cdigen: Run, tmp_path: Path) -> None:
+    package = tmp_path / "packages"
+    package.mkdir()
+    install(package)
+    done = cdigen("inspect", "--vendor", "added", "--root", tmp_path, "--json", PYTHONPATH=str(package))
+    assert done.json["vendors"].keys() == {"added"}, done.err
+    assert cdigen("inspect", "--vendor", "added", "--root", tmp_path).failed(2, "invalid choice: 'added'")
+
+
+def test_the_command_ends_in_one_line_where_there_is_no_gpu(cdigen: Run, tmp_path: Path) -> None:
+    done = cdigen("generate", "--root", tmp_path)
+    assert done.failed(3, "no GPU is on the PCI bus", "modprobe nvidia", "modprobe amdgpu")
+    assert len(done.err.splitlines()) == 1
