@@ -236,3 +236,15 @@ def _check_bytes(content: bytes) -> None:
 
 def _finding(error: CdigenError, file: str) -> Finding:
     return Finding(severity="error", rule=error.kind, path=file, message=error.message, hint=error.hint)
+
+
+def unmasks(kind: str, file: str, foreign: str) -> Finding:
+    """Return why FILE, which does not hold any more, stays: without it, FOREIGN would serve KIND."""
+    return Finding(
+        severity="error",
+        rule="withdrawal-unmasks",
+        path=file,
+        message=f"{file} does not hold any more, but without it runtimes would take {kind} from {foreign}, "
+        "which cdigen did not write; it stays",
+        hint=f"remove {foreign}, or move it out of the spec directory",
+    )

@@ -22,6 +22,7 @@ from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from cdigen.delivery import Means
@@ -224,6 +225,11 @@ def produce(
                 )
             )
     return tuple(products), broken
+
+
+def defective(broken: Mapping[str, SpecError], names: Iterable[str]) -> dict[str, SpecError]:
+    """Return which of the vendors NAMES could not say what they offer, so that nothing of theirs is gone."""
+    return {registry.vendor_of(kind, names): error for kind, error in broken.items() if error.kind == DEFECT}
 
 
 def _edits_defect(name: str, error: Exception) -> SpecError:

@@ -96,6 +96,7 @@ def lay(root: Path, *devices: Device, nodes: bool = True) -> None:
     """Lay DEVICES below ROOT, with real nodes unless told otherwise: these can be made by root only."""
     put(root / "proc/sys/kernel/osrelease", f"{RELEASE}\n".encode())
     put(root / "proc/sys/kernel/arch", b"x86_64\n")
+    put(root / "etc/group", f"root:x:0:\nvideo:x:{VIDEO}:\nrender:x:{RENDER}:\n".encode())
     for device in devices:
         _lay_function(root, device)
         _lay_minors(root, device)

@@ -92,7 +92,8 @@ def run(arguments: Namespace) -> int:
             report.say(_judge_old(arguments, host, settings, results), arguments)
         raise unready
     _refuse_incomplete(arguments, inventories)
-    report.say(_findings(results), arguments)
+    told = () if unready is not None else options.defects(failures)
+    report.say((*told, *_findings(results)), arguments)
     if arguments.write:
         outcomes = _write(arguments, host, settings, results, wished)
     elif arguments.output is not None or arguments.output_dir is not None:
@@ -207,11 +208,13 @@ def _write(
         recorded, findings = specfiles.recorded(directory, state_dir=state_dir)
         report.say(findings, arguments)
         # What the configuration offers but the options left out is not gone.
+        defective = reconcile.defective(results.broken, results.inventories)
+        sound = {name: found for name, found in results.inventories.items() if name not in defective}
         lost = publishing.gone(
             recorded,
-            vendors=options.vendor_names(arguments, settings),
+            vendors=[name for name in options.vendor_names(arguments, settings) if name not in defective],
             failures=results.failures,
-            offered=publishing.offered_kinds(results.inventories, settings.profiles),
+            offered=publishing.offered_kinds(sound, settings.profiles),
             wanted=wished.kinds,
         )
         outcomes += [publishing.withdraw(spec, directory, state_dir) for spec in lost]

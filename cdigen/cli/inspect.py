@@ -10,6 +10,7 @@ from cdigen.cli.wishes import wishes
 from cdigen.model.errors import HostError
 from cdigen.model.findings import errors
 from cdigen.model.inventory_json import to_document
+from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from cdigen.model.inventory import Accelerator, HostNode, Inventory
 
-NUMBERING = "The index counts devices as their maker's own tools do (nvidia-smi, amd-ctk).\n"
 EXAMPLES = """\
   cdigen inspect                       what is there, and what was looked for and not found
   cdigen inspect --json > host.json    for a bug report; 'generate --inventory host.json' reads it
@@ -50,11 +50,10 @@ def run(arguments: Namespace) -> int:
     findings = [finding for inventory in inventories.values() for finding in inventory.findings]
     incomplete = errors(findings) if arguments.strict else ()
     if not arguments.json:
-        for inventory in inventories.values():
-            report.write(sys.stdout, _text(inventory))
+        report.write(sys.stdout, "\n".join(map(_text, inventories.values())))
     elif not incomplete:
         report.print_json(to_document(inventories))
-    report.say(findings, arguments)
+    report.say((*options.defects(failures), *findings), arguments)
     if incomplete:
         raise HostError(incomplete[0].message, hint=incomplete[0].hint, kind="incomplete")
     return 0
@@ -65,8 +64,7 @@ def _text(inventory: Inventory) -> str:
     flavour = f" ({driver.flavour} kernel module)" if driver.flavour else ""
     parts = [f"{inventory.vendor}: driver {driver.version}{flavour}, {driver.architecture}\n"]
     if inventory.accelerators:
-        header = ("INDEX", "PCI ADDRESS", "MODEL", "UUID", "NODES", "")
-        parts += [report.table(_gpu_rows(inventory), header=header), NUMBERING]
+        parts += [_accelerators(inventory), _naming(inventory)]
     tables: tuple[tuple[tuple[str, ...], Sequence[tuple[str, ...]]], ...] = (
         (("PARTITION", "PROFILE", "INSTANCE", "UUID", "NODES", ""), _partition_rows(inventory)),
         (("CLASS", "DEVICE", "NODES"), _group_rows(inventory)),
@@ -78,11 +76,44 @@ def _text(inventory: Inventory) -> str:
     return "\n".join(parts)
 
 
-def _gpu_rows(inventory: Inventory) -> list[tuple[str, ...]]:
-    return [
-        (str(gpu.index), gpu.address, gpu.model or "-", gpu.uuid or "-", _paths(gpu.nodes), _state(gpu))
+def _accelerators(inventory: Inventory) -> str:
+    """Return the table of accelerators; the columns that would tell nothing of this host are left out."""
+    rows = [
+        (
+            gpu.device_class,
+            _number(gpu),
+            gpu.address,
+            gpu.model or "-",
+            gpu.uuid or "-",
+            _paths(gpu.nodes),
+            _state(gpu),
+        )
         for gpu in inventory.accelerators
     ]
+    header = ("CLASS", "INDEX", "PCI ADDRESS", "MODEL", "UUID", "NODES", "")
+    idle = {"CLASS"} if {gpu.device_class for gpu in inventory.accelerators} == {"gpu"} else set()
+    if "uuid" not in registry.load(inventory.vendor).NAMINGS:
+        idle.add("UUID")
+    shown = [place for place, name in enumerate(header) if name not in idle]
+    return report.table(
+        [tuple(row[place] for place in shown) for row in rows], header=tuple(header[place] for place in shown)
+    )
+
+
+def _number(gpu: Accelerator) -> str:
+    """Return the index of GPU, or where its partitions are counted among all devices, theirs."""
+    counted = [part.ordinal for part in gpu.partitions if part.ordinal is not None]
+    return f"{min(counted)}-{max(counted)}" if len(counted) > 1 else str(gpu.index)
+
+
+def _naming(inventory: Inventory) -> str:
+    """Say what the numbers are good for: names, each in the kind of its class."""
+    classes = dict.fromkeys(gpu.device_class for gpu in inventory.accelerators)
+    has_whole = not all(gpu.partitioned for gpu in inventory.accelerators)
+    has_partitions = any(gpu.partitions for gpu in inventory.accelerators)
+    words = [*(["INDEX"] if has_whole else []), *(["PARTITION"] if has_partitions else [])] or ["INDEX"]
+    names = [f"{registry.cdi_vendor(inventory.vendor)}/{each}={' or '.join(words)}" for each in classes]
+    return f"Devices are named {' and '.join(names)}, and more: see 'cdigen list'.\n"
 
 
 def _partition_rows(inventory: Inventory) -> list[tuple[str, ...]]:
@@ -134,7 +165,11 @@ def _served(capabilities: tuple[str, ...]) -> str:
 
 
 def _paths(nodes: Iterable[HostNode]) -> str:
-    return " ".join(node.path for node in nodes) or "-"
+    # The same node under one more name (/dev/dri/by-path) tells nothing new.
+    first: dict[str, str] = {}
+    for node in nodes:
+        first.setdefault(node.host_path, node.path)
+    return " ".join(first.values()) or "-"
 
 
 def _state(gpu: Accelerator) -> str:

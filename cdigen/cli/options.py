@@ -9,10 +9,11 @@ from cdigen import config
 from cdigen.cli.inputs import read_input
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import ConfigError, StoreError
+from cdigen.model.findings import Finding
 from cdigen.model.names import is_kind
 from cdigen.value import replace
 from cdigen.vendors.base import Places
-from cdigen.vendors.registry import NAMES, VENDORS
+from cdigen.vendors.registry import NAMES, VENDORS, require_apart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -240,8 +241,10 @@ def _nvml(wanted: str, driver: Root) -> str:
 
 
 def vendor_names(arguments: argparse.Namespace, settings: config.Settings) -> tuple[str, ...]:
-    """Return the vendors to ask: those named, else those configured, else all."""
-    return tuple(dict.fromkeys(arguments.vendor or settings.vendors or VENDORS))
+    """Return the vendors to ask: those named, else those configured, else all; raises ConfigError."""
+    names = tuple(dict.fromkeys(arguments.vendor or settings.vendors or VENDORS))
+    require_apart(names)
+    return names
 
 
 def are_vendors_named(arguments: argparse.Namespace, settings: config.Settings) -> bool:
@@ -259,6 +262,15 @@ def discover(
     if not are_vendors_named(arguments, settings):
         failures = reconcile.worth_telling(inventories, failures, where.host)
     return inventories, failures
+
+
+def defects(failures: dict[str, HostError]) -> tuple[Finding, ...]:
+    """Return which vendors' code has failed, to be told although others are served."""
+    return tuple(
+        Finding(severity="error", rule=error.kind, path=name, message=error.message, hint=error.hint)
+        for name, error in failures.items()
+        if error.kind == "vendor-defect"
+    )
 
 
 def kinds(arguments: argparse.Namespace) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from cdigen import reconcile
 from cdigen.doctor.verdict import Topic, command_in
 from cdigen.host.procfs import kernel_release
@@ -67,7 +69,9 @@ _RULES = {
     "nvml-untrusted": TOOL,
 }
 # Other vendors' findings of any rule are about their GPUs; those about nodes are said in nodes.py.
-_NODE_RULES = ("control-node-missing", "gpu-node-missing", "drm-node-missing")
+_NODE_RULES = ("control-node-missing", "gpu-node-missing", "drm-node-missing", "accel-node-missing")
+# What people call the devices of a class; of others, its own name.
+_WORDS = {"gpu": "GPU", "npu": "NPU", "gaudi": "Gaudi"}
 
 
 def check(context: Context) -> Iterator[Verdict]:
@@ -83,6 +87,8 @@ def check(context: Context) -> Iterator[Verdict]:
 
 def _pitfalls(context: Context) -> Iterator[Verdict]:
     """Say what a vendor itself knows to go wrong on hosts whose discovery is content."""
+    if context.inventories:
+        yield TOPIC.good(PITFALL, f"none that is known of {' and '.join(context.inventories)}")
     for name in context.question.vendors:
         inventory = context.inventories.get(name)
         if inventory is None and name not in context.failures:
@@ -173,18 +179,26 @@ def _reinstall(context: Context, *names: str) -> str:
 def _good(inventory: Inventory) -> Iterator[Verdict]:
     """Say what stands well of INVENTORY; what a finding speaks of is left out by ``examine``."""
     driver = inventory.driver
-    yield TOPIC.good(LOADED, f"{inventory.vendor} {driver.version} ({driver.flavour}) is loaded")
+    own = f"the driver of {inventory.vendor} is loaded: the one of the kernel {driver.version}"
+    other = f"the driver of {inventory.vendor} is loaded: {driver.version} ({driver.flavour})"
+    yield TOPIC.good(LOADED, own if driver.flavour == "in-tree" else other)
     libraries = [file for file in inventory.files if file.kind == "library"]
     if libraries:  # of other makers than NVIDIA images bring their own
         yield TOPIC.good(VERSION, f"libraries and module are {driver.version}")
         yield TOPIC.good(FILES, f"{_count(len(libraries), 'library', 'libraries')} of the driver")
-    usable = [gpu for gpu in inventory.accelerators if gpu.usable]
-    others = (
-        f" and {_count(len(inventory.groups), 'family', 'families')} of other devices"
-        if inventory.groups
-        else ""
-    )
-    yield TOPIC.good(GPUS, f"{_count(len(usable), 'GPU')}{others}")
+    yield TOPIC.good(GPUS, f"of {inventory.vendor}: {_offered(inventory)}")
+
+
+def _offered(inventory: Inventory) -> str:
+    """Return how many of what an inventory has to give: ``2 GPUs, as 16 partitions, and 1 NPU``."""
+    usable = [each for each in inventory.accelerators if each.usable]
+    classes = Counter(each.device_class for each in usable)
+    parts = sum(part.usable for each in usable for part in each.partitions)
+    split = f", {_count(parts, 'partition')}" if parts else ""
+    told = [f"{_count(number, _WORDS.get(name, name))}" for name, number in classes.items()] or ["0 GPUs"]
+    if inventory.groups:
+        told.append(f"{_count(len(inventory.groups), 'family', 'families')} of other devices")
+    return f"{' and '.join(told)}{split}"
 
 
 def _count(number: int, one: str, many: str = "") -> str:

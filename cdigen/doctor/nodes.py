@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.verdict import Verdict
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode
 
 TOPIC = Topic(name="nodes")
@@ -25,6 +26,7 @@ _RULES = {
     "control-node-missing",
     "gpu-node-missing",
     "drm-node-missing",
+    "accel-node-missing",
     "family-node-unusable",
     "mig-instance-unusable",
 }
@@ -36,8 +38,10 @@ _FEW = 4
 def check(context: Context) -> Iterator[Verdict]:
     """Say how the nodes of the host's devices stand."""
     missing, wrong = _unmade(context)
-    yield from _missing(context, missing, wrong)
-    yield from _wrong(context, wrong)
+    findings = _said(context)
+    serious = {finding.path for finding in findings if finding.severity == "error"}
+    yield from _missing(context, findings, missing, wrong)
+    yield from _wrong(context, wrong, serious)
     yield from _access(context)
     yield from _links(context)
 
@@ -61,16 +65,23 @@ def _unmade(context: Context) -> tuple[tuple[HostNode, ...], tuple[HostNode, ...
     return tuple(missing), tuple(wrong)
 
 
-def _missing(
-    context: Context, missing: tuple[HostNode, ...], wrong: tuple[HostNode, ...]
-) -> Iterator[Verdict]:
-    told = {node.host_path for node in (*missing, *wrong)}
-    findings = [
+def _said(context: Context) -> tuple[Finding, ...]:
+    """Return what discovery said of nodes."""
+    return tuple(
         finding
         for inventory in context.inventories.values()
         for finding in inventory.findings
         if finding.rule in _RULES and finding.severity != "info"
-    ]
+    )
+
+
+def _missing(
+    context: Context,
+    findings: tuple[Finding, ...],
+    missing: tuple[HostNode, ...],
+    wrong: tuple[HostNode, ...],
+) -> Iterator[Verdict]:
+    told = {node.host_path for node in (*missing, *wrong)}
     serious = {finding.path for finding in findings if finding.severity == "error"}
     lost = [error for error in context.failures.values() if error.kind == "no-nodes"]
     needed = [node for node in missing if _is_needed(node, serious) or lost]
@@ -100,7 +111,7 @@ def _is_needed(node: HostNode, serious: set[str]) -> bool:
     return node.host_path in serious or node.role in {"gpu", "control", "capability"}
 
 
-def _wrong(context: Context, wrong: tuple[HostNode, ...]) -> Iterator[Verdict]:
+def _wrong(context: Context, wrong: tuple[HostNode, ...], serious: set[str]) -> Iterator[Verdict]:
     if not wrong:
         if context.nodes:
             yield TOPIC.good(WRONG, "all have the numbers that the kernel gives them")
@@ -108,11 +119,8 @@ def _wrong(context: Context, wrong: tuple[HostNode, ...]) -> Iterator[Verdict]:
     told = [
         f"{node.host_path} is {_is(context, node)}, and must be {node.major}:{node.minor}" for node in wrong
     ]
-    say = (
-        TOPIC.error
-        if any(node.role in {"gpu", "control", "capability", "uvm"} for node in wrong)
-        else TOPIC.warning
-    )
+    needed = any(_is_needed(node, serious) or node.role == "uvm" for node in wrong)
+    say = TOPIC.error if needed else TOPIC.warning
     yield say(
         WRONG,
         "; ".join(told[:_FEW]) + (f" and {len(told) - _FEW} more" if len(told) > _FEW else ""),
@@ -191,11 +199,16 @@ def _access(context: Context) -> Iterator[Verdict]:
         )
         yield say(ACCESS, text, f"usermod --append --groups {quoted(names)} {quoted(user.name)}")
         return
-    text = (
-        f"{user.name} may not open {_paths(closed)}; to keep it so after a boot, set "
-        "NVreg_DeviceFileMode=0666 for the module nvidia"
-    )
+    text = f"{user.name} may not open {_paths(closed)}; to keep it so after a boot, {_lasting(closed)}"
     yield say(ACCESS, text, f"chmod 0666 {' '.join(context.outer(node.host_path) for node in closed)}")
+
+
+def _lasting(closed: list[HostNode]) -> str:
+    """Return what makes CLOSED open at each boot: NVIDIA's module makes its own nodes, udev all others."""
+    is_of_nvidia = any(node.host_path.rpartition("/")[2].startswith("nvidia") for node in closed)
+    if is_of_nvidia:
+        return "set NVreg_DeviceFileMode=0666 for the module nvidia"
+    return "give them to the group render by a rule of udev, as its own rules do"
 
 
 def _may_open(node: HostNode, uid: int, gids: tuple[int, ...]) -> bool:

@@ -101,4 +101,4 @@ def command_in(hint: str) -> str:
 
 
 # What hints of findings name and may be run as it is.
-_COMMANDS = frozenset({"cdigen", "nvidia-modprobe", "modprobe", "rmmod", "nvidia-smi", "ldconfig"})
+_COMMANDS = frozenset({"cdigen", "nvidia-modprobe", "modprobe", "rmmod", "nvidia-smi", "ldconfig", "udevadm"})

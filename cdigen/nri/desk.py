@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 _MAX_NEWS = 10_000
 # What TELL is told.
 QUESTION, STATE, LINK = "question", "state", "link"
-# So many parts of the runtime's state are held at a time, before the last. One is looked at in 0.1 s, and a
-# node with 5,000 pods has four. The runtime waits 2 s for each to be taken; so much of that may be used.
+# So many parts of the runtime's state are held at a time. One is looked at in 0.1 s, and a node with 5,000
+# pods has four. The runtime waits 2 s for each to be taken, and so much of that may be used; after the last
+# it may ask, and its question waits as well.
 _PARTS = 1
 _ROOM_S = 1.0
+_LAST_S = 0.3
 
 
 class Desk:
@@ -51,7 +53,7 @@ class Desk:
         self.stopping = threading.Event()
         self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._tell = tell
-        self._room = threading.Semaphore(_PARTS)
+        self._room = threading.BoundedSemaphore(_PARTS)
         self._room_until_s = 0.0
 
     # For the others.
@@ -82,21 +84,21 @@ class Desk:
     def survey(self, news: Surveyed) -> None:
         """Leave a part of the runtime's state, after waiting a while until the one before was looked at.
 
-        Where that takes too long, it is left without its content. Nobody waits after the last part, since the
-        runtime may ask then.
+        Where that takes too long, it is left without its content; not so the last, of which there is one.
         """
         if news.is_first:
             self._room_until_s = time.monotonic() + _ROOM_S
-        if not news.is_last:
-            has_room = self._room.acquire(timeout=max(0.0, self._room_until_s - time.monotonic()))
-            news = news if has_room else replace(news, part=None)
-        self.news.append(news)
+        wait_s = _LAST_S if news.is_last else self._room_until_s - time.monotonic()
+        has_room = self._room.acquire(timeout=max(0.0, wait_s))
+        self.news.append(news if has_room or news.is_last else replace(news, part=None))
         self._tell(STATE)
 
     def surveyed(self, news: Surveyed) -> None:
         """Note that a part was looked at."""
-        if news.part is not None and not news.is_last:
-            self._room.release()
+        # ValueError: a last part had no room of its own.
+        if news.part is not None:
+            with suppress(ValueError):
+                self._room.release()
 
     def ask(self) -> None:
         """Ask for a new look at the host."""

@@ -17,7 +17,9 @@ from cdigen.nri.select import Names
 from cdigen.runtimes.resolve import Shelf
 from cdigen.runtimes.specfile import as_loaded
 from cdigen.runtimes.users import ROOT
+from cdigen.service.status import is_held
 from cdigen.spec.parse import MAX_SIZE, parse_document
+from cdigen.store.lock import LOCK_FILE
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -64,7 +66,8 @@ class Known:
     ``decisions`` are those made by it so far, ``problems`` what is wrong with spec files. ``prepared``: the
     document of each device, where the policy is to give nodes and mounts to a runtime that drops CDI devices;
     ``nodes``: where nodes are. ``begun_s``: when the look at the host began, by ``time.monotonic``,
-    ``stamp`` what told then whether it has changed, and ``is_settled`` whether that tells all.
+    ``stamp`` what told then whether it has changed, and ``is_settled`` whether that tells all; ``is_kept``: a
+    daemon keeps the inventory true.
     """
 
     policy: Policy
@@ -78,6 +81,7 @@ class Known:
     begun_s: float
     stamp: Stamp
     is_settled: bool
+    is_kept: bool
 
     def is_current(self) -> bool:
         """Return whether no spec or inventory has come, gone or been replaced since, nor the driver."""
@@ -90,11 +94,13 @@ def look(sources: Sources, settings: Settings) -> Known:
     # Before anything is read: what changes meanwhile makes another look.
     before = stamp(sources)
     now_ns = time.time_ns()
+    kept = is_kept(sources)
     view = Shelf(Root(sources.specs)).view(sources.spec_dirs, library=LIBRARY, reader=ROOT)
     return Known(
         policy=policy_of(settings),
         names=Names((device for device, _ in view.devices), lambda name: view.resolve(name).reason),
-        machine=_machine(sources),
+        machine=_machine(sources, kept=kept),
+        is_kept=kept,
         problems=view.problems,
         decisions=Memory(),
         prepared=_prepared(sources, view) if settings.nri.dropper == "raw" else None,
@@ -140,14 +146,23 @@ def _prepared(sources: Sources, view: View) -> dict[str, Prepared]:
     return found
 
 
-def _machine(sources: Sources) -> Machine:
+def is_kept(sources: Sources) -> bool:
+    """Return whether a daemon keeps the inventory true, as far as can be told: it holds its lock."""
+    root = Root(sources.runs)
+    try:
+        return is_held(root.outer_path(root.resolve(f"{sources.run_dir}/{LOCK_FILE}"))) is not False
+    except OSError:
+        return True
+
+
+def _machine(sources: Sources, *, kept: bool) -> Machine:
     try:
         content = Root(sources.runs).read(f"{sources.run_dir}/{INVENTORY}", limit=MAX_INVENTORY)
     except (FileNotFoundError, NotADirectoryError):
         content = None
     except OSError as error:
         return Machine(problem=f"{shown(sources.run_dir)}/{INVENTORY} cannot be read: {error.strerror}")
-    return read(content, running_driver=_running_driver(sources.host))
+    return read(content, running_driver=_running_driver(sources.host), is_kept=kept)
 
 
 def _running_driver(root: str) -> str:

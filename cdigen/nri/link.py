@@ -11,8 +11,9 @@ import threading
 import time
 
 from cdigen.host.root import reason, shown
+from cdigen.nri.compat import is_rejected
 from cdigen.nri.news import Lost
-from cdigen.nri.serving import Serving
+from cdigen.nri.serving import Serving, Terms
 from cdigen.nri.session import Session, SessionError
 from cdigen.value import frozen
 from cdigen.watch.debounce import Backoff
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 # A runtime that restarts has its socket back within a second, and starts containers soon after.
 BACKOFF = Backoff(first_s=0.1, factor=1.6, most_s=5.0)
 _STOP_S = 1.0
+# One end may be a restart of the runtime.
+_MAX_REJECTIONS = 2
 _BEAT_S = 5.0
 
 
@@ -42,6 +45,8 @@ class Link:
         self._endpoint = endpoint
         self._name, self._index = name, index
         self._desk = desk
+        # How often in a row the runtime has gone upon our subscription: so it says that it knows it not.
+        self._rejections = 0
         self._thread = threading.Thread(target=self._work, name="cdigen-nri", daemon=True)
 
     def start(self, wait_s: float) -> None:
@@ -105,17 +110,17 @@ class Link:
                 connection,
                 Session(self._name, self._index),
                 self._desk,
-                is_launched=self._endpoint.fd is not None,
+                Terms(
+                    is_launched=self._endpoint.fd is not None,
+                    may_validate=self._rejections < _MAX_REJECTIONS,
+                ),
             )
-            try:
-                serving.run()
-            except SessionError as error:
-                return serving.is_accepted, str(error)
-            except OSError as error:
-                return serving.is_accepted, f"the connection failed: {reason(error)}"
-            except Exception as error:  # noqa: BLE001 - without this thread, containers start without GPUs
-                return serving.is_accepted, f"cdigen has a defect: {type(error).__name__}: {error}"
-        return serving.is_accepted, "the runtime has closed the connection"
+            why = _why_ended(serving)
+        if is_rejected(serving.abilities, was_told=serving.was_told):
+            self._rejections += 1
+        elif self._rejections < _MAX_REJECTIONS:
+            self._rejections = 0
+        return serving.is_accepted, why
 
     def _connected(self) -> socket.socket:
         if self._endpoint.fd is not None:
@@ -131,3 +136,16 @@ class Link:
                 raise
         connection.setblocking(False)  # noqa: FBT003 - likewise
         return connection
+
+
+def _why_ended(serving: Serving) -> str:
+    """Serve, and return why that has ended."""
+    try:
+        serving.run()
+    except SessionError as error:
+        return str(error)
+    except OSError as error:
+        return f"the connection failed: {reason(error)}"
+    except Exception as error:  # noqa: BLE001 - without this thread, containers start without GPUs
+        return f"cdigen has a defect: {type(error).__name__}: {error}"
+    return "the runtime has closed the connection"

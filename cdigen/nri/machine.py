@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 VENDOR = "nvidia"
 ALL = "all"
-# Where the driver is the kernel module nvidia, with its own version and GPUs by minor numbers.
+# Where the driver is the kernel module nvidia, its version tells CUDA's, and minors are numbers of nodes.
 PCI_MODES = frozenset(("gpu", "management"))
 # 0000:65:00.0, as sysfs writes it; NVML's eight digits of a domain; without a domain, as lspci.
 _PCI = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])", re.ASCII)
@@ -94,13 +94,13 @@ def canonical(token: str) -> str:
     return f"{match[1]}/gi{int(match[2])}/ci{int(match[3])}" if match else lower
 
 
-def read(content: bytes | None, *, running_driver: str | None = None, is_kept: bool = True) -> Machine:
+def read(content: bytes | None, *, running_driver: str = "", is_kept: bool = True) -> Machine:
     """Return the machine of an inventory.json; None is an absent one.
 
     It is stale where nobody keeps it true any more (not IS_KEPT: no daemon holds its lock), and where it is
-    of another driver than RUNNING_DRIVER, which is empty where no kernel module tells a version, and None
-    where that was not looked for. A PCI driver always tells; the kernels of WSL2 and most of Tegra have no
-    such module, so that their inventories count as they are.
+    of another driver than RUNNING_DRIVER. That is empty where no kernel module tells a version: WSL2 and most
+    of Tegra have none of that name, and on a host without a loaded driver there is nothing to give, whatever
+    the inventory says. So it counts as it is there.
     """
     if content is None:
         return Machine(problem="there is no inventory: the cdigen daemon has not written one")
@@ -115,17 +115,13 @@ def read(content: bytes | None, *, running_driver: str | None = None, is_kept: b
     return Machine(problem=f"the inventory is stale: {problem}") if problem else _machine(inventories[VENDOR])
 
 
-def _staleness(inventory: Inventory, running_driver: str | None, *, is_kept: bool) -> str:
+def _staleness(inventory: Inventory, running_driver: str, *, is_kept: bool) -> str:
     """Return why INVENTORY does not tell what is; empty: it does."""
     if not is_kept:
         return "the cdigen daemon, which keeps it true, does not run"
     driver = inventory.driver.version
-    if running_driver is None or running_driver == driver:
-        return ""
-    if running_driver:
+    if running_driver not in {"", driver}:
         return f"it is of driver {driver}, and {running_driver} runs"
-    if inventory.mode in PCI_MODES:
-        return f"it is of driver {driver}, and no NVIDIA driver runs"
     return ""
 
 

@@ -21,7 +21,7 @@ from cdigen.model.errors import CdigenError, ConfigError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.nri import status
 from cdigen.nri.desk import Desk
-from cdigen.nri.known import INVENTORY, look
+from cdigen.nri.known import INVENTORY, is_kept, look
 from cdigen.nri.link import Link
 from cdigen.nri.policy import policy_of
 from cdigen.nri.reporter import Reporter
@@ -203,7 +203,7 @@ class Plugin:
             if self._inbox.wait(max(0.0, wake_s - now)):
                 self._hear()
             elif time.monotonic() >= next_look_s:
-                self._is_stale = self._known is None or not self._known.is_current()
+                self._is_stale = self._has_changed()
                 next_look_s = time.monotonic() + LOOK_S
             if self._stopping.is_set():
                 return
@@ -213,6 +213,11 @@ class Plugin:
             self._read_news()
             self._show()
             self._pulse()
+
+    def _has_changed(self) -> bool:
+        """Return whether something has changed that may make no event: a daemon has ended, another driver."""
+        known = self._known
+        return known is None or not known.is_current() or known.is_kept != is_kept(known.sources)
 
     def _hear(self) -> None:
         """Take what has come; where nobody waits for it, after some quiet."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _MAX_PLUGINS = 100
 _NO_DRIVER = (
-    "it has nodes of GPUs and not the driver's files: let the device plugin give CDI devices "
-    "(DEVICE_LIST_STRATEGY=cdi-cri), or what a namespace asks for count in 'nri: allow' instead of it"
+    "who gave it nodes of GPUs gave no driver: let the device plugin give CDI devices "
+    "(DEVICE_LIST_STRATEGY=cdi-cri)"
 )
 
 

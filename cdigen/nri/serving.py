@@ -21,12 +21,15 @@ from cdigen.nri.news import (
     Decided,
     Introduced,
     Judged,
+    Neighboured,
     Surveyed,
     Unanswered,
     brief,
     short,
     who,
 )
+from cdigen.nri.others import edited
+from cdigen.nri.pods import size_of
 from cdigen.nri.session import (
     Configure,
     CreateContainer,
@@ -83,19 +86,25 @@ class _Waiting:
     due_s: float
 
 
+@frozen
+class Terms:
+    """How to serve: the runtime has started this process (``is_launched``), the plugin ``may_validate``."""
+
+    is_launched: bool = False
+    may_validate: bool = True
+    register_within_s: float = REGISTER_WITHIN_S
+
+
+_USUAL = Terms()
+
+
 class Serving:
-    """Serves SESSION on CONNECTION by what lies on DESK; IS_LAUNCHED: the runtime has started us."""
+    """Serves SESSION on CONNECTION by what lies on DESK; ``abilities`` is what the runtime says it can."""
 
     def __init__(
-        self,
-        connection: socket.socket,
-        session: Session,
-        desk: Desk,
-        *,
-        is_launched: bool = False,
-        register_within_s: float = REGISTER_WITHIN_S,
+        self, connection: socket.socket, session: Session, desk: Desk, terms: Terms = _USUAL
     ) -> None:
-        self.is_accepted = False
+        self.is_accepted = self.was_told = False
         self._connection = connection
         self._session = session
         self._desk = desk
@@ -104,14 +113,14 @@ class Serving:
         self._held = 0
         # By what those who wait cannot be answered.
         self._outdated: Known | None = None
-        self._abilities: Abilities | None = None
+        self.abilities: Abilities | None = None
+        self._terms = terms
+        self._plugins: tuple[str, ...] = ()
         self._limit_s = REQUEST_TIMEOUT_S
         # The answer to the registration may come before or after the runtime has told its state.
         self._is_registered = self._is_told = False
         self._is_first_part = True
         self._is_leaving = False
-        self._is_launched = is_launched
-        self._register_within_s = register_within_s
         self._begun_s = time.monotonic()
         self._poll = select.poll()
 
@@ -152,7 +161,7 @@ class Serving:
         now = time.monotonic()
         due_s = min((one.due_s for one in self._waiting), default=now + _BEAT_S)
         if not self.is_accepted:
-            limit_s = self._register_within_s
+            limit_s = self._terms.register_within_s
             if now >= self._begun_s + limit_s:
                 raise SessionError(f"the runtime has not registered the plugin within {limit_s:g} s")
             due_s = min(due_s, self._begun_s + limit_s)
@@ -202,18 +211,21 @@ class Serving:
 
     def _configure(self, event: Configure) -> None:
         told = event.configuration
-        self._abilities = abilities(told.runtime, told.version, told.nri_version)
+        self.abilities = abilities(
+            told.runtime, told.version, told.nri_version, may_validate=self._terms.may_validate
+        )
         self._limit_s = told.request_timeout_ms / 1000 or REQUEST_TIMEOUT_S
-        self._send(self._session.subscribe(event.call, self._abilities.events))
+        self._send(self._session.subscribe(event.call, self.abilities.events))
         self._desk.tried.set()
-        self._desk.report(Introduced(configuration=told, abilities=self._abilities))
-        if self._is_launched and self._abilities.nri < _TELLS_LAUNCHED:
+        self._desk.report(Introduced(configuration=told, abilities=self.abilities))
+        if self._terms.is_launched and self.abilities.nri < _TELLS_LAUNCHED:
             self._is_told = True
             self._accept()
 
     def _survey(self, part: Part) -> None:
         self._desk.survey(Surveyed(part=part, is_first=self._is_first_part, is_last=not part.more))
         self._is_first_part = not part.more
+        self.was_told = True
         if not part.more:
             self._is_told = True
             self._accept()
@@ -229,7 +241,12 @@ class Serving:
     def _ask(self, question: Question) -> None:
         now = time.monotonic()
         limit_s = self._limit_s if question.timeout_s is None else min(self._limit_s, question.timeout_s)
-        one = _Waiting(question=question, size=_size(question), since_s=now, due_s=now + PATIENCE * limit_s)
+        one = _Waiting(
+            question=question,
+            size=size_of(question.pod, question.container),
+            since_s=now,
+            due_s=now + PATIENCE * limit_s,
+        )
         try:
             is_answered = self._is_soon_answered(one)
         except Exception as error:  # noqa: BLE001 - a defect must not start a container without its GPU
@@ -240,8 +257,10 @@ class Serving:
 
     def _is_soon_answered(self, one: _Waiting) -> bool:
         """Answer what can be answered now; returns whether that was so."""
-        pod, container = one.question.pod, one.question.container
-        desk = self._desk
+        question, desk = one.question, self._desk
+        pod, container = question.pod, question.container
+        if isinstance(question, ValidateAdjustment):
+            container = edited(container, question.adjustment)
         if desk.problem:
             if asks(pod, container):
                 self._refuse(one, desk.problem, cause="configuration")
@@ -323,6 +342,9 @@ class Serving:
             )
 
     def _is_validated(self, question: ValidateAdjustment, one: _Waiting, known: Known) -> bool:
+        if question.plugins != self._plugins:
+            self._plugins = question.plugins
+            self._desk.report(Neighboured(plugins=question.plugins))
         try:
             problem = answer.validated(
                 question.pod, question.container, question.adjustment, known, self._able()
@@ -348,16 +370,9 @@ class Serving:
 
     def _able(self) -> Abilities:
         # The session refuses every question before Configure.
-        if self._abilities is None:
+        if self.abilities is None:
             raise SessionError("the runtime asks before it has introduced itself")
-        return self._abilities
-
-
-def _size(question: Question) -> int:
-    """Return about how many characters QUESTION has."""
-    pod, container = question.pod, question.container
-    texts = (*pod.labels.values(), *pod.annotations.values(), *container.annotations.values(), *container.env)
-    return sum(map(len, texts))
+        return self.abilities
 
 
 def _depends(found: Answer) -> bool:

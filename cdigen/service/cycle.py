@@ -265,7 +265,11 @@ class _Work:
         for kind, error in broken.items():
             self._tell(publishing.refused(kind, self._file(spec_file_name(kind)), error), None, None)
         offered = {product.kind for product in products} | set(broken)
+        defective = reconcile.defective(broken, inventories)
         for vendor in inventories:
+            if vendor in defective:
+                self._keep(vendor, defective[vendor].message)
+                continue
             lost = [owned for owned in self._of(vendor) if owned.kind not in offered]
             self._withdraw(lost, publishing.NOT_OFFERED)
 
@@ -298,7 +302,7 @@ class _Work:
             wishes_to_keep, foreign = self._setup.daemon.on_gone == "keep", self._unmasked(kind)
             if WITHDRAWALS[wishes_to_keep, bool(foreign)] == "keep":
                 if foreign and not wishes_to_keep:
-                    self._said.append(_unmasks(kind, file, foreign))
+                    self._said.append(publishing.unmasks(kind, file, foreign))
                     self._failed.append(self._said[-1].line())
                 self._report_kept(kind, file, why)
                 continue
@@ -375,17 +379,6 @@ class _Work:
 def _awaited(transient: str, inventory: Inventory | None) -> object:
     """Return what of a vendor is waited for: of a package manager, its end, or that it changes no more."""
     return (transient, inventory if transient in NAMES else None)
-
-
-def _unmasks(kind: str, file: str, foreign: str) -> Finding:
-    return Finding(
-        severity="error",
-        rule="withdrawal-unmasks",
-        path=file,
-        message=f"{file} does not hold any more, but without it runtimes would take {kind} from {foreign}, "
-        "which cdigen did not write; it stays",
-        hint=f"remove {foreign}, or move it out of the spec directory",
-    )
 
 
 def _modified(file: str) -> float | None:

@@ -33,7 +33,19 @@ _PASSING: dict[str, VendorState] = {
 # Errors about one GPU, or a node that all share (nvidia-uvm is a module of its own, with a new major each
 # time), that pass in the same way; what is lost or contradicts itself does not.
 _PASSING_RULES = frozenset(
-    ("gpu-node-missing", "gpu-information-unreadable", "mig-instance-unusable", "control-node-missing")
+    (
+        "gpu-node-missing",
+        "accel-node-missing",
+        "control-node-missing",
+        "vfio-node-missing",
+        "gpu-information-unreadable",
+        "mig-instance-unusable",
+        # A driver that has just been given its device has not yet made what belongs to it.
+        "gpu-without-drm",
+        "accel-without-node",
+        # KFD's topology is made anew while a GPU is split in another way.
+        "kfd-node-unusable",
+    )
 )
 
 
@@ -66,6 +78,9 @@ def judge(
     manager that is at work, or is empty.
     """
     if failure is not None:
+        if failure.kind == "vendor-defect":
+            # What its code cannot say is no proof that anything has gone.
+            return Standing(state="degraded", offers=False, reason=failure.message, hint=failure.hint)
         transient = failure.kind if failure.kind in _PASSING else ""
         passing = bool(transient) and patient(transient)
         return Standing(
@@ -111,6 +126,9 @@ TABLE: dict[tuple[VendorState, bool, Disk], Action] = {
     ("degraded", True, "none"): "write",
     ("degraded", True, "whole"): "write",
     ("degraded", True, "broken"): "write",
+    ("degraded", False, "none"): "nothing",
+    ("degraded", False, "whole"): "keep",
+    ("degraded", False, "broken"): "withdraw",
     # What is there now is better than nothing; what was there before is better than half of it.
     ("settling", True, "none"): "write",
     ("settling", True, "whole"): "keep",

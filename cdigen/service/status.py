@@ -172,7 +172,7 @@ def gone(run_dir: str, found: Mapping[str, Any]) -> str:
     within its own pid namespace.
     """
     pid = max(1, found["pid"])  # other numbers mean groups of processes to kill(2)
-    held = _is_held(f"{run_dir}/{LOCK_FILE}")
+    held = is_held(f"{run_dir}/{LOCK_FILE}")
     if held is not None:
         return "" if held else f"process {pid} wrote it, and nobody holds {run_dir}/{LOCK_FILE}"
     if found["pid_namespace"] != _namespace():
@@ -185,8 +185,8 @@ def gone(run_dir: str, found: Mapping[str, Any]) -> str:
     return ""
 
 
-def _is_held(path: str) -> bool | None:
-    """Return whether a daemon holds the lock at PATH; None where that cannot be told."""
+def is_held(path: str) -> bool | None:
+    """Return whether a process holds the lock at PATH; None where that cannot be told."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -27,6 +27,17 @@ _FORMS = {
 _FOLDERS = {"drm": "/dev/dri", "accel": "/dev/accel"}
 # systemd's udev rules and devtmpfs differ; nobody but root and the node's group is what both have in common.
 MAKING = Making(mode=0o660)
+# What to do about a node that should be there.
+UDEV = (
+    "is udev running? 'udevadm trigger' makes missing nodes, and so does 'create_nodes: true' in the "
+    "configuration"
+)
+# The same of one that only root can open.
+TO_ITS_GROUP = (
+    "'udevadm trigger' has udev give it to the group render, mode 0660 or 0666 (50-udev-default.rules)"
+)
+# systemd's 50-udev-default.rules: the group of nodes by their role; all others are root's.
+_GROUPS = {"card": "video", "render": "render", "accel": "render", "control": "render"}
 
 
 @frozen
@@ -71,12 +82,10 @@ def minors(root: Root, folder: str, subsystem: str = "drm") -> tuple[Minor, ...]
 def with_groups(host: Root, nodes: Iterable[HostNode]) -> tuple[HostNode, ...]:
     """Return NODES that are to be made with the groups that udev would give them.
 
-    systemd's 50-udev-default.rules: cards to ``video``, render nodes, accelerators and KFD to ``render``.
+    Cards to ``video``, render nodes, accelerators and KFD to ``render``.
     """
     groups = _groups(host)
-    return tuple(
-        replace(node, gid=groups.get("video" if node.role == "card" else "render", 0)) for node in nodes
-    )
+    return tuple(replace(node, gid=groups.get(_GROUPS.get(node.role, ""), 0)) for node in nodes)
 
 
 def _groups(host: Root) -> dict[str, int]:
@@ -104,8 +113,13 @@ def node_numbers(told: tuple[int, int] | None, *, make: bool = True) -> Numbers 
     return Numbers(major=told[0], minor=told[1], make_with=told[0] if make else None) if told else None
 
 
-def read_node(reader: NodeReader, minor: Minor) -> tuple[HostNode | None, str]:
-    """Return the node of MINOR and no problem, or None and what is wrong with it."""
+def read_node(reader: NodeReader, minor: Minor, owner: str = "") -> tuple[HostNode | None, str]:
+    """Return the node of MINOR and no problem, or None and what is wrong with it.
+
+    With OWNER, the folder of a device, no other device is given the node.
+    """
+    if owner and (problem := reader.claim(minor.path, owner)):
+        return None, problem
     return reader.read(
         minor.path, role=minor.role, capabilities=minor.capabilities, numbers=node_numbers(minor.numbers)
     )

@@ -7,7 +7,7 @@ be made (``create_nodes``, ``cdigen doctor``).
 from __future__ import annotations
 
 from cdigen.host import devnodes
-from cdigen.host.root import reason
+from cdigen.host.root import is_plain, reason
 from cdigen.model.cdi import DeviceNode
 from cdigen.model.inventory import HostNode
 from cdigen.model.profile import DEFAULT
@@ -61,6 +61,8 @@ class NodeReader:
         self.wrong: list[HostNode] = []
         self._dev = dev
         self._making = making
+        # path -> whose it is
+        self._owners: dict[str, str] = {}
 
     def read(
         self,
@@ -87,6 +89,8 @@ class NodeReader:
             return None, f"{self._dev.host_path(path)} does not exist"
         except OSError as error:
             return None, f"{self._dev.host_path(path)} cannot be read: {reason(error)}"
+        if not is_plain(node.host_path):
+            return None, f"{path} leads to a path that a spec cannot hold"
         if numbers is None or (node.minor == numbers.minor and node.major == (numbers.major or node.major)):
             return node, ""
         self._note(self.wrong, path, role, numbers, mode)
@@ -96,6 +100,11 @@ class NodeReader:
             else f"kernel's are {numbers.major}:{numbers.minor}"
         )
         return None, f"{node.host_path} has the numbers {node.major}:{node.minor}, but the {told}"
+
+    def claim(self, path: str, owner: str) -> str:
+        """Note that the node at PATH is the device OWNER's; returns what is wrong with that, or nothing."""
+        first = self._owners.setdefault(path, owner)
+        return f"{path} is the node of another device, too ({first})" if first != owner else ""
 
     def _note(
         self, where: list[HostNode], path: str, role: str, numbers: Numbers | None, mode: int | None
@@ -132,6 +141,12 @@ def device_nodes(nodes: Iterable[HostNode], profile: Profile = DEFAULT) -> tuple
         for node in nodes
         if profile.wants(node.capabilities)
     )
+
+
+def is_closed(node: HostNode) -> bool:
+    """Return whether only root may open NODE, so that no group opens it to a container's user."""
+    by_group = node.gid != 0 and node.mode & GROUP == GROUP
+    return node.mode & WORLD != WORLD and not by_group
 
 
 def gids(nodes: tuple[DeviceNode, ...]) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
 """The vendors that cdigen knows, by the name that ``--vendor`` takes.
 
 Those in the tree are listed here. Another package adds one as an entry point of the group ``cdigen.vendors``
-whose name is the vendor's; it is looked up only where somebody names it (docs/decisions/0011-vendors.md).
+whose name is the vendor's; it is looked up only where somebody names it
+(docs/decisions/0011-out-of-tree-vendors.md).
 """
 
 from __future__ import annotations
@@ -25,21 +26,6 @@ VENDORS = {
     "intel": ("intel.com", "cdigen.vendors.intel.vendor"),
 }
 ENTRY_POINTS = "cdigen.vendors"
-# What base.Vendor asks for.
-_NEEDED = (
-    "NAME",
-    "CDI_VENDOR",
-    "NAMINGS",
-    "OPTIONS",
-    "MODULES",
-    "PCI_VENDORS",
-    "discover",
-    "edits",
-    "watches",
-    "missing_nodes",
-    "wrong_nodes",
-    "pitfalls",
-)
 
 
 class _Names:
@@ -60,7 +46,10 @@ NAMES = _Names()
 
 @lru_cache(maxsize=64)
 def load(name: str) -> Vendor:
-    """Import and return the vendor NAME; raises ConfigError where no package has it, or one that is none."""
+    """Import and return the vendor NAME; raises ConfigError where no package has it.
+
+    One that another package adds and that cannot be used is a vendor whose ``discover`` says so.
+    """
     if name in VENDORS:
         vendor: Vendor = import_module(VENDORS[name][1]).VENDOR
         return vendor
@@ -70,12 +59,26 @@ def load(name: str) -> Vendor:
             f"the vendor {name!r} is unknown; known are {', '.join(VENDORS)}",
             hint=f"another package adds one as an entry point of the group {ENTRY_POINTS}",
         )
-    return _added(name, entry)
+    from cdigen.vendors import guest  # noqa: PLC0415 - hardly anybody has one
+
+    return guest.load(name, entry, tuple(row[0] for row in VENDORS.values()))
 
 
 def cdi_vendor(name: str) -> str:
     """Return the vendor part of the kinds of the vendor NAME; raises as ``load`` does."""
     return VENDORS[name][0] if name in VENDORS else load(name).CDI_VENDOR
+
+
+def require_apart(names: Iterable[str]) -> None:
+    """Raise ConfigError where two of NAMES would have the same kinds: nobody could tell whose is whose."""
+    owners: dict[str, str] = {}
+    for name in names:
+        other = owners.setdefault(cdi_vendor(name), name)
+        if other != name:
+            raise ConfigError(
+                f"the vendors {other} and {name} both have the kinds of {cdi_vendor(name)}",
+                hint="name one of them",
+            )
 
 
 def prefixes(names: Iterable[str] = VENDORS) -> tuple[str, ...]:
@@ -93,26 +96,3 @@ def _entry_point(name: str) -> EntryPoint | None:
     from importlib.metadata import entry_points  # noqa: PLC0415 - 15 ms, and hardly anybody needs it
 
     return next(iter(entry_points(group=ENTRY_POINTS, name=name)), None)
-
-
-def _added(name: str, entry: EntryPoint) -> Vendor:
-    hint = "mend or remove the package that adds it"
-    try:
-        vendor: Vendor = entry.load()
-    except Exception as error:
-        raise ConfigError(
-            f"the vendor {name} cannot be loaded from {entry.value}: {type(error).__name__}: {error}",
-            hint=hint,
-            kind="vendor-defect",
-        ) from error
-    if lacking := [needed for needed in _NEEDED if not hasattr(vendor, needed)]:
-        raise ConfigError(
-            f"the vendor {name} ({entry.value}) lacks {', '.join(lacking)}", hint=hint, kind="vendor-defect"
-        )
-    if name != vendor.NAME or vendor.CDI_VENDOR in {row[0] for row in VENDORS.values()}:
-        raise ConfigError(
-            f"the vendor {name} ({entry.value}) calls itself {vendor.NAME!r} of {vendor.CDI_VENDOR!r}",
-            hint=hint,
-            kind="vendor-defect",
-        )
-    return vendor

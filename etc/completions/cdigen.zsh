@@ -11,6 +11,7 @@ _shtab_cdigen_commands() {
     generate:'Print or write the CDI specs of this host.'
     inspect:'Show what was looked for on this host, and what was found.'
     list:'List the devices that a container runtime finds.'
+    nri:'Run as an NRI plugin, which gives containers the devices that they ask for.'
     prune:'Remove the driver views that no spec and no container uses.'
     resolve:'Show which devices a container would get from the NRI plugin, and why.'
     run:'Run as a daemon that keeps the specs true.'
@@ -33,6 +34,7 @@ _shtab_cdigen_configure_options=(
   "--dry-run[change nothing, print what would be as a diff]"
   "--undo[put back what this command has changed before]"
   "--nri[switch NRI on as well (containerd, crio)]"
+  "--nri-required[as --nri, and no container starts while the plugin is away (containerd 2.2, CRI-O 1.34)]"
   "--restart[restart the runtime if anything was changed]"
   "*--spec-dir=[a spec directory that the runtime shall read, as the host names it\; repeat it, the last has priority (default\: those of the configuration)]:DIR:_files -/"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
@@ -50,7 +52,7 @@ _shtab_cdigen_diff_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
   "*--profile=[only this profile of the configuration]:NAME:"
-  "*--naming=[name devices by index, uuid, type-index, pci, minor (repeat it\; default\: index and uuid)]:HOW:(index uuid type-index pci minor)"
+  "*--naming=[name devices by index, uuid, type-index, pci, minor, card (repeat it\; default\: the vendor\'s own)]:HOW:(index uuid type-index pci minor card)"
   "*--target=[make it fit a runtime, such as podman-4.3 or containerd-1.7.24\; without a patch level the oldest of the series is meant\; repeat it, the strictest counts]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
   "--layout=[how the driver\'s files reach containers (default\: the profile\'s, which is auto)]:layout:(auto files view hwcaps)"
   "--hook=[what runs when a container starts (default\: the profile\'s, which is auto)]:hook:(auto none cdigen nvidia)"
@@ -58,7 +60,7 @@ _shtab_cdigen_diff_options=(
   "*--spec-dir=[a spec directory instead of the default ones\; repeat it, the last has priority]:DIR:_files -/"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
   "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
-  "*--vendor=[only this vendor\: nvidia]:NAME:(nvidia)"
+  "*--vendor=[only this vendor\: nvidia, amd, intel, or one that another package adds]:NAME:(nvidia amd intel)"
   "--driver-root=[the driver\'s files lie below DIR (a driver container)]:DIR:_files -/"
   "--dev-root=[the device nodes lie below DIR]:DIR:_files -/"
   "*--library-search-path=[look for libraries only here]:DIR:_files -/"
@@ -83,7 +85,7 @@ _shtab_cdigen_doctor_options=(
   "--mask[replace UUIDs, serial numbers and the names of hosts and users in it]"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
   "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
-  "*--vendor=[only this vendor\: nvidia]:NAME:(nvidia)"
+  "*--vendor=[only this vendor\: nvidia, amd, intel, or one that another package adds]:NAME:(nvidia amd intel)"
   "--driver-root=[the driver\'s files lie below DIR (a driver container)]:DIR:_files -/"
   "--dev-root=[the device nodes lie below DIR]:DIR:_files -/"
   "*--library-search-path=[look for libraries only here]:DIR:_files -/"
@@ -109,7 +111,7 @@ _shtab_cdigen_generate_options=(
   "--withdraw[remove our specs of vendors and kinds that are gone (with --write)]"
   "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
   "*--profile=[only this profile of the configuration]:NAME:"
-  "*--naming=[name devices by index, uuid, type-index, pci, minor (repeat it\; default\: index and uuid)]:HOW:(index uuid type-index pci minor)"
+  "*--naming=[name devices by index, uuid, type-index, pci, minor, card (repeat it\; default\: the vendor\'s own)]:HOW:(index uuid type-index pci minor card)"
   "*--target=[make it fit a runtime, such as podman-4.3 or containerd-1.7.24\; without a patch level the oldest of the series is meant\; repeat it, the strictest counts]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
   "--layout=[how the driver\'s files reach containers (default\: the profile\'s, which is auto)]:layout:(auto files view hwcaps)"
   "--hook=[what runs when a container starts (default\: the profile\'s, which is auto)]:hook:(auto none cdigen nvidia)"
@@ -117,7 +119,7 @@ _shtab_cdigen_generate_options=(
   "*--spec-dir=[a spec directory instead of the default ones\; repeat it, the last has priority]:DIR:_files -/"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
   "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
-  "*--vendor=[only this vendor\: nvidia]:NAME:(nvidia)"
+  "*--vendor=[only this vendor\: nvidia, amd, intel, or one that another package adds]:NAME:(nvidia amd intel)"
   "--driver-root=[the driver\'s files lie below DIR (a driver container)]:DIR:_files -/"
   "--dev-root=[the device nodes lie below DIR]:DIR:_files -/"
   "*--library-search-path=[look for libraries only here]:DIR:_files -/"
@@ -138,7 +140,7 @@ _shtab_cdigen_inspect_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
   "*--profile=[only this profile of the configuration]:NAME:"
-  "*--naming=[name devices by index, uuid, type-index, pci, minor (repeat it\; default\: index and uuid)]:HOW:(index uuid type-index pci minor)"
+  "*--naming=[name devices by index, uuid, type-index, pci, minor, card (repeat it\; default\: the vendor\'s own)]:HOW:(index uuid type-index pci minor card)"
   "*--target=[make it fit a runtime, such as podman-4.3 or containerd-1.7.24\; without a patch level the oldest of the series is meant\; repeat it, the strictest counts]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
   "--layout=[how the driver\'s files reach containers (default\: the profile\'s, which is auto)]:layout:(auto files view hwcaps)"
   "--hook=[what runs when a container starts (default\: the profile\'s, which is auto)]:hook:(auto none cdigen nvidia)"
@@ -146,7 +148,7 @@ _shtab_cdigen_inspect_options=(
   "*--spec-dir=[a spec directory instead of the default ones\; repeat it, the last has priority]:DIR:_files -/"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
   "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
-  "*--vendor=[only this vendor\: nvidia]:NAME:(nvidia)"
+  "*--vendor=[only this vendor\: nvidia, amd, intel, or one that another package adds]:NAME:(nvidia amd intel)"
   "--driver-root=[the driver\'s files lie below DIR (a driver container)]:DIR:_files -/"
   "--dev-root=[the device nodes lie below DIR]:DIR:_files -/"
   "*--library-search-path=[look for libraries only here]:DIR:_files -/"
@@ -176,6 +178,23 @@ _shtab_cdigen_list_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_cdigen_list_defaults_added=0
+
+_shtab_cdigen_nri_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--socket=[where the runtime listens for plugins]:PATH:"
+  "--index=[the place among plugins, 00 to 99 (default\: 20)]:NN:"
+  "--name=[the plugin\'s name there (default\: cdigen)]:NAME:"
+  "--run-dir=[where status and HTTP socket are kept]:DIR:_files -/"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "*--spec-dir=[a spec directory instead of the default ones\; repeat it, the last has priority]:DIR:_files -/"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_nri_defaults_added=0
 
 _shtab_cdigen_prune_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -218,7 +237,7 @@ _shtab_cdigen_run_options=(
   "--run-dir=[where status and sockets are kept]:DIR:_files -/"
   "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
   "*--profile=[only this profile of the configuration]:NAME:"
-  "*--naming=[name devices by index, uuid, type-index, pci, minor (repeat it\; default\: index and uuid)]:HOW:(index uuid type-index pci minor)"
+  "*--naming=[name devices by index, uuid, type-index, pci, minor, card (repeat it\; default\: the vendor\'s own)]:HOW:(index uuid type-index pci minor card)"
   "*--target=[make it fit a runtime, such as podman-4.3 or containerd-1.7.24\; without a patch level the oldest of the series is meant\; repeat it, the strictest counts]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
   "--layout=[how the driver\'s files reach containers (default\: the profile\'s, which is auto)]:layout:(auto files view hwcaps)"
   "--hook=[what runs when a container starts (default\: the profile\'s, which is auto)]:hook:(auto none cdigen nvidia)"
@@ -226,7 +245,7 @@ _shtab_cdigen_run_options=(
   "*--spec-dir=[a spec directory instead of the default ones\; repeat it, the last has priority]:DIR:_files -/"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
   "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
-  "*--vendor=[only this vendor\: nvidia]:NAME:(nvidia)"
+  "*--vendor=[only this vendor\: nvidia, amd, intel, or one that another package adds]:NAME:(nvidia amd intel)"
   "--driver-root=[the driver\'s files lie below DIR (a driver container)]:DIR:_files -/"
   "--dev-root=[the device nodes lie below DIR]:DIR:_files -/"
   "*--library-search-path=[look for libraries only here]:DIR:_files -/"
@@ -296,6 +315,7 @@ _shtab_cdigen() {
         generate) _arguments -C -s $_shtab_cdigen_generate_options ;;
         inspect) _arguments -C -s $_shtab_cdigen_inspect_options ;;
         list) _arguments -C -s $_shtab_cdigen_list_options ;;
+        nri) _arguments -C -s $_shtab_cdigen_nri_options ;;
         prune) _arguments -C -s $_shtab_cdigen_prune_options ;;
         resolve) _arguments -C -s $_shtab_cdigen_resolve_options ;;
         run) _arguments -C -s $_shtab_cdigen_run_options ;;

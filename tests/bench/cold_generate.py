@@ -25,6 +25,7 @@ TESTS = HERE.parent
 sys.path[:0] = [str(TESTS), str(TESTS / "e2e"), str(TESTS / "nvml"), str(REPOSITORY)]
 
 import amdtree  # noqa: E402 - after the path is set
+import inteltree  # noqa: E402 - likewise
 import standin  # noqa: E402 - likewise
 from kernelside import example_gpus, write_kernel_side  # noqa: E402
 from vendors.migside import write_instance, write_minors  # noqa: E402
@@ -60,7 +61,7 @@ def main() -> None:
             "cdigen generate, 8 x 7 MIG instances": [cdigen, "generate", "--root", str(mig), "--nvml", "off"],
         }
         partitioned = _measure(commands_mig, options.runs)
-        of_amd = _measure(_amd_commands(cdigen, work), options.runs)
+        others = _measure(_other_commands(cdigen, work), options.runs)
         with standin.trusted_folder() as folder_of_root:
             library = standin.install(folder_of_root, _mig_machine())
             child = next(
@@ -78,13 +79,13 @@ def main() -> None:
             for count, host in hosts.items()
         }
         grown = _measure(growth, max(3, options.runs // 5))
-    tables = {"commands": rows, "mig": partitioned, "amd": of_amd, "nvml": asking, "growth": grown}
+    tables = {"commands": rows, "mig": partitioned, "others": others, "nvml": asking, "growth": grown}
     if options.json:
         print(json.dumps(tables, indent=2))
         return
     _print("cold start", rows)
     _print("MIG", partitioned)
-    _print("AMD", of_amd)
+    _print("AMD and Intel", others)
     _print("NVML", asking)
     _print("growth", grown)
 
@@ -129,19 +130,21 @@ def _mig_host(root: Path, tree: Path | None) -> Path:
     return root
 
 
-def _amd_commands(cdigen: str, work: Path) -> dict[str, list[str]]:
-    """Return commands for hosts with as many GPUs, whole and in 64 partitions: the ratio is to the first."""
+def _other_commands(cdigen: str, work: Path) -> dict[str, list[str]]:
+    """Return commands for hosts with 8 GPUs, whole and in 64 partitions: the ratio is to the first."""
     hosts = {
         "8 MI210": amdtree.mi210(),
         "8 MI300X whole": amdtree.mi300x(1),
         "8 x 8 in CPX": amdtree.mi300x(),
     }
-    commands = {}
-    for place, (name, gpus) in enumerate(hosts.items()):
-        root = work / f"host-amd-{place}"
-        amdtree.write(root, gpus)
-        commands[f"cdigen generate, {name}"] = [cdigen, "generate", "--root", str(root)]
-    return commands
+    roots = {name: work / f"host-amd-{place}" for place, name in enumerate(hosts)}
+    for name, gpus in hosts.items():
+        amdtree.write(roots[name], gpus)
+    roots["8 Max 1550"] = work / "host-intel"
+    inteltree.lay(roots["8 Max 1550"], *inteltree.max_1550())
+    return {
+        f"cdigen generate, {name}": [cdigen, "generate", "--root", str(root)] for name, root in roots.items()
+    }
 
 
 def _mig_machine() -> standin.Machine:

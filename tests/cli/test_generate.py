@@ -192,7 +192,8 @@ def test_a_configuration_that_is_missing_cannot_be_read(cdigen: Run) -> None:
     assert cdigen("generate", "--config", "/nowhere.yaml").failed(5, "/nowhere.yaml")
 
 
-def test_the_example_host_gives_the_example_spec(cdigen: Run) -> None:
+@pytest.mark.parametrize("name", ["debian13-8xh100", "ubuntu-2xmi300x-cpx", "ubuntu-flex170-sriov"])
+def test_an_example_host_gives_its_example_spec(cdigen: Run, name: str) -> None:
     examples = Path(__file__).resolve().parents[2] / "examples"
-    done = cdigen("generate", "--inventory", examples / "hosts/debian13-8xh100.json")
-    assert json.loads(done.out) == json.loads((examples / "specs/debian13-8xh100.json").read_text())
+    done = cdigen("generate", "--inventory", examples / f"hosts/{name}.json")
+    assert json.loads(done.out) == json.loads((examples / f"specs/{name}.json").read_text())

@@ -18,8 +18,8 @@ def test_it_shows_the_driver_the_gpus_and_their_nodes(cdigen: Run, host: Path) -
     assert "/dev/nvidia1 /dev/dri/card2 /dev/dri/renderD130" in text
 
 
-def test_it_explains_the_numbering(cdigen: Run, host: Path) -> None:
-    assert "The index counts" in cdigen("inspect", "--root", host).out
+def test_it_says_what_the_numbers_are_good_for(cdigen: Run, host: Path) -> None:
+    assert "Devices are named nvidia.com/gpu=INDEX, and more" in cdigen("inspect", "--root", host).out
 
 
 def test_it_says_what_was_not_found_and_why(cdigen: Run, host: Path) -> None:

@@ -29,10 +29,13 @@ class SickHost:
         self.root = root
         self.tools = root.parent / "tools"
 
-    def make(self, *runtimes: str) -> SickHost:
-        """Lay the host with RUNTIMES, and let cdigen write its specs."""
-        hosttree.debian_13(self.root)
-        write_kernel_side(self.root, example_gpus(2))
+    def make(self, *runtimes: str, lay: Callable[[Path], object] | None = None) -> SickHost:
+        """Lay the host with RUNTIMES, by LAY if it has other devices, and let cdigen write its specs."""
+        if lay is None:
+            hosttree.debian_13(self.root)
+            write_kernel_side(self.root, example_gpus(2))
+        else:
+            lay(self.root)
         for folder in ("run", "var", "etc", "usr/bin"):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         self.link("var/run", "/run")

@@ -41,7 +41,7 @@ def forky(tmp_path_factory: pytest.TempPathFactory, cache: Path, images: Path) -
     generate = [sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--write"]
     subprocess.run(generate, check=True, capture_output=True)
     with running_host(cache / "runtimes-forky", images=images, state=root) as host:
-        print(host.run("docker --version; containerd --version; runc --version | head -1"))
+        print(host.run("docker --version; containerd --version; runc --version"))
         host.run(START_DAEMONS)
         archive = f"podman save --quiet --uncompressed --format oci-archive {DEBIAN_IMAGE}"
         host.run(f"{archive} | docker load --quiet")

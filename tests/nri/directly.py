@@ -1,11 +1,13 @@
-"""A session of ours as the other end of a test runtime, with no socket between them."""
+"""A session of ours as the other end of a test runtime, or of bytes made here, with no socket between."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nri.runtimeside import Runtime
+from nri.runtimeside import PLUGIN, Runtime
 
+from cdigen.nri import mux, ttrpc
+from cdigen.nri.messages import message_class, read_response
 from cdigen.nri.pods import Adjustment
 from cdigen.nri.session import Configure, CreateContainer, Session, ValidateAdjustment
 
@@ -79,3 +81,29 @@ def connected(
     runtime = Runtime(ends, nri=nri)
     runtime.start()
     return runtime, ends
+
+
+def only(events: list[Event], kind: type[Event]) -> list[Event]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def asked(stream: int, payload: bytes = b"", method: str = "CreateContainer", **fields: object) -> bytes:
+    """Return the frames of a request."""
+    request = {"service": "nri.pkg.api.v1alpha1.Plugin", "method": method, "payload": payload, **fields}
+    data = message_class("Request")(**request).SerializeToString()
+    return mux.frames(PLUGIN, ttrpc.encode(ttrpc.REQUEST, stream, data))
+
+
+def codes(sent: bytes) -> list[tuple[int, int]]:
+    """Return the streams and codes of the responses in SENT."""
+    decoder = ttrpc.Decoder()
+    got = [one for _, piece in mux.Mux().feed(sent) for one in decoder.feed(piece)]
+    return [(one.stream, read_response(one.data).code) for one in got]
+
+
+def configured() -> Session:
+    """Return a session whose next stream is 3."""
+    session = Session("cdigen", "20")
+    session.feed(asked(1, method="Configure"))
+    session.subscribe(1, 8)
+    return session

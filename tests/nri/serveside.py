@@ -15,7 +15,7 @@ from nri.runtimeside import Runtime, SocketTransport
 from cdigen.config import Nri, Settings
 from cdigen.nri.desk import Desk
 from cdigen.nri.known import Sources, look
-from cdigen.nri.serving import REGISTER_WITHIN_S, Serving
+from cdigen.nri.serving import REGISTER_WITHIN_S, Serving, Terms
 from cdigen.nri.session import Session
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ class Served:
         ours, self.end = socket.socketpair()
         ours.setblocking(False)  # noqa: FBT003 - the socket module's own signature
         self._connection = ours
-        self.serving = Serving(ours, Session("cdigen", "20"), self.desk, register_within_s=register_within_s)
+        self.serving = Serving(
+            ours, Session("cdigen", "20"), self.desk, Terms(register_within_s=register_within_s)
+        )
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
 

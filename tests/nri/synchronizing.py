@@ -18,7 +18,8 @@ def parts(pods: Sequence[Any], containers: Sequence[Any], *, limit: int) -> Iter
 
     One that is too large is tried again with fewer pods and containers, both in proportion, and as many of
     each are in the next ones: so containers come before their pods. Source: containerd/nri,
-    pkg/adaptation/plugin.go, synchronize and recalcObjsPerSyncMsg.
+    pkg/adaptation/plugin.go, synchronize and recalcObjsPerSyncMsg, which gives up where eight are too large;
+    here they go one by one.
     """
     left = [[row.SerializeToString() for row in rows] for rows in (pods, containers)]
     counts = [len(rows) for rows in left]
@@ -30,7 +31,7 @@ def parts(pods: Sequence[Any], containers: Sequence[Any], *, limit: int) -> Iter
         more = any(rest)
         request = message_class("SynchronizeRequest")(pods=now[0], containers=now[1], more=more)
         size = request.ByteSize() + ENVELOPE
-        if size > limit and sum(counts) > LEAST:
+        if size > limit and sum(counts) > len(counts):
             counts, more = fewer(counts, min(limit / size, 0.9)), True
             continue
         left = rest
@@ -40,4 +41,6 @@ def parts(pods: Sequence[Any], containers: Sequence[Any], *, limit: int) -> Iter
 def fewer(counts: list[int], factor: float) -> list[int]:
     """Return how many pods and containers are tried next."""
     less = [int(count * factor) for count in counts]
-    return less if sum(less) >= LEAST else [LEAST // 2] * 2
+    if sum(less) >= LEAST:
+        return less
+    return [LEAST // 2] * 2 if sum(counts) > LEAST else [1, 1]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdigen.nri.compat import RUNTIMES, abilities
+from cdigen.nri.compat import RUNTIMES, abilities, is_rejected
 
 
 @pytest.mark.parametrize(
@@ -78,17 +78,15 @@ def test_only_events_that_the_runtime_knows_are_subscribed_to(
     assert (known.nri, known.events) == (nri, events)
 
 
-@pytest.mark.parametrize(
-    ("runtime", "version", "tells"),
-    [
-        ("containerd", "2.2.9", False),
-        ("containerd", "2.3.0-rc.1", False),
-        ("containerd", "2.3.0", True),
-        ("cri-o", "1.36.3", False),
-    ],
-)
-def test_which_runtime_tells_what_kubelet_asked_for(runtime: str, version: str, *, tells: bool) -> None:
-    assert abilities(runtime, version).tells_devices is tells
+def test_after_a_runtime_has_refused_validations_they_are_not_subscribed_to() -> None:
+    # Built with an older NRI than the release has.
+    able = abilities("containerd", "2.2.0")
+    assert is_rejected(able, was_told=False)
+    assert not is_rejected(able, was_told=True)
+    assert not is_rejected(None, was_told=False)
+    again = abilities("containerd", "2.2.0", may_validate=False)
+    assert (again.events, again.validates, again.cdi) == (0x0008, False, "injects")
+    assert not is_rejected(again, was_told=False)
 
 
 def test_only_docker_takes_no_device_nodes() -> None:

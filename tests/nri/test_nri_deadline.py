@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from nri.holding import held
 from nri.pluginside import Host, asks, given, host, plugin
-from nri.runtimeside import Rejected, Runtime, SocketTransport, container, pod
+from nri.runtimeside import Rejected, Runtime, SocketTransport, pod
 from nri.serveside import known_of, served
 
+from cdigen.nri.desk import Desk
 from cdigen.nri.messages import message_class
-from cdigen.nri.news import Accepted, Decided, Introduced, Judged, Surveyed
+from cdigen.nri.news import Accepted, Decided, Judged, Surveyed, Who
 from cdigen.nri.session import SessionError
 
 if TYPE_CHECKING:
@@ -104,28 +105,24 @@ def test_a_runtime_that_registers_it_and_never_tells_its_state_is_left() -> None
 def test_a_state_that_nobody_looks_at_does_not_keep_the_runtime_waiting() -> None:
     with served() as link:
         runtime = link.runtime()
-        chunks = [[pod(id=f"{n}", labels={"a": "x" * 3_000_000})] for n in range(3)]
-        runtime.synchronize([one for chunk in chunks for one in chunk], [container()])
+        for more in (True, True, False):
+            part = message_class("SynchronizeRequest")(pods=[pod().SerializeToString()], more=more)
+            runtime.call("Synchronize", part.SerializeToString())
         runtime.call("StateChange", b"")
         parts = [news.part for news in link.desk.news if isinstance(news, Surveyed)]
-        # Beside the last one is held; of the other it is known that it is missing.
+        # The first are those of the registration; of the third it is known that it is missing.
         assert [part is None for part in parts] == [False, False, True, False]
 
 
-def test_news_of_containers_are_bounded_and_those_of_the_runtime_are_not(here: Host) -> None:
-    with served(known_of(here.root)) as link:
-        runtime = link.runtime()
-        for _ in range(105):
-            calls = [runtime.begin_create(*asks("77")) for _ in range(100)]
-            for call in calls:
-                with pytest.raises(Rejected):
-                    runtime.finish(call)
-        link.close()
-        assert len(link.desk.news) == 10_000
-        link.desk.report(Accepted())
-        assert isinstance(link.desk.news[-1], Accepted)
-        assert isinstance(link.desk.news[0], Introduced)
-        assert link.desk.tally.outcomes["refuse"] == 10_500
+def test_news_of_containers_are_bounded_and_those_of_the_runtime_are_not() -> None:
+    desk = Desk(lambda _: None)
+    told = Judged(who=Who(namespace="ml", pod="p", container="c"), reason="why")
+    for _ in range(10_100):
+        desk.report(told)
+    assert len(desk.news) == 10_000
+    desk.report(Accepted())
+    assert len(desk.news) == 10_001
+    assert isinstance(desk.news[-1], Accepted)
 
 
 def test_news_of_a_container_hold_no_more_than_is_said_of_it(here: Host) -> None:

@@ -1,4 +1,4 @@
-"""What is known of a host, and whether it still counts: every change is seen, however soon it follows another."""
+"""What is known of a host, and whether it still counts: changes are seen, however soon they follow."""
 
 from __future__ import annotations
 

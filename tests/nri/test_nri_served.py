@@ -148,7 +148,7 @@ def test_a_family_that_the_device_plugin_gave_under_its_own_name_is_there() -> N
 
 
 def test_notes_quote_what_anybody_may_have_written() -> None:
-    (note,) = outcome("NVIDIA_VISIBLE_DEVICES=\x1b[31m", here=container(devices=NODES)).notes[:1]
+    (note,) = outcome("NVIDIA_VISIBLE_DEVICES=\x1b[31m", here=container(cdi=("nvidia.com/gpu=0",))).notes
     assert note.text.startswith("'\\x1b[31m'")
 
 
@@ -214,11 +214,23 @@ def test_a_container_that_has_its_gpus_is_not_refused_for_names_that_no_spec_has
     assert outcome(asked, "NVIDIA_REQUIRE_CUDA=cuda>=99", here=container(devices=NODES)).outcome == "served"
 
 
-def test_files_of_other_injectors_are_known() -> None:
+def test_other_injectors_are_known_by_their_names() -> None:
     names = ["10-device-injector", "20-cdigen", "05-acme_device-injector.v2", "ulimit", "device-injector"]
     found = other_injectors(names, ("cdigen", "nvidia", "noderesource"))
     assert found == (("05-acme_device-injector.v2", "noderesource"), ("10-device-injector", "noderesource"))
     assert other_injectors(names, ("cdigen", "nvidia")) == ()
+    told = [
+        "00-default-validator",
+        "10-nvidia-ctk-installer",
+        "20-cdigen",
+        "10-nvidia-toolkit",
+        "30-x-nvidia",
+    ]
+    assert other_injectors(told, ("cdigen", "noderesource")) == ()
+    assert other_injectors(told, ("nvidia",)) == (
+        ("10-nvidia-ctk-installer", "nvidia"),
+        ("10-nvidia-toolkit", "nvidia"),
+    )
 
 
 ASKED = (("devices.cdigen.dev", "cdigen"), ("nvidia.cdi.k8s.io/pod", "nvidia"))

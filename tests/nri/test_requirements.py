@@ -236,16 +236,9 @@ def test_an_inventory_is_stale_once_nobody_keeps_it_true() -> None:
     assert problem == "the inventory is stale: the cdigen daemon, which keeps it true, does not run"
 
 
-@pytest.mark.parametrize(
-    ("mode", "counts"), [("gpu", False), ("management", False), ("wsl", True), ("csv", True)]
-)
-def test_where_no_driver_tells_its_version_only_inventories_of_hosts_without_one_count(
-    mode: str, *, counts: bool
-) -> None:
-    found = read(content(inventory(mode=mode)), running_driver="")
-    assert (found.problem == "") is counts
-    if not counts:
-        assert found.problem == f"the inventory is stale: it is of driver {DRIVER}, and no NVIDIA driver runs"
+@pytest.mark.parametrize("mode", ["gpu", "management", "wsl", "csv"])
+def test_where_no_driver_tells_its_version_an_inventory_counts_as_it_is(mode: str) -> None:
+    assert read(content(inventory(mode=mode)), running_driver="").problem == ""
 
 
 def test_where_requirements_are_only_warned_of_the_container_starts() -> None:

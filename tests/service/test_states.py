@@ -28,6 +28,9 @@ ROWS: list[tuple[VendorState, bool, Disk, Action]] = [
     ("degraded", True, "none", "write"),
     ("degraded", True, "whole", "write"),
     ("degraded", True, "broken", "write"),
+    ("degraded", False, "none", "nothing"),
+    ("degraded", False, "whole", "keep"),
+    ("degraded", False, "broken", "withdraw"),
     ("settling", True, "none", "write"),
     ("settling", True, "whole", "keep"),
     ("settling", True, "broken", "write"),
@@ -117,7 +120,7 @@ def test_a_spec_that_is_broken_stays_in_no_state(state: VendorState, offers: boo
         assert decide(Standing(state=state, offers=offers), "broken") in {"write", "withdraw"}
 
 
-@pytest.mark.parametrize("kind", _PASSING)
+@pytest.mark.parametrize("kind", sorted(_PASSING))
 def test_a_passing_trouble_is_waited_for_and_then_taken_as_it_is(kind: str) -> None:
     waiting = judge(failed(kind), patient=lambda _: True)
     assert (waiting.state, waiting.passing, waiting.transient) == ("settling", True, kind)
@@ -130,7 +133,7 @@ def test_a_module_that_is_not_loaded_is_absent_at_once() -> None:
     assert (standing.state, standing.passing) == ("absent", False)
 
 
-@pytest.mark.parametrize("rule", _PASSING_RULES)
+@pytest.mark.parametrize("rule", sorted(_PASSING_RULES))
 def test_a_gpu_that_may_come_yet_is_waited_for_and_then_left_out(rule: str) -> None:
     assert judge(None, (finding(rule),), patient=lambda _: True).state == "settling"
     assert judge(None, (finding(rule),), patient=lambda _: False).state == "degraded"
@@ -147,3 +150,10 @@ def test_warnings_degrade_nothing() -> None:
 def test_a_package_manager_that_works_too_long_is_not_waited_for_any_more() -> None:
     assert judge(None, patient=lambda _: True, busy="dpkg").reason == "dpkg is at work"
     assert judge(None, patient=lambda _: False, busy="dpkg").state == "ready"
+
+
+def test_a_vendor_whose_code_fails_loses_nothing_that_still_holds() -> None:
+    failure = HostError("the vendor acme failed: TypeError: no", kind="vendor-defect")
+    standing = judge(failure, patient=lambda _: True)
+    assert (standing.state, standing.offers, standing.passing) == ("degraded", False, False)
+    assert decide(standing, "whole") == "keep"

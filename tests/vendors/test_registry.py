@@ -6,12 +6,12 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from vendors.addedvendor import install
+from vendors.addedvendor import CODE, WELL, install
 from vendors.fakehost import places
 
 from cdigen import reconcile
 from cdigen.model.errors import ConfigError, HostError
-from cdigen.vendors import registry
+from cdigen.vendors import guest, registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def test_a_vendor_of_the_tree_is_what_the_registry_says(name: str) -> None:
     vendor = registry.load(name)
     assert registry.VENDORS[name][0] == vendor.CDI_VENDOR
     assert name == vendor.NAME
-    assert all(hasattr(vendor, needed) for needed in registry._NEEDED)
+    assert all(hasattr(vendor, needed) for needed in guest.NEEDED)
 
 
 def test_every_vendor_of_the_tree_says_that_it_is_absent(tmp_path: Path) -> None:
@@ -73,21 +73,20 @@ def test_a_vendor_that_nobody_has_is_refused() -> None:
     [
         ({"code": "raise ImportError('broken')"}, "ImportError: broken"),
         ({"code": "class VENDOR: NAME = 'added'"}, "lacks CDI_VENDOR, NAMINGS"),
-        ({"name": "other"}, "calls itself 'added'"),
-        ({"cdi_vendor": "nvidia.com"}, "of 'nvidia.com'"),
+        ({"name": "other", "code": CODE.format(**WELL)}, "calls itself 'added'"),
+        ({"cdi_vendor": "nvidia.com"}, "'nvidia.com'"),
     ],
 )
-def test_what_is_no_vendor_is_refused_in_one_line(
-    packages: Path, parts: dict[str, str], problem: str
+def test_what_is_no_vendor_is_its_own_failure_in_one_line(
+    packages: Path, tmp_path: Path, parts: dict[str, str], problem: str
 ) -> None:
     name = parts.get("name", "added")
     install(packages, **parts)
-    if name == "other":
-        (packages / "cdigen_added.py").write_text((packages / "cdigen_added.py").read_text())
-    with pytest.raises(ConfigError) as caught:
-        registry.load(name)
-    assert problem in caught.value.message
-    assert caught.value.kind == "vendor-defect"
+    found, failures = reconcile.discover((name, "amd"), places(tmp_path))
+    assert found == {}
+    assert problem in failures[name].message
+    assert failures[name].message.isprintable()
+    assert (failures[name].kind, failures["amd"].kind) == ("vendor-defect", "driver-not-loaded")
 
 
 def test_a_defect_of_one_vendor_is_its_own_failure(packages: Path, tmp_path: Path) -> None:

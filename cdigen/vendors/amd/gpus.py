@@ -7,7 +7,7 @@ tools leave them out, and here they come after the others.
 from __future__ import annotations
 
 from cdigen.host.procfs import read_text
-from cdigen.host.root import is_plain, reason
+from cdigen.host.root import reason
 from cdigen.model.inventory import Accelerator, Partition
 from cdigen.value import frozen, replace
 from cdigen.vendors import drm
@@ -33,10 +33,6 @@ WITHOUT_KFD = ("graphics", "video")
 COMPUTE_MODES = ("SPX", "DPX", "TPX", "QPX", "CPX")
 MEMORY_MODES = ("NPS1", "NPS2", "NPS3", "NPS4", "NPS6", "NPS8")
 WHOLE = "SPX"
-UDEV = (
-    "is udev running? 'udevadm trigger' makes missing nodes, and so does 'create_nodes: true' in the "
-    "configuration"
-)
 DRIVER = "see 'dmesg | grep amdgpu' for what happened to it"
 
 
@@ -74,7 +70,6 @@ class GpuReader:
         self.notes = Notes()
         self.nodes = NodeReader(places.dev, drm.MAKING)
         self._kfd: tuple[HostNode, ...] = ()
-        self._owners: dict[str, str] = {}
 
     def read(self) -> tuple[Accelerator, ...]:
         """Read every GPU, in the order of their numbers; one that is broken is unusable, with a finding."""
@@ -91,7 +86,7 @@ class GpuReader:
         node, problem = self.nodes.read(KFD_NODE, role="control", capabilities=COMPUTE, numbers=numbers)
         if node is None:
             text = f"{problem}; no container can compute on AMD's GPUs"
-            self.notes.say("error", "control-node-missing", self._dev.host_path(KFD_NODE), text, UDEV)
+            self.notes.say("error", "control-node-missing", self._dev.host_path(KFD_NODE), text, drm.UDEV)
         else:
             self._kfd = (node,)
 
@@ -171,32 +166,23 @@ class GpuReader:
             return (), "KFD does not know it"
         nodes: list[HostNode] = []
         for minor in minors:
-            node, problem = self._node(device, minor)
+            node, problem = drm.read_node(self.nodes, minor, device.folder)
             if node is not None:
                 nodes.append(node if entry.node or minor.role == "card" else _for_graphics(node))
                 continue
             path = self._dev.host_path(minor.path)
             if minor.role == "render":
                 text = f"{who}: {problem}; it gets no device"
-                self.notes.say("error", "gpu-node-missing", path, text, UDEV)
+                self.notes.say("error", "gpu-node-missing", path, text, drm.UDEV)
                 return (), "its render node cannot be used"
             text = f"{who}: {problem}; it cannot show pictures on a screen"
-            self.notes.say("warning", "drm-node-missing", path, text, UDEV)
+            self.notes.say("warning", "drm-node-missing", path, text, drm.UDEV)
         if device.render is None:
             text = f"{who} has no render node: it is offered for showing pictures only"
             self.notes.say("warning", "gpu-without-render-node", device.folder, text, DRIVER)
         if not nodes:
             return (), "its device nodes are missing"
         return (*(self._kfd if entry.node else ()), *nodes), ""
-
-    def _node(self, device: Listed, minor: drm.Minor) -> tuple[HostNode | None, str]:
-        owner = self._owners.setdefault(minor.path, device.folder)
-        if owner != device.folder:
-            return None, f"{minor.path} is the node of another device, too ({owner})"
-        node, problem = drm.read_node(self.nodes, minor)
-        if node is not None and not is_plain(node.host_path):
-            return None, f"{minor.path} leads to a path that a spec cannot hold"
-        return node, problem
 
     def _lost(self, device: Listed, who: str) -> str:
         """Say why a device that is listed has no DRM devices; returns the problem in short."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from cdigen.host import sysfs
-from cdigen.host.procfs import kernel_release, read_text
+from cdigen.host.procfs import read_text
 from cdigen.model.findings import Finding
+from cdigen.vendors import drm, firmware
 from cdigen.vendors.modules import is_loaded
-from cdigen.vendors.nodes import GROUP, WORLD
+from cdigen.vendors.nodes import is_closed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,14 +19,6 @@ if TYPE_CHECKING:
     from cdigen.vendors.base import Places
 
 PCI_VENDOR = 0x1002
-# Where the kernel looks for firmware by itself (Documentation/driver-api/firmware/fw_search_path.rst).
-FIRMWARE_FOLDERS = (
-    "/lib/firmware/updates/{release}/amdgpu",
-    "/lib/firmware/updates/amdgpu",
-    "/lib/firmware/{release}/amdgpu",
-    "/lib/firmware/amdgpu",
-)
-UDEV = "udev's 50-udev-default.rules gives it to the group render, mode 0660 or 0666: 'udevadm trigger'"
 
 
 def pitfalls(places: Places, inventory: Inventory | None) -> tuple[Finding, ...]:
@@ -46,25 +39,18 @@ def _nodes(inventory: Inventory) -> tuple[HostNode, ...]:
 
 def _nodes_of_root(nodes: tuple[HostNode, ...]) -> Iterator[Finding]:
     """Say which render nodes no group but root's may open: a container's user cannot be given it."""
-    closed = [node.host_path for node in nodes if node.role == "render" and _is_of_root(node)]
+    closed = [node.host_path for node in nodes if node.role == "render" and is_closed(node)]
     if closed:
         text = f"only root can open {', '.join(closed[:4])}{' and more' if len(closed) > 4 else ''}"
-        yield _finding("warning", "render-group", closed[0], text, UDEV)
+        yield _finding("warning", "render-group", closed[0], text, drm.TO_ITS_GROUP)
 
 
 def _closed_kfd(nodes: tuple[HostNode, ...]) -> Iterator[Finding]:
     """Say that whoever may open the render nodes may not open KFD's: his programs find no GPU."""
-    render = next((node for node in nodes if node.role == "render" and not _is_of_root(node)), None)
     for kfd in (node for node in nodes if node.role == "control"):
-        if _is_of_root(kfd):
-            whose = " as they can the render nodes" if render else ""
-            text = f"only root can open {kfd.host_path} (mode {kfd.mode:04o}): others cannot compute{whose}"
-            yield _finding("warning", "kfd-mode", kfd.host_path, text, UDEV)
-
-
-def _is_of_root(node: HostNode) -> bool:
-    by_group = node.gid != 0 and node.mode & GROUP == GROUP
-    return node.mode & WORLD != WORLD and not by_group
+        if is_closed(kfd):
+            text = f"only root can open {kfd.host_path} (mode {kfd.mode:04o}): nobody else can compute"
+            yield _finding("warning", "kfd-mode", kfd.host_path, text, drm.TO_ITS_GROUP)
 
 
 def _not_driven(host: Root) -> Iterator[Finding]:
@@ -86,7 +72,7 @@ def _not_driven(host: Root) -> Iterator[Finding]:
     elif not is_loaded(host, "amdgpu"):
         text = f"GPU {addresses} is on the PCI bus, but the module amdgpu is not loaded"
         yield _finding("warning", "gpu-not-bound", path, text, "'modprobe amdgpu' loads it")
-    elif not _has_firmware(host):
+    elif not firmware.names(host, "amdgpu"):
         text = (
             f"amdgpu has not taken GPU {addresses}, and there is no firmware for it in /lib/firmware/amdgpu"
         )
@@ -96,11 +82,6 @@ def _not_driven(host: Root) -> Iterator[Finding]:
         text = f"amdgpu is loaded, but has not taken GPU {addresses}"
         hint = "see 'dmesg | grep amdgpu': often a file of the firmware is missing"
         yield _finding("warning", "gpu-not-bound", path, text, hint)
-
-
-def _has_firmware(host: Root) -> bool:
-    release = kernel_release(host)
-    return any(host.names(folder.format(release=release)) for folder in FIRMWARE_FOLDERS)
 
 
 def _words(host: Root, path: str) -> list[str]:

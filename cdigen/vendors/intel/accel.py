@@ -12,7 +12,6 @@ from cdigen.host.sysfs import pci_address
 from cdigen.model.inventory import Accelerator
 from cdigen.vendors import drm
 from cdigen.vendors.intel.gpu import model_of
-from cdigen.vendors.intel.look import UDEV
 from cdigen.vendors.intel.tables import WORDS
 
 TYPE_CHECKING = False
@@ -63,11 +62,11 @@ def read_accelerator(
     if node is None:
         look.notes.say(
             "error",
-            "accel-node-unusable" if minor else "accel-without-node",
+            "accel-node-missing" if minor else "accel-without-node",
             look.dev.host_path(minor.path) if minor else function.address or function.folder,
             f"{WORDS[function.device_class]} {index} ({function.address or function.folder}) gets no device: "
             f"{problem}",
-            UDEV if minor else f"see 'dmesg | grep {function.driver or 'accel'}'",
+            drm.UDEV if minor else f"see 'dmesg | grep {function.driver or 'accel'}'",
         )
     return Accelerator(
         index=index,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cdigen.vendors.nodes import NodeReader
 
 # Rules of findings that a node is there no more, or not yet.
-_NODE_RULES = {"gpu-node-unusable", "accel-node-unusable", "vfio-node-unusable"}
+_NODE_RULES = {"gpu-node-missing", "accel-node-missing", "vfio-node-missing"}
 
 
 def discover(places: Places, *, vfio: bool) -> Inventory:

@@ -11,7 +11,6 @@ from itertools import count
 from cdigen.vendors import drm
 from cdigen.vendors.intel.accel import CLASS, find_minor, read_accelerator
 from cdigen.vendors.intel.gpu import is_unbound
-from cdigen.vendors.intel.look import UDEV
 from cdigen.vendors.intel.tables import GAUDI
 
 TYPE_CHECKING = False
@@ -91,4 +90,4 @@ class _Others:
     def _say(self, rule: str, path: str, problem: str, consequence: str) -> None:
         where = self._look.dev.host_path(path)
         message = f"Gaudi {self._function.address}: {problem}; {consequence}"
-        self._look.notes.say("warning", rule, where, message, UDEV)
+        self._look.notes.say("warning", rule, where, message, drm.UDEV)

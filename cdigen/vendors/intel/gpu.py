@@ -11,7 +11,6 @@ from __future__ import annotations
 from cdigen.model.inventory import Accelerator
 from cdigen.vendors import drm
 from cdigen.vendors.intel import by_path
-from cdigen.vendors.intel.look import UDEV
 from cdigen.vendors.intel.tables import DRIVERS, GPU, MODELS, VFIO_DRIVERS, WORDS
 
 TYPE_CHECKING = False
@@ -159,14 +158,14 @@ class _Gpu:
             if node is not None:
                 nodes.extend(by_path.with_names(node, self._names))
             elif minor.role == "render" or not has_render:
-                return (), self._broken("gpu-node-unusable", problem, UDEV, path=minor.path)
+                return (), self._broken("gpu-node-missing", problem, drm.UDEV, path=minor.path)
             else:
                 self._look.notes.say(
                     "warning",
-                    "gpu-card-unusable",
+                    "drm-node-missing",
                     self._look.dev.host_path(minor.path),
                     f"{self._named}: {problem}; it is served without its card, which displays need",
-                    UDEV,
+                    drm.UDEV,
                 )
         return tuple(nodes), ""
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from cdigen.host.root import is_plain
 from cdigen.vendors import drm
-from cdigen.vendors.intel.notes import Notes
 from cdigen.vendors.nodes import NodeReader
+from cdigen.vendors.notes import Notes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.base import Places
     from cdigen.vendors.intel.pci import Function
-
-UDEV = (
-    "is udev running? 'udevadm trigger' makes missing nodes, and so does 'create_nodes: true' in the "
-    "configuration"
-)
 
 
 class Look:
@@ -27,7 +21,6 @@ class Look:
         self.dev = places.dev
         self.notes = Notes()
         self.nodes = NodeReader(places.dev, drm.MAKING)
-        self._owners: dict[str, str] = {}
 
     def minor(self, function: Function, minor: drm.Minor) -> tuple[HostNode | None, str]:
         """Return the node of MINOR of FUNCTION, or None and what is wrong with it."""
@@ -44,15 +37,9 @@ class Look:
         capabilities: tuple[str, ...] = (),
     ) -> tuple[HostNode | None, str]:
         """Return the node at PATH, which belongs to FUNCTION, or None and what is wrong with it."""
-        owner = self._owners.setdefault(path, function.folder)
-        if owner != function.folder:
-            return None, f"{path} is the node of another device, too ({owner})"
-        node, problem = self.nodes.read(
-            path, role=role, capabilities=capabilities, numbers=drm.node_numbers(numbers)
-        )
-        if node is not None and not is_plain(node.host_path):
-            return None, f"{path} leads to a path that a spec cannot hold"
-        return node, problem
+        if problem := self.nodes.claim(path, function.folder):
+            return None, problem
+        return self.nodes.read(path, role=role, capabilities=capabilities, numbers=drm.node_numbers(numbers))
 
     def _doubt_numbers(self, function: Function, minor: drm.Minor) -> None:
         """Say so where the kernel's file with the numbers of a node is there and tells none."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdigen.host.root import Root
-    from cdigen.vendors.intel.notes import Notes
+    from cdigen.vendors.notes import Notes
 
 PCI_DRIVERS = "/sys/bus/pci/drivers"
 # Where devices are listed by what they are, whatever bus they are on -> the class of those of Intel.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from cdigen.host.procfs import kernel_release, read_text
 from cdigen.model.findings import Finding
+from cdigen.vendors import drm, firmware
 from cdigen.vendors.intel.gpu import name_unbound
 from cdigen.vendors.intel.look import Look
 from cdigen.vendors.intel.pci import PCI_DRIVERS, functions
 from cdigen.vendors.intel.tables import FIRMWARE
 from cdigen.vendors.modules import is_loaded
-from cdigen.vendors.nodes import GROUP, WORLD
+from cdigen.vendors.nodes import is_closed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import HostNode, Inventory
     from cdigen.vendors.base import Places
     from cdigen.vendors.intel.tables import Firmware
-
-# The kernel's own search path for firmware, after that of its parameter (Documentation/driver-api/firmware/
-# fw_search_path.rst).
-_FIRMWARE_FOLDERS = (
-    "/lib/firmware/updates/{release}",
-    "/lib/firmware/updates",
-    "/lib/firmware/{release}",
-    "/lib/firmware",
-)
-_FIRMWARE_PARAMETER = "/sys/module/firmware_class/parameters/path"
 
 
 def pitfalls(places: Places, inventory: Inventory | None) -> tuple[Finding, ...]:
@@ -41,13 +31,7 @@ def pitfalls(places: Places, inventory: Inventory | None) -> tuple[Finding, ...]
 def _groups(nodes: list[HostNode]) -> Iterator[Finding]:
     """Say which nodes only root can open: they have no group that a container's user could be given."""
     closed = sorted(
-        {
-            node.host_path
-            for node in nodes
-            if node.role in {"render", "accel"}
-            and node.mode & WORLD != WORLD
-            and (node.gid == 0 or node.mode & GROUP != GROUP)
-        }
+        {node.host_path for node in nodes if node.role in {"render", "accel"} and is_closed(node)}
     )
     if closed:
         yield Finding(
@@ -55,8 +39,7 @@ def _groups(nodes: list[HostNode]) -> Iterator[Finding]:
             rule="render-group",
             path=closed[0],
             message=f"only root can open {', '.join(closed)}, whatever groups a container's user is in",
-            hint="udev's 50-udev-default.rules gives such nodes to the group render, mode 0660: "
-            "'udevadm trigger -s drm -s accel'",
+            hint=drm.TO_ITS_GROUP,
         )
 
 
@@ -85,19 +68,4 @@ def _firmware(host: Root) -> Iterator[Finding]:
 
 
 def _has_firmware(host: Root, row: Firmware) -> bool:
-    return any(
-        row.part in name
-        for folder in _search_path(host)
-        for below in row.folders
-        for name in host.names(f"{folder}/{below}")
-    )
-
-
-def _search_path(host: Root) -> tuple[str, ...]:
-    release = kernel_release(host)
-    try:
-        given = read_text(host, _FIRMWARE_PARAMETER).strip()
-    except OSError:
-        given = ""
-    folders = (folder.format(release=release) for folder in _FIRMWARE_FOLDERS)
-    return (*((given,) if given.startswith("/") and "\0" not in given else ()), *folders)
+    return any(row.part in name for below in row.folders for name in firmware.names(host, below))

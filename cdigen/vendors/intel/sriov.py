@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cdigen.host.root import Root
-    from cdigen.vendors.intel.notes import Notes
     from cdigen.vendors.intel.pci import Function
+    from cdigen.vendors.notes import Notes
 
 
 @frozen

@@ -56,21 +56,24 @@ class Intel:
 
     def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
         """Read which nodes nobody has made yet."""
-        from cdigen.vendors.intel import discovery  # noqa: PLC0415 - see above
-
-        return tuple(discovery.read_nodes(places, vfio=self._vfio(places)).missing)
+        return self._odd_nodes(places, "missing")
 
     def wrong_nodes(self, places: Places) -> tuple[HostNode, ...]:
         """Read which nodes have other numbers than the kernel gives them, or are none, as they should be."""
-        from cdigen.vendors.intel import discovery  # noqa: PLC0415 - see above
-
-        return tuple(discovery.read_nodes(places, vfio=self._vfio(places)).wrong)
+        return self._odd_nodes(places, "wrong")
 
     def pitfalls(self, places: Places, inventory: Inventory | None) -> tuple[Finding, ...]:
         """Read which nodes only root can open, and which firmware is missing."""
         from cdigen.vendors.intel.pitfalls import pitfalls  # noqa: PLC0415 - see above
 
         return pitfalls(places, inventory)
+
+    def _odd_nodes(self, places: Places, which: str) -> tuple[HostNode, ...]:
+        from cdigen.vendors.drm import with_groups  # noqa: PLC0415 - see above
+        from cdigen.vendors.intel import discovery  # noqa: PLC0415 - see above
+
+        reader = discovery.read_nodes(places, vfio=self._vfio(places))
+        return with_groups(places.host, getattr(reader, which))
 
     def _vfio(self, places: Places) -> bool:
         return places.option(self.NAME, "vfio") is True

@@ -50,7 +50,7 @@ def _read(look: Look, function: Function, index: int, virtual: Virtual | None) -
     if not nodes:
         look.notes.say(
             "error",
-            "vfio-node-unusable",
+            "vfio-node-missing",
             function.address,
             f"GPU {function.address} of {function.driver} gets no device: {why_not}",
             "see 'ls -l /dev/vfio' and 'dmesg | grep -i -e vfio -e iommu': is the IOMMU on?",

@@ -80,7 +80,7 @@ def test_an_accelerator_whose_node_is_missing_costs_no_other(tmp_path: Path) -> 
     first, second = gaudi_3(2)
     lay(tmp_path, first, nodes=False)
     inventory = discover(tmp_path, second)
-    assert rules(inventory) == {"accel-node-unusable": "error"}
+    assert rules(inventory) == {"accel-node-missing": "error"}
     assert "1" in kinds(tmp_path, inventory)["intel.com/gaudi"]
 
 

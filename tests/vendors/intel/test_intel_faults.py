@@ -98,7 +98,7 @@ def test_the_first_card_of_a_host_has_the_minor_zero(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize(
     ("name", "rule", "served"),
-    [("renderD129", "gpu-node-unusable", False), ("card1", "gpu-card-unusable", True)],
+    [("renderD129", "gpu-node-missing", False), ("card1", "drm-node-missing", True)],
 )
 def test_a_node_that_is_no_device_is_a_finding_of_its_gpu(
     tmp_path: Path, kind: str, name: str, rule: str, *, served: bool

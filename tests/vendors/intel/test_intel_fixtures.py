@@ -112,5 +112,5 @@ def test_plain_files_instead_of_nodes_are_no_devices(tmp_path: Path) -> None:
         (tmp_path / "dev/dri" / name).unlink()
         put(tmp_path / "dev/dri" / name)
     inventory = discover(tmp_path)
-    assert rules(inventory)["gpu-node-unusable"] == "error"
+    assert rules(inventory)["gpu-node-missing"] == "error"
     assert kinds(tmp_path, inventory)["intel.com/gpu"].keys() == {"1", "0000-10-00-0-0x56c0", "card1", "all"}

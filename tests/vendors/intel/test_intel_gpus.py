@@ -162,7 +162,7 @@ def test_nodes_of_other_devices_are_known_as_wrong(tmp_path: Path) -> None:
     lay(tmp_path, *b60(2))
     put(tmp_path / b60(2)[0].folder / "drm/renderD129/dev", b"226:200\n")
     inventory = discover(tmp_path)
-    assert rules(inventory) == {"gpu-node-unusable": "error"}
+    assert rules(inventory) == {"gpu-node-missing": "error"}
     assert [(node.path, node.minor) for node in VENDOR.wrong_nodes(places(tmp_path))] == [
         ("/dev/dri/renderD129", 200)
     ]

@@ -71,5 +71,5 @@ def test_one_without_its_nodes_costs_no_other(tmp_path: Path, missing: str) -> N
     lay(tmp_path, other)
     (tmp_path / missing).unlink()
     inventory = discover(tmp_path, vfio=True)
-    assert rules(inventory) == {"vfio-node-unusable": "error"}
+    assert rules(inventory) == {"vfio-node-missing": "error"}
     assert "0" in kinds(tmp_path, inventory)["intel.com/gpu"]

@@ -1,0 +1,337 @@
+"""Measure ``cdigen nri``: how soon it is registered, how long a container waits, how large it is.
+
+``make bench-nri`` runs it. The plugin is installed into a private venv as users install it, with its modules
+compiled, on a host made here (64 GPUs by index and UUID, an inventory of the driver); the runtime is that of
+the tests, on the other end of the plugin's socket. A start is compared with one of bare Python in the same
+run; an answer with that to a container which asks for nothing, which costs the same bytes, system calls and
+reading: what is above is the decision. What the client itself takes is in all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
+    from typing import Any
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+TESTS = HERE.parent
+# Not this folder, where this file would be taken for the tests' package of the same name.
+sys.path[:1] = [str(TESTS), str(REPOSITORY)]
+
+from nri.pluginside import INJECTS_08, Host, asks  # noqa: E402 - after the path is set
+from nri.runtimeside import Runtime, SocketTransport, container, pod  # noqa: E402 - likewise
+
+from cdigen.nri import mux  # noqa: E402 - likewise
+from cdigen.nri.messages import message_class  # noqa: E402 - likewise
+
+GPUS = 64
+UUIDS = [f"GPU-{number:08x}-0000-4000-8000-000000000000" for number in range(GPUS)]
+REGISTERED_GOAL_MS = 150
+P50_GOAL_MS, P99_GOAL_MS = 0.5, 2.0
+FLIGHT, FLIGHT_GOAL_MS = 100, 80
+MEMORY_GOAL_MB = 40
+PODS = 5000
+PATIENCE_S = 30.0
+HEADER = struct.Struct(">II")
+ANNOTATION = "devices.cdigen.dev"
+
+
+def main() -> None:
+    """Measure, and print tables or JSON."""
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="cdigen-") as folder:
+        bin_dir = _install(Path(folder, "venv"))
+        host = Host(Path(folder, "host"))
+        host.write_spec([name for number in range(GPUS) for name in (str(number), UUIDS[number])])
+        host.write_spec(["all", *UUIDS], kind="nvidia.com/whole", file="whole.json")
+        host.write_inventory()
+        host.listen()
+        tables = {"from start": _starts(bin_dir, host, options.starts)}
+        with _plugin(bin_dir, host) as process:
+            runtime = _registered(host)
+            _settle(runtime)
+            tables["one request at a time"] = [
+                _answers(host, name, frames, options.requests) for name, frames in _requests().items()
+            ]
+            tables[f"{FLIGHT} requests in flight"] = [
+                _flight(host, name, frames, options.flights) for name, frames in _requests().items()
+            ]
+            runtime.close()
+            tables["memory"] = [_memory("after these requests", process)]
+        tables["memory"] = [*_idle(bin_dir, host), *tables["memory"]]
+        host.close()
+    if options.json:
+        print(json.dumps(tables, indent=2))
+        return
+    for title, rows in tables.items():
+        _print(title, rows)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--starts", type=int, default=25, help="starts (default: 25)")
+    parser.add_argument("--requests", type=int, default=2000, help="requests of each kind (default: 2000)")
+    parser.add_argument("--flights", type=int, default=25, help="times 100 requests (default: 25)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser.parse_args()
+
+
+# Making what is measured.
+
+
+def _install(venv: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    pip = [str(venv / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, str(REPOSITORY)], check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
+    return venv / "bin"
+
+
+@contextmanager
+def _plugin(bin_dir: Path, host: Host) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [str(bin_dir / "cdigen"), "nri", "--root", str(host.root)],
+        cwd="/",
+        stderr=subprocess.DEVNULL,
+        env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+    )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE_S)
+
+
+def _registered(host: Host, *, pods: int = 0) -> Runtime:
+    """Return a runtime that has told its state, so that it will ask from now on."""
+    rows = [_running(number) for number in range(pods)]
+    return host.runtime([row[0] for row in rows], [row[1] for row in rows])
+
+
+def _running(number: int) -> tuple[Any, Any]:
+    """Return a pod and its container with as much around them as on a real node: some 3 kB."""
+    notes = {f"example.com/note{note}": "x" * 150 for note in range(6)}
+    variables = [f"VARIABLE_{one}={'y' * 40}" for one in range(20)]
+    mounts = [{"destination": f"/mnt/{one}", "source": "/var/lib/kubelet/pods/volumes"} for one in range(10)]
+    return (
+        pod(
+            id=f"p{number}", name=f"pod-{number}", namespace="ml" if number % 2 else "web", annotations=notes
+        ),
+        container(
+            id=f"c{number}",
+            pod_sandbox_id=f"p{number}",
+            env=[*variables, "NVIDIA_VISIBLE_DEVICES=all"],
+            mounts=mounts,
+        ),
+    )
+
+
+def _requests() -> dict[str, list[bytes]]:
+    """Return the requests of each kind: one that is asked again and again, or different ones."""
+    chance = random.Random(1)
+    listed = ",".join(UUIDS)
+    shuffled = [",".join(chance.sample(UUIDS, GPUS)) for _ in range(250)]
+    needs = "NVIDIA_REQUIRE_CUDA=cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=unknown,driver>=535"
+    names = ",".join(f"nvidia.com/gpu={uuid}" for uuid in UUIDS)
+    return {
+        "asks for nothing": [_create(*asks(None))],
+        "one GPU": [_create(*asks("0"))],
+        "all of 64": [_create(*asks("all"))],
+        "64 UUIDs, alike": [_create(*asks(listed))],
+        "64 UUIDs, each time others": [_create(*asks(text)) for text in shuffled],
+        "64 UUIDs, others, requirements": [_create(*asks(text, needs)) for text in shuffled],
+        "64 names in an annotation, others": [
+            _create(*asks(None, annotations={ANNOTATION: names, "number": str(number)}))
+            for number in range(250)
+        ],
+        "a device that there is not": [_create(*asks("GPU-77"))],
+    }
+
+
+def _create(asking: Any, asked: Any) -> bytes:
+    """Return the ttrpc message of a CreateContainer, but for its header."""
+    # As much again as around a real container.
+    _, real = _running(0)
+    asked.env.extend(entry for entry in real.env if not entry.startswith("NVIDIA"))
+    asked.mounts.extend(real.mounts)
+    create = message_class("CreateContainerRequest")(pod=asking, container=asked)
+    request = message_class("Request")(
+        service="nri.pkg.api.v1alpha1.Plugin",
+        method="CreateContainer",
+        payload=create.SerializeToString(),
+        timeout_nano=2_000_000_000,
+    )
+    data: bytes = request.SerializeToString()
+    return data
+
+
+class Client:
+    """The bare end of a runtime's connection: what goes out was made before, answers are only counted."""
+
+    def __init__(self, host: Host) -> None:
+        self._connection: socket.socket = host._connections[-1]
+        self._connection.settimeout(PATIENCE_S)
+        self._got = b""
+
+    def frames(self, stream: int, data: bytes) -> bytes:
+        return mux.frames(mux.PLUGIN, struct.pack(">IIBB", len(data), stream, 1, 0) + data)
+
+    def ask(self, frames: bytes, answers: int = 1) -> float:
+        """Send FRAMES and read so many answers; returns how long that took."""
+        begin = time.perf_counter()
+        self._connection.sendall(frames)
+        for _ in range(answers):
+            self._answer()
+        return time.perf_counter() - begin
+
+    def _answer(self) -> None:
+        head = self._frame()
+        (length,) = struct.unpack_from(">I", head)
+        left = length + 10 - len(head)
+        while left > 0:
+            left -= len(self._frame())
+
+    def _frame(self) -> bytes:
+        (length,) = struct.unpack(">4xI", self._read(HEADER.size))
+        return self._read(length)
+
+    def _read(self, size: int) -> bytes:
+        while len(self._got) < size:
+            data = self._connection.recv(1 << 18)
+            if not data:
+                sys.exit("the plugin has closed the connection")
+            self._got += data
+        data, self._got = self._got[:size], self._got[size:]
+        return data
+
+
+_STREAMS = iter(range(1_000_001, 1 << 31, 2))
+
+
+# Measuring.
+
+
+def _starts(bin_dir: Path, host: Host, runs: int) -> list[dict[str, object]]:
+    """Time a start until the runtime has the connection, and until it has registered the plugin."""
+    bare: list[float] = []
+    connected: list[float] = []
+    registered: list[float] = []
+    for _ in range(runs):
+        begin = time.perf_counter()
+        subprocess.run([str(bin_dir / "python"), "-I", "-c", "pass"], check=True, cwd="/")
+        bare.append(time.perf_counter() - begin)
+        begin = time.perf_counter()
+        with _plugin(bin_dir, host):
+            connection = host.accept()
+            connected.append(time.perf_counter() - begin)
+            runtime = Runtime(SocketTransport(connection), **INJECTS_08)
+            runtime.start()
+            runtime.synchronize()
+            registered.append(time.perf_counter() - begin)
+            runtime.close()
+    one = statistics.median(bare)
+    return [
+        _row("python3 -I -c pass", bare, goal_ms="", ratio=1.0),
+        _row("to the connection", connected, goal_ms="", ratio=round(statistics.median(connected) / one, 2)),
+        _row(
+            "to the registration",
+            registered,
+            goal_ms=REGISTERED_GOAL_MS,
+            ratio=round(statistics.median(registered) / one, 2),
+        ),
+    ]
+
+
+def _settle(runtime: Runtime) -> None:
+    """Wait until the plugin has begun all that it has to, and has looked at the host."""
+    begin = time.monotonic()
+    while time.monotonic() - begin < 2:
+        runtime.create(*asks("0"))
+        time.sleep(0.1)
+
+
+def _answers(host: Host, name: str, requests: list[bytes], count: int) -> dict[str, object]:
+    client = Client(host)
+    frames = [client.frames(next(_STREAMS), requests[one % len(requests)]) for one in range(count)]
+    times = sorted(client.ask(frame) for frame in frames)
+    return {
+        "what": name,
+        "p50_ms": round(times[count // 2] * 1000, 3),
+        "goal_p50": P50_GOAL_MS,
+        "p99_ms": round(times[count * 99 // 100] * 1000, 3),
+        "goal_p99": P99_GOAL_MS,
+        "max_ms": round(times[-1] * 1000, 2),
+    }
+
+
+def _flight(host: Host, name: str, requests: list[bytes], runs: int) -> dict[str, object]:
+    client = Client(host)
+    times = []
+    for _ in range(runs):
+        frames = [client.frames(next(_STREAMS), requests[one % len(requests)]) for one in range(FLIGHT)]
+        times.append(client.ask(b"".join(frames), FLIGHT))
+    return _row(name, times, goal_ms=FLIGHT_GOAL_MS)
+
+
+def _idle(bin_dir: Path, host: Host) -> list[dict[str, object]]:
+    """Return the memory of one that waits, and of one that was told of a full node."""
+    rows = []
+    for name, pods in (("registered, idle", 0), (f"after {PODS:,} pods, each with a container", PODS)):
+        with _plugin(bin_dir, host) as process:
+            runtime = _registered(host, pods=pods)
+            _settle(runtime)
+            rows.append(_memory(name, process))
+            runtime.close()
+    return rows
+
+
+def _memory(name: str, process: subprocess.Popen[bytes]) -> dict[str, object]:
+    text = Path(f"/proc/{process.pid}/status").read_text()
+    now, most = (int(text.partition(f"{key}:")[2].split()[0]) / 1024 for key in ("VmRSS", "VmHWM"))
+    return {"what": name, "rss_mb": round(now, 1), "peak_mb": round(most, 1), "goal_mb": MEMORY_GOAL_MB}
+
+
+# Telling.
+
+
+def _row(what: str, times: list[float], **more: object) -> dict[str, object]:
+    return {
+        "what": what,
+        "median_ms": round(statistics.median(times) * 1000, 1),
+        "min_ms": round(min(times) * 1000, 1),
+        "max_ms": round(max(times) * 1000, 1),
+        **more,
+    }
+
+
+def _print(title: str, rows: list[dict[str, object]]) -> None:
+    """Print a table whose columns are the keys of the ROWS."""
+    names = [name for name in rows[0] if name != "what"]
+    width = max(len(title), *(len(str(row["what"])) for row in rows))
+    print(f"{title:{width}}" + "".join(f"  {name.replace('_', ' '):>9}" for name in names))
+    for row in rows:
+        cells = "".join(f"  {row[name]!s:>{max(9, len(name))}}" for name in names)
+        print(f"{row['what']!s:{width}}{cells}")
+    print()
+
+
+if __name__ == "__main__":
+    main()

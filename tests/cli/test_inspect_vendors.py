@@ -1,0 +1,64 @@
+"""`cdigen inspect` of hosts with AMD's and Intel's devices: what is told apart, and what is left out."""
+
+from pathlib import Path
+
+import amdtree
+import inteltree
+import pytest
+from command import Run
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+
+def columns(text: str, first: str) -> list[list[str]]:
+    """Return the rows of the table whose header begins with FIRST, as words."""
+    lines = text.splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith(first))
+    rows = []
+    for line in lines[start:]:
+        if not line:
+            break
+        rows.append(line.split())
+    return rows
+
+
+def test_gpus_and_npus_are_told_apart(cdigen: Run, tmp_path: Path) -> None:
+    inteltree.lay(tmp_path, *inteltree.laptop())
+    text = cdigen("inspect", "--root", tmp_path).out
+    rows = columns(text, "CLASS")
+    assert [row[:3] for row in rows[1:]] == [["gpu", "0", inteltree.IGPU], ["npu", "0", "0000:00:0b.0"]]
+    assert "intel.com/gpu=INDEX and intel.com/npu=INDEX" in text
+
+
+def test_gpus_alone_need_no_class(cdigen: Run, tmp_path: Path) -> None:
+    amdtree.write(tmp_path, amdtree.mi210(2))
+    assert columns(cdigen("inspect", "--root", tmp_path).out, "INDEX")[0][0] == "INDEX"
+
+
+def test_a_maker_without_uuids_has_no_column_of_them(cdigen: Run, tmp_path: Path) -> None:
+    inteltree.lay(tmp_path, *inteltree.b60())
+    assert "UUID" not in cdigen("inspect", "--root", tmp_path).out
+
+
+def test_a_node_is_shown_once_whatever_its_names(cdigen: Run, tmp_path: Path) -> None:
+    inteltree.lay(tmp_path, *inteltree.b60(1))
+    assert "by-path" not in cdigen("inspect", "--root", tmp_path).out
+
+
+def test_a_gpu_that_is_split_shows_the_numbers_of_its_partitions(cdigen: Run, tmp_path: Path) -> None:
+    amdtree.write(tmp_path, amdtree.mi300x(4, count=2))
+    text = cdigen("inspect", "--root", tmp_path).out
+    assert [row[:2] for row in columns(text, "INDEX")[1:]] == [
+        ["0-3", amdtree.ADDRESSES[0]],
+        ["4-7", amdtree.ADDRESSES[1]],
+    ]
+    assert [row[0] for row in columns(text, "PARTITION")[1:]] == [str(number) for number in range(8)]
+    assert "Devices are named amd.com/gpu=PARTITION, and more" in text
+
+
+def test_the_vendors_of_a_mixed_host_stand_apart(cdigen: Run, tmp_path: Path) -> None:
+    amdtree.write(tmp_path, amdtree.mi210(1))
+    inteltree.lay(tmp_path, inteltree.npu())
+    text = cdigen("inspect", "--root", tmp_path).out
+    assert "\n\nintel: driver" in text
+    assert "nvidia-smi" not in text
