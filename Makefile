@@ -4,7 +4,7 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format generated bench bench-start bench-daemon bench-validate soak provision install uninstall install-hook clean
+.PHONY: help run test lint format generated bench bench-start bench-daemon bench-validate bench-nri soak provision install uninstall install-hook clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -16,8 +16,12 @@ run: $(VENV)/run.stamp ## install into a private venv, then print the CDI spec o
 	  $(VENV)/bin/cdigen generate --inventory $(EXAMPLE); \
 	elif [ $$code -eq 0 ]; then cat build/specs/*.json; else exit $$code; fi
 
-test: $(VENV)/dev.stamp ## run every test that this machine can run
-	$(VENV)/bin/python -m pytest
+# Two at a time, but for those that start containers: they share runtimes, kernel events and the provisioned trees.
+JOBS ?= 2
+
+test: $(VENV)/dev.stamp ## run every test that this machine can run (JOBS at a time)
+	$(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile --ignore tests/e2e
+	$(VENV)/bin/python -m pytest tests/e2e
 
 lint: $(VENV)/dev.stamp ## ruff, mypy --strict, import contracts
 	$(VENV)/bin/ruff check .
@@ -44,6 +48,9 @@ bench-daemon: $(VENV)/dev.stamp ## what 'cdigen run' costs: event to spec, a cyc
 
 bench-validate: $(VENV)/dev.stamp ## what 'cdigen validate' costs: 56 devices, 1,000 files, 100,000 devices
 	$(VENV)/bin/python tests/bench/validate.py
+
+bench-nri: $(VENV)/dev.stamp ## what 'cdigen nri' costs: registration, answers, 100 at a time, memory
+	$(VENV)/bin/python tests/bench/nri.py
 
 soak: export CDIGEN_SOAK_UPGRADES ?= 200
 soak: export CDIGEN_SOAK_KILLS ?= 500

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from cdigen import offers
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import SpecError, StoreError
 from cdigen.model.findings import Finding, errors
@@ -18,7 +19,7 @@ from cdigen.spec.known import read
 from cdigen.spec.parse import MAX_SIZE
 from cdigen.store import specfiles
 from cdigen.value import frozen
-from cdigen.vendors.registry import cdi_vendor, load, prefixes
+from cdigen.vendors.registry import cdi_vendor, prefixes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,8 +129,7 @@ def offered_kinds(inventories: Mapping[str, Inventory], profiles: tuple[Profile,
     return tuple(
         draft.kind
         for name, inventory in inventories.items()
-        for draft in load(name).edits(inventory, profiles)
-        if draft.devices
+        for draft in offers.drafts(name, inventory, profiles)[0]
     )
 
 

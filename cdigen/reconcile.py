@@ -6,6 +6,7 @@ that either needs.
 
 from __future__ import annotations
 
+from cdigen import offers
 from cdigen.delivery import NO_MEANS, deliver
 from cdigen.host import sysfs
 from cdigen.host.root import reason
@@ -67,6 +68,10 @@ class Wishes:
 NO_WISHES = Wishes()
 # Kinds of HostError: a vendor that this host has no driver of, and one whose code has failed.
 NOT_LOADED, DEFECT = "driver-not-loaded", "vendor-defect"
+# The rule of a vendor's findings on devices that no driver of its own has.
+UNBOUND = "device-not-bound"
+# One whose module is there, and has no device: udev, and whatever asks for it, loads modules on their own.
+NO_GPU = "no-gpu"
 
 
 def discover(names: tuple[str, ...], places: Places) -> tuple[dict[str, Inventory], dict[str, HostError]]:
@@ -81,7 +86,25 @@ def discover(names: tuple[str, ...], places: Places) -> tuple[dict[str, Inventor
             failures[name] = error
         except Exception as error:  # noqa: BLE001 - a defect of one vendor's code costs no other's devices
             failures[name] = _defect(name, error)
+    if not inventories:
+        failures = {name: _explained(name, error, places) for name, error in failures.items()}
     return inventories, failures
+
+
+def _explained(name: str, error: HostError, places: Places) -> HostError:
+    """Return ERROR with what the vendor NAME knows of devices that no driver of its own has.
+
+    Said here, not where the error is made: every host is asked for every vendor, and reading all of a large
+    machine's PCI bus takes longer than all else that a host without the vendor's devices costs.
+    """
+    if error.kind != NOT_LOADED:
+        return error
+    unbound = [finding for finding in pitfalls(name, places, None) if finding.rule == UNBOUND]
+    if not unbound:
+        return error
+    more = f" (and {len(unbound) - 1} more)" if len(unbound) > 1 else ""
+    message = f"{error.message}: {unbound[0].message}{more}"
+    return HostError(message, hint=unbound[0].hint or error.hint, kind=error.kind)
 
 
 def _defect(name: str, error: Exception) -> HostError:
@@ -98,15 +121,17 @@ def worth_telling(
 ) -> dict[str, HostError]:
     """Return which FAILURES there are to tell where nobody has named a vendor, so that all were asked.
 
-    A host need not have GPUs of every maker: one whose module is not loaded is told only where nothing
-    else is there, and then by what is on the PCI bus.
+    A host need not have GPUs of every maker: one whose module is not loaded, or has no GPU and nothing is
+    on the PCI bus that it could have, is told only where nothing else is there, and then by what is on the
+    bus, or which modules are loaded.
     """
-    absent = {name: error for name, error in failures.items() if error.kind == NOT_LOADED}
+    absent = {name: error for name, error in failures.items() if _is_absent(name, error, host)}
     if inventories or len(absent) < len(failures):
         return {name: error for name, error in failures.items() if name not in absent}
     on_bus = {name: error for name, error in absent.items() if _has_hardware(name, host)}
-    if on_bus or len(absent) < 2:
-        return on_bus or absent
+    idle = {name: error for name, error in absent.items() if error.kind == NO_GPU}
+    if on_bus or idle or len(absent) < 2:
+        return on_bus or idle or absent
     vendors = [registry.load(name) for name in absent]
     commands = ", ".join(f"'modprobe {vendor.MODULES[0]}'" for vendor in vendors)
     nothing = HostError(
@@ -115,6 +140,10 @@ def worth_telling(
         kind=NOT_LOADED,
     )
     return {next(iter(absent)): nothing}
+
+
+def _is_absent(name: str, error: HostError, host: Root) -> bool:
+    return error.kind == NOT_LOADED or (error.kind == NO_GPU and not _has_hardware(name, host))
 
 
 def _has_hardware(name: str, host: Root) -> bool:
@@ -195,20 +224,21 @@ def produce(
     seen: set[str] = set()
     for name, inventory in inventories.items():
         try:
-            drafts = registry.load(name).edits(inventory, wishes.profiles)
+            drafts, misnamed = offers.drafts(name, inventory, wishes.profiles)
         except Exception as error:  # noqa: BLE001 - as in discover
             broken[f"{registry.cdi_vendor(name)}/{wishes.profiles[0].device_class}"] = _edits_defect(
                 name, error
             )
             continue
         for draft in drafts:
-            if not draft.devices or (wishes.kinds and draft.kind not in wishes.kinds):
+            if wishes.kinds and draft.kind not in wishes.kinds:
                 continue
             if draft.kind in seen:
                 raise ConfigError(
                     f"two specs would have the kind {draft.kind}", hint="give the profile another class"
                 )
             seen.add(draft.kind)
+            said = (misnamed[draft.kind],) if draft.kind in misnamed else ()
             try:
                 document, content, findings = _document(draft, host, wishes, means)
             except SpecError as error:
@@ -221,7 +251,7 @@ def produce(
                     driver=inventory.driver.version,
                     document=document,
                     content=content,
-                    findings=(*inventory.findings, *findings),
+                    findings=(*inventory.findings, *said, *findings),
                 )
             )
     return tuple(products), broken

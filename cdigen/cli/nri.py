@@ -61,9 +61,11 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the plugin until it is told to stop; returns the exit code or raises a CdigenError."""
     from cdigen.nri.earlylog import EarlyLog  # noqa: PLC0415 - not for --help
+    from cdigen.nri.heap import keep_one_heap  # noqa: PLC0415 - likewise
     from cdigen.nri.plugin import Plugin  # noqa: PLC0415 - likewise, 0.1 s
     from cdigen.service.notify import Notifier  # noqa: PLC0415 - likewise
 
+    keep_one_heap()
     # Commands end before garbage matters (cli.main turns this off); this one stays.
     gc.enable()
     given = _given()

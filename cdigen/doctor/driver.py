@@ -93,7 +93,10 @@ def _pitfalls(context: Context) -> Iterator[Verdict]:
         inventory = context.inventories.get(name)
         if inventory is None and name not in context.failures:
             continue  # nobody asked for it, and it is not here
+        said = context.failures[name].message if name in context.failures else ""
         for finding in reconcile.pitfalls(name, context.question.places, inventory):
+            if finding.message in said:
+                continue
             detail = f"{finding.message}; {finding.hint}" if finding.hint else finding.message
             say = TOPIC.error if finding.severity == "error" else TOPIC.warning
             yield say(PITFALL, detail, command_in(finding.hint))
@@ -131,7 +134,18 @@ def _not_loaded(host: Root, vendor: Vendor, error: HostError) -> tuple[str, str]
         text = f"{error.message}: there is no module of it for the kernel {release}"
         has_dkms = host.exists("/usr/sbin/dkms")
         return text, f"dkms autoinstall && modprobe {module}" if has_dkms else ""
-    return f"{error.message}; {error.hint}", f"modprobe {module}"
+    remedy = "" if cards and not _would_take(host, vendor, {driver for _, driver in cards}) else module
+    return f"{error.message}; {error.hint}", f"modprobe {remedy}" if remedy else ""
+
+
+def _would_take(host: Root, vendor: Vendor, drivers: set[str]) -> bool:
+    """Return whether loading a module of VENDOR may help its GPUs, which DRIVERS have (empty: none has).
+
+    None takes what another driver was given, and one that is loaded was offered those that none has.
+    """
+    if drivers.intersection(vendor.MODULES):
+        return True
+    return "" in drivers and not any(host.exists(f"/sys/module/{name}") for name in vendor.MODULES)
 
 
 def _text(host: Root, path: str) -> str:

@@ -106,7 +106,8 @@ class Payload:
 class Draft:
     """The content of one kind's spec before layout, versions and order are settled.
 
-    ``payload`` is what ``spec.layout`` turns into mounts and hooks, as ``profile`` wants it.
+    ``payload`` is what ``spec.layout`` turns into mounts and hooks, as ``profile`` wants it. ``has_all`` says
+    whether there is to be a device ``all``.
     """
 
     kind: str
@@ -114,6 +115,7 @@ class Draft:
     edits: ContainerEdits
     payload: Payload | None = None
     profile: Profile = DEFAULT
+    has_all: bool = True
 
 
 @frozen

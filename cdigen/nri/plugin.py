@@ -143,6 +143,7 @@ class Plugin:
             self._misconfigure(f"whoever asks is refused: {self._setup.problem}")
         self._link.start(REGISTER_FIRST_S)
         # Whoever starts after us waits for the registration, and not for what may take long.
+        self._show()
         self._notifier.ready(self._summary())
         self._look()
         self._meet()

@@ -200,7 +200,12 @@ class _Work:
             return failures
         told = reconcile.worth_telling(self.inventories, failures, self._host)
         self._told = tuple(name for name in setup.vendors if name in self.inventories or name in told)
-        return {**failures, **told}
+        # What is not told is absent: nothing of it is under way that would have to be waited for.
+        absent = {
+            name: HostError(error.message, hint=error.hint, kind=reconcile.NOT_LOADED)
+            for name, error in failures.items()
+        }
+        return {**absent, **told}
 
     def _judge(self, vendor: str, failure: HostError | None) -> Standing:
         inventory = self.inventories.get(vendor)

@@ -45,6 +45,7 @@ _PASSING_RULES = frozenset(
         "accel-without-node",
         # KFD's topology is made anew while a GPU is split in another way.
         "kfd-node-unusable",
+        "partition-without-kfd",
     )
 )
 

@@ -20,18 +20,18 @@ def build(draft: Draft) -> dict[str, Any]:
     """Return the CDI document of DRAFT.
 
     Devices are sorted naturally with ``all`` last; ``all`` gives what every device gives together,
-    unless the draft has one of its own.
+    unless the draft has one of its own, or is to have none.
     The version is the lowest that the content allows: a version that a runtime does not know makes
     it refuse the whole file (container-device-interface issue 91).
     """
     devices = sorted(draft.devices, key=lambda device: (device.name == ALL, natural_key(device.name)))
-    has_all = bool(devices) and devices[-1].name == ALL
+    needs_all = draft.has_all and bool(devices) and devices[-1].name != ALL
     document: dict[str, Any] = {
         "cdiVersion": "",
         "kind": draft.kind,
         "devices": [
             *({"name": device.name, "containerEdits": _edits(device.edits)} for device in devices),
-            *([{"name": ALL, "containerEdits": _edits(_union(devices))}] if devices and not has_all else []),
+            *([{"name": ALL, "containerEdits": _edits(_union(devices))}] if needs_all else []),
         ],
     }
     shared = _edits(draft.edits)

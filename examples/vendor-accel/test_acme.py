@@ -99,6 +99,13 @@ def test_a_node_of_another_device_is_not_given_away(host: Path) -> None:
     assert [node.minor for node in VENDOR.wrong_nodes(places(host))] == [0]
 
 
+def test_a_node_that_two_npus_list_is_given_to_one(host: Path) -> None:
+    folder = host / f"sys/bus/pci/drivers/acme_npu/{ADDRESSES[1]}/accel"
+    (folder / "accel1").rename(folder / "accel0")
+    (folder / "accel0/dev").write_text(f"{MAJOR}:0\n")
+    assert offered(host).keys() == {"0", ADDRESSES[0], "all"}
+
+
 @pytest.mark.parametrize(
     ("path", "kind"),
     [("sys/module/acme_npu", "driver-not-loaded"), ("sys/bus/pci/drivers/acme_npu", "no-gpu")],

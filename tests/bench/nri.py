@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from cdigen.nri.known import Known
+
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 TESTS = HERE.parent
@@ -37,9 +39,13 @@ sys.path[:1] = [str(TESTS), str(REPOSITORY)]
 
 from nri.pluginside import INJECTS_08, Host, asks  # noqa: E402 - after the path is set
 from nri.runtimeside import Runtime, SocketTransport, container, pod  # noqa: E402 - likewise
+from nri.serveside import SETTINGS, known_of  # noqa: E402 - likewise
 
 from cdigen.nri import mux  # noqa: E402 - likewise
+from cdigen.nri.answer import created  # noqa: E402 - likewise
+from cdigen.nri.compat import abilities  # noqa: E402 - likewise
 from cdigen.nri.messages import message_class  # noqa: E402 - likewise
+from cdigen.nri.session import CreateContainer, Session  # noqa: E402 - likewise
 
 GPUS = 64
 UUIDS = [f"GPU-{number:08x}-0000-4000-8000-000000000000" for number in range(GPUS)]
@@ -67,14 +73,18 @@ def main() -> None:
         with _plugin(bin_dir, host) as process:
             runtime = _registered(host)
             _settle(runtime)
+            known = known_of(host.root, SETTINGS)
+            tables["processor time of an answer"] = [
+                _alone(known, name, requests, options.requests) for name, requests in _requests().items()
+            ]
             tables["one request at a time"] = [
                 _answers(host, name, frames, options.requests) for name, frames in _requests().items()
             ]
             tables[f"{FLIGHT} requests in flight"] = [
                 _flight(host, name, frames, options.flights) for name, frames in _requests().items()
             ]
-            runtime.close()
             tables["memory"] = [_memory("after these requests", process)]
+        runtime.close()
         tables["memory"] = [*_idle(bin_dir, host), *tables["memory"]]
         host.close()
     if options.json:
@@ -158,7 +168,7 @@ def _requests() -> dict[str, list[bytes]]:
         "64 UUIDs, alike": [_create(*asks(listed))],
         "64 UUIDs, each time others": [_create(*asks(text)) for text in shuffled],
         "64 UUIDs, others, requirements": [_create(*asks(text, needs)) for text in shuffled],
-        "64 names in an annotation, others": [
+        "64 names in an annotation": [
             _create(*asks(None, annotations={ANNOTATION: names, "number": str(number)}))
             for number in range(250)
         ],
@@ -183,6 +193,17 @@ def _create(asking: Any, asked: Any) -> bytes:
     return data
 
 
+def _configure() -> bytes:
+    """Return the ttrpc message of a Configure, but for its header."""
+    request = message_class("Request")(service="nri.pkg.api.v1alpha1.Plugin", method="Configure")
+    data: bytes = request.SerializeToString()
+    return data
+
+
+def _frames(stream: int, data: bytes) -> bytes:
+    return mux.frames(mux.PLUGIN, struct.pack(">IIBB", len(data), stream, 1, 0) + data)
+
+
 class Client:
     """The bare end of a runtime's connection: what goes out was made before, answers are only counted."""
 
@@ -190,9 +211,6 @@ class Client:
         self._connection: socket.socket = host._connections[-1]
         self._connection.settimeout(PATIENCE_S)
         self._got = b""
-
-    def frames(self, stream: int, data: bytes) -> bytes:
-        return mux.frames(mux.PLUGIN, struct.pack(">IIBB", len(data), stream, 1, 0) + data)
 
     def ask(self, frames: bytes, answers: int = 1) -> float:
         """Send FRAMES and read so many answers; returns how long that took."""
@@ -246,7 +264,8 @@ def _starts(bin_dir: Path, host: Host, runs: int) -> list[dict[str, object]]:
             runtime.start()
             runtime.synchronize()
             registered.append(time.perf_counter() - begin)
-            runtime.close()
+        # Not before the plugin has ended: it would connect again, and wait where the next one is expected.
+        runtime.close()
     one = statistics.median(bare)
     return [
         _row("python3 -I -c pass", bare, goal_ms="", ratio=1.0),
@@ -270,23 +289,38 @@ def _settle(runtime: Runtime) -> None:
 
 def _answers(host: Host, name: str, requests: list[bytes], count: int) -> dict[str, object]:
     client = Client(host)
-    frames = [client.frames(next(_STREAMS), requests[one % len(requests)]) for one in range(count)]
-    times = sorted(client.ask(frame) for frame in frames)
-    return {
-        "what": name,
-        "p50_ms": round(times[count // 2] * 1000, 3),
-        "goal_p50": P50_GOAL_MS,
-        "p99_ms": round(times[count * 99 // 100] * 1000, 3),
-        "goal_p99": P99_GOAL_MS,
-        "max_ms": round(times[-1] * 1000, 2),
-    }
+    frames = [_frames(next(_STREAMS), requests[one % len(requests)]) for one in range(count)]
+    return _percentiles(name, [client.ask(frame) for frame in frames])
+
+
+def _alone(known: Known, name: str, requests: list[bytes], count: int) -> dict[str, object]:
+    """Return the processor time of a request, in this process: from its bytes to those of the answer."""
+    able = abilities("containerd", "2.1.9")
+    session = Session("cdigen", "20")
+    session.feed(_frames(1, _configure()))
+    session.subscribe(1, able.events)
+    times = []
+    for one in range(count):
+        frames = _frames(3 + 2 * one, requests[one % len(requests)])
+        begin = time.thread_time()
+        _, (event,) = session.feed(frames)
+        assert isinstance(event, CreateContainer)
+        found = created(event.pod, event.container, known, able)
+        assert known.is_current()
+        if found.outcome == "refuse":
+            sent = session.refuse(event.call, found.reason)
+        else:
+            sent = session.adjust(event.call, found.adjustment)
+        times.append(time.thread_time() - begin)
+        assert sent
+    return _percentiles(name, times)
 
 
 def _flight(host: Host, name: str, requests: list[bytes], runs: int) -> dict[str, object]:
     client = Client(host)
     times = []
     for _ in range(runs):
-        frames = [client.frames(next(_STREAMS), requests[one % len(requests)]) for one in range(FLIGHT)]
+        frames = [_frames(next(_STREAMS), requests[one % len(requests)]) for one in range(FLIGHT)]
         times.append(client.ask(b"".join(frames), FLIGHT))
     return _row(name, times, goal_ms=FLIGHT_GOAL_MS)
 
@@ -299,7 +333,7 @@ def _idle(bin_dir: Path, host: Host) -> list[dict[str, object]]:
             runtime = _registered(host, pods=pods)
             _settle(runtime)
             rows.append(_memory(name, process))
-            runtime.close()
+        runtime.close()
     return rows
 
 
@@ -310,6 +344,18 @@ def _memory(name: str, process: subprocess.Popen[bytes]) -> dict[str, object]:
 
 
 # Telling.
+
+
+def _percentiles(what: str, times: list[float]) -> dict[str, object]:
+    ordered = sorted(times)
+    return {
+        "what": what,
+        "p50_ms": round(ordered[len(ordered) // 2] * 1000, 3),
+        "goal_p50": P50_GOAL_MS,
+        "p99_ms": round(ordered[len(ordered) * 99 // 100] * 1000, 3),
+        "goal_p99": P99_GOAL_MS,
+        "max_ms": round(ordered[-1] * 1000, 2),
+    }
 
 
 def _row(what: str, times: list[float], **more: object) -> dict[str, object]:

@@ -53,3 +53,9 @@ def test_printing_a_spec_needs_no_store() -> None:
     assert not any(
         name.startswith("cdigen.store") for name in imported("generate", "--inventory", str(EXAMPLE))
     )
+
+
+def test_a_host_without_intels_devices_imports_one_look_for_them(host: Path) -> None:
+    intels = "cdigen.vendors.intel"
+    modules = {name for name in imported("generate", "--root", str(host)) if name.startswith(intels)}
+    assert modules == {intels, f"{intels}.vendor", f"{intels}.presence", f"{intels}.tables"}

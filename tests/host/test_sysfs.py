@@ -1,6 +1,5 @@
 """PCI addresses and PCI devices as /sys names them."""
 
-import os
 from pathlib import Path
 
 import pytest

@@ -65,8 +65,8 @@ class Host:
         self.configure()
 
     def configure(self, *, namespaces: Sequence[str] = ("ml",), text: str = "", **nri: object) -> None:
-        """Write the configuration: NAMESPACES may ask, and the keys of `nri`; or TEXT."""
-        settings = {"nri": {"allow": [{"namespaces": list(namespaces)}], **nri}}
+        """Write the configuration: NAMESPACES may ask for all, and the keys of `nri`; or TEXT."""
+        settings = {"nri": {"allow": [{"namespaces": list(namespaces), "kinds": ["*"]}], **nri}}
         put(self.root / "etc/cdigen/config.yaml", text or json.dumps(settings))
 
     def write_spec(

@@ -67,9 +67,13 @@ def test_twenty_thousand_requests_in_a_row_are_all_answered(at: tuple[Host, Plug
     here, running = at
     made = here.runtime()
     before = running.resident_kb()
+    payloads = [
+        message_class("CreateContainerRequest")(pod=asking, container=asked).SerializeToString()
+        for asking, asked in (asks("0"), asks("77"))
+    ]
     reasons = set()
     for _ in range(100):
-        calls = [made.begin_create(*asks("0" if one % 2 else "77")) for one in range(200)]
+        calls = [made.begin("CreateContainer", payloads[one % 2]) for one in range(200)]
         for call in calls:
             try:
                 assert given(made.created(made.finish(call))) == ["nvidia.com/gpu=0"]

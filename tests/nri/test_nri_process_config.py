@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from nri.pluginside import PATIENCE_S, Host, Plugin, asks, given, host, plugin
+from nri.pluginside import PATIENCE_S, Host, Plugin, asks, given, host, plugin, put
 from nri.runtimeside import Rejected, Runtime
 from service.daemonhost import Manager
 
@@ -47,10 +47,10 @@ def test_a_configuration_that_is_replaced_counts_soon(at: tuple[Host, Plugin, Ru
         until(truth=True, runtime=runtime)
 
 
-def test_a_configuration_that_is_written_in_place_or_removed_counts_soon(
+def test_a_configuration_that_is_written_in_place_counts_soon_and_one_that_has_gone_does_not(
     at: tuple[Host, Plugin, Runtime],
 ) -> None:
-    here, _, runtime = at
+    here, running, runtime = at
     file = here.root / "etc/cdigen/config.yaml"
     before = file.read_text()
     file.write_text(before.replace("ml", "other"))
@@ -58,7 +58,8 @@ def test_a_configuration_that_is_written_in_place_or_removed_counts_soon(
     file.write_text(before)
     until(truth=True, runtime=runtime)
     file.unlink()
-    until(truth=False, runtime=runtime)
+    running.sees(lambda: "has gone, or is empty" in str(running.lines("configuration")))
+    assert injects(runtime)
 
 
 @pytest.mark.parametrize("text", [WRONG, "nri: [", "\0", "nri: {allowed: []}\n"])
@@ -126,14 +127,34 @@ def test_the_manager_hears_that_the_runtime_has_gone_and_come() -> None:
             manager.close()
 
 
-def test_a_configuration_that_is_wrong_at_the_start_ends_it_in_one_line() -> None:
+def test_with_a_configuration_that_is_wrong_at_the_start_whoever_asks_is_refused_until_it_is_right() -> None:
     with host() as here:
         here.configure(text=WRONG)
         with plugin(here) as running:
+            runtime = here.runtime()
+            with pytest.raises(Rejected, match="namespaces must be a list"):
+                runtime.create(*asks("0"))
+            assert runtime.create(*asks(None)).ByteSize() == 0
+            running.sees(lambda: running.status.get("refused") == {"configuration": 1})
+            here.configure()
+            until_s = time.monotonic() + PATIENCE_S
+            while time.monotonic() < until_s:
+                try:
+                    assert injects(runtime)
+                except Rejected:
+                    time.sleep(0.02)
+                else:
+                    return
+            pytest.fail("the right one never counted")
+
+
+def test_a_configuration_that_is_named_and_wrong_ends_it_in_one_line() -> None:
+    with host() as here:
+        put(here.root / "etc/wrong.yaml", WRONG)
+        with plugin(here, "--config", str(here.root / "etc/wrong.yaml")) as running:
             assert running.process.wait(PATIENCE_S) == 2
             (line,) = running.text.splitlines()
-            assert line.startswith("cdigen: /etc/cdigen/config.yaml:1: ")
-            assert "namespaces" in line
+            assert "namespaces must be a list" in line
 
 
 def test_dropper_and_require_count_when_they_are_changed(at: tuple[Host, Plugin, Runtime]) -> None:

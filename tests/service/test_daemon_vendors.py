@@ -125,25 +125,25 @@ def test_what_kfd_does_not_tell_while_it_changes_is_waited_for(host: Host) -> No
         running.sees(lambda: running.state == "ready")
 
 
-@pytest.mark.parametrize(
-    ("lay", "pattern", "subsystem"),
-    [
-        ("amd", "bus/pci/devices/*", "pci"),
-        ("amd", "devices/platform/*", "platform"),
-        ("amd", "module/*", "module"),
-        ("amd", "class/drm/card*", "drm"),
-        ("intel", "bus/pci/devices/*", "pci"),
-        ("intel", "module/*", "module"),
-        ("intel", "class/drm/card*", "drm"),
-        ("intel", "class/accel/*", "accel"),
-    ],
-)
+# Whose tree, a device of this machine that can be made to speak, and its subsystem; it has not all of them.
+EVENTS = [
+    ("amd", "bus/pci/devices/*", "pci"),
+    ("amd", "devices/platform/*", "platform"),
+    ("amd", "module/*", "module"),
+    ("amd", "class/drm/card*", "drm"),
+    ("intel", "bus/pci/devices/*", "pci"),
+    ("intel", "module/*", "module"),
+    ("intel", "class/drm/card*", "drm"),
+    ("intel", "class/accel/*", "accel"),
+]
+HERE = [row for row in EVENTS if any(Path("/sys").glob(f"{row[1]}/uevent"))]
+
+
+@pytest.mark.parametrize(("lay", "pattern", "subsystem"), HERE)
 def test_an_event_of_the_kernel_is_a_reason_to_look(
     host: Host, lay: str, pattern: str, subsystem: str
 ) -> None:
     files = sorted(Path("/sys").glob(f"{pattern}/uevent"))
-    if not files:
-        cannot_run(f"this machine has no device of the subsystem {subsystem}")
     if lay == "amd":
         amdtree.write(host.root, amdtree.mi210(1))
     else:

@@ -35,6 +35,11 @@ def names(*given: str) -> list[str]:
     return [entry["name"] for entry in build(draft(*(device(name, "/dev/a") for name in given)))["devices"]]
 
 
+def test_a_draft_may_have_no_all() -> None:
+    document = build(replace(draft(device("0", "/dev/a"), device("1", "/dev/b")), has_all=False))
+    assert [entry["name"] for entry in document["devices"]] == ["0", "1"]
+
+
 def test_a_document_holds_what_the_draft_says_and_all() -> None:
     edits = ContainerEdits(
         env=("A=B",), device_nodes=(node("/dev/ctl", host_path="/srv/ctl", file_mode=0o640, gid=44),)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from cdigen.model.errors import HostError
 from cdigen.model.inventory import Inventory
-from cdigen.vendors.amd.gpus import GpuReader
+from cdigen.vendors.amd.gpus import DRIVER, GpuReader
 from cdigen.vendors.amd.listing import MODULE
 from cdigen.vendors.modules import read_driver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.findings import Finding
-    from cdigen.model.inventory import DriverFile, Sought
+    from cdigen.model.inventory import Accelerator, DriverFile, Sought
     from cdigen.vendors.base import Places
+
+# Rules of findings that a GPU, or a partition of one, gets no device.
+_OF_GPUS = {"gpu-node-missing", "gpu-lost", "partition-without-kfd", "partition-without-gpu"}
 
 
 def discover(places: Places, *, libraries: bool) -> Inventory:
@@ -24,7 +27,7 @@ def discover(places: Places, *, libraries: bool) -> Inventory:
     try:
         reader = GpuReader(places)
         accelerators = reader.read()
-        _require_usable(len(accelerators), any(each.usable for each in accelerators), reader.notes.findings)
+        _require_usable(accelerators, reader.notes.findings)
     except HostError as error:
         error.driver = driver.version
         raise
@@ -45,20 +48,21 @@ def discover(places: Places, *, libraries: bool) -> Inventory:
     )
 
 
-def _require_usable(count: int, is_any: bool, findings: list[Finding]) -> None:  # noqa: FBT001
-    if not count:
+def _require_usable(accelerators: tuple[Accelerator, ...], findings: list[Finding]) -> None:
+    if not accelerators:
         raise HostError(
             f"no GPU: the module amdgpu is loaded ({MODULE}), but has no device",
             hint="see 'lspci -d 1002:' and 'dmesg | grep amdgpu'",
             kind="no-gpu",
         )
-    if not is_any:
-        wrong = [finding for finding in findings if finding.severity == "error"]
-        first = next(
-            (finding for finding in wrong if finding.rule in {"gpu-node-missing", "gpu-lost"}), wrong[0]
-        )
-        raise HostError(
-            f"none of the {count} GPUs of amdgpu can be used: {first.message}",
-            hint=first.hint,
-            kind="no-nodes" if first.rule == "gpu-node-missing" else "no-gpu",
-        )
+    if any(gpu.usable for gpu in accelerators):
+        return
+    wrong = [finding for finding in findings if finding.severity == "error"]
+    # What KFD's topology lacks may be told before what keeps a GPU from being used.
+    first = next((finding for finding in wrong if finding.rule in _OF_GPUS), wrong[0] if wrong else None)
+    why = first.message if first else f"{accelerators[0].address}: {accelerators[0].problem}"
+    raise HostError(
+        f"none of the {len(accelerators)} GPUs of amdgpu can be used: {why}",
+        hint=first.hint if first else DRIVER,
+        kind="no-nodes" if first and first.rule == "gpu-node-missing" else "no-gpu",
+    )

@@ -4,8 +4,9 @@ Pure: the same inventory and profiles give the same drafts on any machine.
 
 Names: the number that AMD's tools have; the unique_id in the form of ``amd-ctk gpu list``
 (``0xEA35F57CC80DEB35``); the PCI address. A GPU that is split has one address, and up to ROCm 6 one unique_id
-for all partitions: these then name all of them together, as AMD_VISIBLE_DEVICES has it. No two namings can
-give one name: a number, one that begins with ``0x``, and those that hold a colon or begin with a letter.
+for all partitions: these then name all of them together, as AMD_VISIBLE_DEVICES has it; one that only some
+share names those. No two namings can give one name: a number, one that begins with ``0x``, and those that
+hold a colon or begin with a letter.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from cdigen.vendors.nodes import device_nodes, gids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from cdigen.model.inventory import Accelerator, HostNode, Inventory
+    from cdigen.model.inventory import Accelerator, HostNode, Inventory, Partition
     from cdigen.model.profile import Profile
 
 CDI_VENDOR = "amd.com"
@@ -67,16 +68,24 @@ def _offers(
         yield _chosen({**whole, "index": str(gpu.index), "card": _card(gpu.nodes)}, namings), gpu.nodes
         return
     usable = [partition for partition in gpu.partitions if partition.usable]
+    by_uuid: dict[str, list[Partition]] = {}
     for partition in usable:
         number = partition.index if partition.ordinal is None else partition.ordinal
-        own = {"index": str(number), "uuid": partition.uuid, "card": _card(partition.nodes)}
+        own = {"index": str(number), "card": _card(partition.nodes)}
         yield _chosen(own, namings), partition.nodes
-    together = dict.fromkeys(node for partition in usable for node in partition.nodes)
-    yield _chosen(whole, namings), together
+        if partition.uuid is not None:
+            by_uuid.setdefault(partition.uuid, []).append(partition)
+    for uuid, partitions in by_uuid.items():
+        yield _chosen({"uuid": uuid}, namings), _together(partitions)
+    yield _chosen(whole, namings), _together(usable)
 
 
-def _chosen(names: dict[str, str | None], namings: tuple[str, ...]) -> tuple[str, ...]:
+def _chosen(names: Mapping[str, str | None], namings: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for naming in namings if (name := names.get(naming)))
+
+
+def _together(partitions: list[Partition]) -> Iterable[HostNode]:
+    return dict.fromkeys(node for partition in partitions for node in partition.nodes)
 
 
 def _card(nodes: tuple[HostNode, ...]) -> str:

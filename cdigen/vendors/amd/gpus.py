@@ -12,7 +12,8 @@ from cdigen.model.inventory import Accelerator, Partition
 from cdigen.value import frozen, replace
 from cdigen.vendors import drm
 from cdigen.vendors.amd import kfd
-from cdigen.vendors.amd.listing import counted, listed
+from cdigen.vendors.amd.grouping import by_gpu, numbered
+from cdigen.vendors.amd.listing import listed
 from cdigen.vendors.nodes import NodeReader
 from cdigen.vendors.notes import Notes
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
     from cdigen.model.inventory import HostNode
-    from cdigen.vendors.amd.kfd import KfdNode
+    from cdigen.vendors.amd.grouping import Entry
+    from cdigen.vendors.amd.kfd import Topology
     from cdigen.vendors.amd.listing import Listed
     from cdigen.vendors.base import Places
 
@@ -34,15 +36,7 @@ COMPUTE_MODES = ("SPX", "DPX", "TPX", "QPX", "CPX")
 MEMORY_MODES = ("NPS1", "NPS2", "NPS3", "NPS4", "NPS6", "NPS8")
 WHOLE = "SPX"
 DRIVER = "see 'dmesg | grep amdgpu' for what happened to it"
-
-
-@frozen
-class Entry:
-    """A device to offer, its number, and what KFD knows of it, or None."""
-
-    device: Listed
-    ordinal: int
-    node: KfdNode | None
+KFD_HINT = "see 'dmesg | grep kfd'"
 
 
 @frozen
@@ -70,14 +64,17 @@ class GpuReader:
         self.notes = Notes()
         self.nodes = NodeReader(places.dev, drm.MAKING)
         self._kfd: tuple[HostNode, ...] = ()
+        # What KFD has to say of a GPU that it has not named.
+        self._asked = ""
 
     def read(self) -> tuple[Accelerator, ...]:
         """Read every GPU, in the order of their numbers; one that is broken is unusable, with a finding."""
         topology = kfd.read_topology(self._host, self.notes)
-        if topology:
+        if topology.nodes:
             self._read_kfd()
-        gpus = _by_gpu(_entries(listed(self._host), topology))
-        self._say_without_kfd(gpus, is_known=bool(topology))
+        self._asked = "does not know" if not topology.unread else "could not be asked about"
+        gpus = by_gpu(numbered(listed(self._host), topology.nodes))
+        self._say_without_kfd(gpus, topology)
         found = [self._gpu(address, entries) for address, entries in gpus.items()]
         return tuple(self._without_repetition(sorted(found, key=lambda gpu: gpu.index)))
 
@@ -95,9 +92,11 @@ class GpuReader:
         own = next((entry.device.folder for entry in entries if entry.device.slot is not None), "")
         is_there = bool(own) and self._host.exists(own)
         modes = self._modes(address, own, len(entries)) if is_there else Modes(compute="", memory="")
-        device_id = self._line(f"{own}/device")
-        product = self._line(f"{own}/product_name") or f"AMD GPU {device_id}".rstrip()
-        uuids = {uuid for entry in entries if (uuid := self._uuid(entry))}
+        # Without a folder of its own, the paths would be those of the host's root.
+        device_id = self._line(f"{own}/device") if own else ""
+        product = self._line(f"{own}/product_name") if own else ""
+        product = product or f"AMD GPU {device_id}".rstrip()
+        uuids = {uuid for entry in entries if (uuid := self._uuid(entry, address))}
         uuid = uuids.pop() if len(uuids) == 1 else None
         whole = Accelerator(
             index=min(entry.ordinal for entry in entries),
@@ -109,7 +108,7 @@ class GpuReader:
             usable=False,
             device_id=device_id,
         )
-        if len(entries) == 1 and modes.compute in {"", WHOLE}:
+        if _is_whole(entries, modes, address):
             nodes, problem = self._nodes(entries[0], address)
             split = f" ({modes.compute}, {modes.memory})" if modes.memory and modes.compute else ""
             return replace(
@@ -140,7 +139,7 @@ class GpuReader:
             partitions.append(
                 Partition(
                     index=place,
-                    uuid=self._uuid(entry) if has_own else None,
+                    uuid=self._uuid(entry, address) if has_own else None,
                     profile=modes.profile,
                     instance=entry.device.name,
                     graphics=False,
@@ -162,8 +161,8 @@ class GpuReader:
         minors = drm.minors(self._host, device.folder)
         if not minors:
             return (), self._lost(device, who)
-        if is_partition and entry.node is None:
-            return (), "KFD does not know it"
+        if is_partition and (problem := self._stray(entry, address, who)):
+            return (), problem
         nodes: list[HostNode] = []
         for minor in minors:
             node, problem = drm.read_node(self.nodes, minor, device.folder)
@@ -171,18 +170,34 @@ class GpuReader:
                 nodes.append(node if entry.node or minor.role == "card" else _for_graphics(node))
                 continue
             path = self._dev.host_path(minor.path)
-            if minor.role == "render":
+            # Of a GPU that only shows pictures, the card is all there is.
+            if minor.role == "render" or len(minors) == 1:
                 text = f"{who}: {problem}; it gets no device"
                 self.notes.say("error", "gpu-node-missing", path, text, drm.UDEV)
-                return (), "its render node cannot be used"
+                return (), f"its {'render node' if minor.role == 'render' else 'card'} cannot be used"
             text = f"{who}: {problem}; it cannot show pictures on a screen"
             self.notes.say("warning", "drm-node-missing", path, text, drm.UDEV)
-        if device.render is None:
+        if device.render is None and nodes:
             text = f"{who} has no render node: it is offered for showing pictures only"
             self.notes.say("warning", "gpu-without-render-node", device.folder, text, DRIVER)
         if not nodes:
             return (), "its device nodes are missing"
         return (*(self._kfd if entry.node else ()), *nodes), ""
+
+    def _stray(self, entry: Entry, address: str, who: str) -> str:
+        """Say why a partition cannot be known well enough; returns the problem in short, or nothing."""
+        device, node = entry.device, entry.node
+        if node is None:
+            text = f"{who}: KFD {self._asked} this partition, which gets no device"
+            self.notes.say("error", "partition-without-kfd", device.folder, text, KFD_HINT)
+            return f"KFD {self._asked} it"
+        if not _is_adrift(entry, address):
+            return ""
+        # Of one without any location the topology's reader has told already.
+        if node.location is not None:
+            text = f"{who}: KFD tells no domain, and no one GPU is at its bus and device; it gets no device"
+            self.notes.say("error", "partition-without-gpu", device.folder, text, KFD_HINT)
+        return "it is not known of which GPU it is a partition"
 
     def _lost(self, device: Listed, who: str) -> str:
         """Say why a device that is listed has no DRM devices; returns the problem in short."""
@@ -228,10 +243,13 @@ class GpuReader:
         )
         return ""
 
-    def _uuid(self, entry: Entry) -> str | None:
+    def _uuid(self, entry: Entry, address: str) -> str | None:
         """Return the GPU's unique_id in the form of 'amd-ctk gpu list', None where it has none."""
+        # Of a partition whose GPU nobody knows it would be a second GPU's.
+        if _is_adrift(entry, address):
+            return None
         number = entry.node.unique_id if entry.node else 0
-        if not entry.node:
+        if not number:
             digits = self._line(f"{entry.device.folder}/unique_id")
             try:
                 number = int(digits, 16) if digits.isalnum() and len(digits) <= 16 else 0
@@ -246,34 +264,34 @@ class GpuReader:
             return ""
         return text if text.isprintable() else ""
 
-    def _say_without_kfd(self, gpus: dict[str, list[Entry]], *, is_known: bool) -> None:
-        """Say which GPUs do not compute: each, or where KFD knows none, all at once."""
+    def _say_without_kfd(self, gpus: dict[str, list[Entry]], topology: Topology) -> None:
+        """Say which GPUs do not compute: each, or where KFD knows none, all at once; partitions say it."""
         lacking = [
-            (address, entry)
+            (address, entries[0])
             for address, entries in gpus.items()
-            for entry in entries
-            if entry.node is None and entry.device.render is not None
+            if len(entries) == 1 and entries[0].node is None and entries[0].device.render is not None
         ]
-        if lacking and not is_known:
+        if lacking and not topology.nodes:
             addresses = ", ".join(address for address, _ in lacking)
-            text = f"KFD knows no GPU that computes: {addresses} can be used for graphics only"
-            self.notes.say(
-                "warning", "gpu-without-kfd", kfd.NODES, text, _no_kfd_hint(self._host.exists(kfd.KFD))
-            )
+            what = f"{self._asked} any GPU" if topology.unread else "knows no GPU that computes"
+            text = f"KFD {what}: {addresses} can be used for graphics only"
+            hint = KFD_HINT if topology.unread else _no_kfd_hint(self._host.exists(kfd.KFD))
+            self.notes.say("warning", "gpu-without-kfd", kfd.NODES, text, hint)
             return
         for address, entry in lacking:
             text = (
-                f"GPU {entry.ordinal} ({address}): KFD does not know renderD{entry.device.render}, so it can "
+                f"GPU {entry.ordinal} ({address}): KFD {self._asked} renderD{entry.device.render}, so it can "
                 "be used for graphics only"
             )
-            self.notes.say("warning", "gpu-without-kfd", entry.device.folder, text, "see 'dmesg | grep kfd'")
+            self.notes.say("warning", "gpu-without-kfd", entry.device.folder, text, KFD_HINT)
 
     def _without_repetition(self, gpus: Iterable[Accelerator]) -> list[Accelerator]:
         """Return GPUS without the UUIDs that two of them have: a name is that of one device, or of none."""
         gpus = list(gpus)
         owners: dict[str, list[str]] = {}
         for gpu in gpus:
-            for uuid in _uuids(gpu):
+            # Within one GPU a UUID may be that of several partitions, which it names together.
+            for uuid in dict.fromkeys(_uuids(gpu)):
                 owners.setdefault(uuid, []).append(gpu.address)
         repeated = {uuid: addresses for uuid, addresses in owners.items() if len(addresses) > 1}
         for uuid, addresses in repeated.items():
@@ -287,35 +305,16 @@ class GpuReader:
         return [_without_uuids(gpu, set(repeated)) for gpu in gpus] if repeated else gpus
 
 
-def _entries(devices: tuple[Listed, ...], topology: dict[int, KfdNode]) -> list[Entry]:
-    """Return what is offered of DEVICES, numbered: what AMD's tools count, then what is left on the PCI bus.
-
-    Partition devices that KFD does not know are the idle ones of GPUs that are split less than they could be:
-    the kernel makes all that there could be at once.
-    """
-    order = [device for group in counted(devices, topology) for device in group]
-    known = {device.folder for device in order}
-    order += [device for device in devices if device.slot is not None and device.folder not in known]
-    return [
-        Entry(device=device, ordinal=ordinal, node=topology.get(device.render) if device.render else None)
-        for ordinal, device in enumerate(order)
-    ]
+def _is_whole(entries: list[Entry], modes: Modes, address: str) -> bool:
+    """Return whether a GPU is offered in one piece: it is not split, or KFD knows none of its parts."""
+    if len(entries) > 1 or _is_adrift(entries[0], address):
+        return False
+    return modes.compute in {"", WHOLE} or entries[0].node is None
 
 
-def _by_gpu(entries: list[Entry]) -> dict[str, list[Entry]]:
-    """Return ENTRIES by the addresses of their GPUs; a partition is of the GPU where KFD says it is."""
-    gpus: dict[str, list[Entry]] = {}
-    owners: dict[tuple[int, int, int], str] = {}
-    for entry in entries:
-        if entry.device.slot is not None:
-            gpus[entry.device.name] = [entry]
-            owners.setdefault(entry.device.slot, entry.device.name)
-    for entry in entries:
-        if entry.device.slot is None and entry.node is not None and entry.node.slot is not None:
-            slot = entry.node.slot
-            address = owners.setdefault(slot, "{:04x}:{:02x}:{:02x}.0".format(*slot))
-            gpus.setdefault(address, []).append(entry)
-    return gpus
+def _is_adrift(entry: Entry, address: str) -> bool:
+    """Return whether ENTRY is a partition that stands under its own name (``by_gpu``)."""
+    return entry.device.slot is None and entry.device.name == address
 
 
 def _for_graphics(node: HostNode) -> HostNode:

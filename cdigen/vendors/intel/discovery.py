@@ -8,7 +8,8 @@ from cdigen.vendors.intel.gaudi import read_gaudis
 from cdigen.vendors.intel.gpu import name_unbound, read_gpus
 from cdigen.vendors.intel.look import Look
 from cdigen.vendors.intel.npu import read_npus
-from cdigen.vendors.intel.pci import functions, no_device
+from cdigen.vendors.intel.pci import functions
+from cdigen.vendors.intel.presence import no_device
 from cdigen.vendors.intel.sriov import virtual_functions
 from cdigen.vendors.intel.tables import DRIVERS
 from cdigen.vendors.intel.vfio import read_vfio_gpus

@@ -6,8 +6,8 @@ Pure: the same inventory and profiles give the same drafts on any machine.
 from __future__ import annotations
 
 from cdigen.model.cdi import ContainerEdits, Device, Draft
-from cdigen.vendors.intel.naming import NAMINGS, is_for_machines, names_of
-from cdigen.vendors.intel.tables import CDI_VENDOR, GPU
+from cdigen.vendors.intel.naming import is_for_machines, names_of
+from cdigen.vendors.intel.tables import CDI_VENDOR, GPU, NAMINGS
 from cdigen.vendors.nodes import device_nodes, gids
 
 TYPE_CHECKING = False
@@ -69,6 +69,7 @@ def _draft(accelerators: Iterable[Accelerator], profile: Profile, device_class: 
         devices=tuple(devices.values()),
         edits=ContainerEdits(),
         profile=profile,
+        has_all=bool(together),
     )
 
 

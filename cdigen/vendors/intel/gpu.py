@@ -11,7 +11,8 @@ from __future__ import annotations
 from cdigen.model.inventory import Accelerator
 from cdigen.vendors import drm
 from cdigen.vendors.intel import by_path
-from cdigen.vendors.intel.tables import DRIVERS, GPU, MODELS, VFIO_DRIVERS, WORDS
+from cdigen.vendors.intel.products import MODELS
+from cdigen.vendors.intel.tables import DRIVERS, GPU, VFIO_DRIVERS, WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

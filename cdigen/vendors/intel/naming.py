@@ -14,8 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.inventory import Accelerator
 
-# Those of a profile that names none.
-NAMINGS = ("index", "pci", "card")
 # Roles of the nodes after which a device is named.
 _NAMING_ROLES = ("card", "accel")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from cdigen.host.procfs import read_text
 from cdigen.host.root import reason, shown
 from cdigen.host.sysfs import PCI_DEVICES, pci_address, pci_key
-from cdigen.model.errors import HostError
 from cdigen.value import frozen
-from cdigen.vendors.intel.tables import CLASSES, DRIVERS, GPU, INTEL, NPU, VFIO_DRIVERS, WORDS
+from cdigen.vendors.intel.presence import LISTS, PCI_DRIVERS, is_minor, number
+from cdigen.vendors.intel.tables import CLASSES, DRIVERS, GPU, INTEL, WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
     from cdigen.vendors.notes import Notes
-
-PCI_DRIVERS = "/sys/bus/pci/drivers"
-# Where devices are listed by what they are, whatever bus they are on -> the class of those of Intel.
-_LISTS = (("/sys/class/drm", "card", GPU), ("/sys/class/accel", "accel", NPU))
 
 
 @frozen
@@ -58,52 +54,12 @@ def functions(host: Root, notes: Notes) -> tuple[Function, ...]:
     return tuple(sorted(reader.found, key=_order))
 
 
-def are_there(host: Root, *, vfio: bool) -> bool:
-    """Return whether there may be anything to offer, after a look or two; VFIO counts its drivers, too.
-
-    A device that no driver has offers nothing.
-    """
-    drivers = (*DRIVERS, *(VFIO_DRIVERS if vfio else ()))
-    if any(pci_key(name) for driver in drivers for name in host.names(f"{PCI_DRIVERS}/{driver}")):
-        return True
-    return any(
-        number(host, f"{path}/{name}/device/vendor") == INTEL
-        for path, prefix, _ in _LISTS
-        for name in host.names(path)
-        if _is_minor(name, prefix)
-    )
-
-
-def no_device() -> HostError:
-    """Return the error that this host has no device of Intel's that a driver has."""
-    return HostError(
-        f"none of Intel's drivers ({', '.join(DRIVERS)}) has a device",
-        hint="see 'lspci -k -d 8086:' and 'dmesg'; a kernel too old for a GPU takes it with "
-        "'xe.force_probe=' and PCI's number of it on its command line",
-        kind="driver-not-loaded",
-    )
-
-
-def number(host: Root, path: str) -> int | None:
-    """Return the hexadecimal number in the file PATH of /sys; None where there is none."""
-    try:
-        return int(read_text(host, path).strip(), 16)
-    except (OSError, ValueError):
-        return None
-
-
 def link_name(host: Root, path: str) -> str:
     """Return the last part of where the link PATH leads, whether that exists or not; empty if it is none."""
     try:
         return host.resolve_new(path).rpartition("/")[2]
     except OSError:
         return ""
-
-
-def _is_minor(name: str, prefix: str) -> bool:
-    """Return whether NAME is PREFIX and a number; connectors are listed beside (card0-HDMI-A-1)."""
-    digits = name.removeprefix(prefix)
-    return digits != name and digits.isascii() and digits.isdigit()
 
 
 def _order(function: Function) -> tuple[bool, tuple[int, ...], str]:
@@ -142,10 +98,10 @@ class _Reader:
     def read_lists(self) -> None:
         """Read what only the classes of /sys show: their device is on no bus, or under no valid address."""
         known = {entry for function in self.found for entry in _minors(self._host, function)}
-        for path, prefix, device_class in _LISTS:
+        for path, prefix, device_class in LISTS:
             for name in self._host.names(path):
                 folder = f"{path}/{name}/device"
-                if name in known or not _is_minor(name, prefix):
+                if name in known or not is_minor(name, prefix):
                     continue
                 if number(self._host, f"{folder}/vendor") != INTEL:
                     continue

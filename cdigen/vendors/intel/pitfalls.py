@@ -6,8 +6,9 @@ from cdigen.model.findings import Finding
 from cdigen.vendors import drm, firmware
 from cdigen.vendors.intel.gpu import name_unbound
 from cdigen.vendors.intel.look import Look
-from cdigen.vendors.intel.pci import PCI_DRIVERS, functions
-from cdigen.vendors.intel.tables import FIRMWARE
+from cdigen.vendors.intel.pci import functions
+from cdigen.vendors.intel.presence import PCI_DRIVERS
+from cdigen.vendors.intel.products import FIRMWARE
 from cdigen.vendors.modules import is_loaded
 from cdigen.vendors.nodes import is_closed
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import HostNode, Inventory
     from cdigen.vendors.base import Places
-    from cdigen.vendors.intel.tables import Firmware
+    from cdigen.vendors.intel.products import Firmware
 
 
 def pitfalls(places: Places, inventory: Inventory | None) -> tuple[Finding, ...]:

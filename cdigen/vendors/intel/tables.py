@@ -1,13 +1,9 @@
-"""What is known of Intel's accelerators: drivers, numbers on the PCI bus, product names, firmware.
+"""What is known of Intel's accelerators on any host: drivers, numbers on the PCI bus, namings.
 
-Sources: Documentation/gpu/{i915,xe} and accel/ of the kernel; include/drm/intel/pciids.h (GPUs),
-drivers/accel/ivpu/ivpu_drv.h (NPUs), drivers/accel/habanalabs/common/habanalabs_drv.c (Gaudi); Intel's list
-"Hardware" at dgpu-docs.intel.com for the names of products.
+Imported at every start, so short. Sources: Documentation/gpu/{i915,xe} and accel/ of the kernel.
 """
 
 from __future__ import annotations
-
-from cdigen.value import frozen
 
 GPU, NPU, GAUDI = "gpu", "npu", "gaudi"
 
@@ -27,106 +23,5 @@ CLASSES = ((INTEL, 0x03, None, GPU), (INTEL, 0x12, 0x00, NPU), (HABANA, 0x12, 0x
 
 WORDS = {GPU: "GPU", NPU: "NPU", GAUDI: "Gaudi"}
 
-_FLEX, _ARC, _ARC_PRO, _MAX = "Data Center GPU Flex", "Arc", "Arc Pro", "Data Center GPU Max"
-MODELS = {
-    "0x0b69": f"{_MAX} 1550",
-    "0x0bd0": f"{_MAX} 1550",
-    "0x0bd5": f"{_MAX} 1550",
-    "0x0bd6": f"{_MAX} 1450",
-    "0x0bd9": f"{_MAX} 1100",
-    "0x0bda": f"{_MAX} 1100",
-    "0x0bdb": f"{_MAX} 1100",
-    "0x4905": "Iris Xe MAX",
-    "0x56a0": f"{_ARC} A770",
-    "0x56a1": f"{_ARC} A750",
-    "0x56a2": f"{_ARC} A580",
-    "0x56a5": f"{_ARC} A380",
-    "0x56a6": f"{_ARC} A310",
-    "0x56b0": f"{_ARC_PRO} A30M",
-    "0x56b1": f"{_ARC_PRO} A40/A50",
-    "0x56b2": f"{_ARC_PRO} A60M",
-    "0x56b3": f"{_ARC_PRO} A60",
-    "0x56c0": f"{_FLEX} 170",
-    "0x56c1": f"{_FLEX} 140",
-    "0xe20b": f"{_ARC} B580",
-    "0xe20c": f"{_ARC} B570",
-    "0xe211": f"{_ARC_PRO} B60",
-    "0xe212": f"{_ARC_PRO} B50",
-    "0xe222": f"{_ARC_PRO} B65",
-    "0xe223": f"{_ARC_PRO} B70",
-    "0x1000": "Gaudi",
-    "0x1001": "Gaudi",
-    "0x1010": "Gaudi",
-    "0x1011": "Gaudi",
-    "0x1020": "Gaudi2",
-    "0x1030": "Gaudi3",
-    "0x1060": "Gaudi3",
-    "0x1061": "Gaudi3",
-    "0x1062": "Gaudi3",
-    "0x1063": "Gaudi3",
-    "0x7d1d": "NPU (Meteor Lake)",
-    "0xad1d": "NPU (Arrow Lake)",
-    "0x643e": "NPU (Lunar Lake)",
-    "0xb03e": "NPU (Panther Lake)",
-    "0xfd3e": "NPU (Wildcat Lake)",
-    "0xd71d": "NPU (Nova Lake)",
-}
-
-
-@frozen
-class Firmware:
-    """What a driver loads into its devices: files below ``folders`` whose names hold ``part``.
-
-    ``without`` says what does not work then. A driver that has a device has found what it ``needs``, wherever
-    that lay: in the initramfs, which cannot be seen from here.
-    """
-
-    driver: str
-    folders: tuple[str, ...]
-    part: str
-    name: str
-    without: str
-    needs: bool = False
-
-
-# i915 works without it on GPUs older than DG2, xe on none (Documentation/gpu/i915.rst, "Microcontrollers";
-# Documentation/gpu/xe/xe_firmware.rst). xe's for platforms that i915 knows, too, lie in i915's folder.
-FIRMWARE = (
-    Firmware(
-        driver="i915",
-        folders=("i915",),
-        part="_guc_",
-        name="GuC",
-        without="Arc, Flex and newer GPUs do not work, and older ones have no HuC",
-    ),
-    Firmware(
-        driver="i915",
-        folders=("i915",),
-        part="_huc",
-        name="HuC",
-        without="the video encoders lack their low-power modes",
-    ),
-    Firmware(
-        driver="xe",
-        folders=("xe", "i915"),
-        part="_guc_",
-        name="GuC",
-        without="xe takes no GPU",
-        needs=True,
-    ),
-    Firmware(
-        driver="xe",
-        folders=("xe", "i915"),
-        part="_huc",
-        name="HuC",
-        without="some formats of video are not coded by the GPU",
-    ),
-    Firmware(
-        driver="intel_vpu",
-        folders=("intel/vpu",),
-        part="vpu",
-        name="NPU",
-        without="the driver takes no NPU",
-        needs=True,
-    ),
-)
+# The namings of a profile that names none.
+NAMINGS = ("index", "pci", "card")

@@ -6,9 +6,8 @@ What a host without Intel's devices does not need is imported where it is used.
 from __future__ import annotations
 
 from cdigen.vendors.base import Option
-from cdigen.vendors.intel import pci, watches
-from cdigen.vendors.intel.naming import NAMINGS
-from cdigen.vendors.intel.tables import CDI_VENDOR, DRIVERS, HABANA, INTEL
+from cdigen.vendors.intel import presence
+from cdigen.vendors.intel.tables import CDI_VENDOR, DRIVERS, HABANA, INTEL, NAMINGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,8 +37,8 @@ class Intel:
     def discover(self, places: Places) -> Inventory:
         """Read the host; raises HostError: driver-not-loaded, no-gpu, no-nodes."""
         vfio = self._vfio(places)
-        if not pci.are_there(places.host, vfio=vfio):
-            raise pci.no_device()
+        if not presence.are_there(places.host, vfio=vfio):
+            raise presence.no_device()
         from cdigen.vendors.intel import discovery  # noqa: PLC0415 - see above
 
         return discovery.discover(places, vfio=vfio)
@@ -52,7 +51,9 @@ class Intel:
 
     def watches(self, places: Places) -> Watches:
         """Return the nodes, and what the drivers show of themselves."""
-        return watches.watches(places, vfio=self._vfio(places))
+        from cdigen.vendors.intel.watches import watches  # noqa: PLC0415 - only the daemon asks
+
+        return watches(places, vfio=self._vfio(places))
 
     def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
         """Read which nodes nobody has made yet."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdigen.vendors.base import Watches
-from cdigen.vendors.intel.pci import PCI_DRIVERS
+from cdigen.vendors.intel.presence import PCI_DRIVERS
 from cdigen.vendors.intel.tables import DRIVERS, VFIO_DRIVERS
 
 TYPE_CHECKING = False

@@ -128,7 +128,10 @@ def _read_npus(host: Root, reader: NodeReader, notes: Notes) -> tuple[Accelerato
 
 def _read_npu(host: Root, reader: NodeReader, notes: Notes, index: int, address: str) -> Accelerator:
     minor = next(iter(drm.minors(host, f"{DRIVER}/{address}", "accel")), None)
-    node, problem = drm.read_node(reader, minor) if minor else (None, "its driver shows no node of it")
+    node, problem = None, "its driver shows no node of it"
+    if minor is not None:
+        # With its folder: a node that two NPUs list is given to the first alone.
+        node, problem = drm.read_node(reader, minor, f"{DRIVER}/{address}")
     if node is None:
         message = f"NPU {index} ({address}) gets no device: {problem}"
         notes.say("error", "acme-npu-unusable", address, message, UDEV if minor else "see 'dmesg'")

@@ -42,13 +42,12 @@ def last_comes_without_compute(root: Path, inventory: Inventory) -> None:
     assert offers["2"] == offers["0000:05:00.0"] == ["/dev/dri/card1", "/dev/dri/renderD128"]
 
 
-@pytest.mark.parametrize("key", ["domain", "location_id"])
-def test_a_gpu_whose_place_kfd_does_not_tell_comes_after_the_others(tmp_path: Path, key: str) -> None:
+def test_a_gpu_whose_place_kfd_does_not_tell_comes_after_the_others(tmp_path: Path) -> None:
     lay(tmp_path)
-    change(tmp_path, 128, rf"^{key} .*\n", "")
+    change(tmp_path, 128, r"^location_id .*\n", "")
     inventory = discover(tmp_path)
     assert rules(inventory) == [("error", "kfd-node-unusable")]
-    assert f"has no {key}" in inventory.findings[0].message
+    assert "has no location_id" in inventory.findings[0].message
     offers = offered(tmp_path, inventory)
     assert numbered(offers) == [*amdtree.counted_by_amd(tmp_path), "/dev/dri/renderD128"]
     assert "/dev/kfd" in offers["2"]
@@ -56,10 +55,12 @@ def test_a_gpu_whose_place_kfd_does_not_tell_comes_after_the_others(tmp_path: Pa
 
 def test_a_partition_whose_place_kfd_does_not_tell_is_left_out(tmp_path: Path) -> None:
     amdtree.write(tmp_path, mi300x(2, count=2))
-    change(tmp_path, 129, r"^domain .*\n", "")
+    change(tmp_path, 129, r"^location_id .*\n", "")
     inventory = discover(tmp_path)
     assert rules(inventory) == [("error", "kfd-node-unusable")]
     assert numbered(offered(tmp_path, inventory)) == amdtree.counted_by_amd(tmp_path)
+    lost = inventory.accelerators[-1]
+    assert (lost.usable, [part.address for part in lost.partitions]) == (False, ["amdgpu_xcp_0"])
 
 
 def test_a_node_that_computes_with_minor_0_is_none(tmp_path: Path) -> None:

@@ -6,7 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hosttree import put
-from inteltree import B60, FLEX_170, IGPU, RELEASE, Device, b60, flex_170, gpu, laptop, lay, max_1550
+from inteltree import (
+    B60,
+    FLEX_170,
+    IGPU,
+    RELEASE,
+    RENDER,
+    VIDEO,
+    Device,
+    b60,
+    flex_170,
+    gaudi_3,
+    gpu,
+    laptop,
+    lay,
+    max_1550,
+)
 from vendors.intel.intelhost import discover, kinds, offered, places, plain, refusal, rules
 
 from cdigen.vendors.intel.vendor import VENDOR
@@ -156,6 +171,20 @@ def test_nodes_that_nobody_made_are_known_with_their_numbers(tmp_path: Path) -> 
         ("/dev/dri/card1", 226, 1),
         ("/dev/dri/renderD129", 226, 129),
     ]
+
+
+def test_nodes_are_made_with_the_groups_that_udev_gives_them(tmp_path: Path) -> None:
+    lay(tmp_path, *laptop(), nodes=False)
+    groups = {node.path: (node.gid, node.mode) for node in VENDOR.missing_nodes(places(tmp_path))}
+    assert groups["/dev/dri/card0"] == (VIDEO, 0o660)
+    assert {groups[path] for path in ("/dev/dri/renderD128", "/dev/accel/accel0")} == {(RENDER, 0o660)}
+
+
+def test_a_gaudis_control_node_is_made_for_the_group_render(tmp_path: Path) -> None:
+    lay(tmp_path, *gaudi_3(1))
+    (tmp_path / "dev/accel/accel_controlD0").unlink()
+    (node,) = VENDOR.missing_nodes(places(tmp_path))
+    assert (node.path, node.gid, node.mode) == ("/dev/accel/accel_controlD0", RENDER, 0o660)
 
 
 def test_nodes_of_other_devices_are_known_as_wrong(tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+"""Whether a host has anything of Intel's: a look or two, made on every host at every start."""
+
+from __future__ import annotations
+
+from cdigen.host.procfs import read_text
+from cdigen.host.sysfs import pci_key
+from cdigen.model.errors import HostError
+from cdigen.vendors.intel.tables import DRIVERS, GPU, INTEL, NPU, VFIO_DRIVERS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+
+PCI_DRIVERS = "/sys/bus/pci/drivers"
+# Where devices are listed by what they are, whatever bus they are on -> the class of those of Intel.
+LISTS = (("/sys/class/drm", "card", GPU), ("/sys/class/accel", "accel", NPU))
+
+
+def are_there(host: Root, *, vfio: bool) -> bool:
+    """Return whether there may be anything to offer, after a look or two; VFIO counts its drivers, too.
+
+    A device that no driver has offers nothing.
+    """
+    drivers = (*DRIVERS, *(VFIO_DRIVERS if vfio else ()))
+    if any(pci_key(name) for driver in drivers for name in host.names(f"{PCI_DRIVERS}/{driver}")):
+        return True
+    return any(
+        number(host, f"{path}/{name}/device/vendor") == INTEL
+        for path, prefix, _ in LISTS
+        for name in host.names(path)
+        if is_minor(name, prefix)
+    )
+
+
+def no_device() -> HostError:
+    """Return the error that this host has no device of Intel's that a driver has."""
+    return HostError(
+        f"none of Intel's drivers ({', '.join(DRIVERS)}) has a device",
+        hint="see 'lspci -k -d 8086:' and 'dmesg'; a kernel too old for a GPU takes it with "
+        "'xe.force_probe=' and PCI's number of it on its command line",
+        kind="driver-not-loaded",
+    )
+
+
+def number(host: Root, path: str) -> int | None:
+    """Return the hexadecimal number in the file PATH of /sys; None where there is none."""
+    try:
+        return int(read_text(host, path).strip(), 16)
+    except (OSError, ValueError):
+        return None
+
+
+def is_minor(name: str, prefix: str) -> bool:
+    """Return whether NAME is PREFIX and a number; connectors are listed beside (card0-HDMI-A-1)."""
+    digits = name.removeprefix(prefix)
+    return digits != name and digits.isascii() and digits.isdigit()

@@ -1,0 +1,65 @@
+"""A profile's namings are every vendor's: one that lacks them all keeps its devices, and it is said."""
+
+from pathlib import Path
+
+import amdtree
+import inteltree
+import pytest
+from command import Done, Run
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+
+def names(root: Path, cdigen: Run, kind: str) -> list[str]:
+    return [row["name"] for row in cdigen("list", "--root", root, "--json").json if row["kind"] == kind]
+
+
+def warnings(done: Done) -> list[str]:
+    return [line for line in done.err.splitlines() if "naming-not-had" in line]
+
+
+@pytest.fixture
+def mixed(host: Path) -> Path:
+    """Return a host of NVIDIA's and Intel's devices whose profile names them by UUID."""
+    inteltree.lay(host, *inteltree.laptop())
+    config = host / "etc/cdigen/config.yaml"
+    config.parent.mkdir(exist_ok=True)
+    config.write_text("profiles: [{name: gpus, class: gpu, names: [uuid]}]\n")
+    return host
+
+
+def test_a_naming_that_a_vendor_lacks_is_told_with_those_that_it_has(cdigen: Run, tmp_path: Path) -> None:
+    amdtree.write(tmp_path, amdtree.mi210(1))
+    done = cdigen("generate", "--root", tmp_path, "--naming", "minor")
+    assert done.code == 0, done.err
+    assert "0" in [device["name"] for device in done.json["devices"]]
+    (line,) = warnings(done)
+    assert "no device of amd.com/gpu has a name by minor" in line
+    assert "the namings that they have: index, uuid, pci, card" in line
+
+
+def test_a_naming_for_one_vendor_does_not_take_anothers_specs(cdigen: Run, mixed: Path) -> None:
+    done = cdigen("generate", "--root", mixed, "--write")
+    assert done.code == 0, done.err
+    assert all(name.startswith("GPU-") or name == "all" for name in names(mixed, cdigen, "nvidia.com/gpu"))
+    assert set(names(mixed, cdigen, "intel.com/gpu")) == {"0", "0000-00-02-0-0x64a0", "card0", "all"}
+    assert [line.split()[5] for line in warnings(done)] == ["intel.com/gpu", "intel.com/npu"]
+
+
+def test_specs_that_are_named_otherwise_are_not_withdrawn(cdigen: Run, mixed: Path) -> None:
+    for _ in range(2):
+        assert cdigen("generate", "--root", mixed, "--write", "--withdraw").code == 0
+    assert "0" in names(mixed, cdigen, "intel.com/npu")
+
+
+def test_a_naming_beside_one_that_the_vendor_has_is_not_told(cdigen: Run, host: Path) -> None:
+    inteltree.lay(host, *inteltree.b60(1))
+    done = cdigen("generate", "--root", host, "--naming", "uuid", "--naming", "index", "--write")
+    assert (done.code, warnings(done)) == (0, [])
+    assert set(names(host, cdigen, "intel.com/gpu")) == {"0", "all"}
+
+
+def test_a_host_whose_vendor_has_the_naming_hears_nothing(cdigen: Run, host: Path) -> None:
+    for naming in ("index", "uuid", "type-index", "pci", "minor"):
+        done = cdigen("generate", "--root", host, "--naming", naming)
+        assert (done.code, warnings(done)) == (0, [])
