@@ -69,6 +69,8 @@ class Machine:
 
     def find(self, token: str) -> Gpu | None:
         """Return the GPU that TOKEN names: by index, UUID, PCI address or as MIG's older UUIDs did."""
+        if not self._by_name:
+            return None
         return self._by_name.get(token.lower()) or self._by_name.get(canonical(token))
 
     def nodes(self, token: str) -> tuple[str, ...]:

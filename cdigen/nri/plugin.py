@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 # How long the rest of the start waits for the registration, which it would slow down.
 REGISTER_FIRST_S = 0.25
 MEET_S = 2.0
-# A burst of containers is answered before it is written about.
+# A burst of containers is answered before it is written about, if it does not last.
 _QUIET_S = 0.02
+_BURST_S = 0.25
 # What no event tells: another driver runs, and nobody has written an inventory.
 LOOK_S = 60.0
 _SHOW_S = 1.0
@@ -222,8 +223,11 @@ class Plugin:
 
     def _hear(self) -> None:
         """Take what has come; where nobody waits for it, after some quiet."""
-        pending = {trigger.source for trigger in self._inbox.peek().triggers}
-        if not pending & {"question", "state"}:
+        until_s = time.monotonic() + _BURST_S
+        told = -1
+        while (
+            not self._is_awaited() and told != (told := len(self._desk.news)) and time.monotonic() < until_s
+        ):
             time.sleep(_QUIET_S)
         batch = self._inbox.take()
         sources = {trigger.source for trigger in batch.triggers}
@@ -232,6 +236,10 @@ class Plugin:
         if "files" in sources:
             # It may be the runtime's socket that has come.
             self._desk.ring()
+
+    def _is_awaited(self) -> bool:
+        pending = {trigger.source for trigger in self._inbox.peek().triggers}
+        return bool(pending & {"question", "state", "signal"})
 
     def _on_signal(self, name: str) -> None:
         if name == "SIGHUP":

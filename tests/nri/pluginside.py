@@ -252,7 +252,21 @@ def plugin(
         log = Path(folder, "log")
         with log.open("wb") as stderr:
             process = subprocess.Popen(
-                [*before, sys.executable, "-m", "cdigen", "nri", "--root", str(on.root), "-v", *options],
+                # It ends with the tests, however they end.
+                [
+                    "setpriv",
+                    "--pdeathsig",
+                    "KILL",
+                    *before,
+                    sys.executable,
+                    "-m",
+                    "cdigen",
+                    "nri",
+                    "--root",
+                    str(on.root),
+                    "-v",
+                    *options,
+                ],
                 stdout=stderr,
                 stderr=stderr,
                 cwd=REPOSITORY,

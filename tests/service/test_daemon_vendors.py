@@ -116,7 +116,7 @@ def test_what_kfd_does_not_tell_while_it_changes_is_waited_for(host: Host) -> No
     whole = properties.read_text()
     with daemon(host) as running:
         properties.write_text(
-            "".join(line for line in whole.splitlines(keepends=True) if "domain" not in line)
+            "".join(line for line in whole.splitlines(keepends=True) if "location_id" not in line)
         )
         (host.root / "sys/class/kfd/kfd/topology/generation_id").write_text("2\n")
         running.sees(lambda: running.state == "settling")
