@@ -39,7 +39,7 @@ from cdigen.nri.session import (
     Synchronize,
     ValidateAdjustment,
 )
-from cdigen.value import frozen
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ _LATE = "the devices of this host could not be looked up within {:.2g} s"
 
 @frozen
 class _Waiting:
-    """A question that came at ``since_s`` and has to be answered by ``due_s``."""
+    """A question that came at ``since_s`` and is due at ``due_s``; ``size`` is told of one that waits."""
 
     question: Question
-    size: int
     since_s: float
     due_s: float
+    size: int = 0
 
 
 @frozen
@@ -241,12 +241,7 @@ class Serving:
     def _ask(self, question: Question) -> None:
         now = time.monotonic()
         limit_s = self._limit_s if question.timeout_s is None else min(self._limit_s, question.timeout_s)
-        one = _Waiting(
-            question=question,
-            size=size_of(question.pod, question.container),
-            since_s=now,
-            due_s=now + PATIENCE * limit_s,
-        )
+        one = _Waiting(question=question, since_s=now, due_s=now + PATIENCE * limit_s)
         try:
             is_answered = self._is_soon_answered(one)
         except Exception as error:  # noqa: BLE001 - a defect must not start a container without its GPU
@@ -281,13 +276,14 @@ class Serving:
             self._finish(one.question, one, answer.Answer(outcome="nothing"))
 
     def _wait(self, one: _Waiting) -> None:
+        size = size_of(one.question.pod, one.question.container)
         if self._is_leaving:
             self._refuse(one, _LEAVING)
-        elif len(self._waiting) >= _MAX_WAITING or self._held + one.size > _MAX_HELD:
+        elif len(self._waiting) >= _MAX_WAITING or self._held + size > _MAX_HELD:
             self._refuse(one, "too many containers wait for a look at the devices of this host")
         else:
-            self._waiting.append(one)
-            self._held += one.size
+            self._waiting.append(replace(one, size=size))
+            self._held += size
             self._desk.ask()
 
     def _settle(self) -> None:
@@ -324,7 +320,7 @@ class Serving:
         return True
 
     def _finish(self, question: CreateContainer, one: _Waiting, found: Answer) -> None:
-        """Send what was FOUND, and tell of it."""
+        """Send what was FOUND, and tell of it; who has the answer finds it counted."""
         sent = b""
         if found.outcome != "refuse":
             try:
@@ -333,9 +329,9 @@ class Serving:
                 found = answer.refused("too_much", f"what the container asks for cannot be given: {error}")
             except Exception as error:  # noqa: BLE001 - likewise
                 found = answer.refused("defect", _defect(error))
-        self._send(sent or self._session.refuse(question.call, _signed(found.reason)))
         duration_s = time.monotonic() - one.since_s
         self._desk.tally.count(found, duration_s)
+        self._send(sent or self._session.refuse(question.call, _signed(found.reason)))
         if found.outcome != "nothing" or found.notes:
             self._desk.report(
                 Decided(who=who(question.pod, question.container), answer=brief(found), duration_s=duration_s)
@@ -357,8 +353,8 @@ class Serving:
         return True
 
     def _judge(self, question: ValidateAdjustment, problem: str) -> None:
-        self._send(self._session.validate(question.call, _signed(problem) if problem else ""))
         self._desk.tally.verdicts["rejected" if problem else "passed"] += 1
+        self._send(self._session.validate(question.call, _signed(problem) if problem else ""))
         if problem:
             self._desk.report(Judged(who=who(question.pod, question.container), reason=short(problem)))
 
