@@ -48,12 +48,12 @@ _KEY_END = r'"[ \t\r\n]*+:'
 _KEY_GAP = r'"(?:[ \t]*+[\r\n][ \t\r\n]*+:|[ \t]{800})'
 _TAB_IN_LINE = r"[\r\n][ \r\n]*+\t"
 _PAIR = r"\\u[dD][89abAB]..\\u[dD][c-fC-F].."
-# Each finds the first escape of its kind, having passed over all others in one go.
-_ESCAPES = {
-    "surrogate-escape": rf"(?:[^\\]|(?!{_PAIR})\\.)*+(?P<escape>{_PAIR})",
-    "lone-surrogate": rf"(?:[^\\]|{_PAIR}|\\(?!u[dD][89a-fA-F]).)*+(?P<escape>\\u....)",
-    "escaped-slash": r"(?:[^\\]|\\[^/])*+(?P<escape>\\/)",
-}
+# Texts without a surrogate need no walk over their escapes.
+_SURROGATE = r"\\u[dD][89a-fA-F]"
+# One after the other, since a backslash may belong to the one before. No possessive quantifier passes over
+# them all in one go: Python up to 3.11.4 gets those with a lookahead wrong (CPython issue 100061).
+_ESCAPE = rf"(?P<pair>{_PAIR})|(?P<lone>\\u[dD][89a-fA-F]..)|\\."
+_ESCAPED_SLASH = r"(?:[^\\]|\\[^/])*+(?P<escape>\\/)"
 # What the decoder alone would take for something else: an integer beyond 64 bits, a float beyond all.
 _HUGE = r"[0-9]{19}|[eE]\+?[0-9]*[1-9][0-9]{2}|N|I"
 # What YAML's reader refuses although JSON strings may hold it: DEL, most of C1, the non-characters.
@@ -202,12 +202,25 @@ def _raw_characters(text: str) -> Iterator[Finding]:
 
 def _escapes(text: str) -> Iterator[Finding]:
     """Yield the first of each kind of escape that loaders refuse."""
-    for rule, pattern in _ESCAPES.items():
-        if match := re.match(pattern, text, re.DOTALL):
-            # An escape is backslashes, letters and digits, and two characters that may be anything.
-            what = match["escape"].replace("{}", "")
-            where = place_of(text, match.start("escape"))
-            yield found_at(rule, f"{what} at {{}} is refused by every loader", where)
+    found = _surrogates(text) if re.search(_SURROGATE, text) else {}
+    if match := re.match(_ESCAPED_SLASH, text, re.DOTALL):
+        found["escaped-slash"] = (match["escape"], match.start("escape"))
+    for rule, (escape, start) in found.items():
+        # An escape is backslashes, letters and digits, and two characters that may be anything.
+        what = escape.replace("{}", "")
+        yield found_at(rule, f"{what} at {{}} is refused by every loader", place_of(text, start))
+
+
+def _surrogates(text: str) -> dict[str, tuple[str, int]]:
+    """Return by its rule the first pair of surrogates in TEXT, and the first that has no other half."""
+    found: dict[str, tuple[str, int]] = {}
+    for match in re.finditer(_ESCAPE, text, re.DOTALL):
+        if match.lastgroup:
+            rule = "surrogate-escape" if match.lastgroup == "pair" else "lone-surrogate"
+            found.setdefault(rule, (match[0], match.start()))
+            if len(found) > 1:
+                break
+    return dict(sorted(found.items(), reverse=True))
 
 
 def _walk(text: str) -> Iterator[Finding]:
