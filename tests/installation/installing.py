@@ -4,7 +4,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from abilities import cannot_run
 
@@ -12,14 +14,24 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def make(
-    target: str, destination: Path, *settings: str, umask: int = 0o022
+    target: str,
+    destination: Path,
+    *settings: str,
+    umask: int = 0o022,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.CompletedProcess[str]:
     """Run a target of the Makefile for DESTINATION, with this Python, and return what became of it."""
     if shutil.which("make") is None:
         cannot_run("make is not installed")
     command = ["make", "-s", target, f"DESTDIR={destination}", f"PYTHON={sys.executable}", *settings]
     return subprocess.run(
-        command, cwd=REPOSITORY, check=False, capture_output=True, text=True, umask=umask, env=_environment()
+        command,
+        cwd=REPOSITORY,
+        check=False,
+        capture_output=True,
+        text=True,
+        umask=umask,
+        env={**_environment(), **environment},
     )
 
 
