@@ -84,6 +84,8 @@ class _Delivery:
 
     def settle(self) -> tuple[Draft, tuple[Finding, ...]]:
         program = self._program()
+        if program is None:
+            self._say_what_no_hook_does()
         layout = self._layout(program)
         capable = layout in {"view", "hwcaps"} and not self._against_capability_folders()
         laid = lay_out(self._payload, layout, view=self._view, left_out=self._left_out, capable=capable)
@@ -225,6 +227,20 @@ class _Delivery:
         return True
 
     # What there is to say.
+
+    def _say_what_no_hook_does(self) -> None:
+        """Say that there is no forward compatibility where the profile would have a hook enable it."""
+        wanted = [step.name for step in self._payload.steps if step.name in self._profile.hook_steps]
+        if "enable-cuda-compat" in wanted:
+            self._say(
+                "info",
+                "no-forward-compatibility",
+                self._draft.kind,
+                "without a hook there is no CUDA forward compatibility: an image's newer libcuda "
+                "(/usr/local/cuda/compat) is not used by itself",
+                "install the hook (docs/hook.md), or set LD_LIBRARY_PATH=/usr/local/cuda/compat in the "
+                "containers that need it",
+            )
 
     def _say_unused(self, message: str) -> None:
         self._say(

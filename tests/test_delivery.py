@@ -26,6 +26,8 @@ SCRIPT, PYTHON, NVIDIAS = "/usr/libexec/cdigen/cdigen-hook", "/usr/bin/python3",
 MODULE = "/usr/libexec/cdigen/lib/cdigen/hook/main.py"
 DEBIAN = "/usr/lib/x86_64-linux-gnu"
 VIEWS = "/var/lib/cdigen/views"
+# What is said of every spec of a whole driver without a hook.
+NO_COMPAT = ("info", "no-forward-compatibility")
 
 
 @pytest.fixture
@@ -112,7 +114,7 @@ def test_a_host_without_a_whole_hook_gets_single_files_and_is_told(host: Path, p
     edits, findings = spec(host)
     assert is_files(edits)
     assert "hooks" not in edits
-    assert rules(findings) == [("info", "hook-missing")]
+    assert rules(findings) == [("info", "hook-missing"), NO_COMPAT]
     assert f"TRITON_LIBCUDA_PATH={DEBIAN}" in edits["env"]
 
 
@@ -120,7 +122,7 @@ def test_a_host_without_the_hooks_python_has_no_hook(host: Path) -> None:
     (host / f".{PYTHON}").unlink()
     edits, findings = spec(host, hook="cdigen")
     assert "hooks" not in edits
-    assert rules(findings) == [("warning", "hook-missing")]
+    assert rules(findings) == [("warning", "hook-missing"), NO_COMPAT]
     assert PYTHON in findings[0].message
 
 
@@ -129,26 +131,26 @@ def test_a_hook_that_others_could_change_is_not_used(host: Path, path: str) -> N
     (host / f".{path}").chmod(0o777)
     edits, findings = spec(host)
     assert "hooks" not in edits
-    assert rules(findings) == [("warning", "hook-untrusted")]
+    assert rules(findings) == [("warning", "hook-untrusted"), NO_COMPAT]
 
 
 def test_an_interpreter_whose_library_others_could_change_is_unfit(host: Path) -> None:
     (host / f".{PYTHON}").rename(host / "usr/bin/python3.13")
     (host / f".{PYTHON}").symlink_to("python3.13")
     put(host / "usr/lib/python3.13/os.py", b"", 0o666)
-    assert rules(spec(host)[1]) == [("warning", "hook-untrusted")]
+    assert rules(spec(host)[1]) == [("warning", "hook-untrusted"), NO_COMPAT]
 
 
 def test_byte_code_that_others_could_change_makes_the_hook_unfit(host: Path) -> None:
     put(host / f".{MODULE.removesuffix('main.py')}__pycache__/main.cpython-313.pyc", b"", 0o666)
-    assert rules(spec(host)[1]) == [("warning", "hook-untrusted")]
+    assert rules(spec(host)[1]) == [("warning", "hook-untrusted"), NO_COMPAT]
 
 
 def test_a_hook_whose_folder_is_a_circle_is_unfit(host: Path) -> None:
     (host / f".{MODULE}").with_name("again").symlink_to(".")
     edits, findings = spec(host)
     assert "hooks" not in edits
-    assert rules(findings) == [("warning", "hook-untrusted")]
+    assert rules(findings) == [("warning", "hook-untrusted"), NO_COMPAT]
 
 
 def test_a_hook_behind_a_link_is_judged_where_the_link_leads_in_that_host(host: Path) -> None:
@@ -156,7 +158,7 @@ def test_a_hook_behind_a_link_is_judged_where_the_link_leads_in_that_host(host: 
     (host / f".{PYTHON}").symlink_to("/usr/bin/python3.13")
     assert spec(host)[0]["hooks"]
     (host / "usr/bin/python3.13").chmod(0o777)
-    assert rules(spec(host)[1]) == [("warning", "hook-untrusted")]
+    assert rules(spec(host)[1]) == [("warning", "hook-untrusted"), NO_COMPAT]
 
 
 def test_a_profile_without_hooks_has_nothing_executed(host: Path) -> None:
@@ -168,15 +170,26 @@ def test_a_view_without_a_hook_is_found_where_capable_loaders_look(host: Path) -
     edits, findings = spec(host, hook="none", layout="view")
     assert is_view(edits)
     assert mounts(edits)[f"{DEBIAN}/glibc-hwcaps/x86-64-v2"].startswith(VIEWS)
-    assert rules(findings) == []
+    assert rules(findings) == [NO_COMPAT]
 
 
 def test_a_view_that_no_loader_finds_is_remarked(host: Path) -> None:
     (host / "proc/cpuinfo").unlink()
     edits, findings = spec(host, hook="none", layout="view")
     assert is_view(edits)
-    assert rules(findings) == [("info", "view-without-hook")]
+    assert rules(findings) == [NO_COMPAT, ("info", "view-without-hook")]
     assert "TRITON_LIBCUDA_PATH=/usr/local/nvidia/lib64" in edits["env"]
+
+
+def test_without_a_hook_there_is_no_forward_compatibility_and_that_is_said_where_it_was_wished(
+    host: Path,
+) -> None:
+    for layout in ("files", "view", "hwcaps"):
+        (finding,) = spec(host, hook="none", layout=layout)[1]
+        assert finding.rule == "no-forward-compatibility"
+        assert "/usr/local/cuda/compat" in finding.message
+    assert rules(spec(host, hook="none", hook_steps=("update-ldcache",))[1]) == []
+    assert rules(spec(host, hook="nvidia")[1]) == []
 
 
 def test_single_files_with_a_hook_are_known_to_the_cache_where_they_are(host: Path) -> None:
@@ -204,7 +217,7 @@ def test_hwcaps_mounts_the_view_and_executes_nothing(host: Path) -> None:
     assert view.startswith(VIEWS)
     assert view.endswith("/lib64")
     assert "hooks" not in edits
-    assert rules(findings) == []
+    assert rules(findings) == [NO_COMPAT]
 
 
 @pytest.mark.parametrize("flags", ["flags : sse4_1 ssse3\n", "", None])
@@ -216,13 +229,13 @@ def test_a_processor_that_does_not_search_the_folders_gets_single_files(
         (host / "proc/cpuinfo").write_text(flags)
     edits, findings = spec(host, layout="hwcaps")
     assert is_files(edits)
-    assert rules(findings) == [("warning", "layout-not-used")]
+    assert rules(findings) == [NO_COMPAT, ("warning", "layout-not-used")]
 
 
 def test_arm_has_no_such_folders_and_gets_single_files(host: Path) -> None:
     edits, findings = spec(host, machine="aarch64", layout="hwcaps")
     assert "/usr/lib/aarch64-linux-gnu/libcuda.so.1" in mounts(edits)
-    assert rules(findings) == [("warning", "layout-not-used")]
+    assert rules(findings) == [NO_COMPAT, ("warning", "layout-not-used")]
 
 
 def test_nvidias_hooks_come_in_their_known_forms(host: Path) -> None:
@@ -240,7 +253,7 @@ def test_a_host_without_nvidias_hook_gets_single_files(host: Path) -> None:
     (host / f".{NVIDIAS}").unlink()
     edits, findings = spec(host, hook="nvidia")
     assert is_files(edits)
-    assert rules(findings) == [("warning", "hook-missing")]
+    assert rules(findings) == [("warning", "hook-missing"), NO_COMPAT]
 
 
 def test_where_no_view_can_be_made_single_files_are_mounted_and_the_hook_stays(host: Path) -> None:
@@ -264,8 +277,11 @@ def test_with_a_container_driver_root_nothing_but_mounts_is_done(host: Path) -> 
     edits, findings = spec(host, container_root="/driver")
     assert "hooks" not in edits
     assert all(path.startswith("/driver/") for path in mounts(edits))
-    assert rules(findings) == []
-    assert rules(spec(host, container_root="/driver", layout="view")[1]) == [("warning", "layout-not-used")]
+    assert rules(findings) == [NO_COMPAT]
+    assert rules(spec(host, container_root="/driver", layout="view")[1]) == [
+        ("warning", "layout-not-used"),
+        NO_COMPAT,
+    ]
 
 
 def test_an_inventory_from_elsewhere_gives_single_files_and_a_hook_only_where_asked(host: Path) -> None:

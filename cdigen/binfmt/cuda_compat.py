@@ -2,7 +2,8 @@
 
 ``read_note`` reads what the library says of it, ``suits`` decides. The library is the image's: what
 is read of it is bounded, and whatever is damaged is an ElfError, upon which it is left alone.
-Source of the note and of the rule: NVIDIA Container Toolkit 1.18 to 1.20, cmd/nvidia-cdi-hook/cudacompat.
+Source of the note: the libcuda of NVIDIA's cuda-compat packages of CUDA 12.9 and 13.1, and Orin's of 13.2.
+Source of the rule: NVIDIA Container Toolkit 1.19.1 and 1.20, cmd/nvidia-cdi-hook/cudacompat.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _NOTE = struct.Struct("<III")  # n_namesz, n_descsz, n_type
 class CompatNote:
     """What a compatibility libcuda says: its CUDA version, and the branches (as 550) of fit host drivers.
 
-    Each may be empty; Tegra's libraries name no branch. Format and Device of the note are not looked at.
+    Each may be empty; Tegra's libraries name no branch. The note's format and device are not looked at.
     """
 
     cuda_version: str
@@ -142,11 +143,13 @@ def _parse(text: bytes) -> CompatNote:
         raise ElfError(f"the note is not JSON: {error}") from None
     if not isinstance(document, dict):
         raise ElfError("the note is not a JSON object")
-    cuda_version, drivers = document.get("CUDA Version", ""), document.get("Driver", [])
+    # The toolkit's reader, Go's encoding/json, takes a key in any case; so the libraries may change theirs.
+    fields = {key.lower(): value for key, value in document.items()}
+    cuda_version, drivers = fields.get("cuda version", ""), fields.get("driver", [])
     if not isinstance(cuda_version, str) or (cuda_version and not _numbers(cuda_version)):
-        raise ElfError(f"the note's CUDA Version is {cuda_version!r:.40}")
+        raise ElfError(f"the note's CUDA version is {cuda_version!r:.40}")
     if not isinstance(drivers, list) or not all(type(driver) is int for driver in drivers):
-        raise ElfError(f"the note's Driver is no list of numbers: {drivers!r:.40}")
+        raise ElfError(f"the note's driver is no list of numbers: {drivers!r:.40}")
     return CompatNote(cuda_version=cuda_version, drivers=tuple(drivers))
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from compatlibrary import NOTE_575, NOTE_590, compat_library
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,10 +20,7 @@ from cdigen.binfmt.elf import ElfError
 FUZZ = settings(max_examples=300, deadline=None)
 CHANGES = st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=12)
 # As in the libcuda.so.590.44.01 of CUDA 13.1's compatibility package.
-TEXT = (
-    '{"Format": 1, "CUDA Version": "13.1", "Driver": [535, 550, 570, 575, 580, 590],'
-    ' "Device": [1, 2, 7, 8, 9, 10, 11, 12, 13, 14]}'
-)
+TEXT = NOTE_590
 NOTE = CompatNote(cuda_version="13.1", drivers=(535, 550, 570, 575, 580, 590))
 OWNER = "NVIDIA Corporation"
 NAME = ".note.cuda.fwd_compatibility"
@@ -94,6 +92,19 @@ def test_the_note_of_a_library_is_read(library: bytes) -> None:
     assert read(library) == NOTE
 
 
+def test_the_note_is_read_as_nvidia_writes_it() -> None:
+    """Byte for byte, made without an assembler: the owner's 19 bytes padded to 20, keys in lower case."""
+    data = compat_library(NOTE_575)
+    assert b"\x13\0\0\0\x69\0\0\0\x01\0\0\0NVIDIA Corporation\0\0" + NOTE_575.encode() in data
+    assert read(data) == CompatNote(cuda_version="12.9", drivers=(535, 550, 560, 565, 570, 575))
+
+
+@pytest.mark.parametrize("changed", [NOTE_590.upper(), NOTE_590.title(), NOTE_590.replace(":", ": ")])
+def test_keys_of_the_note_are_matched_in_any_case(changed: str) -> None:
+    """The toolkit reads it with Go's encoding/json, which does not look at the case of keys."""
+    assert read(compat_library(changed)) == NOTE
+
+
 def test_the_note_of_a_32_bit_library_is_read(tmp_path: Path) -> None:
     assert read(assemble(tmp_path, note_source(TEXT), "-m32")) == NOTE
 
@@ -108,7 +119,7 @@ def test_other_notes_of_a_library_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_library_of_tegra_names_no_branch(tmp_path: Path) -> None:
-    made = assemble(tmp_path, note_source('{"Format": 1, "CUDA Version": "13.2"}'))
+    made = assemble(tmp_path, note_source('{"format":1,"CUDA version":"13.2"}'))
     assert read(made) == CompatNote(cuda_version="13.2", drivers=())
 
 
@@ -130,14 +141,14 @@ def test_a_library_stripped_of_its_section_headers_has_no_note(library: bytes) -
     [
         "nothing",
         "[535]",
-        '{"Driver": 535}',
-        '{"Driver": ["535"]}',
-        '{"Driver": [true]}',
-        '{"Driver": [535.5]}',
-        '{"CUDA Version": 13}',
-        '{"CUDA Version": "13\\n"}',
+        '{"driver":535}',
+        '{"driver":["535"]}',
+        '{"driver":[true]}',
+        '{"driver":[535.5]}',
+        '{"CUDA version":13}',
+        '{"CUDA version":"13\\n"}',
         "[" * 4000,
-        '{"Driver": [' + "1" * 4000,
+        '{"driver":[' + "1" * 4000,
         "{" + TEXT,
     ],
 )

@@ -61,7 +61,7 @@ def test_without_a_target_the_groups_are_left_out_and_whoever_asks_is_told(
     done = cdigen("generate", "--root", closed_host, "--verbose")
     assert (done.code, done.json["cdiVersion"]) == (0, "0.5.0")
     assert "additionalGids" not in done.out
-    assert rules(done) == ["hook-missing", "target-dropped-gids"]
+    assert rules(done) == ["hook-missing", "no-forward-compatibility", "target-dropped-gids"]
     assert all(word in done.err for word in ("groups 44, 109", "keep-groups", "--target", CARD))
 
 

@@ -48,7 +48,10 @@ def test_the_spec_is_written_where_the_runtimes_of_that_host_look(cdigen: Run, h
 def test_json_says_what_was_written(cdigen: Run, host: Path) -> None:
     first, second = (cdigen("generate", "--root", host, "--write", "--json").json for _ in range(2))
     for row in (*first, *second):
-        assert [finding["rule"] for finding in row.pop("findings")] == ["hook-missing"]
+        assert [finding["rule"] for finding in row.pop("findings")] == [
+            "hook-missing",
+            "no-forward-compatibility",
+        ]
     row = {"kind": "nvidia.com/gpu", "file": str(host / SPEC)}
     assert first == [{**row, "result": "written"}]
     assert second == [{**row, "result": "unchanged"}]

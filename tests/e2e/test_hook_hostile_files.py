@@ -128,8 +128,8 @@ NOTES: dict[str, tuple[bytes, str]] = {
     ),
     "sections without end": (elf([STRINGS], count=65535), "65535 sections are more than 256"),
     "nested": (b"[" * 3000, "the note is not JSON"),
-    "great number": (b'{"Driver": [' + b"9" * 3000 + b"]}", ""),
-    "no text": (b'{"CUDA Version": "\xff\xfe"}', "the note is not JSON"),
+    "great number": (b'{"driver":[' + b"9" * 3000 + b"]}", ""),
+    "no text": (b'{"CUDA version":"\xff\xfe"}', "the note is not JSON"),
 }
 
 

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from compatlibrary import NOTE_575, NOTE_590, compat_library
 from hook.hookcase import LDCACHE, VIEW, Case, snapshot
 from hosttree import AARCH64, I386, write_library
 
@@ -71,6 +72,37 @@ def test_the_abi_is_that_of_the_library(case: Case, machine: int, flags: int) ->
     assert case.start(*STEP).stderr == ""
     entries = parse(case.cache.read_bytes())
     assert {entry.flags for entry in entries if entry.path.startswith(COMPAT)} == {flags}
+
+
+# Whose libcuda a container gets, by NVIDIA's rule (nvidia-container-toolkit 1.19.1 and later, UseCompat in
+# cmd/nvidia-cdi-hook/cudacompat): with a note, the image's where the note lists the first number of the
+# host's driver and the library is newer than that driver; without one, where its first number is greater.
+IMAGES = {"575.57.08": NOTE_575, "590.44.01": NOTE_590, "550.54.14": ""}
+USED = {
+    "470.256.02": (False, False, True),
+    "535.309.01": (True, True, True),
+    "550.163.01": (True, True, False),
+    "560.35.05": (True, False, False),  # 13.1 has dropped the branch
+    "570.124.06": (True, True, False),
+    "575.57.08": (False, True, False),
+    "575.64.05": (False, True, False),  # listed by both, and newer than the first
+    "580.95.05": (False, True, False),
+    "590.44.01": (False, False, False),
+    "595.71.05": (False, False, False),
+}
+
+
+@pytest.mark.parametrize(
+    ("host", "image", "used"),
+    [(host, image, used) for host, row in USED.items() for image, used in zip(IMAGES, row, strict=True)],
+)
+def test_each_host_uses_the_images_that_nvidias_rule_gives(
+    case: Case, host: str, image: str, *, used: bool
+) -> None:
+    (lay(case, image) / f"libcuda.so.{image}").write_bytes(compat_library(IMAGES[image]))
+    assert case.start(*LDCACHE, "--enable-cuda-compat", host).stderr == ""
+    first = dict(reversed(case.entries()))["libcuda.so.1"]
+    assert first == (OURS[1] if used else f"{VIEW}/libcuda.so.1")
 
 
 @pytest.mark.parametrize("version", ["535.261.03", "535.300.01", "470.1.1"])
