@@ -21,7 +21,7 @@ import stat
 from contextlib import ExitStack, contextmanager, suppress
 
 from cdigen.host.root import reason, shown
-from cdigen.host.trust import ACCESS_LIST, untrusted
+from cdigen.host.trust import untrusted
 from cdigen.model.change import Change, Key
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.store import tempfiles
@@ -29,6 +29,7 @@ from cdigen.store.configrecord import MIXED, NONE, Entry, read, write
 from cdigen.store.directory import STATE_DIRECTORY, Directory, existing, made, require_own
 from cdigen.store.failures import store_error
 from cdigen.store.lock import exclusive
+from cdigen.store.ownership import status_of, take_after
 from cdigen.store.present import NOTHING, look
 from cdigen.store.state import digest
 from cdigen.value import frozen
@@ -286,11 +287,11 @@ def _place(host: Root, change: Change) -> Iterator[_Place]:
         if change.after is not None:
             room = stack.enter_context(_waiting_room(host, folder, at))
             tempfiles.sweep(room)
-            status = _status(at, name)
+            status = status_of(at, name)
             mode = stat.S_IMODE(status.st_mode) if status else MODE
             staged = stack.enter_context(tempfiles.staged(room, name, change.after, mode=mode))
             if status:
-                _take_after(staged.fd, at, name, status)
+                take_after(staged.fd, at, name, status)
             waiting = (room, staged)
         place = _Place(change, at, name, waiting)
         place.folders = missing
@@ -316,38 +317,6 @@ def _sweep(host: Root, path: str) -> None:
             if at is not None:
                 with _waiting_room(host, folder, at) as room:
                     tempfiles.sweep(room)
-
-
-def _status(folder: Directory, name: str) -> os.stat_result | None:
-    try:
-        return os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise store_error("cannot look at", folder.file(name), error) from error
-
-
-def _take_after(fd: int, folder: Directory, name: str, status: os.stat_result) -> None:
-    """Give the new file the owner, the mode, the access list and the security label of the old one."""
-    path = folder.file(name)
-    try:
-        os.fchown(fd, status.st_uid, status.st_gid)
-        os.fchmod(fd, stat.S_IMODE(status.st_mode))
-        for attribute in _attributes(path):
-            value = os.getxattr(path, attribute, follow_symlinks=False)
-            # A label that may not be set is the one that a new file gets here; an access list is a promise.
-            with suppress(*() if attribute == ACCESS_LIST else (OSError,)):
-                os.setxattr(fd, attribute, value)
-        os.fsync(fd)
-    except OSError as error:
-        raise store_error("cannot copy the owner and the mode of", path, error) from error
-
-
-def _attributes(path: str) -> list[str]:
-    try:
-        return os.listxattr(path, follow_symlinks=False)
-    except OSError:
-        return []  # the file system knows none
 
 
 def _refuse_untrusted(host: Root, path: str) -> None:

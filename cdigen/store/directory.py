@@ -1,6 +1,7 @@
 """A directory opened once: everything after goes through its descriptor, never again through its path.
 
-``made`` and ``existing`` give a ``Directory``; both refuse a last component that is a symlink.
+``made`` and ``existing`` give a ``Directory``; both refuse a last component that is a symlink, and a link on
+the way that may have been planted (``store.pathwalk``).
 ``require_own`` refuses one in which others could put something in the place of ours.
 """
 
@@ -9,11 +10,12 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from cdigen.host.root import shown
 from cdigen.host.trust import ACCESS_LIST
 from cdigen.model.errors import ConfigError, StoreError
+from cdigen.store import pathwalk
 from cdigen.store.failures import store_error
 from cdigen.value import frozen
 
@@ -24,10 +26,7 @@ if TYPE_CHECKING:
 SPEC_DIRECTORY = "spec directory"
 STATE_DIRECTORY = "state directory"
 
-# 0755: rootless podman reads the specs as the user (podman issue 17539).
-_MODE = 0o755
-_PARENT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-_LAST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LAST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 @frozen
@@ -65,26 +64,21 @@ def made(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory]:
     StoreError: a component is no directory, or cannot be made or opened; the last one is a symlink.
     """
     path = clean(path, what=what)
-    fd = _open(path, what=what, create=True)
-    try:
-        yield Directory(path=path, real=_real(path), fd=fd)
-    finally:
-        os.close(fd)
+    with _opened(path, what=what, create=True) as directory:
+        yield directory
 
 
 @contextmanager
 def existing(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory | None]:
     """Open the directory PATH as ``made`` does, but give None where it does not exist."""
     path = clean(path, what=what)
-    try:
-        fd = _open(path, what=what, create=False)
-    except FileNotFoundError:
-        yield None
-        return
-    try:
-        yield Directory(path=path, real=_real(path), fd=fd)
-    finally:
-        os.close(fd)
+    with ExitStack() as stack:
+        try:
+            directory = stack.enter_context(_opened(path, what=what, create=False))
+        except FileNotFoundError:
+            yield None
+            return
+        yield directory
 
 
 def require_own(directory: Directory, *, what: str) -> None:
@@ -119,60 +113,40 @@ def _has_access_list(directory: Directory) -> bool:
         return False  # it has none, or the file system knows none
 
 
-def _real(path: str) -> str:
-    parent, name = posixpath.split(path)
-    return posixpath.join(posixpath.realpath(parent), name)
+@contextmanager
+def reopened(directory: Directory, *, what: str = "the folder") -> Iterator[Directory]:
+    """Open DIRECTORY, known by an O_PATH descriptor, for listing and syncing. StoreError: refused."""
+    try:
+        fd = os.open(".", _LAST, dir_fd=directory.fd)
+    except OSError as error:
+        raise store_error(f"cannot open {what}", directory.path, error) from error
+    try:
+        yield Directory(path=directory.path, real=directory.real, fd=fd)
+    finally:
+        os.close(fd)
 
 
-def _open(path: str, *, what: str, create: bool) -> int:
+@contextmanager
+def _opened(path: str, *, what: str, create: bool) -> Iterator[Directory]:
     # FileNotFoundError leaves only when nothing is to be created; all else becomes a StoreError.
-    names = [name for name in path.split("/") if name]
-    fd = os.open("/", _PARENT if names else _LAST)
-    for index, name in enumerate(names):
-        last = index == len(names) - 1
-        try:
-            below = _enter(fd, name, last=last, create=create)
-        except FileNotFoundError as error:
-            if not create:
-                raise
-            raise _explain(error, fd, names[: index + 1], what=what, path=path) from error
-        except OSError as error:
-            raise _explain(error, fd, names[: index + 1], what=what, path=path) from error
-        finally:
-            os.close(fd)
-        fd = below
-    return fd
-
-
-def _enter(parent: int, name: str, *, last: bool, create: bool) -> int:
-    flags = _LAST if last else _PARENT
     try:
-        return os.open(name, flags, dir_fd=parent)
-    except FileNotFoundError:
-        if not create:
-            raise
+        way, real = pathwalk.to_folder(path, create=create)
+    except pathwalk.Blocked as blocked:
+        raise explain(blocked, path, what=what) from blocked
     try:
-        os.mkdir(name, _MODE, dir_fd=parent)
-    except FileExistsError:
-        # Another process was faster, or it is a dangling symlink: opening tells which.
-        return os.open(name, flags, dir_fd=parent)
-    fd = os.open(name, _LAST, dir_fd=parent)
-    mode = stat.S_IMODE(os.fstat(fd).st_mode)
-    if mode | _MODE != mode:
-        os.fchmod(fd, mode | _MODE)  # the umask took something away
-    return fd
+        at = Directory(path=path, real=real, fd=way)
+        with reopened(at, what=what) as directory:
+            yield directory
+    finally:
+        os.close(way)
 
 
-def _explain(error: OSError, parent: int, names: list[str], *, what: str, path: str) -> StoreError:
-    at = "/" + "/".join(names)
+def explain(blocked: pathwalk.Blocked, path: str, *, what: str) -> StoreError:
+    """Return in words what ended the walk to PATH, which is WHAT ("the folder")."""
+    error, at = blocked.error, blocked.at
     subject = f"{what} {shown(path)}:" if at == path else f"{what} {shown(path)}: {shown(at)}"
-    try:
-        mode = os.stat(names[-1], dir_fd=parent, follow_symlinks=False).st_mode
-    except OSError as missing:
-        doing = "cannot make" if isinstance(missing, FileNotFoundError) else "cannot open"
-        return store_error(f"{doing} {what}" + ("" if at == path else f" {shown(path)}:"), at, error)
-    if stat.S_ISLNK(mode):
-        target = shown(os.readlink(names[-1], dir_fd=parent))
+    if blocked.target is not None:
+        target = shown(blocked.target)
         if at != path:
             return StoreError(f"{subject} is a symlink to {target}, which leads to no directory")
         if what == SPEC_DIRECTORY:
@@ -181,6 +155,7 @@ def _explain(error: OSError, parent: int, names: list[str], *, what: str, path: 
                 hint="make it a directory, or name the directory that it points to",
             )
         return StoreError(f"{subject} is a symlink (to {target})", hint="name the directory it points to")
-    if not stat.S_ISDIR(mode):
+    if isinstance(error, NotADirectoryError):
         return StoreError(f"{subject} is not a directory", hint="move it away, or choose another directory")
-    return store_error(f"cannot open {what}" + ("" if at == path else f" {shown(path)}:"), at, error)
+    doing = "cannot make" if blocked.is_new else "cannot open"
+    return store_error(f"{doing} {what}" + ("" if at == path else f" {shown(path)}:"), at, error)

@@ -1,34 +1,48 @@
-"""Files that the user named (``--output``, ``--bundle``): whole or not at all, but nobody's property."""
+"""Files that the user named (``--output``, ``--bundle``): whole or not at all, and nobody's trap."""
 
 from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
-from cdigen.store import tempfiles
-from cdigen.store.directory import made
+from cdigen.store import pathwalk, tempfiles
+from cdigen.store.directory import Directory, explain, reopened
 from cdigen.store.failures import store_error
+from cdigen.store.ownership import status_of, take_after
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _OWNER_ONLY = 0o600
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_SPECIAL = os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC
+_OTHERS_ADD = stat.S_IWOTH | stat.S_IWGRP
 
 
 def save(path: str, content: bytes) -> None:
     """Make CONTENT the content of the file PATH; missing folders are made.
 
-    A link is followed, as a shell's ``>`` would. What is there and no regular file (``/dev/stdout``,
-    a FIFO) is written to rather than replaced. StoreError: the system refused.
+    A link is followed, as a shell's ``>`` would, but by the kernel's rule for sticky folders (see
+    ``store.pathwalk``; for files and FIFOs, fs.protected_regular and fs.protected_fifos), whether the sysctls
+    are set or not. A file that is there keeps its owner and its mode. What is there and no regular file
+    (``/dev/stdout``, a FIFO) is written to rather than replaced. StoreError: the system refused, or we.
     """
-    real = os.path.realpath(path)
-    if _is_special(real):
-        _write_through(real, content)
-        return
-    folder, name = os.path.split(real)
-    with made(folder, what="the folder") as place, tempfiles.staged(place, name, content) as staged:
-        tempfiles.put(staged, place, name)
-        tempfiles.settle(place)
+    with _found(path, create=True) as (folder, place):
+        status = None if place.is_magic else status_of(folder, place.name)
+        if status is not None:
+            _refuse_others(path, status, os.fstat(folder.fd))
+        if place.is_magic or (status is not None and not stat.S_ISREG(status.st_mode)):
+            _write_through(path, place, status, content)
+            return
+        with reopened(folder) as at, tempfiles.staged(at, place.name, content) as staged:
+            if status is not None:
+                take_after(staged.fd, at, place.name, status)
+            tempfiles.put(staged, at, place.name)
+            tempfiles.settle(at)
 
 
 def create(path: str, content: bytes) -> None:
@@ -36,34 +50,60 @@ def create(path: str, content: bytes) -> None:
 
     StoreError: something has that name already, or the system refused; nothing is left then.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with _found(path, create=False, follow=False) as (folder, place):
+        try:
+            descriptor = os.open(place.name, _NEW, _OWNER_ONLY, dir_fd=folder.fd)
+        except FileExistsError:
+            raise StoreError(
+                f"{shown(path)} is there already, and is not written over", hint="name a new file"
+            ) from None
+        except OSError as error:
+            raise store_error("cannot write", path, error) from error
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(content)
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(place.name, dir_fd=folder.fd)
+            raise store_error("cannot write", path, error) from error
+
+
+@contextmanager
+def _found(path: str, *, create: bool, follow: bool = True) -> Iterator[tuple[Directory, pathwalk.Place]]:
+    """Walk to the file PATH, and hold its folder. StoreError: the way ends, or was laid by another user."""
+    asked = os.path.join(os.getcwd(), path)
     try:
-        descriptor = os.open(path, flags, _OWNER_ONLY)
-    except FileExistsError:
+        place = pathwalk.to_file(asked, create=create, follow=follow)
+    except pathwalk.Blocked as blocked:
+        raise explain(blocked, os.path.dirname(asked), what="the folder") from blocked
+    except OSError as error:
+        raise store_error("cannot write", path, error) from error
+    real = os.path.dirname(place.real)
+    try:
+        yield Directory(path=real, real=real, fd=place.folder), place
+    finally:
+        os.close(place.folder)
+
+
+def _refuse_others(path: str, status: os.stat_result, folder: os.stat_result) -> None:
+    """Refuse what another user has put into a sticky folder (``may_create_in_sticky`` in fs/namei.c)."""
+    is_open = folder.st_mode & stat.S_ISVTX and folder.st_mode & _OTHERS_ADD
+    if is_open and status.st_uid not in {os.geteuid(), folder.st_uid}:
         raise StoreError(
-            f"{shown(path)} is there already, and is not written over", hint="name a new file"
-        ) from None
-    except OSError as error:
-        raise store_error("cannot write", path, error) from error
+            f"{shown(path)} is not written: it belongs to uid {status.st_uid}, in a folder where others may "
+            "add files",
+            hint="name a new file, or a folder of your own",
+        )
+
+
+def _write_through(path: str, place: pathwalk.Place, status: os.stat_result | None, content: bytes) -> None:
+    """Write CONTENT to what is no regular file: that of STATUS, or where a link of /proc's own kind leads."""
+    flags = _SPECIAL | (os.O_TRUNC if status is None else os.O_NOFOLLOW)
     try:
+        descriptor = os.open(place.name, flags, dir_fd=place.folder)
         with open(descriptor, "wb") as file:
-            file.write(content)
-    except OSError as error:
-        with suppress(OSError):
-            os.unlink(path)
-        raise store_error("cannot write", path, error) from error
-
-
-def _is_special(path: str) -> bool:
-    try:
-        return not stat.S_ISREG(os.lstat(path).st_mode)
-    except OSError:
-        return False
-
-
-def _write_through(path: str, content: bytes) -> None:
-    try:
-        with open(path, "wb", buffering=0) as file:
+            if status is not None and not os.path.samestat(os.fstat(descriptor), status):
+                raise StoreError(f"{shown(path)} was changed meanwhile", hint="run the command again")
             file.write(content)
     except OSError as error:
         raise store_error("cannot write", path, error) from error

@@ -51,6 +51,23 @@ def test_output_into_a_device_writes_to_it(cdigen: Run, host: Path) -> None:
     assert os.lstat("/dev/null").st_rdev == before.st_rdev
 
 
+@pytest.mark.parametrize("option", ["--output", "--output-dir"])
+def test_output_does_not_follow_what_another_user_has_planted(
+    option: str, cdigen: Run, host: Path, tmp_path: Path
+) -> None:
+    drop, victim = tmp_path / "drop", tmp_path / "victim"
+    drop.mkdir()
+    drop.chmod(0o1777)
+    victim.write_text("root's own")
+    planted = drop / ("spec.json" if option == "--output" else "nvidia.com-gpu.json")
+    planted.symlink_to(victim)
+    os.chown(planted, 4202, 4202, follow_symlinks=False)
+    where = planted if option == "--output" else drop
+    done = cdigen("generate", "--root", host, option, where)
+    assert done.failed(5, str(planted), "symlink of uid 4202", "not followed")
+    assert victim.read_text() == "root's own"
+
+
 def test_output_dir_gets_one_file_per_kind(cdigen: Run, host: Path, tmp_path: Path) -> None:
     assert cdigen("generate", "--root", host, "--output-dir", tmp_path / "out").code == 0
     assert cdigen("generate", "--root", host, "--output-dir", tmp_path / "out", "--format", "yaml").code == 0

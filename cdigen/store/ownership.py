@@ -1,0 +1,51 @@
+"""Whose a file is, and who may use it, taken over from the file in whose place it comes: ``take_after``."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+
+from cdigen.host.trust import ACCESS_LIST
+from cdigen.store.failures import store_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.store.directory import Directory
+
+
+def status_of(folder: Directory, name: str) -> os.stat_result | None:
+    """Return the status of what lies at NAME in FOLDER, None for nothing. StoreError: it cannot be had."""
+    try:
+        return os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise store_error("cannot look at", folder.file(name), error) from error
+
+
+def take_after(fd: int, folder: Directory, name: str, status: os.stat_result) -> None:
+    """Give the new file FD the owner, the mode, the access list and the security label of the old one.
+
+    The old one is NAME in FOLDER, of which STATUS is known. StoreError: the system refused.
+    """
+    # By its descriptor: what the name means may change, and a path could be led elsewhere.
+    path = f"/proc/self/fd/{folder.fd}/{name}"
+    try:
+        os.fchown(fd, status.st_uid, status.st_gid)
+        os.fchmod(fd, stat.S_IMODE(status.st_mode) & 0o777)
+        for attribute in _attributes(path):
+            value = os.getxattr(path, attribute, follow_symlinks=False)
+            # A label that may not be set is the one that a new file gets here; an access list is a promise.
+            with suppress(*() if attribute == ACCESS_LIST else (OSError,)):
+                os.setxattr(fd, attribute, value)
+        os.fsync(fd)
+    except OSError as error:
+        raise store_error("cannot copy the owner and the mode of", folder.file(name), error) from error
+
+
+def _attributes(path: str) -> list[str]:
+    try:
+        return os.listxattr(path, follow_symlinks=False)
+    except OSError:
+        return []  # the file system knows none
