@@ -1,6 +1,7 @@
 """A configuration as the code reads it, and the schema beside it."""
 
 import json
+import re
 from pathlib import Path
 
 from jsonschema import Draft202012Validator
@@ -23,7 +24,12 @@ def read(text: str | bytes) -> Settings:
 
 
 def refusal(text: str | bytes) -> str:
-    """Return why TEXT is refused, or nothing where it is read."""
+    """Return why TEXT is refused, by lines alone, or nothing where it is read."""
+    return re.sub(r"(c\.yaml:\d+):\d+: ", r"\1: ", exact_refusal(text))
+
+
+def exact_refusal(text: str | bytes) -> str:
+    """Return why TEXT is refused, by line and column, or nothing where it is read."""
     try:
         read(text)
     except ConfigError as error:

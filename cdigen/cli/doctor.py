@@ -14,6 +14,7 @@ from cdigen.doctor.users import find_user
 from cdigen.host.root import shown
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.reconcile import Wishes
+from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def run(arguments: Namespace) -> int:
     options.refuse_inventory(arguments)
     if arguments.mask and arguments.bundle is None:
         raise ConfigError("--mask has no meaning without --bundle", hint="see 'cdigen doctor --help'")
-    host, settings = options.host_and_settings(arguments)
-    context = Context(_question(arguments, host, settings))
+    host, settings, wrong = options.host_and_usable_settings(arguments)
+    context = Context(replace(_question(arguments, host, settings), misconfigured=wrong))
     found = examine(context)
     if arguments.bundle is not None:
         from cdigen.doctor.bundle import pack  # noqa: PLC0415 - only where it is asked for

@@ -31,7 +31,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
-    host, settings = options.host_and_settings(arguments)
+    host, settings, wrong = options.host_and_usable_settings(arguments)
     kinds = options.kinds(arguments)
     directories = options.spec_directories(arguments, host, settings)
     found = scan(directories)
@@ -57,5 +57,5 @@ def run(arguments: Namespace) -> int:
     if not rows:
         looked = ", ".join(map(shown, directories))
         report.note(f"no device in {looked}; 'cdigen generate --write' writes them", arguments)
-    report.say(found.problems, arguments)
+    report.say((*wrong, *found.problems), arguments)
     return 0

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # name -> (module, what it does)
 COMMANDS = {
+    "config": ("cdigen.cli.config", "check the configuration alone"),
     "configure": ("cdigen.cli.configure", "set in a container runtime's own configuration what CDI needs"),
     "diff": ("cdigen.cli.diff", "compare the specs on disk with what this host would give now"),
     "doctor": ("cdigen.cli.doctor", "find what keeps containers from the devices, and what mends it"),

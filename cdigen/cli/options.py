@@ -151,34 +151,76 @@ def add_discovery_options(parser: argparse.ArgumentParser, *, takes_inventory: b
 
 def host_and_settings(arguments: argparse.Namespace) -> tuple[Root, config.Settings]:
     """Open the root and read the configuration that ARGUMENTS name; raises ConfigError, StoreError."""
+    host = host_root(arguments)
+    settings, found = configuration(arguments, host)
+    if found:
+        raise config.refusal(found)
+    return host, _cautious(arguments, host, settings)
+
+
+def host_and_usable_settings(
+    arguments: argparse.Namespace,
+) -> tuple[Root, config.Settings, tuple[Finding, ...]]:
+    """Open the root and read of the configuration what is right; what is wrong with it is one finding.
+
+    For commands that show how things are, and write nothing. Raises ConfigError for the root, StoreError for
+    a file that was named and cannot be read.
+    """
+    host = host_root(arguments)
+    try:
+        settings, found = configuration(arguments, host)
+    except StoreError as error:
+        if arguments.config is not None:
+            raise
+        settings, said = config.Settings(), error.message
+    else:
+        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        said = f"{config.problem(found[0])}{more}" if found else ""
+    wrong = Finding(
+        severity="error",
+        rule=config.RULE,
+        path=arguments.config or config.DEFAULT_PATH,
+        message=f"the configuration is wrong: {said}",
+        hint="'cdigen config check' shows every fault with its line",
+    )
+    return host, _cautious(arguments, host, settings), (wrong,) if said else ()
+
+
+def host_root(arguments: argparse.Namespace) -> Root:
+    """Open the root that ARGUMENTS name; raises ConfigError."""
     outer = os.path.realpath(arguments.root)
     if not os.path.isdir(outer):
         raise ConfigError(
             f"--root {shown(arguments.root)} is no folder that exists",
             hint="name the folder that holds the host's /",
         )
-    host = Root(outer)
-    settings = _settings(arguments, host)
+    return Root(outer)
+
+
+def _cautious(arguments: argparse.Namespace, host: Root, settings: config.Settings) -> config.Settings:
     if arguments.config is None and not host.is_this_machine:
         # What another's tree says of itself is no reason to make nodes or to load a library as root.
         settings = replace(settings, create_nodes=False, nvml="auto" if settings.nvml != "off" else "off")
-    return host, settings
+    return settings
 
 
-def _settings(arguments: argparse.Namespace, host: Root) -> config.Settings:
+def configuration(arguments: argparse.Namespace, host: Root) -> tuple[config.Settings, tuple[Finding, ...]]:
+    """Return the settings by what is right in the configuration that ARGUMENTS name, and what is wrong in it.
+
+    StoreError: it cannot be read. The default one need not exist.
+    """
     if arguments.config is not None:
-        return config.parse(
-            read_input(arguments.config, limit=config.MAX_SIZE), file=arguments.config, vendors=NAMES
-        )
+        data = read_input(arguments.config, limit=config.MAX_SIZE)
+        return config.read(data, file=arguments.config, vendors=NAMES)
     try:
         data = host.read(config.DEFAULT_PATH, limit=config.MAX_SIZE)
     except (FileNotFoundError, NotADirectoryError):
-        return config.Settings()
+        return config.Settings(), ()
     except OSError as error:
         raise StoreError(
             f"{config.DEFAULT_PATH} cannot be read: {reason(error)}", hint="check its mode and owner"
         ) from error
-    return config.parse(data, file=config.DEFAULT_PATH, vendors=NAMES)
+    return config.read(data, file=config.DEFAULT_PATH, vendors=NAMES)
 
 
 def refuse_inventory(arguments: argparse.Namespace) -> None:

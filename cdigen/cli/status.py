@@ -6,6 +6,7 @@ import sys
 import time
 
 from cdigen.cli import options, report
+from cdigen.config import RULE
 from cdigen.host.root import shown
 from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
@@ -50,11 +51,15 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
-    host, settings = options.host_and_settings(arguments)
+    host, settings, wrong = options.host_and_usable_settings(arguments)
     run_dir = arguments.run_dir or options.outer_directory(host, settings.daemon.run_dir)
-    found = files.read(run_dir)
-    if problem := files.gone(run_dir, found):
-        raise _dead(found, problem)
+    try:
+        found = files.read(run_dir)
+        if problem := files.gone(run_dir, found):
+            raise _dead(found, problem)
+    except HostError as error:
+        raise (_unstartable(error, wrong[0]) if wrong else error) from None
+    found = _with(found, wrong)
     plugin = nri.read(options.outer_directory(host, settings.nri.run_dir))
     if arguments.json:
         report.print_json({**found, "nri": plugin})
@@ -63,6 +68,18 @@ def run(arguments: Namespace) -> int:
     if plugin is not None:
         report.write(sys.stdout, f"\n{plugin_text(plugin, time.time())}")
     return 0
+
+
+def _with(found: Mapping[str, Any], wrong: tuple[Finding, ...]) -> dict[str, Any]:
+    """Return the status FOUND with what is WRONG with the configuration, unless the daemon says it."""
+    is_said = any(row.get("rule") == RULE for row in found["findings"])
+    rows = [] if is_said else [finding.row() for finding in wrong]
+    return {**found, "findings": [*rows, *found["findings"]]}
+
+
+def _unstartable(error: HostError, wrong: Finding) -> HostError:
+    hint = f"it does not start while {wrong.message}; {wrong.hint}"
+    return HostError(error.message, hint=hint, kind=error.kind)
 
 
 def _dead(found: Mapping[str, Any], problem: str) -> HostError:

@@ -1,6 +1,6 @@
 """The configuration file: YAML in, checked ``Settings`` out."""
 
-from cdigen.config.reading import MAX_SIZE, parse
+from cdigen.config.reading import MAX_SIZE, RULE, parse, problem, read, refusal
 from cdigen.config.settings import (
     DEFAULT_PATH,
     MODES,
@@ -19,6 +19,7 @@ __all__ = [
     "MAX_SIZE",
     "MODES",
     "ON_GONE",
+    "RULE",
     "SPEC_DIRS",
     "STATE_DIR",
     "Allowance",
@@ -27,4 +28,7 @@ __all__ = [
     "Nri",
     "Settings",
     "parse",
+    "problem",
+    "read",
+    "refusal",
 ]

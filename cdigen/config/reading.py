@@ -23,7 +23,8 @@ from cdigen.config.settings import (
     Settings,
 )
 from cdigen.model.errors import ConfigError
-from cdigen.model.profile import CAPABILITIES, HOOKS, LAYOUTS, NAMINGS, STEPS, Profile
+from cdigen.model.findings import Finding
+from cdigen.model.profile import CAPABILITIES, DEFAULT, HOOKS, LAYOUTS, NAMINGS, STEPS, Profile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,50 +40,102 @@ MAX_PROBLEMS = 10
 MAX_DEPTH = 20  # what is right is 4 deep: stream, document, mapping, list
 
 
+RULE = "configuration"
+_HINT = "see docs/configuration.md"
+_MEND = "mend the YAML"
+_OURS = "is it a configuration of cdigen?"
+
+
 def parse(data: bytes, *, file: str, vendors: Collection[str]) -> Settings:
     """Return the settings in the text of a configuration file; VENDORS are the names known.
 
     Raises ConfigError that names every problem with FILE and its line.
     """
+    settings, found = read(data, file=file, vendors=vendors)
+    if found:
+        raise refusal(found)
+    return settings
+
+
+def read(data: bytes, *, file: str, vendors: Collection[str]) -> tuple[Settings, tuple[Finding, ...]]:
+    """Return the settings by those keys that are right, and every problem of the others with its place."""
     if len(data) > MAX_SIZE:
-        raise ConfigError(f"{file} is larger than {MAX_SIZE} bytes", hint="is it a configuration of cdigen?")
-    root = _compose(data, file)
-    return Settings() if root is None else _Reading(file, vendors).settings(root)
+        wrong = _wrong(file, f"the file is larger than {MAX_SIZE} bytes", None, hint=_OURS)
+        return Settings(), (wrong,)
+    try:
+        root = _compose(data, file)
+    except _NoTreeError as error:
+        return Settings(), (error.finding,)
+    return (Settings(), ()) if root is None else _Reading(file, vendors).settings(root)
+
+
+def refusal(found: tuple[Finding, ...]) -> ConfigError:
+    """Return the error that tells of all problems FOUND in a configuration, each with its place."""
+    more = len(found) - MAX_PROBLEMS
+    said = [problem(one) for one in found[:MAX_PROBLEMS]]
+    said += [f"and {more} more"] if more > 0 else []
+    return ConfigError("; ".join(said), hint=found[0].hint, kind="config")
+
+
+def problem(found: Finding) -> str:
+    """Return FOUND as compilers tell of such: file, line, column and what is wrong."""
+    return ":".join((found.path, *map(str, found.place or ()))) + f": {found.message}"
+
+
+class _NoTreeError(ValueError):
+    """Says why the text is no tree at all."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
+
+
+def _wrong(file: str, message: str, place: tuple[int, int] | None, *, hint: str) -> Finding:
+    return Finding(severity="error", rule=RULE, path=file, message=message, hint=hint, place=place)
 
 
 def _compose(data: bytes, file: str) -> yaml.Node | None:
-    """Return the tree of a YAML document, None where there is none; raises ConfigError."""
+    """Return the tree of a YAML document, None where there is none; raises _NoTreeError."""
     import yaml  # noqa: PLC0415 - 19 ms, and most one-shot calls have no configuration file
 
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{file}:{line}: this is no UTF-8", hint="save it as UTF-8") from None
+        before = data[: error.start].decode("utf-8")
+        place = _after(before)
+        raise _NoTreeError(_wrong(file, "this is no UTF-8", place, hint="save it as UTF-8")) from None
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         _refuse_depth(yaml.parse(text, Loader=loader), file)
         root: yaml.Node | None = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise ConfigError(f"{file}{where}: {error.problem or error.context}", hint="mend the YAML") from None
+        message = error.problem or error.context or "this is no YAML"
+        raise _NoTreeError(_wrong(file, message, _place(mark), hint=_MEND)) from None
     except yaml.reader.ReaderError as error:
         odd = yaml.reader.Reader.NON_PRINTABLE.search(text)
-        where = f":{text.count(chr(10), 0, odd.start()) + 1}" if odd else ""
-        raise ConfigError(f"{file}{where}: {error.reason}", hint="mend the YAML") from None
+        where = _after(text[: odd.start()]) if odd else None
+        raise _NoTreeError(_wrong(file, error.reason, where, hint=_MEND)) from None
     return root
 
 
+def _place(mark: Any) -> tuple[int, int] | None:
+    return (mark.line + 1, mark.column + 1) if mark else None
+
+
+def _after(text: str) -> tuple[int, int]:
+    """Return the place that follows TEXT."""
+    return text.count("\n") + 1, len(text) - text.rfind("\n")
+
+
 def _refuse_depth(events: Iterable[yaml.Event], file: str) -> None:
-    """Raise ConfigError where a document is nested deeply: composing it would overflow the C stack."""
+    """Raise _NoTreeError where a document is nested deeply: composing it would overflow the C stack."""
     depth = 0
     for event in events:
         kind = type(event).__name__
         depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
         if depth > MAX_DEPTH:
-            line = f":{event.start_mark.line + 1}" if event.start_mark else ""
-            raise ConfigError(f"{file}{line}: nested too deeply", hint="is it a configuration of cdigen?")
+            raise _NoTreeError(_wrong(file, "nested too deeply", _place(event.start_mark), hint=_OURS))
 
 
 class _Reading:
@@ -91,7 +144,7 @@ class _Reading:
     def __init__(self, file: str, vendors: Collection[str]) -> None:
         self._file = file
         self._vendors = vendors
-        self._problems: list[str] = []
+        self._problems: list[Finding] = []
         self._keys: dict[str, Reader] = {
             "vendors": lambda node: nodes.items(node, lambda item: nodes.word(item, vendors)),
             "spec_dirs": lambda node: nodes.items(node, nodes.path, at_least=1),
@@ -121,19 +174,19 @@ class _Reading:
             "gpu_kinds": lambda node: self._rows(node, _GPU_KIND, GpuKind, "kind", "gpu_kinds: "),
         }
 
-    def settings(self, root: yaml.Node) -> Settings:
-        """Return the settings of the document ROOT; raises ConfigError with all problems."""
+    def settings(self, root: yaml.Node) -> tuple[Settings, tuple[Finding, ...]]:
+        """Return the settings of the document ROOT, by what is right in it, and all problems."""
         if nodes.form(root) != "mapping":
             self._add(root, "the file is not a mapping of keys to values")
-            raise self._error()
-        values = self._mapping(root, self._keys, "")
-        if self._problems:
-            raise self._error()
-        settings = Settings(**values)  # type: ignore[arg-type]  # each reader returns its field's type
-        self._keep_apart(root, settings)
-        if self._problems:
-            raise self._error()
-        return settings
+            return Settings(), self._found()
+        settings = Settings(**self._mapping(root, self._keys, ""))  # type: ignore[arg-type]  # each reader returns its field's type
+        # Where a key is wrong, its default stands for it: that is nothing to compare.
+        if not self._problems:
+            self._keep_apart(root, settings)
+        return settings, self._found()
+
+    def _found(self) -> tuple[Finding, ...]:
+        return tuple(sorted(self._problems, key=lambda finding: finding.place or (0, 0)))
 
     def _keep_apart(self, root: yaml.Node, settings: Settings) -> None:
         """Refuse a spec directory as a place of our own: each cycle would change it and cause the next."""
@@ -152,18 +205,19 @@ class _Reading:
                 )
 
     def _mapping(self, root: yaml.Node, keys: dict[str, Reader], where: str) -> dict[str, object]:
-        """Return the values of the mapping ROOT by KEYS, and note what is wrong with it."""
+        """Return the values of the mapping ROOT by KEYS, those that are right, and note what is wrong."""
         values: dict[str, object] = {}
+        seen: set[str] = set()
         for key, value in root.value:
             name = key.value if nodes.form(key) == "text" else ""
             if not name:
                 self._add(key, f"{where}a key must be a text, not {nodes.kind(key)}")
-            elif name in values:
+            elif name in seen:
                 self._add(key, f"{where}the key {name!r} is given a second time")
             elif name not in keys:
                 self._add(key, f"{where}unknown key {nodes.quoted(name)}{_meant(name, keys)}")
             else:
-                values[name] = None
+                seen.add(name)
                 try:
                     values[name] = keys[name](value)
                 except nodes.WrongError as wrong:
@@ -183,21 +237,22 @@ class _Reading:
                 continue
             before = len(self._problems)
             values = self._mapping(item, _PROFILE, "profile: ")
-            self._problems.extend(
-                f"{self._file}:{item.start_mark.line + 1}: profile: the key {name!r} is missing"
-                for name in ("name", "class")
-                if name not in values
-            )
+            for name in ("name", "class"):
+                if _lacks(item, name):
+                    self._add(item, f"profile: the key {name!r} is missing")
             if len(self._problems) > before:
                 continue
             profile = Profile(device_class=values.pop("class"), **values)  # type: ignore[arg-type]
-            for other in profiles:
-                if profile.name == other.name:
-                    self._add(item, f"a second profile is named {profile.name!r}")
-                elif profile.device_class == other.device_class:
-                    self._add(item, f"a second profile has the class {profile.device_class!r}")
+            self._tell_apart(item, profile, profiles)
             profiles.append(profile)
-        return tuple(profiles)
+        return tuple(profiles) or (DEFAULT,)
+
+    def _tell_apart(self, node: yaml.Node, profile: Profile, others: list[Profile]) -> None:
+        for other in others:
+            if profile.name == other.name:
+                self._add(node, f"a second profile is named {profile.name!r}")
+            elif profile.device_class == other.device_class:
+                self._add(node, f"a second profile has the class {profile.device_class!r}")
 
     def _daemon(self, node: yaml.Node) -> Daemon:
         """Return the times and places of the daemon in a mapping."""
@@ -246,19 +301,19 @@ class _Reading:
                 continue
             before = len(self._problems)
             values = self._mapping(item, keys, f"nri: {where}")
-            if required not in values:
+            if _lacks(item, required):
                 self._add(item, f"nri: {where}the key {required!r} is missing")
             elif len(self._problems) == before:
                 rows.append(cls(**values))
         return tuple(rows)
 
     def _add(self, node: yaml.Node, problem: str) -> None:
-        self._problems.append(f"{self._file}:{node.start_mark.line + 1}: {problem}")
+        place = _place(node.start_mark)
+        self._problems.append(_wrong(self._file, problem, place, hint=_HINT))
 
-    def _error(self) -> ConfigError:
-        more = len(self._problems) - MAX_PROBLEMS
-        said = [*self._problems[:MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
-        return ConfigError("; ".join(said), hint="see docs/configuration.md", kind="config")
+
+def _lacks(mapping: yaml.Node, name: str) -> bool:
+    return all(key.value != name for key, _ in mapping.value)
 
 
 def _usual(folder: str) -> str:

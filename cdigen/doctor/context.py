@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cdigen.delivery import Means
     from cdigen.host.root import Root
     from cdigen.model.errors import HostError, SpecError
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode, Inventory
     from cdigen.reconcile import Product, Wishes
     from cdigen.runtimes.installed import Installed
@@ -57,7 +58,8 @@ class Question:
     ``runtimes`` are those of NAMES that matter, none: all that are installed; ``devices`` the names that
     have to resolve, none: all that there are. ``options`` are what a cdigen command needs to mean the same
     host; ``are_named`` says whether somebody named the ``vendors``, or all are asked. ``daemon`` reads
-    cdigen's daemon, ``restart`` gives the command that restarts a runtime.
+    cdigen's daemon, ``restart`` gives the command that restarts a runtime. ``misconfigured`` is what is wrong
+    with the configuration, of which the rest counts.
     """
 
     host: Root
@@ -75,6 +77,7 @@ class Question:
     devices: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     are_named: bool = True
+    misconfigured: tuple[Finding, ...] = ()
 
 
 @frozen

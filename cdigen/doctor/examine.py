@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.doctor import driver, loading, nodes, others, runtimes, security, specs
+from cdigen.doctor import configuration, driver, loading, nodes, others, runtimes, security, specs
 from cdigen.doctor.gate import passed
 
 TYPE_CHECKING = False
@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from cdigen.doctor.context import Context
     from cdigen.doctor.verdict import Verdict
 
-# From the driver to the container: what is further down depends on what is above.
+# From the configuration and the driver to the container: what is further down depends on what is above.
 FAMILIES = (
+    configuration.check,
     driver.check,
     nodes.check,
     others.check,

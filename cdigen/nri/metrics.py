@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from cdigen import __version__
+from cdigen.config import RULE
 from cdigen.nri.status import REGISTERED
 from cdigen.nri.tally import BUCKETS
 
@@ -41,6 +42,11 @@ class Metrics:
         """Return the metrics as they are now."""
         board, tally = self._board, self._board.tally
         yield _gauge("cdigen_build_info", "The version of cdigen.", {(__version__,): 1}, "version")
+        yield _gauge(
+            "cdigen_config_valid",
+            "Whether the configuration on the disk counts; where it is wrong, the last good one does.",
+            {(): float(all(finding.rule != RULE for finding in board.problems))},
+        )
         yield _gauge(
             "cdigen_nri_registered",
             "Whether the runtime asks the plugin.",

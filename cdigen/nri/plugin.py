@@ -16,7 +16,7 @@ import time
 from contextlib import ExitStack
 
 from cdigen import __version__
-from cdigen.config import Settings
+from cdigen.config import RULE, Settings
 from cdigen.model.errors import CdigenError, ConfigError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.nri import status
@@ -297,7 +297,7 @@ class Plugin:
 
     def _misconfigure(self, message: str, hint: str = "") -> None:
         path = self._setup.watched[0]
-        problems = (Finding(severity="error", rule="configuration", path=path, message=message, hint=hint),)
+        problems = (Finding(severity="error", rule=RULE, path=path, message=message, hint=hint),)
         if problems != self._misconfigured:
             self._log.error("configuration", message=message, hint=hint)
         self._misconfigured = problems

@@ -10,6 +10,7 @@ import threading
 import time
 
 from cdigen import __version__, reconcile
+from cdigen.config import RULE
 from cdigen.host.root import Root
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.model.findings import Finding
@@ -214,7 +215,7 @@ class Daemon:
         except CdigenError as error:
             problem = Finding(
                 severity="error",
-                rule="configuration",
+                rule=RULE,
                 path=self._watched[0],
                 message=f"the configuration does not count, the last good one does: {error.message}",
                 hint=error.hint,
@@ -256,7 +257,8 @@ class Daemon:
     def _show(self, done: Cycle) -> None:
         """Tell everybody who listens what the cycle did; a full disk must not end the daemon."""
         report = done.report
-        self._status = advance(self._status, report, self._supervisor.health())
+        before = replace(self._status, is_configured=self._misconfigured is None)
+        self._status = advance(before, report, self._supervisor.health())
         self._metrics.count(report)
         self._metrics.show(self._status)
         log.cycle(self._log, report, self._last)
@@ -282,6 +284,8 @@ class Daemon:
         state = overall(vendors) if vendors else self._status.state
         served = sum(spec.served for spec in self._status.specs)
         why = next((one.reason for one in vendors if one.state == state and one.reason), "")
+        if self._misconfigured is not None:
+            why = self._misconfigured.message
         return f"{state}, {served} devices" + (f"; {why}" if why else "")
 
     def _server(self) -> Server:

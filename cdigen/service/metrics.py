@@ -92,6 +92,12 @@ class _Latest:
         if status is None:
             return
         yield _gauge("cdigen_build_info", "The version of cdigen.", ("version",), [((status.version,), 1)])
+        yield _gauge(
+            "cdigen_config_valid",
+            "Whether the configuration on the disk counts; where it is wrong, the last good one does.",
+            (),
+            [((), float(status.is_configured))],
+        )
         if status.last_success_s is not None:
             yield _gauge(
                 "cdigen_last_success_timestamp_seconds",

@@ -110,7 +110,8 @@ class Status:
     """How the daemon and the host stand after the last cycle; ``cycle`` is None before the first.
 
     ``specs`` are those of the last cycle that came so far; ``sources`` are the names of the sources, each
-    with its problem, "" for a healthy one.
+    with its problem, "" for a healthy one. ``is_configured`` says whether the configuration on the
+    disk counts; where it is wrong, the last good one does.
     """
 
     version: str
@@ -123,6 +124,7 @@ class Status:
     last_success_s: float | None = None
     sources: tuple[tuple[str, str], ...] = ()
     journal: tuple[Journaled, ...] = ()
+    is_configured: bool = True
 
 
 def advance(status: Status, report: CycleReport, sources: Mapping[str, str]) -> Status:

@@ -54,7 +54,7 @@ function _shtab_cdigen_using
   test "$_shtab_cdigen_cmdpath" = "$argv"
 end
 
-set -g _shtab_cdigen_commands configure diff doctor generate inspect list nri prune resolve run status validate
+set -g _shtab_cdigen_commands config configure diff doctor generate inspect list nri prune resolve run status validate
 set -g _shtab_cdigen_opts_with_value --annotation --bundle --cdi-device --config --config-search-path --container --container-driver-root --dev-root --device --device-node --driver-root --env --for --format --hook --index --inventory --kind --label --layout --library-search-path --loader --mode --name --namespace --naming --nvml --output --output-dir --profile --root --run-dir --runtime-handler --socket --spec-dir --target --user --vendor
 
 complete -c cdigen -e
@@ -62,6 +62,14 @@ complete -c cdigen -f
 
 complete -c cdigen -n _shtab_cdigen_using -s h -l help -d 'show help'
 complete -c cdigen -n _shtab_cdigen_using -s V -l version -d 'show the version'
+complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a config -d 'Check the configuration alone.'
+complete -c cdigen -n '_shtab_cdigen_using config' -s h -l help -d 'show this help message and exit'
+complete -c cdigen -n '_shtab_cdigen_using config' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'
+complete -c cdigen -n '_shtab_cdigen_using config' -l root -xka "(__fish_complete_directories)" -d 'pretend that the folder DIR is the host'
+complete -c cdigen -n '_shtab_cdigen_using config' -l json -d 'print one JSON document and nothing else on stdout'
+complete -c cdigen -n '_shtab_cdigen_using config' -s v -l verbose -d 'say more on stderr'
+complete -c cdigen -n '_shtab_cdigen_using config' -s q -l quiet -d 'say nothing but errors on stderr'
+complete -c cdigen -n '_shtab_cdigen_using config; and test $_shtab_cdigen_npos -eq 0' -ka "check" -d 'check: is all of it right? exit 0; else exit 2'
 complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a configure -d 'Set in a container runtime'"'"'s own configuration what CDI needs.'
 complete -c cdigen -n '_shtab_cdigen_using configure' -s h -l help -d 'show this help message and exit'
 complete -c cdigen -n '_shtab_cdigen_using configure' -l dry-run -d 'change nothing, print what would be as a diff'

@@ -5,6 +5,7 @@
 
 _shtab_cdigen_commands() {
   local _commands=(
+    config:'Check the configuration alone.'
     configure:'Set in a container runtime'"'"'s own configuration what CDI needs.'
     diff:'Compare the specs on disk with what this host would give now.'
     doctor:'Find what keeps containers from the devices, and what mends it.'
@@ -28,6 +29,19 @@ _shtab_cdigen_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_cdigen_defaults_added=0
+
+_shtab_cdigen_config_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+  ":check\: is all of it right\? exit 0\; else exit 2:(check)"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_config_defaults_added=0
 
 _shtab_cdigen_configure_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -309,6 +323,7 @@ _shtab_cdigen() {
       (( CURRENT += 1 ))
       curcontext="${curcontext%:*:*}:_shtab_cdigen-$line[1]:"
       case $line[1] in
+        config) _arguments -C -s $_shtab_cdigen_config_options ;;
         configure) _arguments -C -s $_shtab_cdigen_configure_options ;;
         diff) _arguments -C -s $_shtab_cdigen_diff_options ;;
         doctor) _arguments -C -s $_shtab_cdigen_doctor_options ;;

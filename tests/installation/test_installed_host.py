@@ -230,6 +230,34 @@ def test_reload_and_stop_are_clean_and_quick(inside: Callable[..., str]) -> None
     assert inside("systemctl", "show", "--property=Result", "--value", "cdigen").strip() == "success"
 
 
+def test_a_wrong_configuration_fails_the_reload_and_the_daemon_goes_on(
+    host: Path, inside: Callable[..., str]
+) -> None:
+    inside("systemctl", "start", "cdigen")
+    # The drop-in of this test makes another tree the host: the reload asks for the machine's own file.
+    files = [host / f"{top}etc/cdigen/config.yaml" for top in ("", f"{GPU_HOST}/")]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("mode: auto\n\ncolour: blue\n")
+    try:
+        with pytest.raises(AssertionError, match=r"Job for cdigen\.service failed"):
+            inside("systemctl", "reload", "cdigen")
+        journal = inside("journalctl", "--unit=cdigen", "--no-pager", "--output=cat")
+        assert "/etc/cdigen/config.yaml:3:1: unknown key 'colour'" in journal
+        assert inside("systemctl", "is-active", "cdigen") == "active\n"
+        assert eventually(
+            lambda: "unknown key 'colour'" in inside("cdigen", "status", "--root", f"/{GPU_HOST}")
+        )
+        assert "the configuration does not count" in inside("systemctl", "status", "cdigen", "--no-pager")
+        for file in files:
+            file.write_text("mode: auto\n")
+        inside("systemctl", "reload", "cdigen")
+        assert eventually(lambda: "unknown key" not in inside("cdigen", "status", "--root", f"/{GPU_HOST}"))
+    finally:
+        for file in files:
+            file.unlink()
+
+
 @pytest.fixture
 def runtime(host: Path, inside: Callable[..., str]) -> Iterator[Callable[[], Runtime]]:
     """Start the plugin as its unit does, for a socket of ours; returns what waits for it to register."""

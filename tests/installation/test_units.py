@@ -98,6 +98,25 @@ def test_a_wrong_configuration_is_not_tried_again_and_again() -> None:
     assert (named["Restart"], named["RestartPreventExitStatus"]) == ("on-failure", "2")
 
 
+@pytest.mark.parametrize("unit", [UNIT, ETC / "cdigen-nri.service"], ids=lambda unit: unit.name)
+def test_a_reload_asks_first_whether_the_configuration_is_right(unit: Path) -> None:
+    reloads = [value for key, value in settings(unit) if key == "ExecReload"]
+    # The first that fails ends the reload, and is what it fails with (systemd.service(5), ExecReload=).
+    assert reloads == ["/usr/bin/cdigen config check", "/bin/sh -c 'kill -HUP ${MAINPID}'"]
+
+
+def test_openrc_sends_no_signal_for_a_configuration_that_is_wrong(tmp_path: Path) -> None:
+    tool = tmp_path / "cdigen"
+    tool.write_text('#!/bin/sh\n[ "$*" = "config check" ]\nexit 2\n')
+    tool.chmod(0o755)
+    code = (
+        "ebegin() { :; }; eend() { return $1; }; supervise-daemon() { echo signal; }; "
+        f". {ETC}/cdigen.openrc; command={tool}; reload"
+    )
+    done = subprocess.run(["bash", "-c", code], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
 def test_copying_a_driver_from_a_slow_disk_is_not_taken_for_a_hang() -> None:
     # The loop pings between looks only; a driver is a gibibyte, a disk that others keep busy gives 1.2 MB/s.
     unit, minutes = dict(settings(UNIT))["WatchdogSec"], r"([0-9]+)min"

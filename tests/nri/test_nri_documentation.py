@@ -27,7 +27,7 @@ def scraped() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(Metrics(board).render().decode()):
         for sample in family.samples:
-            if sample.name.startswith("cdigen_nri_"):
+            if sample.name.startswith(("cdigen_nri_", "cdigen_config_")):
                 found.setdefault(sample.name, set()).update(sample.labels)
     return found
 
@@ -44,7 +44,7 @@ def named(head: str) -> set[str]:
 
 
 def test_all_metrics_are_documented_with_their_labels() -> None:
-    rows = re.findall(r"^\| `(cdigen_nri_\w+)` \|([^|]*)\|", TEXT, re.MULTILINE)
+    rows = re.findall(r"^\| `(cdigen_(?:nri|config)_\w+)` \|([^|]*)\|", TEXT, re.MULTILINE)
     documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
     there = {
         name.removesuffix("_bucket"): labels - {"le"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -246,7 +247,9 @@ def test_a_changed_quiet_time_counts(gpu_host: Host) -> None:
         assert took > 0.9
 
 
-def test_a_configuration_made_invalid_is_reported_and_the_last_good_one_counts(gpu_host: Host) -> None:
+def test_a_configuration_made_invalid_is_reported_and_the_last_good_one_counts(
+    gpu_host: Host, cdigen: Run
+) -> None:
     with daemon(gpu_host) as running:
         gpu_host.put("etc/cdigen/config.yaml", "daemon: {quiet_s: -1}\n")
         running.sees(lambda: "configuration" in found(running.status))
@@ -254,10 +257,26 @@ def test_a_configuration_made_invalid_is_reported_and_the_last_good_one_counts(g
         assert "quiet_s" in line["message"]
         gpu_host.load(gpus=3)
         running.sees(lambda: gpu_host.devices() == {"0", "1", "2", "all"})
+        metric = "cdigen_config_valid"
+        assert f"{metric} 0.0" in scraped(gpu_host)
+        assert running.manager.hears("STATUS=", "the configuration does not count") is not None
+        shown = cdigen("status", "--root", gpu_host.root)
+        assert (shown.code, shown.out.count("quiet_s")) == (0, 1)
         # It is the same trouble, and said once.
         assert len(running.lines("configuration")) == 1
         gpu_host.configure()
         running.sees(lambda: "configuration" not in found(running.status))
+        assert f"{metric} 1.0" in scraped(gpu_host)
+        assert "quiet_s" not in cdigen("status", "--root", gpu_host.root).out
+
+
+def scraped(host: Host) -> str:
+    """Return the daemon's metrics, asked as Prometheus' exporters of sockets ask."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(PATIENCE_S)
+        asking.connect(str(host.run_dir / "http.sock"))
+        asking.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        return b"".join(iter(lambda: asking.recv(65536), b"")).decode()
 
 
 def found(status: dict[str, list[dict[str, str]]]) -> set[str]:

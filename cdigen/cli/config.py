@@ -1,0 +1,69 @@
+"""``cdigen config check``: the configuration alone, every fault with its line and column."""
+
+from __future__ import annotations
+
+import sys
+
+from cdigen import config
+from cdigen.cli import options, report
+from cdigen.host.root import shown
+from cdigen.model.errors import ConfigError
+from cdigen.model.findings import Finding
+from cdigen.vendors.registry import require_apart
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from typing import Any
+
+EXAMPLES = """\
+  cdigen config check                      what 'systemctl reload cdigen' asks first
+  cdigen config check --config new.yaml    before it is put in the place of /etc/cdigen/config.yaml
+  cdigen config check --json               every fault for programs
+"""
+
+WRONG = 2
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this command."""
+    parser.add_argument(
+        "action", metavar="check", choices=("check",), help="check: is all of it right? exit 0; else exit 2"
+    )
+    options.add_root_options(parser)
+    options.add_output_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command; returns the exit code or raises a CdigenError."""
+    host = options.host_root(arguments)
+    settings, found = options.configuration(arguments, host)
+    file = arguments.config or host.outer_path(config.DEFAULT_PATH)
+    found = found or _together(settings, file)
+    if arguments.json:
+        report.print_json({"file": file, "valid": not found, "findings": [_row(one) for one in found]})
+    else:
+        report.write(sys.stdout, "".join(f"{shown(config.problem(one))}\n" for one in found))
+    if not found:
+        is_there = arguments.config is not None or host.exists(config.DEFAULT_PATH)
+        what = (
+            "nothing is wrong" if is_there else "it does not exist, which is right: every key has a default"
+        )
+        report.note(f"{shown(file)}: {what}", arguments)
+    return WRONG if found else 0
+
+
+def _together(settings: config.Settings, file: str) -> tuple[Finding, ...]:
+    """Return what is wrong with values of which each is right by itself."""
+    try:
+        require_apart(settings.vendors)
+    except ConfigError as error:
+        return (
+            Finding(severity="error", rule=config.RULE, path=file, message=error.message, hint=error.hint),
+        )
+    return ()
+
+
+def _row(finding: Finding) -> dict[str, Any]:
+    line, column = finding.place or (None, None)
+    return {**finding.row(), "line": line, "column": column}

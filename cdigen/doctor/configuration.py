@@ -1,0 +1,26 @@
+"""Whether cdigen's own configuration can be read: as long as it cannot, no other command of ours helps."""
+
+from __future__ import annotations
+
+from cdigen.config import DEFAULT_PATH
+from cdigen.doctor.verdict import Topic
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cdigen.doctor.context import Context
+    from cdigen.doctor.verdict import Verdict
+
+TOPIC = Topic(name="configuration")
+CONFIGURATION = "configuration"
+
+
+def check(context: Context) -> Iterator[Verdict]:
+    """Say what is wrong with the configuration; the other checks go by what is right in it."""
+    wrong = context.question.misconfigured
+    if not wrong:
+        yield TOPIC.good(CONFIGURATION, f"{DEFAULT_PATH} is right, or not there")
+        return
+    effect = "commands that write refuse, and the daemon does not start with it"
+    yield TOPIC.error(CONFIGURATION, f"{wrong[0].message}; {effect}: {wrong[0].hint}")

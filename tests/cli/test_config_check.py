@@ -1,0 +1,125 @@
+"""`cdigen config check`, and what commands that only show how things are make of a wrong configuration."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import Run
+from vendors.addedvendor import install
+
+WRONG = "# ours\ncolour: blue\nstate_dir: 1\nspec_dirs: [/etc/cdi, relative]\n"
+PLACES = [(2, 1), (3, 12), (4, 23)]
+
+
+def put(root: Path, text: str) -> Path:
+    file = root / "etc/cdigen/config.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def test_every_fault_is_told_with_line_and_column_and_exit_2(cdigen: Run, tmp_path: Path) -> None:
+    put(tmp_path, WRONG)
+    done = cdigen("config", "check", "--root", tmp_path)
+    lines = done.out.splitlines()
+    assert (done.code, done.err) == (2, "")
+    assert [line.split(": ")[0] for line in lines] == [
+        f"/etc/cdigen/config.yaml:{line}:{column}" for line, column in PLACES
+    ]
+    assert "colour" in lines[0]
+
+
+def test_json_has_the_same_for_programs_and_no_error_object(cdigen: Run, tmp_path: Path) -> None:
+    file = put(tmp_path, WRONG)
+    done = cdigen("config", "check", "--root", tmp_path, "--json")
+    assert (done.code, done.err) == (2, "")
+    assert (done.json["file"], done.json["valid"]) == (str(file), False)
+    assert [(row["line"], row["column"]) for row in done.json["findings"]] == PLACES
+    assert {row["rule"] for row in done.json["findings"]} == {"configuration"}
+
+
+def test_more_faults_than_a_message_holds_are_all_told(cdigen: Run, tmp_path: Path) -> None:
+    put(tmp_path, "".join(f"key{number}: 1\n" for number in range(50)))
+    assert len(cdigen("config", "check", "--root", tmp_path).out.splitlines()) == 50
+
+
+@pytest.mark.parametrize("text", ["", "spec_dirs: [/etc/cdi]\n", None])
+def test_what_is_right_or_not_there_is_exit_0(cdigen: Run, tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        put(tmp_path, text)
+    done = cdigen("config", "check", "--root", tmp_path)
+    assert (done.code, done.out) == (0, "")
+    assert ("nothing is wrong" if text is not None else "does not exist") in done.err
+    quiet = cdigen("config", "check", "--root", tmp_path, "--quiet")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+    told = cdigen("config", "check", "--root", tmp_path, "--json").json
+    assert (told["valid"], told["findings"]) == (True, [])
+
+
+def test_a_file_is_checked_before_it_is_put_in_place(cdigen: Run, tmp_path: Path) -> None:
+    file = tmp_path / "new.yaml"
+    file.write_text("daemon: {quiet_s: [\n")
+    done = cdigen("config", "check", "--config", file)
+    assert (done.code, done.out.startswith(f"{file}:2:1: ")) == (2, True)
+    assert cdigen("config", "check", "--config", "-", stdin=b"mode: auto\n").code == 0
+    assert cdigen("config", "check", "--config", tmp_path / "none").failed(5, "none cannot be read")
+
+
+def test_two_vendors_with_the_same_kinds_are_a_fault_of_the_configuration(
+    cdigen: Run, tmp_path: Path
+) -> None:
+    install(tmp_path)
+    with (tmp_path / "cdigen_added.py").open("a") as code:
+        code.write("\n\nclass Twin(Vendor):\n    NAME = 'twin'\n\n\nTWIN = Twin()\n")
+    with (tmp_path / "cdigen_added-1.0.dist-info/entry_points.txt").open("a") as entries:
+        entries.write("twin = cdigen_added:TWIN\n")
+    put(tmp_path, "vendors: [added, twin]\n")
+    done = cdigen("config", "check", "--root", tmp_path, PYTHONPATH=str(tmp_path))
+    assert (done.code, done.out.count("added and twin both have the kinds of example.com")) == (2, 1)
+
+
+@pytest.mark.parametrize("words", [(), ("chek",), ("check", "more")])
+def test_anything_but_check_is_wrong_usage(cdigen: Run, words: tuple[str, ...]) -> None:
+    assert cdigen("config", *words).failed(2, "see 'cdigen config --help'")
+
+
+def test_list_works_by_what_is_right_and_says_what_is_wrong(cdigen: Run, host: Path) -> None:
+    assert cdigen("generate", "--write", "--root", host).code == 0
+    put(host, WRONG)
+    done = cdigen("list", "--root", host)
+    assert (done.code, "nvidia.com/gpu=0" in done.out) == (0, True)
+    assert "the configuration is wrong: /etc/cdigen/config.yaml:2:1: unknown key 'colour'" in done.err
+    assert "and 2 more" in done.err
+    assert "'cdigen config check'" in done.err
+    put(host, "spec_dirs: [/nowhere]\ncolour: blue\n")
+    assert cdigen("list", "--root", host).out.splitlines() == ["DEVICE  STATE  FILE"]
+    # What writes refuses as before.
+    assert cdigen("generate", "--root", host).failed(2, "config.yaml:2:1: unknown key")
+
+
+def test_one_that_cannot_be_read_is_said_unless_it_was_named(cdigen: Run, tmp_path: Path) -> None:
+    (tmp_path / "etc/cdigen/config.yaml").mkdir(parents=True)
+    done = cdigen("list", "--root", tmp_path)
+    assert (done.code, "config.yaml cannot be read" in done.err) == (0, True)
+    assert cdigen("list", "--root", tmp_path, "--config", tmp_path / "none").failed(5, "cannot be read")
+
+
+def test_doctor_says_it_first_and_goes_through_the_rest(cdigen: Run, host: Path) -> None:
+    assert cdigen("generate", "--write", "--root", host).code == 0
+    put(host, WRONG)
+    done = cdigen("doctor", "--root", host, "--json")
+    first, *others = done.json
+    assert done.code == 1
+    assert (first["check"], first["ok"], first["severity"]) == ("configuration", False, "error")
+    assert "/etc/cdigen/config.yaml:2:1: " in first["detail"]
+    assert "spec-missing" in {row["check"] for row in others if row["ok"]}
+    put(host, "mode: auto\n")
+    rows = {row["check"]: row["ok"] for row in json.loads(cdigen("doctor", "--root", host, "--json").out)}
+    assert rows["configuration"] is True
+
+
+def test_status_without_a_daemon_says_that_it_cannot_start(cdigen: Run, tmp_path: Path) -> None:
+    put(tmp_path, WRONG)
+    assert cdigen("status", "--root", tmp_path).failed(
+        3, "no cdigen daemon", "it does not start while the configuration is wrong", "config.yaml:2:1"
+    )
