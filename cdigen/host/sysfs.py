@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 PCI_DEVICES = "/sys/bus/pci/devices"
 # VGA, 3D and other display controllers, and processing accelerators, as AMD's Instinct are (PCI Code and ID
 # Assignment, classes 03 and 12).
-ACCELERATORS = (0x0300, 0x0302, 0x0380, 0x1200)
+PROCESSING_ACCELERATOR = 0x1200
+ACCELERATORS = (0x0300, 0x0302, 0x0380, PROCESSING_ACCELERATOR)
 _HEX = frozenset("0123456789abcdef")
 
 
@@ -50,8 +51,7 @@ def pci_devices(root: Root, *, vendor: int, classes: tuple[int, ...]) -> tuple[t
         folder = f"{PCI_DEVICES}/{address}"
         if pci_key(address) is None or _number(root, f"{folder}/vendor") != vendor:
             continue
-        class_ = (_number(root, f"{folder}/class") or 0) >> 8
-        if class_ not in classes:
+        if class_of(root, folder) not in classes:
             continue
         try:
             driver = root.resolve(f"{folder}/driver").rpartition("/")[2]
@@ -59,6 +59,11 @@ def pci_devices(root: Root, *, vendor: int, classes: tuple[int, ...]) -> tuple[t
             driver = ""
         found.append((pci_address(address) or address, driver))
     return tuple(sorted(found, key=lambda device: pci_key(device[0]) or ()))
+
+
+def class_of(root: Root, folder: str) -> int:
+    """Return class and sub-class (``0x0302``) of the PCI function at FOLDER, 0 where they cannot be read."""
+    return (_number(root, f"{folder}/class") or 0) >> 8
 
 
 def _number(root: Root, path: str) -> int | None:

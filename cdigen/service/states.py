@@ -46,8 +46,12 @@ _PASSING_RULES = frozenset(
         # KFD's topology is made anew while a GPU is split in another way.
         "kfd-node-unusable",
         "partition-without-kfd",
+        "partition-contradiction",
+        "partition-missing",
     )
 )
+# Those of them that take numbers from a GPU's partitions, so that those of others move up, and back again.
+_RENUMBERING = frozenset(("partition-without-kfd", "partition-contradiction", "partition-missing"))
 
 
 @frozen
@@ -98,7 +102,8 @@ def judge(
         passing = bool(transient) and patient(transient)
         return Standing(
             state="settling" if passing else "degraded",
-            offers=True,
+            # A name that means another device in a moment is worse than none.
+            offers=not (passing and any(finding.rule in _RENUMBERING for finding in wrong)),
             passing=passing,
             transient=transient,
             reason=wrong[0].message,

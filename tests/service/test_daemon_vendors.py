@@ -49,6 +49,53 @@ def test_gpus_that_are_split_and_made_whole_again_are_followed(host: Host) -> No
         running.sees(lambda: numbers(host, AMD) == 2 and running.state == "ready")
 
 
+def test_while_a_gpu_is_being_split_no_other_takes_its_numbers(host: Host) -> None:
+    gpus = amdtree.mi300x(4, count=2)
+    amdtree.write(host.root, gpus)
+    nodes = host.root / amdtree.NODES
+    topology = host.root / "sys/class/kfd/kfd/topology/generation_id"
+    with daemon(host) as running:
+        running.rests()
+        before = (host.specs / AMD).read_bytes()
+        lost = [amdtree.node_of(host.root, render).parent for render in gpus[0].renders]
+        for folder in lost:
+            folder.rename(host.root / f"kfd-{folder.name}")
+        topology.write_text("2\n")
+        running.sees(lambda: running.state == "settling")
+        assert "says QPX, but KFD knows no part of it" in running.status["vendors"][0]["reason"]
+        assert (host.specs / AMD).read_bytes() == before
+        for folder in lost:
+            (host.root / f"kfd-{folder.name}").rename(nodes / folder.name)
+        topology.write_text("3\n")
+        running.sees(lambda: running.state == "ready")
+        assert (host.specs / AMD).read_bytes() == before
+
+
+def test_a_daemon_that_starts_while_a_gpu_is_being_split_waits_with_its_numbers(host: Host) -> None:
+    host.configure(settle_s=2)
+    gpus = amdtree.mi300x(4, count=2)
+    amdtree.write(host.root, gpus)
+    for render in gpus[0].renders:
+        shutil.rmtree(amdtree.node_of(host.root, render).parent)
+    with daemon(host) as running:
+        assert running.state == "settling"
+        assert host.document(AMD) is None
+        # It was not being split: KFD has lost it, and those that are left are counted as AMD's tools do.
+        running.sees(lambda: running.state == "degraded")
+        assert numbers(host, AMD) == 4
+        assert amdtree.ADDRESSES[0] not in host.devices(AMD)
+
+
+def test_an_instinct_that_kfd_lost_makes_the_host_degraded(host: Host) -> None:
+    amdtree.write(host.root, amdtree.mi210(8))
+    shutil.rmtree(amdtree.node_of(host.root, 131).parent)
+    with daemon(host) as running:
+        assert running.state == "degraded"
+        assert "cannot compute" in running.status["vendors"][0]["reason"]
+        assert numbers(host, AMD) == 7
+        assert amdtree.ADDRESSES[3] not in host.devices(AMD)
+
+
 def test_a_word_in_a_partition_file_is_enough_to_look_again(host: Host) -> None:
     amdtree.write(host.root, amdtree.mi300x(1, count=1))
     with daemon(host) as running:

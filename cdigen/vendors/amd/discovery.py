@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from cdigen.vendors.base import Places
 
 # Rules of findings that a GPU, or a partition of one, gets no device.
-_OF_GPUS = {"gpu-node-missing", "gpu-lost", "partition-without-kfd", "partition-without-gpu"}
+_OF_GPUS = {
+    *("gpu-node-missing", "gpu-lost", "gpu-without-kfd", "control-node-missing"),
+    *("partition-without-kfd", "partition-without-gpu", "partition-contradiction"),
+}
+_OF_NODES = {"gpu-node-missing", "control-node-missing"}
 
 
 def discover(places: Places, *, libraries: bool) -> Inventory:
@@ -64,5 +68,5 @@ def _require_usable(accelerators: tuple[Accelerator, ...], findings: list[Findin
     raise HostError(
         f"none of the {len(accelerators)} GPUs of amdgpu can be used: {why}",
         hint=first.hint if first else DRIVER,
-        kind="no-nodes" if first and first.rule == "gpu-node-missing" else "no-gpu",
+        kind="no-nodes" if first and first.rule in _OF_NODES else "no-gpu",
     )

@@ -1,7 +1,7 @@
 """GPUs of amdgpu with their partitions and nodes, numbered as AMD's tools count (``listing``).
 
-A GPU that cannot be served keeps its number. GPUs that KFD does not know render but do not compute: AMD's
-tools leave them out, and here they come after the others.
+GPUs that KFD does not know render but do not compute: AMD's tools leave them out, and here they come after
+the others. An Instinct is there to compute: one that cannot gets no device, and so no number.
 """
 
 from __future__ import annotations
@@ -9,47 +9,33 @@ from __future__ import annotations
 from cdigen.host.procfs import read_text
 from cdigen.host.root import reason
 from cdigen.model.inventory import Accelerator, Partition
-from cdigen.value import frozen, replace
+from cdigen.value import replace
 from cdigen.vendors import drm
 from cdigen.vendors.amd import kfd
 from cdigen.vendors.amd.grouping import by_gpu, numbered
 from cdigen.vendors.amd.listing import listed
+from cdigen.vendors.amd.modes import NO_MODES, read_modes, say_contradictions
 from cdigen.vendors.nodes import NodeReader
 from cdigen.vendors.notes import Notes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterable, Mapping
 
+    from cdigen.model.findings import Severity
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.amd.grouping import Entry
     from cdigen.vendors.amd.kfd import Topology
     from cdigen.vendors.amd.listing import Listed
+    from cdigen.vendors.amd.modes import Modes
     from cdigen.vendors.base import Places
 
 KFD_NODE = "/dev/kfd"
 COMPUTE = ("compute",)
 # Of a GPU that does not compute, the render node is for those alone who want what it does.
 WITHOUT_KFD = ("graphics", "video")
-# The kernel's words (amdgpu_gfx.c, amdgpu_gmc.c): how many devices a GPU is, and how many parts its memory.
-COMPUTE_MODES = ("SPX", "DPX", "TPX", "QPX", "CPX")
-MEMORY_MODES = ("NPS1", "NPS2", "NPS3", "NPS4", "NPS6", "NPS8")
-WHOLE = "SPX"
 DRIVER = "see 'dmesg | grep amdgpu' for what happened to it"
 KFD_HINT = "see 'dmesg | grep kfd'"
-
-
-@frozen
-class Modes:
-    """How a GPU is split, in the kernel's words; empty where it cannot be, or does not say."""
-
-    compute: str
-    memory: str
-
-    @property
-    def profile(self) -> str:
-        """The name of a partition's size as AMD's Kubernetes plugin has it: ``cpx_nps1``."""
-        return "_".join(word.lower() for word in (self.compute, self.memory) if word)
 
 
 class GpuReader:
@@ -74,8 +60,11 @@ class GpuReader:
             self._read_kfd()
         self._asked = "does not know" if not topology.unread else "could not be asked about"
         gpus = by_gpu(numbered(listed(self._host), topology.nodes))
-        self._say_without_kfd(gpus, topology)
-        found = [self._gpu(address, entries) for address, entries in gpus.items()]
+        modes = {address: self._modes(address, entries) for address, entries in gpus.items()}
+        if topology.nodes:
+            say_contradictions(self.notes, gpus, modes)
+        self._say_without_kfd(gpus, modes, topology)
+        found = [self._gpu(address, entries, modes[address]) for address, entries in gpus.items()]
         return tuple(self._without_repetition(sorted(found, key=lambda gpu: gpu.index)))
 
     def _read_kfd(self) -> None:
@@ -87,11 +76,13 @@ class GpuReader:
         else:
             self._kfd = (node,)
 
-    def _gpu(self, address: str, entries: list[Entry]) -> Accelerator:
+    def _modes(self, address: str, entries: list[Entry]) -> Modes:
+        own = _own_folder(entries)
+        return read_modes(self._host, self.notes, address, own) if own else NO_MODES
+
+    def _gpu(self, address: str, entries: list[Entry], modes: Modes) -> Accelerator:
         """Return the GPU at ADDRESS, which is offered as ENTRIES."""
-        own = next((entry.device.folder for entry in entries if entry.device.slot is not None), "")
-        is_there = bool(own) and self._host.exists(own)
-        modes = self._modes(address, own, len(entries)) if is_there else Modes(compute="", memory="")
+        own = _own_folder(entries)
         # Without a folder of its own, the paths would be those of the host's root.
         device_id = self._line(f"{own}/device") if own else ""
         product = self._line(f"{own}/product_name") if own else ""
@@ -109,7 +100,7 @@ class GpuReader:
             device_id=device_id,
         )
         if _is_whole(entries, modes, address):
-            nodes, problem = self._nodes(entries[0], address)
+            nodes, problem = self._nodes(entries[0], address, modes=modes)
             split = f" ({modes.compute}, {modes.memory})" if modes.memory and modes.compute else ""
             return replace(
                 whole,
@@ -153,15 +144,20 @@ class GpuReader:
         return tuple(partitions)
 
     def _nodes(
-        self, entry: Entry, address: str, *, is_partition: bool = False
+        self, entry: Entry, address: str, *, is_partition: bool = False, modes: Modes = NO_MODES
     ) -> tuple[tuple[HostNode, ...], str]:
-        """Return the nodes that a device needs and no problem, or none and what is wrong with it."""
+        """Return the nodes that a device needs and no problem, or none and what is wrong with it.
+
+        MODES are those of a GPU in one piece.
+        """
         device = entry.device
         who = f"GPU {entry.ordinal} ({address}{f', {device.name}' if device.slot is None else ''})"
         minors = drm.minors(self._host, device.folder)
         if not minors:
             return (), self._lost(device, who)
         if is_partition and (problem := self._stray(entry, address, who)):
+            return (), problem
+        if problem := self._idle(entry, modes, who):
             return (), problem
         nodes: list[HostNode] = []
         for minor in minors:
@@ -199,6 +195,18 @@ class GpuReader:
             self.notes.say("error", "partition-without-gpu", device.folder, text, KFD_HINT)
         return "it is not known of which GPU it is a partition"
 
+    def _idle(self, entry: Entry, modes: Modes, who: str) -> str:
+        """Return why a device cannot do what it is for, or nothing; most of that is said once for all."""
+        if entry.node is not None:
+            # A program that was given such a GPU would find none, or compute on its processor.
+            return "" if self._kfd else f"{KFD_NODE} cannot be used"
+        if not _must_compute(entry, modes):
+            return ""
+        if entry.device.render is None:
+            text = f"{who} has no render node: it cannot compute and gets no device"
+            self.notes.say("error", "gpu-without-render-node", entry.device.folder, text, DRIVER)
+        return f"KFD {self._asked} it, so it cannot compute"
+
     def _lost(self, device: Listed, who: str) -> str:
         """Say why a device that is listed has no DRM devices; returns the problem in short."""
         try:
@@ -209,39 +217,6 @@ class GpuReader:
         text = f"{who} {why}; it gets no device"
         self.notes.say("error", "gpu-lost", device.folder, text, DRIVER)
         return "it has no DRM devices"
-
-    def _modes(self, address: str, folder: str, count: int) -> Modes:
-        """Read how the GPU is split; what makes no sense is a finding, and the devices count."""
-        compute = self._mode(address, f"{folder}/current_compute_partition", COMPUTE_MODES)
-        memory = self._mode(address, f"{folder}/current_memory_partition", MEMORY_MODES)
-        if compute == WHOLE and count > 1:
-            self.notes.say(
-                "warning",
-                "partition-contradiction",
-                f"{folder}/current_compute_partition",
-                f"GPU {address} says {WHOLE}, but KFD has {count} partitions of it, which are offered",
-                "is it being partitioned right now? look again with 'cdigen inspect'",
-            )
-        return Modes(compute=compute, memory=memory)
-
-    def _mode(self, address: str, path: str, known: tuple[str, ...]) -> str:
-        try:
-            word = read_text(self._host, path).strip()
-        except (FileNotFoundError, NotADirectoryError):
-            return ""
-        except OSError as error:
-            problem = f"cannot be read: {reason(error)}"
-        else:
-            if word.upper() in known:
-                return word.upper()
-            problem = f"says {word[:40]!a}, which is none of {', '.join(known)}"
-        self.notes.say(
-            "warning",
-            "partition-unknown",
-            path,
-            f"GPU {address}: {path} {problem}; it is offered as it is found",
-        )
-        return ""
 
     def _uuid(self, entry: Entry, address: str) -> str | None:
         """Return the GPU's unique_id in the form of 'amd-ctk gpu list', None where it has none."""
@@ -264,26 +239,43 @@ class GpuReader:
             return ""
         return text if text.isprintable() else ""
 
-    def _say_without_kfd(self, gpus: dict[str, list[Entry]], topology: Topology) -> None:
+    def _say_without_kfd(
+        self, gpus: Mapping[str, list[Entry]], modes: Mapping[str, Modes], topology: Topology
+    ) -> None:
         """Say which GPUs do not compute: each, or where KFD knows none, all at once; partitions say it."""
-        lacking = [
-            (address, entries[0])
+        lacking = {
+            address: entries[0]
             for address, entries in gpus.items()
             if len(entries) == 1 and entries[0].node is None and entries[0].device.render is not None
-        ]
+        }
+        dead = {
+            address: entry
+            for address, entry in lacking.items()
+            # Of one that can be split, the contradiction is said.
+            if _must_compute(entry, modes[address]) and not (topology.nodes and modes[address].can_split)
+        }
+        for_graphics = {
+            address: entry for address, entry in lacking.items() if not _must_compute(entry, modes[address])
+        }
+        self._say_idle("error", dead, topology, "cannot compute and {gets} no device")
+        self._say_idle("warning", for_graphics, topology, "can be used for graphics only")
+
+    def _say_idle(
+        self, severity: Severity, lacking: Mapping[str, Entry], topology: Topology, what: str
+    ) -> None:
         if lacking and not topology.nodes:
-            addresses = ", ".join(address for address, _ in lacking)
-            what = f"{self._asked} any GPU" if topology.unread else "knows no GPU that computes"
-            text = f"KFD {what}: {addresses} can be used for graphics only"
+            why = f"{self._asked} any GPU" if topology.unread else "knows no GPU that computes"
+            gets = "gets" if len(lacking) == 1 else "get"
+            text = f"KFD {why}: {', '.join(lacking)} {what.format(gets=gets)}"
             hint = KFD_HINT if topology.unread else _no_kfd_hint(self._host.exists(kfd.KFD))
-            self.notes.say("warning", "gpu-without-kfd", kfd.NODES, text, hint)
+            self.notes.say(severity, "gpu-without-kfd", kfd.NODES, text, hint)
             return
-        for address, entry in lacking:
+        for address, entry in lacking.items():
             text = (
-                f"GPU {entry.ordinal} ({address}): KFD {self._asked} renderD{entry.device.render}, so it can "
-                "be used for graphics only"
+                f"GPU {address}: KFD {self._asked} renderD{entry.device.render}, so it "
+                f"{what.format(gets='gets')}"
             )
-            self.notes.say("warning", "gpu-without-kfd", entry.device.folder, text, KFD_HINT)
+            self.notes.say(severity, "gpu-without-kfd", entry.device.folder, text, KFD_HINT)
 
     def _without_repetition(self, gpus: Iterable[Accelerator]) -> list[Accelerator]:
         """Return GPUS without the UUIDs that two of them have: a name is that of one device, or of none."""
@@ -305,11 +297,21 @@ class GpuReader:
         return [_without_uuids(gpu, set(repeated)) for gpu in gpus] if repeated else gpus
 
 
+def _own_folder(entries: list[Entry]) -> str:
+    """Return the folder of the GPU itself, or nothing where only partitions of it are listed."""
+    return next((entry.device.folder for entry in entries if entry.device.slot is not None), "")
+
+
+def _must_compute(entry: Entry, modes: Modes) -> bool:
+    """Return whether a GPU is there to compute: an Instinct, or one that can be split, as only these can."""
+    return entry.device.is_instinct or modes.can_split
+
+
 def _is_whole(entries: list[Entry], modes: Modes, address: str) -> bool:
     """Return whether a GPU is offered in one piece: it is not split, or KFD knows none of its parts."""
     if len(entries) > 1 or _is_adrift(entries[0], address):
         return False
-    return modes.compute in {"", WHOLE} or entries[0].node is None
+    return not modes.is_split or entries[0].node is None
 
 
 def _is_adrift(entry: Entry, address: str) -> bool:

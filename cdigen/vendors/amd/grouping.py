@@ -24,16 +24,18 @@ class Entry:
 def numbered(devices: tuple[Listed, ...], topology: dict[int, KfdNode]) -> list[Entry]:
     """Return what is offered of DEVICES, numbered: what AMD's tools count, then what is left.
 
+    Of that, Instincts come last: they get no device, and take no number from a GPU that can show pictures.
     Partition devices that KFD does not know are the idle ones of GPUs that are split less than they could be:
     the kernel makes all that there could be at once.
     """
     order = [device for group in counted(devices, topology) for device in group]
     known = {device.folder for device in order}
-    order += [
+    left = (
         device
         for device in devices
         if device.folder not in known and (device.slot is not None or device.render in topology)
-    ]
+    )
+    order += sorted(left, key=lambda device: device.is_instinct and device.render not in topology)
     return [
         Entry(device=device, ordinal=ordinal, node=topology.get(device.render) if device.render else None)
         for ordinal, device in enumerate(order)

@@ -9,7 +9,7 @@ Whoever is in no group is not counted there, and comes after all others here.
 from __future__ import annotations
 
 from cdigen.host import sysfs
-from cdigen.value import frozen
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,13 +29,15 @@ XCP = "amdgpu_xcp"
 class Listed:
     """A device that is listed: its folder in /sys, its address or name, its slot where it is on the PCI bus.
 
-    ``render`` is the number of its render node, None without one.
+    ``render`` is the number of its render node, None without one; ``is_instinct`` says that it is a
+    processing accelerator to the PCI bus, not a display adapter.
     """
 
     folder: str
     name: str
     slot: Slot | None
     render: int | None
+    is_instinct: bool = False
 
 
 def listed(host: Root) -> tuple[Listed, ...]:
@@ -62,7 +64,9 @@ def _pci(host: Root) -> list[Listed]:
     for name in host.names(folder) if folder else ():
         key = sysfs.pci_key(name.lower())
         if key is not None:
-            found.append(_listed(host, f"{folder}/{name}", name, key[:3]))
+            device = _listed(host, f"{folder}/{name}", name, key[:3])
+            is_instinct = sysfs.class_of(host, device.folder) == sysfs.PROCESSING_ACCELERATOR
+            found.append(replace(device, is_instinct=is_instinct))
     return found
 
 

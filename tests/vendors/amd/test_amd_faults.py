@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -35,11 +36,13 @@ def change(root: Path, render: int, pattern: str, text: str) -> None:
     file.write_text(re.sub(pattern, text, file.read_text(), flags=re.MULTILINE))
 
 
-def last_comes_without_compute(root: Path, inventory: Inventory) -> None:
-    """Hold that the first GPU comes last, for graphics, and the others are counted as AMD's tool does."""
+def first_is_left_out(root: Path, inventory: Inventory) -> None:
+    """Hold that the first GPU has no name at all, and the others are counted as AMD's tool does."""
     offers = offered(root, inventory)
-    assert numbered(offers)[:2] == amdtree.counted_by_amd(root)
-    assert offers["2"] == offers["0000:05:00.0"] == ["/dev/dri/card1", "/dev/dri/renderD128"]
+    assert numbered(offers) == amdtree.counted_by_amd(root)
+    assert "0000:05:00.0" not in offers
+    assert "/dev/dri/renderD128" not in offers["all"]
+    assert [(gpu.address, gpu.usable) for gpu in inventory.accelerators][-1] == ("0000:05:00.0", False)
 
 
 def test_a_gpu_whose_place_kfd_does_not_tell_comes_after_the_others(tmp_path: Path) -> None:
@@ -57,7 +60,8 @@ def test_a_partition_whose_place_kfd_does_not_tell_is_left_out(tmp_path: Path) -
     amdtree.write(tmp_path, mi300x(2, count=2))
     change(tmp_path, 129, r"^location_id .*\n", "")
     inventory = discover(tmp_path)
-    assert rules(inventory) == [("error", "kfd-node-unusable")]
+    assert rules(inventory) == [("error", "kfd-node-unusable"), ("error", "partition-contradiction")]
+    assert "0000:05:00.0 says DPX, but KFD has one part" in inventory.findings[1].message
     assert numbered(offered(tmp_path, inventory)) == amdtree.counted_by_amd(tmp_path)
     lost = inventory.accelerators[-1]
     assert (lost.usable, [part.address for part in lost.partitions]) == (False, ["amdgpu_xcp_0"])
@@ -67,8 +71,8 @@ def test_a_node_that_computes_with_minor_0_is_none(tmp_path: Path) -> None:
     lay(tmp_path)
     change(tmp_path, 128, "^drm_render_minor .*", "drm_render_minor 0")
     inventory = discover(tmp_path)
-    assert rules(inventory) == [("error", "kfd-node-unusable"), ("warning", "gpu-without-kfd")]
-    last_comes_without_compute(tmp_path, inventory)
+    assert rules(inventory) == [("error", "kfd-node-unusable"), ("error", "gpu-without-kfd")]
+    first_is_left_out(tmp_path, inventory)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +82,8 @@ def test_properties_that_make_no_sense_are_a_finding(tmp_path: Path, text: str) 
     lay(tmp_path)
     node_of(tmp_path, 128).write_text(text)
     inventory = discover(tmp_path)
-    assert rules(inventory) == [("error", "kfd-node-unusable"), ("warning", "gpu-without-kfd")]
-    last_comes_without_compute(tmp_path, inventory)
+    assert rules(inventory) == [("error", "kfd-node-unusable"), ("error", "gpu-without-kfd")]
+    first_is_left_out(tmp_path, inventory)
 
 
 def test_properties_that_cannot_be_read_are_a_finding(tmp_path: Path) -> None:
@@ -88,18 +92,18 @@ def test_properties_that_cannot_be_read_are_a_finding(tmp_path: Path) -> None:
     file.unlink()
     file.mkdir()
     inventory = discover(tmp_path)
-    assert rules(inventory) == [("error", "kfd-node-unusable"), ("warning", "gpu-without-kfd")]
+    assert rules(inventory) == [("error", "kfd-node-unusable"), ("error", "gpu-without-kfd")]
     assert "cannot be read" in inventory.findings[0].message
     file.rmdir()
-    last_comes_without_compute(tmp_path, inventory)
+    first_is_left_out(tmp_path, inventory)
 
 
 def test_a_node_that_vanishes_between_listing_and_reading_is_a_finding(tmp_path: Path) -> None:
     lay(tmp_path)
     node_of(tmp_path, 128).unlink()
     inventory = discover(tmp_path)
-    assert rules(inventory) == [("error", "kfd-node-unusable"), ("warning", "gpu-without-kfd")]
-    last_comes_without_compute(tmp_path, inventory)
+    assert rules(inventory) == [("error", "kfd-node-unusable"), ("error", "gpu-without-kfd")]
+    first_is_left_out(tmp_path, inventory)
 
 
 def test_two_gpus_at_one_place_are_counted_together_as_amd_does(tmp_path: Path) -> None:
@@ -143,12 +147,23 @@ def test_a_gpu_that_vanishes_between_listing_and_reading_costs_no_other(tmp_path
 
 
 def test_a_card_without_a_render_node_shows_pictures_only(tmp_path: Path) -> None:
-    lay(tmp_path)
+    first, *others = mi210(3)
+    amdtree.write(tmp_path, (replace(first, pci_class=0x030000), *others))
     os.unlink(tmp_path / PCI / "0000:05:00.0/drm/renderD128/dev")
     os.rmdir(tmp_path / PCI / "0000:05:00.0/drm/renderD128")
     inventory = discover(tmp_path)
     assert rules(inventory) == [("warning", "gpu-without-render-node")]
     assert offered(tmp_path, inventory)["2"] == ["/dev/dri/card1"]
+
+
+def test_an_instinct_without_a_render_node_gets_no_device(tmp_path: Path) -> None:
+    lay(tmp_path)
+    shutil.rmtree(tmp_path / PCI / "0000:05:00.0/drm/renderD128")
+    inventory = discover(tmp_path)
+    assert rules(inventory) == [("error", "gpu-without-render-node")]
+    assert "cannot compute" in inventory.findings[0].message
+    offers = offered(tmp_path, inventory)
+    assert ("0000:05:00.0" in offers, "/dev/dri/card1" in offers["all"], "2" in offers) == (False,) * 3
 
 
 @pytest.mark.parametrize("word", ["XPX", "UNKNOWN", "", "cpx spx", "\x1b[2J"])
@@ -173,7 +188,8 @@ def test_a_gpu_that_says_it_is_whole_while_kfd_has_its_parts_is_offered_in_parts
     amdtree.write(tmp_path, mi300x(2, count=1))
     put(tmp_path / PCI / "0000:05:00.0/current_compute_partition", b"SPX\n")
     inventory = discover(tmp_path)
-    assert rules(inventory) == [("warning", "partition-contradiction")]
+    assert rules(inventory) == [("error", "partition-contradiction")]
+    assert "says SPX, but KFD has 2 partitions of it" in inventory.findings[0].message
     assert set(offered(tmp_path, inventory)) >= {"0", "1"}
 
 
@@ -214,13 +230,22 @@ def test_a_missing_card_costs_the_card_alone(tmp_path: Path) -> None:
     assert VENDOR.missing_nodes(places(tmp_path))[0].gid == amdtree.VIDEO_GID
 
 
-def test_a_missing_kfd_is_an_error_and_graphics_go_on(tmp_path: Path) -> None:
-    lay(tmp_path, 1)
+def test_without_kfds_node_nothing_that_computes_is_offered(tmp_path: Path) -> None:
+    lay(tmp_path, 2)
+    (tmp_path / "dev/kfd").unlink()
+    error = refusal(tmp_path)
+    assert (error.kind, "/dev/kfd does not exist" in error.message) == ("no-nodes", True)
+    assert VENDOR.missing_nodes(places(tmp_path))[0].path == "/dev/kfd"
+
+
+def test_without_kfds_node_a_gpu_that_never_computes_is_offered(tmp_path: Path) -> None:
+    amdtree.write(tmp_path, (*mi210(1), replace(radeon(), render=140, card=9)))
     (tmp_path / "dev/kfd").unlink()
     inventory = discover(tmp_path)
-    assert rules(inventory) == [("error", "control-node-missing")]
-    assert offered(tmp_path, inventory)["0"] == ["/dev/dri/card1", "/dev/dri/renderD128"]
-    assert VENDOR.missing_nodes(places(tmp_path))[0].path == "/dev/kfd"
+    assert ("error", "control-node-missing") in rules(inventory)
+    offers = offered(tmp_path, inventory)
+    assert offers["all"] == offers["0000:03:00.0"] == ["/dev/dri/card9", "/dev/dri/renderD140"]
+    assert inventory.accelerators[0].problem == "/dev/kfd cannot be used"
 
 
 def test_a_host_without_the_module_is_told_how_to_load_it(tmp_path: Path) -> None:
@@ -238,7 +263,10 @@ def test_gpus_without_a_usable_node_are_an_error(tmp_path: Path) -> None:
     amdtree.write(tmp_path, mi210(2), nodes=False)
     error = refusal(tmp_path)
     assert (error.kind, error.driver) == ("no-nodes", "6.8.0-60-generic")
-    assert "/dev/dri/renderD128 does not exist" in error.message
+    assert "/dev/kfd does not exist" in error.message
+    amdtree._make(tmp_path, "/dev/kfd", amdtree.KFD_MAJOR, 0, amdtree.RENDER_GID)
+    error = refusal(tmp_path)
+    assert (error.kind, "/dev/dri/renderD128 does not exist" in error.message) == ("no-nodes", True)
 
 
 def test_all_gpus_lost_are_an_error(tmp_path: Path) -> None:
@@ -256,3 +284,70 @@ def test_a_domain_of_more_than_four_digits_is_not_counted_by_amd_and_comes_last(
 def test_a_radeon_beside_a_broken_kfd_is_offered(tmp_path: Path) -> None:
     inventory = discover(tmp_path, radeon())
     assert offered(tmp_path, inventory)["0000:03:00.0"] == ["/dev/dri/card1", "/dev/dri/renderD128"]
+
+
+# What KFD has lost, or has not yet.
+
+
+def forget(root: Path, *renders: int) -> None:
+    """Take the KFD nodes with RENDERS away, as KFD does of a GPU that it has lost or that is being split."""
+    for render in renders:
+        shutil.rmtree(node_of(root, render).parent)
+
+
+def test_an_instinct_that_kfd_lost_takes_no_healthy_ones_number(tmp_path: Path) -> None:
+    lay(tmp_path, 8)
+    forget(tmp_path, 131)
+    inventory = discover(tmp_path)
+    assert rules(inventory) == [("error", "gpu-without-kfd")]
+    assert "cannot compute and gets no device" in inventory.findings[0].message
+    offers = offered(tmp_path, inventory)
+    assert numbered(offers) == amdtree.counted_by_amd(tmp_path)
+    assert len(numbered(offers)) == 7
+    assert not any("/dev/dri/renderD131" in paths for paths in offers.values())
+
+
+def test_an_instinct_that_kfd_lost_comes_after_gpus_for_graphics(tmp_path: Path) -> None:
+    desktop = replace(radeon("0000:f3:00.0"), render=140, card=9)
+    amdtree.write(tmp_path, (*mi210(2), desktop))
+    forget(tmp_path, 128)
+    offers = offered(tmp_path)
+    assert offers["1"] == offers["0000:f3:00.0"] == ["/dev/dri/card9", "/dev/dri/renderD140"]
+    assert "2" not in offers
+
+
+@pytest.mark.parametrize("word", ["QPX", "SPX", "UNKNOWN"])
+def test_a_gpu_that_is_being_split_gets_no_device_and_is_said_to_be_uncertain(
+    tmp_path: Path, word: str
+) -> None:
+    amdtree.write(tmp_path, mi300x(4, count=2))
+    put(tmp_path / PCI / "0000:05:00.0/current_compute_partition", f"{word}\n".encode())
+    forget(tmp_path, 128, 129, 130, 131)
+    inventory = discover(tmp_path)
+    assert ("error", "partition-contradiction") in rules(inventory)
+    assert not any("/dev/dri/renderD128" in paths for paths in offered(tmp_path, inventory).values())
+
+
+def test_a_gpu_of_fewer_partitions_than_its_mode_has_is_said(tmp_path: Path) -> None:
+    amdtree.write(tmp_path, mi300x(4, count=1))
+    forget(tmp_path, 131)
+    inventory = discover(tmp_path)
+    assert rules(inventory) == [("error", "partition-contradiction")]
+    assert "says QPX, but KFD has 3 partitions of it" in inventory.findings[0].message
+    assert numbered(offered(tmp_path, inventory)) == amdtree.counted_by_amd(tmp_path)
+
+
+def test_seven_partitions_where_others_have_eight_are_said(tmp_path: Path) -> None:
+    amdtree.write(tmp_path, mi300x(8, count=8))
+    forget(tmp_path, 128 + 3 * amdtree.XCC_PLACES + 7)
+    inventory = discover(tmp_path)
+    assert rules(inventory) == [("error", "partition-missing")]
+    text = inventory.findings[0].message
+    assert f"GPU {amdtree.ADDRESSES[3]} has 7 partitions in CPX, others of its kind have 8" in text
+    assert numbered(offered(tmp_path, inventory)) == amdtree.counted_by_amd(tmp_path)
+
+
+def test_gpus_of_another_kind_may_have_fewer_partitions(tmp_path: Path) -> None:
+    first, second = mi300x(8, count=2)
+    fewer = replace(second, split=6, device_id=0x74A0, product="AMD Instinct MI300A")
+    assert discover(tmp_path, first, fewer).findings == ()

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 
 PCI = "sys/devices/pci0000:00"
 FIRST = f"{PCI}/0000:05:00.0"
-GRAPHICS = ["/dev/dri/card1", "/dev/dri/renderD128"]
 
 
 def take_domains(root: Path, *renders: int) -> None:
@@ -41,22 +40,21 @@ def make_unreadable(root: Path, render: int) -> None:
 # GPUs that KFD does not know.
 
 
-@pytest.mark.parametrize("split", [2, 4, 8])
-def test_a_split_gpu_that_kfd_does_not_know_is_offered_whole_for_graphics(tmp_path: Path, split: int) -> None:
-    gpu = replace(mi300x(split, count=1)[0], kfd=False)
-    inventory = discover(tmp_path, gpu)
-    assert rules(inventory) == [("warning", "gpu-without-kfd")]
-    assert "graphics only" in inventory.findings[0].message
-    assert offered(tmp_path, inventory)["0000:05:00.0"] == GRAPHICS
+@pytest.mark.parametrize("split", [1, 2, 4, 8])
+def test_where_kfd_knows_no_gpu_one_that_is_there_to_compute_is_an_error(tmp_path: Path, split: int) -> None:
+    amdtree.write(tmp_path, (replace(mi300x(split, count=1)[0], kfd=False),))
+    error = refusal(tmp_path)
+    assert (error.kind, "KFD knows no GPU that computes" in error.message) == ("no-gpu", True)
+    assert "HSA_AMD" in error.hint
 
 
-def test_of_split_gpus_the_one_that_kfd_does_not_know_comes_last_and_whole(tmp_path: Path) -> None:
+def test_of_split_gpus_the_one_that_kfd_does_not_know_gets_no_device(tmp_path: Path) -> None:
     first, second = mi300x(2, count=2)
     inventory = discover(tmp_path, replace(first, kfd=False), second)
-    assert rules(inventory) == [("warning", "gpu-without-kfd")]
+    assert rules(inventory) == [("error", "partition-contradiction")]
     offers = offered(tmp_path, inventory)
-    assert numbered(offers)[:2] == amdtree.counted_by_amd(tmp_path)
-    assert offers["2"] == GRAPHICS
+    assert numbered(offers) == amdtree.counted_by_amd(tmp_path)
+    assert "0000:05:00.0" not in offers
 
 
 def test_a_partition_that_kfd_does_not_know_gets_no_device(tmp_path: Path) -> None:
@@ -69,7 +67,7 @@ def test_a_partition_that_kfd_does_not_know_gets_no_device(tmp_path: Path) -> No
 
 
 def test_gpus_whose_only_card_nobody_made_are_an_error_of_one_line(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi210(1))
+    amdtree.write(tmp_path, (replace(mi210(1)[0], pci_class=0x030000),))
     shutil.rmtree(tmp_path / FIRST / "drm/renderD128")
     (tmp_path / "dev/dri/card1").unlink()
     error = refusal(tmp_path)
@@ -77,7 +75,8 @@ def test_gpus_whose_only_card_nobody_made_are_an_error_of_one_line(tmp_path: Pat
 
 
 def test_a_gpu_whose_only_card_nobody_made_is_one_finding(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi210(2))
+    first, second = mi210(2)
+    amdtree.write(tmp_path, (replace(first, pci_class=0x030000), second))
     shutil.rmtree(tmp_path / FIRST / "drm/renderD128")
     (tmp_path / "dev/dri/card1").unlink()
     inventory = discover(tmp_path)
@@ -99,7 +98,7 @@ def test_a_gpu_whose_properties_cannot_be_read_is_not_said_to_be_unknown(tmp_pat
 def test_where_no_properties_can_be_read_kfd_is_not_said_to_know_no_gpu(tmp_path: Path) -> None:
     amdtree.write(tmp_path, mi210(1))
     make_unreadable(tmp_path, 128)
-    assert "KFD could not be asked about any GPU" in discover(tmp_path).findings[-1].message
+    assert "KFD could not be asked about any GPU" in refusal(tmp_path).message
 
 
 def test_many_broken_nodes_are_told_by_the_first_few_and_their_number(tmp_path: Path) -> None:
@@ -113,7 +112,8 @@ def test_many_broken_nodes_are_told_by_the_first_few_and_their_number(tmp_path: 
 
 
 def test_nodes_beyond_what_is_read_are_told(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi210(1))
+    first, second = mi210(2)
+    amdtree.write(tmp_path, (replace(first, pci_class=0x030000), second))
     for node in range(10_000, 10_000 + kfd.MAX_NODES):
         (tmp_path / amdtree.NODES / str(node)).mkdir()
     assert ("warning", "kfd-nodes-unread") in rules(discover(tmp_path))
@@ -160,7 +160,11 @@ def test_partitions_without_a_domain_that_could_be_of_two_gpus_are_listed_and_un
     amdtree.write(tmp_path, (first, replace(second, bdf="0001:05:00.0")))
     take_domains(tmp_path, 129)
     inventory = discover(tmp_path)
-    assert rules(inventory) == [("warning", "kfd-without-domain"), ("error", "partition-without-gpu")]
+    assert rules(inventory) == [
+        ("warning", "kfd-without-domain"),
+        ("error", "partition-contradiction"),
+        ("error", "partition-without-gpu"),
+    ]
     lost = inventory.accelerators[-1]
     assert [(part.address, part.usable) for part in lost.partitions] == [("amdgpu_xcp_0", False)]
     assert numbered(offered(tmp_path, inventory)) == amdtree.counted_by_amd(tmp_path)

@@ -14,7 +14,7 @@ import pytest
 from amdtree import AmdGpu, mi210, mi300x, mi308x, radeon
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vendors.amd.amdhost import discover, numbered, offered, places, rules
+from vendors.amd.amdhost import discover, numbered, offered, places, refusal, rules
 from vendors.fakehost import empty_root
 
 from cdigen import reconcile
@@ -138,6 +138,7 @@ def machines(draw: st.DrawFn) -> tuple[AmdGpu, ...]:
         AmdGpu(
             bdf="{:04x}:{:02x}:{:02x}.0".format(*place), render=128 + 8 * start, card=None,
             split=draw(st.sampled_from([1, 2, 4, 8])), places=8, kfd=draw(st.booleans()), unique_id=1 + start,
+            pci_class=draw(st.sampled_from([0x030000, 0x120000])),
         )
         for place, start in zip(places, starts, strict=True)
     )  # fmt: skip
@@ -147,8 +148,12 @@ def machines(draw: st.DrawFn) -> tuple[AmdGpu, ...]:
 @given(machines(), st.sampled_from(SPELLINGS))
 def test_any_machine_is_counted_as_amds_tool_counts_it(machine: tuple[AmdGpu, ...], spelling: str) -> None:
     with empty_root() as root:
-        inventory = discover(root, *machine, spelling=spelling)
+        amdtree.write(root, machine, spelling=spelling)
         counted = amdtree.counted_by_amd(root)
-        renders = numbered(offered(root, inventory))
+        for_graphics = sum(not gpu.kfd and gpu.pci_class == 0x030000 for gpu in machine)
+        if not counted and not for_graphics:
+            assert refusal(root).kind == "no-gpu"
+            return
+        renders = numbered(offered(root))
         assert renders[: len(counted)] == counted
-        assert len(renders) == len(counted) + sum(not gpu.kfd for gpu in machine)
+        assert len(renders) == len(counted) + for_graphics
