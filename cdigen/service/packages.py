@@ -10,8 +10,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
 
-# (name, lock file): dpkg(1) and apt hold a record lock on theirs, rpm on its own; pacman's is there while
-# it works (libalpm, handle.c).
+# (name, lock file): who changes packages holds a record lock for writing on it: dpkg(1) and apt (mode 0640),
+# rpm (0644; queries hold one for reading: rpmlock_acquire in lib/rpmlock.c). pacman's is there while it works
+# (libalpm, handle.c).
 LOCKED = (
     ("dpkg", "/var/lib/dpkg/lock"),
     ("apt", "/var/lib/dpkg/lock-frontend"),
@@ -35,10 +36,14 @@ def package_manager(host: Root) -> str:
 
 
 def _is_locked(host: Root, path: str) -> bool:
-    """Ask the kernel whether somebody holds a record lock on PATH; takes none."""
+    """Ask the kernel whether somebody holds a record lock for writing on PATH; takes none.
+
+    A lock for reading waits only for one for writing, which takes a file opened for writing: only root can.
+    One for reading any user can hold on rpm's file, for as long as they please.
+    """
     try:
         with host.open(path) as file:
-            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            asked = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
             answer = fcntl.fcntl(file.descriptor, fcntl.F_GETLK, asked)
     except OSError:
         return False

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
+import tempfile
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,12 +18,11 @@ from cdigen.service.packages import LOCKED, PRESENT, package_manager
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 # Holds a lock of the kind that is asked for until its standard input is closed.
 HOLDER = """
 import fcntl, sys
-file = open(sys.argv[1], "r+b")
+file = open(sys.argv[1], "rb" if sys.argv[2] == "shared" else "r+b")
 if sys.argv[2] == "record":
     fcntl.lockf(file, fcntl.LOCK_EX)
 elif sys.argv[2] == "shared":
@@ -35,12 +35,13 @@ sys.stdin.read()
 
 
 @contextmanager
-def held(path: Path, kind: str = "record") -> Iterator[subprocess.Popen[str]]:
+def held(path: Path, kind: str = "record", *, user: int | None = None) -> Iterator[subprocess.Popen[str]]:
     """Let another process hold a lock on PATH while the body runs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-    command = [sys.executable, "-I", "-S", "-c", HOLDER, str(path), kind]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+    command = ["/usr/bin/python3", "-I", "-S", "-c", HOLDER, str(path), kind]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, user=user) as holder:
         assert holder.stdin is not None
         assert holder.stdout is not None
         try:
@@ -62,9 +63,25 @@ def test_whoever_holds_a_record_lock_is_at_work(name: str, path: str, tmp_path: 
     assert at_work(tmp_path) == ""
 
 
-def test_a_package_manager_that_only_reads_is_at_work_as_well(tmp_path: Path) -> None:
-    with held(tmp_path / "var/lib/rpm/.rpm.lock", "shared"):
-        assert at_work(tmp_path) == "rpm"
+@pytest.mark.parametrize(("name", "path"), LOCKED)
+def test_a_query_is_no_work_and_no_user_can_pretend_that_there_is_any(
+    name: str, path: str, tmp_path: Path
+) -> None:
+    # rpm -q holds a lock for reading, and so can anybody who may read the file.
+    with held(tmp_path / path.lstrip("/"), "shared"):
+        assert at_work(tmp_path) == ""
+    with held(tmp_path / path.lstrip("/")):
+        assert at_work(tmp_path) == name
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a process of another user cannot be started: run as root")
+def test_a_user_who_locks_rpms_file_for_reading_delays_no_spec() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as root:
+        os.chmod(root, 0o755)
+        lock = Path(root, "var/lib/rpm/.rpm.lock")
+        with held(lock, "shared", user=65534):
+            assert lock.stat().st_mode & 0o777 == 0o644
+            assert at_work(Path(root)) == ""
 
 
 def test_a_lock_of_the_other_kind_says_nothing(tmp_path: Path) -> None:
