@@ -1,6 +1,7 @@
 """What a test does that cannot run here: it is skipped with the reason, and fails where CI is set."""
 
 import os
+import shutil
 from typing import NoReturn
 
 import pytest
@@ -11,3 +12,11 @@ def cannot_run(reason: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def tool(name: str, package: str = "") -> str:
+    """Return the path of a program; where it is missing, the test cannot run. Debian's PACKAGE has it."""
+    found = shutil.which(name)
+    if found is None:
+        cannot_run(f"{name} is not installed (apt-get install {package or name})")
+    return found

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from abilities import tool
 from compatlibrary import NOTE_575, NOTE_590, compat_library
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,7 +46,7 @@ def assemble(folder: Path, source: str, *options: str) -> bytes:
     assembly, library = folder / "made.s", folder / "libcuda.so"
     assembly.write_text(source)
     subprocess.run(
-        ["gcc", *options, "-shared", "-nostdlib", "-Wl,-soname,libcuda.so.1", "-o", library, assembly],
+        [tool("gcc"), *options, "-shared", "-nostdlib", "-Wl,-soname,libcuda.so.1", "-o", library, assembly],
         check=True,
     )
     return library.read_bytes()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 import pytest
+from abilities import tool
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.enums import ENUM_E_MACHINE
@@ -118,7 +119,7 @@ def first_bytes(path: Path) -> bytes:
 def compile_c(output: Path, *arguments: str) -> Path:
     source = output.with_suffix(".c")
     source.write_text("int answer(void) { return 42; }\nint main(void) { return 0; }\n")
-    subprocess.run(["gcc", "-o", output, source, *arguments], check=True)
+    subprocess.run([tool("gcc"), "-o", output, source, *arguments], check=True)
     return output
 
 

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from abilities import tool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,7 +98,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for place in (libraries, for_some_cpus):
         output = place / "libcdigen-test.so.1"
         soname = f"-Wl,-soname,{output.name}"
-        subprocess.run(["gcc", "-shared", "-fPIC", "-nostdlib", soname, "-o", output, source], check=True)
+        subprocess.run(
+            [tool("gcc"), "-shared", "-fPIC", "-nostdlib", soname, "-o", output, source], check=True
+        )
     configuration = folder / "ld.so.conf"
     configuration.write_text(f"{libraries}\n")
     caches = {name: folder / name for name in ("new", "compat", "old")}

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
+from abilities import cannot_run, tool
 from binfmt.loadermodel import (
     DRIVER,
     FOLDER,
@@ -50,7 +50,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("templates")
     source, stub = folder / "answer.s", folder / "libc.so.6"
     source.write_text(".text\n.globl answer\n.type answer, @function\nanswer: ret\n")
-    make = ("gcc", "-shared", "-nostdlib", "-Wl,--no-as-needed")
+    make = (tool("gcc"), "-shared", "-nostdlib", "-Wl,--no-as-needed")
     run(*make, f"-Wl,-soname,{PLACEHOLDER}", "-o", folder / "x86_64", source)
     # By its need of libc.so.6 ldconfig knows a 32-bit library for one of glibc.
     run(*make, "-m32", "-Wl,-soname,libc.so.6", "-o", stub, source)
@@ -170,7 +170,7 @@ class Root:
         stub = next(self.folder.glob(f"**/{name}"))
         program, empty = self.folder / f"needs-{name}", self.folder / "empty.s"
         empty.write_text("")
-        run("gcc", "-shared", "-nostdlib", "-Wl,--no-as-needed", "-o", program, empty, stub)
+        run(tool("gcc"), "-shared", "-nostdlib", "-Wl,--no-as-needed", "-o", program, empty, stub)
 
     def ldconfig(self, *, format_: str = "new") -> bytes:
         run(*self.enter[:-1], LDCONFIG, "-X", "-r", self.folder, "-c", format_)

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
+from abilities import cannot_run, tool
 from command import Run
 
 DAEMON_JSON = '{\n    "bridge": "none"\n}\n'
@@ -99,9 +99,11 @@ def test_a_dry_run_prints_a_diff_that_patch_takes_and_changes_nothing(
     assert not (root / "var").exists()
     # patch(1) makes no files below folders that are missing from an absolute name.
     diff = dry.out.replace("--- /etc", "--- etc").replace("+++ /etc", "+++ etc")
-    subprocess.run(["patch", "-p0"], cwd=root, input=diff, text=True, check=True, capture_output=True)
+    subprocess.run([tool("patch"), "-p0"], cwd=root, input=diff, text=True, check=True, capture_output=True)
     patched = {path: content for path, (content, _) in files(root).items() if content}
-    subprocess.run(["patch", "-p0", "-R"], cwd=root, input=diff, text=True, check=True, capture_output=True)
+    subprocess.run(
+        [tool("patch"), "-p0", "-R"], cwd=root, input=diff, text=True, check=True, capture_output=True
+    )
     cdigen("configure", runtime, "--root", root)
     assert {path: content for path, (content, _) in files(root).items() if content} == patched
 

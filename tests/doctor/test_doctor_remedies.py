@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from abilities import tool
 from doctor.sickhost import BINARIES, SickHost
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +43,6 @@ def printed(host: SickHost) -> list[str]:
     return [line.partition("remedy: ")[2] for line in host.shell(command).splitlines() if "remedy: " in line]
 
 
-@pytest.mark.skipif(not shutil.which("bash"), reason="bash is what runs remedies here")
 @pytest.mark.parametrize("odd", ["\xa0", "\x1b", "\n", "\udcff"])
 def test_a_printed_remedy_never_executes_a_file_name(host: SickHost, tmp_path: Path, odd: str) -> None:
     host.put(f"run/cdi/x'$(touch PWNED){odd}.json", host.document())
@@ -51,7 +51,11 @@ def test_a_printed_remedy_never_executes_a_file_name(host: SickHost, tmp_path: P
     for line in lines:
         assert line.isprintable()
         subprocess.run(
-            ["bash", "-c", line], cwd=tmp_path, check=True, capture_output=True, env={"PATH": "/usr/bin:/bin"}
+            [tool("bash"), "-c", line],
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            env={"PATH": "/usr/bin:/bin"},
         )
     assert not (tmp_path / "PWNED").exists()
     assert len(list(host.path("run/cdi").glob("*.disabled"))) == 1
@@ -67,10 +71,9 @@ def test_a_quoted_word_is_printable_and_one_word(text: str) -> None:
     assert [len(words) for _, words in commands(f"rm {word} && mv {word} b")] == [2, 3]
 
 
-@pytest.mark.skipif(not shutil.which("bash"), reason="bash is what runs remedies here")
 @pytest.mark.parametrize("text", ["a b", "it's", "a\nb", "\x1b1'\\", "\udcff7", "é\xa0", "$(id)\t`id`"])
 def test_a_quoted_word_is_the_text_for_bash(text: str) -> None:
-    done = subprocess.run(["bash", "-c", f"printf %s {quoted(text)}"], capture_output=True, check=True)
+    done = subprocess.run([tool("bash"), "-c", f"printf %s {quoted(text)}"], capture_output=True, check=True)
     assert done.stdout == text.encode("utf-8", "surrogateescape")
 
 

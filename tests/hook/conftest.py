@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
+from abilities import cannot_run, tool
 from hook.hookcase import Case
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -17,10 +16,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 def install(destination: Path, *, umask: int = 0o022) -> Path:
     """Install the hook below DESTINATION, and return the program."""
-    if shutil.which("make") is None:
-        cannot_run("make is not installed")
     subprocess.run(
-        ["make", "-s", "install-hook", f"DESTDIR={destination}", f"HOOK_PYTHON={sys.executable}"],
+        [tool("make"), "-s", "install-hook", f"DESTDIR={destination}", f"HOOK_PYTHON={sys.executable}"],
         cwd=REPOSITORY,
         check=True,
         umask=umask,

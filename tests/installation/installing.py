@@ -1,14 +1,13 @@
 """`make install` and `make uninstall` for tests, and what a tree looks like."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from abilities import cannot_run
+from abilities import tool
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -21,9 +20,7 @@ def make(
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.CompletedProcess[str]:
     """Run a target of the Makefile for DESTINATION, with this Python, and return what became of it."""
-    if shutil.which("make") is None:
-        cannot_run("make is not installed")
-    command = ["make", "-s", target, f"DESTDIR={destination}", f"PYTHON={sys.executable}", *settings]
+    command = [tool("make"), "-s", target, f"DESTDIR={destination}", f"PYTHON={sys.executable}", *settings]
     return subprocess.run(
         command,
         cwd=REPOSITORY,

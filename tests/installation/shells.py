@@ -10,21 +10,13 @@ import subprocess
 import time
 from pathlib import Path
 
-from abilities import cannot_run
+from abilities import tool
 
 # Ctrl-X Ctrl-B, which prints the line that is being edited.
 SHOW_KEYS = "\x18\x02"
 _END = "@@"
 _PROMPT = "%READY%"
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[a-zA-Z]|[=>(][B0]?)")
-
-
-def program(name: str) -> str:
-    """Return the path of a program that must be there."""
-    found = shutil.which(name)
-    if found is None:
-        cannot_run(f"{name} is not installed (apt-get install {name})")
-    return found
 
 
 class Shells:
@@ -57,11 +49,11 @@ class Shells:
             _cdigen 2>/dev/null
             printf '%s\\n' "${{COMPREPLY[@]}}"
         """
-        return self._lines([program("bash"), "--norc", "-c", script, "bash", line])
+        return self._lines([tool("bash"), "--norc", "-c", script, "bash", line])
 
     def _fish_offers(self, line: str) -> set[str]:
         script = f"source {self.completions}/cdigen.fish; complete -C $argv[1]"
-        rows = self._lines([program("fish"), "--no-config", "-c", script, line])
+        rows = self._lines([tool("fish"), "--no-config", "-c", script, line])
         return {row.partition("\t")[0] for row in rows}
 
     def _zsh_offers(self, line: str) -> set[str]:
@@ -88,8 +80,8 @@ class Shells:
     def _typed(self, shell: str, keys: str) -> str:
         """Return what SHELL writes on its terminal from its prompt on, when KEYS are typed there."""
         start, setup = {
-            "bash": ([program("bash"), "--norc", "--noprofile", "-i"], self._bash_setup()),
-            "zsh": ([program("zsh"), "-f", "-i"], self._zsh_setup()),
+            "bash": ([tool("bash"), "--norc", "--noprofile", "-i"], self._bash_setup()),
+            "zsh": ([tool("zsh"), "-f", "-i"], self._zsh_setup()),
         }[shell]
         terminal = _Terminal(start, self.environment, self.home)
         try:

@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from abilities import tool
 from installation.installing import REPOSITORY
-from installation.shells import program
 
 from cdigen.cli.main import COMMANDS
 from cdigen.cli.options import Parser
@@ -23,7 +23,7 @@ SECTIONS = ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "FILES"
 def shown(page: str) -> str:
     """Return PAGE as a reader sees it, with words whole."""
     environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "MANWIDTH": "500", "MAN_KEEP_FORMATTING": ""}
-    command = [program("man"), "--no-hyphenation", "--no-justification", "-l", str(MAN / page)]
+    command = [tool("man", "man-db"), "--no-hyphenation", "--no-justification", "-l", str(MAN / page)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return re.sub(r".\x08", "", done.stdout)
 
@@ -69,10 +69,10 @@ def test_a_page_has_the_examples_of_the_help(command: str) -> None:
 def test_no_formatter_warns_of_a_page(page: str) -> None:
     file = str(MAN / page)
     for command in (
-        [program("groff"), "-man", "-ww", "-z", "-Tutf8", file],
-        [program("man"), "--warnings=w", "-l", file],
+        [tool("groff"), "-man", "-ww", "-z", "-Tutf8", file],
+        [tool("man", "man-db"), "--warnings=w", "-l", file],
         # Pages are the same whenever they are made, so they have no date.
-        [program("mandoc"), "-T", "lint", "-W", "warning", file],
+        [tool("mandoc"), "-T", "lint", "-W", "warning", file],
     ):
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         warned = f"{done.stderr}{done.stdout if command[0].endswith('mandoc') else ''}"
@@ -81,7 +81,9 @@ def test_no_formatter_warns_of_a_page(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_apropos_finds_a_page_by_its_name(page: str) -> None:
-    said = subprocess.run([program("lexgrog"), str(MAN / page)], check=True, capture_output=True, text=True)
+    said = subprocess.run(
+        [tool("lexgrog", "man-db"), str(MAN / page)], check=True, capture_output=True, text=True
+    )
     assert f'"{page.removesuffix(".8")} - ' in said.stdout
 
 

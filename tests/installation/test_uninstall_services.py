@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
+from abilities import tool
 from installation.installing import REPOSITORY, done, make
 from service.daemonhost import unshared
 
@@ -68,8 +68,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    if shutil.which("make") is None:
-        cannot_run("make is not installed")
+    tool("make")
     unshared("--mount")
     found = Machine(tmp_path)
     found.prepare()

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from abilities import cannot_run
+from abilities import tool
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ETC = REPOSITORY / "etc"
@@ -43,7 +43,7 @@ def complaints(unit: Path, folder: Path) -> list[str]:
     copy = folder / unit.name
     text = unit.read_text().replace("/usr/bin/cdigen", "/bin/true")
     copy.write_text(re.sub(r"man:cdigen(-nri)?\(8\)", "man:ls(1)", text))
-    command = [_program(), "verify", "--man=no", str(copy)]
+    command = [tool("systemd-analyze", "systemd"), "verify", "--man=no", str(copy)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     return [line for line in done.stderr.splitlines() if unit.name in line or str(folder) in line]
 
@@ -54,12 +54,5 @@ def systemd_version() -> str:
 
 
 def _analyzed(*arguments: str) -> str:
-    command = [_program(), *arguments]
+    command = [tool("systemd-analyze", "systemd"), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def _program() -> str:
-    program = shutil.which("systemd-analyze")
-    if program is None:
-        cannot_run("systemd is not installed (apt-get install systemd)")
-    return program

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from abilities import cannot_run
+from abilities import cannot_run, tool
 
 SOURCE = Path(__file__).with_name("nvml_standin.c")
 SONAME = "libnvidia-ml.so.1"
@@ -137,11 +137,9 @@ def trusted_folder() -> Iterator[Path]:
 @functools.cache
 def _built() -> Path:
     """Build the library, once in a session."""
-    if shutil.which("gcc") is None:
-        cannot_run("gcc is not installed")
     folder = Path(tempfile.mkdtemp(prefix="cdigen-nvml-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     library = folder / SONAME
     options = ("-Wall", "-Wextra", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", f"-Wl,-soname,{SONAME}")
-    subprocess.run(["gcc", *options, "-o", library, SOURCE, "-ldl"], check=True)
+    subprocess.run([tool("gcc"), *options, "-o", library, SOURCE, "-ldl"], check=True)
     return library

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from abilities import tool
 from asking import asked, refused, reported
 from standin import Machine, gpu, install, trusted_folder
 
@@ -160,7 +161,7 @@ def test_what_is_no_library_is_a_finding(folder: Path) -> None:
 
 
 def compile_library(path: Path, source: str, *options: str) -> None:
-    command = ["gcc", "-shared", "-fPIC", "-o", str(path), "-x", "c", "-", "-x", "none", *options]
+    command = [tool("gcc"), "-shared", "-fPIC", "-o", str(path), "-x", "c", "-", "-x", "none", *options]
     subprocess.run(command, input=source, text=True, check=True)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 
 import pytest
 import viewtrees
-from abilities import cannot_run
+from abilities import cannot_run, tool
 from viewtrees import in_namespace
 
 TYPE_CHECKING = False
@@ -183,12 +182,11 @@ print(published.how, is_whole(base, published), find(base).how)
     assert in_namespace(mounts_of_case, base, tmp_path) == "linked True found\n"
 
 
-@pytest.mark.parametrize("kind", ["xfs", "btrfs"])
+@pytest.mark.parametrize(("kind", "package"), [("xfs", "xfsprogs"), ("btrfs", "btrfs-progs")])
 def test_where_blocks_can_be_shared_another_mount_is_no_hindrance(
-    base: Path, tmp_path: Path, kind: str
+    base: Path, tmp_path: Path, kind: str, package: str
 ) -> None:
-    if shutil.which(f"mkfs.{kind}") is None:
-        cannot_run(f"mkfs.{kind} is not installed")
+    tool(f"mkfs.{kind}", package)
     mounts_of_case = f"""
 truncate -s 512M "$2/image"
 mkfs.{kind} "$2/image" > "$2/log"
