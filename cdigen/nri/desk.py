@@ -25,10 +25,8 @@ _MAX_NEWS = 10_000
 # What TELL is told.
 QUESTION, STATE, LINK = "question", "state", "link"
 # So many parts of the runtime's state are held at a time. One is looked at in 0.1 s, and a node with 5,000
-# pods has four. The runtime waits 2 s for each to be taken, and so much of that may be used; after the last
-# it may ask, and its question waits as well.
+# pods has four. After the last the runtime may ask, and its question waits as well.
 _PARTS = 1
-_ROOM_S = 1.0
 _LAST_S = 0.3
 
 
@@ -81,13 +79,13 @@ class Desk:
             self.news.append(news)
         self._tell(LINK)
 
-    def survey(self, news: Surveyed) -> None:
+    def survey(self, news: Surveyed, *, within_s: float) -> None:
         """Leave a part of the runtime's state, after waiting a while until the one before was looked at.
 
-        Where that takes too long, it is left without its content; not so the last, of which there is one.
+        After WITHIN_S for all of them it is left without its content; not so the last, of which there is one.
         """
         if news.is_first:
-            self._room_until_s = time.monotonic() + _ROOM_S
+            self._room_until_s = time.monotonic() + within_s
         wait_s = _LAST_S if news.is_last else self._room_until_s - time.monotonic()
         has_room = self._room.acquire(timeout=max(0.0, wait_s))
         self.news.append(news if has_room or news.is_last else replace(news, part=None))

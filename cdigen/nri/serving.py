@@ -60,6 +60,8 @@ REGISTER_WITHIN_S = 30.0
 REQUEST_TIMEOUT_S = 2.0
 # Of the runtime's own patience: it needs some of it for its way to us and back.
 PATIENCE = 0.5
+# And no more for looking at its state: who is asked after the link's health is not to take it for dead.
+_SURVEY_S = 10.0
 # More than any answers that wait to be read: a runtime that reads nothing is of no use.
 _MAX_UNSENT = 64 << 20
 # Runtimes ask one question at a time, or a few; each may have 4 MiB.
@@ -223,7 +225,10 @@ class Serving:
             self._accept()
 
     def _survey(self, part: Part) -> None:
-        self._desk.survey(Surveyed(part=part, is_first=self._is_first_part, is_last=not part.more))
+        self._desk.survey(
+            Surveyed(part=part, is_first=self._is_first_part, is_last=not part.more),
+            within_s=min(PATIENCE * self._limit_s, _SURVEY_S),
+        )
         self._is_first_part = not part.more
         self.was_told = True
         if not part.more:

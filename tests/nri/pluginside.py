@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from nri.nriwishes import content
 from nri.runtimeside import Runtime, SocketTransport, container, pod
+from waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PATIENCE_S = 60.0
 # Of this the plugin takes half before it refuses by itself: on a busy machine nothing else takes so long.
 REQUEST_S = 40.0
 MARK = "cdigen.dev/injected"
@@ -180,11 +180,12 @@ class Plugin:
 
     def sees(self, truth: Callable[[], object]) -> None:
         """Wait until TRUTH holds."""
-        until_s = time.monotonic() + PATIENCE_S
-        while not truth():
+
+        def holds() -> object:
             assert self.process.poll() is None, f"it ended with {self.process.returncode}: {self.text}"
-            assert time.monotonic() < until_s, f"{json.dumps(self.status)}\n{self.text}"
-            time.sleep(0.01)
+            return truth()
+
+        assert until(holds), f"{json.dumps(self.status)}\n{self.text}"
 
     def get(self, target: str) -> tuple[int, str]:
         """Return the code and the body of what it answers over HTTP; 0 before it does."""
@@ -193,10 +194,12 @@ class Plugin:
             client.settimeout(PATIENCE_S)
             try:
                 client.connect(_short(path))
-            except (FileNotFoundError, ConnectionRefusedError):
+                client.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+                data = b"".join(iter(lambda: client.recv(1 << 16), b""))
+            except (FileNotFoundError, ConnectionError):
                 return 0, ""
-            client.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-            data = b"".join(iter(lambda: client.recv(1 << 16), b""))
+        if not data:
+            return 0, ""
         head, _, body = data.decode().partition("\r\n\r\n")
         return int(head.split(" ")[1]), body
 

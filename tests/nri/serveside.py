@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nri.nriwishes import ALLOWED
-from nri.pluginside import INJECTS_08, PATIENCE_S
+from nri.pluginside import INJECTS_08
 from nri.runtimeside import Runtime, SocketTransport
+from waiting import PATIENCE_S
 
 from cdigen.config import Nri, Settings
 from cdigen.nri.desk import Desk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -104,16 +105,38 @@ def test_a_runtime_that_registers_it_and_never_tells_its_state_is_left() -> None
 
 def test_a_state_that_nobody_looks_at_does_not_keep_the_runtime_waiting() -> None:
     with served() as link:
-        runtime = link.runtime()
-        for more in (True, True, False):
-            part = message_class("SynchronizeRequest")(pods=[pod().SerializeToString()], more=more)
-            runtime.call("Synchronize", part.SerializeToString())
+        runtime = link.runtime(request_timeout_s=4)
+        tell_state(runtime)
         runtime.call("StateChange", b"")
         parts = [news.part for news in link.desk.news if isinstance(news, Surveyed)]
         # The first is that of the registration. The last is held always, and what is missing is known.
         assert len(parts) == 4
         assert parts[2] is None
         assert parts[3] is not None
+
+
+def test_a_patient_runtime_waits_until_its_state_was_looked_at() -> None:
+    with served() as link:
+        telling = threading.Thread(target=tell_state, args=(link.runtime(request_timeout_s=60),))
+        telling.start()
+        looked: list[Surveyed] = []
+        while len(looked) < 4:
+            # Longer than half of the time that a runtime of an older NRI gives.
+            time.sleep(0.3 if looked else 1.2)
+            while link.desk.news:
+                news = link.desk.news.popleft()
+                if isinstance(news, Surveyed):
+                    looked.append(news)
+                    link.desk.surveyed(news)
+        telling.join()
+        assert all(news.part is not None for news in looked)
+
+
+def tell_state(runtime: Runtime) -> None:
+    """Tell the state of RUNTIME in three parts."""
+    for more in (True, True, False):
+        part = message_class("SynchronizeRequest")(pods=[pod().SerializeToString()], more=more)
+        runtime.call("Synchronize", part.SerializeToString())
 
 
 def test_news_of_containers_are_bounded_and_those_of_the_runtime_are_not() -> None:

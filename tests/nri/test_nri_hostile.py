@@ -10,9 +10,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from nri.pluginside import PATIENCE_S, Host, Plugin, asks, given, host, plugin
+from nri.pluginside import Host, Plugin, asks, given, host, plugin
 from nri.runtimeside import PLUGIN, RUNTIME, Rejected, Runtime
 from nri.serveside import known_of, served
+from waiting import PATIENCE_S
 
 from cdigen.nri.messages import message_class
 from cdigen.nri.session import SessionError

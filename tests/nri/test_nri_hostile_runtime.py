@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from nri.pluginside import PATIENCE_S, VISIBLE, Host, Plugin, asks, given, host, plugin
+from nri.pluginside import VISIBLE, Host, Plugin, asks, given, host, plugin
 from nri.runtimeside import Rejected, container, pod
+from waiting import PATIENCE_S
 
 from cdigen.nri.messages import message_class
 

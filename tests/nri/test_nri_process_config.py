@@ -7,9 +7,10 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from nri.pluginside import PATIENCE_S, Host, Plugin, asks, given, host, plugin, put
+from nri.pluginside import Host, Plugin, asks, given, host, plugin, put
 from nri.runtimeside import Rejected, Runtime
 from service.daemonhost import Manager
+from waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

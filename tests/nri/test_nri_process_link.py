@@ -9,7 +9,8 @@ import socket
 import time
 
 import pytest
-from nri.pluginside import PATIENCE_S, asks, given, host, plugin
+from nri.pluginside import asks, given, host, plugin
+from waiting import PATIENCE_S
 
 NO_ONE = "cannot connect to {}: No such file or directory"
 

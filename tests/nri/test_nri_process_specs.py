@@ -9,8 +9,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from nri.pluginside import NAME, PATIENCE_S, Host, Plugin, asks, given, host, plugin, spec
+from nri.pluginside import NAME, Host, Plugin, asks, given, host, plugin, spec
 from nri.runtimeside import Rejected, Runtime
+from waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

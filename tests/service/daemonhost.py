@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import hosttree
 from abilities import cannot_run
 from kernelside import control_nodes, example_gpus, make_node, write_driver, write_kernel_side
+from waiting import PATIENCE_S, until
 
 from cdigen.cli import run as command
 from cdigen.service.cycle import Cycle, Keeper, Setup
@@ -32,8 +33,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 OLD, NEW = hosttree.V550, "550.200.07"
 KIND = "nvidia.com/gpu"
 NAME = "nvidia.com-gpu.json"
-# Longer than anything takes on a busy machine; only a failing test waits so long.
-PATIENCE_S = 60.0
 # Two kinds, so that one can be in trouble without the other; times that tests can wait for.
 TWO_KINDS = "profiles:\n  - {name: gpu, class: gpu}\n  - {name: other, class: other}\n"
 QUICK = "quiet_s: 0.05, settle_first_s: 0.1, settle_most_s: 0.3, settle_s: 1, poll_s: 0.2"
@@ -256,16 +255,19 @@ class Daemon:
         return self._log.read_text()
 
     def lines(self, event: str = "cycle") -> list[dict[str, Any]]:
-        """Return the lines of its log about EVENT; every line must be JSON."""
-        return [line for line in map(json.loads, self.text.splitlines()) if line["event"] == event]
+        """Return the whole lines of its log about EVENT; each must be JSON."""
+        found = [json.loads(line) for line in self.text.splitlines(keepends=True) if line.endswith("\n")]
+        return [line for line in found if line["event"] == event]
 
     def sees(self, truth: Callable[[], object], within_s: float = PATIENCE_S) -> float:
         """Wait until TRUTH holds; returns how long that took."""
-        began = time.monotonic()
-        while not truth():
+
+        def holds() -> object:
             assert self.process.poll() is None, f"it ended with {self.process.returncode}: {self.text}"
-            assert time.monotonic() - began < within_s, f"{self.status}\n{self.text}"
-            time.sleep(0.005)
+            return truth()
+
+        began = time.monotonic()
+        assert until(holds, within_s), f"{self.status}\n{self.text}"
         return time.monotonic() - began
 
     def rests(self, for_s: float = 0.25) -> int:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from kernelside import example_gpus, write
-from service.daemonhost import NEW, OLD, PATIENCE_S, Host, daemon
+from service.daemonhost import NEW, OLD, Host, daemon
 from standin import Machine, gpu, install, trusted_folder
+from waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

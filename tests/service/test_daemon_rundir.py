@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from service.daemonhost import PATIENCE_S, REPOSITORY, Host, daemon, unshared
+from service.daemonhost import REPOSITORY, Host, daemon, unshared
+from waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

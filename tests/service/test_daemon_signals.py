@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from service.daemonhost import PATIENCE_S, REPOSITORY, Host, daemon
+from service.daemonhost import REPOSITORY, Host, daemon
+from waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from abilities import cannot_run
-from service.daemonhost import PATIENCE_S, REPOSITORY, Host, daemon, unshared
+from service.daemonhost import REPOSITORY, Host, daemon, unshared
+from waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from watch.watching import until
+from waiting import until
 
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.service import http

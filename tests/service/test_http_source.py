@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from abilities import cannot_run
 from service.daemonhost import REPOSITORY
-from watch.watching import KILLS, Ear, until
+from waiting import until
+from watch.watching import KILLS, Ear
 
 from cdigen.service.http import Answers, Server
 from cdigen.watch.supervisor import Supervisor

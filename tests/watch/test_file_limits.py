@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from abilities import cannot_run
+from waiting import PATIENCE_S, until
 from watch.watching import (
     KILLS,
-    PATIENCE_S,
     Ear,
     descriptors,
     is_watched,
@@ -22,7 +22,6 @@ from watch.watching import (
     quickest,
     run_apart,
     thread_of,
-    until,
 )
 
 from cdigen.watch.files import FileSource

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from watch.watching import PATIENCE_S, Ear, descriptors, is_watched, quickest, threads, until, watches
+from waiting import PATIENCE_S, until
+from watch.watching import Ear, descriptors, is_watched, quickest, threads, watches
 
 from cdigen.watch.files import FileSource
 

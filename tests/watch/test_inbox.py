@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 
-from watch.watching import PATIENCE_S
+from waiting import PATIENCE_S
 
 from cdigen.watch.triggers import MAX_REASONS, NOTHING, Inbox, Trigger
 

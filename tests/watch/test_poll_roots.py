@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from abilities import cannot_run
-from watch.watching import Ear, run_apart, until
+from waiting import until
+from watch.watching import Ear, run_apart
 
 from cdigen.watch.poll import PollSource
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from abilities import cannot_run
-from watch.watching import KILLS, Ear, kill, quickest, run_apart, thread_of, threads, until
+from waiting import until
+from watch.watching import KILLS, Ear, kill, quickest, run_apart, thread_of, threads
 
 from cdigen.watch.poll import PollSource
 
@@ -143,7 +144,8 @@ def test_a_thread_that_is_killed_is_a_problem(tmp_path: Path, ear: Ear, poll: Po
 # A file system in user space whose server does not answer: a read hangs until the server ends.
 HANGING = """
 import ctypes, os, sys
-from watch.watching import KILLS, Ear, is_in, quickest, thread_of, threads, until
+from watch.watching import KILLS, Ear, is_in, quickest, thread_of, threads
+from waiting import until
 from cdigen.watch.files import FileSource
 from cdigen.watch.poll import PollSource
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from watch.watching import KILLS, Ear, kill, thread_of, threads, until
+from waiting import until
+from watch.watching import KILLS, Ear, kill, thread_of, threads
 
 from cdigen.watch.files import FileSource
 from cdigen.watch.poll import PollSource

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from abilities import cannot_run
+from waiting import PATIENCE_S, until
 from watch.watching import (
     KILLS,
-    PATIENCE_S,
     Ear,
     descriptors,
     kill,
@@ -21,7 +21,6 @@ from watch.watching import (
     run_apart,
     thread_of,
     threads,
-    until,
 )
 
 from cdigen.watch.uevents import UeventSource

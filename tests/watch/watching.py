@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from abilities import cannot_run
+from waiting import PATIENCE_S, until
 
 from cdigen.watch.triggers import Inbox, Trigger
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).resolve().parents[2]
 # A thread that is killed makes Python complain, and pytest fail.
 KILLS = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-# Longer than anything takes on a busy machine; only a failing test waits so long.
-PATIENCE_S = 30.0
 
 
 class Ear:
@@ -59,16 +58,6 @@ class Ear:
         while self.inbox.wait(0.1):
             self.inbox.take()
         self.heard.clear()
-
-
-def until(truth: Callable[[], object], within_s: float = PATIENCE_S) -> bool:
-    """Return whether TRUTH holds, or does soon."""
-    deadline = time.monotonic() + within_s
-    while not truth():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 def quickest(work: Callable[[], object]) -> float:
