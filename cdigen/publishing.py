@@ -13,6 +13,8 @@ from cdigen.host.root import Root, shown
 from cdigen.model.errors import SpecError, StoreError
 from cdigen.model.findings import Finding, errors
 from cdigen.model.names import spec_file_name
+from cdigen.model.partition_names import remembered
+from cdigen.reconcile import NO_GPU, NOT_LOADED
 from cdigen.runtimes import lookup
 from cdigen.spec.hostcheck import check_host
 from cdigen.spec.known import read
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from cdigen.model.profile import Profile
     from cdigen.reconcile import Product
     from cdigen.store.state import Owned
+    from cdigen.vendors.base import Places
 
     Result = Literal["written", "unchanged", "withdrawn", "absent", "refused"]
 
@@ -68,6 +71,24 @@ class Gone:
     name: str
     kind: str
     reason: str
+
+
+def remember(
+    inventories: Mapping[str, Inventory], failures: Mapping[str, HostError], places: Places, state_dir: str
+) -> Finding | None:
+    """Keep the names of partitions for when the vendor's library is silent; returns why that failed."""
+    before = places.partition_names()
+    absent = [name for name, error in failures.items() if error.kind in {NOT_LOADED, NO_GPU}]
+    names = remembered(before, inventories, absent)
+    if names == before:
+        return None
+    from cdigen.store import partition_names  # noqa: PLC0415 - few hosts have partitions
+
+    try:
+        partition_names.save(state_dir, places.host, names)
+    except StoreError as error:
+        return _finding(error, f"{state_dir}/{partition_names.FILE}")
+    return None
 
 
 def publish(

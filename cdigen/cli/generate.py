@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Inventory
     from cdigen.publishing import Outcome
     from cdigen.reconcile import Product, Wishes
+    from cdigen.vendors.base import Places
 
 EXAMPLES = """\
   cdigen generate                                print the spec
@@ -84,6 +85,8 @@ def run(arguments: Namespace) -> int:
             report.say(reconcile.make_nodes(names, places), arguments)
             places = options.places(arguments, host, settings)
         inventories, failures = options.discover(arguments, settings, places)
+        if arguments.write:
+            _remember(arguments, inventories, failures, places, settings)
         products, broken = reconcile.produce(inventories, host=host, wishes=wished, means=ways)
     results = _Results(inventories=inventories, failures=failures, products=products, broken=broken)
     unready = _unready(arguments, results)
@@ -145,6 +148,20 @@ def _refuse_output_into_spec_directory(arguments: Namespace, host: Root, setting
             "mounts by root",
             hint="write it into another folder",
         )
+
+
+def _remember(
+    arguments: Namespace,
+    inventories: dict[str, Inventory],
+    failures: dict[str, HostError],
+    places: Places,
+    settings: Settings,
+) -> None:
+    from cdigen.publishing import remember  # noqa: PLC0415 - the store is not for printing
+
+    state_dir = options.outer_directory(places.host, settings.state_dir)
+    unsaved = remember(inventories, failures, places, state_dir)
+    report.say(() if unsaved is None else (unsaved,), arguments)
 
 
 def _unready(arguments: Namespace, results: _Results) -> HostError | None:

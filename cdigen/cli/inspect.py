@@ -119,7 +119,7 @@ def _naming(inventory: Inventory) -> str:
 def _partition_rows(inventory: Inventory) -> list[tuple[str, ...]]:
     return [
         (
-            f"{gpu.index}:{partition.index}" if partition.ordinal is None else str(partition.ordinal),
+            f"{gpu.index}:{partition.label}" if partition.ordinal is None else str(partition.ordinal),
             partition.profile or "-",
             partition.instance,
             partition.uuid or "-",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.errors import HostError
     from cdigen.model.inventory import Inventory
+    from cdigen.model.partition_names import GpuPartitionNames
 
 MAX_INVENTORY = 64 << 20
 
@@ -261,7 +262,14 @@ def places(arguments: argparse.Namespace, host: Root, settings: config.Settings)
         mps_pipe_dir=settings.mps_pipe_dir if any(profile.mps for profile in settings.profiles) else "",
         mps_uid=settings.mps_uid,
         options=settings.vendor_options,
+        partition_names=lambda: _partition_names(host, settings),
     )
+
+
+def _partition_names(host: Root, settings: config.Settings) -> tuple[GpuPartitionNames, ...]:
+    from cdigen.store.partition_names import read  # noqa: PLC0415 - few hosts have partitions
+
+    return read(outer_directory(host, settings.state_dir), host)
 
 
 def _has_gpu_nodes(root: Root) -> bool:

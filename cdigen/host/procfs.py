@@ -30,6 +30,14 @@ def kernel_release(root: Root) -> str:
     return release if release.isprintable() and "/" not in release else ""
 
 
+def boot_id(root: Root) -> str:
+    """Return what the kernel calls this boot (random(4)), or an empty string where it does not say."""
+    try:
+        return read_text(root, "/proc/sys/kernel/random/boot_id").strip()
+    except OSError:
+        return ""
+
+
 def parse_majors(text: str) -> dict[str, int]:
     """Return the majors of character devices by driver name, from the text of /proc/devices."""
     majors: dict[str, int] = {}

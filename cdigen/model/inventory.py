@@ -46,13 +46,14 @@ class HostNode:
 class Partition:
     """A part of a GPU that is a device of its own: a MIG instance of NVIDIA, an XCP of AMD.
 
-    ``index`` counts within the GPU, ``profile`` is the vendor's name of its size (``1g.10gb``),
+    ``index`` counts within the GPU, None where only the vendor's library knows it and does not tell;
+    ``profile`` is the vendor's name of its size (``1g.10gb``),
     ``instance`` the driver's own name of it (``gi1/ci0``); ``graphics`` says whether it has graphics
     engines. ``nodes`` are those that it needs besides its GPU's, or, with an ``address`` of its own, all
     that it needs. ``ordinal`` is its number among all devices, where the vendor's tools count so.
     """
 
-    index: int
+    index: int | None
     uuid: str | None
     profile: str
     instance: str
@@ -62,6 +63,11 @@ class Partition:
     problem: str = ""
     address: str = ""
     ordinal: int | None = None
+
+    @property
+    def label(self) -> str:
+        """What it is called within its GPU: its number, or without one what it is (``gi9-ci0``)."""
+        return self.instance.replace("/", "-") if self.index is None else str(self.index)
 
 
 @frozen

@@ -130,7 +130,7 @@ _PARTITION = record(
     Partition,
     "address",
     "ordinal",
-    index=number,
+    index=optional(number),
     uuid=optional(text),
     profile=text,
     instance=text,

@@ -153,7 +153,7 @@ def _machine(inventory: Inventory) -> Machine:
 
 
 def _part(gpu: Accelerator, part: Partition, facts: Facts, nodes: tuple[str, ...]) -> Gpu:
-    index = f"{gpu.index}:{part.index}"
+    index = f"{gpu.index}:{part.label}"
     old = f"{gpu.uuid}/{part.instance}" if gpu.uuid else None
     return Gpu(
         names=_names(index, part.uuid, f"mig{index}", old),

@@ -196,6 +196,8 @@ class _Work:
                 setup.vendors, HostError(error.message, hint=error.hint, kind="driver-not-found")
             )
         self.inventories, failures = reconcile.discover(setup.vendors, places)
+        unsaved = publishing.remember(self.inventories, failures, places, setup.state_dir)
+        self._said.extend(() if unsaved is None else (unsaved,))
         if setup.are_named:
             return failures
         told = reconcile.worth_telling(self.inventories, failures, self._host)

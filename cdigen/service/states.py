@@ -40,6 +40,8 @@ _PASSING_RULES = frozenset(
         "vfio-node-missing",
         "gpu-information-unreadable",
         "mig-instance-unusable",
+        # The kernel and NVML, one of which is a moment behind while instances are changed.
+        "mig-contradiction",
         # A driver that has just been given its device has not yet made what belongs to it.
         "gpu-without-drm",
         "accel-without-node",
@@ -52,6 +54,8 @@ _PASSING_RULES = frozenset(
 )
 # Those of them that take numbers from a GPU's partitions, so that those of others move up, and back again.
 _RENUMBERING = frozenset(("partition-without-kfd", "partition-contradiction", "partition-missing"))
+# What is offered meanwhile is true, so that it is written; NVML is asked again soon.
+_RETRIED_RULES = frozenset(("mig-names-kept", "mig-not-named"))
 
 
 @frozen
@@ -98,12 +102,15 @@ def judge(
         )
     wrong = errors(findings)
     if wrong:
-        transient = next((finding.rule for finding in wrong if finding.rule in _PASSING_RULES), "")
+        rules = [finding.rule for finding in wrong]
+        transient = next((rule for rule in rules if rule in _PASSING_RULES), "")
+        state: VendorState = "settling" if transient else "degraded"
+        transient = transient or next((rule for rule in rules if rule in _RETRIED_RULES), "")
         passing = bool(transient) and patient(transient)
         return Standing(
-            state="settling" if passing else "degraded",
+            state=state if passing else "degraded",
             # A name that means another device in a moment is worse than none.
-            offers=not (passing and any(finding.rule in _RENUMBERING for finding in wrong)),
+            offers=not (passing and not _RENUMBERING.isdisjoint(rules)),
             passing=passing,
             transient=transient,
             reason=wrong[0].message,

@@ -9,13 +9,14 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Protocol
 
     from cdigen.host.root import Root
     from cdigen.model.cdi import Draft
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode, Inventory
+    from cdigen.model.partition_names import GpuPartitionNames
     from cdigen.model.profile import Profile
 
     class Vendor(Protocol):
@@ -89,6 +90,11 @@ class Watches:
 NO_OPTIONS: Mapping[str, Mapping[str, bool | str]] = {}
 
 
+def no_names() -> tuple[GpuPartitionNames, ...]:
+    """Stand for a memory without content."""
+    return ()
+
+
 @frozen
 class Places:
     """Where a vendor is to look.
@@ -101,7 +107,8 @@ class Places:
     management library may be loaded in a child process: ``auto``, ``off``, or the path of a library.
     ``compat32`` asks for 32-bit libraries; ``mps_pipe_dir`` is the folder of NVIDIA's Multi-Process
     Service, which ``mps_uid`` may own besides root, or empty. ``options`` are those that the
-    configuration gives, by vendor and name.
+    configuration gives, by vendor and name. ``partition_names`` reads what partitions of GPUs were called
+    when they were last named.
     """
 
     host: Root
@@ -115,6 +122,7 @@ class Places:
     mps_pipe_dir: str = ""
     mps_uid: int = 0
     options: Mapping[str, Mapping[str, bool | str]] = NO_OPTIONS
+    partition_names: Callable[[], tuple[GpuPartitionNames, ...]] = no_names
 
     def option(self, vendor: str, name: str) -> bool | str:
         """Return the option NAME of VENDOR: as configured, else its default."""

@@ -36,7 +36,7 @@ def instance_nodes(gi: int) -> set[Node]:
     return {cap_node(minor_of(0, gi)), cap_node(minor_of(0, gi, 0)), GPUS[0].nodes[0]}
 
 
-@pytest.mark.parametrize(("device", "gi"), [("0:0", 7), ("0:1", 8)])
+@pytest.mark.parametrize(("device", "gi"), [("0:gi7-ci0", 7), ("0:gi8-ci0", 8)])
 def test_a_container_has_its_instance_and_no_other(mig_host: Host, device: str, gi: int) -> None:
     assert mig_host.gpu_nodes(DEBIAN_IMAGE, f"nvidia.com/gpu={device}") == {
         *instance_nodes(gi),

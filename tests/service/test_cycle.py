@@ -323,24 +323,24 @@ def test_mig_instances_come_and_go_with_their_capability_files(host: Host) -> No
     write_minors(host.root, 2)
     write_instance(host.root, 0, 7)
     assert looker.state() == "ready"
-    assert host.devices() == {"0:0", "1", "all"}
+    assert host.devices() == {"0:gi7-ci0", "1", "all"}
     write_instance(host.root, 0, 9)
     assert looker.state() == "ready"
-    assert host.devices() == {"0:0", "0:1", "1", "all"}
+    assert host.devices() == {"0:gi7-ci0", "0:gi9-ci0", "1", "all"}
     folder = host.root / "proc/driver/nvidia/capabilities/gpu0/mig/gi7"
     for name in ("ci0/access", "access"):
         (folder / name).unlink()
     (folder / "ci0").rmdir()
     folder.rmdir()
     assert looker.state() == "ready"
-    assert host.devices() == {"0:0", "1", "all"}
+    assert host.devices() == {"0:gi9-ci0", "1", "all"}
 
 
 def test_the_last_mig_instance_gone_leaves_the_whole_gpu(host: Host) -> None:
     write_minors(host.root, 2)
     write_instance(host.root, 0, 7)
     looker = looked(host)
-    assert host.devices() == {"0:0", "1", "all"}
+    assert host.devices() == {"0:gi7-ci0", "1", "all"}
     shutil.rmtree(host.root / "proc/driver/nvidia/capabilities/gpu0/mig/gi7")
     assert looker.state() == "ready"
     assert host.devices() == {"0", "1", "all"}
@@ -355,4 +355,4 @@ def test_a_mig_instance_whose_nodes_are_late_is_waited_for(host: Host) -> None:
         make_node(host.root, cap_node(minor), mode=0o444)
     states.append(looker.state())
     assert states == ["settling", "ready"]
-    assert host.devices() == {"0:0", "1", "all"}
+    assert host.devices() == {"0:gi7-ci0", "1", "all"}

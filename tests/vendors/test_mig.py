@@ -88,14 +88,14 @@ def instance(gi: int, number: int, profile: str = "1g.10gb") -> standin.Instance
 def test_a_gpu_with_instances_is_offered_as_these_and_not_as_a_whole(tmp_path: Path) -> None:
     host(tmp_path, (0, 7), (0, 8))
     spec = document(discover(tmp_path))
-    assert {"0:0", "0:1", "1"} <= set(names(spec))
+    assert names(spec)[:3] == ["0:gi7-ci0", "0:gi8-ci0", "1"]
     assert "0" not in names(spec)
 
 
 def test_an_instance_has_its_gpus_node_and_both_capability_nodes_and_no_graphics(tmp_path: Path) -> None:
     host(tmp_path, (0, 7), (0, 8))
     spec = document(discover(tmp_path))
-    assert nodes_of(spec, "0:1") == {"/dev/nvidia0", *cap_paths(0, 8)}
+    assert nodes_of(spec, "0:gi8-ci0") == {"/dev/nvidia0", *cap_paths(0, 8)}
 
 
 def test_all_of_a_mixed_host_is_every_instance_and_every_whole_gpu(tmp_path: Path) -> None:
@@ -111,11 +111,14 @@ def test_a_whole_gpu_in_mig_mode_is_offered_where_it_is_asked_for(tmp_path: Path
     assert "0" in names(document(discover(tmp_path), profile))
 
 
-def test_without_nvml_instances_count_by_their_ids_and_have_no_uuid(tmp_path: Path) -> None:
+def test_without_nvml_instances_are_named_for_what_they_are_and_have_no_uuid(tmp_path: Path) -> None:
     host(tmp_path, (0, 11), (0, 9))
     inventory = discover(tmp_path)
     assert [mig.instance for mig in inventory.accelerators[0].partitions] == ["gi9/ci0", "gi11/ci0"]
-    assert "mig-not-named" in rules(inventory)
+    assert names(document(inventory))[:2] == ["0:gi9-ci0", "0:gi11-ci0"]
+    (said,) = [finding for finding in inventory.findings if finding.rule == "mig-not-named"]
+    assert said.severity == "info"
+    assert "NVML was not asked" in said.message
     assert not any(name.startswith("MIG-") for name in names(document(inventory)))
 
 
@@ -164,8 +167,8 @@ def test_an_instance_that_lacks_a_node_is_left_out_and_the_others_are_served(tmp
     (tmp_path / cap_node(minor_of(0, 7, 0)).path.lstrip("/")).unlink()
     inventory = discover(tmp_path)
     assert [mig.usable for mig in inventory.accelerators[0].partitions] == [False, True]
-    assert "0:0" not in names(document(inventory))
-    assert "0:1" in names(document(inventory))
+    assert "0:gi7-ci0" not in names(document(inventory))
+    assert "0:gi8-ci0" in names(document(inventory))
     assert "mig-instance-unusable" in rules(inventory)
 
 
@@ -181,7 +184,7 @@ def test_a_node_of_another_minor_is_never_given(tmp_path: Path) -> None:
 def test_without_mig_minors_the_access_files_tell_the_nodes(tmp_path: Path) -> None:
     host(tmp_path, (0, 7))
     (tmp_path / "proc/driver/nvidia-caps/mig-minors").unlink()
-    assert nodes_of(document(discover(tmp_path)), "0:0") == {"/dev/nvidia0", *cap_paths(0, 7)}
+    assert nodes_of(document(discover(tmp_path)), "0:gi7-ci0") == {"/dev/nvidia0", *cap_paths(0, 7)}
 
 
 def test_without_access_files_mig_minors_tells_the_nodes(tmp_path: Path) -> None:
@@ -189,7 +192,7 @@ def test_without_access_files_mig_minors_tells_the_nodes(tmp_path: Path) -> None
     folder = tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig/gi7"
     (folder / "access").unlink()
     (folder / "ci0/access").unlink()
-    assert nodes_of(document(discover(tmp_path)), "0:0") == {"/dev/nvidia0", *cap_paths(0, 7)}
+    assert nodes_of(document(discover(tmp_path)), "0:gi7-ci0") == {"/dev/nvidia0", *cap_paths(0, 7)}
 
 
 def test_minors_that_contradict_each_other_leave_the_instance_out(tmp_path: Path) -> None:
@@ -203,7 +206,7 @@ def test_minors_that_contradict_each_other_leave_the_instance_out(tmp_path: Path
 def test_rubbish_in_mig_minors_is_passed_over(tmp_path: Path, text: str) -> None:
     host(tmp_path, (0, 7))
     write(tmp_path / "proc/driver/nvidia-caps/mig-minors", text)
-    assert "0:0" in names(document(discover(tmp_path)))
+    assert "0:gi7-ci0" in names(document(discover(tmp_path)))
 
 
 def test_instances_that_only_one_side_knows_are_left_out(tmp_path: Path, trusted: Path) -> None:
@@ -219,8 +222,14 @@ def test_nvml_that_fails_costs_names_and_nothing_else(tmp_path: Path, trusted: P
     booted = host(tmp_path, (0, 7))
     machine = changed(nvml_machine(booted, (instance(7, 1),)), faults=(fault,))
     inventory = discover(tmp_path, standin.install(trusted, machine))
-    assert {"0:0", "1"} <= set(names(document(inventory)))
-    assert any(rule.startswith("nvml-") for rule in rules(inventory))
+    assert {"0:gi7-ci0", "1"} <= set(names(document(inventory)))
+    assert "0:0" not in names(document(inventory))
+    (failure,) = [finding for finding in inventory.findings if finding.rule.startswith("nvml-")]
+    (said,) = [finding for finding in inventory.findings if finding.rule == "mig-not-named"]
+    assert said.severity == "error"
+    # Why it was silent, and no word of its not having been asked.
+    assert failure.message in said.message
+    assert "not asked" not in said.message
 
 
 def test_nvml_is_not_asked_where_nothing_is_missing(tmp_path: Path, trusted: Path) -> None:

@@ -19,7 +19,8 @@ from cdigen.value import replace
 from cdigen.vendors.nvidia import caps
 from cdigen.vendors.nvidia.gpus import GpuReader
 from cdigen.vendors.nvidia.nodes import NodeReader
-from cdigen.vendors.nvidia.nvml_document import NvmlError, NvmlGpu, NvmlMig
+from cdigen.vendors.nvidia.nvml_document import NvmlError, NvmlGpu, NvmlMig, Report
+from cdigen.vendors.nvidia.nvml_reply import not_asked, replied
 from cdigen.vendors.nvidia.vendor import VENDOR
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
@@ -68,13 +69,14 @@ def told(gpu: Gpu, *migs: NvmlMig, mode: bool | None = True, error: NvmlError | 
 
 def read(root: Path, *answers: NvmlGpu) -> tuple[tuple[Accelerator, ...], tuple[Finding, ...]]:
     """Read the GPUs, with NVML's ANSWERS; without any it is not asked."""
-    by_address = {gpu.address: gpu for gpu in answers if gpu.address}
-    reader = GpuReader(places(root), NodeReader(places(root)), lambda: by_address or None)
+    report = Report(driver_version=None, cuda_version=None, gpus=answers)
+    reply = replied(report, "") if answers else not_asked()
+    reader = GpuReader(places(root), NodeReader(places(root)), lambda: reply)
     return reader.read(), reader.findings
 
 
 def served(gpu: Accelerator) -> list[str]:
-    return [f"{each.index} {each.instance}" for each in gpu.partitions if each.usable]
+    return [f"{each.label} {each.instance}" for each in gpu.partitions if each.usable]
 
 
 def rules(findings: tuple[Finding, ...]) -> list[str]:
@@ -126,19 +128,21 @@ def test_an_instance_of_which_nvml_fails_to_tell_costs_no_other(
     tmp_path: Path, host: tuple[Gpu, ...]
 ) -> None:
     gpus, findings = read(tmp_path, told(host[0], mig(1, 8), error=LOST))
-    assert served(gpus[0]) == ["1 gi8/ci0"]
+    assert served(gpus[0]) == ["1 gi8/ci0", "gi7-ci0 gi7/ci0"]
     assert gpus[0].partitions[0].uuid
-    assert rules(findings) == ["mig-contradiction"]
-    assert "NVML fails to tell all about this GPU" in findings[0].message
+    assert rules(findings) == ["mig-not-named"]
+    assert "nvmlDeviceGetUUID gives NVML_ERROR_UNKNOWN (999)" in findings[0].message
+    assert "named for what they are: gi7/ci0" in findings[0].message
 
 
 @pytest.mark.parametrize("mode", [True, None])
-def test_instances_that_nvml_fails_to_tell_at_all_count_by_their_ids(
+def test_instances_that_nvml_fails_to_tell_at_all_are_named_for_what_they_are(
     tmp_path: Path, host: tuple[Gpu, ...], *, mode: bool | None
 ) -> None:
     gpus, findings = read(tmp_path, told(host[0], mode=mode, error=LOST))
-    assert served(gpus[0]) == ["0 gi7/ci0", "1 gi8/ci0"]
+    assert served(gpus[0]) == ["gi7-ci0 gi7/ci0", "gi8-ci0 gi8/ci0"]
     assert rules(findings) == ["mig-not-named"]
+    assert findings[0].severity == "error"
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ def _offers(
     usable = [partition for partition in gpu.partitions if partition.usable]
     by_uuid: dict[str, list[Partition]] = {}
     for partition in usable:
-        number = partition.index if partition.ordinal is None else partition.ordinal
-        own = {"index": str(number), "card": _card(partition.nodes)}
+        number = partition.label if partition.ordinal is None else str(partition.ordinal)
+        own = {"index": number, "card": _card(partition.nodes)}
         yield _chosen(own, namings), partition.nodes
         if partition.uuid is not None:
             by_uuid.setdefault(partition.uuid, []).append(partition)

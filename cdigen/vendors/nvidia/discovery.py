@@ -9,13 +9,15 @@ from cdigen.model.inventory import Inventory
 from cdigen.value import replace
 from cdigen.vendors.nvidia import csv, families, files, gpus, kernel, libraries, manifests, wsl
 from cdigen.vendors.nvidia.nodes import NodeReader
+from cdigen.vendors.nvidia.nvml_reply import not_asked, replied
 from cdigen.vendors.nvidia.tables import ENTRANCES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.inventory import Accelerator, Driver, HostNode, Sought
+    from cdigen.model.partition_names import GpuPartitionNames
     from cdigen.vendors.base import Places
-    from cdigen.vendors.nvidia.nvml import NvmlGpu
+    from cdigen.vendors.nvidia.nvml_reply import Reply
 
 NAME = "nvidia"
 
@@ -60,7 +62,12 @@ def _inventory(places: Places, driver: Driver) -> Inventory:
     search = libraries.find_libraries(places, driver)
     nvml_findings: list[Finding] = []
     node_reader = NodeReader(places)
-    gpu_reader = gpus.GpuReader(places, node_reader, lambda: _ask_nvml(places, search, nvml_findings))
+    gpu_reader = gpus.GpuReader(
+        places,
+        node_reader,
+        lambda: _ask_nvml(places, search, nvml_findings),
+        lambda: _names_before(places, driver),
+    )
     accelerators = gpu_reader.read()
     _require_gpus(accelerators)
     nodes = gpu_reader.read_control_nodes()
@@ -99,21 +106,27 @@ def _inventory(places: Places, driver: Driver) -> Inventory:
     )
 
 
-def _ask_nvml(places: Places, search: libraries.Search, findings: list[Finding]) -> dict[str, NvmlGpu] | None:
-    """Ask NVML in a child process, if that is allowed; returns what it says of each GPU by its address."""
+def _ask_nvml(places: Places, search: libraries.Search, findings: list[Finding]) -> Reply:
+    """Ask NVML in a child process, if that is allowed, and add what went wrong to FINDINGS."""
     library = places.nvml
+    if library == "off":
+        return not_asked("nvml: off, or the driver is not this machine's own")
     if library == "auto":
         found = search.found.get("libnvidia-ml.so.1")
-        library = found[0].host_path if found else "off"
-    if library == "off":
-        return None
+        if found is None:
+            return not_asked("libnvidia-ml.so.1 was not found")
+        library = found[0].host_path
     from cdigen.vendors.nvidia.nvml import ask  # noqa: PLC0415 - most hosts need not be asked
 
     answer = ask(library)
     findings.extend(answer.findings)
-    if answer.report is None:
-        return None
-    return {gpu.address: gpu for gpu in answer.report.gpus if gpu.address is not None}
+    return replied(answer.report, next((finding.message for finding in answer.findings), "NVML is silent"))
+
+
+def _names_before(places: Places, driver: Driver) -> tuple[GpuPartitionNames, ...]:
+    """Return the names that instances of the GPUs of this DRIVER had at last."""
+    own = (NAME, driver.version)
+    return tuple(known for known in places.partition_names() if (known.vendor, known.driver) == own)
 
 
 def _for_management(places: Places, inventory: Inventory) -> Inventory:

@@ -15,8 +15,10 @@ from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
 from cdigen.vendors import drm
+from cdigen.vendors.base import no_names
 from cdigen.vendors.nvidia.kernel import is_uuid, remedy
 from cdigen.vendors.nvidia.mig import MigReader
+from cdigen.vendors.nvidia.nvml_reply import not_asked
 from cdigen.vendors.nvidia.tables import CONTROL_NODES, GRAPHICS
 
 TYPE_CHECKING = False
@@ -25,12 +27,15 @@ if TYPE_CHECKING:
 
     from cdigen.model.findings import Severity
     from cdigen.model.inventory import HostNode
+    from cdigen.model.partition_names import GpuPartitionNames, PartitionName
     from cdigen.vendors.base import Places
     from cdigen.vendors.nvidia.nodes import NodeReader
-    from cdigen.vendors.nvidia.nvml import NvmlGpu
+    from cdigen.vendors.nvidia.nvml_reply import GpuReply, Reply
 
-    # Asks NVML, at most once: what it says of the GPUs by address, None where it did not answer.
-    Probe = Callable[[], dict[str, NvmlGpu] | None]
+    # Asks NVML, at most once.
+    Probe = Callable[[], Reply]
+    # What of the running driver's GPUs is remembered.
+    Memory = Callable[[], tuple[GpuPartitionNames, ...]]
 
 GPUS = "/proc/driver/nvidia/gpus"
 PCI_DRIVER = "nvidia"
@@ -39,17 +44,16 @@ PCI_CLASSES = (0x0300, 0x0302)  # VGA and 3D controllers (PCI Code and ID Assign
 MAX_MINOR = 0xFFFFF
 
 
-def no_probe() -> None:
-    """Stand for NVML where it must not be asked."""
-
-
 class GpuReader:
     """Reads the GPUs of one look at the host; ``findings`` gathers what there is to say."""
 
-    def __init__(self, places: Places, nodes: NodeReader, probe: Probe = no_probe) -> None:
+    def __init__(
+        self, places: Places, nodes: NodeReader, probe: Probe = not_asked, memory: Memory = no_names
+    ) -> None:
         self._places = places
         self._nodes = nodes
         self._probe = probe
+        self._memory = memory
         self._mig = MigReader(places, nodes)
         self._own_findings: list[Finding] = []
 
@@ -276,11 +280,30 @@ class GpuReader:
             if each.usable
             and (each.uuid is None or (each.minor is not None and self._mig.has_mig(each.minor)))
         ]
-        answers = self._probe() if needs else None
-        return [self._completed(each, answers) if each.usable else each for each in accelerators]
+        reply = self._probe() if needs else not_asked()
+        self._compare_numbers(accelerators, reply)
+        return [
+            self._completed(each, reply.of(each.address)) if each.usable else each for each in accelerators
+        ]
 
-    def _completed(self, accelerator: Accelerator, answers: dict[str, NvmlGpu] | None) -> Accelerator:
-        answer = (answers or {}).get(accelerator.address)
+    def _compare_numbers(self, accelerators: list[Accelerator], reply: Reply) -> None:
+        """Say which GPUs NVML numbers otherwise than by the order of their addresses, as we do."""
+        others = [
+            f"{each.address} is GPU {each.index} here and {answer.index} there"
+            for each in accelerators
+            if (answer := reply.of(each.address).answer) is not None and answer.index != each.index
+        ]
+        if others:
+            self._say(
+                "warning",
+                "gpu-numbers-differ",
+                GPUS,
+                f"NVML and nvidia-smi number the GPUs otherwise: {', '.join(others)}",
+                "name GPUs by their UUIDs or addresses ('names' of a profile), which are the same everywhere",
+            )
+
+    def _completed(self, accelerator: Accelerator, reply: GpuReply) -> Accelerator:
+        answer = reply.answer
         uuid = accelerator.uuid or (answer.uuid if answer and is_uuid(answer.uuid or "") else None)
         if uuid is None:
             self._say(
@@ -291,14 +314,28 @@ class GpuReader:
                 "index only",
                 "its first use makes it known, for example 'nvidia-smi -L'",
             )
-        return self._partitioned(replace(accelerator, uuid=uuid), answer)
+        return self._partitioned(replace(accelerator, uuid=uuid), reply)
 
-    def _partitioned(self, gpu: Accelerator, answer: NvmlGpu | None) -> Accelerator:
+    def _names_before(self, gpu: Accelerator) -> tuple[PartitionName, ...]:
+        """Return the names that NVML gave the instances of GPU at last."""
+        return next(
+            (
+                known.partitions
+                for known in self._memory()
+                if (known.address, known.minor) == (gpu.address, gpu.minor)
+                and (known.uuid == gpu.uuid or None in {known.uuid, gpu.uuid})
+            ),
+            (),
+        )
+
+    def _partitioned(self, gpu: Accelerator, reply: GpuReply) -> Accelerator:
         """Return GPU with its MIG instances: as such, and never as a whole, where any side says so."""
+        answer = reply.answer
         is_on = bool(answer and answer.mig_mode)
         if gpu.minor is None or not (is_on or self._mig.has_mig(gpu.minor)):
             return gpu
-        partitions = self._mig.partitions(gpu.index, gpu.minor, answer)
+        before = self._names_before(gpu) if reply.silence else ()
+        partitions = self._mig.partitions(gpu.index, gpu.minor, reply, before)
         listed = self._mig.gpu_instances(gpu.minor)
         if not (is_on or listed):
             return gpu

@@ -1,5 +1,8 @@
 """MIG instances: from the kernel's capability files, with NVML's numbers and UUIDs where it answers.
 
+Where it does not, the names that it gave before hold as long as the kernel has the same instances; others
+are named for what they are. A number is never counted here: it could be another instance's tomorrow.
+
 An instance is a pair of a GPU instance and a compute instance. A container needs the GPU's node and
 the capability nodes of both; an instance that lacks one is left out, never offered in part. Source:
 NVIDIA Multi-Instance GPU User Guide, "Device Nodes and Capabilities".
@@ -10,6 +13,7 @@ from __future__ import annotations
 from cdigen.host.root import reason
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Partition
+from cdigen.model.partition_names import PartitionName
 from cdigen.vendors.nvidia import caps
 from cdigen.vendors.nvidia.kernel import is_uuid
 
@@ -19,7 +23,11 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.base import Places
     from cdigen.vendors.nvidia.nodes import NodeReader
-    from cdigen.vendors.nvidia.nvml import NvmlGpu, NvmlMig
+    from cdigen.vendors.nvidia.nvml_document import NvmlGpu, NvmlMig
+    from cdigen.vendors.nvidia.nvml_reply import GpuReply
+
+    # A GPU instance and a compute instance in it.
+    Ids = tuple[int, int]
 
 
 # The capabilities that all GPUs share; whoever has them administers MIG.
@@ -46,39 +54,70 @@ class MigReader:
         """Return the GPU instances that the kernel lists for the GPU with this minor."""
         return caps.numbered(self._host, f"gpu{minor}/mig", "gi")
 
-    def partitions(self, index: int, minor: int, answer: NvmlGpu | None) -> tuple[Partition, ...]:
-        """Return the instances of the GPU with this index and minor.
+    def partitions(
+        self, index: int, minor: int, reply: GpuReply, before: tuple[PartitionName, ...] = ()
+    ) -> tuple[Partition, ...]:
+        """Return the instances of the GPU with this index and minor, in the order of their numbers.
 
-        ANSWER is what NVML says of the GPU, None where it was not asked or did not answer: then the
-        instances are numbered in the order of their ids and have no UUID. Those of which NVML fails to
-        tell are left out: their number is not known.
+        REPLY is what NVML says of the GPU, BEFORE the names that it gave its instances at last.
         """
-        existing = self._existing(minor)
-        if answer is None or (answer.error and not answer.migs and answer.mig_mode is not False):
-            known: list[tuple[int, tuple[int, int], NvmlMig | None]] = [
-                (number, ids, None) for number, ids in enumerate(existing)
-            ]
-            if known:
-                self._say(
-                    "info",
-                    "mig-not-named",
-                    f"GPU {index}",
-                    f"GPU {index}: NVML {'was not asked' if answer is None else 'does not name them'}; MIG "
-                    "instances have no UUIDs and count by their ids",
-                )
-        elif self._contradicts_mode(index, minor, answer):
-            known = []
-        else:
-            known = [
-                (mig.index, (mig.gpu_instance, mig.compute_instance), mig)
-                for mig in self._without_repetition(index, answer.migs)
-            ]
-            self._compare(index, existing, [ids for _, ids, _ in known], fails=bool(answer.error))
+        existing, answer = self._existing(minor), reply.answer
+        is_answer = answer is not None and (not reply.silence or answer.migs or answer.mig_mode is False)
+        if answer is not None and is_answer and self._contradicts_mode(index, minor, answer):
+            return ()
+        migs = self._without_repetition(index, answer.migs) if answer is not None else []
+        names = {(mig.gpu_instance, mig.compute_instance): _name(mig) for mig in migs}
+        self._compare(index, existing, list(names), is_whole=not reply.silence)
+        if reply.silence:
+            names = self._completed(index, existing, names, reply, before)
         return tuple(
-            self._partition((index, minor), number, ids, mig) for number, ids, mig in known if ids in existing
+            self._partition((index, minor), ids, name) for ids, name in names.items() if ids in existing
         )
 
-    def _existing(self, minor: int) -> list[tuple[int, int]]:
+    def _completed(
+        self,
+        index: int,
+        existing: list[Ids],
+        told: dict[Ids, PartitionName],
+        reply: GpuReply,
+        before: tuple[PartitionName, ...],
+    ) -> dict[Ids, PartitionName]:
+        """Return names of all EXISTING instances, of which NVML has TOLD some; say where they come from."""
+        known = {name.instance: name for name in before}
+        of_kernel = {ids: _instance(ids) for ids in existing}
+        holds = (
+            known.keys() == set(of_kernel.values())
+            and all(known.get(name.instance, name) == name for name in told.values())
+            and self._uuids.isdisjoint(
+                name.uuid for name in before if name.uuid and name not in told.values()
+            )
+        )
+        kept = known if holds else {}
+        names = {
+            ids: told.get(ids) or kept.get(instance) or _unnamed(instance)
+            for ids, instance in of_kernel.items()
+        }
+        self._uuids.update(name.uuid for name in names.values() if name.uuid)
+        unnamed = [name.instance for name in names.values() if name.index is None]
+        if len(unnamed) + len(told.keys() & names.keys()) < len(names):
+            self._silent(
+                "mig-names-kept", index, reply, "its MIG instances keep the names that NVML gave before"
+            )
+        if unnamed:
+            what = f"MIG instances without a number or UUID are named for what they are: {', '.join(unnamed)}"
+            self._silent("mig-not-named", index, reply, what)
+        return dict(sorted(names.items(), key=lambda pair: (pair[1].index is None, pair[1].index, pair[0])))
+
+    def _silent(self, rule: str, index: int, reply: GpuReply, consequence: str) -> None:
+        self._say(
+            "error" if reply.was_asked else "info",
+            rule,
+            f"GPU {index}",
+            f"GPU {index}: {reply.silence}; {consequence}",
+            "see whether 'nvidia-smi -L' answers" if reply.was_asked else "",
+        )
+
+    def _existing(self, minor: int) -> list[Ids]:
         folder = f"gpu{minor}/mig"
         return [
             (gi, ci)
@@ -97,7 +136,7 @@ class MigReader:
         else:
             return False
         self._say(
-            "warning",
+            "error",
             "mig-contradiction",
             f"GPU {index}",
             f"GPU {index} is not offered as a whole, and none of its MIG instances is: {what}",
@@ -107,7 +146,7 @@ class MigReader:
 
     def _without_repetition(self, index: int, migs: tuple[NvmlMig, ...]) -> list[NvmlMig]:
         """Return those of MIGS that are the first of their ids and, on all GPUs, of their UUID."""
-        kept: dict[tuple[int, int], NvmlMig] = {}
+        kept: dict[Ids, NvmlMig] = {}
         for mig in migs:
             ids = mig.gpu_instance, mig.compute_instance
             if ids in kept:
@@ -119,53 +158,50 @@ class MigReader:
                 kept[ids] = mig
         return list(kept.values())
 
-    def _compare(
-        self, index: int, kernel: list[tuple[int, int]], nvml: list[tuple[int, int]], *, fails: bool
-    ) -> None:
+    def _compare(self, index: int, kernel: list[Ids], nvml: list[Ids], *, is_whole: bool) -> None:
+        """Say what only one of them has; an NVML that has not told all (IS_WHOLE) may have more."""
         for gi, ci in kernel:
-            if (gi, ci) not in nvml:
-                does = "fails to tell all about this GPU" if fails else "does not"
-                self._contradiction(index, gi, ci, f"the kernel has it, NVML {does}")
+            if is_whole and (gi, ci) not in nvml:
+                self._contradiction(index, gi, ci, "the kernel has it, NVML does not")
         for gi, ci in nvml:
             if (gi, ci) not in kernel:
                 self._contradiction(index, gi, ci, "NVML has it, the kernel does not")
 
     def _contradiction(self, index: int, gi: int, ci: int, what: str) -> None:
         self._say(
-            "warning",
+            "error",
             "mig-contradiction",
             f"GPU {index}",
             f"MIG instance gi{gi}/ci{ci} of GPU {index} is left out: {what}",
             "run it again when the instances are no longer being changed",
         )
 
-    def _partition(
-        self, gpu: tuple[int, int], number: int, ids: tuple[int, int], mig: NvmlMig | None
-    ) -> Partition:
+    def _partition(self, gpu: tuple[int, int], ids: Ids, name: PartitionName) -> Partition:
         (index, minor), (gi, ci) = gpu, ids
         # Both are looked at in any case, so that both are known where they have to be made.
         read = [self._capability_node(minor, below) for below in (f"gi{gi}", f"gi{gi}/ci{ci}")]
         nodes = [node for node, _ in read if node is not None]
         problem = next((problem for node, problem in read if node is None), "")
-        if problem:
-            self._say(
-                "error",
-                "mig-instance-unusable",
-                f"{index}:{number}",
-                f"MIG instance {index}:{number} (gi{gi}/ci{ci}) gets no device: {problem}",
-                "'nvidia-smi' makes the nodes, and so does 'create_nodes: true' in the configuration",
-            )
-        return Partition(
-            index=number,
-            # Older drivers' UUIDs (MIG-GPU-.../gi/ci) can be no device's name.
-            uuid=mig.uuid if mig and is_uuid(mig.uuid, "MIG") else None,
-            profile=mig.profile if mig else "",
-            instance=f"gi{gi}/ci{ci}",
-            graphics=bool(mig and mig.graphics),
+        partition = Partition(
+            index=name.index,
+            uuid=name.uuid,
+            profile=name.profile,
+            instance=name.instance,
+            graphics=name.graphics,
             nodes=tuple(nodes),
             usable=not problem,
             problem=problem,
         )
+        if problem:
+            called = f"{index}:{partition.label}"
+            self._say(
+                "error",
+                "mig-instance-unusable",
+                called,
+                f"MIG instance {called} (gi{gi}/ci{ci}) gets no device: {problem}",
+                "'nvidia-smi' makes the nodes, and so does 'create_nodes: true' in the configuration",
+            )
+        return partition
 
     def _capability_node(self, minor: int, below: str) -> tuple[HostNode | None, str]:
         """Return the node of a capability, or what is wrong: minors that differ, a node that is missing."""
@@ -196,3 +232,22 @@ class MigReader:
 
     def _say(self, severity: Severity, rule: str, path: str, message: str, hint: str = "") -> None:
         self.findings.append(Finding(severity=severity, rule=rule, path=path, message=message, hint=hint))
+
+
+def _instance(ids: Ids) -> str:
+    return f"gi{ids[0]}/ci{ids[1]}"
+
+
+def _name(mig: NvmlMig) -> PartitionName:
+    return PartitionName(
+        instance=_instance((mig.gpu_instance, mig.compute_instance)),
+        index=mig.index,
+        # Older drivers' UUIDs (MIG-GPU-.../gi/ci) can be no device's name.
+        uuid=mig.uuid if is_uuid(mig.uuid, "MIG") else None,
+        profile=mig.profile,
+        graphics=mig.graphics,
+    )
+
+
+def _unnamed(instance: str) -> PartitionName:
+    return PartitionName(instance=instance, index=None, uuid=None, profile="", graphics=False)

@@ -1,0 +1,83 @@
+"""The names of a GPU's partitions as its vendor's library gave them, kept for when it falls silent.
+
+NVIDIA's kernel module tells which MIG instances there are, NVML alone their numbers and UUIDs. As long as
+the instances are the same, names that NVML gave once are still true.
+"""
+
+from __future__ import annotations
+
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cdigen.model.inventory import Accelerator, Inventory
+
+
+@frozen
+class PartitionName:
+    """One partition by the driver's own name of it (``instance``), with the fields of ``Partition``."""
+
+    instance: str
+    index: int | None
+    uuid: str | None
+    profile: str
+    graphics: bool
+
+
+@frozen
+class GpuPartitionNames:
+    """All partitions of one GPU; it is the same GPU as long as every field but ``partitions`` is."""
+
+    vendor: str
+    driver: str
+    address: str
+    minor: int
+    uuid: str | None
+    partitions: tuple[PartitionName, ...]
+
+
+def remembered(
+    before: tuple[GpuPartitionNames, ...],
+    inventories: Mapping[str, Inventory],
+    absent: Iterable[str],
+) -> tuple[GpuPartitionNames, ...]:
+    """Return which names to remember: those in INVENTORIES, and those BEFORE of what was not read now.
+
+    What was read and has no names has lost them: its instances have changed. The vendors ABSENT have no
+    driver any more, and with it went the instances.
+    """
+    names: list[GpuPartitionNames] = []
+    for vendor, inventory in inventories.items():
+        own = {known.address: known for known in before if known.vendor == vendor}
+        for gpu in inventory.accelerators:
+            now = _names(inventory, gpu) if gpu.usable else own.get(gpu.address)
+            if now is not None:
+                names.append(now)
+    gone = {*inventories, *absent}
+    return (*names, *(known for known in before if known.vendor not in gone))
+
+
+def _names(inventory: Inventory, gpu: Accelerator) -> GpuPartitionNames | None:
+    # Where partitions have ordinals, the kernel's own order numbers them: there is nothing to remember.
+    named = [part for part in gpu.partitions if part.index is not None and part.ordinal is None]
+    if gpu.minor is None or not named:
+        return None
+    return GpuPartitionNames(
+        vendor=inventory.vendor,
+        driver=inventory.driver.version,
+        address=gpu.address,
+        minor=gpu.minor,
+        uuid=gpu.uuid,
+        partitions=tuple(
+            PartitionName(
+                instance=part.instance,
+                index=part.index,
+                uuid=part.uuid,
+                profile=part.profile,
+                graphics=part.graphics,
+            )
+            for part in gpu.partitions
+        ),
+    )

@@ -1,0 +1,93 @@
+"""The names of partitions (``model.partition_names``) on the disk, in the state directory.
+
+    {"schema": 1, "boot": "<the kernel's id of the boot>", "gpus": [{"vendor": "nvidia", ...}]}
+
+They hold for the boot in which they were given; what is not of it, or damaged, counts as nothing.
+"""
+
+from __future__ import annotations
+
+import json
+
+from cdigen.host.procfs import boot_id
+from cdigen.model.errors import StoreError
+from cdigen.model.partition_names import GpuPartitionNames, PartitionName
+from cdigen.model.strict import WrongPlace, flag, many, members, number, optional, record, text
+from cdigen.store.directory import STATE_DIRECTORY, existing, made
+from cdigen.store.present import look
+from cdigen.store.tempfiles import put, settle, staged
+from cdigen.value import fields
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+
+FILE = "partition-names.json"
+SCHEMA = 1
+
+_GPUS = many(
+    record(
+        GpuPartitionNames,
+        vendor=text,
+        driver=text,
+        address=text,
+        minor=number,
+        uuid=optional(text),
+        partitions=many(
+            record(
+                PartitionName,
+                instance=text,
+                index=optional(number),
+                uuid=optional(text),
+                profile=text,
+                graphics=flag,
+            )
+        ),
+    )
+)
+
+
+def read(state_dir: str, host: Root) -> tuple[GpuPartitionNames, ...]:
+    """Return the names that were given in this boot of HOST; nothing where there are none to be had."""
+    try:
+        with existing(state_dir, what=STATE_DIRECTORY) as directory:
+            content = look(directory, FILE).content if directory is not None else None
+    except StoreError:
+        return ()
+    try:
+        return _names(content, boot_id(host)) if content is not None else ()
+    except (ValueError, RecursionError):
+        return ()
+
+
+def save(state_dir: str, host: Root, names: tuple[GpuPartitionNames, ...]) -> None:
+    """Replace the names on the disk by NAMES, in one step. StoreError: they cannot be written."""
+    document = {"schema": SCHEMA, "boot": boot_id(host), "gpus": _plain(names)}
+    content = json.dumps(document, indent=1).encode("ascii") + b"\n"
+    with made(state_dir, what=STATE_DIRECTORY) as directory, staged(directory, FILE, content) as temporary:
+        put(temporary, directory, FILE)
+        settle(directory)
+
+
+def _names(content: bytes, boot: str) -> tuple[GpuPartitionNames, ...]:
+    # ValueError: the document is not what `save` writes.
+    top = members(json.loads(content), "$", {"schema", "boot", "gpus"})
+    if top["schema"] != SCHEMA or top["boot"] != boot:
+        return ()
+    names: tuple[GpuPartitionNames, ...] = _GPUS(top["gpus"], "$.gpus")
+    if any(_repeats(gpu) for gpu in names):
+        raise WrongPlace("$.gpus", "free of repetition")
+    return names
+
+
+def _repeats(gpu: GpuPartitionNames) -> bool:
+    numbers = [name.index for name in gpu.partitions if name.index is not None]
+    return len(set(numbers)) < len(numbers)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if names := fields(value):
+        return {name: _plain(getattr(value, name)) for name in names}
+    return value

@@ -1,0 +1,59 @@
+"""What came of asking NVML, as those who read GPUs need it: its answers, or why there are none."""
+
+from __future__ import annotations
+
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cdigen.vendors.nvidia.nvml_document import NvmlGpu, Report
+
+
+@frozen
+class GpuReply:
+    """What NVML said of one GPU; ``silence`` says why that is not all, or is empty.
+
+    ``was_asked`` tells a silence that was chosen from one that is a fault.
+    """
+
+    answer: NvmlGpu | None
+    silence: str
+    was_asked: bool
+
+
+@frozen
+class Reply:
+    """What NVML said of every GPU, by its address; ``silence`` is why it said nothing of the others."""
+
+    gpus: Mapping[str, NvmlGpu]
+    silence: str
+    was_asked: bool = True
+
+    def of(self, address: str) -> GpuReply:
+        """Return what it said of the GPU at ADDRESS."""
+        answer = self.gpus.get(address)
+        silence = self.silence if answer is None else _silence(answer)
+        return GpuReply(answer=answer, silence=silence, was_asked=self.was_asked)
+
+
+def not_asked(why: str = "") -> Reply:
+    """Return the reply of an NVML that must not be asked, or cannot be."""
+    return Reply(gpus={}, silence=f"NVML was not asked{f' ({why})' if why else ''}", was_asked=False)
+
+
+def replied(report: Report | None, problem: str) -> Reply:
+    """Return what REPORT says; PROBLEM is why there is none."""
+    if report is None:
+        return Reply(gpus={}, silence=problem)
+    nameless = next((gpu for gpu in report.gpus if gpu.address is None), None)
+    return Reply(
+        gpus={gpu.address: gpu for gpu in report.gpus if gpu.address is not None},
+        silence=_silence(nameless) if nameless else "NVML does not list it",
+    )
+
+
+def _silence(gpu: NvmlGpu) -> str:
+    error = gpu.error
+    return f"NVML does not tell all: {error.call} gives {error.name} ({error.code})" if error else ""
