@@ -6,7 +6,7 @@ import os
 import sys
 
 from cdigen import publishing, reconcile
-from cdigen.cli import options, report
+from cdigen.cli import given, options, report
 from cdigen.cli.wishes import add_options as add_wishes
 from cdigen.cli.wishes import means, wishes
 from cdigen.host.root import shown
@@ -56,7 +56,10 @@ def run(arguments: Namespace) -> int:
     host, settings = options.host_and_settings(arguments)
     wished = wishes(arguments, settings)
     names = options.vendor_names(arguments, settings)
-    inventories, failures = options.discover(arguments, settings, options.places(arguments, host, settings))
+    given.require_spec_directories(arguments)
+    places = options.places(arguments, host, settings)
+    given.require_sources(arguments, places)
+    inventories, failures = options.discover(arguments, settings, places)
     products, broken = reconcile.produce(
         inventories,
         host=host,

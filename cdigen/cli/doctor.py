@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from cdigen.cli import options, report
+from cdigen.cli import given, options, report
 from cdigen.cli.restarts import command_for
 from cdigen.cli.wishes import means
 from cdigen.doctor.context import NAMES, Context, Daemon, Question
@@ -98,16 +98,18 @@ def run(arguments: Namespace) -> int:
 
 
 def _question(arguments: Namespace, host: Root, settings: Settings) -> Question:
-    given = []
+    places = options.places(arguments, host, settings)
+    given.require_sources(arguments, places)
+    typed = []
     for name in _OPTIONS:
         value = getattr(arguments, name)
         if value not in {None, "/"}:
             literal = name in {"config", "root"} and value != "-"
-            given += [f"--{name.replace('_', '-')}", options.literal(value) if literal else value]
+            typed += [f"--{name.replace('_', '-')}", options.literal(value) if literal else value]
     return Question(
         host=host,
         configuration=settings,
-        places=options.places(arguments, host, settings),
+        places=places,
         wishes=Wishes(profiles=settings.profiles, container_driver_root=settings.container_driver_root),
         means=means(arguments, host, settings, write=False),
         vendors=options.vendor_names(arguments, settings),
@@ -119,7 +121,7 @@ def _question(arguments: Namespace, host: Root, settings: Settings) -> Question:
         user=_user(arguments, host),
         runtimes=tuple(dict.fromkeys(arguments.runtimes or ())),
         devices=tuple(dict.fromkeys(arguments.device or ())),
-        options=tuple(given),
+        options=tuple(typed),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from cdigen import reconcile
-from cdigen.cli import options, report
+from cdigen.cli import given, options, report
 from cdigen.cli.wishes import add_options as add_wishes
 from cdigen.cli.wishes import means, wishes
 from cdigen.config import SPEC_DIRS
@@ -75,12 +75,15 @@ def run(arguments: Namespace) -> int:
     names = options.vendor_names(arguments, settings)
     failures: dict[str, HostError] = {}
     ways = means(arguments, host, settings, write=arguments.write)
+    if not arguments.write:
+        given.note_unmade(arguments)
     if arguments.inventory is not None:
         _refuse_output_into_spec_directory(arguments, host, settings)
         inventories = options.recorded(arguments.inventory, names)
         products, broken = reconcile.produce(inventories, host=None, wishes=wished, means=ways)
     else:
         places = options.places(arguments, host, settings)
+        given.require_sources(arguments, places)
         if settings.create_nodes and arguments.write:
             report.say(reconcile.make_nodes(names, places), arguments)
             places = options.places(arguments, host, settings)
@@ -116,11 +119,11 @@ class _Results:
 
 
 def _refuse_odd_combinations(arguments: Namespace) -> None:
-    for option, given in (
+    for option, is_given in (
         ("--replace-foreign", arguments.replace_foreign),
         ("--withdraw", arguments.withdraw),
     ):
-        if given and not arguments.write:
+        if is_given and not arguments.write:
             raise ConfigError(f"{option} has no meaning without --write", hint="see 'cdigen generate --help'")
     if arguments.write and arguments.inventory is not None:
         raise ConfigError(
@@ -133,6 +136,11 @@ def _refuse_odd_combinations(arguments: Namespace) -> None:
             "--write writes JSON only",
             hint="YAML reads unquoted names such as 0 as numbers; use --output for it",
         )
+    is_printed = not arguments.write and arguments.output is None and arguments.output_dir is None
+    if is_printed and arguments.json and arguments.format != "json":
+        raise ConfigError("--json prints JSON, not YAML", hint="leave --json or --format away")
+    if arguments.inventory is not None:
+        given.refuse_beside_inventory(arguments)
 
 
 def _refuse_output_into_spec_directory(arguments: Namespace, host: Root, settings: Settings) -> None:
@@ -244,6 +252,7 @@ def _save(arguments: Namespace, results: _Results) -> list[Outcome]:
     output: str | None = arguments.output
     if output is not None:
         _refuse_several(results.products)
+        given.require_parent("--output", output)
 
     def file(kind: str) -> str:
         if output is not None:

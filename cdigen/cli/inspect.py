@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from cdigen.cli import options, report
+from cdigen.cli import given, options, report
 from cdigen.cli.wishes import add_options as add_wishes
 from cdigen.cli.wishes import wishes
 from cdigen.model.errors import HostError
 from cdigen.model.findings import errors
 from cdigen.model.inventory_json import to_document
+from cdigen.spec.fit import unknown
 from cdigen.vendors import registry
 
 TYPE_CHECKING = False
@@ -36,15 +37,19 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     host, settings = options.host_and_settings(arguments)
-    wishes(arguments, settings)  # what generate would refuse is refused here as well
+    wished = wishes(arguments, settings)  # what generate would refuse is refused here as well
+    if wished.target is not None:
+        report.say(unknown(wished.target), arguments)
     names = options.vendor_names(arguments, settings)
     failures: dict[str, HostError] = {}
+    given.note_unmade(arguments)
     if arguments.inventory is not None:
+        given.refuse_beside_inventory(arguments)
         inventories = options.recorded(arguments.inventory, names)
     else:
-        inventories, failures = options.discover(
-            arguments, settings, options.places(arguments, host, settings)
-        )
+        places = options.places(arguments, host, settings)
+        given.require_sources(arguments, places)
+        inventories, failures = options.discover(arguments, settings, places)
     if failures and (arguments.strict or not inventories):
         raise next(iter(failures.values()))
     findings = [finding for inventory in inventories.values() for finding in inventory.findings]

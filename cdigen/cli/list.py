@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import sys
 
-from cdigen.cli import options, report
+from cdigen.cli import given, options, report
 from cdigen.host.root import shown
+from cdigen.model.errors import ConfigError
 from cdigen.runtimes.lookup import scan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+    from cdigen.runtimes.lookup import Lookup
+
 EXAMPLES = """\
   cdigen list                          the names that --device takes, with their files
   cdigen list --kind nvidia.com/gpu    of one kind
   cdigen list --json                   with the reason why a device is not usable
 """
+
+
+_WRITE = "'cdigen generate --write' writes them"
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -33,8 +39,11 @@ def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     host, settings, wrong = options.host_and_usable_settings(arguments)
     kinds = options.kinds(arguments)
+    given.require_spec_directories(arguments)
     directories = options.spec_directories(arguments, host, settings)
     found = scan(directories)
+    report.say((*wrong, *found.problems), arguments)
+    _require_kinds(kinds, found, directories)
     rows = [row for row in found.rows if not kinds or row.kind in kinds]
     if arguments.json:
         report.print_json(
@@ -55,7 +64,21 @@ def run(arguments: Namespace) -> int:
         cells = [(row.device, "usable" if row.usable else row.reason, row.file) for row in rows]
         report.write(sys.stdout, report.table(cells, header=header))
     if not rows:
-        looked = ", ".join(map(shown, directories))
-        report.note(f"no device in {looked}; 'cdigen generate --write' writes them", arguments)
-    report.say((*wrong, *found.problems), arguments)
+        report.note(f"{_nowhere('device', directories)}; {_WRITE}", arguments)
     return 0
+
+
+def _require_kinds(kinds: tuple[str, ...], found: Lookup, directories: tuple[str, ...]) -> None:
+    """Raise ConfigError where no spec has a device of one of KINDS, which --kind named."""
+    known = dict.fromkeys(row.kind for row in found.rows)
+    for kind in kinds:
+        if kind not in known:
+            raise ConfigError(
+                _nowhere(f"device of --kind {kind}", directories),
+                hint=f"there are {', '.join(known)}" if known else _WRITE,
+                kind="no-such-kind",
+            )
+
+
+def _nowhere(what: str, directories: tuple[str, ...]) -> str:
+    return f"no {what} is in {', '.join(map(shown, directories))}"

@@ -49,6 +49,8 @@ VALUE_OPTIONS = frozenset({
     "--spec-dir", "--target", "--user", "--vendor",
 })  # fmt: skip
 
+_HELP = frozenset({"-h", "--help", "help"})
+
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: cdigen itself is wrong
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
@@ -122,16 +124,31 @@ def main(arguments: list[str]) -> int:
 
 
 def _asks_only(arguments: list[str]) -> bool:
-    return not arguments or arguments[0] in {"-h", "--help", "help", "-V", "--version"}
+    return not arguments or arguments[0] in {*_HELP, "-V", "--version"}
 
 
 def _told(arguments: list[str]) -> int:
-    """Print the help or the version; the help as an error where nothing was asked for."""
-    if arguments and arguments[0] in {"-V", "--version"}:
+    """Print the help, that of a command where one is named, or the version; raises ConfigError.
+
+    The help is an error where nothing was asked for.
+    """
+    asked, *rest = arguments or [""]
+    if asked in {"-V", "--version"}:
+        _refuse_more(asked, rest)
         sys.stdout.write(f"cdigen {__version__}\n")
-    else:
-        (sys.stdout if arguments else sys.stderr).write(help_text())
+        return 0
+    names = [name for name in rest if name not in _HELP]
+    if names:
+        is_command = not names[0].startswith("-")
+        _refuse_more(f"{asked} {names[0]}" if is_command else asked, names[1:] if is_command else names)
+        return _run_command(names[0], ["--help"])
+    (sys.stdout if arguments else sys.stderr).write(help_text())
     return 0 if arguments else 2
+
+
+def _refuse_more(asked: str, rest: list[str]) -> None:
+    if rest:
+        raise ConfigError(f"unrecognized arguments: {' '.join(rest)}", hint=f"'cdigen {asked}' takes no more")
 
 
 def _open_standard_files() -> None:
@@ -178,7 +195,7 @@ Makes this host's GPUs available to containers: writes and checks CDI specificat
 commands:
 {rows}
 options:
-  -h, --help     show this text; 'cdigen COMMAND --help' explains a command
+  -h, --help     show this text; 'cdigen COMMAND --help' or 'cdigen help COMMAND' explains one
   -V, --version  show the version
 
 examples:

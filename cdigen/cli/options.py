@@ -135,7 +135,10 @@ def add_discovery_options(parser: argparse.ArgumentParser, *, takes_inventory: b
     )
     group.add_argument("--mode", choices=config.MODES, help="what the host is taken for (default: auto)")
     group.add_argument(
-        "--nvml", metavar="auto|off|PATH", help="whether NVML is asked for what /proc and /sys lack"
+        "--nvml",
+        metavar="auto|off|PATH",
+        type=not_empty,
+        help="whether NVML is asked for what /proc and /sys lack",
     )
     group.add_argument(
         "--inventory",

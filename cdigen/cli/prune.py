@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from cdigen.cli import options, report
+from cdigen.cli import given, options, report
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
 from cdigen.store.viewprune import prune
@@ -39,6 +39,7 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     host, settings = options.host_and_settings(arguments)
+    given.require_spec_directories(arguments)
     state_dir = options.outer_directory(host, settings.state_dir)
     rows = prune(
         state_dir,

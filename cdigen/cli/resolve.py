@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import ArgumentTypeError
 
-from cdigen.cli import options, report
+from cdigen.cli import given, options, report
 from cdigen.cli.nri import sources
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
+from cdigen.model.names import is_device_name, is_kind
 from cdigen.nri.decide import decide
 from cdigen.nri.known import look
 from cdigen.nri.pods import Container, Pod
@@ -46,14 +48,28 @@ def add_options(parser: ArgumentParser) -> None:
         "--annotation", metavar="KEY=VALUE", action="append", help="an annotation of its pod; repeat it"
     )
     asked.add_argument("--label", metavar="KEY=VALUE", action="append", help="a label of its pod; repeat it")
-    asked.add_argument("--namespace", metavar="NAME", default="default", help="the pod's (default: default)")
+    asked.add_argument(
+        "--namespace",
+        metavar="NAME",
+        type=options.not_empty,
+        default="default",
+        help="the pod's (default: default)",
+    )
     asked.add_argument("--runtime-handler", metavar="NAME", default="", help="the pod's (default: none)")
     asked.add_argument("--container", metavar="NAME", default="", help="the container's own name")
     asked.add_argument(
-        "--device-node", metavar="PATH", action="append", help="a device node that it has already; repeat it"
+        "--device-node",
+        metavar="PATH",
+        type=_device_node,
+        action="append",
+        help="a device node that it has already; repeat it",
     )
     asked.add_argument(
-        "--cdi-device", metavar="NAME", action="append", help="a CDI device that it has already; repeat it"
+        "--cdi-device",
+        metavar="NAME",
+        type=_cdi_device,
+        action="append",
+        help="a CDI device that it has already; repeat it",
     )
     options.add_root_options(parser)
     options.add_spec_dir_option(parser)
@@ -66,6 +82,10 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     host, settings = options.host_and_settings(arguments)
+    given.require_spec_directories(arguments)
+    if arguments.run_dir:
+        hint = "name the folder that holds the daemon's inventory.json"
+        given.require_folders("--run-dir", [arguments.run_dir], hint=hint)
     known = look(_sources(arguments, host, settings), settings)
     decision = decide(
         _pod(arguments),
@@ -145,6 +165,19 @@ def _container(arguments: Namespace) -> Container:
         devices=tuple(arguments.device_node or ()),
         cdi_devices=tuple(arguments.cdi_device or ()),
     )
+
+
+def _device_node(text: str) -> str:
+    if not text.startswith("/"):
+        raise ArgumentTypeError(f"{shown(text)!r} is no absolute path, such as /dev/nvidia0")
+    return text
+
+
+def _cdi_device(text: str) -> str:
+    kind, _, name = text.partition("=")
+    if not (is_kind(kind) and is_device_name(name)):
+        raise ArgumentTypeError(f"{shown(text)!r} is no name of a device, such as nvidia.com/gpu=0")
+    return text
 
 
 def _mapping(option: str, given: list[str] | None) -> dict[str, str]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import gc
 
-from cdigen.cli import options
+from cdigen.cli import given, options
 from cdigen.cli.wishes import add_options as add_wishes
 from cdigen.cli.wishes import means, wishes
 from cdigen.config import DEFAULT_PATH
+from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.service import signals
 from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+
+    from structlog.typing import FilteringBoundLogger
 
     from cdigen.host.root import Root
     from cdigen.service.cycle import Setup
@@ -50,6 +53,7 @@ def run(arguments: Namespace) -> int:
     logger = log.make_logger(verbose=arguments.verbose)
     log.take_over(logger)
     heard = signals.listen()
+    _tell_what_is_not_there(arguments, logger)
     daemon = Daemon(
         lambda: setup(arguments),
         watched=(_configuration(arguments),),
@@ -62,6 +66,19 @@ def run(arguments: Namespace) -> int:
     finally:
         heard.ignore()
     return 0
+
+
+def _tell_what_is_not_there(arguments: Namespace, logger: FilteringBoundLogger) -> None:
+    """Log which paths of the command line are not there; the driver may still bring them."""
+    try:
+        host, settings = options.host_and_settings(arguments)
+        where = options.places(arguments, host, settings)
+    except CdigenError:
+        return  # the daemon reads them as well, and judges them
+    try:
+        given.require_sources(arguments, where)
+    except ConfigError as error:
+        logger.warning("options", message=error.message, hint=error.hint)
 
 
 def setup(arguments: Namespace) -> Setup:

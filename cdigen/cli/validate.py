@@ -11,6 +11,7 @@ from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding, errors
 from cdigen.runtimes import acceptance, targets
+from cdigen.spec.fit import unknown
 from cdigen.spec.judge import judge
 from cdigen.spec.loader_changes import RELEASES
 from cdigen.spec.loaders import DEFAULT_VERSIONS, PANIC, REJECT, UNKNOWN, Judgement, judgements
@@ -94,13 +95,15 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
+    _refuse_odd_combinations(arguments)
     asked = _asked(arguments)
     host = options.host_and_settings(arguments)[0] if arguments.host else None
     rows = []
-    codes = {0}
+    codes: set[int] = set()
+    empty: list[str] = []
     for file in inputs(arguments.files):
         if file.problem and not file.rule:
-            report.note(f"{shown(file.name)} {file.problem}", arguments)
+            empty.append(f"{shown(file.name)} {file.problem}")
             continue
         verdict = _judge(file, asked, host)
         codes.add(_code(verdict))
@@ -108,9 +111,28 @@ def run(arguments: Namespace) -> int:
             rows.append(_row(verdict, asked))
         else:
             report.write(sys.stdout, _text(verdict, arguments))
+    if not codes:
+        raise ConfigError(
+            f"nothing was checked: {'; '.join(empty)}",
+            hint="runtimes load nothing from there; name a spec file, or a folder that holds one",
+            kind="no-files",
+        )
+    for text in empty:
+        report.note(text, arguments)
     if arguments.json:
         report.print_json(rows)
     return max(codes)
+
+
+def _refuse_odd_combinations(arguments: Namespace) -> None:
+    for option, is_given in (
+        ("--root", arguments.root != "/"),
+        ("--config", arguments.config is not None),
+    ):
+        if is_given and not arguments.host:
+            raise ConfigError(
+                f"{option} has no meaning without --host", hint="FILE is always a path of this machine"
+            )
 
 
 def _code(verdict: Verdict) -> int:
@@ -124,6 +146,7 @@ def _asked(arguments: Namespace) -> tuple[Asked, ...]:
     asked = []
     for name in arguments.target:
         target = targets.parse(name)
+        report.say(unknown(target), arguments)
         asked.append(Asked(name=f"{target.name} (CDI library {target.library})", library=target.library))
     for version in arguments.loader:
         library = version.removeprefix("v")

@@ -11,7 +11,8 @@ class Target:
 
     ``dots_in_class`` is false where the library is so old that it refuses a kind with a dot in its
     class. ``forgets_gids`` names the release, this one or one beside it, that reads a spec's
-    additional groups and starts the process without them; empty where none does.
+    additional groups and starts the process without them; empty where none does. ``doubts`` say which
+    releases are newer than all that are known, and what each is taken for.
     """
 
     name: str
@@ -19,3 +20,4 @@ class Target:
     newest: str
     dots_in_class: bool
     forgets_gids: str = ""
+    doubts: tuple[str, ...] = ()

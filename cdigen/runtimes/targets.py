@@ -78,7 +78,8 @@ def parse(text: str) -> Target:
     """Return the target that TEXT names: a runtime, a hyphen, one to three numbers.
 
     A release between two rows of the table has what the row before it says, and so has one after the
-    last. Raises ConfigError for what is no release of a known runtime or is too old for CDI.
+    last, with a doubt where it is of a later series. Raises ConfigError for what is no release of a known
+    runtime or is too old for CDI.
     """
     runtime, release = _split(text)
     name = _name(runtime, release)
@@ -91,6 +92,8 @@ def parse(text: str) -> Target:
             "full means the oldest of its series",
         )
     _, library, newest = known[-1]
+    latest = rows[-1][0]
+    is_later = release[:2] > latest[:2]
     forgets = runtime == "docker" and release < DOCKER_KEEPS_GIDS
     return Target(
         name=name,
@@ -98,6 +101,7 @@ def parse(text: str) -> Target:
         newest=newest,
         dots_in_class=not is_newer(DOTS_SINCE, library),
         forgets_gids=name if forgets else "",
+        doubts=(_doubt(name, _name(runtime, latest)),) if is_later else (),
     )
 
 
@@ -112,7 +116,12 @@ def strictest(targets: tuple[Target, ...]) -> Target | None:
         min(targets, key=_age),
         dots_in_class=all(target.dots_in_class for target in targets),
         forgets_gids=min((target.forgets_gids for target in targets if target.forgets_gids), default=""),
+        doubts=tuple(dict.fromkeys(doubt for target in targets for doubt in target.doubts)),
     )
+
+
+def _doubt(name: str, latest: str) -> str:
+    return f"{name} is newer than {latest}, the newest that cdigen knows, and is taken for that one"
 
 
 def _age(target: Target) -> tuple[tuple[int, ...], tuple[int, ...], str]:

@@ -45,12 +45,26 @@ def fit(draft: Draft, target: Target | None) -> Fitted:
     if target is None:
         return _drop_gids(draft, target)
     _refuse(draft, target)
-    findings: tuple[Finding, ...] = ()
+    findings = unknown(target)
     for version, drop in _DROPS:
         if is_newer(version, target.newest):
             draft, said = drop(draft, target)
             findings += said
     return draft, (*findings, *_forgotten_gids(draft, target))
+
+
+def unknown(target: Target) -> tuple[Finding, ...]:
+    """Return which of the releases in TARGET nobody has looked at yet. Pure."""
+    return tuple(
+        Finding(
+            severity="warning",
+            rule="target-unknown",
+            path=target.name,
+            message=doubt,
+            hint="name the release that is installed, or see whether a newer cdigen knows it",
+        )
+        for doubt in target.doubts
+    )
 
 
 def refuse_newer(document: dict[str, object], target: Target) -> None:

@@ -37,8 +37,9 @@ def test_yaml_holds_the_same_document(cdigen: Run, host: Path) -> None:
     assert yaml.safe_load(done.out) == cdigen("generate", "--root", host).json
 
 
-def test_output_writes_the_file_and_makes_its_folder(cdigen: Run, host: Path, tmp_path: Path) -> None:
-    file = tmp_path / "new" / "spec.json"
+def test_output_writes_the_file_and_nothing_beside_it(cdigen: Run, host: Path, tmp_path: Path) -> None:
+    file = tmp_path / "there" / "spec.json"
+    file.parent.mkdir()
     done = cdigen("generate", "--root", host, "--output", file)
     assert (done.code, done.out) == (0, "")
     assert file.read_text() == cdigen("generate", "--root", host).out
@@ -173,8 +174,9 @@ def test_a_dev_root_is_where_the_host_has_the_nodes(cdigen: Run, host: Path) -> 
 
 def test_search_paths_replace_the_known_folders(cdigen: Run, host: Path) -> None:
     folder = "/usr/lib/x86_64-linux-gnu/nvidia/current"
+    (host / "opt").mkdir()
     spec = cdigen(
-        "generate", "--root", host, "--library-search-path", folder, "--config-search-path", "/none"
+        "generate", "--root", host, "--library-search-path", folder, "--config-search-path", "/opt"
     ).json
     mounts = {mount["containerPath"]: mount["hostPath"] for mount in spec["containerEdits"]["mounts"]}
     libraries = {source for target, source in mounts.items() if target.startswith("/usr/lib64/lib")}

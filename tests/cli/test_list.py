@@ -45,7 +45,9 @@ def test_list_reports_files_that_no_runtime_loads(cdigen: Run, tmp_path: Path) -
 
 def test_list_may_be_of_one_kind(cdigen: Run, tmp_path: Path) -> None:
     put(tmp_path / "gpu.json", GOOD)
-    assert cdigen("list", "--spec-dir", tmp_path, "--kind", "example.com/nic", "--json").json == []
+    put(tmp_path / "nic.json", {**GOOD, "kind": "example.com/nic"})
+    rows = cdigen("list", "--spec-dir", tmp_path, "--kind", "example.com/nic", "--json").json
+    assert {row["kind"] for row in rows} == {"example.com/nic"}
 
 
 def test_list_of_nothing_says_where_it_looked(cdigen: Run, tmp_path: Path) -> None:

@@ -28,6 +28,19 @@ def test_every_command_explains_itself_with_examples(cdigen: Run, command: str) 
     assert f"examples:\n  cdigen {command}" in done.out
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_is_what_its_option_prints(cdigen: Run, command: str) -> None:
+    text = cdigen(command, "--help").out
+    assert [cdigen(word, command).out for word in ("help", "--help")] == [text, text]
+
+
+def test_help_of_no_command_and_of_what_is_none(cdigen: Run) -> None:
+    assert cdigen("help").out == cdigen("--help").out == cdigen("help", "help").out
+    assert cdigen("help", "genrate").failed(2, "'genrate'", "did you mean 'generate'")
+    assert cdigen("help", "list", "diff").failed(2, "diff")
+    assert cdigen("--version", "list").failed(2, "list")
+
+
 def test_the_help_lists_every_command(cdigen: Run) -> None:
     assert all(f"  {command} " in cdigen("--help").out for command in COMMANDS)
 

@@ -73,7 +73,8 @@ def test_specs_count_in_the_usual_the_configured_and_the_given_directories(
     cdigen: Run, base: Path, place: str
 ) -> None:
     name = view(base)
-    (base / "run").mkdir()
+    for folder in ("run", "given"):
+        (base / folder).mkdir()
     (base / "var/run").symlink_to("../run")
     viewtrees.put(base, "/etc/cdigen/config.yaml", b"spec_dirs: [/srv/cdi]\n")
     spec = viewtrees.put(base, f"/{place}/foreign.yaml", f"hostPath: /var/lib/cdigen/views/{name}".encode())

@@ -201,3 +201,12 @@ def test_status_shows_each_state_in_words_as_the_host_goes_through_them(gpu_host
         assert "no spec is kept" in told(running, "absent") or "withdrawn" in told(running, "absent")
         running.stop()
     assert cdigen("status", "--root", gpu_host.root).failed(3, "no cdigen daemon")
+
+
+def test_a_path_of_its_command_line_that_is_not_there_is_logged(gpu_host: Host) -> None:
+    with daemon(gpu_host, "--config-search-path", "/nowhere") as running:
+        running.sees(lambda: running.state == "ready")
+        said = running.lines("options")
+    assert [(line["level"], "--config-search-path /nowhere" in line["message"]) for line in said] == [
+        ("warning", True)
+    ]

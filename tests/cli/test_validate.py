@@ -140,12 +140,6 @@ def test_a_folder_stands_for_the_files_that_a_runtime_would_load_from_it(cdigen:
     assert done.code == 0
 
 
-def test_a_folder_without_spec_files_is_said_to_have_none(cdigen: Run, tmp_path: Path) -> None:
-    done = cdigen("validate", tmp_path)
-    assert (done.code, done.out) == (0, "")
-    assert "no .json and no .yaml file" in done.err
-
-
 def test_a_fifo_is_not_waited_for(cdigen: Run, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.json")
     for argument in (tmp_path, tmp_path / "x.json"):

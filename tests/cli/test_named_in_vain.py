@@ -1,0 +1,158 @@
+"""What the user named and is not there, or has no effect: never taken in silence, by no command."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from command import Run
+
+from cdigen.cli.main import COMMANDS
+from cdigen.cli.options import Parser
+
+EXAMPLE = Path(__file__).parents[2] / "examples/hosts/debian13-8xh100.json"
+SPEC = Path(__file__).parents[2] / "examples/specs/debian13-8xh100.json"
+NOWHERE = "/nowhere/at-all"
+
+# What each option is given, by the word that stands for its value.
+NONSENSE = {
+    "DIR": NOWHERE,
+    "FILE": f"{NOWHERE}/x",
+    "PATH": "relative",
+    "NAME": "no such",
+    "RUNTIME": "podman-99",
+    "VERSION": "99.0.0",
+    "KIND": "example.com/nothing",
+    "HOW": "nonsense",
+    "KEY=VALUE": "nonsense",
+    "auto|off|PATH": NOWHERE,
+    None: "nonsense",
+}
+# Of these anything may be true: names that others give, a path in containers, a folder that is made.
+FREE = {"--namespace", "--runtime-handler", "--container", "--container-driver-root", "--output-dir"}
+# What runs until it is ended waits for what is not there yet.
+WAITING = {"run", "nri"}
+ARGUMENTS = {"validate": (SPEC, "--host"), "configure": ("podman", "--dry-run"), "config": ("check",)}
+
+
+def options() -> list[tuple[str, str, str]]:
+    found = []
+    for command, (module, summary) in COMMANDS.items():
+        parser = Parser(prog=command, summary=summary, examples="")
+        import_module(module).add_options(parser)
+        for action in parser._actions:
+            if action.option_strings and action.nargs is None and command not in WAITING:
+                name = action.option_strings[-1]
+                is_free = name in FREE or (command in {"diff", "inspect"} and name == "--kind")
+                found += [] if is_free else [(command, name, NONSENSE[str(action.metavar or "") or None])]
+    return found
+
+
+@pytest.mark.parametrize(("command", "option", "value"), options())
+def test_no_option_takes_nonsense_in_silence(
+    cdigen: Run, host: Path, command: str, option: str, value: str
+) -> None:
+    root = () if option == "--root" else ("--root", host)
+    done = cdigen(command, *root, *ARGUMENTS.get(command, ()), option, value)
+    said = f"{done.out}{done.err}"
+    assert option in said or value.removesuffix("/x") in said, (done.code, done.err)
+    assert not Path(NOWHERE).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("generate", "--nvml", NOWHERE), 2, ("--nvml", NOWHERE, "no file that exists")),
+        (("doctor", "--nvml", NOWHERE), 2, ("--nvml", NOWHERE)),
+        (("generate", "--driver-root", NOWHERE), 2, ("driver root", NOWHERE)),
+        (("inspect", "--library-search-path", NOWHERE), 2, ("--library-search-path", NOWHERE)),
+        (("generate", "--config-search-path", "/dev/nvidiactl"), 2, ("is no folder",)),
+        (("generate", "--output", f"{NOWHERE}/x"), 5, (NOWHERE, "does not exist", "mkdir -p")),
+        (("list", "--spec-dir", NOWHERE), 2, ("--spec-dir", NOWHERE)),
+        (("diff", "--spec-dir", NOWHERE), 2, ("--spec-dir", NOWHERE)),
+        (("prune", "--spec-dir", NOWHERE), 2, ("--spec-dir", NOWHERE)),
+        (("resolve", "--spec-dir", NOWHERE), 2, ("--spec-dir", NOWHERE)),
+        (("resolve", "--run-dir", NOWHERE), 2, ("--run-dir", NOWHERE)),
+        (("resolve", "--cdi-device", "gpu"), 2, ("'gpu'", "nvidia.com/gpu=0")),
+        (("list", "--kind", "example.com/nothing"), 2, ("example.com/nothing", "etc/cdi")),
+    ],
+)
+def test_what_is_not_there_is_one_line_and_its_exit_code(
+    cdigen: Run, host: Path, arguments: tuple[str, ...], code: int, words: tuple[str, ...]
+) -> None:
+    done = cdigen(*arguments, "--root", host)
+    assert done.failed(code, *words), done.err
+    assert (done.out, len(done.err.splitlines())) == ("", 1)
+
+
+def test_a_spec_directory_that_only_writing_makes_is_said_not_to_exist(cdigen: Run, host: Path) -> None:
+    for command in ("generate", "inspect"):
+        done = cdigen(command, "--root", host, "--spec-dir", NOWHERE)
+        assert (done.code, len(done.err.splitlines())) == (0, 1)
+        assert f"--spec-dir {NOWHERE} does not exist" in done.err
+
+
+@pytest.mark.parametrize("option", ["--spec-dir", "--library-search-path"])
+def test_a_file_in_a_folder_s_place_is_a_usage_error(cdigen: Run, host: Path, option: str) -> None:
+    file = host / "usr/file"
+    file.touch()
+    given = file if option == "--spec-dir" else "/usr/file"
+    assert cdigen("diff", "--root", host, option, given).failed(2, option, "is no folder")
+
+
+def test_a_release_newer_than_all_that_are_known_is_said_to_be(cdigen: Run, host: Path) -> None:
+    given = ("--target", "podman-99", "--target", "docker-25")
+    for command in (("generate", "--root", host), ("inspect", "--root", host), ("validate", SPEC)):
+        done = cdigen(*command, *given)
+        assert done.code == 0
+        assert "podman-99.0.0 is newer than podman-6.0.0, the newest that cdigen knows" in done.err
+        assert len(done.err.splitlines()) == 1
+    assert "newer" not in cdigen("generate", "--root", host, "--target", "podman-6.0.3").err
+
+
+@pytest.mark.parametrize(
+    "given", [("--driver-root", "/x"), ("--mode", "wsl"), ("--nvml", "off"), ("--library-search-path", "/x")]
+)
+def test_an_inventory_and_where_to_look_exclude_each_other(cdigen: Run, given: tuple[str, str]) -> None:
+    for command in ("generate", "inspect"):
+        done = cdigen(command, "--inventory", EXAMPLE, *given)
+        assert done.failed(2, given[0], "no meaning with --inventory")
+
+
+@pytest.mark.parametrize("given", [("--root", "/etc"), ("--config", "/dev/null")])
+def test_validate_looks_at_a_host_only_where_it_is_told_to(cdigen: Run, given: tuple[str, str]) -> None:
+    assert cdigen("validate", SPEC, *given).failed(2, given[0], "without --host")
+
+
+def test_list_names_the_kinds_that_there_are(cdigen: Run, host: Path) -> None:
+    cdigen("generate", "--root", host, "--write")
+    done = cdigen("list", "--root", host, "--kind", "nvidia.com/gpuu", "--json")
+    assert (done.code, done.json["error"]["hint"]) == (2, "there are nvidia.com/gpu")
+
+
+def test_validate_says_that_nothing_was_checked(cdigen: Run, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = cdigen("validate", empty)
+    assert done.failed(2, "nothing was checked", str(empty), "no .json and no .yaml")
+    assert cdigen("validate", empty, "--json").json["error"]["kind"] == "no-files"
+    done = cdigen("validate", empty, SPEC)
+    assert done.code == 0
+    assert str(empty) in done.err
+
+
+def test_json_and_yaml_exclude_each_other_on_one_stream(cdigen: Run, host: Path, tmp_path: Path) -> None:
+    assert cdigen("generate", "--root", host, "--json", "--format", "yaml").failed(2, "--json", "YAML")
+    given = ("--json", "--format", "yaml", "--output", tmp_path / "x.yaml")
+    assert cdigen("generate", "--root", host, *given).json[0]["result"] == "written"
+
+
+def test_nothing_is_made_on_the_way(cdigen: Run, host: Path, tmp_path: Path) -> None:
+    cdigen("generate", "--root", host, "--output", tmp_path / "new/x.json")
+    assert list(tmp_path.glob("new*")) == []
+
+
+def test_resolve_looks_where_it_is_told_to(cdigen: Run, host: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    done = cdigen("resolve", "--root", host, "--run-dir", tmp_path / "run", "--spec-dir", tmp_path, "--json")
+    assert json.loads(done.out)["outcome"] == "nothing"
