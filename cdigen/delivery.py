@@ -75,8 +75,9 @@ class _Delivery:
         self._view = ""
         self._left_out: frozenset[str] = frozenset()
         self._findings: list[Finding] = []
+        self._has_libraries = any(file.names for file in payload.files)
         asked = (draft.profile.layout, draft.profile.hook)
-        if means.plain and not _PLAIN.issuperset(asked):
+        if means.plain and self._has_libraries and not _PLAIN.issuperset(asked):
             self._say_unused(
                 f"the layout {asked[0]} with the hook {asked[1]} does not go with a container driver root, "
                 "below which no loader looks by itself"
@@ -106,8 +107,11 @@ class _Delivery:
 
     def _program(self) -> HookProgram | None:
         wanted = self._profile.hook
-        has_work = any(file.names for file in self._payload.files)
-        if wanted == "none" or not has_work or (wanted == "auto" and self._profile.layout == "hwcaps"):
+        if (
+            wanted == "none"
+            or not self._has_libraries
+            or (wanted == "auto" and self._profile.layout == "hwcaps")
+        ):
             return None
         means = self._means
         files: tuple[str, ...] = (means.nvidia_hook,)
@@ -154,7 +158,10 @@ class _Delivery:
     # The layout.
 
     def _layout(self, program: HookProgram | None) -> str:
+        """Return the layout. They differ in how libraries are found: without any there is no choice."""
         wanted = self._profile.layout
+        if not self._has_libraries:
+            return "files"
         if program is not None and program.kind == "nvidia":
             if wanted not in {"auto", "files"}:
                 self._say_unused(f"the layout {wanted} is not for NVIDIA's hooks, which link single files")
@@ -170,8 +177,10 @@ class _Delivery:
 
     def _view_or_files(self, program: HookProgram | None, *, asked: bool) -> str:
         if program is None and self._profile.hook != "none":
+            if asked:
+                self._say_unused("the layout view needs a hook that can be used, or 'hook: none'")
             return "files"
-        if not any(file.names for file in self._payload.files) or not self._has_view(asked=asked):
+        if not self._has_view(asked=asked):
             return "files"
         if program is None and self._against_capability_folders():
             self._say(
@@ -194,11 +203,11 @@ class _Delivery:
         return ""
 
     def _has_view(self, *, asked: bool) -> bool:
-        """Find or make the view of the payload; ASKED says that its absence is worth a word."""
+        """Find or make the view of the payload; ASKED says that one that nobody has made yet is missed."""
         host, state_dir = self._host, self._means.state_dir
         if host is None or not state_dir:
             if asked:
-                self._say_no_view("warning", "an inventory from elsewhere has no files to make one of", "")
+                self._say_no_view("an inventory from elsewhere has no files to make one of", "")
             return False
         from cdigen.store import views  # noqa: PLC0415 - most one-shot calls have none
 
@@ -211,15 +220,14 @@ class _Delivery:
                 found = views.find(plan, host, state_dir)
                 if found is None:
                     if asked:
-                        self._say_no_view(
-                            "warning", "none is published yet", "'cdigen generate --write' makes it"
-                        )
+                        self._say_no_view("none is published yet", "'cdigen generate --write' makes it")
                     return False
                 published = found
         except StoreError as error:
-            self._say_no_view("warning" if asked else "info", error.message, error.hint)
+            self._say_no_view(error.message, error.hint)
             return False
-        self._view, self._left_out = published.path, folders
+        apart = frozenset(file.source for file in plan.files if file.path in published.apart)
+        self._view, self._left_out = published.path, folders | apart
         self._findings.extend(published.findings)
         refused = {file.source for file in plan.files if file.path in published.left_out}
         files = tuple(file for file in self._payload.files if file.host_path not in refused)
@@ -251,9 +259,9 @@ class _Delivery:
             "choose 'layout: auto' in the profile",
         )
 
-    def _say_no_view(self, severity: Severity, message: str, hint: str) -> None:
+    def _say_no_view(self, message: str, hint: str) -> None:
         self._say(
-            severity,
+            "warning",
             "view-not-made",
             self._draft.kind,
             f"single files are mounted, for there is no folder with all of them: {message}",

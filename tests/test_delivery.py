@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import hosttree
 import pytest
 from hosttree import put
+from kernelside import Node, make_node
 from vendors.fakehost import boot, discover, places
 
 from cdigen import reconcile
@@ -47,9 +48,10 @@ def spec(
     container_root: str = "/",
     state: str = "/var/lib/cdigen",
     machine: str = "x86_64",
+    kind: str = "nvidia.com/gpu",
     **wish: Any,
 ) -> tuple[dict[str, Any], tuple[Finding, ...]]:
-    """Return the shared edits of the spec of the host at ROOT and what was said; WISH changes its profile."""
+    """Return the shared edits of the spec of KIND, and what was said; WISH changes its profile."""
     means = Means(
         hook_script=SCRIPT,
         hook_python=PYTHON,
@@ -60,10 +62,11 @@ def spec(
     wishes = Wishes(profiles=(replace(DEFAULT, **wish),), container_driver_root=container_root)
     inventory = discover(root)
     inventory = replace(inventory, driver=replace(inventory.driver, architecture=machine))
-    (product,), broken = reconcile.produce(
+    products, broken = reconcile.produce(
         {"nvidia": inventory}, host=places(root).host, wishes=wishes, means=means
     )
     assert not broken
+    (product,) = (product for product in products if product.kind == kind)
     return product.document["containerEdits"], product.findings
 
 
@@ -261,8 +264,30 @@ def test_where_no_view_can_be_made_single_files_are_mounted_and_the_hook_stays(h
     edits, findings = spec(host, state="/blocked/cdigen")
     assert is_files(edits)
     assert edits["hooks"]
-    assert rules(findings) == [("info", "view-not-made")]
+    assert rules(findings) == [("warning", "view-not-made")]
     assert rules(spec(host, state="/blocked/cdigen", layout="view")[1]) == [("warning", "view-not-made")]
+
+
+def test_a_view_that_was_asked_for_and_waits_for_a_hook_is_said(host: Path) -> None:
+    (host / f".{SCRIPT}").unlink()
+    edits, findings = spec(host, layout="view")
+    assert is_files(edits)
+    assert rules(findings) == [("info", "hook-missing"), NO_COMPAT, ("warning", "layout-not-used")]
+
+
+@pytest.mark.parametrize("layout", ["auto", "view", "hwcaps"])
+def test_a_kind_without_libraries_has_no_view_and_nothing_to_say_of_it(host: Path, layout: str) -> None:
+    put(host / "blocked", b"")
+    make_node(host, Node(path="/dev/nvidia-caps-imex-channels/channel0", major=240, minor=0))
+    kind = "nvidia.com/imex-channel"
+    for edits, findings in (
+        spec(host, kind=kind, layout=layout, state="/blocked/cdigen"),
+        spec(host, kind=kind, layout=layout, container_root="/driver"),
+        spec(host, kind=kind, layout=layout, machine="aarch64"),
+        spec(host, kind=kind, layout=layout, hook="nvidia"),
+    ):
+        assert rules(findings) == []
+        assert edits.get("mounts", []) == []
 
 
 def test_what_may_not_enter_a_view_is_not_mounted_either(host: Path) -> None:

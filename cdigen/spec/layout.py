@@ -72,13 +72,17 @@ def lay_out(
 ) -> Laid:
     """Return PAYLOAD in LAYOUT; VIEW is the host's path of the published view where that mounts one.
 
-    The host paths ``left_out`` are not in the view, and are mounted from where they are. ``capable`` says
-    that loaders on this host search the folders for capable processors.
+    The host paths ``left_out`` are not in the view, of libraries and programs only their places: they are
+    mounted from where they are. ``capable`` says that loaders on this host search the folders for capable
+    processors.
     """
     places = _places(payload.files) if view else {}
     sources = {source: f"{view}/{path}" for source, path in places.items() if source not in left_out}
     arrange = {"files": _files, "view": _view, "hwcaps": _hwcaps, "named": _named}[layout]
     wanted, steps, folder = arrange(payload, view, capable)
+    looked_for = (file.host_path for file in payload.files if file.kind in _VIEW_FOLDERS)
+    missing = {f"{view}/{places[path]}": path for path in looked_for if view and path in left_out}
+    wanted = [*wanted, *_in_their_places(wanted, missing)]
     taken: dict[str, Mount] = {}
     for source, target, options in wanted:
         mount = Mount(host_path=sources.get(source, source), container_path=target, options=options)
@@ -183,6 +187,14 @@ def _fixed(payload: Payload) -> Iterator[_Wanted]:
         options = PIPE if file.kind in _ENDPOINTS else READ_ONLY
         for target in file.targets:
             yield file.host_path, target, options
+
+
+def _in_their_places(wanted: Iterable[_Wanted], missing: Mapping[str, str]) -> Iterator[_Wanted]:
+    """Yield the mounts of files (place in the view: source) wherever their folder of the view is mounted."""
+    for folder, target, options in wanted:
+        for place, source in missing.items():
+            if place.startswith(f"{folder}/"):
+                yield source, f"{target}{place.removeprefix(folder)}", options
 
 
 def _capability_mounts(payload: Payload, view: str) -> Iterator[_Wanted]:

@@ -1,9 +1,10 @@
 """Filling a view's folder: ``fill`` puts every file there by the cheapest way that the host allows.
 
 A hard link costs nothing, keeps the SELinux label and needs one mount for both ends; a reflink (XFS,
-Btrfs) shares the blocks and needs one file system; a copy needs the space. Every file is opened once,
-checked, and the very file that was checked is linked, cloned or copied: what a name leads to may change
-meanwhile, what a descriptor stands for does not.
+Btrfs) shares the blocks and needs one file system; a copy needs the space, and small files are copied
+without asking. What is left has only its place in the view, an empty file, and is mounted by itself. Every
+file is opened once, checked, and the very file that was checked is linked, cloned or copied: what a name
+leads to may change meanwhile, what a descriptor stands for does not.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     Way = Literal["linked", "cloned", "copied"]
 
 LABEL = "security.selinux"
+# A copy of this size no disk notices: manifests and configuration files have some hundred bytes.
+SMALL = 1 << 20
 # What copies must leave free: the journal, the logs and the specs of this host go on being written.
 MARGIN = 64 << 20
 
@@ -56,6 +59,14 @@ _MEANINGS = {
 
 
 @frozen
+class Filled:
+    """How a view was filled: the dearest way taken, and the files that have only their place in it."""
+
+    way: Way
+    apart: tuple[str, ...] = ()
+
+
+@frozen
 class _Refused:
     # Why the free ways do not work for a file.
     source: Source
@@ -63,12 +74,12 @@ class _Refused:
     clone: OSError
 
 
-def fill(view: Directory, layout: Layout, root: Root, *, copies: bool, margin: int = MARGIN) -> Way:
-    """Put all that LAYOUT names into the empty folder VIEW, sync it, and return the dearest way taken.
+def fill(view: Directory, layout: Layout, root: Root, *, copies: bool, margin: int = MARGIN) -> Filled:
+    """Put all that LAYOUT names into the empty folder VIEW, sync it, and return how.
 
-    Copies are made only where they leave MARGIN bytes free.
-    StoreError: neither linking nor cloning works and ``copies`` is not set, or there is no space for
-    copies, or a source was changed, or the system refused.
+    Copies are made only where they leave MARGIN bytes free; without ``copies`` of small files alone.
+    StoreError: most libraries can be neither linked nor cloned and ``copies`` is not set, or there is no
+    space for copies, or a source was changed, or the system refused.
     """
     with ExitStack() as stack:
         folders = _make_folders(stack, view, layout)
@@ -81,18 +92,31 @@ def fill(view: Directory, layout: Layout, root: Root, *, copies: bool, margin: i
                 refused.append(way)
             else:
                 ways.add(way)
-        if refused:
-            if not copies:
-                raise _impossible(view, refused, root)
-            _require_space(view, refused, margin)
-            for entry in refused:
+        if not copies and not _is_worth_it(layout, refused):
+            raise _impossible(view, refused, root)
+        copied = [entry for entry in refused if copies or entry.source.size <= SMALL]
+        apart = [entry.source for entry in refused if not (copies or entry.source.size <= SMALL)]
+        if copied:
+            _require_space(view, copied, margin)
+            for entry in copied:
                 with _opened(root, entry.source) as file:
                     _copy(file, folders, entry.source)
             ways.add("copied")
+        for source in apart:
+            _keep_place(folders, source)
         for link in layout.links:
             _symlink(folders, link.path, link.target)
         _finish(folders, _label(_library_folder(layout, root)))
-    return next(way for way in _BY_COST if way in ways)
+    return Filled(
+        way=next(way for way in _BY_COST if way in ways), apart=tuple(source.path for source in apart)
+    )
+
+
+def _is_worth_it(layout: Layout, refused: list[_Refused]) -> bool:
+    """Return whether most libraries (of a driver without any: files) of LAYOUT can be had for nothing."""
+    paths = [source.path for source in layout.files]
+    counted = {path for path in paths if path.startswith("lib")} or {*paths}
+    return 2 * sum(entry.source.path in counted for entry in refused) < len(counted)
 
 
 def _make_folders(stack: ExitStack, view: Directory, layout: Layout) -> dict[str, Directory]:
@@ -207,8 +231,8 @@ def _impossible(view: Directory, refused: list[_Refused], root: Root) -> StoreEr
     return StoreError(
         f"{shown(root.outer_path(first.source.real))} cannot be hard-linked into {shown(state_dir)} "
         f"({reason(first.link)}: {meaning}) nor reflinked ({reason(first.clone)})",
-        hint=f"set view_copies: true (it takes {_mib(_size(refused))} MiB for each driver), or put state_dir "
-        "on the same file system and mount as the driver",
+        hint=f"set view_copies: true (it takes {_mib(_size(refused))} MiB for each driver), put state_dir "
+        "on the same file system and mount as the driver, or choose 'layout: files' in the profile",
         kind="view-impossible",
     )
 
@@ -248,6 +272,17 @@ def _copy(file: OpenFile, folders: Mapping[str, Directory], source: Source) -> N
         raise store_error("cannot write", folder.file(name), error) from error
     if offset != source.size or not _is_same(os.fstat(file.descriptor), source, file):
         raise _changed(file.path)
+
+
+def _keep_place(folders: Mapping[str, Directory], source: Source) -> None:
+    """Make the empty file on which SOURCE will be mounted, known by the time of the one."""
+    folder, name = _place(folders, source.path)
+    try:
+        with _new_file(folder, name) as fd:
+            os.fchmod(fd, 0)
+            os.utime(fd, ns=(source.mtime_ns, source.mtime_ns))
+    except OSError as error:
+        raise store_error("cannot write", folder.file(name), error) from error
 
 
 def _symlink(folders: Mapping[str, Directory], path: str, target: str) -> None:

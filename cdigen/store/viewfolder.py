@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from cdigen.store import tempfiles
 from cdigen.store.directory import Directory
 from cdigen.store.failures import store_error
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +39,14 @@ _TEMPORARY = re.compile(
 _NS_PER_S = 10**9
 
 
+@frozen
+class Intact:
+    """A view that is there. The files ``apart`` have only their place in it, to be mounted on."""
+
+    name: str
+    apart: tuple[str, ...] = ()
+
+
 def view_names(place: Directory) -> tuple[str, ...]:
     """Return the names of the views in PLACE, sorted; everything else there is not ours to judge."""
     try:
@@ -48,11 +57,18 @@ def view_names(place: Directory) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if VIEW_NAME.fullmatch(name)))
 
 
-def intact(place: Directory, layout: Layout) -> str:
-    """Return the name of the view that holds exactly what LAYOUT says, or "" where there is none."""
+def intact(place: Directory, layout: Layout, *, whole: bool = False) -> Intact | None:
+    """Return the view that holds exactly what LAYOUT says, or None where there is none.
+
+    Files that could not enter it have an empty file in their place; WHOLE wants a view without such.
+    """
     wanted = expected(layout)
-    candidates = [name for name in view_names(place) if name == layout.name or _stands_in(name, layout.name)]
-    return next((name for name in candidates if _holds(place, name, wanted)), "")
+    for name in view_names(place):
+        if name == layout.name or _stands_in(name, layout.name):
+            apart = _apart(place, name, wanted)
+            if apart is not None and not (whole and apart):
+                return Intact(name=name, apart=apart)
+    return None
 
 
 def free_name(place: Directory, name: str) -> str:
@@ -162,17 +178,25 @@ def _stands_in(name: str, base: str) -> bool:
     return name.startswith(f"{base}-")
 
 
-def _holds(place: Directory, name: str, wanted: Content) -> bool:
+def _apart(place: Directory, name: str, wanted: Content) -> tuple[str, ...] | None:
+    """Return which files of the view NAME have only their place in it; None where it does not hold WANTED."""
     try:
         fd = os.open(name, FOLDER, dir_fd=place.fd)
     except OSError:
-        return False
+        return None
     try:
-        return content(fd) == wanted
+        found = content(fd)
     except OSError:
-        return False
+        return None
     finally:
         os.close(fd)
+    apart = tuple(path for path, told in wanted.items() if found.get(path) == _place_of(told) != told)
+    return apart if found == {**wanted, **{path: _place_of(wanted[path]) for path in apart}} else None
+
+
+def _place_of(told: tuple[int, int] | str | None) -> tuple[int, int] | str | None:
+    # An empty file with the time of the one that it stands for: one that was cut off has its own.
+    return (0, told[1]) if isinstance(told, tuple) else told
 
 
 def _file(status: os.stat_result) -> tuple[int, int] | None:

@@ -12,14 +12,16 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 
+from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError, StoreError
+from cdigen.model.findings import Finding
 from cdigen.store import viewboot
 from cdigen.store.directory import STATE_DIRECTORY, existing, made
 from cdigen.store.failures import store_error
 from cdigen.store.lock import TIMEOUT_S, exclusive
 from cdigen.store.tempfiles import settle
 from cdigen.store.viewbuilder import fill
-from cdigen.store.viewfolder import VIEW_DIRECTORY, VIEWS, begun, free_name, intact, sweep
+from cdigen.store.viewfolder import VIEW_DIRECTORY, VIEWS, Intact, begun, free_name, intact, sweep
 from cdigen.store.viewsources import layout
 from cdigen.value import frozen
 
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from cdigen.host.root import Root
-    from cdigen.model.findings import Finding
     from cdigen.model.view import ViewPlan
     from cdigen.store.directory import Directory
     from cdigen.store.viewsources import Layout
@@ -41,13 +42,15 @@ class Published:
     """A view that is there: its name, its path as the host names it, how it was made.
 
     ``left_out`` are the paths of the plan that it does not hold, each with its reason in ``findings``
-    (a link's is that of the file it leads to). They must stay out of the spec.
+    (a link's is that of the file it leads to). They must stay out of the spec. ``apart`` are the paths
+    of files that could not enter it: empty files, on which the sources are to be mounted.
     """
 
     name: str
     path: str
     how: How
     left_out: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
 
 
@@ -68,8 +71,8 @@ def find(plan: ViewPlan, root: Root, state_dir: str) -> Published | None:
     try:
         wanted = layout(plan, root)
         with existing(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY) as place:
-            name = intact(place, wanted) if place is not None else ""
-            return _published(place, name, "found", wanted, root) if place is not None and name else None
+            there = intact(place, wanted) if place is not None else None
+            return _published(place, there, "found", wanted, root) if place is not None and there else None
     except (ConfigError, StoreError):
         return None
 
@@ -79,9 +82,9 @@ def publish(
 ) -> Published:
     """Make the view of PLAN from the files of ROOT, unless it is there already.
 
-    STATE_DIR is a path of this machine. Where files can be neither hard-linked nor reflinked, they are
-    copied if ``copies`` is set. The lock is not held while files are copied. StoreError: the view cannot
-    be made, and nothing is left of it.
+    STATE_DIR is a path of this machine. Files that can be neither hard-linked nor reflinked are copied if
+    they are small or ``copies`` is set, and have their place alone in the view where not. The lock is not
+    held while files are copied. StoreError: the view cannot be made, and nothing is left of it.
     """
     wanted = layout(plan, root)
     with ExitStack() as stack:
@@ -90,17 +93,17 @@ def publish(
         with exclusive(home, timeout_s=lock_timeout_s):
             sweep(place)
             viewboot.begin(place)
-            if name := intact(place, wanted):
-                _touch(place, name)
-                return _published(place, name, "found", wanted, root)
+            if there := intact(place, wanted, whole=copies):
+                _touch(place, there.name)
+                return _published(place, there, "found", wanted, root)
             growing = stack.enter_context(begun(place, wanted.name))
-        how: How = fill(growing, wanted, root, copies=copies)
+        filled = fill(growing, wanted, root, copies=copies)
         with exclusive(home, timeout_s=lock_timeout_s):
-            if name := intact(place, wanted):
-                _touch(place, name)
-                return _published(place, name, "found", wanted, root)
+            if there := intact(place, wanted, whole=copies):
+                _touch(place, there.name)
+                return _published(place, there, "found", wanted, root)
             name = _put(place, growing, wanted)
-        return _published(place, name, how, wanted, root)
+        return _published(place, Intact(name=name, apart=filled.apart), filled.way, wanted, root)
 
 
 def _put(place: Directory, growing: Directory, wanted: Layout) -> str:
@@ -124,13 +127,26 @@ def _touch(place: Directory, name: str) -> None:
         raise store_error("cannot use the view", place.file(name), error) from error
 
 
-def _published(place: Directory, name: str, how: How, wanted: Layout, root: Root) -> Published:
+def _published(place: Directory, there: Intact, how: How, wanted: Layout, root: Root) -> Published:
+    sources = {source.path: source.real for source in wanted.files}
     return Published(
-        name=name,
-        path=_host_path(place.record(name), root),
+        name=there.name,
+        path=_host_path(place.record(there.name), root),
         how=how,
         left_out=wanted.left_out,
-        findings=wanted.findings,
+        apart=there.apart,
+        findings=(*wanted.findings, *(_mounted_by_itself(sources[path]) for path in there.apart)),
+    )
+
+
+def _mounted_by_itself(source: str) -> Finding:
+    return Finding(
+        severity="info",
+        rule="view-apart",
+        path=source,
+        message=f"{shown(source)} is mounted by itself, beside the view: it can be neither hard-linked nor "
+        "reflinked into it",
+        hint="put state_dir on the same file system and mount as that file, or set view_copies: true",
     )
 
 

@@ -158,6 +158,27 @@ def test_what_the_view_does_not_hold_is_mounted_from_the_host() -> None:
     }
 
 
+def test_what_has_only_its_place_in_the_view_is_mounted_on_it_wherever_it_is_looked_for() -> None:
+    left_out = frozenset([GBM.host_path, SMI.host_path, ICD.host_path])
+    name = "libnvidia-allocator.so.550.163.01"
+    on_view = {f"/usr/local/nvidia/lib64/{name}", "/usr/local/nvidia/bin/nvidia-smi"}
+    on_capability_folders = {f"{folder}/{name}" for folder in CAPABILITY_FOLDERS}
+    for layout, added in (("view", on_view | on_capability_folders), ("hwcaps", on_capability_folders)):
+        whole = mounts(lay_out(payload(*ALL), layout, view=VIEW))
+        laid = mounts(lay_out(payload(*ALL), layout, view=VIEW, left_out=left_out))
+        assert {target for target in laid if target not in whole} == added
+        assert laid[f"{DEBIAN}/glibc-hwcaps/x86-64-v2/{name}"] == GBM.host_path
+        # What is mounted at a place of its own comes from the host as well.
+        assert laid[f"{DEBIAN}/gbm/nvidia-drm_gbm.so"] == GBM.host_path
+        assert laid["/etc/OpenCL/nvidia.icd"] == ICD.host_path
+
+
+def test_of_two_libraries_with_one_name_the_second_is_mounted_where_the_view_has_its_place() -> None:
+    other = DriverFile(kind="library", host_path="/b/libcuda.so.550.163.01", capabilities=(), names=("x.so",))
+    laid = mounts(lay_out(payload(CUDA, other), "view", view=VIEW, left_out=frozenset([other.host_path])))
+    assert laid["/usr/local/nvidia/fixed/b/libcuda.so.550.163.01"] == other.host_path
+
+
 NAMES = st.sampled_from(("liba.so.1", "liba.so", "libb.so.2", "gbm/x.so", "liba.so.550.163.01"))
 FILES = st.builds(
     DriverFile,

@@ -92,7 +92,7 @@ def test_who_comes_second_uses_the_view_of_the_first(base: Path) -> None:
     with growing(base, wanted.name) as (place, mine):
         viewbuilder.fill(mine, wanted, root, copies=False)
         theirs = publish(base)
-        assert viewfolder.intact(place, wanted) == theirs.name
+        assert viewfolder.intact(place, wanted) == viewfolder.Intact(name=theirs.name)
     assert left(base) == [theirs.name]
 
 

@@ -168,6 +168,67 @@ print(published.how, is_whole(base, published), *sorted(
     assert "nvidia-smi" not in answer
 
 
+# What cdigen.service sees where a manifest lies in /etc: a read-only mount of its own.
+APART = """
+mkdir -p "$1/var/lib/cdigen"
+mount --bind "$1/{folder}" "$1/{folder}"
+mount -o remount,bind,ro "$1/{folder}"
+---
+"""
+
+
+def test_a_small_file_on_another_mount_is_copied_and_the_view_is_there(base: Path) -> None:
+    script = """
+published = publish(base)
+inode = (view(base, published) / "fixed/usr/share/vulkan/icd.d/nvidia_icd.json").stat()
+print(published.how, is_whole(base, published), published.apart, published.findings, inode.st_nlink)
+print((view(base, published) / "lib64/libcuda.so.1").stat().st_nlink, find(base).how, publish(base).how)
+"""
+    answer = in_namespace(APART.format(folder="usr/share") + script, base)
+    assert answer == "copied True () () 1\n2 found found\n"
+
+
+def test_a_large_file_on_another_mount_has_its_place_and_is_known_to_have_no_more(base: Path) -> None:
+    script = """
+put(base, SMI, b"S" * ((1 << 20) + 1))
+mount = lambda *words: subprocess.run(["mount", *words], check=True)
+mount("--bind", base / "usr/bin", base / "usr/bin")
+published = publish(base)
+place = (view(base, published) / "bin/nvidia-smi").stat()
+print(published.how, published.apart, published.left_out, place.st_size, oct(place.st_mode))
+for finding in published.findings:
+    print(finding.severity, finding.rule, finding.path)
+again, found = publish(base), find(base)
+print(again.how, again.name == published.name, found.apart, len(found.findings))
+# Whoever allows copies now gets a whole view, and so does everybody after that who wants one.
+whole = publish(base, copies=True)
+print(whole.how, is_whole(base, whole), whole.name == f"{published.name}-2", publish(base, copies=True).how)
+"""
+    mounts_of_case = 'mkdir -p "$1/var/lib/cdigen"\n---\nimport subprocess\n'
+    assert in_namespace(mounts_of_case + script, base).splitlines() == [
+        "linked ('bin/nvidia-smi',) () 0 0o100000",
+        f"info view-apart {viewtrees.SMI}",
+        "found True ('bin/nvidia-smi',) 1",
+        "copied True True found",
+    ]
+
+
+def test_an_empty_file_is_no_place_unless_it_has_the_time_of_the_one_that_it_stands_for(base: Path) -> None:
+    published = viewtrees.publish(base)
+    damaged = viewtrees.view(base, published) / "bin/nvidia-smi"
+    damaged.unlink()
+    damaged.write_bytes(b"")
+    assert viewtrees.find(base) is None
+
+
+def test_where_most_libraries_would_be_apart_there_is_no_view(base: Path) -> None:
+    answer = in_namespace(APART.format(folder="usr/lib") + REFUSED, base)
+    message, hint, rest, found = answer.strip().split("|")
+    assert "libcuda.so.550.163.01 cannot be hard-linked" in message
+    assert "layout: files" in hint
+    assert (rest, found) == ("[]", "None")
+
+
 def test_a_driver_on_overlayfs_is_linked_though_its_inodes_change(base: Path, tmp_path: Path) -> None:
     mounts_of_case = """
 mkdir "$2/upper" "$2/work" "$2/merged"
