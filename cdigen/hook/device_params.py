@@ -21,7 +21,7 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from cdigen.hook.container import Container
 
@@ -33,9 +33,8 @@ PARAMS = f"{PARENT}/{FOLDER}/{NAME}"
 MODIFY = b"ModifyDeviceFiles: 1"
 DO_NOT_MODIFY = b"ModifyDeviceFiles: 0"
 
-# Bounds of ours: the driver's file has 1.5 KB, and 300 containers give a mountinfo of 1 MB.
+# A bound of ours: the driver's file has 1.5 KB.
 _MAX_PARAMS = 65536
-_MAX_MOUNTINFO = 16 << 20
 
 # mount(2), umount(2): linux/mount.h
 _RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND = 1, 2, 4, 8, 32, 4096
@@ -151,19 +150,24 @@ def _content(params: int) -> bytes:
 
 def _mountinfo(mount: int) -> tuple[list[bytes], bytes]:
     """Return the optional fields of the mount with that number, and its file system type (proc(5))."""
-    fd = posix.open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC)
-    try:
-        data = b""
-        while len(data) < _MAX_MOUNTINFO and (piece := posix.read(fd, 65536)):
-            data += piece
-    finally:
-        posix.close(fd)
-    for line in data.split(b"\n"):
+    for line in _lines("/proc/self/mountinfo"):
         before, _, after = line.partition(b" - ")
         fields = before.split()
         if fields[:1] == [b"%d" % mount]:
             return fields[6:], after.split()[0]
     raise Refused(PARAMS, "its mount is not among the container's")
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    """Yield the lines of a table that may be far larger than what is wanted of it."""
+    fd = posix.open(path, O_RDONLY | O_CLOEXEC)
+    try:
+        rest = b""
+        while piece := posix.read(fd, 65536):
+            *lines, rest = (rest + piece).split(b"\n")
+            yield from lines
+    finally:
+        posix.close(fd)
 
 
 def _system_calls() -> tuple[Mount, Unmount]:

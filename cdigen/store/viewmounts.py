@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import time
 from errno import EINVAL, ESRCH
 
+from cdigen.host.mountinfo import rows
 from cdigen.host.root import reason, shown
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 # The kernel's number of the first process namespace (PROC_PID_INIT_INO, linux/proc_ns.h).
 _FIRST_NAMESPACE = "pid:[4026531836]"
+# A thousand containers with a hundred mounts each take a tenth of that; who prunes holds the lock, for which
+# others wait twice that long (store.lock).
+PATIENCE_S = 5.0
 
 
 @frozen
@@ -24,14 +29,16 @@ class Mounted:
     problem: str = ""
 
 
-def mounted(names: Iterable[str], proc: str) -> Mounted:
+def mounted(names: Iterable[str], proc: str, *, monotonic: Callable[[], float] = time.monotonic) -> Mounted:
     """Return which of the views NAMES are mounted, whole or in part, as PROC (``/proc``) shows it.
 
     A view counts as mounted wherever a mount's root within its file system (proc_pid_mountinfo(5),
-    field 4) goes through its name, so the path at which its file system is mounted does not matter.
+    field 4) goes through its name, so the path at which its file system is mounted does not matter. What is
+    not read within ``PATIENCE_S`` is a ``problem``: any user can make as many mounts as they like.
     """
-    wanted = frozenset(names)
+    wanted = {os.fsencode(name) for name in names}
     found: dict[str, int] = {}
+    until = monotonic() + PATIENCE_S
     try:
         if problem := _blindness(proc):
             return Mounted(processes={}, problem=problem)
@@ -41,9 +48,15 @@ def mounted(names: Iterable[str], proc: str) -> Mounted:
             namespace = _namespace(f"{proc}/{pid}")
             if namespace and namespace in seen:
                 continue
-            for name in wanted & _roots(f"{proc}/{pid}/mountinfo"):
-                found.setdefault(name, pid)
+            for name in _mounted_in(f"{proc}/{pid}/mountinfo", wanted, lambda: monotonic() > until):
+                found.setdefault(os.fsdecode(name), pid)
+                wanted.discard(name)
+            if not wanted:
+                break
             seen.add(namespace)
+    except TimeoutError:
+        problem = f"reading every process's mounts takes more than {PATIENCE_S:g} s: there are too many"
+        return Mounted(processes=found, problem=problem)
     except OSError as error:
         problem = f"{shown(error.filename or proc)} cannot be read: {reason(error)}"
         return Mounted(processes=found, problem=problem)
@@ -67,15 +80,22 @@ def _namespace(process: str) -> str:
         return ""
 
 
-def _roots(path: str) -> set[str]:
-    """Return the parts of all roots of mounts in the table PATH; none for a process that has ended."""
+def _mounted_in(path: str, wanted: set[bytes], is_late: Callable[[], bool]) -> set[bytes]:
+    """Return which of the views WANTED the table PATH has; none for a process that has ended.
+
+    Raises TimeoutError as soon as it IS_LATE.
+    """
+    found: set[bytes] = set()
     try:
-        with open(path, "rb") as file:
-            text = os.fsdecode(file.read())
+        for row in rows(path):
+            fields = row.split(b" ", 4)
+            if len(fields) > 4:
+                found |= wanted.intersection(fields[3].split(b"/"))
+            if is_late():
+                raise TimeoutError
     except OSError as error:
         # EINVAL: a zombie has no mounts any more.
         if error.errno in (EINVAL, ESRCH) or isinstance(error, FileNotFoundError):
             return set()
         raise
-    roots = {line.split(" ", 4)[3] for line in text.splitlines() if line.count(" ") > 4}
-    return {part for root in roots for part in root.split("/")}
+    return found

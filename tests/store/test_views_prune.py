@@ -7,6 +7,7 @@ import random
 import subprocess
 import time
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,15 @@ def test_a_table_that_cannot_be_read_keeps_every_view(base: Path, proc: Path) ->
     (proc / "20/mountinfo").unlink()
     (proc / "20/mountinfo").mkdir()
     assert f"{proc}/20/mountinfo cannot be read" in prune(base, proc)[first.name].reason
+
+
+def test_more_mounts_than_can_be_read_in_time_keep_every_view(proc: Path) -> None:
+    table(proc, "40", *(f"/{number}" for number in range(1000)))
+    clock = count(0, viewmounts.PATIENCE_S / 500)
+    tables = viewmounts.mounted(["nvidia-0123456789abcdef"], str(proc), monotonic=lambda: next(clock))
+    assert tables.processes == {}
+    assert "takes more than 5 s" in tables.problem
+    assert next(clock) < viewmounts.PATIENCE_S * 1.1
 
 
 def test_another_process_namespace_keeps_every_view(base: Path, proc: Path) -> None:

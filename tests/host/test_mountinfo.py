@@ -1,0 +1,88 @@
+"""Mount tables far larger than anybody needs: real mounts, as any user can make them in a namespace."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from abilities import cannot_run
+
+from cdigen.host.mountinfo import MAX_ROW, rows
+
+REPOSITORY = Path(__file__).parents[2]
+VIEW = "nvidia-0123456789abcdef"
+# Rows of 4 KB, as overlays of 16 layers have: 5,000 of them make a table of 20 MB, and our mount is the last.
+PROGRAM = f"""
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def mount(*arguments):
+    if libc.mount(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+os.chdir(sys.argv[1])
+mount(b"tmpfs", b".", b"tmpfs", 0, None)
+os.chdir(sys.argv[1])
+layers = [f"{{number:02}}" + "x" * 230 for number in range(16)]
+for name in (*layers, "overlay", "many", "{VIEW}", "here"):
+    os.mkdir(name)
+mount(b"overlay", b"overlay", b"overlay", 0, ("lowerdir=" + ":".join(layers)).encode())
+for number in range(5000):
+    os.mkdir(f"many/{{number}}")
+    mount(b"overlay", f"many/{{number}}".encode(), None, 4096, None)
+mount(b"{VIEW}", b"here", None, 4096, None)
+size = sum(len(piece) for piece in open("/proc/self/mountinfo", "rb"))
+assert size > 18 << 20, size
+
+from cdigen.doctor.mounts import remount
+from cdigen.hook.container import mount_of
+from cdigen.hook.device_params import _mountinfo
+from cdigen.store.viewmounts import mounted
+def peak():
+    # Not getrusage(2), which begins with the peak of who has started us.
+    return int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) >> 10
+before = peak()
+"""
+
+
+def in_namespace(tmp_path: Path, program: str) -> str:
+    """Run PROGRAM after PROGRAM, where its mounts are nobody else's; returns what it prints."""
+    command = ["unshare", "--mount", "--propagation", "private"]
+    if subprocess.run([*command, "mount", "-t", "tmpfs", "none", tmp_path], check=False).returncode:
+        cannot_run("mounts cannot be made here: run as root")
+    done = subprocess.run(
+        [*command, sys.executable, "-c", PROGRAM + program, tmp_path],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (f"mounted(['{VIEW}'], '/proc').processes.keys()", f"dict_keys(['{VIEW}'])"),
+        ("remount('here/x')", "mount -o remount,rw {here}/here"),
+        ("_mountinfo(mount_of(os.open('here', os.O_PATH)))", "([], b'tmpfs')"),
+    ],
+)
+def test_a_table_is_read_to_its_end_in_memory_that_does_not_grow_with_it(
+    question: str, answer: str, tmp_path: Path
+) -> None:
+    said = in_namespace(tmp_path, f"print({question})\nprint(peak() - before)")
+    assert said.splitlines()[0] == answer.format(here=tmp_path)
+    assert int(said.splitlines()[1]) < 5, "MiB more than before"
+
+
+def test_a_row_is_cut_and_its_rest_is_no_row(tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_bytes(b"1 a\n" + b"2 " + b"x" * 3 * MAX_ROW + b"\n3 c\n4 d")
+    found = list(rows(str(table)))
+    assert [row[:3] for row in found] == [b"1 a", b"2 x", b"3 c", b"4 d"]
+    assert max(map(len, found)) == MAX_ROW
