@@ -20,6 +20,11 @@ settings.load_profile("patient")
 pytest_plugins = ("command", "provisioned")
 
 
+def pytest_configure() -> None:
+    # Trees are laid as root lays them: with 002, the umask of users on Debian 13, a group might write to all.
+    os.umask(0o022)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden",

