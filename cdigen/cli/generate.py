@@ -42,6 +42,10 @@ EXAMPLES = """\
 """
 
 
+# How the kind ends that a host with GPUs and other devices is asked for.
+_GPUS = "/gpu"
+
+
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     where = parser.add_argument_group("where to put it").add_mutually_exclusive_group()
@@ -250,9 +254,10 @@ def _save(arguments: Namespace, results: _Results) -> list[Outcome]:
     from cdigen.cli.publish import save  # noqa: PLC0415 - the store is not for printing
 
     output: str | None = arguments.output
+    products = results.products
     if output is not None:
-        _refuse_several(results.products)
         given.require_parent("--output", output)
+        products = (_chosen(arguments, results),) if products else ()
 
     def file(kind: str) -> str:
         if output is not None:
@@ -260,9 +265,7 @@ def _save(arguments: Namespace, results: _Results) -> list[Outcome]:
         name = spec_file_name(kind).removesuffix(".json")
         return os.path.abspath(f"{arguments.output_dir}/{name}.{arguments.format}")
 
-    outcomes = [
-        save(product, file(product.kind), _formatted(arguments, product)) for product in results.products
-    ]
+    outcomes = [save(product, file(product.kind), _formatted(arguments, product)) for product in products]
     return outcomes + _broken(results, file)
 
 
@@ -279,17 +282,33 @@ def _print(arguments: Namespace, results: _Results) -> int:
     if arguments.json:
         report.print_json([product.document for product in results.products])
     else:
-        _refuse_several(results.products)
-        report.print_bytes(_formatted(arguments, results.products[0]))
+        report.print_bytes(_formatted(arguments, _chosen(arguments, results)))
     return report.complain(results.broken.values())
 
 
-def _refuse_several(products: tuple[Product, ...]) -> None:
-    if len(products) > 1:
+def _chosen(arguments: Namespace, results: _Results) -> Product:
+    """Return what goes where one document can: the only kind, else the GPUs where no kind was named.
+
+    Raises ConfigError where the kinds are as good as each other, SpecError where the GPUs' spec is broken.
+    """
+    products, broken = results.products, results.broken
+    kinds = [product.kind for product in products]
+    gpus = [] if arguments.kind else [kind for kind in (*kinds, *broken) if kind.endswith(_GPUS)]
+    if len(gpus) == 1 and gpus[0] in broken:
+        _raise_first((broken[gpus[0]], *broken.values()))
+    if len(products) == 1:
+        return products[0]
+    if len(gpus) != 1:
         raise ConfigError(
-            f"this host has {len(products)} kinds: {', '.join(product.kind for product in products)}",
+            f"this host has {len(kinds)} kinds: {', '.join(kinds)}",
             hint="choose one with --kind, or write them with --output-dir",
         )
+    others = ", ".join(kind for kind in kinds if kind not in gpus)
+    report.note(
+        f"this is {gpus[0]}; the host has {others} as well: choose with --kind or take all with --output-dir",
+        arguments,
+    )
+    return products[kinds.index(gpus[0])]
 
 
 def _conclude(

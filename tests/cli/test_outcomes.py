@@ -126,7 +126,8 @@ def test_json_says_what_output_dir_wrote(cdigen: Run, two: Path, tmp_path: Path)
 def test_several_kinds_cannot_go_into_one_file_with_json_either(
     cdigen: Run, two: Path, tmp_path: Path
 ) -> None:
-    done = cdigen("generate", "--root", two, "--output", tmp_path / "x", "--json")
+    both = ("--kind", "nvidia.com/gpu", "--kind", "nvidia.com/gpu-compute")
+    done = cdigen("generate", "--root", two, *both, "--output", tmp_path / "x", "--json")
     assert done.code == 2
     assert set(done.json) == {"error"}
 

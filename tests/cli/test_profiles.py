@@ -37,11 +37,34 @@ def test_each_profile_is_a_kind_with_a_file_of_its_own(cdigen: Run, host: Path) 
     assert sorted(os.listdir(host / "run/cdi")) == ["nvidia.com-gpu-compute.json", "nvidia.com-gpu.json"]
 
 
-def test_several_kinds_cannot_be_printed_as_one_document(cdigen: Run, host: Path) -> None:
+def test_of_several_kinds_the_gpus_are_printed_and_the_others_are_named(
+    cdigen: Run, host: Path, tmp_path: Path
+) -> None:
     configure(host, PROFILES)
-    assert cdigen("generate", "--root", host).failed(2, "--kind", "--output-dir")
-    assert len(cdigen("generate", "--root", host, "--json").json) == 2
-    assert cdigen("generate", "--root", host, "--kind", "nvidia.com/gpu").code == 0
+    done = cdigen("generate", "--root", host)
+    assert (done.code, done.json["kind"]) == (0, "nvidia.com/gpu")
+    [line] = done.err.splitlines()
+    assert all(word in line for word in ("nvidia.com/gpu-compute", "--kind", "--output-dir"))
+    assert cdigen("generate", "--root", host, "--quiet").err == ""
+    saved = cdigen("generate", "--root", host, "--output", tmp_path / "spec.json")
+    assert (saved.code, (tmp_path / "spec.json").read_text()) == (0, done.out)
+    assert saved.err.splitlines()[0] == line
+    named = cdigen("generate", "--root", host, "--kind", "nvidia.com/gpu")
+    assert (named.code, named.out, named.err) == (0, done.out, "")
+    rows = cdigen("generate", "--root", host, "--json")
+    assert [document["kind"] for document in rows.json] == ["nvidia.com/gpu", "nvidia.com/gpu-compute"]
+    assert rows.err == ""
+
+
+def test_several_kinds_of_which_none_has_the_gpus_cannot_be_printed(
+    cdigen: Run, host: Path, tmp_path: Path
+) -> None:
+    configure(host, PROFILES)
+    both = ("--kind", "nvidia.com/gpu", "--kind", "nvidia.com/gpu-compute")
+    for where in ((), ("--output", tmp_path / "x")):
+        done = cdigen("generate", "--root", host, *both, *where)
+        assert done.failed(2, "2 kinds", "--kind", "--output-dir")
+        assert (done.out, list(tmp_path.glob("x"))) == ("", [])
 
 
 def test_a_profile_holds_only_what_its_capabilities_need(cdigen: Run, host: Path) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import Run
 from vendors.fakehost import places
-from vendors.gpuhosts import MACHINES, driver_container
+from vendors.gpuhosts import MACHINES, dgx_h100, driver_container
 
 from cdigen import reconcile
 from cdigen.model.errors import HostError
@@ -74,6 +75,16 @@ def test_all_is_what_every_device_of_the_kind_gives_together(
     for kind in offered(tmp_path, machine)["kinds"].values():
         each = {path for name, paths in kind["devices"].items() if name != "all" for path in paths}
         assert set(kind["devices"]["all"]) == (each or set(kind["devices"]["all"]))
+
+
+def test_a_dgx_prints_the_spec_of_its_gpus_and_names_what_else_it_has(cdigen: Run, tmp_path: Path) -> None:
+    dgx_h100(tmp_path / "host")
+    kinds = offered(tmp_path / "twin", dgx_h100)["kinds"]
+    assert len(kinds) > 1
+    done = cdigen("generate", "--root", tmp_path / "host")
+    assert (done.code, done.json["kind"]) == (0, "nvidia.com/gpu")
+    [line] = [line for line in done.err.splitlines() if "--output-dir" in line]
+    assert all(kind in line for kind in kinds)
 
 
 def test_every_golden_machine_exists() -> None:

@@ -101,9 +101,11 @@ def test_one_number_in_three_kinds_is_three_devices(cdigen: Run, host: Path) -> 
     assert len(every) == len(set(every))
 
 
-def test_printing_one_of_several_kinds_asks_which(cdigen: Run, host: Path) -> None:
+def test_printing_where_several_makers_have_gpus_asks_which(cdigen: Run, host: Path) -> None:
     done = cdigen("generate", "--root", host)
-    assert done.failed(2, "3 kinds", "nvidia.com/gpu", "amd.com/gpu", "intel.com/gpu", "--kind")
+    assert done.failed(
+        2, "3 kinds", "nvidia.com/gpu", "amd.com/gpu", "intel.com/gpu", "--kind", "--output-dir"
+    )
     assert cdigen("generate", "--root", host, "--kind", "amd.com/gpu").json["kind"] == "amd.com/gpu"
 
 
