@@ -185,11 +185,14 @@ def gone(
     return tuple(found)
 
 
-def withdraw(spec: Gone, directory: str, state_dir: str) -> Outcome:
-    """Remove our spec file of a kind that is gone from DIRECTORY; one that was changed since is refused."""
+def withdraw(spec: Gone, directory: str, state_dir: str, *, dry_run: bool = False) -> Outcome:
+    """Remove our spec file of a kind that is gone from DIRECTORY; one that was changed since is refused.
+
+    With DRY_RUN the outcome is what it would be.
+    """
     file = os.path.join(directory, spec.name)
     try:
-        removal = specfiles.withdraw(directory, spec.name, state_dir=state_dir)
+        removal = specfiles.withdraw(directory, spec.name, state_dir=state_dir, dry_run=dry_run)
     except StoreError as error:
         return refused(spec.kind, file, error)
     if removal == "foreign":

@@ -37,6 +37,7 @@ COMMANDS = {
     "run": ("cdigen.cli.run", "run as a daemon that keeps the specs true"),
     "status": ("cdigen.cli.status", "show how the daemon and the host stand"),
     "validate": ("cdigen.cli.validate", "check spec files as the runtimes' loaders do"),
+    "withdraw": ("cdigen.cli.withdraw", "remove the specs that cdigen wrote, on purpose"),
 }
 
 # Options that may stand before the command and take the next argument as their value.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import posixpath
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 
 from cdigen.host.root import shown
 from cdigen.model.errors import SpecError, StoreError
@@ -128,21 +128,26 @@ def recorded(directory: str, *, state_dir: str) -> tuple[tuple[Owned, ...], tupl
         return state.within(place.real), findings
 
 
-def withdraw(directory: str, name: str, *, state_dir: str, lock_timeout_s: float = TIMEOUT_S) -> Removal:
-    """Remove our own spec file; a foreign file is left alone.
+def withdraw(
+    directory: str, name: str, *, state_dir: str, dry_run: bool = False, lock_timeout_s: float = TIMEOUT_S
+) -> Removal:
+    """Remove our own spec file; a foreign file is left alone. With DRY_RUN only say what would become of it.
 
     ``foreign``: it was ours and has been changed since. StoreError: the system refused.
     """
     with existing(state_dir, what=STATE_DIRECTORY) as home, existing(directory) as place:
         if home is None or place is None:
             return "absent"
-        with exclusive(home, timeout_s=lock_timeout_s):
-            tempfiles.sweep(place)
+        with nullcontext() if dry_run else exclusive(home, timeout_s=lock_timeout_s):
+            if not dry_run:
+                tempfiles.sweep(place)
             state, _ = states.read_only(home)
             present = look(place, name)
             if not state.owns(place.record(name), present.content):
                 changed = present != NOTHING and state.of(place.record(name)) is not None
                 return "foreign" if changed else "absent"
+            if dry_run:
+                return "removed"
             try:
                 os.unlink(name, dir_fd=place.fd)
             except OSError as error:

@@ -1,6 +1,6 @@
 # Made by 'make generated' of the commands' own parsers, with https://github.com/tqdm/shtab: not to be edited.
 
-_shtab_cdigen_subparsers=(config configure diff doctor generate inspect list nri prune resolve run status validate)
+_shtab_cdigen_subparsers=(config configure diff doctor generate inspect list nri prune resolve run status validate withdraw)
 
 _shtab_cdigen_config_option_strings=(-h --help --config --root --json -v --verbose -q --quiet)
 _shtab_cdigen_configure_option_strings=(-h --help --dry-run --undo --nri --nri-required --restart --spec-dir --config --root --json -v --verbose -q --quiet)
@@ -15,6 +15,7 @@ _shtab_cdigen_resolve_option_strings=(-h --help --env --annotation --label --nam
 _shtab_cdigen_run_option_strings=(-h --help --run-dir --kind --profile --naming --target --layout --hook --container-driver-root --spec-dir --config --root --vendor --driver-root --dev-root --library-search-path --config-search-path --mode --nvml --strict --json -v --verbose -q --quiet)
 _shtab_cdigen_status_option_strings=(-h --help --config --root --run-dir --json -v --verbose -q --quiet)
 _shtab_cdigen_validate_option_strings=(-h --help --host --target --loader --config --root --json -v --verbose -q --quiet)
+_shtab_cdigen_withdraw_option_strings=(-h --help --dry-run --kind --vendor --with-hook --spec-dir --config --root --run-dir --json -v --verbose -q --quiet)
 _shtab_cdigen_option_strings=(-h --help -V --version)
 
 _shtab_cdigen_config___config_COMPGEN=_shtab_compgen_files
@@ -93,6 +94,11 @@ _shtab_cdigen_status___run_dir_COMPGEN=_shtab_compgen_dirs
 _shtab_cdigen_validate_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_cdigen_validate___config_COMPGEN=_shtab_compgen_files
 _shtab_cdigen_validate___root_COMPGEN=_shtab_compgen_dirs
+_shtab_cdigen_withdraw___kind_COMPGEN=_cdigen_kinds
+_shtab_cdigen_withdraw___spec_dir_COMPGEN=_shtab_compgen_dirs
+_shtab_cdigen_withdraw___config_COMPGEN=_shtab_compgen_files
+_shtab_cdigen_withdraw___root_COMPGEN=_shtab_compgen_dirs
+_shtab_cdigen_withdraw___run_dir_COMPGEN=_shtab_compgen_dirs
 
 _shtab_cdigen_config_pos_0_choices=(check)
 _shtab_cdigen_configure_pos_0_choices=(podman docker containerd crio)
@@ -131,7 +137,8 @@ _shtab_cdigen_run___mode_choices=(auto gpu wsl csv management)
 _shtab_cdigen_run___nvml_choices=(auto off)
 _shtab_cdigen_validate___target_choices=(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)
 _shtab_cdigen_validate___loader_choices=(0.5.2 0.5.3 0.5.4 0.6.0 0.6.1 0.6.2 0.7.0 0.7.1 0.7.2 0.8.0 0.8.1 1.0.0 1.0.1 1.1.0 main)
-_shtab_cdigen_pos_0_choices=(config configure diff doctor generate inspect list nri prune resolve run status validate)
+_shtab_cdigen_withdraw___vendor_choices=(nvidia amd intel)
+_shtab_cdigen_pos_0_choices=(config configure diff doctor generate inspect list nri prune resolve run status validate withdraw)
 
 _shtab_cdigen_config__h_nargs=0
 _shtab_cdigen_config___help_nargs=0
@@ -241,6 +248,15 @@ _shtab_cdigen_validate__v_nargs=0
 _shtab_cdigen_validate___verbose_nargs=0
 _shtab_cdigen_validate__q_nargs=0
 _shtab_cdigen_validate___quiet_nargs=0
+_shtab_cdigen_withdraw__h_nargs=0
+_shtab_cdigen_withdraw___help_nargs=0
+_shtab_cdigen_withdraw___dry_run_nargs=0
+_shtab_cdigen_withdraw___with_hook_nargs=0
+_shtab_cdigen_withdraw___json_nargs=0
+_shtab_cdigen_withdraw__v_nargs=0
+_shtab_cdigen_withdraw___verbose_nargs=0
+_shtab_cdigen_withdraw__q_nargs=0
+_shtab_cdigen_withdraw___quiet_nargs=0
 _shtab_cdigen_pos_0_nargs=A...
 _shtab_cdigen__h_nargs=0
 _shtab_cdigen___help_nargs=0

@@ -54,7 +54,7 @@ function _shtab_cdigen_using
   test "$_shtab_cdigen_cmdpath" = "$argv"
 end
 
-set -g _shtab_cdigen_commands config configure diff doctor generate inspect list nri prune resolve run status validate
+set -g _shtab_cdigen_commands config configure diff doctor generate inspect list nri prune resolve run status validate withdraw
 set -g _shtab_cdigen_opts_with_value --annotation --bundle --cdi-device --config --config-search-path --container --container-driver-root --dev-root --device --device-node --driver-root --env --for --format --hook --index --inventory --kind --label --layout --library-search-path --loader --mode --name --namespace --naming --nvml --output --output-dir --profile --root --run-dir --runtime-handler --socket --spec-dir --target --user --vendor
 
 complete -c cdigen -e
@@ -271,3 +271,16 @@ complete -c cdigen -n '_shtab_cdigen_using validate' -l json -d 'print one JSON 
 complete -c cdigen -n '_shtab_cdigen_using validate' -s v -l verbose -d 'say more on stderr'
 complete -c cdigen -n '_shtab_cdigen_using validate' -s q -l quiet -d 'say nothing but errors on stderr'
 complete -c cdigen -n '_shtab_cdigen_using validate; and test $_shtab_cdigen_npos -ge 0' -ka "(__fish_complete_path (commandline -ct))" -d 'a spec file, or a folder of .json and .yaml files; '"'"'-'"'"' is standard input'
+complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a withdraw -d 'Remove the specs that cdigen wrote, on purpose.'
+complete -c cdigen -n '_shtab_cdigen_using withdraw' -s h -l help -d 'show this help message and exit'
+complete -c cdigen -n '_shtab_cdigen_using withdraw' -l dry-run -d 'remove nothing, only say what would be'
+complete -c cdigen -n '_shtab_cdigen_using withdraw' -l kind -xka "(_cdigen_kinds)" -d 'only this kind, such as nvidia.com/gpu'
+complete -c cdigen -n '_shtab_cdigen_using withdraw' -l vendor -xka "nvidia amd intel" -d 'only this vendor'"'"'s: nvidia, amd, intel, or one that another package adds'
+complete -c cdigen -n '_shtab_cdigen_using withdraw' -l with-hook -d 'only specs that run cdigen'"'"'s start-up hook: without it no container starts with them'
+complete -c cdigen -n '_shtab_cdigen_using withdraw' -l spec-dir -xka "(__fish_complete_directories)" -d 'a spec directory instead of the default ones; repeat it, the last has priority'
+complete -c cdigen -n '_shtab_cdigen_using withdraw' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'
+complete -c cdigen -n '_shtab_cdigen_using withdraw' -l root -xka "(__fish_complete_directories)" -d 'pretend that the folder DIR is the host'
+complete -c cdigen -n '_shtab_cdigen_using withdraw' -l run-dir -xka "(__fish_complete_directories)" -d 'where the daemon would keep its status'
+complete -c cdigen -n '_shtab_cdigen_using withdraw' -l json -d 'print one JSON document and nothing else on stdout'
+complete -c cdigen -n '_shtab_cdigen_using withdraw' -s v -l verbose -d 'say more on stderr'
+complete -c cdigen -n '_shtab_cdigen_using withdraw' -s q -l quiet -d 'say nothing but errors on stderr'

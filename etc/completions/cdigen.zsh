@@ -18,6 +18,7 @@ _shtab_cdigen_commands() {
     run:'Run as a daemon that keeps the specs true.'
     status:'Show how the daemon and the host stand.'
     validate:'Check spec files as the runtimes'"'"' loaders do.'
+    withdraw:'Remove the specs that cdigen wrote, on purpose.'
   )
   _describe 'cdigen commands' _commands
 }
@@ -304,6 +305,24 @@ _shtab_cdigen_validate_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_cdigen_validate_defaults_added=0
 
+_shtab_cdigen_withdraw_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--dry-run[remove nothing, only say what would be]"
+  "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
+  "*--vendor=[only this vendor\'s\: nvidia, amd, intel, or one that another package adds]:NAME:(nvidia amd intel)"
+  "--with-hook[only specs that run cdigen\'s start-up hook\: without it no container starts with them]"
+  "*--spec-dir=[a spec directory instead of the default ones\; repeat it, the last has priority]:DIR:_files -/"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "--run-dir=[where the daemon would keep its status]:DIR:_files -/"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_withdraw_defaults_added=0
+
 
 _shtab_cdigen() {
   local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->cdigen'
@@ -336,6 +355,7 @@ _shtab_cdigen() {
         run) _arguments -C -s $_shtab_cdigen_run_options ;;
         status) _arguments -C -s $_shtab_cdigen_status_options ;;
         validate) _arguments -C -s $_shtab_cdigen_validate_options ;;
+        withdraw) _arguments -C -s $_shtab_cdigen_withdraw_options ;;
       esac
   esac
 }

@@ -1,0 +1,173 @@
+"""``cdigen withdraw``: removes the specs that cdigen wrote, on purpose, as before an uninstall."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager, nullcontext
+
+from cdigen import publishing
+from cdigen.cli import given, options, report
+from cdigen.host.root import Root, shown
+from cdigen.model.errors import StoreError
+from cdigen.runtimes.lookup import scan
+from cdigen.service.status import RUN_DIRECTORY
+from cdigen.spec.parse import MAX_SIZE
+from cdigen.store import state as states
+from cdigen.store.directory import existing
+from cdigen.store.lock import Held, exclusive
+from cdigen.vendors.registry import NAMES, VENDORS, prefixes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from cdigen.config import Settings
+    from cdigen.publishing import Outcome
+    from cdigen.runtimes.specfile import SpecFile
+    from cdigen.store.state import Owned
+
+EXAMPLES = """\
+  cdigen withdraw --dry-run                what would be removed, and what stays
+  cdigen withdraw                          remove every spec that cdigen wrote
+  cdigen withdraw --kind nvidia.com/gpu    of one kind
+"""
+
+_REASON = "it was to be withdrawn"
+# A daemon that is about to end is gone within 2 s.
+_PATIENCE_S = 2.5
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this command."""
+    parser.add_argument("--dry-run", action="store_true", help="remove nothing, only say what would be")
+    group = parser.add_argument_group("which specs")
+    group.add_argument(
+        "--kind", metavar="KIND", action="append", help="only this kind, such as nvidia.com/gpu"
+    )
+    group.add_argument(
+        "--vendor",
+        metavar="NAME",
+        action="append",
+        choices=NAMES,
+        help=f"only this vendor's: {', '.join(VENDORS)}, or one that another package adds",
+    )
+    group.add_argument(
+        "--with-hook",
+        action="store_true",
+        help="only specs that run cdigen's start-up hook: without it no container starts with them",
+    )
+    options.add_spec_dir_option(parser)
+    options.add_root_options(parser)
+    parser.add_argument(
+        "--run-dir", metavar="DIR", type=options.not_empty, help="where the daemon would keep its status"
+    )
+    options.add_output_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command; returns the exit code or raises a CdigenError."""
+    host, settings, wrong = options.host_and_usable_settings(arguments)
+    kinds = options.kinds(arguments)
+    given.require_spec_directories(arguments)
+    run_dir = arguments.run_dir or options.outer_directory(host, settings.daemon.run_dir)
+    state_dir = options.outer_directory(host, settings.state_dir)
+    report.say(wrong, arguments)
+    alone: AbstractContextManager[None] = nullcontext() if arguments.dry_run else _without_daemon(run_dir)
+    with alone:
+        state, damage = states.read(state_dir)
+        report.say(damage, arguments)
+        wanted = [owned for owned in state.specs if _is_wanted(owned, arguments, kinds, settings)]
+        outcomes = [_withdraw(owned, state_dir, dry_run=arguments.dry_run) for owned in wanted]
+    others = _others(arguments, host, settings, state, kinds)
+    # A record outlives a file that somebody removed.
+    met = [outcome for outcome in outcomes if outcome.result != "absent"]
+    _tell(met, others, arguments)
+    if not met:
+        known = ", ".join(dict.fromkeys(owned.kind for owned in state.specs))
+        hint = f"; it has written {known}" if known else ""
+        report.note(f"there is no such spec of cdigen's to withdraw{hint}", arguments)
+    return report.complain(outcome.error for outcome in outcomes if outcome.error is not None)
+
+
+@contextmanager
+def _without_daemon(run_dir: str) -> Iterator[None]:
+    """Keep the daemon from starting while the body runs. StoreError: it runs, and would write them again."""
+    with existing(os.path.abspath(run_dir), what=RUN_DIRECTORY) as place:
+        if place is None:
+            yield
+            return
+        try:
+            with exclusive(place, timeout_s=_PATIENCE_S):
+                yield
+        except Held as held:
+            raise StoreError(
+                f"the cdigen daemon runs and would write the specs again ({held.message})",
+                hint="stop it first: 'systemctl disable --now cdigen'",
+                kind="daemon-running",
+            ) from None
+
+
+def _is_wanted(owned: Owned, arguments: Namespace, kinds: tuple[str, ...], settings: Settings) -> bool:
+    folders = [os.path.realpath(folder) for folder in arguments.spec_dir or ()]
+    return (
+        (not kinds or owned.kind in kinds)
+        and (not arguments.vendor or owned.kind.startswith(prefixes(arguments.vendor)))
+        and (not folders or os.path.dirname(owned.path) in folders)
+        and (not arguments.with_hook or _names(owned.path, settings.hook))
+    )
+
+
+def _names(file: str, hook: str) -> bool:
+    try:
+        return os.fsencode(hook) in Root().read(file, limit=MAX_SIZE)
+    except OSError:
+        return False
+
+
+def _withdraw(owned: Owned, state_dir: str, *, dry_run: bool) -> Outcome:
+    spec = publishing.Gone(name=owned.name, kind=owned.kind, reason=_REASON)
+    return publishing.withdraw(spec, os.path.dirname(owned.path), state_dir, dry_run=dry_run)
+
+
+def _others(
+    arguments: Namespace, host: Root, settings: Settings, state: states.State, kinds: tuple[str, ...]
+) -> list[SpecFile]:
+    """Return the specs of the same vendors that others wrote, and that stay."""
+    ours = {owned.path for owned in state.specs}
+    begins = prefixes(arguments.vendor or VENDORS)
+    return [
+        spec
+        for spec in scan(options.spec_directories(arguments, host, settings)).specs
+        if (spec.kind in kinds if kinds else spec.kind.startswith(begins))
+        and os.path.join(os.path.realpath(spec.directory), os.path.basename(spec.path)) not in ours
+        and (not arguments.with_hook or _names(spec.path, settings.hook))
+    ]
+
+
+def _tell(outcomes: list[Outcome], others: list[SpecFile], arguments: Namespace) -> None:
+    words = {"withdrawn": "withdrawable" if arguments.dry_run else "withdrawn"}
+    rows = [
+        {
+            "kind": outcome.kind,
+            "file": outcome.file,
+            "result": words.get(outcome.result, outcome.result),
+            "reason": outcome.error.message if outcome.error is not None else "",
+        }
+        for outcome in outcomes
+    ]
+    rows += [
+        {"kind": spec.kind, "file": spec.path, "result": "foreign", "reason": "cdigen did not write it"}
+        for spec in others
+    ]
+    if arguments.json:
+        report.print_json(rows)
+    elif rows:
+        # Why one was refused is an error, and said as such.
+        cells = [(row["kind"], row["result"], row["file"]) for row in rows]
+        report.write(sys.stdout, report.table(cells, header=("KIND", "RESULT", "FILE")))
+    for row in rows:
+        if row["result"] == "foreign":
+            report.note(f"{shown(row['file'])} stays: cdigen did not write it", arguments)

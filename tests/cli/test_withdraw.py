@@ -1,0 +1,164 @@
+"""`cdigen withdraw`: cdigen's own specs go on purpose, others' stay, and no daemon writes them again."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from command import Run
+from service.daemonhost import Host, daemon
+
+KINDS = "profiles: [{name: gpu, class: gpu}, {name: other, class: other}]\n"
+SPEC, OTHER = "nvidia.com-gpu.json", "nvidia.com-other.json"
+HOOK = "/usr/libexec/cdigen/cdigen-hook"
+
+
+@pytest.fixture
+def two(cdigen: Run, host: Path) -> Path:
+    """Return a host with two kinds, whose specs cdigen has written."""
+    (host / "etc/cdigen").mkdir(parents=True)
+    (host / "etc/cdigen/config.yaml").write_text(KINDS)
+    assert cdigen("generate", "--write", "--root", host).code == 0
+    assert there(host) == {SPEC, OTHER}
+    return host
+
+
+def there(host: Path) -> set[str]:
+    return set(os.listdir(host / "run/cdi"))
+
+
+def test_our_specs_go_and_asking_again_changes_nothing(cdigen: Run, two: Path) -> None:
+    done = cdigen("withdraw", "--root", two)
+    assert (done.code, done.err) == (0, "")
+    assert [line.split()[:2] for line in done.out.splitlines()] == [
+        ["KIND", "RESULT"],
+        ["nvidia.com/gpu", "withdrawn"],
+        ["nvidia.com/other", "withdrawn"],
+    ]
+    assert there(two) == set()
+    again = cdigen("withdraw", "--root", two)
+    assert (again.code, again.out) == (0, "")
+    assert again.err == "cdigen: there is no such spec of cdigen's to withdraw\n"
+    assert cdigen("withdraw", "--root", two, "--json").json == []
+
+
+def test_a_dry_run_says_what_would_go_and_touches_nothing(cdigen: Run, two: Path) -> None:
+    (two / "run/cdi" / OTHER).write_text("{}")
+    before = Host(two).files()
+    done = cdigen("withdraw", "--root", two, "--dry-run", "--json")
+    assert done.code == 4
+    assert [(row["kind"], row["result"]) for row in done.json] == [
+        ("nvidia.com/gpu", "withdrawable"),
+        ("nvidia.com/other", "refused"),
+    ]
+    assert Host(two).files() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        (("--kind", "nvidia.com/other"), {SPEC}),
+        (("--kind", "nvidia.com/none"), {SPEC, OTHER}),
+        (("--vendor", "nvidia"), set()),
+        (("--vendor", "amd"), {SPEC, OTHER}),
+        (("--spec-dir", "/etc"), {SPEC, OTHER}),
+    ],
+)
+def test_only_what_was_named_goes(cdigen: Run, two: Path, options: tuple[str, ...], left: set[str]) -> None:
+    assert cdigen("withdraw", "--root", two, *options).code == 0
+    assert there(two) == left
+
+
+def test_a_kind_that_was_never_written_is_answered_with_those_that_were(cdigen: Run, two: Path) -> None:
+    done = cdigen("withdraw", "--root", two, "--kind", "nvidia.com/gpus")
+    assert (done.code, "it has written nvidia.com/gpu, nvidia.com/other" in done.err) == (0, True)
+
+
+def test_what_is_no_kind_and_who_is_no_vendor_are_wrong_usage(cdigen: Run, two: Path) -> None:
+    assert cdigen("withdraw", "--root", two, "--kind", "gpu").failed(2, "--kind")
+    assert cdigen("withdraw", "--root", two, "--vendor", "ati").failed(2, "--vendor")
+    assert cdigen("withdraw", "--root", two, "--spec-dir", two / "nodir").failed(2, "nodir")
+    assert there(two) == {SPEC, OTHER}
+
+
+def test_one_that_was_edited_and_those_of_others_stay_and_are_named(cdigen: Run, two: Path) -> None:
+    edited, foreign = two / "run/cdi" / SPEC, two / "etc/cdi/nvidia.yaml"
+    document = json.loads(edited.read_bytes())
+    edited.write_text(json.dumps(document))
+    foreign.parent.mkdir(exist_ok=True)
+    foreign.write_text(json.dumps(document))
+    nic = {"cdiVersion": "0.5.0", "kind": "example.com/nic", "devices": [{"name": "0", "containerEdits": {}}]}
+    (two / "etc/cdi/nic.json").write_text(json.dumps(nic))
+    done = cdigen("withdraw", "--root", two)
+    assert done.failed(4, SPEC, "is not as cdigen wrote it, so it stays")
+    assert f"{foreign} stays: cdigen did not write it" in done.err
+    assert "nic" not in done.out + done.err
+    assert (there(two), foreign.exists()) == ({SPEC}, True)
+    rows = cdigen("withdraw", "--root", two, "--json").json
+    assert [(row["result"], row["file"]) for row in rows] == [
+        ("refused", str(edited)),
+        ("foreign", str(foreign)),
+    ]
+
+
+def test_they_are_found_wherever_they_were_written(cdigen: Run, two: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    assert cdigen("generate", "--write", "--root", two, "--spec-dir", elsewhere).code == 0
+    assert cdigen("withdraw", "--root", two).code == 0
+    assert (there(two), os.listdir(elsewhere)) == (set(), [])
+
+
+def test_with_hook_only_those_go_that_need_it(cdigen: Run, two: Path) -> None:
+    module = two / "usr/libexec/cdigen/lib/cdigen/hook/main.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("")
+    for program in (two / HOOK.lstrip("/"), two / "usr/bin/python3"):
+        program.parent.mkdir(exist_ok=True)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    (two / "etc/cdigen/config.yaml").write_text(KINDS.replace("class: other", "class: other, hook: none"))
+    assert cdigen("generate", "--write", "--root", two).code == 0
+    assert [HOOK in (two / "run/cdi" / name).read_text() for name in (SPEC, OTHER)] == [True, False]
+    assert cdigen("withdraw", "--root", two, "--with-hook").code == 0
+    assert there(two) == {OTHER}
+
+
+def test_what_is_right_in_a_wrong_configuration_is_enough(cdigen: Run, host: Path) -> None:
+    (host / "etc/cdigen").mkdir(parents=True)
+    config = host / "etc/cdigen/config.yaml"
+    config.write_text("state_dir: /srv/state\n")
+    assert cdigen("generate", "--write", "--root", host).code == 0
+    config.write_text("state_dir: /srv/state\ncolour: blue\n")
+    done = cdigen("withdraw", "--root", host)
+    assert (done.code, "the configuration is wrong" in done.err, there(host)) == (0, True, set())
+
+
+def test_a_damaged_state_file_makes_them_nobodys(cdigen: Run, two: Path) -> None:
+    (two / "var/lib/cdigen/state.json").write_text("{")
+    done = cdigen("withdraw", "--root", two)
+    assert (done.code, there(two)) == (0, {SPEC, OTHER})
+    assert "no spec file counts as ours" in done.err
+    assert done.out.count("foreign") == 2
+
+
+def test_while_the_daemon_runs_nothing_goes(cdigen: Run, host: Path) -> None:
+    here = Host(host)
+    here.configure()
+    with daemon(here) as running:
+        running.sees(here.spec.exists)
+        done = cdigen("withdraw", "--root", host)
+        assert done.failed(5, "the cdigen daemon runs", f"process {running.process.pid}", "stop it first")
+        failed = cdigen("withdraw", "--root", host, "--json")
+        assert (failed.code, failed.json["error"]["kind"]) == (5, "daemon-running")
+        assert cdigen("withdraw", "--root", host, "--dry-run", "--json").json[0]["result"] == "withdrawable"
+        assert here.spec.exists()
+        running.stop(signal.SIGTERM)
+        assert cdigen("withdraw", "--root", host).code == 0
+        assert not here.spec.exists()
+    # Killed, it leaves its lock, its status and its specs.
+    with daemon(here) as running:
+        running.sees(here.spec.exists)
+        running.stop(signal.SIGKILL)
+        assert cdigen("withdraw", "--root", host).code == 0
+        assert not here.spec.exists()
