@@ -64,6 +64,8 @@ _DECISIVE = frozenset(("all", "none", "void"))
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _CUDA_VERSION = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})([.-].*)?", re.ASCII)
 _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})", re.ASCII)
+_AMD_ID = re.compile(r"(?:0[xX])?([0-9A-Fa-f]{1,16})")
+MIN_ID_DIGITS = 8  # no host has so many GPUs
 
 
 @frozen
@@ -272,7 +274,19 @@ def _amd(text: str) -> Iterator[Item]:
             yield _qualified(word, AMD_VISIBLE)
             continue
         for token in _range(word):
-            yield Item(token=token, kind=AMD_KIND, origin=AMD_VISIBLE)
+            yield Item(token=_amd_id(token), kind=AMD_KIND, origin=AMD_VISIBLE)
+
+
+def _amd_id(word: str) -> str:
+    """Return WORD as specs name a GPU by its unique id, if it is one: 0xEA35F57CC80DEB35.
+
+    sysfs has it in lower case, with leading zeros and without 0x, KFD as a decimal number, and each of AMD's
+    tools in one form or another. A short word of digits alone is an index.
+    """
+    digits = _AMD_ID.fullmatch(word)
+    if digits is None or (word.isdigit() and len(word) < MIN_ID_DIGITS):
+        return word
+    return f"0x{int(digits[1], 16):X}"
 
 
 def _range(word: str) -> Iterable[str]:

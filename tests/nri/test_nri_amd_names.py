@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import amdtree
@@ -61,6 +62,12 @@ def asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., A
         ("all", ["all"]),
         (IDS[0], [IDS[0]]),
         (IDS[1].lower(), [IDS[1]]),
+        (IDS[1].removeprefix("0x"), [IDS[1]]),
+        (IDS[1].removeprefix("0x").lower(), [IDS[1]]),
+        (IDS[1].replace("0x", "0X"), [IDS[1]]),
+        # As sysfs has them.
+        (f"{amdtree.UNIQUE_IDS[0]:016x}", [IDS[0]]),
+        (f"0x{amdtree.UNIQUE_IDS[0]:016x}", [IDS[0]]),
         (f"{IDS[0]},{IDS[2]}", [IDS[0], IDS[2]]),
     ],
 )
@@ -86,7 +93,14 @@ def test_partitions_are_found_by_number_and_their_gpu_by_its_id(
     assert asked(*amdtree.mi300x(8, count=2))(value)[:2] == (0, names)
 
 
-@pytest.mark.parametrize("value", ["4", "2-4", "0x1234ABCD", "GPU-1"])
+def test_an_id_of_digits_alone_is_no_index(asked: Callable[..., Asked]) -> None:
+    first, second = amdtree.mi210(2)
+    ask = asked(first, replace(second, unique_id=0x1234567890123456))
+    assert ask("1234567890123456")[:2] == (0, ["0x1234567890123456"])
+    assert ask("1")[:2] == (0, ["1"])
+
+
+@pytest.mark.parametrize("value", ["4", "2-4", "0x1234ABCD", "1234ABCD", "12345678", "GPU-1"])
 def test_what_is_not_there_is_refused_and_what_there_is_is_named(
     asked: Callable[..., Asked], value: str
 ) -> None:
