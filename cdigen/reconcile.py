@@ -20,6 +20,7 @@ from cdigen.spec.known import write
 from cdigen.spec.relocate import relocate
 from cdigen.value import frozen, replace
 from cdigen.vendors import registry
+from cdigen.vendors.claims import hold_apart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def discover(names: tuple[str, ...], places: Places) -> tuple[dict[str, Inventor
             failures[name] = error
         except Exception as error:  # noqa: BLE001 - a defect of one vendor's code costs no other's devices
             failures[name] = _defect(name, error)
+    inventories, claimed = hold_apart(inventories)
+    failures |= claimed
     if not inventories:
         failures = {name: _explained(name, error, places) for name, error in failures.items()}
     return inventories, failures

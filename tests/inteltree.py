@@ -12,6 +12,7 @@ guides.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -255,11 +256,24 @@ def gaudi_3(count: int = 8) -> tuple[Device, ...]:
     return tuple(gaudi(number, f"0000:{bus}:00.0") for number, bus in enumerate(buses[:count]))
 
 
-# The trees of Intel's own tests: no numbers of nodes, all of which are /dev/null's.
+# The trees of Intel's own tests: the kernel tells no numbers of nodes. (There, all are those of /dev/null.)
+
+_FORMS = (
+    (r"card(\d+)|renderD(\d+)", DRM_MAJOR),
+    (r"accel(\d+)", ACCEL_MAJOR),
+    (r"accel_controlD(\d+)|hl(\d+)|hl_controlD(\d+)", HABANA_MAJOR),
+    (r"vfio(\d+)", CDEV_MAJOR),
+    (r"(\d+)", GROUP_MAJOR),
+)
 
 
-def _make_null(path: Path) -> None:
-    make_node(path, 1, 3, mode=0o644)
+def _make_by_name(path: Path) -> None:
+    """Make the node PATH with numbers that such a node has."""
+    for pattern, major in _FORMS:
+        if found := re.fullmatch(pattern, path.name):
+            make_node(path, major, int(next(filter(None, found.groups()))), mode=0o644)
+            return
+    make_node(path, MISC_MAJOR, VFIO_MINOR, mode=0o644)
 
 
 def lay_resource_driver_gpu(
@@ -280,7 +294,7 @@ def lay_resource_driver_gpu(
     for name, word in ((card, "card"), (render, "render")):
         if name:
             (folder / "drm" / name).mkdir(parents=True)
-            _make_null(root / "dev/dri" / name)
+            _make_by_name(root / "dev/dri" / name)
             link(root / f"dev/dri/by-path/pci-{address}-{word}", f"../{name}")
     link(root / "sys/class/drm" / card, f"{root}/sys/bus/pci/devices/{address}/drm/{card}")
 
@@ -296,7 +310,7 @@ def lay_resource_driver_vfio(root: Path, address: str, device_id: str, vfio: str
     link(folder / "iommu_group", f"../../../kernel/iommu_groups/{group}")
     (folder / "vfio-dev" / vfio).mkdir(parents=True)
     for path in (f"vfio/{group}", "vfio/vfio", f"vfio/devices/{vfio}"):
-        _make_null(root / "dev" / path)
+        _make_by_name(root / "dev" / path)
 
 
 def lay_resource_driver_gaudi(root: Path, address: str, number: int) -> None:
@@ -315,7 +329,7 @@ def lay_resource_driver_gaudi(root: Path, address: str, number: int) -> None:
         f"hl{number}",
         f"hl_controlD{number}",
     ):
-        _make_null(root / "dev" / name)
+        _make_by_name(root / "dev" / name)
 
 
 def lay_older_gaudi(root: Path, address: str, number: int) -> None:
@@ -325,7 +339,7 @@ def lay_older_gaudi(root: Path, address: str, number: int) -> None:
     (root / f"sys/devices/virtual/accel/accel_controlD{number}").mkdir(parents=True)
     for name in (f"accel{number}", f"accel_controlD{number}"):
         link(root / "sys/class/accel" / name, f"../../devices/virtual/accel/{name}")
-        _make_null(root / "dev/accel" / name)
+        _make_by_name(root / "dev/accel" / name)
 
 
 def lay_device_plugin_gpus(root: Path, count: int, driver: str = "i915") -> None:
@@ -336,9 +350,9 @@ def lay_device_plugin_gpus(root: Path, count: int, driver: str = "i915") -> None
         put(bus / "device", b"0x4905")
         device = root / f"sys/class/drm/{card}/device"
         for name in (card, render):
-            _make_null(bus / "drm" / name)
+            _make_by_name(bus / "drm" / name)
             (device / "drm" / name).mkdir(parents=True)
-            _make_null(root / "dev/dri" / name)
+            _make_by_name(root / "dev/dri" / name)
         link(device / "driver", f"../../../../bus/pci/drivers/{driver}")
         put(device / "vendor", b"0x8086")
         put(device / "numa_node", b"0")
@@ -352,4 +366,4 @@ def lay_device_plugin_npu(root: Path, number: int, device_id: str) -> None:
     (device / f"drm/accel{number}").mkdir(parents=True)
     put(device / "vendor", b"0x8086")
     put(device / "device", device_id.encode())
-    _make_null(root / f"dev/accel/accel{number}")
+    _make_by_name(root / f"dev/accel/accel{number}")

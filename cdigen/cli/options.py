@@ -318,11 +318,11 @@ def discover(
 
 
 def defects(failures: dict[str, HostError]) -> tuple[Finding, ...]:
-    """Return which vendors' code has failed, to be told although others are served."""
+    """Return which vendors' code has failed, or wants others' nodes: told although others are served."""
     return tuple(
         Finding(severity="error", rule=error.kind, path=name, message=error.message, hint=error.hint)
         for name, error in failures.items()
-        if error.kind == "vendor-defect"
+        if error.kind in {"vendor-defect", "node-claimed-twice", "node-impossible"}
     )
 
 

@@ -40,6 +40,8 @@ _FAILED = {
     "no-gpu": GPUS,
     "no-mig-instances": GPUS,
     "vendor-defect": GPUS,
+    "node-claimed-twice": GPUS,
+    "node-impossible": GPUS,
     "version-mismatch": VERSION,
     "driver-broken": FILES,
     "driver-not-found": FILES,

@@ -6,6 +6,8 @@ be made (``create_nodes``, ``cdigen doctor``).
 
 from __future__ import annotations
 
+import re
+
 from cdigen.host import devnodes
 from cdigen.host.root import is_plain, reason
 from cdigen.model.cdi import DeviceNode
@@ -25,6 +27,22 @@ if TYPE_CHECKING:
 NODE_MODE = 0o666
 # The permission bits to read and write of everyone and of a node's group.
 WORLD, GROUP = 0o006, 0o060
+
+
+# Majors that the kernel gives to whoever asks for any (fs/char_dev.c, find_dynamic_major).
+_DYNAMIC = frozenset((*range(234, 255), *range(384, 512)))
+# Where a node lies in a container -> what it is, and the majors and minors that such a node can have: those
+# of the kernel's Documentation/admin-guide/devices.txt. Render nodes count from 128, and from 192 on all of
+# DRM's (drivers/gpu/drm/drm_drv.c). Older drivers of Gaudi make /dev/accel/accel0 with a major of their own.
+_DRM_MAJOR, _ACCEL_MAJOR, _VERBS_MAJOR = 226, 261, 231
+_CARD_MINORS = frozenset((*range(128), *range(192, 1 << 12)))
+_FORMS = (
+    (r"/dev/dri/(?:card\d+|by-path/.*-card)", "DRM card", {_DRM_MAJOR}, _CARD_MINORS),
+    (r"/dev/dri/(?:renderD\d+|by-path/.*-render)", "render node", {_DRM_MAJOR}, range(128, 1 << 20)),
+    (r"/dev/accel/accel\d+", "accelerator node", {_ACCEL_MAJOR, *_DYNAMIC}, range(1 << 20)),
+    (r"/dev/infiniband/uverbs\d+", "node of verbs", {_VERBS_MAJOR, *_DYNAMIC}, range(1 << 20)),
+    (r"/dev/(?:kfd|mei\d+|vfio/\d+)", "such node", _DYNAMIC, range(1 << 20)),
+)
 
 
 @frozen
@@ -91,6 +109,9 @@ class NodeReader:
             return None, f"{self._dev.host_path(path)} cannot be read: {reason(error)}"
         if not is_plain(node.host_path):
             return None, f"{path} leads to a path that a spec cannot hold"
+        if problem := number_problem(node):
+            self._note(self.wrong, path, role, numbers, mode)
+            return None, problem
         if numbers is None or (node.minor == numbers.minor and node.major == (numbers.major or node.major)):
             return node, ""
         self._note(self.wrong, path, role, numbers, mode)
@@ -124,6 +145,16 @@ class NodeReader:
             uid=self._making.uid,
             gid=self._making.gid,
         )
+
+
+def number_problem(node: HostNode) -> str:
+    """Return why NODE cannot be what its path says, or nothing: 1:3 is no card, but the null device."""
+    for pattern, what, majors, minors in _FORMS:
+        if re.fullmatch(pattern, node.path, re.ASCII):
+            if node.major in majors and node.minor in minors:
+                return ""
+            return f"{node.host_path} has the numbers {node.major}:{node.minor}, which no {what} has"
+    return ""
 
 
 def device_nodes(nodes: Iterable[HostNode], profile: Profile = DEFAULT) -> tuple[DeviceNode, ...]:

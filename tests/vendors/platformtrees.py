@@ -147,7 +147,7 @@ def orin(root: Path) -> None:
     put(root / "sys/devices/soc0/family", b"Tegra\n")
     write_list(root, "devices.csv", ORIN_DEVICES)
     write_list(root, "drivers.csv", ORIN_DRIVERS)
-    for minor, name in enumerate(("card0", "card1", "renderD128", "renderD129")):
+    for name, minor in (("card0", 0), ("card1", 1), ("renderD128", 128), ("renderD129", 129)):
         node(root, f"/dev/dri/{name}", 226, minor, 0o660, gid=VIDEO)
     link(root / "dev/dri/by-path/platform-13800000.display-card", "../card1")
     for minor, name in enumerate(("nvhost-ctrl-gpu", "nvhost-gpu", "nvgpu/igpu0/as", "nvgpu/igpu0/channel")):

@@ -338,11 +338,24 @@ def test_the_daemon_serves_the_others(tmp_path: Path, guests: Path) -> None:
         assert status_of(running, "nvidia")["state"] == "ready"
         for name in ("looker", "counter", "thief"):
             assert name in status_of(running, name)["reason"]
-        # What works of the others serves.
-        for name in ("watcher", "lister", "maker"):
-            assert len(host.devices(f"{name}.example-npu.json")) == 5
+        # What works of the others serves; of those that have the same devices, the first.
+        assert len(host.devices("watcher.example-npu.json")) == 5
+        for name in ("lister", "maker"):
+            assert "is the node of watcher's NPU 0" in status_of(running, name)["reason"]
         assert running.stop()[0] == 0
         assert "Traceback" not in running.text
+
+
+@pytest.mark.parametrize("name", ["lister", "maker"])
+def test_the_daemon_serves_one_that_cannot_say_what_to_watch_or_make(
+    tmp_path: Path, guests: Path, name: str
+) -> None:
+    host = Host(tmp_path / "host").make()
+    lay_npus(host.root)
+    like_acme(guests, name, BROKEN[name])
+    host.configure(f"vendors: [{name}]\ncreate_nodes: true\n")
+    with daemon(host, PYTHONPATH=str(guests)) as running:
+        running.sees(lambda: len(host.devices(f"{name}.example-npu.json")) == 5)
 
 
 def test_the_daemon_says_what_is_wrong_with_one_that_cannot_be_loaded(tmp_path: Path, guests: Path) -> None:

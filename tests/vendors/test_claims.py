@@ -1,0 +1,199 @@
+"""A device node is one device's: two vendors that give the same one, and nodes that are something else."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import amdtree
+import inteltree
+import pytest
+from guestvendors import EXAMPLE, install, lay_npus, like_acme
+from service.daemonhost import Host, daemon
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from command import Run
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+# A vendor that gives Intel's NPU, and Intel's GPU's render node, as its own.
+SQUATTER = """\
+def discover(self, places):
+    from cdigen.host import devnodes
+    from cdigen.model.inventory import Accelerator, Driver, Inventory
+    paths = [path for path in {paths!r} if places.dev.exists(path)]
+    nodes = [devnodes.read_node(places.dev, path, role="npu") for path in paths]
+    npus = tuple(
+        Accelerator(index=index, address=f"0000:99:00.{{index}}", model="NPU", uuid=None, minor=None,
+                    nodes=(node,), usable=True, device_class="npu")
+        for index, node in enumerate(nodes)
+    )
+    driver = Driver(version="1", flavour="dkms", architecture="x86_64")
+    return Inventory(
+        vendor=self.NAME, driver=driver, accelerators=npus, nodes=(), files=(), sought=(), findings=()
+    )
+"""
+ACCEL, RENDER, OWN = "/dev/accel/accel0", "/dev/dri/renderD128", "/dev/squat0"
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the example, as pip installs it."""
+    target = tmp_path_factory.mktemp("pip") / "guests"
+    install(EXAMPLE, target)
+    return target
+
+
+@pytest.fixture
+def guests(example: Path, tmp_path: Path) -> Path:
+    """Return a folder of packages with the example and a vendor that squats."""
+    folder = tmp_path / "guests"
+    folder.mkdir()
+    for entry in example.iterdir():
+        (folder / entry.name).symlink_to(entry)
+    squats(folder, ACCEL)
+    return folder
+
+
+def squats(folder: Path, *paths: str) -> None:
+    like_acme(folder, "squatter", SQUATTER.format(paths=paths))
+
+
+@pytest.fixture
+def laptop(tmp_path: Path) -> Path:
+    root = tmp_path / "laptop"
+    inteltree.lay(root, *inteltree.laptop())
+    return root
+
+
+def generated(cdigen: Run, root: Path, guests: Path, *vendors: str) -> tuple[Any, dict[str, Any]]:
+    """Write the specs of VENDORS; returns what the command did, and the documents by their kinds."""
+    named = [word for vendor in vendors for word in ("--vendor", vendor)]
+    done = cdigen("generate", "--root", root, *named, "--write", PYTHONPATH=str(guests))
+    documents = [json.loads(path.read_text()) for path in (root / "var/run/cdi").glob("*.json")]
+    return done, {document["kind"]: document for document in documents}
+
+
+def paths(document: dict[str, Any]) -> set[str]:
+    devices = document["devices"]
+    return {node["path"] for device in devices for node in device["containerEdits"]["deviceNodes"]}
+
+
+def test_of_two_vendors_with_one_node_the_first_that_is_named_has_it(
+    cdigen: Run, laptop: Path, guests: Path
+) -> None:
+    done, documents = generated(cdigen, laptop, guests, "intel", "squatter")
+    assert documents.keys() == {"intel.com/gpu", "intel.com/npu"}
+    assert paths(documents["intel.com/npu"]) == {ACCEL}
+    assert f"{ACCEL} is the node of intel's NPU 0 (0000:00:0b.0)" in done.err
+    assert "--vendor" in done.err
+
+
+def test_whoever_names_the_other_first_lets_it_have_the_node_and_no_more(
+    cdigen: Run, laptop: Path, guests: Path
+) -> None:
+    done, documents = generated(cdigen, laptop, guests, "squatter", "intel")
+    assert documents.keys() == {"intel.com/gpu", "squatter.example/npu"}
+    assert f"{ACCEL} is the node of squatter's NPU 0" in done.err
+    assert done.code == 0
+
+
+def test_alone_each_has_it(cdigen: Run, laptop: Path, guests: Path) -> None:
+    assert paths(generated(cdigen, laptop, guests, "squatter")[1]["squatter.example/npu"]) == {ACCEL}
+
+
+def test_only_the_device_with_the_node_is_lost(cdigen: Run, laptop: Path, guests: Path) -> None:
+    inteltree.make_node(laptop / OWN.lstrip("/"), 240, 0)
+    squats(guests, RENDER, OWN)
+    _, documents = generated(cdigen, laptop, guests, "intel", "squatter")
+    assert paths(documents["squatter.example/npu"]) == {OWN}
+    assert RENDER in paths(documents["intel.com/gpu"])
+
+
+def test_a_node_under_another_name_is_the_same_node(cdigen: Run, laptop: Path, guests: Path) -> None:
+    inteltree.make_node(laptop / OWN.lstrip("/"), inteltree.ACCEL_MAJOR, 0)
+    squats(guests, OWN)
+    done, documents = generated(cdigen, laptop, guests, "intel", "squatter")
+    assert "squatter.example/npu" not in documents
+    assert f"{OWN} is the node of intel's NPU 0" in done.err
+
+
+def test_vendors_whose_nodes_are_their_own_are_left_alone(cdigen: Run, tmp_path: Path, guests: Path) -> None:
+    root = tmp_path / "host"
+    inteltree.lay(root, inteltree.npu(5))
+    lay_npus(root)
+    done, documents = generated(cdigen, root, guests, "intel", "acme")
+    assert documents.keys() == {"intel.com/npu", "acme.example/npu"}
+    assert "is the node of" not in done.err
+
+
+def test_the_daemon_says_whose_node_it_is(tmp_path: Path, guests: Path) -> None:
+    host = Host(tmp_path / "host").prepare()
+    host.configure("vendors: [intel, squatter]\n")
+    inteltree.lay(host.root, *inteltree.laptop())
+    inteltree.make_node(host.root / OWN.lstrip("/"), 240, 0)
+    squats(guests, ACCEL, OWN)
+    with daemon(host, PYTHONPATH=str(guests)) as running:
+        states = {one["vendor"]: one["state"] for one in running.status["vendors"]}
+        assert states == {"intel": "ready", "squatter": "degraded"}
+        assert "node-claimed-twice" in {one["rule"] for one in running.status["findings"]}
+        assert host.devices("squatter.example-npu.json") == {"1", "0000:99:00.1", "all"}
+
+
+# Nodes that cannot be what they are.
+
+
+def null(root: Path, path: str) -> None:
+    """Put the null device in the place of a node, and let the kernel tell no numbers of it."""
+    inteltree.make_node(root / path.lstrip("/"), 1, 3, mode=0o666)
+    for file in (root / "sys").rglob(f"{os.path.basename(path)}/dev"):
+        file.unlink()
+
+
+@pytest.mark.parametrize("path", ["/dev/dri/card3", "/dev/dri/renderD131"])
+def test_the_null_device_is_no_node_of_amds(cdigen: Run, tmp_path: Path, path: str) -> None:
+    gpu = amdtree.AmdGpu(bdf="0000:05:00.0", render=131, card=3)
+    other = amdtree.AmdGpu(bdf="0000:06:00.0", render=132, card=4)
+    amdtree.write(tmp_path, (gpu, other))
+    null(tmp_path, path)
+    done = cdigen("generate", "--root", tmp_path)
+    assert done.code == 0
+    assert path not in paths(done.json)
+    assert "has the numbers 1:3, which no" in done.err
+
+
+@pytest.mark.parametrize("path", ["/dev/dri/card0", "/dev/dri/renderD128", "/dev/accel/accel0"])
+def test_the_null_device_is_no_node_of_intels(cdigen: Run, laptop: Path, path: str) -> None:
+    null(laptop, path)
+    done = cdigen("inspect", "--root", laptop, "--json")
+    assert done.code == 0
+    inventory = done.json["vendors"]["intel"]
+    given = {node["path"] for each in inventory["accelerators"] for node in each["nodes"]}
+    assert path not in given
+    assert f"{path} has the numbers 1:3, which no" in json.dumps(inventory["findings"])
+
+
+@pytest.mark.parametrize("path", ["/dev/dri/card1", "/dev/dri/renderD129"])
+def test_the_null_device_is_no_node_of_nvidias(cdigen: Run, host: Path, path: str) -> None:
+    null(host, path)
+    done = cdigen("generate", "--root", host)
+    assert done.code == 0
+    assert path not in paths(done.json)
+
+
+def test_the_null_device_is_no_node_of_another_packages(cdigen: Run, laptop: Path, guests: Path) -> None:
+    null(laptop, ACCEL)
+    done, documents = generated(cdigen, laptop, guests, "squatter")
+    assert (done.code, documents) == (3, {})
+    assert f"{ACCEL} has the numbers 1:3, which no accelerator node has" in done.err
+
+
+def test_a_node_that_cannot_be_one_is_named_as_wrong_where_the_kernel_tells_its_numbers(
+    cdigen: Run, laptop: Path
+) -> None:
+    inteltree.make_node(laptop / "dev/dri/card0", 1, 3)
+    done = cdigen("doctor", "--root", laptop, "--vendor", "intel", "--json")
+    assert "/dev/dri/card0" in json.dumps([row for row in done.json if not row["ok"]])
