@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = json.loads((ROOT / "schemas/config.schema.json").read_text())
 VALIDATOR = Draft202012Validator(SCHEMA)
 KEYS = tuple(SCHEMA["properties"])
-LISTS = ("vendors", "spec_dirs", "library_search_paths", "config_search_paths")
+LISTS = ("vendors", "spec_dirs", "library_search_paths", "binary_search_paths", "config_search_paths")
 PATHS = ("state_dir", "driver_root", "dev_root")
 
 

@@ -5,7 +5,8 @@ returns a `Laid`: what a container shall get, and from which file of the host. L
 some hundred bytes (`write_library`). kernelside.py writes the kernel's side.
 
 Sources: `dpkg -L` of Debian 12 and 13, and of Ubuntu 24.04's nvidia-*-550; RPM Fusion's and negativo17's
-spec files; Arch's nvidia-utils; nixpkgs' nvidia-x11/builder.sh; Container-Optimized OS's cos-gpu-installer.
+spec files; Arch's nvidia-utils; nixpkgs' nvidia-x11/builder.sh; Container-Optimized OS's cos-gpu-installer;
+Talos' extensions (siderolabs/extensions); Bottlerocket's kmod packages.
 """
 
 import json
@@ -78,7 +79,8 @@ COMMON = (
 NVVM = Library("libnvidia-nvvm", "4", also=("libnvidia-nvvm.so.{v}",))
 OLD_NVVM = replace(NVVM, own="4.0.0")
 CUDADEBUGGER, GPUCOMP = Library("libcudadebugger", "1"), Library("libnvidia-gpucomp")
-PKCS11, PRODUCER = Library("libnvidia-pkcs11-openssl3"), Library("libnvidia-vulkan-producer")
+PKCS11 = Library("libnvidia-pkcs11-openssl3")
+PRODUCER = Library("libnvidia-vulkan-producer", also=("libnvidia-vulkan-producer.so",))
 ONLY_OLD = (Library("libnvidia-cbl"), Library("libnvidia-compiler"), Library("libnvidia-ifr", "1"))
 DRIVER_550 = (*COMMON, NVVM, CUDADEBUGGER, GPUCOMP, PKCS11)
 DRIVER_535 = (*COMMON, NVVM, PKCS11, PRODUCER)
@@ -379,6 +381,28 @@ def own_folder(root: Path, version: str = V550, *, folder: str) -> Laid:
 def container_optimized_os(root: Path, version: str = V550) -> Laid:
     """Lay the driver where GKE's installer puts it."""
     return own_folder(root, version, folder="/home/kubernetes/bin/nvidia")
+
+
+def talos(root: Path, version: str = V550, *, libraries: str = "/usr/local/lib") -> Laid:
+    """Lay the driver as Talos' system extension does: all below /usr/local, of which /usr is read-only."""
+    tree = _Tree(root, version)
+    _usr_merge(root)
+    tree.libraries(DRIVER_550, libraries)
+    tree.binaries("/usr/local/bin")
+    tree.manifests("/usr/local/share", "/usr/local/etc")
+    tree.data("/usr/local/share")
+    tree.firmware("/usr/lib/firmware")
+    return tree.laid
+
+
+def bottlerocket(root: Path, version: str = V550) -> Laid:
+    """Lay Bottlerocket's driver: libraries and programs each in a folder of the flavour's own."""
+    tree = _Tree(root, version)
+    _usr_merge(root)
+    tree.libraries(tuple(replace(library, folder="") for library in DRIVER_550), "/usr/lib/nvidia/tesla")
+    tree.binaries("/usr/libexec/nvidia/tesla/bin")
+    tree.usual_files()
+    return tree.laid
 
 
 def write_loader_cache(root: Path, *folders: str) -> None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 # What says where to look on a host; an inventory is what was found there.
 _WHERE_TO_LOOK = (
-    "driver_root", "dev_root", "library_search_path", "config_search_path", "mode", "nvml",
+    "driver_root", "dev_root", "library_search_path", "binary_search_path", "config_search_path", "mode",
+    "nvml",
 )  # fmt: skip
 
 
@@ -50,6 +51,7 @@ def require_sources(arguments: Namespace, where: Places) -> None:
     """Raise ConfigError where a search path or an NVML library was named and is not there."""
     for option, paths in (
         ("--library-search-path", arguments.library_search_path),
+        ("--binary-search-path", arguments.binary_search_path),
         ("--config-search-path", arguments.config_search_path),
     ):
         for path in paths or ():

@@ -42,9 +42,9 @@ COMMANDS = {
 
 # Options that may stand before the command and take the next argument as their value.
 VALUE_OPTIONS = frozenset({
-    "--annotation", "--bundle", "--cdi-device", "--config", "--config-search-path", "--container",
-    "--container-driver-root", "--dev-root", "--device", "--device-node", "--driver-root", "--env", "--for",
-    "--format", "--hook", "--index", "--inventory", "--kind", "--label", "--layout",
+    "--annotation", "--binary-search-path", "--bundle", "--cdi-device", "--config", "--config-search-path",
+    "--container", "--container-driver-root", "--dev-root", "--device", "--device-node", "--driver-root",
+    "--env", "--for", "--format", "--hook", "--index", "--inventory", "--kind", "--label", "--layout",
     "--library-search-path", "--loader", "--mode", "--name", "--namespace", "--naming", "--nvml",
     "--output", "--output-dir", "--profile", "--root", "--run-dir", "--runtime-handler", "--socket",
     "--spec-dir", "--target", "--user", "--vendor",

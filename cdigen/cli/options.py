@@ -131,6 +131,9 @@ def add_discovery_options(parser: argparse.ArgumentParser, *, takes_inventory: b
         "--library-search-path", metavar="DIR", action="append", help="look for libraries only here"
     )
     group.add_argument(
+        "--binary-search-path", metavar="DIR", action="append", help="look for programs only here"
+    )
+    group.add_argument(
         "--config-search-path", metavar="DIR", action="append", help="look for data files only here"
     )
     group.add_argument("--mode", choices=config.MODES, help="what the host is taken for (default: auto)")
@@ -255,6 +258,9 @@ def places(arguments: argparse.Namespace, host: Root, settings: config.Settings)
         dev=dev,
         library_search_paths=_paths(
             "--library-search-path", arguments.library_search_path, settings.library_search_paths
+        ),
+        binary_search_paths=_paths(
+            "--binary-search-path", arguments.binary_search_path, settings.binary_search_paths
         ),
         config_search_paths=_paths(
             "--config-search-path", arguments.config_search_path, settings.config_search_paths

@@ -153,6 +153,7 @@ class _Reading:
             "dev_root": nodes.path,
             "container_driver_root": nodes.path,
             "library_search_paths": lambda node: nodes.items(node, nodes.path),
+            "binary_search_paths": lambda node: nodes.items(node, nodes.path),
             "config_search_paths": lambda node: nodes.items(node, nodes.path),
             "mode": lambda node: nodes.word(node, MODES),
             "nvml": nodes.nvml,

@@ -116,6 +116,7 @@ class Settings:
     dev_root: str = ""
     container_driver_root: str = "/"
     library_search_paths: tuple[str, ...] = ()
+    binary_search_paths: tuple[str, ...] = ()
     config_search_paths: tuple[str, ...] = ()
     mode: str = "auto"
     nvml: str = "auto"

@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import DriverFile
 
 READ_ONLY = ("ro", "nosuid", "nodev", "rbind", "rprivate")
-# Sockets and FIFOs need to be opened only, which a read-only mount allows.
+# A read-only mount is locked for containers within the container: what binds the socket anew there without
+# "ro", as libnvidia-container does, would be refused (nvidia-container-toolkit pull request 1593).
+SOCKET = ("nosuid", "nodev", "rbind", "rprivate", "noexec")
+# A folder of FIFOs: they need to be opened only, and nobody shall add to them or take them away.
 PIPE = ("ro", "nosuid", "nodev", "noexec", "rbind", "rprivate")
 
 # CUDA images name its bin and lib64 in PATH and LD_LIBRARY_PATH (nvidia-docker 1.0 mounted it).
 VIEW_TARGET = "/usr/local/nvidia"
 
-_ENDPOINTS = frozenset(("socket", "pipe"))
+_ENDPOINTS = {"socket": SOCKET, "pipe": PIPE}
 _VIEW_FOLDERS = {"library": "lib64", "library32": "lib", "binary": "bin"}
 _BITS = {"library": 64, "library32": 32}
 
@@ -184,7 +187,7 @@ def _first_folders(payload: Payload) -> dict[str, str]:
 
 def _fixed(payload: Payload) -> Iterator[_Wanted]:
     for file in payload.files:
-        options = PIPE if file.kind in _ENDPOINTS else READ_ONLY
+        options = _ENDPOINTS.get(file.kind, READ_ONLY)
         for target in file.targets:
             yield file.host_path, target, options
 

@@ -115,6 +115,7 @@ class Places:
     driver: Root
     dev: Root
     library_search_paths: tuple[str, ...] = ()
+    binary_search_paths: tuple[str, ...] = ()
     config_search_paths: tuple[str, ...] = ()
     mode: str = "auto"
     nvml: str = "off"

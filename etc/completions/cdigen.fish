@@ -55,7 +55,7 @@ function _shtab_cdigen_using
 end
 
 set -g _shtab_cdigen_commands config configure diff doctor generate inspect list nri prune resolve run status validate withdraw
-set -g _shtab_cdigen_opts_with_value --annotation --bundle --cdi-device --config --config-search-path --container --container-driver-root --dev-root --device --device-node --driver-root --env --for --format --hook --index --inventory --kind --label --layout --library-search-path --loader --mode --name --namespace --naming --nvml --output --output-dir --profile --root --run-dir --runtime-handler --socket --spec-dir --target --user --vendor
+set -g _shtab_cdigen_opts_with_value --annotation --binary-search-path --bundle --cdi-device --config --config-search-path --container --container-driver-root --dev-root --device --device-node --driver-root --env --for --format --hook --index --inventory --kind --label --layout --library-search-path --loader --mode --name --namespace --naming --nvml --output --output-dir --profile --root --run-dir --runtime-handler --socket --spec-dir --target --user --vendor
 
 complete -c cdigen -e
 complete -c cdigen -f
@@ -100,6 +100,7 @@ complete -c cdigen -n '_shtab_cdigen_using diff' -l vendor -xka "nvidia amd inte
 complete -c cdigen -n '_shtab_cdigen_using diff' -l driver-root -xka "(__fish_complete_directories)" -d 'the driver'"'"'s files lie below DIR (a driver container)'
 complete -c cdigen -n '_shtab_cdigen_using diff' -l dev-root -xka "(__fish_complete_directories)" -d 'the device nodes lie below DIR'
 complete -c cdigen -n '_shtab_cdigen_using diff' -l library-search-path -xka "(__fish_complete_directories)" -d 'look for libraries only here'
+complete -c cdigen -n '_shtab_cdigen_using diff' -l binary-search-path -xka "(__fish_complete_directories)" -d 'look for programs only here'
 complete -c cdigen -n '_shtab_cdigen_using diff' -l config-search-path -xka "(__fish_complete_directories)" -d 'look for data files only here'
 complete -c cdigen -n '_shtab_cdigen_using diff' -l mode -xka "auto gpu wsl csv management" -d 'what the host is taken for (default: auto)'
 complete -c cdigen -n '_shtab_cdigen_using diff' -l nvml -xka "auto off" -d 'whether NVML is asked for what /proc and /sys lack'
@@ -120,6 +121,7 @@ complete -c cdigen -n '_shtab_cdigen_using doctor' -l vendor -xka "nvidia amd in
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l driver-root -xka "(__fish_complete_directories)" -d 'the driver'"'"'s files lie below DIR (a driver container)'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l dev-root -xka "(__fish_complete_directories)" -d 'the device nodes lie below DIR'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l library-search-path -xka "(__fish_complete_directories)" -d 'look for libraries only here'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l binary-search-path -xka "(__fish_complete_directories)" -d 'look for programs only here'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l config-search-path -xka "(__fish_complete_directories)" -d 'look for data files only here'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l mode -xka "auto gpu wsl csv management" -d 'what the host is taken for (default: auto)'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l nvml -xka "auto off" -d 'whether NVML is asked for what /proc and /sys lack'
@@ -149,6 +151,7 @@ complete -c cdigen -n '_shtab_cdigen_using generate' -l vendor -xka "nvidia amd 
 complete -c cdigen -n '_shtab_cdigen_using generate' -l driver-root -xka "(__fish_complete_directories)" -d 'the driver'"'"'s files lie below DIR (a driver container)'
 complete -c cdigen -n '_shtab_cdigen_using generate' -l dev-root -xka "(__fish_complete_directories)" -d 'the device nodes lie below DIR'
 complete -c cdigen -n '_shtab_cdigen_using generate' -l library-search-path -xka "(__fish_complete_directories)" -d 'look for libraries only here'
+complete -c cdigen -n '_shtab_cdigen_using generate' -l binary-search-path -xka "(__fish_complete_directories)" -d 'look for programs only here'
 complete -c cdigen -n '_shtab_cdigen_using generate' -l config-search-path -xka "(__fish_complete_directories)" -d 'look for data files only here'
 complete -c cdigen -n '_shtab_cdigen_using generate' -l mode -xka "auto gpu wsl csv management" -d 'what the host is taken for (default: auto)'
 complete -c cdigen -n '_shtab_cdigen_using generate' -l nvml -xka "auto off" -d 'whether NVML is asked for what /proc and /sys lack'
@@ -173,6 +176,7 @@ complete -c cdigen -n '_shtab_cdigen_using inspect' -l vendor -xka "nvidia amd i
 complete -c cdigen -n '_shtab_cdigen_using inspect' -l driver-root -xka "(__fish_complete_directories)" -d 'the driver'"'"'s files lie below DIR (a driver container)'
 complete -c cdigen -n '_shtab_cdigen_using inspect' -l dev-root -xka "(__fish_complete_directories)" -d 'the device nodes lie below DIR'
 complete -c cdigen -n '_shtab_cdigen_using inspect' -l library-search-path -xka "(__fish_complete_directories)" -d 'look for libraries only here'
+complete -c cdigen -n '_shtab_cdigen_using inspect' -l binary-search-path -xka "(__fish_complete_directories)" -d 'look for programs only here'
 complete -c cdigen -n '_shtab_cdigen_using inspect' -l config-search-path -xka "(__fish_complete_directories)" -d 'look for data files only here'
 complete -c cdigen -n '_shtab_cdigen_using inspect' -l mode -xka "auto gpu wsl csv management" -d 'what the host is taken for (default: auto)'
 complete -c cdigen -n '_shtab_cdigen_using inspect' -l nvml -xka "auto off" -d 'whether NVML is asked for what /proc and /sys lack'
@@ -245,6 +249,7 @@ complete -c cdigen -n '_shtab_cdigen_using run' -l vendor -xka "nvidia amd intel
 complete -c cdigen -n '_shtab_cdigen_using run' -l driver-root -xka "(__fish_complete_directories)" -d 'the driver'"'"'s files lie below DIR (a driver container)'
 complete -c cdigen -n '_shtab_cdigen_using run' -l dev-root -xka "(__fish_complete_directories)" -d 'the device nodes lie below DIR'
 complete -c cdigen -n '_shtab_cdigen_using run' -l library-search-path -xka "(__fish_complete_directories)" -d 'look for libraries only here'
+complete -c cdigen -n '_shtab_cdigen_using run' -l binary-search-path -xka "(__fish_complete_directories)" -d 'look for programs only here'
 complete -c cdigen -n '_shtab_cdigen_using run' -l config-search-path -xka "(__fish_complete_directories)" -d 'look for data files only here'
 complete -c cdigen -n '_shtab_cdigen_using run' -l mode -xka "auto gpu wsl csv management" -d 'what the host is taken for (default: auto)'
 complete -c cdigen -n '_shtab_cdigen_using run' -l nvml -xka "auto off" -d 'whether NVML is asked for what /proc and /sys lack'

@@ -176,13 +176,15 @@ def test_search_paths_replace_the_known_folders(cdigen: Run, host: Path) -> None
     folder = "/usr/lib/x86_64-linux-gnu/nvidia/current"
     (host / "opt").mkdir()
     spec = cdigen(
-        "generate", "--root", host, "--library-search-path", folder, "--config-search-path", "/opt"
+        *("generate", "--root", host, "--library-search-path", folder),
+        *("--binary-search-path", "/opt", "--config-search-path", "/opt"),
     ).json
     mounts = {mount["containerPath"]: mount["hostPath"] for mount in spec["containerEdits"]["mounts"]}
     libraries = {source for target, source in mounts.items() if target.startswith("/usr/lib64/lib")}
     assert libraries
     assert all(source.startswith(folder) for source in libraries)
     assert not any(source.endswith(".json") for source in mounts.values())
+    assert not any("/bin/" in target for target in mounts)
 
 
 def test_strict_refuses_a_host_that_lacks_a_node(cdigen: Run, host: Path) -> None:

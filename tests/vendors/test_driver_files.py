@@ -9,6 +9,7 @@ from hosttree import V535, V550, link, put
 from vendors.fakehost import DRIVER, make_instead, places
 
 from cdigen.model.findings import Finding
+from cdigen.value import replace
 from cdigen.vendors.nvidia.files import find_files
 
 FIRMWARE = f"nvidia/{V550}/gsp_ga10x.bin"
@@ -52,6 +53,22 @@ def test_a_program_beside_the_drivers_own_library_folder_is_found(tmp_path: Path
     program(tmp_path / "opt/driver/bin/nvidia-smi")
     assert targets(tmp_path) == {}
     assert targets(tmp_path, "/opt/driver/lib64") == {"/usr/bin/nvidia-smi": "/opt/driver/bin/nvidia-smi"}
+
+
+def test_binary_search_paths_replace_the_known_folders(tmp_path: Path) -> None:
+    program(tmp_path / "usr/bin/nvidia-smi")
+    program(tmp_path / "opt/tools/nvidia-smi")
+    program(tmp_path / "opt/driver/bin/nvidia-debugdump")
+    where = replace(places(tmp_path), binary_search_paths=("/opt/tools",))
+    files, _, _ = find_files(where, DRIVER, ("/opt/driver/lib64",))
+    assert [file.host_path for file in files] == ["/opt/tools/nvidia-smi"]
+
+
+@pytest.mark.parametrize("name", ["nvidia_icd.json", "nvidia_icd.x86_64.json", "nvidia_icd_vksc.json"])
+def test_the_manifest_of_vulkan_sc_is_found_by_each_of_its_names(tmp_path: Path, name: str) -> None:
+    put(tmp_path / f"usr/share/vulkansc/icd.d/{name}", b"{}")
+    put(tmp_path / "usr/share/vulkansc/icd.d/nvidia_icd.i686.json", b"{}")
+    assert targets(tmp_path) == {f"/etc/vulkansc/icd.d/{name}": f"/usr/share/vulkansc/icd.d/{name}"}
 
 
 def test_a_program_that_runs_as_root_for_everyone_is_not_given(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
 """From an inventory to the drafts of its specs."""
 
+import socket
+import subprocess
+from pathlib import Path
 from random import Random
 
 import pytest
+from abilities import cannot_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.inventories import CAPABILITIES, hosts
@@ -142,9 +146,40 @@ def test_files_are_mounted_read_only(kind: str) -> None:
         assert mount.options == ("ro", "nosuid", "nodev", "rbind", "rprivate")
 
 
-def test_sockets_are_mounted_without_the_right_to_execute() -> None:
-    file = replace(library("a"), kind="socket", targets=("/run/a/socket",))
-    assert {"ro", "nosuid", "nodev", "noexec"} < set(draft(inventory(files=(file,))).edits.mounts[0].options)
+def options_of(kind: str) -> tuple[str, ...]:
+    file = replace(library("a"), kind=kind, targets=("/run/a/socket",))
+    (made,) = drafts(inventory(files=(file,)), (Profile(name="mps", device_class="gpu", mps=True),))
+    return delivered(made).edits.mounts[0].options
+
+
+def test_sockets_and_pipes_are_mounted_without_the_right_to_execute() -> None:
+    assert options_of("socket") == ("nosuid", "nodev", "rbind", "rprivate", "noexec")
+    assert {"ro", "nosuid", "nodev", "noexec"} < set(options_of("pipe"))
+
+
+def test_a_container_within_the_container_can_bind_a_socket_as_nvidias_tools_do(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+    for name in ("outer", "inner"):
+        (tmp_path / name).touch()
+    flags = [option for option in options_of("socket") if option not in {"rbind", "rprivate"}]
+    # What a runtime makes of the options, and what libnvidia-container does in a user namespace below: its
+    # flags take the place of those that are there.
+    script = f"""
+        mount --rbind socket outer && mount -o remount,bind,{",".join(flags)} outer
+        exec unshare --user --map-root-user --mount sh -ec '
+            mount --bind outer inner && mount -o remount,bind,rw,nosuid,nodev,noexec inner'
+    """
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-ec", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "unshare" in done.stderr:
+        cannot_run(f"namespaces within namespaces: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_profile_gives_the_files_and_nodes_of_its_capabilities_and_of_all() -> None:

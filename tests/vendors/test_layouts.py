@@ -24,6 +24,8 @@ LAYOUTS = (
     hosttree.arch,
     hosttree.nixos,
     hosttree.container_optimized_os,
+    hosttree.talos,
+    hosttree.bottlerocket,
 )
 
 
@@ -132,6 +134,24 @@ def test_a_dev_root_gives_nodes_their_usual_names_in_the_container(tmp_path: Pat
     nodes = (*inventory.nodes, *inventory.accelerators[0].nodes)
     assert {node.host_path for node in nodes} == {f"/srv{node.path}" for node in nodes}
     assert "/dev/nvidia0" in {node.path for node in nodes}
+
+
+def test_talos_earlier_folders_are_known(tmp_path: Path) -> None:
+    laid = hosttree.talos(tmp_path, libraries="/usr/local/glibc/usr/lib")
+    boot(tmp_path)
+    assert libraries(discover(tmp_path)) == laid.libraries
+
+
+@pytest.mark.parametrize("stem", ["libEGL", "libGL", "libGLESv1_CM", "libGLESv2", "libGLX", "libOpenCL"])
+def test_what_all_vendors_share_is_never_the_drivers(tmp_path: Path, stem: str) -> None:
+    laid = hosttree.ubuntu(tmp_path)
+    folder = tmp_path / "usr/lib/x86_64-linux-gnu"
+    for name in (f"{stem}.so.{hosttree.V550}", f"libnvidia-{stem}.so.{hosttree.V550}"):
+        hosttree.write_library(folder / name, f"{stem}.so.1")
+    boot(tmp_path)
+    inventory = discover(tmp_path)
+    assert libraries(inventory) == laid.libraries
+    assert not inventory.findings
 
 
 def test_library_search_paths_replace_every_other_folder(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def _own_prefixes(library_folders: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _find_binaries(places: Places, prefixes: tuple[str, ...]) -> Found:
-    folders = (*BINARY_FOLDERS, *(f"{prefix}/bin" for prefix in prefixes))
+    folders = places.binary_search_paths or (*BINARY_FOLDERS, *(f"{prefix}/bin" for prefix in prefixes))
     search = _Search(places.driver, "binary")
     for name, capabilities in BINARIES:
         paths = _program_paths(places.driver, folders, name)

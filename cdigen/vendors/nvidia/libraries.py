@@ -19,6 +19,7 @@ from cdigen.vendors.nvidia.tables import (
     LIBRARY32_FOLDERS,
     LIBRARY_FOLDERS,
     LIBRARY_SUBFOLDERS,
+    NEUTRAL,
     XORG_MODULES,
     lib,
 )
@@ -258,6 +259,8 @@ def _read(search: Search, file: OpenFile, stem: str, row: Library | None) -> Non
     soname = library.soname if library.soname is not None and "/" not in library.soname else real_name
     if not is_plain(soname) or soname in {"", ".", ".."}:
         search.reject(stem, file.path, f"{shown_path} has the SONAME {soname!a}, which is no file name")
+        return
+    if soname.partition(".so")[0] in NEUTRAL:
         return
     row = row or _BY_STEM.get(stem) or lib(stem, EVERY)
     if soname not in search.found:

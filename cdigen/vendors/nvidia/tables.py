@@ -121,7 +121,8 @@ LIBRARIES: tuple[Library, ...] = (
     lib("libnvidia-tileiras", COMPUTE_VIDEO),
     lib("libnvidia-tls", GRAPHICS, "core"),
     lib("libnvidia-vksc-core", GRAPHICS),
-    lib("libnvidia-vulkan-producer", GRAPHICS, links=("libnvidia-vulkan-producer.so",)),
+    # Always opened without a version (seen in 535.216.03), whether a package makes that link or not.
+    lib("libnvidia-vulkan-producer", GRAPHICS, also=("libnvidia-vulkan-producer.so",)),
     lib("libnvidia-wayland-client", DISPLAY),
     lib("libnvoptix", GRAPHICS),
     # libvdpau asks for it in its folder of modules first (libvdpau, vdpau_wrapper.c).
@@ -131,11 +132,17 @@ LIBRARIES: tuple[Library, ...] = (
 # What programs and loaders open themselves; every other library of the driver is loaded by one of these.
 ENTRANCES = ("libcuda", "libnvidia-ml", "libGLX_nvidia", "libEGL_nvidia", "libnvidia-vksc-core")
 
+# What vendors share: an image's own GLVND and OpenCL loader find the driver's libraries, and a driver's
+# copy (NVIDIA's installer and old drivers have such, with the driver's version) would take their place.
+NEUTRAL = frozenset(
+    ("libEGL", "libGL", "libGLESv1_CM", "libGLESv2", "libGLX", "libGLdispatch", "libOpenCL", "libOpenGL")
+)
+
 # Folders of the driver's libraries, the first hit of a SONAME wins; {multiarch} is Debian's name of
 # the machine. Sources: packages of Debian, Ubuntu, Fedora, RPM Fusion, SUSE, Arch; NixOS links
 # /run/opengl-driver; Container-Optimized OS uses /var/lib/nvidia, with GKE /home/kubernetes/bin/nvidia;
-# /usr/local/nvidia is where driver installers for Kubernetes put theirs. ld.so.cache adds what is not
-# here.
+# /usr/local/nvidia is where driver installers for Kubernetes put theirs; Talos' extension has /usr/local/lib,
+# earlier ones a glibc of their own. ld.so.cache adds what is not here.
 LIBRARY_FOLDERS = (
     "/usr/lib/{multiarch}",
     "/usr/lib/{multiarch}/nvidia/current",
@@ -151,6 +158,11 @@ LIBRARY_FOLDERS = (
     "/home/kubernetes/bin/nvidia/lib64",
     "/var/lib/nvidia/lib64",
     "/opt/lib64",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+    "/usr/local/lib/{multiarch}",
+    "/usr/local/glibc/usr/lib",
+    "/usr/local/glibc/lib",
 )
 # 32-bit libraries of x86-64 hosts: Debian and Ubuntu, Red Hat, Arch, NixOS.
 LIBRARY32_FOLDERS = (
@@ -178,6 +190,7 @@ BINARY_FOLDERS = (
     "/usr/local/nvidia/bin",
     "/home/kubernetes/bin/nvidia/bin",
     "/opt/bin",
+    "/usr/libexec/nvidia/tesla/bin",  # Bottlerocket
 )
 # nvidia-modprobe is left out: it is setuid root and has no work in a container.
 BINARIES: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -219,6 +232,9 @@ CONFIGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("vulkan/icd.d/nvidia_icd.{architecture}.json", "/etc/vulkan/icd.d", GRAPHICS),
     ("vulkan/icd.d/nvidia_layers.json", "/etc/vulkan/icd.d", GRAPHICS),
     ("vulkan/implicit_layer.d/nvidia_layers.json", "/etc/vulkan/implicit_layer.d", GRAPHICS),
+    # As NVIDIA's installer, negativo17's packages and Arch's name it.
+    ("vulkansc/icd.d/nvidia_icd.json", "/etc/vulkansc/icd.d", GRAPHICS),
+    ("vulkansc/icd.d/nvidia_icd.{architecture}.json", "/etc/vulkansc/icd.d", GRAPHICS),
     ("vulkansc/icd.d/nvidia_icd_vksc.json", "/etc/vulkansc/icd.d", GRAPHICS),
 )
 

@@ -66,7 +66,8 @@ def _driver_paths(places: Places) -> Iterator[str]:
         yield f"{folder}/nvidia/current"
     yield "/etc/ld.so.cache"
     yield from OWN_FOLDERS
-    yield from (f"{folder}/{name}" for folder in BINARY_FOLDERS for name, _ in BINARIES)
+    binaries = places.binary_search_paths or BINARY_FOLDERS
+    yield from (f"{folder}/{name}" for folder in binaries for name, _ in BINARIES)
     for folder in places.config_search_paths or CONFIG_FOLDERS:
         yield from (f"{folder}/{path.format(version='*', architecture='*')}" for path, _, _ in CONFIGS)
     yield from (f"{folder}/nvidia" for folder in FIRMWARE_FOLDERS if "{" not in folder)
