@@ -74,7 +74,7 @@ class Daemon:
         self._home = RunDirectory(self._setup.daemon.run_dir, logger)
         self._inbox = Inbox()
         self._keeper = Keeper()
-        self._files = FileSource()
+        self._files = FileSource(compare_s=self._setup.daemon.poll_s)
         self._poll = PollSource(interval_s=self._setup.daemon.poll_s)
         self._uevents = UeventSource(())
         self._metrics = Metrics(SOURCES)
@@ -262,6 +262,7 @@ class Daemon:
         self._metrics.count(report)
         self._metrics.show(self._status)
         log.cycle(self._log, report, self._last)
+        log.sources(self._log, self._status.sources, before.sources)
         self._last = report
         savings: list[Callable[[str], object]] = [self._save_status]
         if done.inventories or report.result != "failed":

@@ -152,6 +152,18 @@ def cycle(logger: FilteringBoundLogger, report: CycleReport, previous: CycleRepo
         logger.debug("cycle", **facts)
 
 
+def sources(
+    logger: FilteringBoundLogger, now: tuple[tuple[str, str], ...], before: tuple[tuple[str, str], ...]
+) -> None:
+    """Write of each source of triggers, a name and its problem, that is not as it was BEFORE."""
+    known = dict(before)
+    for name, problem in now:
+        if problem and problem != known.get(name, ""):
+            logger.warning("source", source=name, message=problem)
+        elif known.get(name, "") and not problem:
+            logger.info("source", source=name, message="works again")
+
+
 def _standing(report: CycleReport | None) -> list[tuple[str, str, str]]:
     vendors = report.vendors if report is not None else ()
     return [(vendor.vendor, vendor.state, vendor.reason) for vendor in vendors]

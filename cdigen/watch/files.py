@@ -22,6 +22,7 @@ from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyFD
 
 from cdigen.host.root import reason, shown
 from cdigen.watch.triggers import Trigger
+from cdigen.watch.unwatched import INTERVAL_S, Comparison, expression
 from cdigen.watch.waypoints import ANY, interests
 from cdigen.watch.worker import JOIN_S, Worker
 
@@ -65,16 +66,20 @@ class FileSource:
 
     PATHS are absolute paths of this machine: of files, of folders (each entry matters), or with ``*``
     in the last name. ROOTS are trees out of which no link leads (``waypoints.interests``). Not seen are
-    pseudo files (/proc, /sys), and something mounted over a folder until the next ``rearm``.
+    pseudo files (/proc, /sys), and something mounted over a folder until the next ``rearm``. Folders that no
+    watch is to be had for are compared every COMPARE_S.
     """
 
     name = "files"
 
-    def __init__(self, paths: tuple[str, ...] = (), *, roots: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, paths: tuple[str, ...] = (), *, roots: tuple[str, ...] = (), compare_s: float = INTERVAL_S
+    ) -> None:
         self._paths = paths
         self._roots = roots
         self._put: Callable[[Trigger], None] = _nowhere
         self._worker = Worker(self.name)
+        self._comparison = Comparison(self.name, compare_s)
         # Held while watches are planned, made and given up, by the worker or by who calls us; for ever,
         # where a file system does not answer: nobody waits for it without a bound.
         self._lock = threading.Lock()
@@ -90,8 +95,13 @@ class FileSource:
         if not self._lock.acquire(timeout=JOIN_S):
             raise OSError(EBUSY, _HANGS)
         try:
-            inotify = _Inotify()
-            self._put, self._inotify, self._folders = put, inotify, {}
+            self._put, self._folders = put, {}
+            try:
+                inotify = _Inotify()
+            except OSError as error:
+                self._compare_all(_explained(error))
+                return
+            self._inotify = inotify
             try:
                 self._plan(inotify)
                 self._worker.start(lambda: self._work(inotify), put)
@@ -113,6 +123,8 @@ class FileSource:
             try:
                 if self._inotify is not None:
                     self._plan(self._inotify)
+                elif self._shortage:
+                    self._compare_all(self._shortage)
             finally:
                 self._lock.release()
 
@@ -121,11 +133,13 @@ class FileSource:
         self._worker.stopping.set()
         has_lock = self._lock.acquire(timeout=JOIN_S / 2)
         try:
+            self._shortage = ""
             if self._inotify is not None:
                 self._give_up(self._inotify)
         finally:
             if has_lock:
                 self._lock.release()
+        self._comparison.stop(JOIN_S / 2)
         self._worker.stop()
 
     def problem(self) -> str:
@@ -181,6 +195,7 @@ class FileSource:
         """Watch what now decides the paths' meaning, and nothing else; returns the folders that are new."""
         new: list[str] = []
         self._planning_since = time.monotonic()
+        wanted: dict[str, Interest] = {}
         for _ in range(_ROUNDS):
             self._outdated = False
             wanted = interests(self._paths, self._roots)
@@ -191,8 +206,21 @@ class FileSource:
                 break
             # What has come below them meanwhile was not announced: look once more.
             new += found
+        if self._inotify is inotify:
+            self._compare({path: wanted[path] for path in wanted if path not in self._folders})
         self._planning_since = None
         return new
+
+    def _compare_all(self, why: str) -> None:
+        """Compare all that matters; nothing of it is watched, and WHY is known."""
+        self._shortage = why
+        self._planning_since = time.monotonic()
+        self._compare(interests(self._paths, self._roots))
+        self._planning_since = None
+
+    def _compare(self, folders: dict[str, Interest]) -> None:
+        """Compare FOLDERS in the place of watching them."""
+        self._comparison.arm(folders, self._put)
 
     def _watch(self, inotify: _Inotify, path: str, interest: Interest) -> bool:
         """Watch the folder PATH for INTEREST; returns whether it was not watched, or was another folder."""
@@ -243,7 +271,7 @@ class _Folder:
         self._path = path
         self._ways = {os.fsencode(name) for name in interest.ways}
         self._any = ANY in interest.patterns
-        self._names = re.compile(b"|".join(_expression(pattern) for pattern in interest.patterns) or b"(?!)")
+        self._names = re.compile(os.fsencode("|".join(map(expression, interest.patterns))) or b"(?!)")
 
     def on_event(self, event: InotifyEvent) -> None:
         if not event.name:
@@ -294,10 +322,6 @@ def _holds_nodes(path: str) -> bool:
             pass
         path = os.path.dirname(path)
     return False
-
-
-def _expression(pattern: str) -> bytes:
-    return b".*".join(re.escape(part) for part in os.fsencode(pattern).split(ANY.encode()))
 
 
 def _explained(error: OSError) -> str:

@@ -57,11 +57,11 @@ class Worker:
             if not self.stopping.is_set():
                 put(Trigger(source=self._name, reason="stopped by itself"))
 
-    def stop(self) -> None:
-        """Set ``stopping`` and wait for the end, for half a second at most."""
+    def stop(self, within_s: float = JOIN_S) -> None:
+        """Set ``stopping`` and wait for the end, for WITHIN_S at most."""
         self.stopping.set()
         if self._thread is not None:
-            self._thread.join(JOIN_S)
+            self._thread.join(within_s)
             if not self._thread.is_alive():
                 self._thread = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from kernelside import example_gpus, make_node
 from service.daemonhost import NEW, OLD, TWO_KINDS, Daemon, Host, daemon, unshared
 from vendors.migside import write_instance, write_minors
+from waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -185,26 +187,6 @@ def processor_s(running: Daemon) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-NO_WATCHES = 'echo 0 > /proc/sys/user/max_inotify_watches && exec "$@"'
-
-
-def test_without_inotify_it_works_by_looking_and_says_which_source_is_ill(host: Host) -> None:
-    host.configure(look_s=1)
-    before = (*unshared("--user", "--map-root-user"), "sh", "-c", NO_WATCHES, "sh")
-    with daemon(host, before=before) as running:
-        running.sees(lambda: not running.status["sources"]["files"]["healthy"])
-        assert "max_user_watches" in running.status["sources"]["files"]["problem"]
-        assert running.status["sources"]["poll"]["healthy"]
-        # Polled.
-        host.load(gpus=3)
-        running.sees(lambda: host.devices() == {"0", "1", "2", "all"})
-        # Seen by nobody, but looked for.
-        host.spec.unlink()
-        took = running.sees(host.spec.exists)
-        print(f"\nwithout inotify, look_s 1: {took * 1000:.0f} ms")
-        assert running.state == "ready"
-
-
 def test_the_driver_comes_goes_and_comes_back(host: Host) -> None:
     with daemon(host) as running:
         for _ in range(2):
@@ -212,3 +194,42 @@ def test_the_driver_comes_goes_and_comes_back(host: Host) -> None:
             running.sees(lambda: running.state == "absent" and not host.spec.exists())
             host.load()
             running.sees(lambda: running.state == "ready" and host.driver() == OLD)
+
+
+@pytest.mark.parametrize("limit", ["max_inotify_instances", "max_inotify_watches"])
+def test_without_inotify_a_spec_that_was_removed_is_back_within_5_seconds_and_the_trouble_is_said(
+    limit: str, host: Host
+) -> None:
+    exhausted = f'echo 0 > /proc/sys/user/{limit}; exec "$@"'
+    start = (*unshared("--user", "--map-root-user"), "sh", "-euc", exhausted, "sh")
+    with daemon(host, before=start) as running:
+        took = [
+            timed("the spec removed", running, host.spec.unlink, host.spec.exists),
+            timed("the spec directory removed", running, lambda: shutil.rmtree(host.specs), host.spec.exists),
+        ]
+        assert min(took) < 5.0
+        # What is polled in any case.
+        host.load(gpus=3)
+        running.sees(lambda: host.devices() == {"0", "1", "2", "all"})
+        files = running.status["sources"]["files"]
+        assert not files["healthy"]
+        assert f"sysctl fs.inotify.max_user_{limit.rpartition('_')[2]}" in files["problem"]
+        (line,) = running.lines("source")
+        assert (line["level"], line["source"]) == ("warning", "files")
+        assert line["message"] == files["problem"]
+        assert 'cdigen_source_healthy{source="files"} 0.0' in metrics(host)
+
+
+def metrics(host: Host) -> str:
+    """Return what the daemon tells Prometheus."""
+    # The path of a socket has 107 bytes at most.
+    folder = os.open(host.run_dir, os.O_PATH)
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(PATIENCE_S)
+            client.connect(f"/proc/self/fd/{folder}/http.sock")
+            client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            with client.makefile("rb") as answer:
+                return answer.read().decode()
+    finally:
+        os.close(folder)

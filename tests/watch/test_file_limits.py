@@ -158,7 +158,54 @@ def test_without_any_inotify_instance_it_says_so_and_recovers_when_there_is_one(
     limit = (
         "the limit of inotify instances (sysctl fs.inotify.max_user_instances) or of open files is reached"
     )
-    assert first == later == f"cannot start: {limit}"
+    assert first == later == limit
+
+
+COMPARED = """
+import os, sys
+from pathlib import Path
+from watch.watching import KILLS, Ear
+from cdigen.watch.files import FileSource
+
+Path("/proc/sys/user", sys.argv[1]).write_text(sys.argv[2])
+folder, ear = Path(sys.argv[3]), Ear()
+source = FileSource((str(folder / "specs/*.json"), str(folder / "later/one")), compare_s=0.05)
+(folder / "specs").mkdir()
+(folder / "specs/there.json").write_text("{}")
+source.start(ear.inbox.put)
+def changes(reason, work):
+    ear.forget()
+    work()
+    assert ear.hears(reason), (reason, ear.reasons)
+there, specs = folder / "specs/there.json", f"{folder}/specs changed"
+ear.forget()
+(folder / "specs/notes").touch()
+(folder / "else").mkdir()
+assert ear.hears_nothing(), ear.reasons
+changes(specs, there.unlink)
+changes(specs, lambda: there.write_text("{}"))
+changes(specs, lambda: there.write_text("[]"))
+changes(specs, lambda: there.chmod(0o600))
+changes(specs, lambda: os.replace(there, folder / "specs/other.json"))
+# What did not exist when it began: whoever hears of its folder looks, and arms anew.
+changes(f"{folder} changed", (folder / "later").mkdir)
+source.rearm((str(folder / "specs/*.json"), str(folder / "later/one")))
+changes(f"{folder}/later changed", (folder / "later/one").touch)
+print(source.problem())
+source.stop()
+ear.forget()
+there.touch()
+assert ear.hears_nothing(), ear.reasons
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "number"),
+    [("max_inotify_instances", 0), ("max_inotify_watches", 0), ("max_inotify_watches", 3)],
+)
+def test_what_cannot_be_watched_is_compared(limit: str, number: int, tmp_path: Path) -> None:
+    (said,) = run_apart(COMPARED, limit, str(number), str(tmp_path), unshare=USER_NAMESPACE)
+    assert f"sysctl fs.inotify.max_user_{limit.rpartition('_')[2]}" in said
 
 
 FEW_WATCHES = """
