@@ -73,16 +73,21 @@ def run(command: tuple[str, ...], *, deadline_s: float) -> Ending:
     by: Literal["itself", "deadline", "flood"] = "itself"
     try:
         _restrict(process.pid)
-        while listener.is_open() or not _has_ended(process.pid):
+        while True:
+            # Asked first: what it has written until its end is then in the pipes.
+            has_ended = _has_ended(process.pid)
+            if has_ended and not listener.is_open():
+                break
             left = deadline - time.monotonic()
             if left <= 0:
                 by = "deadline"
                 break
-            heard = listener.hear(min(left, _LOOK_S if listener.is_open() else _LOOK_SHUT_S))
+            patience_s = 0.0 if has_ended else _LOOK_S if listener.is_open() else _LOOK_SHUT_S
+            heard = listener.hear(min(left, patience_s))
             if len(listener.output) > OUTPUT_LIMIT:
                 by = "flood"
                 break
-            if not heard and _has_ended(process.pid):
+            if has_ended and not heard:
                 break  # what it started holds the pipes
     finally:
         # At least 50 ms: on a busy machine the end of a killed process takes a while.
