@@ -37,11 +37,15 @@ generated: $(VENV)/dev.stamp ## make man pages, completions and the NRI messages
 	$(VENV)/bin/python etc/help
 	$(VENV)/bin/python -m grpc_tools.protoc -Icdigen/nri --descriptor_set_out=cdigen/nri/nri.binpb cdigen/nri/nri.proto
 
-bench: $(VENV)/run.stamp ## time and memory of a cold 'cdigen generate', as ratios to bare Python
-	$(VENV)/bin/python tests/bench/cold_generate.py
+# Where NVIDIA's toolkit is, for 'make bench' and 'make bench-start'; without it, in PATH.
+TOOLKIT ?=
+BESIDE = $(if $(TOOLKIT),--toolkit $(TOOLKIT))
+
+bench: $(VENV)/dev.stamp ## time and memory of a cold 'cdigen generate', as ratios to bare Python (root)
+	$(VENV)/bin/python tests/bench/cold_generate.py $(BESIDE)
 
 bench-start: $(VENV)/dev.stamp ## what a GPU costs a container's start, for each layout (root, after 'make provision')
-	$(VENV)/bin/python tests/bench/start_containers.py
+	$(VENV)/bin/python tests/bench/start_containers.py $(BESIDE)
 
 bench-daemon: $(VENV)/dev.stamp ## what 'cdigen run' costs: event to spec, a cycle, waiting, memory (root)
 	$(VENV)/bin/python tests/bench/daemon.py

@@ -1,6 +1,6 @@
 """Measure a cold ``cdigen generate``: wall clock and peak memory, as ratios to a start of bare Python.
 
-``make bench`` runs it. The host is made here: the driver files of the example inventory with the
+``make bench`` runs it, as root. The host is made here: the driver files of the example inventory with the
 kernel side of 8 GPUs (and of up to 1,000, for the growth), or a real tree given with --tree. Runs are
 interleaved, so that a machine whose speed drifts does not favour one of them. cdigen is installed
 into a private venv as users install it, with its modules compiled.
@@ -17,7 +17,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
@@ -27,6 +32,7 @@ sys.path[:0] = [str(TESTS), str(TESTS / "e2e"), str(TESTS / "nvml"), str(REPOSIT
 import amdtree  # noqa: E402 - after the path is set
 import inteltree  # noqa: E402 - likewise
 import standin  # noqa: E402 - likewise
+from bench import toolkit  # noqa: E402 - likewise
 from kernelside import example_gpus, write_kernel_side  # noqa: E402
 from vendors.migside import write_instance, write_minors  # noqa: E402
 
@@ -37,6 +43,11 @@ COUNTS = (8, 125, 250, 500, 1000)
 def main() -> None:
     """Measure, and print a table or JSON."""
     options = _options()
+    peer = toolkit.find(options.toolkit)
+    if os.geteuid() != 0:
+        sys.exit("the hosts have device nodes, which only root can make: run this as root")
+    if shutil.which("gcc") is None:
+        sys.exit("the library that stands in for NVML is compiled: apt-get install gcc")
     with tempfile.TemporaryDirectory(prefix="cdigen-bench-") as folder:
         work = Path(folder)
         python = _install(work / "venv")
@@ -52,9 +63,8 @@ def main() -> None:
                 cdigen, "generate", "--root", str(hosts[8]), "--config", str(config),
             ],
         }  # fmt: skip
-        if peer := shutil.which("nvidia-ctk"):
-            commands["nvidia-ctk cdi generate (this host)"] = [peer, "cdi", "generate"]
-        rows = _measure(commands, options.runs)
+        with toolkit_host(work / "host-toolkit", options.tree, peer) as command:
+            rows = _measure({**commands, **command}, options.runs)
         mig = _mig_host(work / "host-mig", options.tree)
         commands_mig = {
             "cdigen generate, 8 GPUs": [cdigen, "generate", "--root", str(hosts[8])],
@@ -98,6 +108,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--tree", type=Path, help="a root with a real driver 550.163.01 (it is copied by hard links)"
     )
+    parser.add_argument(
+        "--toolkit", type=Path, metavar="DIR", help="where nvidia-ctk and nvidia-cdi-hook are (default: PATH)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser.parse_args()
 
@@ -119,6 +132,20 @@ def _host(root: Path, count: int, tree: Path | None) -> Path:
         hosttree.debian_13(root)
     write_kernel_side(root, example_gpus(count))
     return root
+
+
+@contextmanager
+def toolkit_host(
+    root: Path, tree: Path | None, peer: toolkit.Toolkit | None
+) -> Iterator[dict[str, list[str]]]:
+    """Give the command by which PEER, if there is one, makes the spec of a host with 8 GPUs below ROOT."""
+    if peer is None:
+        yield {}
+        return
+    _host(root, 8, tree)
+    options = (f"--driver-root={root}", f"--dev-root={root}", f"--nvidia-cdi-hook-path={peer.hook}")
+    with toolkit.answering(root, example_gpus(8)):
+        yield {"nvidia-ctk cdi generate, 8 GPUs": peer.generate(*options)}
 
 
 def _mig_host(root: Path, tree: Path | None) -> Path:

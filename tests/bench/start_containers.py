@@ -5,7 +5,7 @@ driver and podman, a small image, and one with 5,000 libraries. All variants run
 random order, so that a machine whose speed drifts favours none of them. Printed are the medians, how far they
 lie above a plain start with a 95 % interval (bootstrap over rounds), and the ratio to a plain start.
 
-Where nvidia-ctk and nvidia-cdi-hook are installed, the spec that they give is among the variants.
+Where NVIDIA's toolkit is in PATH or in the folder given with --toolkit, its spec is among the variants.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REPOSITORY = HERE.parents[1]
 TESTS = HERE.parent
 sys.path[:0] = [str(TESTS), str(TESTS / "e2e"), str(TESTS / "nvml"), str(REPOSITORY)]
 
-import standin  # noqa: E402 - after the path is set
+from bench import toolkit  # noqa: E402 - after the path is set
 from chroothost import DEBIAN_IMAGE, MANY_IMAGE, Host, copy_tree, running_host  # noqa: E402
 from gpuhosts import install_hook, succeed  # noqa: E402
 from kernelside import example_gpus, write_kernel_side  # noqa: E402
@@ -99,13 +99,14 @@ cat "$(podman inspect --format '{{{{.OCIConfigPath}}}}' $id)" && podman rm --for
 def main() -> None:
     """Measure, and print tables or JSON."""
     options = _options()
+    peer = toolkit.find(options.toolkit)
     cache = Path(os.environ.get("CDIGEN_E2E_CACHE") or REPOSITORY / ".e2e").absolute()
     check = subprocess.run([TESTS / "e2e/provision", "--check"], check=False, capture_output=True, text=True)
     if check.returncode:
         sys.exit(check.stdout.strip() or check.stderr.strip())
     with tempfile.TemporaryDirectory(prefix="bench-", dir=cache) as folder:
         root = Path(folder) / "root"
-        variants = _make_host(root, cache / "driver-trixie", options.toolkit_spec)
+        variants = _make_host(root, cache / "driver-trixie", peer)
         with running_host(root, images=cache / "images") as host:
             host.run("rm -rf /etc/cdi /run/cdi && mkdir /etc/cdi")
             tables = {
@@ -129,16 +130,13 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=25, help="starts of each variant (default: 25)")
     parser.add_argument(
-        "--toolkit-spec",
-        type=Path,
-        metavar="FILE",
-        help="a spec of nvidia-ctk for this host, in place of the one that it would generate here",
+        "--toolkit", type=Path, metavar="DIR", help="where nvidia-ctk and nvidia-cdi-hook are (default: PATH)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser.parse_args()
 
 
-def _make_host(root: Path, tree: Path, toolkit_spec: Path | None) -> dict[str, str]:
+def _make_host(root: Path, tree: Path, peer: toolkit.Toolkit | None) -> dict[str, str]:
     """Make the host's root; return each variant with the path of its spec there."""
     copy_tree(tree, root)
     write_kernel_side(root, GPUS)
@@ -152,8 +150,8 @@ def _make_host(root: Path, tree: Path, toolkit_spec: Path | None) -> dict[str, s
         written.unlink()
     nodes = _nodes_only(specs["files"])
     specs = {PLAIN: nodes, NODES: nodes, **specs}
-    if toolkit := _toolkit(root, toolkit_spec):
-        specs[TOOLKIT] = toolkit
+    if peer is not None:
+        specs[TOOLKIT] = toolkit_spec(root, peer)
     (root / "specs").mkdir()
     for number, text in enumerate(specs.values()):
         (root / f"specs/{number}.json").write_text(text)
@@ -166,32 +164,16 @@ def _nodes_only(spec: str) -> str:
     return json.dumps({**document, "containerEdits": {"deviceNodes": nodes}})
 
 
-def _toolkit(root: Path, given: Path | None) -> str:
-    """Return the toolkit's spec for the host at ROOT, and copy its programs there; "" where it has none."""
-    programs = [shutil.which(name) for name in ("nvidia-ctk", "nvidia-cdi-hook")]
-    if programs[1] is None or (programs[0] is None and given is None):
-        return ""
-    for program in filter(None, programs):
+def toolkit_spec(root: Path, peer: toolkit.Toolkit) -> str:
+    """Return the spec that PEER gives for the host at ROOT; its programs are in there from now on."""
+    for program in (peer.ctk, peer.hook):
         shutil.copy(program, root / "usr/bin")
-    if given is not None:
-        return given.read_text()
-    # It asks NVML for the GPUs; the stand-in is found before the driver's own library.
-    machine = standin.Machine(
-        gpus=tuple(standin.Gpu(address=gpu.bdf, uuid=gpu.uuid, minor=gpu.minor) for gpu in GPUS)
-    )
-    standin_folder = root / "standin"
-    standin_folder.mkdir()
-    standin.install(standin_folder, machine)
-    command = ("nvidia-ctk", "--quiet", "cdi", "generate", "--mode=nvml", "--format=json")
-    spec = subprocess.run(
-        ("chroot", root, "env", "LD_LIBRARY_PATH=/standin", *command),
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if spec.returncode:
-        sys.exit(f"nvidia-ctk cdi generate ended with {spec.returncode}: {spec.stderr}")
-    return spec.stdout
+    with toolkit.answering(root, GPUS):
+        command = ("chroot", str(root), *peer.generate(program=f"/usr/bin/{peer.ctk.name}"))
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"nvidia-ctk cdi generate ended with {done.returncode}: {done.stderr}")
+    return done.stdout
 
 
 def _starts(host: Host, image: str, variants: dict[str, str], rounds: int) -> dict[str, list[float]]:

@@ -1,8 +1,9 @@
 """The stand-in for libnvidia-ml.so.1 (nvml_standin.c): builds it, and describes the machine that it plays.
 
-`install` is the one to call, with a `Machine`; the library answers from the file "machine" beside it, one
-KEY VALUE a line: driver, cuda, gpu (its address), then for that GPU uuid, minor, name, brand, memory,
-capability, mig, plain-names, and an instance a line ("-" for a number that no MIG device has).
+`install` is the one to call, with a `Machine` (`put` and `remove` where the file's own path is given). The
+library answers from the file "machine" beside it, one KEY VALUE a line: driver, cuda, gpu (its address), then
+for that GPU uuid, minor, name, brand, memory, capability, mig, plain-names, and an instance a line ("-" for a
+number that no MIG device has).
 
 A fault is "fault FUNCTION KIND [NUMBER]", for every call or, below a GPU, for calls that concern it. FUNCTION
 is NVML's name, "load" for the moment when the library is loaded, or "*". Kinds: error CODE, slow SECONDS,
@@ -113,12 +114,27 @@ def install(folder: Path, machine: Machine) -> Path:
     """Put the library and its machine into a folder, which may be used again; return the library's path."""
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / f"libnvidia-ml.so.{machine.driver}"
-    shutil.copyfile(_built(), library)
+    put(library, machine)
     link = folder / SONAME
     link.unlink(missing_ok=True)
     link.symlink_to(library.name)
-    (folder / "machine").write_bytes(machine.text().encode("utf-8", "surrogateescape"))
     return link
+
+
+def put(library: Path, machine: Machine) -> None:
+    """Put the library to a path, and its machine beside it."""
+    shutil.copyfile(_built(), library)
+    _machine_of(library).write_bytes(machine.text().encode("utf-8", "surrogateescape"))
+
+
+def remove(library: Path) -> None:
+    """Remove what `put` has put there."""
+    library.unlink(missing_ok=True)
+    _machine_of(library).unlink(missing_ok=True)
+
+
+def _machine_of(library: Path) -> Path:
+    return library.with_name("machine")
 
 
 @contextmanager

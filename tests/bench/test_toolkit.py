@@ -1,0 +1,102 @@
+"""NVIDIA's toolkit in the benchmarks: which one is taken, and that NVML answers it by the driver's own path.
+
+In its place stands ctk_by_path.c, which finds and loads the library as nvidia-ctk 1.20 does.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import hosttree
+import pytest
+from abilities import tool
+from bench import start_containers, toolkit
+from bench.toolkit import Toolkit
+from kernelside import example_gpus
+
+SOURCE = Path(__file__).with_name("ctk_by_path.c")
+BENCHES = ("cold_generate.py", "start_containers.py")
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Toolkit:
+    folder = tmp_path / "toolkit"
+    folder.mkdir()
+    command = [
+        tool("gcc"),
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-O1",
+        "-o",
+        str(folder / "nvidia-ctk"),
+        str(SOURCE),
+        "-ldl",
+    ]
+    subprocess.run(command, check=True)
+    shutil.copy(folder / "nvidia-ctk", folder / "nvidia-cdi-hook")
+    found = toolkit.find(folder)
+    assert found == Toolkit(ctk=folder / "nvidia-ctk", hook=folder / "nvidia-cdi-hook")
+    return found
+
+
+def files(root: Path) -> dict[str, tuple[int, str]]:
+    """Return what there is below ROOT: inodes, and where links lead."""
+    return {
+        str(path): (path.lstat().st_ino, str(path.readlink()) if path.is_symlink() else "")
+        for path in root.rglob("*")
+    }
+
+
+@pytest.mark.parametrize("lay", [hosttree.debian_13, hosttree.red_hat, hosttree.ubuntu])
+def test_nvml_answers_by_the_drivers_own_path_and_is_gone_afterwards(
+    tmp_path: Path, peer: Toolkit, lay: Callable[[Path], object]
+) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    lay(root)
+    before = files(root)
+    gpus = example_gpus(8)
+    command = peer.generate(f"--driver-root={root}")
+    with toolkit.answering(root, gpus):
+        spec = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    assert [device["name"] for device in spec["devices"]] == [gpu.uuid for gpu in gpus]
+    assert files(root) == before
+
+
+@pytest.mark.e2e
+def test_a_host_with_the_real_driver_gives_the_toolkits_spec(host_root: Path, peer: Toolkit) -> None:
+    for program in (peer.ctk, peer.hook):
+        shutil.copy(program, host_root / "usr/bin")
+    command = ["chroot", str(host_root), "/usr/bin/nvidia-ctk"]
+    silent = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (silent.returncode, silent.stderr) == (1, "failed to initialize NVML: Driver Not Loaded\n")
+    # It has made /dev/nvidiactl.
+    before = files(host_root)
+    spec = json.loads(start_containers.toolkit_spec(host_root, peer))
+    assert [device["name"] for device in spec["devices"]] == [gpu.uuid for gpu in start_containers.GPUS]
+    assert files(host_root) == before
+
+
+def test_where_there_is_none_nothing_is_measured_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert toolkit.find(None) is None
+
+
+def test_the_toolkit_of_the_path_is_taken(peer: Toolkit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(peer.ctk.parent))
+    assert toolkit.find(None) == peer
+
+
+@pytest.mark.parametrize("bench", BENCHES)
+def test_a_folder_without_the_toolkit_is_refused_in_one_line(tmp_path: Path, bench: str) -> None:
+    (tmp_path / "nvidia-ctk").touch(mode=0o755)
+    command = [sys.executable, str(SOURCE.with_name(bench)), "--toolkit", str(tmp_path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"--toolkit {tmp_path}: there is no nvidia-cdi-hook to execute\n"
