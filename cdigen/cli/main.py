@@ -245,6 +245,5 @@ def _fail(error: CdigenError, *, as_json: bool) -> int:
         with suppress(UnprintedError, BrokenPipeError):
             sys.stdout.write(json.dumps(body, ensure_ascii=True) + "\n")
             sys.stdout.flush()
-    with suppress(OSError):  # there is no other place to complain in
-        complain([error])
+    complain([error])
     return error.exit_code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from cdigen.host.root import shown
 
@@ -31,13 +32,13 @@ def say(findings: Iterable[Finding], arguments: Namespace) -> None:
         line = shown(finding.line())
         if finding.severity in wanted and line not in seen:
             seen.add(line)
-            write(sys.stderr, f"cdigen: {paint(line, _COLOURS[finding.severity], sys.stderr)}\n")
+            _tell(paint(line, _COLOURS[finding.severity], sys.stderr))
 
 
 def note(text: str, arguments: Namespace) -> None:
     """Print a line about what was done on stderr, unless --quiet."""
     if not arguments.quiet:
-        write(sys.stderr, f"cdigen: {text}\n")
+        _tell(text)
 
 
 def complain(errors: Iterable[CdigenError]) -> int:
@@ -47,7 +48,7 @@ def complain(errors: Iterable[CdigenError]) -> int:
         line = shown(f"{error.message}; {error.hint}" if error.hint else error.message)
         if line not in codes:
             codes[line] = error.exit_code
-            write(sys.stderr, f"cdigen: {line}\n")
+            _tell(line)
     return next(iter(codes.values()), 0)
 
 
@@ -82,6 +83,12 @@ def paint(text: str, colour: str, stream: TextIO) -> str:
     if stream.isatty() and not os.environ.get("NO_COLOR"):
         return f"\033[{colour}m{text}\033[0m"
     return text
+
+
+def _tell(line: str) -> None:
+    """Print LINE on stderr; where that takes nothing, nobody can be told, and the work goes on."""
+    with suppress(OSError):
+        write(sys.stderr, f"cdigen: {line}\n")
 
 
 def write(stream: TextIO, text: str) -> None:

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,29 @@ def test_an_error_that_cannot_be_printed_as_json_keeps_its_own_exit_code(spec: P
 def test_where_stderr_is_full_as_well_the_exit_code_says_it(spec: Path) -> None:
     done = printed_to(FULL, "list", "--json", "--root", root_of(spec), stderr=subprocess.STDOUT)
     assert done.code == 5
+
+
+@pytest.mark.parametrize("place", [FULL, "a pipe that nobody reads"])
+def test_what_cannot_be_said_on_stderr_keeps_nothing_from_being_done(spec: Path, place: str) -> None:
+    out = spec.with_name("out")
+    with stderr_at(place) as stderr:
+        done = printed_to(str(out), "list", "--root", root_of(spec), stderr=stderr)
+    assert done.code == 0
+    assert "a.com/b=0" in out.read_text()
+
+
+@contextmanager
+def stderr_at(place: str) -> Iterator[int]:
+    """Open PLACE for writing, or a pipe whose reader has gone."""
+    if place == FULL:
+        writing = os.open(FULL, os.O_WRONLY)
+    else:
+        reading, writing = os.pipe()
+        os.close(reading)
+    try:
+        yield writing
+    finally:
+        os.close(writing)
 
 
 def test_a_descriptor_that_is_open_for_reading_alone_is_a_failed_write(spec: Path) -> None:
