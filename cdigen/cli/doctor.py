@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from cdigen.cli import given, options, report
+from cdigen.cli import given, options, report, terminal
 from cdigen.cli.restarts import command_for
 from cdigen.cli.wishes import means
 from cdigen.doctor.context import NAMES, Context, Daemon, Question
@@ -35,7 +35,10 @@ EXAMPLES = """\
 
 WRONG = 1
 _OPTIONS = ("config", "root", "driver_root", "dev_root", "mode", "nvml")
-_COLOURS = {"error": "31", "warning": "33", "info": "32"}
+_COLOURS = {"wrong": "31", "warning": "33", "unknown": "33", "ok": "32"}
+_WORD = 7
+# What is known of a runtime's release, and nobody has looked at.
+_LIMIT = "limit-"
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -147,40 +150,85 @@ def _daemon(host: Root, settings: Settings) -> Daemon:
 
 
 def _text(found: tuple[Verdict, ...], arguments: Namespace) -> str:
+    """Return FOUND for people: what is wrong, what is not known, each family that is well in a line."""
     wrong = [verdict for verdict in found if not verdict.ok]
-    right = [] if arguments.quiet else [verdict for verdict in found if verdict.ok]
-    width = max((len(verdict.check) for verdict in (*wrong, *right)), default=0)
-    lines: list[str] = []
-    for verdict in wrong:
-        lines += _wrong(verdict, found, width)
-    topic = ""
-    for verdict in right:
-        if verdict.topic != topic:
-            topic = verdict.topic
+    unknown = [verdict for verdict in found if verdict.ok and not verdict.is_checked]
+    right = [verdict for verdict in found if verdict.ok and verdict.is_checked]
+    rows = [("wrong" if verdict.severity == "error" else "warning", verdict) for verdict in wrong]
+    if not arguments.quiet:
+        rows += [("unknown", verdict) for verdict in unknown]
+    every = arguments.verbose and not arguments.quiet
+    well = {} if arguments.quiet else _well(wrong, right)
+    names = [verdict.check for _, verdict in rows] + (
+        [verdict.check for verdict in right] if every else [*well]
+    )
+    # On a narrow terminal long names have a line of their own.
+    side = min(max(map(len, names), default=0), (terminal.width() or 1000) // 4)
+    lines = [line for word, verdict in rows for line in _verdict(word, verdict, found, side)]
+    if every:
+        for topic in dict.fromkeys(verdict.topic for verdict in right):
             lines += [*([""] if lines else []), report.paint(topic, "1", sys.stdout)]
-        word = report.paint(f"{'ok' if verdict.is_checked else '-':7}", _COLOURS["info"], sys.stdout)
-        lines.append(f"{word} {verdict.check:{width}}  {shown(verdict.detail)}")
-    errors = sum(verdict.severity == "error" for verdict in wrong)
-    warnings = len(wrong) - errors
+            of_topic = (verdict for verdict in right if verdict.topic == topic)
+            lines += [
+                line for verdict in of_topic for line in _row("ok", verdict.check, verdict.detail, side)
+            ]
+    elif well:
+        lines += [""] if lines else []
+        lines += [line for topic, text in well.items() for line in _row("ok", topic, text, side)]
+        lines.append(f"{'':{_WORD}} --verbose shows every check")
+    return "\n".join([*lines, *_conclusion(wrong, arguments)]) + "\n"
+
+
+def _well(wrong: list[Verdict], right: list[Verdict]) -> dict[str, str]:
+    """Return the families of which nothing is wrong, each with what is said of it."""
+    ill = {verdict.topic for verdict in wrong}
+    well = {}
+    for topic in dict.fromkeys(verdict.topic for verdict in right if verdict.topic not in ill):
+        is_limit = [verdict.check.startswith(_LIMIT) for verdict in right if verdict.topic == topic]
+        limits = sum(is_limit)
+        parts = ((len(is_limit) - limits, "check"), (limits, "known limit"))
+        well[topic] = ", ".join(_counted(number, word) for number, word in parts if number)
+    return well
+
+
+def _conclusion(wrong: list[Verdict], arguments: Namespace) -> list[str]:
     if not wrong:
-        lines += ["", "nothing is wrong"]
-    elif not arguments.quiet:
-        counted = [
-            f"{number} {word}{'' if number == 1 else 's'}"
-            for number, word in ((errors, "error"), (warnings, "warning"))
-            if number
-        ]
-        lines += ["", f"{' and '.join(counted)}; mend the first one first, then run it again"]
-    return "\n".join(lines) + "\n"
+        return ["", "nothing is wrong"]
+    if arguments.quiet:
+        return []
+    errors = sum(verdict.severity == "error" for verdict in wrong)
+    parts = ((errors, "error"), (len(wrong) - errors, "warning"))
+    counted = " and ".join(_counted(number, word) for number, word in parts if number)
+    return ["", f"{counted}; mend the first one first, then run it again"]
 
 
-def _wrong(verdict: Verdict, found: tuple[Verdict, ...], width: int) -> list[str]:
-    word = "wrong" if verdict.severity == "error" else "warning"
-    head = report.paint(f"{word:7}", _COLOURS[verdict.severity], sys.stdout)
-    lines = [f"{head} {verdict.check:{width}}  {shown(verdict.detail)}"]
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _verdict(word: str, verdict: Verdict, found: tuple[Verdict, ...], side: int) -> list[str]:
+    lines = _row(word, verdict.check, verdict.detail, side)
     after = dict.fromkeys(cause.check for cause in causes(verdict, found))
     if after:
-        lines.append(f"{'':7} {'':{width}}  follows from: {', '.join(after)}")
+        lines += _behind(f"follows from: {', '.join(after)}", side)
     if verdict.remedy:
-        lines.append(f"{'':7} {'':{width}}  remedy: {report.paint(verdict.remedy, '1', sys.stdout)}")
+        # Not wrapped: it is to be copied.
+        lines.append(f"{_margin(side)}remedy: {report.paint(verdict.remedy, '1', sys.stdout)}")
     return lines
+
+
+def _row(word: str, name: str, text: str, side: int) -> list[str]:
+    painted = report.paint(f"{word:{_WORD}}", _COLOURS[word], sys.stdout)
+    lines = _behind(shown(text), side)
+    if len(name) > side:
+        return [f"{painted} {name}", *lines]
+    return [f"{painted} {name:{side}}  {lines[0][len(_margin(side)) :]}", *lines[1:]]
+
+
+def _behind(text: str, side: int) -> list[str]:
+    """Return TEXT in lines behind the names of checks."""
+    return terminal.wrapped(f"{_margin(side)}{text}", terminal.width(), indent=_margin(side))
+
+
+def _margin(side: int) -> str:
+    return " " * (_WORD + side + 3)

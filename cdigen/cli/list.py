@@ -62,7 +62,7 @@ def run(arguments: Namespace) -> int:
     else:
         header = ("DEVICE", "STATE", "FILE")
         cells = [(row.device, "usable" if row.usable else row.reason, row.file) for row in rows]
-        report.write(sys.stdout, report.table(cells, header=header))
+        report.write(sys.stdout, report.table(cells, header=header, above="FILE"))
     if not rows:
         report.note(f"{_nowhere('device', directories)}; {_WRITE}", arguments)
     return 0

@@ -50,6 +50,10 @@ VALUE_OPTIONS = frozenset({
     "--spec-dir", "--target", "--user", "--vendor",
 })  # fmt: skip
 
+_PURPOSE = (
+    "Makes this host's GPUs available to containers: writes and checks CDI specifications, so that "
+    "'podman run --device nvidia.com/gpu=0' works with an ordinary runtime."
+)
 _HELP = frozenset({"-h", "--help", "help"})
 
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: cdigen itself is wrong
@@ -186,17 +190,25 @@ def split_command(arguments: list[str]) -> tuple[str, list[str]]:
 
 
 def help_text() -> str:
-    """Return the text of ``cdigen --help``."""
-    rows = "".join(f"  {name:10} {summary}\n" for name, (_, summary) in COMMANDS.items())
+    """Return the text of ``cdigen --help``, as wide as the terminal."""
+    from cdigen.cli.terminal import help_width, wrapped  # noqa: PLC0415 - not for a command
+
+    columns = help_width()
+    side = max(map(len, COMMANDS)) + 4
+
+    def fitted(text: str, indent: int) -> str:
+        return "\n".join(wrapped(text, columns, indent=" " * indent))
+
+    rows = "\n".join(fitted(f"  {name:{side - 2}}{summary}", side) for name, (_, summary) in COMMANDS.items())
     return f"""usage: cdigen COMMAND [OPTION ...]
 
-Makes this host's GPUs available to containers: writes and checks CDI specifications, so that
-'podman run --device nvidia.com/gpu=0' works with an ordinary runtime.
+{fitted(_PURPOSE, 0)}
 
 commands:
 {rows}
+
 options:
-  -h, --help     show this text; 'cdigen COMMAND --help' or 'cdigen help COMMAND' explains one
+  -h, --help     show this text; 'cdigen help COMMAND' explains a command
   -V, --version  show the version
 
 examples:
@@ -206,9 +218,14 @@ examples:
   podman run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi
   cdigen doctor                    why that does not work, and what mends it
 
-exit codes: 0 done; 1 something is wrong (doctor, validate) or differs (diff); 2 wrong usage or
-configuration; 3 the host is not ready (status: no daemon runs); 4 a spec broke a rule or would
-clash; 5 reading or writing failed (run: another daemon runs); 70 a defect of cdigen
+exit codes:
+  0   done
+  1   something is wrong (doctor, validate) or differs (diff)
+  2   wrong usage or configuration
+  3   the host is not ready (status: no daemon runs)
+  4   a spec broke a rule or would clash
+  5   reading or writing failed (run: another daemon runs)
+  70  a defect of cdigen
 """
 
 
@@ -218,7 +235,7 @@ def _run_command(name: str, arguments: list[str]) -> int:
         from cdigen.service import signals  # noqa: PLC0415 - no other command has a use for it
 
         signals.listen()
-    from cdigen.cli.options import Parser, unknown_command  # noqa: PLC0415 - argparse: not for --version
+    from cdigen.cli.parser import Parser, unknown_command  # noqa: PLC0415 - argparse: not for --version
 
     if name not in COMMANDS:
         raise unknown_command(name, tuple(COMMANDS))

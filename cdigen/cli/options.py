@@ -17,50 +17,11 @@ from cdigen.vendors.registry import NAMES, VENDORS, require_apart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
-
     from cdigen.model.errors import HostError
     from cdigen.model.inventory import Inventory
     from cdigen.model.partition_names import GpuPartitionNames
 
 MAX_INVENTORY = 64 << 20
-
-
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Help as wide as the terminal; argparse's own way to ask imports shutil, 4 ms, at every start."""
-
-    def __init__(self, prog: str) -> None:
-        try:
-            columns = os.get_terminal_size().columns
-        except OSError:
-            columns = 100
-        super().__init__(prog, width=min(columns, 120) - 2)
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are ConfigErrors and whose help ends in examples."""
-
-    def __init__(self, *, prog: str, summary: str, examples: str) -> None:
-        super().__init__(
-            prog=prog,
-            description=summary[0].upper() + summary[1:] + ".",
-            epilog="examples:\n" + examples,
-            formatter_class=_HelpFormatter,
-            allow_abbrev=False,
-        )
-
-    def error(self, message: str) -> NoReturn:
-        """Raise what argparse has to say as a ConfigError."""
-        raise ConfigError(message, hint=f"see '{self.prog} --help'")
-
-
-def unknown_command(name: str, known: tuple[str, ...]) -> ConfigError:
-    """Return the error for a command that does not exist."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only where something is wrong
-
-    close = get_close_matches(name, known, n=1)
-    meant = f"did you mean {close[0]!r}? " if close else ""
-    return ConfigError(f"unknown command {shown(name)!r}", hint=f"{meant}see 'cdigen --help'")
 
 
 def not_empty(text: str) -> str:

@@ -6,6 +6,7 @@ import os
 import sys
 from contextlib import suppress
 
+from cdigen.cli import terminal
 from cdigen.host.root import shown
 
 TYPE_CHECKING = False
@@ -66,15 +67,16 @@ def print_bytes(content: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> str:
-    """Return ROWS as text in columns as wide as needed, the header first, control characters escaped."""
+def table(rows: Sequence[Sequence[str]], *, header: Sequence[str], above: str = "") -> str:
+    """Return ROWS as text in columns, the header first, control characters escaped.
+
+    On a terminal that is too narrow for that, cells are wrapped, and the column ABOVE, a word of the header,
+    stands over the rows that share it.
+    """
     every = [tuple(header), *(tuple(map(shown, row)) for row in rows)]
-    widths = [max(len(row[column]) for row in every) for column in range(len(header))]
-    lines = []
-    for row in every:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        lines.append("  ".join(cells).rstrip())
-    lines[0] = paint(lines[0], "1", sys.stdout)
+    place = header.index(above) if above else None
+    head, *others = terminal.lay(every, terminal.width(), above=place)
+    lines = [*(paint(line, "1", sys.stdout) for line in head), *(line for row in others for line in row)]
     return "\n".join(lines) + "\n"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from cdigen.cli import options, report
+from cdigen.cli import options, report, terminal
 from cdigen.config import RULE
 from cdigen.host.root import shown
 from cdigen.model.errors import HostError
@@ -64,9 +64,9 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         report.print_json({**found, "nri": plugin})
         return 0
-    report.write(sys.stdout, text(found, time.time(), verbose=arguments.verbose))
+    report.write(sys.stdout, terminal.fitted(text(found, time.time(), verbose=arguments.verbose)))
     if plugin is not None:
-        report.write(sys.stdout, f"\n{plugin_text(plugin, time.time())}")
+        report.write(sys.stdout, terminal.fitted(f"\n{plugin_text(plugin, time.time())}"))
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from cdigen.cli.main import COMMANDS
-from cdigen.cli.options import Parser
+from cdigen.cli.parser import Parser
 from cdigen.value import frozen
 
 TYPE_CHECKING = False

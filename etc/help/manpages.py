@@ -15,6 +15,7 @@ from commands import Command, actions, commands
 
 from cdigen import __version__
 from cdigen.cli.main import COMMANDS
+from cdigen.cli.parser import pairs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,19 +36,6 @@ def pages() -> dict[str, str]:
     """Return the text of each page by its file's name."""
     made = {f"cdigen-{command.name}.8": _page_of(command) for command in commands()}
     return {"cdigen.8": _overview(), **made}
-
-
-def examples(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the command lines in TEXT, which a help ends in, each with what it is for."""
-    found: list[tuple[str, str]] = []
-    for line in text.splitlines():
-        if re.match(r" {8,}\S", line) and found:
-            command, purpose = found[-1]
-            found[-1] = (command, f"{purpose} {line.strip()}".strip())
-        elif line.strip():
-            command, _, purpose = line.strip().partition("  ")
-            found.append((command, purpose.strip()))
-    return tuple(found)
 
 
 def _page_of(command: Command) -> str:
@@ -128,7 +116,7 @@ def _read(name: str) -> dict[str, str]:
 def _examples_section(text: str) -> str:
     rows = (
         f".PP\n{_escaped(_heading(purpose))}\n.PP\n.RS 4\n.EX\n{_escaped(command)}\n.EE\n.RE"
-        for command, purpose in examples(text)
+        for command, purpose in pairs(text)
     )
     return "\n".join(rows).removeprefix(".PP\n")
 

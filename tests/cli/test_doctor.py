@@ -11,7 +11,39 @@ def test_a_host_that_is_well_ends_with_0_and_says_so(cdigen: Run, host: Path) ->
     done = cdigen("doctor", "--root", host)
     assert (done.code, done.err) == (0, "")
     assert done.out.endswith("nothing is wrong\n")
-    assert "ok      driver-loaded" in done.out
+
+
+def test_each_family_that_is_well_is_one_line_and_every_check_one_with_verbose(
+    cdigen: Run, host: Path
+) -> None:
+    cdigen("generate", "--write", "--root", host)
+    (host / "dev/nvidia1").unlink()
+    rows = cdigen("doctor", "--json", "--root", host).json
+    ill = {row["topic"] for row in rows if not row["ok"]}
+    well = {row["topic"] for row in rows if row["checked"]} - ill
+    assert ill
+    lines = [line.split() for line in cdigen("doctor", "--root", host).out.splitlines()]
+    assert {line[1] for line in lines if line[:1] == ["ok"]} == well
+    assert {line[1] for line in lines if line[:1] == ["wrong"]} == {
+        row["check"] for row in rows if row["severity"] == "error"
+    }
+    lines = [line.split() for line in cdigen("doctor", "--verbose", "--root", host).out.splitlines()]
+    assert {line[1] for line in lines if line[:1] == ["ok"]} == {
+        row["check"] for row in rows if row["ok"] and row["checked"]
+    }
+
+
+def test_what_could_not_be_looked_at_is_said_and_is_not_well(cdigen: Run, host: Path) -> None:
+    (host / "usr/bin").mkdir(parents=True, exist_ok=True)
+    (host / "usr/bin/podman").write_text("#!/bin/sh\n")
+    (host / "usr/bin/podman").chmod(0o755)
+    (host / "etc/systemd/system/multi-user.target.wants").mkdir(parents=True)
+    rows = cdigen("doctor", "--json", "--root", host).json
+    unsure = {row["check"] for row in rows if not row["checked"]}
+    assert unsure
+    for options in ((), ("--verbose",)):
+        lines = [line.split() for line in cdigen("doctor", "--root", host, *options).out.splitlines()]
+        assert {line[1] for line in lines if line[:1] == ["unknown"]} == unsure
 
 
 def test_a_host_that_is_not_ends_with_1_and_the_cause_comes_first(cdigen: Run, host: Path) -> None:

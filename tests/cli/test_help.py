@@ -6,10 +6,9 @@ from importlib import import_module
 
 import pytest
 from command import Run
-from manpages import examples
 
 from cdigen.cli.main import COMMANDS
-from cdigen.cli.options import Parser
+from cdigen.cli.parser import Parser, pairs
 
 
 def parser_of(command: str) -> Parser:
@@ -32,7 +31,7 @@ def test_the_help_names_all_values_of_an_option(command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_parser_takes_every_example_and_each_says_what_it_is_for(command: str) -> None:
-    found = examples(import_module(COMMANDS[command][0]).EXAMPLES)
+    found = pairs(import_module(COMMANDS[command][0]).EXAMPLES)
     assert len(found) >= 2
     for line, purpose in found:
         assert purpose, line

@@ -7,7 +7,7 @@ from command import Run
 
 import cdigen as package
 from cdigen.cli.main import COMMANDS, VALUE_OPTIONS
-from cdigen.cli.options import Parser
+from cdigen.cli.parser import Parser
 
 
 def test_the_version_is_printed(cdigen: Run) -> None:

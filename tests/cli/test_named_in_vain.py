@@ -8,7 +8,7 @@ import pytest
 from command import Run
 
 from cdigen.cli.main import COMMANDS
-from cdigen.cli.options import Parser
+from cdigen.cli.parser import Parser
 
 EXAMPLE = Path(__file__).parents[2] / "examples/hosts/debian13-8xh100.json"
 SPEC = Path(__file__).parents[2] / "examples/specs/debian13-8xh100.json"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cdigen.cli import resolve
-from cdigen.cli.options import Parser
+from cdigen.cli.parser import Parser
 from cdigen.model.errors import ConfigError
 from cdigen.service.status import INVENTORY_FILE
 

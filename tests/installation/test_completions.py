@@ -10,7 +10,7 @@ from installation.installing import REPOSITORY
 from installation.shells import Shells
 
 from cdigen.cli.main import COMMANDS
-from cdigen.cli.options import Parser
+from cdigen.cli.parser import Parser
 
 SHELLS = ("bash", "fish", "zsh")
 # For the many lines: zsh takes half a second to start.

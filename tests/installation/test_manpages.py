@@ -12,7 +12,7 @@ from abilities import tool
 from installation.installing import REPOSITORY
 
 from cdigen.cli.main import COMMANDS
-from cdigen.cli.options import Parser
+from cdigen.cli.parser import Parser
 
 MAN = REPOSITORY / "etc/man"
 PAGES = ("cdigen.8", *(f"cdigen-{name}.8" for name in COMMANDS))

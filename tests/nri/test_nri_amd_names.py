@@ -11,7 +11,7 @@ import amdtree
 import pytest
 
 from cdigen.cli import generate, resolve
-from cdigen.cli.options import Parser
+from cdigen.cli.parser import Parser
 
 if TYPE_CHECKING:
     from pathlib import Path

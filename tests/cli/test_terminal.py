@@ -1,0 +1,147 @@
+"""Tables and help on a terminal: as wide as it is, and nothing cut of what one copies."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import viewtrees
+from command import Run
+from hypothesis import given
+from hypothesis import strategies as st
+from onterminal import on_terminal
+from service.reports import CHANGED, FAILED, STARTING
+from test_prune import view
+from test_status import saved
+from vendors.gpuhosts import dgx_h100
+
+from cdigen.cli.main import COMMANDS
+from cdigen.cli.terminal import lay
+from cdigen.service.report import advance
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples/hosts/debian13-8xh100.json"
+WIDE, WIDTHS = 1000, (80, 120)
+# What a person copies: names of devices, identifiers, paths and commands.
+COPIED = re.compile(r"(?:[\w.-]+/[\w.-]+=[\w:.-]+)|(?:GPU-[0-9a-f-]{36})|(?:/[\w.-]+)+")
+
+
+def long_lines(lines: Iterable[str], columns: int) -> list[str]:
+    """Return which of LINES are too long although they could have been broken."""
+    return [line for line in lines if len(line) > columns and " " in line.strip()]
+
+
+@pytest.fixture
+def written(cdigen: Run, tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001
+    """Return the root of a DGX with its specs, a view that nobody uses, and the status of a daemon."""
+    root = tmp_path / "host"
+    dgx_h100(root)
+    (root / "run").mkdir(exist_ok=True)
+    view(viewtrees.driver(tmp_path / "views"))
+    saved(root, advance(advance(STARTING, CHANGED, {"files": ""}), FAILED, {"files": ""}))
+    assert cdigen("generate", "--root", root, "--write").code == 0
+    (root / "dev/nvidia7").unlink()
+    return root
+
+
+TABLES = {
+    "list": ("list",),
+    "inspect": ("inspect",),
+    "diff": ("diff",),
+    "doctor": ("doctor",),
+    "doctor-verbose": ("doctor", "--verbose"),
+    "status": ("status",),
+    "prune": ("prune", "--dry-run"),
+    "resolve": ("resolve", "--env", "NVIDIA_VISIBLE_DEVICES=all"),
+}
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("command", TABLES)
+def test_a_table_fits_and_holds_all_that_a_wide_one_does(written: Path, command: str, columns: int) -> None:
+    root = written.with_name("views") if command == "prune" else written
+    wide, text = (on_terminal(width, *TABLES[command], "--root", root) for width in (WIDE, columns))
+    # Remedies, what diff names, and messages on standard error are one line each, to be copied whole.
+    whole = ("+ ", "- ", "cdigen: ")
+    lines = (line for line in text.splitlines() if "remedy: " not in line and not line.startswith(whole))
+    assert long_lines(lines, columns) == []
+    assert set(COPIED.findall(text)) == set(COPIED.findall(wide))
+    assert sorted(text.split()) == sorted(wide.split()) or command == "list"
+
+
+def test_what_is_piped_is_as_wide_as_it_is(cdigen: Run, written: Path) -> None:
+    listed = cdigen("list", "--root", written, COLUMNS="40").out.splitlines()
+    assert all(len(line.split()) == 3 for line in listed)
+    assert cdigen("doctor", "--root", written, COLUMNS="40").out == cdigen("doctor", "--root", written).out
+
+
+def test_columns_of_the_environment_count_before_the_terminal(written: Path) -> None:
+    narrow, asked = (
+        on_terminal(80, "list", "--root", written),
+        on_terminal(300, "list", "--root", written, COLUMNS="80"),
+    )
+    assert narrow == asked
+    assert on_terminal(0, "list", "--root", written) == narrow
+
+
+def test_on_a_narrow_terminal_a_list_has_each_file_above_its_devices(written: Path) -> None:
+    lines = on_terminal(80, "list", "--root", written).splitlines()
+    file = str(written / "var/run/cdi/nvidia.com-gpu.json")
+    assert lines.count(file) == 1
+    assert lines[lines.index(file) + 1].split() == ["nvidia.com/gpu=0", "usable"]
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_a_help_fits_the_terminal_and_is_never_wider_than_is_read_with_ease(
+    command: str, columns: int
+) -> None:
+    text = on_terminal(columns, *filter(None, ("help", command)))
+    assert text.startswith("usage: cdigen")
+    assert max(map(len, text.splitlines())) <= min(columns, 100)
+
+
+def test_a_help_that_is_piped_has_eighty_columns(cdigen: Run) -> None:
+    for command in COMMANDS:
+        assert max(map(len, cdigen(command, "--help").out.splitlines())) <= 80, command
+
+
+# The layout itself.
+
+ROWS = (
+    ("NAME", "WHY", "FILE"),
+    ("nvidia.com/gpu=0", "it is not there any more", "/run/cdi/nvidia.com-gpu.json"),
+)
+
+
+def test_natural_widths_are_kept_where_they_fit() -> None:
+    assert lay(ROWS, 80) == lay(ROWS, None)
+    assert [len(lines) for lines in lay(ROWS, 80)] == [1, 1]
+
+
+def test_cells_are_wrapped_between_words_first() -> None:
+    assert lay(ROWS, 60)[1] == (
+        "nvidia.com/gpu=0  it is not     /run/cdi/nvidia.com-gpu.json",
+        "                  there any",
+        "                  more",
+    )
+
+
+def test_the_last_columns_follow_where_words_are_too_long() -> None:
+    assert lay(ROWS, 45)[1] == (
+        "nvidia.com/gpu=0  it is not there any more",
+        "    /run/cdi/nvidia.com-gpu.json",
+    )
+
+
+@given(
+    st.lists(st.tuples(*[st.text("ab /.", max_size=30)] * 3), min_size=1, max_size=6),
+    st.integers(1, 100),
+    st.sampled_from([None, 0, 2]),
+)
+def test_no_word_is_ever_lost_or_broken(
+    rows: list[tuple[str, str, str]], columns: int, above: int | None
+) -> None:
+    laid = lay([("A", "B", "C"), *rows], columns, above=above)
+    words = {word for line in laid for text in line for word in text.split()}
+    assert words == {"A", "B", "C", *(word for row in rows for cell in row for word in cell.split())}
+    assert len(laid) == len(rows) + 1
