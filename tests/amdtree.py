@@ -18,7 +18,7 @@ from kernelside import DRM_MAJOR, Node, make_node
 if TYPE_CHECKING:
     from pathlib import Path
 
-KFD_MAJOR = 235
+KFD_MAJOR, ACCEL_MAJOR = 235, 261
 XCC_PLACES = 8  # render nodes that the kernel keeps for each GPU that can be split
 UNDERSCORE, DOT = "amdgpu_xcp_{}", "amdgpu_xcp.{}"
 RENDER_GID, VIDEO_GID = 105, 44
@@ -124,6 +124,22 @@ def write(
             folder = f"sys/devices/platform/{spelling.format(xcp)}"
             _write_drm(root, folder, card, gpu.render + place, nodes=nodes)
             xcp += 1
+
+
+def write_npu(root: Path, *, number: int = 0, bdf: str = "0000:c5:00.1", nodes: bool = True) -> None:
+    """Write an NPU of amdxdna, as a Ryzen AI has it: one accelerator node."""
+    folder = root / "sys/devices/pci0000:00" / bdf
+    for name, text in {"vendor": "0x1022", "device": "0x17f0", "class": "0x118000"}.items():
+        put(folder / name, f"{text}\n".encode())
+    put(folder / f"accel/accel{number}/dev", f"{ACCEL_MAJOR}:{number}\n".encode())
+    link(root / "sys/bus/pci/drivers/amdxdna" / bdf, f"../../../../devices/pci0000:00/{bdf}")
+    link(folder / "driver", "../../../bus/pci/drivers/amdxdna")
+    (root / "sys/module/amdxdna").mkdir(parents=True, exist_ok=True)
+    put(root / "proc/sys/kernel/osrelease", b"6.14.0-15-generic\n")
+    put(root / "proc/sys/kernel/arch", b"x86_64\n")
+    put(root / "etc/group", f"root:x:0:\nvideo:x:{VIDEO_GID}:\nrender:x:{RENDER_GID}:\n".encode())
+    if nodes:
+        _make(root, f"/dev/accel/accel{number}", ACCEL_MAJOR, number, RENDER_GID)
 
 
 def write_properties(root: Path, node: int, **values: int) -> Path:

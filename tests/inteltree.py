@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 RELEASE = "6.17.0-8-generic"
 DRM_MAJOR, ACCEL_MAJOR, HABANA_MAJOR, VERBS_MAJOR, GROUP_MAJOR, CDEV_MAJOR = 226, 261, 508, 231, 243, 511
+MEI_MAJOR = 238
 MISC_MAJOR, VFIO_MINOR, IOMMU_MINOR = 10, 196, 195
 VIDEO, RENDER = 44, 993
 
@@ -57,6 +58,7 @@ class Device:
     vfio: int | None = None
     parent: str = ""
     vfs: tuple[str, ...] = ()
+    mei: tuple[tuple[str, int], ...] = ()
     entries: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -136,6 +138,14 @@ def _lay_minors(root: Path, device: Device) -> None:
         control = root / f"sys/devices/virtual/accel/accel_controlD{device.accel}"
         put(control / "dev", f"{HABANA_MAJOR}:{device.accel}\n".encode())
         link(root / "sys/class/accel" / control.name, f"../../devices/virtual/accel/{control.name}")
+    for auxiliary, number in device.mei:
+        own = root / device.folder / auxiliary / f"mei/mei{number}"
+        put(own / "dev", f"{MEI_MAJOR}:{number}\n".encode())
+        link(own / "device", "../../../" + auxiliary)
+        link(
+            root / f"sys/class/mei/mei{number}",
+            f"../../{device.folder.removeprefix('sys/')}/{auxiliary}/mei/mei{number}",
+        )
     if device.group is not None:
         (root / f"sys/kernel/iommu_groups/{device.group}").mkdir(parents=True, exist_ok=True)
         link(root / device.folder / "iommu_group", f"../../../kernel/iommu_groups/{device.group}")
@@ -185,6 +195,8 @@ def lay_nodes(root: Path, device: Device) -> None:
     if device.control:
         name = f"accel_controlD{device.accel}"
         make_node(root / "dev/accel" / name, HABANA_MAJOR, device.accel or 0, gid=RENDER)
+    for _, number in device.mei:
+        make_node(root / f"dev/mei{number}", MEI_MAJOR, number, mode=0o600)
     if device.group is not None:
         make_node(root / f"dev/vfio/{device.group}", GROUP_MAJOR, device.group, mode=0o600)
         make_node(root / "dev/vfio/vfio", MISC_MAJOR, VFIO_MINOR, mode=0o666)
@@ -203,6 +215,23 @@ def make_node(path: Path, major: int, minor: int, *, gid: int = 0, mode: int = 0
 
 
 # Machines.
+
+
+def arc_a770() -> tuple[Device, ...]:
+    """Describe a desktop with an Arc of i915 and one of xe, and the processor's own management engine.
+
+    The i915 one has both interfaces of its GSC; the number in their names is that of the PCI address.
+    """
+    return (
+        Device(
+            address="0000:00:16.0", device_id="0x7ae8", driver="mei_me", pci_class="0x078000", mei=(("", 0),)
+        ),
+        gpu(
+            0, "0000:03:00.0", "0x56a0", "i915", pci_class=VGA,
+            mei=(("i915.mei-gsc.768", 1), ("i915.mei-gscfi.768", 2)),
+        ),
+        gpu(1, "0000:07:00.0", B60, "xe", pci_class=VGA, mei=(("xe.mei-gscfi.1792", 3),)),
+    )  # fmt: skip
 
 
 def laptop() -> tuple[Device, ...]:

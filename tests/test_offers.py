@@ -53,7 +53,8 @@ def test_specs_that_are_named_otherwise_are_not_withdrawn(cdigen: Run, mixed: Pa
 
 
 def test_a_naming_beside_one_that_the_vendor_has_is_not_told(cdigen: Run, host: Path) -> None:
-    inteltree.lay(host, *inteltree.b60(1))
+    # NVIDIA's two have the cards 1 and 2.
+    inteltree.lay(host, inteltree.gpu(3, "0000:18:00.0", inteltree.B60, "xe", pci_class=inteltree.VGA))
     done = cdigen("generate", "--root", host, "--naming", "uuid", "--naming", "index", "--write")
     assert (done.code, warnings(done)) == (0, [])
     assert set(names(host, cdigen, "intel.com/gpu")) == {"0", "all"}

@@ -93,6 +93,7 @@ class Nri:
         "nvidia.com/mig",
         "nvidia.com/nvswitch",
         "management.nvidia.com/*",
+        "intel.com/gpu-mei",
     )
     annotations: tuple[str, ...] = ANNOTATIONS
     elsewhere: str = "ignore"

@@ -28,6 +28,7 @@ _NODES = {
     "nvidia.com/gdrcopy": r"/dev/gdrdrv",
     "nvidia.com/mofed": r"/dev/infiniband/uverbs[0-9]+",
     "nvidia.com/nvswitch": r"/dev/nvidia-nvswitch(?:ctl|[0-9]+)",
+    "amd.com/npu": r"/dev/accel/accel[0-9]+",
 }
 _AMD = r"/dev/(?:kfd|dri/renderD[0-9]+)"
 # GPUs of NVIDIA, Tegra's as well. nvidiactl and nvidia-uvm are for all, and no GPU. WSL2 has one node for the
@@ -123,7 +124,7 @@ def _shows(found: Signs, kind: str, token: str, gpu_kinds: frozenset[str]) -> st
     """Return the node by which what KIND has under the name TOKEN shows, empty where there is none."""
     if _is_gpu(kind, gpu_kinds):
         return _node(found.nodes, _GPUS) or (_WSL if found.has_driver and _WSL in found.nodes else "")
-    rule = _AMD if kind.startswith("amd.com/") else _NODES.get(kind, "")
+    rule = _NODES.get(kind) or (_AMD if kind.startswith("amd.com/") else "")
     return _node(found.nodes, rule.replace("{token}", re.escape(token))) if rule else ""
 
 
@@ -175,7 +176,9 @@ def _is_alike(device: str, item: Item, gpu_kinds: frozenset[str]) -> bool:
     if _is_gpu(kind, gpu_kinds):
         return own in gpu_kinds or bool(_GPU_KIND.fullmatch(own))
     if kind.startswith("amd.com/"):
-        return own.split("/")[0].endswith("amd.com")
+        # GPUs may be of any class ("gpu-compute"); NPUs are of their own.
+        are_npus = (own.endswith("/npu"), kind.endswith("/npu"))
+        return own.split("/")[0].endswith("amd.com") and are_npus[0] == are_npus[1]
     same = own.partition("/")[2] == kind.partition("/")[2] and name == item.token
     return same and is_nvidia(own) and is_nvidia(kind)
 

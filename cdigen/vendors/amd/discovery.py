@@ -1,4 +1,4 @@
-"""An inventory of amdgpu's GPUs."""
+"""An inventory of amdgpu's GPUs and amdxdna's NPUs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from cdigen.model.errors import HostError
 from cdigen.model.inventory import Inventory
 from cdigen.vendors.amd.gpus import DRIVER, GpuReader
 from cdigen.vendors.amd.listing import MODULE
+from cdigen.vendors.amd.npu import read_npus
 from cdigen.vendors.modules import read_driver
 
 TYPE_CHECKING = False
@@ -13,25 +14,29 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Accelerator, DriverFile, Sought
     from cdigen.vendors.base import Places
+    from cdigen.vendors.nodes import NodeReader
 
 # Rules of findings that a GPU, or a partition of one, gets no device.
 _OF_GPUS = {
     *("gpu-node-missing", "gpu-lost", "gpu-without-kfd", "control-node-missing"),
     *("partition-without-kfd", "partition-without-gpu", "partition-contradiction"),
 }
-_OF_NODES = {"gpu-node-missing", "control-node-missing"}
+_OF_NODES = {"gpu-node-missing", "control-node-missing", "accel-node-missing", "accel-without-node"}
 
 
 def discover(places: Places, *, libraries: bool) -> Inventory:
-    """Read the GPUs of amdgpu, which is loaded; raises HostError: no-gpu, no-nodes.
+    """Read what amdgpu and amdxdna have; raises HostError: no-gpu, no-nodes, driver-not-loaded.
 
     With LIBRARIES, the host's ROCm is looked for as well.
     """
-    driver = read_driver(places.host, "amdgpu")
+    reader = GpuReader(places)
+    npus = read_npus(places.host, reader.nodes, reader.notes)
+    has_gpus = places.host.exists(MODULE)
+    driver = read_driver(places.host, "amdgpu" if has_gpus else "amdxdna")
     try:
-        reader = GpuReader(places)
-        accelerators = reader.read()
-        _require_usable(accelerators, reader.notes.findings)
+        gpus = reader.read() if has_gpus else ()
+        if not any(npu.usable for npu in npus):
+            _require_usable(gpus, npus, reader.notes.findings, has_gpus=has_gpus)
     except HostError as error:
         error.driver = driver.version
         raise
@@ -44,7 +49,7 @@ def discover(places: Places, *, libraries: bool) -> Inventory:
     return Inventory(
         vendor="amd",
         driver=driver,
-        accelerators=accelerators,
+        accelerators=(*gpus, *npus),
         nodes=(),
         files=files,
         sought=sought,
@@ -52,21 +57,39 @@ def discover(places: Places, *, libraries: bool) -> Inventory:
     )
 
 
-def _require_usable(accelerators: tuple[Accelerator, ...], findings: list[Finding]) -> None:
-    if not accelerators:
+def read_nodes(places: Places) -> NodeReader:
+    """Return a reader that has looked at every node."""
+    reader = GpuReader(places)
+    read_npus(places.host, reader.nodes, reader.notes)
+    if places.host.exists(MODULE):
+        reader.read()
+    return reader.nodes
+
+
+def _require_usable(
+    gpus: tuple[Accelerator, ...],
+    npus: tuple[Accelerator, ...],
+    findings: list[Finding],
+    *,
+    has_gpus: bool,
+) -> None:
+    if not gpus and not npus:
+        modules = f"amdgpu is loaded ({MODULE})" if has_gpus else "amdxdna alone is loaded"
         raise HostError(
-            f"no GPU: the module amdgpu is loaded ({MODULE}), but has no device",
+            f"no GPU: the module {modules}, but has no device",
             hint="see 'lspci -d 1002:' and 'dmesg | grep amdgpu'",
-            kind="no-gpu",
+            kind="no-gpu" if has_gpus else "driver-not-loaded",
         )
-    if any(gpu.usable for gpu in accelerators):
+    if any(gpu.usable for gpu in gpus):
         return
     wrong = [finding for finding in findings if finding.severity == "error"]
     # What KFD's topology lacks may be told before what keeps a GPU from being used.
     first = next((finding for finding in wrong if finding.rule in _OF_GPUS), wrong[0] if wrong else None)
+    accelerators = (*gpus, *npus)
     why = first.message if first else f"{accelerators[0].address}: {accelerators[0].problem}"
+    what = f"the {len(gpus)} GPUs of amdgpu" if gpus else f"the {len(npus)} NPUs of amdxdna"
     raise HostError(
-        f"none of the {len(accelerators)} GPUs of amdgpu can be used: {why}",
+        f"none of {what} can be used: {why}",
         hint=first.hint if first else DRIVER,
         kind="no-nodes" if first and first.rule in _OF_NODES else "no-gpu",
     )

@@ -13,13 +13,21 @@ from __future__ import annotations
 
 from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload
 from cdigen.value import replace
+from cdigen.vendors.classes import GPU, by_class
 from cdigen.vendors.nodes import device_nodes, gids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from cdigen.model.inventory import Accelerator, HostNode, Inventory, Partition
+    from cdigen.model.inventory import (
+        Accelerator,
+        Driver,
+        DriverFile,
+        HostNode,
+        Inventory,
+        Partition,
+    )
     from cdigen.model.profile import Profile
 
 CDI_VENDOR = "amd.com"
@@ -28,41 +36,50 @@ NAMINGS = ("index", "uuid", "pci")
 
 
 def drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-    """Return one draft per profile; a profile that wants nothing of what the GPUs do has no devices."""
-    return tuple(_draft(inventory, profile) for profile in profiles)
+    """Return one draft per profile, of the GPUs, and one of the NPUs where there are any.
+
+    A profile that wants nothing of what the GPUs do has no devices.
+    """
+    return tuple(
+        _draft(inventory, accelerators, profile, device_class)
+        for device_class, profile, accelerators in by_class(inventory.accelerators, profiles)
+    )
 
 
-def _draft(inventory: Inventory, profile: Profile) -> Draft:
+def _draft(
+    inventory: Inventory, accelerators: tuple[Accelerator, ...], profile: Profile, device_class: str
+) -> Draft:
     devices = []
-    for gpu in inventory.accelerators:
-        for names, nodes in _offers(gpu, profile.names or NAMINGS) if gpu.usable else ():
+    for accelerator in accelerators:
+        offers = _offers(accelerator, profile.names or NAMINGS) if accelerator.usable else ()
+        for names, nodes in offers:
             wanted = device_nodes(nodes, profile)
             # A device without any edit would make the whole document invalid.
             if wanted:
                 edits = ContainerEdits(device_nodes=wanted, additional_gids=gids(wanted))
                 devices += [Device(name=name, edits=edits) for name in names]
+    files = inventory.files if any(each.device_class == GPU for each in accelerators) else ()
     return Draft(
-        kind=f"{CDI_VENDOR}/{profile.device_class}",
+        kind=f"{CDI_VENDOR}/{device_class}",
         devices=tuple(devices),
         edits=ContainerEdits(),
-        payload=_payload(inventory, profile),
+        payload=_payload(inventory.driver, files, profile),
         # A view would lie where NVIDIA's images look for theirs, and need a hook; these are few files.
-        profile=replace(profile, layout="files", hook="none") if inventory.files else profile,
+        profile=replace(profile, layout="files", hook="none") if files else profile,
     )
 
 
-def _payload(inventory: Inventory, profile: Profile) -> Payload | None:
-    files = tuple(file for file in inventory.files if profile.takes(file))
+def _payload(driver: Driver, every: tuple[DriverFile, ...], profile: Profile) -> Payload | None:
+    files = tuple(file for file in every if profile.takes(file))
     if not files:
         return None
-    driver = inventory.driver
     return Payload(vendor="amd", version=driver.version, architecture=driver.architecture, files=files)
 
 
 def _offers(
     gpu: Accelerator, namings: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], Iterable[HostNode]]]:
-    """Yield the devices that a GPU is offered as, each as its names and its nodes."""
+    """Yield the devices that a GPU or an NPU is offered as, each as its names and its nodes."""
     whole = {"uuid": gpu.uuid, "pci": gpu.address}
     if not gpu.partitioned:
         yield _chosen({**whole, "index": str(gpu.index), "card": _card(gpu.nodes)}, namings), gpu.nodes
@@ -89,4 +106,4 @@ def _together(partitions: list[Partition]) -> Iterable[HostNode]:
 
 
 def _card(nodes: tuple[HostNode, ...]) -> str:
-    return next((node.path.rpartition("/")[2] for node in nodes if node.role == "card"), "")
+    return next((node.path.rpartition("/")[2] for node in nodes if node.role in {"card", "accel"}), "")

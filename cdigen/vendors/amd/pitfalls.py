@@ -38,8 +38,8 @@ def _nodes(inventory: Inventory) -> tuple[HostNode, ...]:
 
 
 def _nodes_of_root(nodes: tuple[HostNode, ...]) -> Iterator[Finding]:
-    """Say which render nodes no group but root's may open: a container's user cannot be given it."""
-    closed = [node.host_path for node in nodes if node.role == "render" and is_closed(node)]
+    """Say which nodes no group but root's may open: a container's user cannot be given it."""
+    closed = [node.host_path for node in nodes if node.role in {"render", "accel"} and is_closed(node)]
     if closed:
         text = f"only root can open {', '.join(closed[:4])}{' and more' if len(closed) > 4 else ''}"
         yield _finding("warning", "render-group", closed[0], text, drm.TO_ITS_GROUP)

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from cdigen.model.profile import Profile
     from cdigen.vendors.base import Places
 
-MODULE = "/sys/module/amdgpu"
+MODULE, NPU_MODULE = "/sys/module/amdgpu", "/sys/module/amdxdna"
 ROCM_LIBRARIES = "rocm_libraries"
-# Devices that come and go (pci), the module, DRM nodes, /dev/kfd, and partitions.
-SUBSYSTEMS = ("pci", "module", "drm", "kfd", "platform")
-NODES = ("/dev/kfd", "/dev/dri/*")
+# Devices that come and go (pci), the modules, DRM and accelerator nodes, /dev/kfd, and partitions.
+SUBSYSTEMS = ("pci", "module", "drm", "accel", "kfd", "platform")
+NODES = ("/dev/kfd", "/dev/dri/*", "/dev/accel/*")
+NPU_DRIVER = "/sys/bus/pci/drivers/amdxdna"
 PCI_DRIVER = "/sys/bus/pci/drivers/amdgpu"
 # The first is a number that KFD raises with every change of its topology; of the others nothing is announced.
-POLLED = ("/sys/class/kfd/kfd/topology/generation_id", "/sys/class/kfd", PCI_DRIVER)
+POLLED = ("/sys/class/kfd/kfd/topology/generation_id", "/sys/class/kfd", PCI_DRIVER, NPU_DRIVER)
 PARTITION_FILES = ("current_compute_partition", "current_memory_partition")
 
 
@@ -40,12 +41,12 @@ class Amd:
             help="mount the host's ROCm libraries into containers, for images without ROCm",
         ),
     )
-    MODULES = ("amdgpu",)
+    MODULES = ("amdgpu", "amdxdna")
     PCI_VENDORS = (0x1002,)
 
     def discover(self, places: Places) -> Inventory:
         """Read the host; raises HostError: driver-not-loaded, no-gpu, no-nodes."""
-        if not places.host.exists(MODULE):
+        if not _has_module(places):
             raise HostError(
                 f"AMD's kernel module is not loaded: {MODULE} does not exist",
                 hint="load it with 'modprobe amdgpu'; see 'dmesg | grep amdgpu' if that fails",
@@ -56,13 +57,13 @@ class Amd:
         return discover(places, libraries=places.option(self.NAME, ROCM_LIBRARIES) is True)
 
     def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-        """Return one draft per profile."""
+        """Return one draft per profile, of the GPUs, and one of the NPUs."""
         from cdigen.vendors.amd.edits import drafts  # noqa: PLC0415 - see above
 
         return drafts(inventory, profiles)
 
     def watches(self, places: Places) -> Watches:
-        """Return the nodes, and what amdgpu and KFD show of themselves."""
+        """Return the nodes, and what amdgpu, KFD and amdxdna show of themselves."""
         host = places.host
         functions = [name for name in host.names(PCI_DRIVER) if ":" in name]
         polled = [f"{PCI_DRIVER}/{name}/{file}" for name in functions for file in PARTITION_FILES]
@@ -73,7 +74,7 @@ class Amd:
         )
 
     def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
-        """Read which nodes of GPUs and KFD nobody has made yet."""
+        """Read which nodes of GPUs, KFD and NPUs nobody has made yet."""
         return self._odd_nodes(places, "missing")
 
     def wrong_nodes(self, places: Places) -> tuple[HostNode, ...]:
@@ -87,14 +88,16 @@ class Amd:
         return pitfalls(places, inventory)
 
     def _odd_nodes(self, places: Places, which: str) -> tuple[HostNode, ...]:
-        if not places.host.exists(MODULE):
+        if not _has_module(places):
             return ()
-        from cdigen.vendors.amd.gpus import GpuReader  # noqa: PLC0415 - see above
+        from cdigen.vendors.amd.discovery import read_nodes  # noqa: PLC0415 - see above
         from cdigen.vendors.drm import with_groups  # noqa: PLC0415 - likewise
 
-        reader = GpuReader(places)
-        reader.read()
-        return with_groups(places.host, getattr(reader.nodes, which))
+        return with_groups(places.host, getattr(read_nodes(places), which))
+
+
+def _has_module(places: Places) -> bool:
+    return places.host.exists(MODULE) or places.host.exists(NPU_MODULE)
 
 
 VENDOR = Amd()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from cdigen.model.errors import HostError
 from cdigen.model.inventory import Inventory
 from cdigen.vendors.intel.gaudi import read_gaudis
-from cdigen.vendors.intel.gpu import name_unbound, read_gpus
+from cdigen.vendors.intel.gpu import name_unbound, read_gpus, served_gpus
 from cdigen.vendors.intel.look import Look
+from cdigen.vendors.intel.mei import read_meis
 from cdigen.vendors.intel.npu import read_npus
 from cdigen.vendors.intel.pci import functions
 from cdigen.vendors.intel.presence import no_device
@@ -64,7 +65,8 @@ def _read(places: Places, *, vfio: bool) -> tuple[Look, tuple[Function, ...], tu
     found = functions(places.host, look.notes)
     virtual = virtual_functions(places.host, found, look.notes)
     gpus = read_gpus(look, found, virtual)
-    others = (*read_npus(look, found), *read_gaudis(look, found))
+    meis = read_meis(look, zip(served_gpus(found), gpus, strict=True))
+    others = (*meis, *read_npus(look, found), *read_gaudis(look, found))
     machines = read_vfio_gpus(look, found, virtual, len(gpus)) if vfio else ()
     name_unbound(look, found, vfio=vfio)
     return look, found, (*gpus, *machines, *others)

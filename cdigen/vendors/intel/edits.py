@@ -1,4 +1,4 @@
-"""Turn an inventory of Intel's into drafts: a kind for GPUs, one for NPUs, one for Gaudis.
+"""Turn an inventory of Intel's into drafts: kinds for GPUs, their firmware's nodes, NPUs and Gaudis.
 
 Pure: the same inventory and profiles give the same drafts on any machine.
 """
@@ -6,8 +6,9 @@ Pure: the same inventory and profiles give the same drafts on any machine.
 from __future__ import annotations
 
 from cdigen.model.cdi import ContainerEdits, Device, Draft
+from cdigen.vendors.classes import by_class
 from cdigen.vendors.intel.naming import is_for_machines, names_of
-from cdigen.vendors.intel.tables import CDI_VENDOR, GPU, NAMINGS
+from cdigen.vendors.intel.tables import CDI_VENDOR, NAMINGS
 from cdigen.vendors.nodes import device_nodes, gids
 
 TYPE_CHECKING = False
@@ -21,29 +22,11 @@ ALL = "all"
 
 
 def drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-    """Return one draft per profile, of the GPUs, and one per other class that has a device.
-
-    A profile of such a class is that class's own (its names), and no GPU's. Profiles whose GPUs are all
-    unusable, or of which there are none, have drafts without devices.
-    """
-    usable = [each for each in inventory.accelerators if each.usable]
-    classes = dict.fromkeys(each.device_class for each in inventory.accelerators if each.device_class != GPU)
-    by_class = {profile.device_class: profile for profile in profiles}
-    gpus = [each for each in usable if each.device_class == GPU]
-    made = [
-        _draft(gpus, profile, profile.device_class)
-        for profile in profiles
-        if profile.device_class not in classes
-    ]
-    for device_class in classes:
-        # The first of the profiles says how others than GPUs are delivered; what it picks of a GPU's nodes is
-        # not for them.
-        profile = by_class.get(device_class, profiles[0])
-        own = [each for each in usable if each.device_class == device_class]
-        draft = _draft(own, profile, device_class)
-        if draft.devices:
-            made.append(draft)
-    return tuple(made)
+    """Return one draft per profile, of the GPUs, and one per other class; one may have no devices."""
+    return tuple(
+        _draft([each for each in accelerators if each.usable], profile, device_class)
+        for device_class, profile, accelerators in by_class(inventory.accelerators, profiles)
+    )
 
 
 def _draft(accelerators: Iterable[Accelerator], profile: Profile, device_class: str) -> Draft:
@@ -52,15 +35,14 @@ def _draft(accelerators: Iterable[Accelerator], profile: Profile, device_class: 
     together: dict[HostNode, None] = {}
     has_machines = False
     for accelerator in accelerators:
-        edits = _edits(accelerator.nodes, profile)
-        # A device without any edit would make the whole document invalid.
-        if not edits.device_nodes:
-            continue
-        for name in names_of(accelerator, profile.names or NAMINGS):
-            devices.setdefault(name, Device(name=name, edits=edits))
+        for name, nodes in names_of(accelerator, profile.names or NAMINGS):
+            edits = _edits(nodes, profile)
+            # A device without any edit would make the whole document invalid.
+            if edits.device_nodes:
+                devices.setdefault(name, Device(name=name, edits=edits))
         if is_for_machines(accelerator):
             has_machines = True
-        else:
+        elif _edits(accelerator.nodes, profile).device_nodes:
             together.update(dict.fromkeys(accelerator.nodes))
     if has_machines and together:
         devices[ALL] = Device(name=ALL, edits=_edits(together, profile))

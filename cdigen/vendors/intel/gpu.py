@@ -32,11 +32,15 @@ def read_gpus(
 ) -> tuple[Accelerator, ...]:
     """Read the GPUs that i915 and xe have; each trouble is a finding, and costs no other GPU."""
     names = by_path.read_names(look.dev)
-    served = [each for each in functions if each.device_class == GPU and not is_unbound(each)]
     return tuple(
         _Gpu(look, function, index, virtual.get(function.address), names).read()
-        for index, function in enumerate(served)
+        for index, function in enumerate(served_gpus(functions))
     )
+
+
+def served_gpus(functions: Iterable[Function]) -> list[Function]:
+    """Return which of FUNCTIONS are GPUs that i915 and xe have, in the order of their indices."""
+    return [each for each in functions if each.device_class == GPU and not is_unbound(each)]
 
 
 def is_unbound(function: Function) -> bool:

@@ -5,7 +5,7 @@ Imported at every start, so short. Sources: Documentation/gpu/{i915,xe} and acce
 
 from __future__ import annotations
 
-GPU, NPU, GAUDI = "gpu", "npu", "gaudi"
+GPU, NPU, GAUDI, MEI = "gpu", "npu", "gaudi", "gpu-mei"
 
 # Driver -> the class of the devices that it serves. The first that serves one is the inventory's.
 DRIVERS = {"i915": GPU, "xe": GPU, "intel_vpu": NPU, "habanalabs": GAUDI}
@@ -15,6 +15,8 @@ VFIO_DRIVERS = ("vfio-pci", "xe-vfio-pci")
 CDI_VENDOR = "intel.com"
 # The role of the nodes by which VFIO gives a device away.
 VFIO_ROLE = "vfio"
+# That of the nodes by which a GPU's firmware is reached.
+MEI_ROLE = "mei"
 
 INTEL, HABANA = 0x8086, 0x1DA3
 # (vendor, base class, sub-class or None for all) -> what such a device is (PCI Code and ID Assignment: 03 is

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from cdigen.vendors.base import Places
 
 # Devices that come, go and change drivers (pci), the drivers themselves, and the nodes that each makes.
-SUBSYSTEMS = ("pci", "module", "drm", "accel", "habanalabs", "infiniband_verbs")
+SUBSYSTEMS = ("pci", "module", "drm", "accel", "mei", "habanalabs", "infiniband_verbs")
 VFIO_SUBSYSTEMS = ("vfio", "vfio-dev")
-NODES = ("/dev/dri/*", "/dev/dri/by-path/*", "/dev/accel/*", "/dev/infiniband/uverbs*")
+NODES = ("/dev/dri/*", "/dev/dri/by-path/*", "/dev/accel/*", "/dev/mei*", "/dev/infiniband/uverbs*")
 VFIO_NODES = ("/dev/vfio/*", "/dev/vfio/devices/*", "/dev/iommu")
 
 

@@ -86,16 +86,17 @@ def test_a_gpu_of_a_virtual_machine_is_no_trouble(tmp_path: Path) -> None:
 def test_nodes_partitions_and_kfd_are_watched(tmp_path: Path) -> None:
     amdtree.write(tmp_path, mi300x(2, count=1))
     watches = VENDOR.watches(places(tmp_path))
-    assert set(watches.files) == {f"{tmp_path}/dev/kfd", f"{tmp_path}/dev/dri/*"}
+    assert set(watches.files) == {f"{tmp_path}/dev/{name}" for name in ("kfd", "dri/*", "accel/*")}
     driver = f"{tmp_path}/sys/bus/pci/drivers/amdgpu"
     assert set(watches.polled) == {
         f"{tmp_path}/sys/class/kfd",
+        f"{tmp_path}/sys/bus/pci/drivers/amdxdna",
         f"{tmp_path}/sys/class/kfd/kfd/topology/generation_id",
         driver,
         f"{driver}/0000:05:00.0/current_compute_partition",
         f"{driver}/0000:05:00.0/current_memory_partition",
     }
-    assert {"pci", "module", "drm", "kfd", "platform"} == set(watches.subsystems)
+    assert {"pci", "module", "drm", "accel", "kfd", "platform"} == set(watches.subsystems)
 
 
 def test_a_host_without_amdgpu_is_watched_for_it(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from inteltree import b60, flex_170, gaudi_3, laptop, max_1550
+from inteltree import arc_a770, b60, flex_170, gaudi_3, laptop, max_1550
 from vendors.intel.intelhost import discover, places, rules
 
 from cdigen import reconcile
@@ -30,7 +30,7 @@ def flex_170_with_vms() -> tuple[Device, ...]:
     return flex_170(4, vfio=(1, 2))
 
 
-MACHINES = (laptop, flex_170, flex_170_with_vms, b60, max_1550, gaudi_3)
+MACHINES = (laptop, flex_170, flex_170_with_vms, b60, max_1550, gaudi_3, arc_a770)
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)

@@ -1,0 +1,66 @@
+"""The firmware side of discrete GPUs: nodes by which their graphics system controller (GSC) is spoken to.
+
+i915 and xe make auxiliary devices of a GPU, ``i915.mei-gsc.<n>``, ``i915.mei-gscfi.<n>`` and
+``xe.mei-gscfi.<n>`` in its folder of /sys; the module mei_gsc makes a node of each, ``mei/mei1``
+(drivers/misc/mei/gsc-me.c). By gscfi the firmware of a GPU is read, and written: xpu-smi, igsc and fwupd do.
+So these nodes are a kind of their own, ``intel.com/gpu-mei``, and no part of a GPU's device. A GPU that is in
+survivability mode, for want of whole firmware, is offered here alone.
+
+The processor's own engine (/dev/mei0, mostly) is never offered.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cdigen.model.inventory import Accelerator
+from cdigen.vendors import drm
+from cdigen.vendors.intel.tables import MEI, MEI_ROLE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cdigen.model.inventory import HostNode
+    from cdigen.vendors.intel.look import Look
+    from cdigen.vendors.intel.pci import Function
+
+_AUXILIARY = re.compile(r"(?:i915|xe)\.mei-gsc(?:fi)?\.[0-9]+")
+_NODE = re.compile(r"mei[0-9]{1,7}")
+
+
+def read_meis(look: Look, served: Iterable[tuple[Function, Accelerator]]) -> tuple[Accelerator, ...]:
+    """Read the nodes of each GPU of SERVED that has such; one that cannot be used is a warning."""
+    found = []
+    for function, gpu in served:
+        nodes = tuple(_nodes(look, function))
+        if nodes:
+            found.append(
+                Accelerator(
+                    index=gpu.index,
+                    address=gpu.address,
+                    model=f"firmware of {gpu.model}",
+                    uuid=None,
+                    minor=None,
+                    nodes=nodes,
+                    usable=True,
+                    device_class=MEI,
+                    device_id=gpu.device_id,
+                )
+            )
+    return tuple(found)
+
+
+def _nodes(look: Look, function: Function) -> Iterator[HostNode]:
+    for entry in sorted(filter(_AUXILIARY.fullmatch, function.entries)):
+        folder = f"{function.folder}/{entry}/mei"
+        for name in filter(_NODE.fullmatch, look.host.names(folder)):
+            path = f"/dev/{name}"
+            numbers = drm.device_numbers(look.host, f"{folder}/{name}/dev")
+            node, problem = look.node(function, path, MEI_ROLE, numbers)
+            if node is not None:
+                yield node
+            else:
+                where = look.dev.host_path(path)
+                text = f"{function.word}: {problem}; its firmware cannot be reached by it"
+                look.notes.say("warning", "mei-node-unusable", where, text, drm.UDEV)
