@@ -4,7 +4,7 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format generated bench bench-start bench-daemon bench-validate bench-nri soak provision install uninstall install-hook clean
+.PHONY: help run test lint format generated lock bench bench-start bench-daemon bench-validate bench-nri soak provision install uninstall install-hook clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -36,6 +36,12 @@ format: $(VENV)/dev.stamp ## let ruff put the code into its form
 generated: $(VENV)/dev.stamp ## make man pages, completions and the NRI messages' descriptors anew from their sources
 	$(VENV)/bin/python etc/help
 	$(VENV)/bin/python -m grpc_tools.protoc -Icdigen/nri --descriptor_set_out=cdigen/nri/nri.binpb cdigen/nri/nri.proto
+
+# uv resolves for every Python and machine at once, and writes no address of a registry. Sources are never built.
+lock: $(VENV)/bin/pip ## pin anew what 'make install' fetches, with hashes (requirements.lock)
+	$(VENV)/bin/pip install --quiet uv
+	$(VENV)/bin/uv pip compile --quiet --no-config --upgrade --universal --python-version 3.11 --generate-hashes \
+	  --only-binary :all: --no-annotate --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
 
 # Where NVIDIA's toolkit is, for 'make bench' and 'make bench-start'; without it, in PATH.
 TOOLKIT ?=

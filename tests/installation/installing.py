@@ -17,13 +17,14 @@ def make(
     destination: Path,
     *settings: str,
     umask: int = 0o022,
+    tree: Path = REPOSITORY,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.CompletedProcess[str]:
-    """Run a target of the Makefile for DESTINATION, with this Python, and return what became of it."""
+    """Run a target of the Makefile of TREE for DESTINATION, with this Python; return what became of it."""
     command = [tool("make"), "-s", target, f"DESTDIR={destination}", f"PYTHON={sys.executable}", *settings]
     return subprocess.run(
         command,
-        cwd=REPOSITORY,
+        cwd=tree,
         check=False,
         capture_output=True,
         text=True,

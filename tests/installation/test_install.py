@@ -5,9 +5,11 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+from abilities import cannot_run
 from installation.installing import REPOSITORY, done, make, snapshot
 
 LOCAL = ("INSTALL_DEPS=no", f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
@@ -150,6 +152,33 @@ def test_a_setting_that_cannot_be_is_refused_before_anything_is_done(
     assert result.returncode != 0
     assert complaint in result.stderr
     assert list(tmp_path.rglob("*")) == []
+
+
+@pytest.mark.parametrize("target", ["install", "uninstall"])
+def test_without_root_it_is_for_a_package_or_refused_at_once(target: str) -> None:
+    if os.geteuid() != 0:
+        cannot_run("needs root, to be somebody else")
+    with tempfile.TemporaryDirectory(prefix="cdigen-") as folder:
+        # The sources may lie where only root may look.
+        tree = Path(folder)
+        tree.chmod(0o755)
+        shutil.copytree(REPOSITORY / "etc", tree / "etc")
+        for name in ("Makefile", "pyproject.toml"):
+            shutil.copy(REPOSITORY / name, tree / name)
+        result = subprocess.run(
+            ["make", "-s", target, "DESTDIR=", f"PREFIX={folder}/usr"],
+            cwd=tree,
+            check=False,
+            capture_output=True,
+            text=True,
+            user=65534,
+            env={"PATH": os.environ["PATH"]},
+        )
+        assert result.returncode != 0
+        assert (
+            result.stderr.splitlines()[0] == "etc/install: this needs root, or DESTDIR=<folder> for a package"
+        )
+        assert not (tree / "usr").exists()
 
 
 def test_uninstalling_what_was_not_installed_says_so(tmp_path: Path) -> None:

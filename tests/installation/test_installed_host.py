@@ -248,7 +248,8 @@ def test_a_wrong_configuration_fails_the_reload_and_the_daemon_goes_on(
         assert eventually(
             lambda: "unknown key 'colour'" in inside("cdigen", "status", "--root", f"/{GPU_HOST}")
         )
-        assert "the configuration does not count" in inside("systemctl", "status", "cdigen", "--no-pager")
+        counts_not = "the configuration does not count"
+        assert eventually(lambda: counts_not in inside("systemctl", "status", "cdigen", "--no-pager"))
         for file in files:
             file.write_text("mode: auto\n")
         inside("systemctl", "reload", "cdigen")
@@ -329,3 +330,36 @@ def test_a_plugin_that_was_killed_is_back_at_once(
 def test_the_unit_that_runs_once_takes_no_gpu_for_no_failure(inside: Callable[..., str]) -> None:
     inside("systemctl", "start", "cdigen-once")
     assert inside("systemctl", "show", "--property=Result", "--value", "cdigen-once").strip() == "success"
+
+
+def test_uninstalled_the_service_ends_first_and_no_spec_names_a_hook_that_is_gone(
+    host: Path, inside: Callable[..., str]
+) -> None:
+    """The last one: it takes cdigen from the host of this file."""
+    inside("systemctl", "enable", "--now", "cdigen")
+    hook = "/usr/libexec/cdigen/cdigen-hook"
+    device = {"name": "0", "containerEdits": {"hooks": [{"hookName": "createContainer", "path": hook}]}}
+    spec = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]})
+    code = (
+        "import sys; sys.path.insert(0, '/usr/lib/cdigen')\n"
+        "from cdigen.store.specfiles import publish\n"
+        f"publish('/etc/cdi', 'nvidia.com-gpu.json', {spec.encode()!r}, kind='nvidia.com/gpu', "
+        "state_dir='/var/lib/cdigen', check=lambda _: None)\n"
+    )
+    inside("python3", "-BIS", "-c", code)
+    (host / "etc/cdi/nvidia.yaml").write_text(f"path: {hook}\n")
+    written = host / "etc/cdi/nvidia.com-gpu.json"
+    assert written.exists()
+    # make is not on this host: it only names the variables.
+    shutil.copytree(REPOSITORY / "etc", host / "srv/sources/etc")
+    names = {
+        "DESTDIR": "", "BINDIR": "/usr/bin", "LIBDIR": "/usr/lib", "LIBEXECDIR": "/usr/libexec",
+        "SYSCONFDIR": "/etc", "HOST_PYTHON": "/usr/bin/python3",
+    }  # fmt: skip
+    variables = [f"{name}={value}" for name, value in names.items()]
+    said = inside("env", "--chdir=/srv/sources", *variables, "etc/install", "uninstall")
+    assert (written.exists(), (host / "usr/bin/cdigen").exists()) == (False, False)
+    assert said.splitlines()[-1] == "/etc/cdi/nvidia.yaml"
+    assert inside("systemctl", "list-units", "--all", "--plain", "--no-legend", "cdigen*") == ""
+    assert not (host / "etc/systemd/system/multi-user.target.wants/cdigen.service").is_symlink()
+    assert "cdigen" not in inside("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")

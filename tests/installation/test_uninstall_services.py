@@ -4,6 +4,8 @@ The service managers are programs of the test, first in PATH; /etc and /run are 
 namespace, so that nothing of this machine is touched.
 """
 
+import fcntl
+import json
 import os
 import shlex
 import shutil
@@ -23,19 +25,19 @@ MANAGERS = ("rc-service", "rc-update", "systemctl")
 
 
 class Machine:
-    """A host in a folder: /etc and /run of its own, cdigen below `usr`, managers that write all down."""
+    """A host in a folder: /etc, /run and /var/lib of its own, cdigen below `usr`; managers tell all."""
 
     def __init__(self, top: Path) -> None:
         self.top = top
-        self.etc, self.run, self.programs, self.said = (
-            top / name for name in ("etc", "run", "programs", "said")
+        self.etc, self.run, self.lib, self.programs, self.said = (
+            top / name for name in ("etc", "run", "lib", "programs", "said")
         )
         self.settings = (*LOCAL, "DESTDIR=", f"PREFIX={top}/usr", f"SYSCONFDIR={top}/sysconf")
         self.hook = f"{top}/usr/libexec/cdigen/cdigen-hook"
 
     def prepare(self) -> None:
         shutil.copytree("/etc", self.etc, symlinks=True)
-        for folder in (self.etc / "cdigen", self.etc / "cdi", self.run / "cdi", self.programs):
+        for folder in (self.etc / "cdigen", self.etc / "cdi", self.run / "cdi", self.lib, self.programs):
             folder.mkdir(parents=True, exist_ok=True)
         for name in MANAGERS:
             self.manager(name, "exit 0")
@@ -48,8 +50,12 @@ class Machine:
         program.chmod(0o755)
 
     def make(self, target: str, *settings: str) -> subprocess.CompletedProcess[str]:
-        command = ["make", "-s", target, f"PYTHON={sys.executable}", *self.settings, *settings]
-        mounts = f"mount --bind {self.etc} /etc && mount --bind {self.run} /run && "
+        return self.does("make", "-s", target, f"PYTHON={sys.executable}", *self.settings, *settings)
+
+    def does(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run COMMAND on it."""
+        binds = {self.etc: "/etc", self.run: "/run", self.lib: "/var/lib"}
+        mounts = "".join(f"mount --bind {source} {target} && " for source, target in binds.items())
         return subprocess.run(
             [*unshared("--mount"), "sh", "-c", mounts + shlex.join(command)],
             cwd=REPOSITORY,
@@ -61,6 +67,21 @@ class Machine:
                 "PYTHONDONTWRITEBYTECODE": "1",
             },
         )
+
+    def publish(self, directory: str, kind: str, program: str) -> None:
+        """Write a spec of KIND that runs PROGRAM, as cdigen does it."""
+        device = {
+            "name": "0",
+            "containerEdits": {"hooks": [{"hookName": "createContainer", "path": program}]},
+        }
+        spec = json.dumps({"cdiVersion": "0.5.0", "kind": kind, "devices": [device]})
+        name = f"{kind.replace('/', '-')}.json"
+        code = (
+            "from cdigen.store.specfiles import publish\n"
+            f"publish({directory!r}, {name!r}, {spec.encode()!r}, kind={kind!r}, "
+            "state_dir='/var/lib/cdigen', check=lambda _: None)\n"
+        )
+        done(self.does(sys.executable, "-c", code))
 
     def asked(self) -> list[str]:
         return self.said.read_text().splitlines() if self.said.exists() else []
@@ -103,6 +124,43 @@ def test_systemd_stops_the_service_and_forgets_it_before_its_files_go(machine: M
         f"systemctl disable --now --quiet {UNITS}: cdigen is there",
         "systemctl daemon-reload: cdigen is gone",
     ]
+
+
+def test_specs_that_name_the_hook_are_withdrawn_and_others_stay(machine: Machine) -> None:
+    (machine.run / "systemd/system").mkdir(parents=True)
+    done(machine.make("install"))
+    machine.publish("/run/cdi", "nvidia.com/gpu", machine.hook)
+    machine.publish(f"{machine.top}/more", "nvidia.com/compute", machine.hook)
+    machine.publish("/run/cdi", "nvidia.com/bare", "/bin/true")
+    machine.publish("/etc/cdi", "nvidia.com/edited", machine.hook)
+    edited = machine.etc / "cdi/nvidia.com-edited.json"
+    edited.write_text(f"{edited.read_text()} ")
+    (machine.etc / "cdi/nvidia.yaml").write_text(f"path: {machine.hook}\n")
+    # Whatever is wrong with the configuration.
+    (machine.etc / "cdigen/config.yaml").write_text("colour: blue\n")
+    result = machine.make("uninstall")
+    said = done(result).splitlines()
+    assert os.listdir(machine.run / "cdi") == ["nvidia.com-bare.json"]
+    assert not (machine.top / "more/nvidia.com-compute.json").exists()
+    assert said[-2:] == ["/etc/cdi/nvidia.com-edited.json", "/etc/cdi/nvidia.yaml"]
+    assert "is not as cdigen wrote it, so it stays" in result.stderr
+    # By code that is still there, after the service has ended.
+    assert not (machine.top / "usr/bin/cdigen").exists()
+    assert machine.asked()[0].endswith("cdigen is there")
+
+
+def test_a_daemon_that_goes_on_keeps_its_specs_and_that_is_said(machine: Machine) -> None:
+    machine.manager("rc-service", "exit 1")
+    done(machine.make("install", "INIT=openrc"))
+    machine.publish("/run/cdi", "nvidia.com/gpu", machine.hook)
+    (machine.run / "cdigen").mkdir()
+    lock = machine.run / "cdigen/lock"
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        result = machine.make("uninstall")
+    assert "the cdigen daemon runs" in result.stderr
+    assert "'cdigen withdraw' ended with 5" in result.stderr
+    assert done(result).splitlines()[-1] == "/run/cdi/nvidia.com-gpu.json"
 
 
 def test_a_package_build_asks_no_service_manager(machine: Machine, tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""What `make install INSTALL_DEPS=no` asks the distribution's modules, before it changes anything."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from installation.installing import REPOSITORY, make
+from packaging.requirements import Requirement
+
+
+class Distribution:
+    """A Python with modules of which nothing but the metadata is there."""
+
+    def __init__(self, folder: Path) -> None:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+        self.python = folder / "bin/python3"
+        self.modules = next(folder.glob("lib/python3*/site-packages"))
+
+    def has(self, **releases: str) -> None:
+        for name, release in releases.items():
+            info = self.modules / f"{name}-{release}.dist-info"
+            info.mkdir()
+            (info / "METADATA").write_text(
+                f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {release}\n"
+            )
+
+    def has_the_floors(self, **but: str) -> None:
+        floors = {need.name.replace("-", "_"): floor(need) for need in needs()}
+        self.has(**{name: but.get(name, release) for name, release in floors.items()})
+
+
+def needs() -> list[Requirement]:
+    text = (REPOSITORY / "pyproject.toml").read_text()
+    return [Requirement(need) for need in tomllib.loads(text)["project"]["dependencies"]]
+
+
+def floor(need: Requirement) -> str:
+    return next(one.version for one in need.specifier if one.operator == ">=")
+
+
+def floors(distribution: Distribution, *options: str) -> tuple[int, str]:
+    command = [str(distribution.python), "-BI", "etc/floors.py", "pyproject.toml", *options]
+    said = subprocess.run(command, cwd=REPOSITORY, check=False, capture_output=True, text=True)
+    return said.returncode, said.stdout + said.stderr
+
+
+def test_what_a_distribution_has_at_the_floor_is_enough(tmp_path: Path) -> None:
+    distribution = Distribution(tmp_path / "python")
+    distribution.has_the_floors()
+    assert floors(distribution) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "said"),
+    [
+        ("watchdog", "6.0.0", "watchdog is 6.0.0 (>=7.1,<8)"),
+        ("watchdog", "8", "watchdog is 8 (>=7.1,<8)"),
+        ("watchdog", "7.10rc1", ""),
+        ("pyyaml", "6.0", "pyyaml is 6.0 (>=6.0.1)"),
+        ("pyyaml", "6.0.1.0", ""),
+    ],
+)
+def test_each_bound_counts(tmp_path: Path, name: str, release: str, said: str) -> None:
+    distribution = Distribution(tmp_path / "python")
+    distribution.has_the_floors(**{name: release})
+    assert floors(distribution) == (1 if said else 0, said)
+
+
+def test_what_nobody_needs_may_be_missing_and_of_a_package_everything(tmp_path: Path) -> None:
+    distribution = Distribution(tmp_path / "python")
+    distribution.has(structlog="23.1")
+    code, said = floors(distribution)
+    assert (code, "watchdog is missing" in said, "nvidia-ml-py" in said) == (1, True, False)
+    assert floors(distribution, "--of-a-package") == (1, "structlog is 23.1 (>=24.1)")
+
+
+def test_modules_that_are_too_old_end_the_installation_before_anything_is_done(tmp_path: Path) -> None:
+    distribution = Distribution(tmp_path / "python")
+    distribution.has_the_floors(watchdog="2.2.1", tomlkit="0.5")
+    destination = tmp_path / "host"
+    result = make("install", destination, "INSTALL_DEPS=no", f"HOST_PYTHON={distribution.python}")
+    assert result.returncode != 0
+    assert "does not fit: tomlkit is 0.5 (>=0.11.7); watchdog is 2.2.1 (>=7.1,<8)" in result.stderr
+    assert not destination.exists()
