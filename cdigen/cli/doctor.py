@@ -144,6 +144,11 @@ def _daemon(host: Root, settings: Settings) -> Daemon:
     try:
         run_dir = options.outer_directory(host, settings.daemon.run_dir)
         found = files.read(run_dir)
+        if (owner := files.stranger(run_dir)) is not None:
+            problem = (
+                f"what is in {shown(run_dir)} was put there by uid {owner}, and only root's daemon counts"
+            )
+            return Daemon(status=None, problem=problem)
         return Daemon(status=found, problem=files.gone(run_dir, found) if host.is_this_machine else "")
     except CdigenError as error:
         return Daemon(status=None, problem=error.message)

@@ -1,4 +1,7 @@
-"""Which of the runtimes' daemons run on this machine, and since when: ``running``."""
+"""Which of the runtimes' daemons run on this machine, and since when: ``running``.
+
+Any user can give a process any name: only root's count, and of those no container's.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,26 @@ def running() -> dict[str, float]:
         try:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 text = file.read(4096)
+            if text.partition(b"(")[2].rpartition(b")")[0] not in names or not _is_roots(pid):
+                continue
         except OSError:
             continue
         # Field 2 is the name in brackets, field 22 the start in ticks since the boot (proc(5)).
         comm, _, rest = text.partition(b"(")[2].rpartition(b")")
-        if comm in names:
-            began = boot + int(rest.split()[19]) / os.sysconf("SC_CLK_TCK")
-            found[names[comm]] = min(began, found.get(names[comm], began))
+        began = boot + int(rest.split()[19]) / os.sysconf("SC_CLK_TCK")
+        found[names[comm]] = min(began, found.get(names[comm], began))
     return found
+
+
+def _is_roots(pid: str) -> bool:
+    """Return whether the process PID runs as root, and in no process namespace below ours (proc(5), status).
+
+    The owner of its folder in /proc does not tell: root has those of all processes that may not be dumped.
+    """
+    with open(f"/proc/{pid}/status", "rb") as file:
+        rows = dict(line.split(b":", 1) for line in file.read(8192).splitlines() if b":" in line)
+    users, numbers = rows.get(b"Uid", b"").split(), rows.get(b"NSpid", pid.encode()).split()
+    return users[:3] == [b"0"] * 3 and len(numbers) == 1
 
 
 def _boot() -> float:

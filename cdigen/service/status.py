@@ -19,7 +19,7 @@ from cdigen.model.errors import HostError, StoreError
 from cdigen.model.inventory_json import to_document
 from cdigen.service.statusshape import SCHEMA, parse
 from cdigen.store import tempfiles
-from cdigen.store.directory import existing, made, require_own
+from cdigen.store.directory import existing, own
 from cdigen.store.lock import LOCK_FILE
 from cdigen.store.present import NOTHING, look
 from cdigen.value import frozen
@@ -100,8 +100,7 @@ def remove(run_dir: str) -> None:
 @contextmanager
 def _own(run_dir: str) -> Iterator[Directory]:
     """Open the run directory, which others may have removed since, and make sure that it is ours."""
-    with made(run_dir, what=RUN_DIRECTORY) as place:
-        require_own(place, what=RUN_DIRECTORY)
+    with own(run_dir, what=RUN_DIRECTORY) as place:
         yield place
 
 
@@ -163,6 +162,15 @@ def read(run_dir: str) -> dict[str, Any]:
             f"{shown(path)} is no status of this cdigen: {error}",
             hint="remove it and restart the daemon ('systemctl restart cdigen'), which writes it anew",
         ) from None
+
+
+def stranger(run_dir: str) -> int | None:
+    """Return who else has put a status into RUN_DIR; None where root or who runs this has, or nobody."""
+    for path in (run_dir, f"{run_dir}/{STATUS_FILE}"):
+        with suppress(OSError):
+            if (owner := os.lstat(path).st_uid) not in {0, os.geteuid()}:
+                return owner
+    return None
 
 
 def gone(run_dir: str, found: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ from cdigen.model.change import Change, Key
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.store import tempfiles
 from cdigen.store.configrecord import MIXED, NONE, Entry, read, write
-from cdigen.store.directory import STATE_DIRECTORY, Directory, existing, made, require_own
+from cdigen.store.directory import STATE_DIRECTORY, Directory, existing, made, own, require_own
 from cdigen.store.failures import store_error
 from cdigen.store.lock import exclusive
 from cdigen.store.ownership import status_of, take_after
@@ -216,16 +216,14 @@ def _home_path(state_dir: str, runtime: str) -> str:
 def _home(state_dir: str, runtime: str) -> Iterator[Directory]:
     """Hold the folder of RUNTIME's backups, alone."""
     with (
-        made(state_dir, what=STATE_DIRECTORY) as above,
-        made(posixpath.join(state_dir, FOLDER), what="the folder") as folder,
-        made(_home_path(state_dir, runtime), what="the folder") as home,
-    ):
+        own(state_dir, what=STATE_DIRECTORY),
+        own(posixpath.join(state_dir, FOLDER), what="the folder"),
         # Who could put a backup there would write the runtime's configuration.
-        for place in (above, folder, home):
-            require_own(place, what="the folder")
-        with exclusive(home):
-            tempfiles.sweep(home)
-            yield home
+        own(_home_path(state_dir, runtime), what="the folder") as home,
+        exclusive(home),
+    ):
+        tempfiles.sweep(home)
+        yield home
 
 
 class _Place:

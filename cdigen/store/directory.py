@@ -12,7 +12,7 @@ import posixpath
 import stat
 from contextlib import ExitStack, contextmanager
 
-from cdigen.host.root import shown
+from cdigen.host.root import reason, shown
 from cdigen.host.trust import ACCESS_LIST
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.store import pathwalk
@@ -81,23 +81,58 @@ def existing(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory | N
         yield directory
 
 
+@contextmanager
+def own(path: str, *, what: str) -> Iterator[Directory]:
+    """Open the directory PATH as ``made`` does, and make sure that it is ours: see ``require_own``."""
+    with made(path, what=what) as directory:
+        require_own(directory, what=what)
+        yield directory
+
+
 def require_own(directory: Directory, *, what: str) -> None:
-    """Refuse a directory that others may write to. StoreError: whose it is, or who else may.
+    """Refuse a directory that others may write to, or put another in the place of. StoreError: who may.
 
     Theirs would be what its names lead to: we would wait for their FIFO, hold their lock, answer on
-    their socket.
+    their socket, mount their libraries.
     """
-    status = os.fstat(directory.fd)
-    problem, hint = "", f"choose another directory, or 'chmod go-w {shown(directory.path)}'"
-    if status.st_uid not in {0, os.geteuid()}:
-        problem = f"belongs to uid {status.st_uid}"
-        hint = "choose a directory whose parent only root may write to, such as one in /run"
-    elif status.st_mode & stat.S_IWOTH:
-        problem = "is writable by everyone"
-    elif status.st_mode & stat.S_IWGRP and (status.st_gid != 0 or _has_access_list(directory)):
-        problem = "is writable by others (its group, or see getfacl)"
-    if problem:
-        raise StoreError(f"{what} {shown(directory.path)} {problem}", hint=hint)
+    if problem := openness(directory):
+        hint = f"choose another directory, or 'chmod go-w {shown(directory.path)}'"
+        if "belongs" in problem:
+            hint = "choose a directory whose parent only root may write to, such as one in /run"
+        raise StoreError(f"{what} {problem}", hint=hint)
+
+
+def openness(directory: Directory) -> str:
+    """Return who but root and us may write to DIRECTORY, or put another in its place; an empty text: nobody.
+
+    For a user, a group of the same number as theirs is theirs alone (useradd(8), USERGROUPS_ENAB).
+    """
+    groups = {0} if os.geteuid() == 0 else {0, os.getegid()}
+    here = directory.real
+    try:
+        problem = _openness(os.fstat(directory.fd), directory.path, f"/proc/self/fd/{directory.fd}", groups)
+        while not problem and here != "/":
+            entry, here = os.lstat(here), posixpath.dirname(here)
+            status = os.lstat(here)
+            # In a sticky folder, nobody but the folder's owner can take away what is ours or root's.
+            is_kept = status.st_mode & stat.S_ISVTX and entry.st_uid in {0, os.geteuid()}
+            problem = _openness(status, here, here, None if is_kept else groups)
+    except OSError as error:
+        return f"{shown(here)} cannot be looked at: {reason(error)}"
+    return problem
+
+
+def _openness(status: os.stat_result, path: str, reached: str, groups: set[int] | None) -> str:
+    """Return who else PATH belongs to, or may be written by but GROUPS; None: whoever may add to it, may."""
+    if status.st_uid not in {0, os.geteuid(), os.lstat("/").st_uid}:
+        return f"{shown(path)} belongs to uid {status.st_uid}"
+    if groups is None:
+        return ""
+    if status.st_mode & stat.S_IWOTH:
+        return f"{shown(path)} is writable by everyone"
+    if status.st_mode & stat.S_IWGRP and (status.st_gid not in groups or _has_access_list(reached)):
+        return f"{shown(path)} is writable by others (its group, or see getfacl)"
+    return ""
 
 
 def sync(directory: Directory) -> None:
@@ -105,10 +140,10 @@ def sync(directory: Directory) -> None:
     os.fsync(directory.fd)
 
 
-def _has_access_list(directory: Directory) -> bool:
+def _has_access_list(path: str) -> bool:
     # The group's bits then bound every entry of it (acl(5)).
     try:
-        return bool(os.getxattr(directory.fd, ACCESS_LIST))
+        return bool(os.getxattr(path, ACCESS_LIST))
     except OSError:
         return False  # it has none, or the file system knows none
 

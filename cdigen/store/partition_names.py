@@ -13,7 +13,7 @@ from cdigen.host.procfs import boot_id
 from cdigen.model.errors import StoreError
 from cdigen.model.partition_names import GpuPartitionNames, PartitionName
 from cdigen.model.strict import WrongPlace, flag, many, members, number, optional, record, text
-from cdigen.store.directory import STATE_DIRECTORY, existing, made
+from cdigen.store.directory import STATE_DIRECTORY, existing, own
 from cdigen.store.present import look
 from cdigen.store.tempfiles import put, settle, staged
 from cdigen.value import fields
@@ -64,7 +64,7 @@ def save(state_dir: str, host: Root, names: tuple[GpuPartitionNames, ...]) -> No
     """Replace the names on the disk by NAMES, in one step. StoreError: they cannot be written."""
     document = {"schema": SCHEMA, "boot": boot_id(host), "gpus": _plain(names)}
     content = json.dumps(document, indent=1).encode("ascii") + b"\n"
-    with made(state_dir, what=STATE_DIRECTORY) as directory, staged(directory, FILE, content) as temporary:
+    with own(state_dir, what=STATE_DIRECTORY) as directory, staged(directory, FILE, content) as temporary:
         put(temporary, directory, FILE)
         settle(directory)
 

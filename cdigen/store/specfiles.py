@@ -17,7 +17,7 @@ from cdigen.model.errors import SpecError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.store import state as states
 from cdigen.store import tempfiles
-from cdigen.store.directory import STATE_DIRECTORY, existing, made
+from cdigen.store.directory import STATE_DIRECTORY, existing, made, openness, own, require_own
 from cdigen.store.failures import store_error
 from cdigen.store.lock import TIMEOUT_S, exclusive
 from cdigen.store.present import NOTHING, identity, look, read_all
@@ -76,7 +76,7 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
     if posixpath.basename(name) != name or not name.endswith(EXTENSIONS):
         raise ValueError(f"not a spec file's name: {name!r}")
     with (
-        made(state_dir, what=STATE_DIRECTORY) as home,
+        own(state_dir, what=STATE_DIRECTORY) as home,
         exclusive(home, timeout_s=lock_timeout_s),
         made(directory) as place,
     ):
@@ -111,7 +111,7 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
             path=place.file(name),
             result="unchanged" if _is_done(write) else "written",
             set_aside=moved,
-            findings=findings + _record_last(write),
+            findings=(*findings, *_exposed(place), *_record_last(write)),
         )
 
 
@@ -138,6 +138,8 @@ def withdraw(
     with existing(state_dir, what=STATE_DIRECTORY) as home, existing(directory) as place:
         if home is None or place is None:
             return "absent"
+        # What is ours to remove is what the state says.
+        require_own(home, what=STATE_DIRECTORY)
         with nullcontext() if dry_run else exclusive(home, timeout_s=lock_timeout_s):
             if not dry_run:
                 tempfiles.sweep(place)
@@ -197,6 +199,24 @@ def _foreign(write: _Write, findings: tuple[Finding, ...]) -> SpecError:
         f"{path}: {write.present.description} not known as ours is here and was not replaced{reasons}",
         hint="see whether it is still needed; 'cdigen generate --write --replace-foreign' moves it aside",
         kind="foreign-file",
+    )
+
+
+def _exposed(place: Directory) -> tuple[Finding, ...]:
+    """Return the finding of a spec directory that others may write to.
+
+    It is written to nevertheless: whatever they may add there, our spec makes nothing worse.
+    """
+    if not (problem := openness(place)):
+        return ()
+    return (
+        Finding(
+            severity="warning",
+            rule="spec-directory-exposed",
+            path=place.path,
+            message=f"{problem}: who may add a spec to {shown(place.path)} can have any file of the host",
+            hint=f"'chown root:root' and 'chmod go-w' it, or take {shown(place.path)} out of spec_dirs",
+        ),
     )
 
 

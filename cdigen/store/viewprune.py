@@ -14,7 +14,7 @@ import time
 
 from cdigen.host.root import reason, shown
 from cdigen.store import viewboot
-from cdigen.store.directory import STATE_DIRECTORY, existing
+from cdigen.store.directory import STATE_DIRECTORY, existing, require_own
 from cdigen.store.lock import TIMEOUT_S, exclusive
 from cdigen.store.present import MAX_BYTES, read_all
 from cdigen.store.tempfiles import settle
@@ -86,6 +86,8 @@ def prune(  # noqa: PLR0913  where, and by which clock and tables it is judged; 
             return ()
         if dry_run:
             return _judge(place, _read_specs(spec_dirs), proc, now())
+        for directory, what in ((home, STATE_DIRECTORY), (place, VIEW_DIRECTORY)):
+            require_own(directory, what=what)
         with exclusive(home, timeout_s=lock_timeout_s):
             sweep(place)
             judged = _judge(place, _read_specs(spec_dirs), proc, now())

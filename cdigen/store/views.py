@@ -16,7 +16,7 @@ from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.store import viewboot
-from cdigen.store.directory import STATE_DIRECTORY, existing, made
+from cdigen.store.directory import STATE_DIRECTORY, existing, own
 from cdigen.store.failures import store_error
 from cdigen.store.lock import TIMEOUT_S, exclusive
 from cdigen.store.tempfiles import settle
@@ -88,8 +88,8 @@ def publish(
     """
     wanted = layout(plan, root)
     with ExitStack() as stack:
-        home = stack.enter_context(made(state_dir, what=STATE_DIRECTORY))
-        place = stack.enter_context(made(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY))
+        home = stack.enter_context(own(state_dir, what=STATE_DIRECTORY))
+        place = stack.enter_context(own(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY))
         with exclusive(home, timeout_s=lock_timeout_s):
             sweep(place)
             viewboot.begin(place)

@@ -213,3 +213,17 @@ def test_helpers_for_ids_have_to_be_there(host: SickHost) -> None:
     for name in ("newuidmap", "newgidmap"):
         host.put(f"usr/bin/{name}", "", mode=0o755)
     assert host.verdict("user-id-helpers", "--user", "alice")["ok"]
+
+
+def test_a_status_that_a_user_has_put_there_is_no_daemons(tmp_path_host: SickHost) -> None:
+    if os.geteuid() != 0:
+        cannot_run("only root can give a file to another user")
+    host = tmp_path_host
+    run_dir = host.root / "run/cdigen"
+    run_dir.mkdir()
+    save(str(run_dir), document(Status(version="0.1.0", started_s=1.0, since_s=1.0), this_process()))
+    assert "is running" in host.verdict("daemon-running")["detail"]
+    for theirs in (run_dir / "status.json", run_dir):
+        os.chown(theirs, 4201, 4201)
+        assert "is not running" in host.verdict("daemon-running")["detail"]
+        os.chown(theirs, 0, 0)

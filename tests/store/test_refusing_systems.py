@@ -65,7 +65,7 @@ def mounts(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def tmpfs(path: Path, options: str) -> AbstractContextManager[Path]:
-    return mounted(path, "-t", "tmpfs", "-o", options, "tmpfs")
+    return mounted(path, "-t", "tmpfs", "-o", f"mode=0755,{options}", "tmpfs")
 
 
 @contextmanager

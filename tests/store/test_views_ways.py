@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 STATE_ON_TMPFS = """
 mkdir -p "$1/var/lib/cdigen"
-mount -t tmpfs -o size=200m tmpfs "$1/var/lib/cdigen"
+mount -t tmpfs -o size=200m,mode=0755 tmpfs "$1/var/lib/cdigen"
 ---
 """
 # What a unit with ProtectSystem=strict and StateDirectory= sees of its host.

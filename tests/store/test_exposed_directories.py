@@ -1,0 +1,162 @@
+"""Directories that others than root may write to: state and views are refused, a spec directory is said."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import viewtrees
+from abilities import cannot_run
+from store.test_plainfiles import ALICE, MALLORY, ROOT, by, folder, link
+
+from cdigen.model.errors import StoreError
+from cdigen.store import specfiles, viewprune
+from cdigen.store.directory import made, openness, require_own
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+KIND = "nvidia.com/gpu"
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    """Return a folder that every user reaches."""
+    if os.geteuid() != 0:
+        cannot_run("folders of other users cannot be made here: run as root")
+    with tempfile.TemporaryDirectory(dir="/tmp") as top:
+        os.chmod(top, 0o755)
+        yield Path(top)
+
+
+def writable_by_everyone(path: Path) -> None:
+    path.chmod(0o777)
+
+
+def sticky(path: Path) -> None:
+    path.chmod(0o1777)
+
+
+def of_a_group(path: Path) -> None:
+    os.chown(path, ROOT, ALICE)
+    path.chmod(0o775)
+
+
+def of_a_user(path: Path) -> None:
+    os.chown(path, ALICE, ALICE)
+
+
+EXPOSED = [writable_by_everyone, sticky, of_a_group, of_a_user]
+# A sticky folder keeps what is root's in its place.
+EXPOSED_ABOVE = [writable_by_everyone, of_a_group, of_a_user]
+
+
+def publish(base: Path) -> specfiles.Published:
+    return specfiles.publish(
+        f"{base}/above/specs",
+        "x.json",
+        b"{}",
+        kind=KIND,
+        state_dir=f"{base}/above/state",
+        check=lambda _: None,
+    )
+
+
+def withdraw(base: Path) -> str:
+    return specfiles.withdraw(f"{base}/above/specs", "x.json", state_dir=f"{base}/above/state")
+
+
+def prune(base: Path) -> object:
+    return viewprune.prune(f"{base}/above/state", spec_dirs=())
+
+
+@pytest.mark.parametrize("expose", EXPOSED)
+@pytest.mark.parametrize("work", [publish, withdraw, prune])
+def test_a_state_directory_of_others_is_refused_and_nothing_is_changed(
+    work: Callable[[Path], object], expose: Callable[[Path], None], base: Path
+) -> None:
+    publish(base)
+    (base / "above/state/views").mkdir()
+    before = sorted(base.rglob("*"))
+    expose(base / "above/state")
+    with pytest.raises(StoreError, match=r"state directory .*/state (belongs to uid|is writable by)"):
+        work(base)
+    assert sorted(base.rglob("*")) == before
+
+
+@pytest.mark.parametrize("expose", EXPOSED)
+@pytest.mark.parametrize("place", ["var/lib/cdigen", "var/lib/cdigen/views"])
+def test_no_view_is_made_where_others_could_change_it(
+    place: str, expose: Callable[[Path], None], base: Path
+) -> None:
+    host = viewtrees.driver(base / "host")
+    (host / "var/lib/cdigen/views").mkdir(parents=True)
+    expose(host / place)
+    with pytest.raises(StoreError, match=rf"directory {host / place} (belongs to uid|is writable by)"):
+        viewtrees.publish(host, copies=True)
+    assert list((host / "var/lib/cdigen/views").iterdir()) == []
+
+
+@pytest.mark.parametrize("expose", EXPOSED_ABOVE)
+def test_a_state_directory_that_others_can_put_another_in_the_place_of_is_refused(
+    expose: Callable[[Path], None], base: Path
+) -> None:
+    publish(base)
+    expose(base / "above")
+    with pytest.raises(
+        StoreError, match=r"state directory .*/above (belongs to uid|is writable by)"
+    ) as caught:
+        publish(base)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("expose", "place"),
+    [*((one, "above/specs") for one in EXPOSED), *((one, "above") for one in EXPOSED_ABOVE)],
+)
+def test_a_spec_directory_of_others_is_written_to_and_said(
+    expose: Callable[[Path], None], place: str, base: Path
+) -> None:
+    state = folder(base / "state", mode=0o755)
+    folder(base / "above", mode=0o755)
+    folder(base / "above/specs", mode=0o755)
+    expose(base / place)
+    done = specfiles.publish(
+        f"{base}/above/specs", "x.json", b"{}", kind=KIND, state_dir=str(state), check=lambda _: None
+    )
+    assert done.result == "written"
+    (finding,) = done.findings
+    assert (finding.severity, finding.rule) == ("warning", "spec-directory-exposed")
+    assert finding.message.startswith(f"{base / place} ")
+    assert finding.hint
+
+
+def test_what_is_roots_alone_is_said_nothing_about(base: Path) -> None:
+    folder(base / "above", mode=0o1777)
+    assert publish(base).findings == ()
+
+
+def test_a_user_writes_into_folders_of_her_own(base: Path) -> None:
+    folder(base / "above", ALICE, 0o775)
+
+    def work() -> None:
+        done = publish(base)
+        if done.findings:
+            raise StoreError(done.findings[0].message)
+
+    assert by(ALICE, work) == ""
+    assert (base / "above/specs/x.json").stat().st_uid == ALICE
+    assert f"{base}/above/state belongs to uid {ALICE}" in by(MALLORY, work)
+
+
+def test_a_link_of_roots_on_the_way_hides_nothing(base: Path) -> None:
+    folder(base / "hers", MALLORY, 0o755)
+    folder(base / "hers/state", mode=0o755)
+    link(base / "way", "hers", ROOT)
+    with made(f"{base}/way/state") as directory:
+        assert openness(directory) == f"{base}/hers belongs to uid {MALLORY}"
+        with pytest.raises(StoreError, match="belongs to uid"):
+            require_own(directory, what="the folder")
