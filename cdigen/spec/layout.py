@@ -2,7 +2,8 @@
 
 The layouts (docs/decisions/0006-layouts.md):
 
-- ``files``: each library under each of its loader names, in both default library folders;
+- ``files``: each library under each of its loader names, in both default library folders, and under the
+  name of its file;
 - ``view``: one folder with all of them, mounted at /usr/local/nvidia, which a hook makes findable; and
   as in ``hwcaps``, for containers into which the hook cannot write;
 - ``hwcaps``: the same folder mounted where capable loaders look by themselves;
@@ -104,7 +105,8 @@ def _files(payload: Payload, _view: str, _capable: bool) -> _Arranged:  # noqa: 
         for folder in library_folders(payload.architecture, bits=_BITS[file.kind])
         for name in file.names
     ]
-    return [*libraries, *_fixed(payload)], _cache_steps(payload, _first_folders(payload)), folders[0]
+    wanted = [*libraries, *_own_names(payload, folders[0]), *_fixed(payload)]
+    return wanted, _cache_steps(payload, _first_folders(payload)), folders[0]
 
 
 def _view(payload: Payload, view: str, capable: bool) -> _Arranged:  # noqa: FBT001
@@ -179,6 +181,19 @@ def _view_links(files: Iterable[DriverFile], places: Mapping[str, str]) -> Itera
 
 def _libraries(payload: Payload) -> Iterator[DriverFile]:
     return (file for file in payload.files if file.kind in _BITS)
+
+
+def _own_names(payload: Payload, folder: str) -> Iterator[_Wanted]:
+    """Yield the 64-bit libraries under the names of their files (``libcuda.so.550.163.01``) in FOLDER.
+
+    Tools that give a GPU to containers within the container look for these (nvidia-ctk: in Debian's and Red
+    Hat's folders; before 1.20 for all others only in that of libcuda, so they are in one).
+    """
+    for file in _libraries(payload):
+        own = posixpath.basename(file.host_path)
+        stem, versioned, _ = own.partition(".so.")
+        if file.kind == "library" and versioned and any(name.startswith(f"{stem}.so") for name in file.names):
+            yield file.host_path, f"{folder}/{own}", READ_ONLY
 
 
 def _first_folders(payload: Payload) -> dict[str, str]:

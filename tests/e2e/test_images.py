@@ -5,6 +5,8 @@ podman and runc (crun where it says so) are Debian's, and the images' own dynami
 """
 
 import json
+import os
+import shlex
 from collections.abc import Callable
 
 import pytest
@@ -48,6 +50,8 @@ _OWN_OLD = {
 }
 EXCEPTIONS = {(way, OLD_DRIVER_ELSEWHERE_IMAGE): _OWN_OLD for way in HOOKLESS}
 
+TOOLKIT_FOLDERS = "/usr/lib64 /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu"
+
 # Ways to run a container that change what a mount or a hook can do.
 USER_NAMESPACE = "--uidmap 0:100000:65536"
 MODES = {
@@ -77,6 +81,21 @@ def test_every_library_of_the_driver_loads_by_its_soname(
     host = driven(way)
     assert len(host.driver) > 20
     assert host.loaded(image) == expected(host, way, image)
+
+
+@pytest.mark.parametrize("way", ["files", "files+hook"])
+@pytest.mark.parametrize("image", [DEBIAN_IMAGE, REDHAT_IMAGE])
+def test_tools_in_the_container_find_every_library_by_the_drivers_version(
+    driven: Callable[[str], Driven], way: str, image: str
+) -> None:
+    # As nvidia-ctk looks, when it gives the GPU on: the first of these folders that has libcuda, and before
+    # 1.20 all others in that one.
+    look = (
+        f"for folder in / {TOOLKIT_FOLDERS}; do ls $folder/libcuda.so.550.163.01 && ls $folder && break; done"
+    )
+    host = driven(way)
+    found = host.run(image, f"sh -c {shlex.quote(look)} 2>/dev/null").split()
+    assert {os.path.basename(path) for path in host.driver.values()} <= set(found)
 
 
 @pytest.mark.parametrize("way", WAYS)

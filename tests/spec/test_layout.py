@@ -89,6 +89,7 @@ def test_the_layout_files_mounts_each_library_under_each_name_in_both_folders() 
             for folder in (DEBIAN, RED_HAT)
             for name in CUDA.names
         },
+        f"{DEBIAN}/libcuda.so.550.163.01": "/host/libcuda.so.550.163.01",
         "/usr/bin/nvidia-smi": "/usr/bin/nvidia-smi",
     }
     assert steps(laid) == [("update-ldcache", "x86_64", DEBIAN, "libcuda.so.1", "libcuda.so")]

@@ -133,7 +133,7 @@ def test_a_file_with_places_of_its_own_is_mounted_there_only() -> None:
 
 def test_of_two_files_for_one_place_the_first_is_mounted() -> None:
     one, two = library("libcuda.so.1"), library("libcuda.so.1")
-    made = draft(inventory(files=(one, replace(two, host_path="/other"))))
+    made = draft(inventory(files=(one, replace(two, host_path="/other/libcuda.so.1"))))
     assert set(mounts(made).values()) == {"/host/libcuda.so.1"}
     assert len(made.edits.mounts) == 2
 
