@@ -7,7 +7,7 @@ from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Inventory
 from cdigen.value import replace
-from cdigen.vendors.nvidia import csv, families, files, gpus, kernel, libraries, manifests, wsl
+from cdigen.vendors.nvidia import csv, families, file_list, files, gpus, kernel, libraries, manifests, wsl
 from cdigen.vendors.nvidia.nodes import NodeReader
 from cdigen.vendors.nvidia.nvml_reply import not_asked, replied
 from cdigen.vendors.nvidia.tables import ENTRANCES
@@ -59,7 +59,8 @@ def _discover_gpus(places: Places) -> Inventory:
 
 
 def _inventory(places: Places, driver: Driver) -> Inventory:
-    search = libraries.find_libraries(places, driver)
+    listed = file_list.read(places)
+    search = libraries.find_libraries(places, driver, listed=listed.libraries)
     nvml_findings: list[Finding] = []
     node_reader = NodeReader(places)
     gpu_reader = gpus.GpuReader(
@@ -73,7 +74,9 @@ def _inventory(places: Places, driver: Driver) -> Inventory:
     nodes = gpu_reader.read_control_nodes()
     _require_nodes(accelerators, nodes, gpu_reader.findings)
     _require_libraries(driver, search)
-    others, sought_others, other_findings = files.find_files(places, driver, tuple(search.folders))
+    others, sought_others, other_findings = files.find_files(
+        places, driver, tuple(search.folders), listed.binaries
+    )
     search32 = libraries.find_libraries(places, driver, bits=32) if places.compat32 else None
     found, manifest_findings = manifests.with_named_paths(
         places.driver,
@@ -96,6 +99,7 @@ def _inventory(places: Places, driver: Driver) -> Inventory:
             *gpu_reader.findings,
             *nvml_findings,
             *search.findings,
+            *listed.findings,
             *(search32.findings if search32 else ()),
             *other_findings,
             *manifest_findings,

@@ -14,6 +14,7 @@ from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import DriverFile, Sought
 from cdigen.model.loader import MULTIARCH
+from cdigen.vendors.nvidia.libraries import NONE_LISTED
 from cdigen.vendors.nvidia.tables import (
     BINARIES,
     BINARY_FOLDERS,
@@ -25,6 +26,7 @@ from cdigen.vendors.nvidia.tables import (
     FIRMWARE_FOLDER_PARAMETER,
     FIRMWARE_FOLDERS,
     NIXOS_BINARIES,
+    NO_BINARY,
     SOCKETS,
     XORG_FOLDERS,
     XORG_MODULES,
@@ -33,7 +35,7 @@ from cdigen.vendors.nvidia.tables import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from cdigen.host.root import Root
     from cdigen.model.inventory import Driver, FileKind
@@ -43,18 +45,24 @@ if TYPE_CHECKING:
 Found = tuple[list[DriverFile], list[Sought], list[Finding]]
 
 
-def find_files(places: Places, driver: Driver, library_folders: tuple[str, ...]) -> Found:
+def find_files(
+    places: Places,
+    driver: Driver,
+    library_folders: tuple[str, ...],
+    listed: Mapping[str, tuple[str, ...]] = NONE_LISTED,
+) -> Found:
     """Look for everything but libraries.
 
     LIBRARY_FOLDERS are those in which libraries were found: a driver that was put into a folder
-    of its own (``/opt/nvidia/lib64``) has its binaries and data beside them.
+    of its own (``/opt/nvidia/lib64``) has its binaries and data beside them. LISTED are programs that the
+    driver itself says are its own, with the capabilities that they serve.
     """
     prefixes = _own_prefixes(library_folders)
     files: list[DriverFile] = []
     sought: list[Sought] = []
     findings: list[Finding] = []
     for part in (
-        _find_binaries(places, prefixes),
+        _find_binaries(places, prefixes, listed),
         _find_firmware(places, driver),
         _find_configs(places, driver, prefixes),
         _find_xorg_modules(places, driver),
@@ -77,10 +85,11 @@ def _own_prefixes(library_folders: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(prefixes))
 
 
-def _find_binaries(places: Places, prefixes: tuple[str, ...]) -> Found:
+def _find_binaries(places: Places, prefixes: tuple[str, ...], listed: Mapping[str, tuple[str, ...]]) -> Found:
     folders = places.binary_search_paths or (*BINARY_FOLDERS, *(f"{prefix}/bin" for prefix in prefixes))
     search = _Search(places.driver, "binary")
-    for name, capabilities in BINARIES:
+    known = {NO_BINARY, *(name for name, _ in BINARIES)}
+    for name, capabilities in (*BINARIES, *(pair for pair in listed.items() if pair[0] not in known)):
         paths = _program_paths(places.driver, folders, name)
         hit = search.first(name, capabilities, paths, _is_executable)
         if hit:

@@ -26,7 +26,7 @@ from cdigen.vendors.nvidia.tables import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from cdigen.host.root import OpenFile, Root
     from cdigen.model.inventory import Driver, FileKind
@@ -38,6 +38,8 @@ MACHINES = {
     "x86_64": (elf.EM_X86_64, ldcache.FLAGS_X86_64),
     "aarch64": (elf.EM_AARCH64, ldcache.FLAGS_AARCH64),
 }
+
+NONE_LISTED: Mapping[str, tuple[str, ...]] = {}
 
 _BY_STEM = {library.stem: library for library in LIBRARIES}
 # They lie beside libraries, but only the X server loads them (files.py).
@@ -51,10 +53,18 @@ class Search:
     ``folders`` are those in which something was found.
     """
 
-    def __init__(self, root: Root, driver: Driver, *, bits: int = 64) -> None:
+    def __init__(
+        self,
+        root: Root,
+        driver: Driver,
+        *,
+        bits: int = 64,
+        listed: Mapping[str, tuple[str, ...]] = NONE_LISTED,
+    ) -> None:
         self.root = root
         self.driver = driver
         self.bits = bits
+        self.listed = listed
         self.kind: FileKind = "library" if bits == 64 else "library32"
         abi = MACHINES.get(driver.architecture) if bits == 64 else (elf.EM_386, ldcache.FLAGS_I386)
         # None where the architecture is not known: any will do.
@@ -98,12 +108,15 @@ class Search:
         self.broken.append((stem, path, message))
 
 
-def find_libraries(places: Places, driver: Driver, *, bits: int = 64) -> Search:
+def find_libraries(
+    places: Places, driver: Driver, *, bits: int = 64, listed: Mapping[str, tuple[str, ...]] = NONE_LISTED
+) -> Search:
     """Look through the library folders in their order; the first file of a SONAME wins.
 
-    BITS may be 32 on x86-64, for what 32-bit programs load.
+    BITS may be 32 on x86-64, for what 32-bit programs load. LISTED are names of files that the driver itself
+    says are its own, with the capabilities that they serve.
     """
-    search = Search(places.driver, driver, bits=bits)
+    search = Search(places.driver, driver, bits=bits, listed=listed)
     for folder in _folders(places, search):
         names = search.names(folder)
         before = len(search.found)
@@ -220,7 +233,7 @@ def _look_at(search: Search, folder: str, name: str) -> None:
     stem, dot_so, suffix = name.partition(".so")
     if not dot_so or not stem.startswith("lib") or stem in _XORG_STEMS:
         return
-    row = _BY_STEM.get(stem)
+    row = _BY_STEM.get(stem) or _listed(search, name, stem)
     exact = suffix == f".{search.driver.version}"
     if not exact:
         if row is None:
@@ -236,6 +249,11 @@ def _look_at(search: Search, folder: str, name: str) -> None:
                 _read(search, file, stem, row)
     except OSError as error:
         search.reject(stem, path, f"{shown(search.root.host_path(path))} cannot be read: {reason(error)}")
+
+
+def _listed(search: Search, name: str, stem: str) -> Library | None:
+    capabilities = search.listed.get(name)
+    return None if capabilities is None else lib(stem, capabilities, own_version=True)
 
 
 def _read(search: Search, file: OpenFile, stem: str, row: Library | None) -> None:

@@ -132,6 +132,17 @@ LIBRARIES: tuple[Library, ...] = (
 # What programs and loaders open themselves; every other library of the driver is loaded by one of these.
 ENTRANCES = ("libcuda", "libnvidia-ml", "libGLX_nvidia", "libEGL_nvidia", "libnvidia-vksc-core")
 
+# Categories of NVIDIA's own list (``file_list``), by what readers of it name; others serve everything.
+CATEGORIES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("cuda", "opencl"), COMPUTE_VIDEO),
+    **dict.fromkeys(("nvml", "nvpd", "nvsandboxutils", "utils"), UTILITY),
+    **dict.fromkeys(("egl", "egl_gbm", "egl_headless", "egl_wayland", "egl_x11", "gbm", "glvnd"), GRAPHICS),
+    **dict.fromkeys(("glx", "nvapi", "opengl", "optix", "vulkan", "vulkansc"), GRAPHICS),
+    "ngx": NGX,
+    "video": VIDEO,
+    "xdriver": DISPLAY,
+}
+
 # What vendors share: an image's own GLVND and OpenCL loader find the driver's libraries, and a driver's
 # copy (NVIDIA's installer and old drivers have such, with the driver's version) would take their place.
 NEUTRAL = frozenset(
@@ -192,7 +203,8 @@ BINARY_FOLDERS = (
     "/opt/bin",
     "/usr/libexec/nvidia/tesla/bin",  # Bottlerocket
 )
-# nvidia-modprobe is left out: it is setuid root and has no work in a container.
+# It is setuid root and has no work in a container.
+NO_BINARY = "nvidia-modprobe"
 BINARIES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("nv-fabricmanager", UTILITY),
     ("nvidia-cuda-mps-control", COMPUTE_VIDEO),

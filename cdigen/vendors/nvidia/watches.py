@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cdigen.model.loader import MULTIARCH
 from cdigen.vendors.base import Watches
+from cdigen.vendors.nvidia import file_list
 from cdigen.vendors.nvidia.tables import (
     BINARIES,
     BINARY_FOLDERS,
@@ -69,6 +70,7 @@ def _driver_paths(places: Places) -> Iterator[str]:
     binaries = places.binary_search_paths or BINARY_FOLDERS
     yield from (f"{folder}/{name}" for folder in binaries for name, _ in BINARIES)
     for folder in places.config_search_paths or CONFIG_FOLDERS:
+        yield f"{folder}/{file_list.PATH}"
         yield from (f"{folder}/{path.format(version='*', architecture='*')}" for path, _, _ in CONFIGS)
     yield from (f"{folder}/nvidia" for folder in FIRMWARE_FOLDERS if "{" not in folder)
 

@@ -1,0 +1,81 @@
+"""The driver's own list of its files for containers: ``sandboxutils-filelist.json``, where it is installed.
+
+NVIDIA's README of the driver names it ("Installed Components"), and not its form. That is taken from those
+who read real ones (kata-containers pull request 13427, and VM runtimes that share a host's driver): a list of
+objects with ``name`` (a file's name, perhaps below a folder), ``type`` (LIB, BINARY, FIRMWARE, ...) and
+``category`` (cuda, egl, ...); one file may be named more than once. It only adds to the tables, which have
+the last word on what they know; what is not of this form is passed over.
+"""
+
+from __future__ import annotations
+
+from cdigen.host.root import reason, shown
+from cdigen.model.findings import Finding
+from cdigen.value import frozen
+from cdigen.vendors.nvidia.tables import CATEGORIES, CONFIG_FOLDERS, EVERY
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.vendors.base import Places
+
+PATH = "nvidia/files.d/sandboxutils-filelist.json"
+MAX_SIZE = 1 << 20
+
+
+@frozen
+class FileList:
+    """Names of files, each with the capabilities that it serves; ``findings`` say why there are none."""
+
+    libraries: dict[str, tuple[str, ...]]
+    binaries: dict[str, tuple[str, ...]]
+    findings: tuple[Finding, ...] = ()
+
+
+def read(places: Places) -> FileList:
+    """Read the list; a host without one has an empty one."""
+    root = places.driver
+    for folder in places.config_search_paths or CONFIG_FOLDERS:
+        path = f"{folder}/{PATH}"
+        try:
+            return parse(root.read(path, limit=MAX_SIZE))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError, RecursionError) as error:
+            problem = f"cannot be read: {reason(error)}" if isinstance(error, OSError) else str(error)
+            return FileList(libraries={}, binaries={}, findings=(_unreadable(root.host_path(path), problem),))
+    return FileList(libraries={}, binaries={})
+
+
+def parse(data: bytes) -> FileList:
+    """Return what the list DATA names; raises ValueError where it is of another form."""
+    import json  # noqa: PLC0415 - drivers before 570 have no such list
+
+    try:
+        entries = json.loads(data)
+    except ValueError as error:
+        raise ValueError(f"is no JSON: {error}") from None
+    named: dict[str, dict[str, set[str]]] = {"LIB": {}, "BINARY": {}}
+    for entry in entries if isinstance(entries, list) else ():
+        match entry:
+            case {"name": str(name), "type": ("LIB" | "BINARY") as kind, "category": [*categories]}:
+                file = name.rpartition("/")[2]
+                if file.isprintable() and file not in {"", ".", ".."}:
+                    wanted = named[kind].setdefault(file, set())
+                    wanted.update(word for each in categories for word in CATEGORIES.get(str(each), ()))
+    if not named["LIB"]:
+        raise ValueError("names no library in a form that is known")
+    return FileList(libraries=_sorted(named["LIB"]), binaries=_sorted(named["BINARY"]))
+
+
+def _sorted(named: dict[str, set[str]]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(sorted(words)) or EVERY for name, words in sorted(named.items())}
+
+
+def _unreadable(path: str, problem: str) -> Finding:
+    return Finding(
+        severity="info",
+        rule="file-list-unreadable",
+        path=shown(path),
+        message=f"{shown(path)}, the driver's list of its files, {problem}; what cdigen knows of the driver "
+        "has to do",
+    )

@@ -1,0 +1,107 @@
+"""The driver's own list of its files adds what no table knows, and takes nothing away.
+
+No driver that Debian packages has the list: these are written in the form that its readers describe.
+"""
+
+import json
+from pathlib import Path
+
+import hosttree
+import pytest
+from hosttree import V550, put, write_library
+from vendors.fakehost import boot, discover, rules
+
+from cdigen.model.inventory import DriverFile, Inventory
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+LIST = "usr/share/nvidia/files.d/sandboxutils-filelist.json"
+FOLDER = "usr/lib/x86_64-linux-gnu"
+
+
+def entry(name: str, kind: str, *categories: str, **more: object) -> dict[str, object]:
+    return {"name": name, "type": kind, "category": list(categories), **more}
+
+
+ENTRIES = (
+    entry("firmware/gsp_ga10x.bin", "FIRMWARE", "firmware"),
+    entry("nvidia-modprobe", "BINARY", "modprobe"),
+    entry("nvidia-smi", "BINARY", "nvml"),
+    entry("nvidia-pcc", "BINARY", "vulkansc", optional=True),
+    entry("libnvidia-new.so.2.1.0", "LIB", "vulkan"),
+    entry("libnvidia-new.so.2.1.0", "LIB", "cuda"),
+    entry(f"libnvidia-next.so.{V550}", "LIB", "video"),
+    entry("libnvidia-other.so.3", "LIB", "something else"),
+    entry("libEGL.so.1.1.0", "LIB", "glvnd"),
+    entry("libnvidia-stale.so.535.261.03", "LIB", "cuda"),
+    entry("nvidia_icd.json", "ICD", "vulkan"),
+)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    hosttree.ubuntu(tmp_path)
+    boot(tmp_path)
+    for name, soname in (
+        ("libnvidia-new.so.2.1.0", "libnvidia-new.so.2"),
+        (f"libnvidia-next.so.{V550}", "libnvidia-next.so.1"),
+        ("libnvidia-other.so.3", "libnvidia-other.so.3"),
+        ("libEGL.so.1.1.0", "libEGL.so.1"),
+        ("libnvidia-stale.so.535.261.03", "libnvidia-stale.so.1"),
+    ):
+        write_library(tmp_path / FOLDER / name, soname)
+    for name in ("nvidia-modprobe", "nvidia-pcc"):
+        put(tmp_path / "usr/bin" / name, b"\x7fELF", 0o755)
+    return tmp_path
+
+
+def added(before: Inventory, after: Inventory) -> dict[str, DriverFile]:
+    # The driver's version in a library's name is enough to take it, and the list tells what it serves.
+    assert {file for file in before.files if "libnvidia-next" not in file.host_path} <= set(after.files)
+    new = set(after.files) - set(before.files)
+    return {file.host_path.rpartition("/")[2]: file for file in new}
+
+
+def test_what_the_list_names_and_no_table_knows_is_given_where_it_serves(host: Path) -> None:
+    before = discover(host)
+    put(host / LIST, json.dumps(ENTRIES).encode())
+    after = discover(host)
+    new = added(before, after)
+    assert {name: file.capabilities for name, file in new.items()} == {
+        "libnvidia-new.so.2.1.0": ("compute", "display", "graphics", "video"),
+        f"libnvidia-next.so.{V550}": ("video",),
+        "libnvidia-other.so.3": (),
+        "nvidia-pcc": ("display", "graphics"),
+    }
+    assert new["libnvidia-new.so.2.1.0"].names == ("libnvidia-new.so.2",)
+    assert new["nvidia-pcc"].targets == ("/usr/bin/nvidia-pcc",)
+    assert rules(after) == {"other-driver-version": "info"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "{}",
+        "[]",
+        "7",
+        "[[[" * 5000,
+        '["libcuda.so.1"]',
+        '[{"name": "libcuda.so.1", "type": "LIB"}]',
+        '[{"name": 7, "type": "LIB", "category": []}]',
+        '[{"name": "../..", "type": "LIB", "category": ["cuda"]}]',
+        '[{"file": "libcuda.so.1", "kind": "LIB", "category": []}]',
+    ],
+)
+def test_a_list_of_another_form_is_said_and_changes_nothing(host: Path, text: str) -> None:
+    before = discover(host)
+    put(host / LIST, text.encode())
+    after = discover(host)
+    assert after.files == before.files
+    assert rules(after) == {"file-list-unreadable": "info"}
+
+
+def test_a_list_that_is_no_file_is_said(host: Path) -> None:
+    (host / LIST).mkdir(parents=True)
+    assert rules(discover(host)) == {"file-list-unreadable": "info"}
