@@ -12,7 +12,7 @@ import posixpath
 import stat
 from contextlib import ExitStack, contextmanager
 
-from cdigen.host.root import reason, shown
+from cdigen.host.root import shown
 from cdigen.host.trust import ACCESS_LIST
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.store import pathwalk
@@ -90,48 +90,31 @@ def own(path: str, *, what: str) -> Iterator[Directory]:
 
 
 def require_own(directory: Directory, *, what: str) -> None:
-    """Refuse a directory that others may write to, or put another in the place of. StoreError: who may.
+    """Refuse a directory that others may write to. StoreError: whose it is, or who else may.
 
     Theirs would be what its names lead to: we would wait for their FIFO, hold their lock, answer on
-    their socket, mount their libraries.
+    their socket, mount their libraries. Who may put another in its place has none but theirs for that.
     """
     if problem := openness(directory):
         hint = f"choose another directory, or 'chmod go-w {shown(directory.path)}'"
         if "belongs" in problem:
             hint = "choose a directory whose parent only root may write to, such as one in /run"
-        raise StoreError(f"{what} {problem}", hint=hint)
+        raise StoreError(f"{what} {shown(directory.path)} {problem}", hint=hint)
 
 
 def openness(directory: Directory) -> str:
-    """Return who but root and us may write to DIRECTORY, or put another in its place; an empty text: nobody.
+    """Return who may write to DIRECTORY but root and us ("is writable by everyone"); an empty text: nobody.
 
-    For a user, a group of the same number as theirs is theirs alone (useradd(8), USERGROUPS_ENAB).
+    The group that a user runs with counts as theirs alone (useradd(8), USERGROUPS_ENAB).
     """
-    groups = {0} if os.geteuid() == 0 else {0, os.getegid()}
-    here = directory.real
-    try:
-        problem = _openness(os.fstat(directory.fd), directory.path, f"/proc/self/fd/{directory.fd}", groups)
-        while not problem and here != "/":
-            entry, here = os.lstat(here), posixpath.dirname(here)
-            status = os.lstat(here)
-            # In a sticky folder, nobody but the folder's owner can take away what is ours or root's.
-            is_kept = status.st_mode & stat.S_ISVTX and entry.st_uid in {0, os.geteuid()}
-            problem = _openness(status, here, here, None if is_kept else groups)
-    except OSError as error:
-        return f"{shown(here)} cannot be looked at: {reason(error)}"
-    return problem
-
-
-def _openness(status: os.stat_result, path: str, reached: str, groups: set[int] | None) -> str:
-    """Return who else PATH belongs to, or may be written by but GROUPS; None: whoever may add to it, may."""
-    if status.st_uid not in {0, os.geteuid(), os.lstat("/").st_uid}:
-        return f"{shown(path)} belongs to uid {status.st_uid}"
-    if groups is None:
-        return ""
+    status = os.fstat(directory.fd)
+    if status.st_uid not in {0, os.geteuid()}:
+        return f"belongs to uid {status.st_uid}"
     if status.st_mode & stat.S_IWOTH:
-        return f"{shown(path)} is writable by everyone"
-    if status.st_mode & stat.S_IWGRP and (status.st_gid not in groups or _has_access_list(reached)):
-        return f"{shown(path)} is writable by others (its group, or see getfacl)"
+        return "is writable by everyone"
+    groups = {0} if os.geteuid() == 0 else {0, os.getegid()}
+    if status.st_mode & stat.S_IWGRP and (status.st_gid not in groups or _has_access_list(directory)):
+        return "is writable by others (its group, or see getfacl)"
     return ""
 
 
@@ -140,10 +123,10 @@ def sync(directory: Directory) -> None:
     os.fsync(directory.fd)
 
 
-def _has_access_list(path: str) -> bool:
+def _has_access_list(directory: Directory) -> bool:
     # The group's bits then bound every entry of it (acl(5)).
     try:
-        return bool(os.getxattr(path, ACCESS_LIST))
+        return bool(os.getxattr(directory.fd, ACCESS_LIST))
     except OSError:
         return False  # it has none, or the file system knows none
 

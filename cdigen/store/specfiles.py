@@ -214,7 +214,7 @@ def _exposed(place: Directory) -> tuple[Finding, ...]:
             severity="warning",
             rule="spec-directory-exposed",
             path=place.path,
-            message=f"{problem}: who may add a spec to {shown(place.path)} can have any file of the host",
+            message=f"{shown(place.path)} {problem}: who may add a spec there can have any file of the host",
             hint=f"'chown root:root' and 'chmod go-w' it, or take {shown(place.path)} out of spec_dirs",
         ),
     )
