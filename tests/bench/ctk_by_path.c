@@ -90,9 +90,10 @@ int main(int argc, char **argv)
         require(library, by_index(index, &gpu));
         require(library, uuid_of(gpu, uuid, sizeof uuid));
         require(library, minor_of(gpu, &minor));
-        printf("%s{\"name\": \"%s\", \"containerEdits\": {\"deviceNodes\": [{\"path\": \"/dev/nvidia%u\"}]}}",
-               index ? ", " : "", uuid, minor);
+        printf("{\"name\": \"%s\", \"containerEdits\": {\"deviceNodes\": [{\"path\": \"/dev/nvidia%u\"}]}}, ", uuid,
+               minor);
     }
+    printf("{\"name\": \"all\", \"containerEdits\": {\"deviceNodes\": [{\"path\": \"/dev/nvidiactl\"}]}}");
     printf("], \"containerEdits\": {\"hooks\": [{\"hookName\": \"createContainer\", \"path\": \"%s\"}]}}\n", hook);
     return 0;
 }

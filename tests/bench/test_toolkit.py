@@ -63,7 +63,7 @@ def test_nvml_answers_by_the_drivers_own_path_and_is_gone_afterwards(
     command = peer.generate(f"--driver-root={root}")
     with toolkit.answering(root, gpus):
         spec = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    assert [device["name"] for device in spec["devices"]] == [gpu.uuid for gpu in gpus]
+    assert [device["name"] for device in spec["devices"]] == [*(gpu.uuid for gpu in gpus), "all"]
     assert files(root) == before
 
 
@@ -77,7 +77,10 @@ def test_a_host_with_the_real_driver_gives_the_toolkits_spec(host_root: Path, pe
     # It has made /dev/nvidiactl.
     before = files(host_root)
     spec = json.loads(start_containers.toolkit_spec(host_root, peer))
-    assert [device["name"] for device in spec["devices"]] == [gpu.uuid for gpu in start_containers.GPUS]
+    assert [device["name"] for device in spec["devices"]] == [
+        *(gpu.uuid for gpu in start_containers.GPUS),
+        "all",
+    ]
     assert files(host_root) == before
 
 
