@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -108,12 +109,14 @@ class Host:
         until_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < until_s:
             try:
-                self._connections.append(self._listener.accept()[0])
+                connection = self._listener.accept()[0]
             except TimeoutError:
                 # A plugin whose last runtimes were short-lived waits for seconds, but for news of the socket.
                 self.socket.chmod(0o700)
-            else:
-                return self._connections[-1]
+                continue
+            self._connections.append(connection)
+            if not _is_left(connection):
+                return connection
         raise TimeoutError("the plugin does not connect")
 
     def close(self) -> None:
@@ -310,6 +313,13 @@ def asks(wish: str | None, *more: str, **fields: Any) -> tuple[Any, Any]:
 def given(adjustment: Any) -> list[str]:
     """Return the CDI devices in ADJUSTMENT."""
     return [device.name for device in adjustment.cdi_devices]
+
+
+def _is_left(connection: socket.socket) -> bool:
+    """Return whether the plugin has closed CONNECTION already: it waits for 30 s to be registered."""
+    poll = select.poll()
+    poll.register(connection, select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def _short(path: Path) -> str:
