@@ -14,8 +14,9 @@ from cdigen.model.errors import StoreError
 from cdigen.model.findings import Finding
 from cdigen.model.loader import X86_64_V2, capability_folders
 from cdigen.model.profile import STEPS
+from cdigen.model.view import DEFAULT_KIND, view_target
 from cdigen.spec.hooks import cdigen_hook, hook_lines, nvidia_hook
-from cdigen.spec.layout import lay_out, view_plan
+from cdigen.spec.layout import NO_VIEW, PlacedView, lay_out, view_plan
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -72,8 +73,7 @@ class _Delivery:
         self._profile = replace(draft.profile, layout="files", hook="none") if means.plain else draft.profile
         self._host = host
         self._means = means
-        self._view = ""
-        self._left_out: frozenset[str] = frozenset()
+        self._view = NO_VIEW
         self._findings: list[Finding] = []
         self._has_libraries = any(file.names for file in payload.files)
         asked = (draft.profile.layout, draft.profile.hook)
@@ -89,7 +89,7 @@ class _Delivery:
             self._say_what_no_hook_does()
         layout = self._layout(program)
         capable = layout in {"view", "hwcaps"} and not self._against_capability_folders()
-        laid = lay_out(self._payload, layout, view=self._view, left_out=self._left_out, capable=capable)
+        laid = lay_out(self._payload, layout, self._view, capable=capable)
         edits = self._draft.edits
         env = () if program else tuple(f"{name}={laid.folder}" for name in self._payload.folder_env)
         hooks = hook_lines(program, self._steps(laid.steps), self._profile.hook_required) if program else ()
@@ -166,6 +166,8 @@ class _Delivery:
             if wanted not in {"auto", "files"}:
                 self._say_unused(f"the layout {wanted} is not for NVIDIA's hooks, which link single files")
             return "named"
+        if wanted in {"view", "hwcaps"} and self._is_without_a_place(program):
+            return "files"
         if wanted == "hwcaps":
             problem = self._against_capability_folders()
             if problem:
@@ -175,6 +177,25 @@ class _Delivery:
             return self._view_or_files(program, asked=wanted == "view")
         return "files"
 
+    def _is_without_a_place(self, program: HookProgram | None) -> bool:
+        """Return whether the layout needs a place that is one for all kinds, and this kind has it not.
+
+        With a hook a view may lie anywhere. Two kinds of a container must not cover each other's files.
+        """
+        layout = self._profile.layout
+        if self._draft.kind == DEFAULT_KIND or (layout == "view" and (program or self._payload.prefix)):
+            return False
+        how = " without a hook" if layout == "view" else ""
+        self._say_unused(
+            f"the layout {layout}{how} is for {DEFAULT_KIND} alone: its folders are the same in every "
+            "container, and of two kinds one would cover the other",
+            severity="warning" if self._profile.device_class == self._class() else "info",
+        )
+        return True
+
+    def _class(self) -> str:
+        return self._draft.kind.partition("/")[2]
+
     def _view_or_files(self, program: HookProgram | None, *, asked: bool) -> str:
         if program is None and self._profile.hook != "none":
             if asked:
@@ -182,7 +203,7 @@ class _Delivery:
             return "files"
         if not self._has_view(asked=asked):
             return "files"
-        if program is None and self._against_capability_folders():
+        if program is None and not self._payload.prefix and self._against_capability_folders():
             self._say(
                 "info",
                 "view-without-hook",
@@ -227,7 +248,9 @@ class _Delivery:
             self._say_no_view(error.message, error.hint)
             return False
         apart = frozenset(file.source for file in plan.files if file.path in published.apart)
-        self._view, self._left_out = published.path, folders | apart
+        self._view = PlacedView(
+            source=published.path, target=view_target(self._draft.kind), left_out=folders | apart
+        )
         self._findings.extend(published.findings)
         refused = {file.source for file in plan.files if file.path in published.left_out}
         files = tuple(file for file in self._payload.files if file.host_path not in refused)
@@ -250,9 +273,9 @@ class _Delivery:
                 "containers that need it",
             )
 
-    def _say_unused(self, message: str) -> None:
+    def _say_unused(self, message: str, severity: Severity = "warning") -> None:
         self._say(
-            "warning",
+            severity,
             "layout-not-used",
             self._draft.kind,
             f"{message}; single files are mounted",

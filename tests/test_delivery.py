@@ -11,10 +11,11 @@ from kernelside import Node, make_node
 from vendors.fakehost import boot, discover, places
 
 from cdigen import reconcile
-from cdigen.delivery import Means
+from cdigen.delivery import Means, deliver
 from cdigen.model.profile import DEFAULT
 from cdigen.reconcile import Wishes
 from cdigen.value import replace
+from cdigen.vendors.nvidia import edits as nvidia
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,8 +83,8 @@ def is_files(edits: dict[str, Any]) -> bool:
     return f"{DEBIAN}/libcuda.so.1" in mounts(edits) and "/usr/local/nvidia" not in mounts(edits)
 
 
-def is_view(edits: dict[str, Any]) -> bool:
-    return mounts(edits).get("/usr/local/nvidia", "").startswith(f"{VIEWS}/nvidia-")
+def is_view(edits: dict[str, Any], target: str = "/usr/local/nvidia") -> bool:
+    return mounts(edits).get(target, "").startswith(f"{VIEWS}/nvidia-")
 
 
 def test_a_host_with_our_hook_gets_a_view_and_one_hook(host: Path) -> None:
@@ -93,6 +94,59 @@ def test_a_host_with_our_hook_gets_a_view_and_one_hook(host: Path) -> None:
     assert hook["path"] == PYTHON
     assert SCRIPT in hook["args"]
     assert rules(findings) == []
+
+
+def test_another_kind_than_the_default_has_its_view_at_a_place_of_its_own(host: Path) -> None:
+    edits, findings = spec(host, device_class="gpu-compute")
+    place = "/usr/local/cdigen/nvidia.com/gpu-compute"
+    assert is_view(edits, place)
+    assert "/usr/local/nvidia" not in mounts(edits)
+    args = edits["hooks"][0]["args"]
+    assert f"{place}/lib64" in args
+    assert not any(word.startswith("/usr/local/nvidia") for word in args)
+    assert rules(findings) == []
+
+
+@pytest.mark.parametrize("layout", ["view", "hwcaps"])
+def test_without_a_hook_only_the_default_kind_has_the_places_that_all_share(host: Path, layout: str) -> None:
+    edits, findings = spec(host, device_class="gpu-compute", layout=layout, hook="none")
+    assert is_files(edits)
+    assert not [path for path in mounts(edits) if "hwcaps" in path or path.startswith("/usr/local")]
+    assert rules(findings) == [NO_COMPAT, ("warning", "layout-not-used")]
+    assert "nvidia.com/gpu alone" in findings[-1].message
+
+
+def test_a_layout_that_a_kind_only_inherits_is_done_without_in_silence(host: Path) -> None:
+    """A family's kind takes its layout from the first profile, which has asked for GPUs."""
+    inventory = discover(host)
+    (draft,) = nvidia.drafts(inventory, (replace(DEFAULT, layout="hwcaps", hook="none"),))
+    family = replace(draft, kind="nvidia.com/gds")
+    findings = deliver(family, places(host).host, Means(state_dir=f"{host}/state", make_views=True))[1]
+    assert rules(findings) == [NO_COMPAT, ("info", "layout-not-used")]
+
+
+@pytest.mark.parametrize(
+    ("layout", "hook", "place"),
+    [("auto", "auto", ""), ("view", "none", ""), ("files", "none", "/lib64/libcuda.so.1")],
+)
+def test_a_prefix_is_where_the_libraries_are_whatever_the_layout(
+    host: Path, layout: str, hook: str, place: str
+) -> None:
+    prefix = "/usr/local/Example/driver"
+    (draft,) = nvidia.drafts(discover(host), (replace(DEFAULT, layout=layout, hook=hook),))
+    assert draft.payload
+    draft = replace(draft, kind="example.com/npu", payload=replace(draft.payload, prefix=prefix))
+    means = Means(hook_script=SCRIPT, hook_python=PYTHON, state_dir=f"{host}/state", make_views=True)
+    delivered, findings = deliver(draft, places(host).host, means)
+    targets = {mount.container_path for mount in delivered.edits.mounts}
+    assert f"{prefix}{place}" in targets
+    assert not [path for path in targets if path.endswith("/libcuda.so.1") and not path.startswith(prefix)]
+    assert not [
+        path for path in targets if "hwcaps" in path or path.startswith(("/usr/local/n", "/usr/local/c"))
+    ]
+    assert [finding.severity for finding in findings if finding.severity != "info"] == []
+    words = [word for line in delivered.edits.hooks for word in line.args]
+    assert (f"{prefix}/lib64" in words) == (hook == "auto")
 
 
 def test_every_source_of_a_view_spec_lies_in_the_view_but_sockets(host: Path) -> None:

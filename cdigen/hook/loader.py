@@ -61,20 +61,24 @@ def list_in_cache(container: Container, folders: list[LibraryFolder]) -> None:
         posix.close(etc)
 
 
-def name_in_conf(container: Container, folders: list[LibraryFolder]) -> None:
+def name_in_conf(container: Container, folders: list[LibraryFolder], gone: tuple[str, ...] = ()) -> None:
     """Name FOLDERS where ldconfig looks first. Without /etc/ld.so.conf.d no image's ldconfig would look.
 
-    Refused: the file stays as it is.
+    Folders that the file names already stay, after ours, but those in GONE: a container with devices of two
+    kinds has the hook run once for each. Refused: the file stays as it is.
     """
     where = f"{CONF_FOLDER}/{CONF_NAME}"
-    paths = dict.fromkeys([folder.path for folder in folders])
-    after = "".join([f"{path}\n" for path in paths]).encode("utf-8", "surrogateescape")
+    ours = [folder.path.encode("utf-8", "surrogateescape") for folder in folders]
+    stale = [path.encode() for path in gone]
     try:
         conf = open_folder(container, CONF_FOLDER)
     except Missing:
         return
     try:
-        if read_file(container, conf, CONF_NAME, where, _MAX_CONF) != after:
+        before = read_file(container, conf, CONF_NAME, where, _MAX_CONF) or b""
+        others = [line for line in before.splitlines() if line.startswith(b"/") and line not in stale]
+        after = b"".join([path + b"\n" for path in dict.fromkeys((*ours, *others))])
+        if before != after and len(after) <= _MAX_CONF:
             write_file(conf, CONF_NAME, after, where)
     finally:
         posix.close(conf)

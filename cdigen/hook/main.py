@@ -143,9 +143,11 @@ def _make_findable(container: Container, request: Request, outcome: Outcome) -> 
     from cdigen.hook.loader import folder_of, list_in_cache, name_in_conf  # noqa: PLC0415
 
     folders: list[LibraryFolder] = []
+    gone: tuple[str, ...] = ()
     for (version,) in request.values_of("enable-cuda-compat"):
-        from cdigen.hook.compat import compat_folder  # noqa: PLC0415
+        from cdigen.hook.compat import FOLDER, compat_folder  # noqa: PLC0415
 
+        gone = (FOLDER,)
         if found := outcome.attempt("enable-cuda-compat", compat_folder, container, version):
             folders.append(found)
     writers = ["enable-cuda-compat"] if folders else []
@@ -158,7 +160,7 @@ def _make_findable(container: Container, request: Request, outcome: Outcome) -> 
     if writers[-1] in outcome.failed:
         outcome.failed.update(writers)
     else:
-        outcome.attempt("ld.so.conf.d", name_in_conf, container, folders)
+        outcome.attempt("ld.so.conf.d", name_in_conf, container, folders, gone)
 
 
 def _keep_standard_descriptors() -> None:

@@ -91,6 +91,10 @@ class Payload:
     ``steps`` is what the vendor's software needs done when a container starts. ``carried`` are
     SONAMEs that images are known to bring along, in the default folders, in versions of their own.
     ``folder_env`` are variables that tell programs the folder of the libraries where no cache does.
+
+    ``prefix`` is the container's folder in which the vendor's images expect the libraries, those of 64 bits
+    in its ``lib64`` (``/usr/local/Ascend/driver``); without one they come where loaders look, or into a
+    folder of the kind's own.
     """
 
     vendor: str
@@ -100,6 +104,7 @@ class Payload:
     steps: tuple[Step, ...] = ()
     carried: tuple[str, ...] = ()
     folder_env: tuple[str, ...] = ()
+    prefix: str = ""
 
 
 @frozen

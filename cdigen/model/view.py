@@ -1,7 +1,7 @@
 """A driver view: one directory with a driver's files as a container sees them, planned before it is made.
 
-A view is laid out like ``/usr/local/nvidia`` (``bin``, ``lib``, ``lib64``) and is mounted as a whole.
-``ViewPlan`` says what belongs into it; ``cdigen.store.views`` makes it.
+A view is laid out like ``/usr/local/nvidia`` (``bin``, ``lib``, ``lib64``) and is mounted as a whole, each
+kind's at ``view_target``. ``ViewPlan`` says what belongs into it; ``cdigen.store.views`` makes it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,12 @@ from cdigen.value import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+# CUDA images name its bin and lib64 in PATH and LD_LIBRARY_PATH (nvidia-docker 1.0 mounted it), so it is one
+# kind's alone. The other kinds' views lie below a folder of cdigen's, each by its kind.
+DEFAULT_KIND = "nvidia.com/gpu"
+DEFAULT_TARGET = "/usr/local/nvidia"
+OTHER_TARGETS = "/usr/local/cdigen"
 
 _VENDOR = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
@@ -45,6 +51,11 @@ class ViewPlan:
     def paths(self) -> tuple[str, ...]:
         """Return the paths of all files and links."""
         return (*[file.path for file in self.files], *[link.path for link in self.links])
+
+
+def view_target(kind: str) -> str:
+    """Return where containers have the view of KIND; no two kinds share a place."""
+    return DEFAULT_TARGET if kind == DEFAULT_KIND else f"{OTHER_TARGETS}/{kind}"
 
 
 def fault(plan: ViewPlan) -> str:

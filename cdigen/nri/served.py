@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 
 from cdigen.host.root import shown
+from cdigen.model.view import DEFAULT_TARGET, view_target
 from cdigen.nri.request import is_nvidia
 from cdigen.value import frozen, replace
 
@@ -49,7 +50,12 @@ _GPU_KIND = re.compile(
 _PRIVILEGED = frozenset(("/dev/mem", "/dev/port", "/dev/kmsg", "/dev/snapshot", "/dev/loop-control"))
 # All nodes that are looked for begin so.
 _TELLING = re.compile(r"/dev/(?:nvidia|nvhost-|nvgpu/|dxg$|kfd$|dri/|gdrdrv$|infiniband/)", re.ASCII)
-_DRIVER = re.compile(r"/(?:libcuda|libnvidia-ml|libdxcore)\.so|^/usr/local/nvidia(?:/|$)", re.ASCII)
+# Files of NVIDIA's driver by their names, and the places where containers have views of it.
+_DRIVER = re.compile(
+    r"/(?:libcuda|libnvidia-ml|libdxcore)\.so"
+    rf"|^(?:{re.escape(DEFAULT_TARGET)}|{re.escape(view_target('nvidia.com/'))}[^/]+)(?:/|$)",
+    re.ASCII,
+)
 
 # Whose annotations another plugin reads, by how it is called (NN-name): as its file in the runtime's plugin
 # folder, or as validators are told. NVIDIA's is part of its toolkit's container, has no file, and is called

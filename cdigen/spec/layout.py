@@ -4,12 +4,13 @@ The layouts (docs/decisions/0006-layouts.md):
 
 - ``files``: each library under each of its loader names, in both default library folders, and under the
   name of its file;
-- ``view``: one folder with all of them, mounted at /usr/local/nvidia, which a hook makes findable; and
-  as in ``hwcaps``, for containers into which the hook cannot write;
+- ``view``: one folder with all of them, mounted at the kind's own place, which a hook makes findable; and as
+  in ``hwcaps``, for containers into which the hook cannot write;
 - ``hwcaps``: the same folder mounted where capable loaders look by themselves;
 - ``named``: each library under its file's name, for NVIDIA's hooks, which make the links.
 
-Whatever software expects at a fixed place is a mount of its own in all of them.
+Whatever software expects at a fixed place is a mount of its own in all of them. Where a payload has a prefix,
+its libraries are there instead of in the folders that loaders search.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import posixpath
 
 from cdigen.model.cdi import Mount, Step
 from cdigen.model.loader import capability_folders, library_folders
-from cdigen.model.view import ViewFile, ViewLink, ViewPlan
+from cdigen.model.view import DEFAULT_TARGET, ViewFile, ViewLink, ViewPlan
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -35,9 +36,6 @@ SOCKET = ("nosuid", "nodev", "rbind", "rprivate", "noexec")
 # A folder of FIFOs: they need to be opened only, and nobody shall add to them or take them away.
 PIPE = ("ro", "nosuid", "nodev", "noexec", "rbind", "rprivate")
 
-# CUDA images name its bin and lib64 in PATH and LD_LIBRARY_PATH (nvidia-docker 1.0 mounted it).
-VIEW_TARGET = "/usr/local/nvidia"
-
 _ENDPOINTS = {"socket": SOCKET, "pipe": PIPE}
 _VIEW_FOLDERS = {"library": "lib64", "library32": "lib", "binary": "bin"}
 _BITS = {"library": 64, "library32": 32}
@@ -50,6 +48,22 @@ class Laid:
     mounts: tuple[Mount, ...]
     steps: tuple[Step, ...]
     folder: str
+
+
+@frozen
+class PlacedView:
+    """A published view: its path on the host, and where containers have it if the payload has no prefix.
+
+    The host paths ``left_out`` are not in it, of libraries and programs only their places: they are mounted
+    from where they are.
+    """
+
+    source: str = ""
+    target: str = DEFAULT_TARGET
+    left_out: frozenset[str] = frozenset()
+
+
+NO_VIEW = PlacedView()
 
 
 def view_plan(payload: Payload, *, left_out: frozenset[str] = frozenset()) -> ViewPlan:
@@ -66,26 +80,21 @@ def view_plan(payload: Payload, *, left_out: frozenset[str] = frozenset()) -> Vi
     )
 
 
-def lay_out(
-    payload: Payload,
-    layout: str,
-    *,
-    view: str = "",
-    left_out: frozenset[str] = frozenset(),
-    capable: bool = True,
-) -> Laid:
-    """Return PAYLOAD in LAYOUT; VIEW is the host's path of the published view where that mounts one.
+def lay_out(payload: Payload, layout: str, view: PlacedView = NO_VIEW, *, capable: bool = True) -> Laid:
+    """Return PAYLOAD in LAYOUT, with the VIEW of it where the layout mounts one.
 
-    The host paths ``left_out`` are not in the view, of libraries and programs only their places: they are
-    mounted from where they are. ``capable`` says that loaders on this host search the folders for capable
-    processors.
+    ``capable`` says that loaders on this host search the folders for capable processors.
     """
-    places = _places(payload.files) if view else {}
-    sources = {source: f"{view}/{path}" for source, path in places.items() if source not in left_out}
+    places = _places(payload.files) if view.source else {}
+    sources = {
+        source: f"{view.source}/{path}" for source, path in places.items() if source not in view.left_out
+    }
     arrange = {"files": _files, "view": _view, "hwcaps": _hwcaps, "named": _named}[layout]
-    wanted, steps, folder = arrange(payload, view, capable)
+    wanted, steps, folder = arrange(payload, view, capable and not payload.prefix)
     looked_for = (file.host_path for file in payload.files if file.kind in _VIEW_FOLDERS)
-    missing = {f"{view}/{places[path]}": path for path in looked_for if view and path in left_out}
+    missing = {
+        f"{view.source}/{places[path]}": path for path in looked_for if view.source and path in view.left_out
+    }
     wanted = [*wanted, *_in_their_places(wanted, missing)]
     taken: dict[str, Mount] = {}
     for source, target, options in wanted:
@@ -97,34 +106,31 @@ def lay_out(
 # The layouts: each returns (source, target, options) of its mounts, steps, and the libraries' folder.
 
 
-def _files(payload: Payload, _view: str, _capable: bool) -> _Arranged:  # noqa: FBT001 - as all layouts
-    folders = library_folders(payload.architecture)
-    libraries = [
-        (file.host_path, f"{folder}/{name}", READ_ONLY)
-        for file in _libraries(payload)
-        for folder in library_folders(payload.architecture, bits=_BITS[file.kind])
-        for name in file.names
-    ]
-    wanted = [*libraries, *_own_names(payload, folders[0]), *_fixed(payload)]
-    return wanted, _cache_steps(payload, _first_folders(payload)), folders[0]
+def _files(payload: Payload, _view: PlacedView, _capable: bool) -> _Arranged:  # noqa: FBT001 - as all layouts
+    folders = _first_folders(payload)
+    libraries = _singles(payload, lambda _file, _name: True)
+    wanted = [*libraries, *_own_names(payload, folders["library"]), *_fixed(payload)]
+    return wanted, _cache_steps(payload, folders), folders["library"]
 
 
-def _view(payload: Payload, view: str, capable: bool) -> _Arranged:  # noqa: FBT001
-    folders = {kind: f"{VIEW_TARGET}/{_VIEW_FOLDERS[kind]}" for kind in _BITS}
+def _view(payload: Payload, view: PlacedView, capable: bool) -> _Arranged:  # noqa: FBT001
+    target = payload.prefix or view.target
+    folders = {kind: f"{target}/{_VIEW_FOLDERS[kind]}" for kind in _BITS}
+    # What has a prefix is looked for there alone.
+    plugins, links = ((), ()) if payload.prefix else (_plugins(payload), _development_links(payload, folders))
     wanted = [
-        (view, VIEW_TARGET, READ_ONLY),
-        *(_capability_mounts(payload, view) if capable else ()),
-        *_plugins(payload),
+        (view.source, target, READ_ONLY),
+        *(_capability_mounts(payload, view.source) if capable else ()),
+        *plugins,
         *_fixed(payload),
     ]
-    steps = [*_development_links(payload, folders), *_cache_steps(payload, folders)]
-    return wanted, steps, folders["library"]
+    return wanted, [*links, *_cache_steps(payload, folders)], folders["library"]
 
 
-def _hwcaps(payload: Payload, view: str, _capable: bool) -> _Arranged:  # noqa: FBT001
+def _hwcaps(payload: Payload, view: PlacedView, _capable: bool) -> _Arranged:  # noqa: FBT001
     folder = capability_folders(payload.architecture)[0]
     wanted = [
-        *_capability_mounts(payload, view),
+        *_capability_mounts(payload, view.source),
         *_plugins(payload),
         # The loader's cache comes before these folders, and it knows what the image has of its own.
         *_singles(payload, lambda file, name: file.kind == "library32" or name in payload.carried),
@@ -133,7 +139,7 @@ def _hwcaps(payload: Payload, view: str, _capable: bool) -> _Arranged:  # noqa: 
     return wanted, _cache_steps(payload, {"library": folder}), folder
 
 
-def _named(payload: Payload, _view: str, _capable: bool) -> _Arranged:  # noqa: FBT001
+def _named(payload: Payload, _view: PlacedView, _capable: bool) -> _Arranged:  # noqa: FBT001
     folders = _first_folders(payload)
     wanted: list[_Wanted] = []
     steps: list[Step] = []
@@ -196,8 +202,15 @@ def _own_names(payload: Payload, folder: str) -> Iterator[_Wanted]:
             yield file.host_path, f"{folder}/{own}", READ_ONLY
 
 
+def _folders(payload: Payload, kind: str) -> tuple[str, ...]:
+    """Return the container's folders for single libraries of KIND."""
+    if payload.prefix:
+        return (f"{payload.prefix}/{_VIEW_FOLDERS[kind]}",)
+    return library_folders(payload.architecture, bits=_BITS[kind])
+
+
 def _first_folders(payload: Payload) -> dict[str, str]:
-    return {kind: library_folders(payload.architecture, bits=bits)[0] for kind, bits in _BITS.items()}
+    return {kind: _folders(payload, kind)[0] for kind in _BITS}
 
 
 def _fixed(payload: Payload) -> Iterator[_Wanted]:
@@ -230,7 +243,7 @@ def _singles(payload: Payload, is_wanted: Callable[[DriverFile, str], bool]) -> 
     for file in _libraries(payload):
         for name in file.names:
             if is_wanted(file, name):
-                for folder in library_folders(payload.architecture, bits=_BITS[file.kind]):
+                for folder in _folders(payload, file.kind):
                     yield file.host_path, f"{folder}/{name}", READ_ONLY
 
 
@@ -249,10 +262,7 @@ def _development_links(payload: Payload, folders: Mapping[str, str]) -> Iterator
     for file in _libraries(payload):
         for name in file.names:
             if name.endswith(".so") and "/" not in name:
-                links = [
-                    f"{folder}/{name}"
-                    for folder in library_folders(payload.architecture, bits=_BITS[file.kind])
-                ]
+                links = [f"{folder}/{name}" for folder in _folders(payload, file.kind)]
                 arguments = (f"{folders[file.kind]}/{name}", *links)
                 yield Step(name="create-symlinks", arguments=arguments)
 

@@ -117,6 +117,17 @@ class Driven:
         return self.host.run(f"{self.podman.replace(f' --device {DEVICE}', '')} {options} {image} {command}")
 
 
+def with_crun(host: Host, options: str = f"--device {DEVICE}") -> Driven:
+    """Start containers with crun, which refuses to work where both versions of cgroups are mounted."""
+    lone = (
+        "umount --recursive --lazy /sys && mount -t sysfs sysfs /sys && "
+        "mount -t cgroup2 cgroup2 /sys/fs/cgroup"
+    )
+    unshare = f"unshare --mount --propagation private sh -c '{lone} && exec \"$@\"' sh"
+    podman = f"podman --runtime crun run --cgroups=disabled --rm {options}"
+    return Driven(host=host, podman=f"{unshare} {podman}")
+
+
 def cache_entries(listed: str) -> list[str]:
     """Return the entries of `ldconfig -p` in their order, without the line before and after them."""
     return [line.strip() for line in listed.splitlines() if "=>" in line]

@@ -21,7 +21,7 @@ from chroothost import (
     REDHAT_IMAGE,
     Host,
 )
-from gpuhosts import DEVICE, HOOKED, HOOKLESS, WAYS, Driven
+from gpuhosts import DEVICE, HOOKED, HOOKLESS, WAYS, Driven, with_crun
 
 pytestmark = pytest.mark.e2e
 
@@ -197,14 +197,3 @@ AS_USER = (
     "cd /home/rl; setpriv --reuid rl --regid rl --init-groups env --ignore-environment HOME=/home/rl USER=rl "
     'LOGNAME=rl PATH="$PATH" XDG_RUNTIME_DIR=/run/user/$(id -u rl) PODMAN_IGNORE_CGROUPSV1_WARNING=1'
 )
-
-
-def with_crun(host: Host) -> Driven:
-    """Start containers with crun, which refuses to work where both versions of cgroups are mounted."""
-    lone = (
-        "umount --recursive --lazy /sys && mount -t sysfs sysfs /sys && "
-        "mount -t cgroup2 cgroup2 /sys/fs/cgroup"
-    )
-    unshare = f"unshare --mount --propagation private sh -c '{lone} && exec \"$@\"' sh"
-    podman = f"podman --runtime crun run --cgroups=disabled --rm --device {DEVICE}"
-    return Driven(host=host, podman=f"{unshare} {podman}")

@@ -141,3 +141,21 @@ def test_a_cache_that_grows_while_it_is_read_costs_no_more_than_its_bound(case: 
     thread.join()
     assert done.returncode == 0
     assert took_s < 8
+
+
+def test_two_kinds_of_one_container_keep_both_folders_however_often_it_starts(case: Case) -> None:
+    """The hook runs once for each: what the first put into the cache and its list stays."""
+    other = ("--update-ldcache", "x86_64", "/usr/local/cdigen/example.com/npu/lib64", "libnpu.so.1")
+    for _ in range(3):
+        assert case.start(*LDCACHE).stderr == ""
+        assert case.start(*other).stderr == ""
+    wanted = {*OURS, ("libnpu.so.1", "/usr/local/cdigen/example.com/npu/lib64/libnpu.so.1")}
+    assert wanted <= set(case.entries())
+    assert len(case.entries()) == len(set(case.entries()))
+    assert case.conf.read_text() == f"{other[2]}\n{LDCACHE[2]}\n"
+
+
+def test_of_the_list_only_folders_stay(case: Case) -> None:
+    case.conf.write_text("include /evil/*\n# note\n/opt/other/lib\n/opt/other/lib\n")
+    assert case.start(*LDCACHE).stderr == ""
+    assert case.conf.read_text() == f"{LDCACHE[2]}\n/opt/other/lib\n"

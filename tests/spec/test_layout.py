@@ -6,13 +6,14 @@ from hypothesis import strategies as st
 from cdigen.model.cdi import Payload
 from cdigen.model.inventory import DriverFile
 from cdigen.model.view import ViewLink, fault
-from cdigen.spec.layout import Laid, lay_out, view_plan
+from cdigen.spec.layout import Laid, PlacedView, lay_out, view_plan
 
 DEBIAN, RED_HAT = "/usr/lib/x86_64-linux-gnu", "/usr/lib64"
 CAPABILITY_FOLDERS = tuple(
     f"{folder}/{name}" for name in ("glibc-hwcaps/x86-64-v2", "x86_64") for folder in (DEBIAN, RED_HAT)
 )
 VIEW = "/var/lib/cdigen/views/nvidia-0123456789abcdef"
+PLACED = PlacedView(source=VIEW)
 CUDA = DriverFile(
     kind="library",
     host_path="/host/libcuda.so.550.163.01",
@@ -97,7 +98,7 @@ def test_the_layout_files_mounts_each_library_under_each_name_in_both_folders() 
 
 
 def test_the_layout_view_mounts_one_folder_and_fixed_places_out_of_it() -> None:
-    laid = lay_out(payload(*ALL), "view", view=VIEW)
+    laid = lay_out(payload(*ALL), "view", PLACED)
     gbm = f"{VIEW}/lib64/libnvidia-allocator.so.550.163.01"
     assert mounts(laid) == {
         "/usr/local/nvidia": VIEW,
@@ -111,7 +112,7 @@ def test_the_layout_view_mounts_one_folder_and_fixed_places_out_of_it() -> None:
 
 
 def test_a_host_whose_loaders_do_not_search_them_gets_no_mounts_for_capable_processors() -> None:
-    laid = lay_out(payload(*ALL), "view", view=VIEW, capable=False)
+    laid = lay_out(payload(*ALL), "view", PLACED, capable=False)
     assert not set(CAPABILITY_FOLDERS) & mounts(laid).keys()
     assert mounts(laid)["/usr/local/nvidia"] == VIEW
 
@@ -119,7 +120,7 @@ def test_a_host_whose_loaders_do_not_search_them_gets_no_mounts_for_capable_proc
 def test_the_layout_view_has_a_hook_make_the_libraries_findable() -> None:
     links = [f"{folder}/libcuda.so" for folder in (DEBIAN, RED_HAT)]
     names = ("libcuda.so.1", "libcuda.so", "libnvidia-allocator.so.1")
-    assert steps(lay_out(payload(*ALL), "view", view=VIEW)) == [
+    assert steps(lay_out(payload(*ALL), "view", PLACED)) == [
         ("create-symlinks", "/usr/local/nvidia/lib64/libcuda.so", *links),
         ("update-ldcache", "x86_64", "/usr/local/nvidia/lib64", *names),
         ("update-ldcache", "i386", "/usr/local/nvidia/lib", "libcuda.so.1"),
@@ -127,7 +128,7 @@ def test_the_layout_view_has_a_hook_make_the_libraries_findable() -> None:
 
 
 def test_the_layout_hwcaps_mounts_the_view_where_loaders_look_and_what_images_carry_by_itself() -> None:
-    laid = lay_out(payload(*ALL), "hwcaps", view=VIEW)
+    laid = lay_out(payload(*ALL), "hwcaps", PLACED)
     found = mounts(laid)
     folders = [
         f"{folder}/{name}" for folder in (DEBIAN, RED_HAT) for name in ("glibc-hwcaps/x86-64-v2", "x86_64")
@@ -152,7 +153,7 @@ def test_the_layout_named_mounts_files_under_their_own_names_for_links_to_be_mad
 
 
 def test_what_the_view_does_not_hold_is_mounted_from_the_host() -> None:
-    laid = lay_out(payload(CUDA, ICD), "view", view=VIEW, left_out=frozenset([ICD.host_path]))
+    laid = lay_out(payload(CUDA, ICD), "view", PlacedView(source=VIEW, left_out=frozenset([ICD.host_path])))
     assert mounts(laid)["/etc/OpenCL/nvidia.icd"] == "/etc/nvidia.icd"
     assert ICD.host_path not in {
         file.source for file in view_plan(payload(CUDA, ICD), left_out=frozenset([ICD.host_path])).files
@@ -165,8 +166,8 @@ def test_what_has_only_its_place_in_the_view_is_mounted_on_it_wherever_it_is_loo
     on_view = {f"/usr/local/nvidia/lib64/{name}", "/usr/local/nvidia/bin/nvidia-smi"}
     on_capability_folders = {f"{folder}/{name}" for folder in CAPABILITY_FOLDERS}
     for layout, added in (("view", on_view | on_capability_folders), ("hwcaps", on_capability_folders)):
-        whole = mounts(lay_out(payload(*ALL), layout, view=VIEW))
-        laid = mounts(lay_out(payload(*ALL), layout, view=VIEW, left_out=left_out))
+        whole = mounts(lay_out(payload(*ALL), layout, PLACED))
+        laid = mounts(lay_out(payload(*ALL), layout, PlacedView(source=VIEW, left_out=left_out)))
         assert {target for target in laid if target not in whole} == added
         assert laid[f"{DEBIAN}/glibc-hwcaps/x86-64-v2/{name}"] == GBM.host_path
         # What is mounted at a place of its own comes from the host as well.
@@ -176,7 +177,9 @@ def test_what_has_only_its_place_in_the_view_is_mounted_on_it_wherever_it_is_loo
 
 def test_of_two_libraries_with_one_name_the_second_is_mounted_where_the_view_has_its_place() -> None:
     other = DriverFile(kind="library", host_path="/b/libcuda.so.550.163.01", capabilities=(), names=("x.so",))
-    laid = mounts(lay_out(payload(CUDA, other), "view", view=VIEW, left_out=frozenset([other.host_path])))
+    laid = mounts(
+        lay_out(payload(CUDA, other), "view", PlacedView(source=VIEW, left_out=frozenset([other.host_path])))
+    )
     assert laid["/usr/local/nvidia/fixed/b/libcuda.so.550.163.01"] == other.host_path
 
 
@@ -199,5 +202,5 @@ def test_any_files_give_a_view_that_can_be_made_and_mounts_that_lie_in_it(files:
     inside = {f"{VIEW}/{file.path}" for file in plan.files} | {VIEW, f"{VIEW}/lib64"}
     outside = {file.host_path for file in files if file.kind == "socket"}
     for layout in ("view", "hwcaps"):
-        sources = [mount.host_path for mount in lay_out(given_files, layout, view=VIEW).mounts]
+        sources = [mount.host_path for mount in lay_out(given_files, layout, PLACED).mounts]
         assert set(sources) <= inside | outside

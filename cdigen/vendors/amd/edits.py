@@ -64,9 +64,19 @@ def _draft(
         devices=tuple(devices),
         edits=ContainerEdits(),
         payload=_payload(inventory.driver, files, profile),
-        # A view would lie where NVIDIA's images look for theirs, and need a hook; these are few files.
-        profile=replace(profile, layout="files", hook="none") if files else profile,
+        profile=_delivered(profile) if files else profile,
     )
+
+
+def _delivered(profile: Profile) -> Profile:
+    """Return PROFILE with how the host's ROCm libraries reach containers where it does not say.
+
+    As single files in the default folders: what an image's own cache names comes before those, and an image
+    that has ROCm must not get half of the host's. A hook would put the host's first.
+    """
+    if profile.layout not in {"auto", "files"}:
+        return profile
+    return replace(profile, layout="files", hook="none" if profile.hook == "auto" else profile.hook)
 
 
 def _payload(driver: Driver, every: tuple[DriverFile, ...], profile: Profile) -> Payload | None:

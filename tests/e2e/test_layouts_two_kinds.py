@@ -1,0 +1,204 @@
+"""Two kinds of devices in one container: whichever is named first, the libraries of both are found.
+
+The host has three kinds of NVIDIA's (the documentation's profiles among them), and two of a vendor of another
+package with a library each, one of which it keeps at a prefix. The real cdigen writes the specs.
+"""
+
+import itertools
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from chroothost import BULLSEYE_IMAGE, DEBIAN_IMAGE, REDHAT_IMAGE, Host, copy_tree, running_host
+from gpuhosts import GPUS, Driven, Way, install_hook, succeed, with_crun
+from kernelside import write_kernel_side
+from vendors import addedvendor
+
+pytestmark = pytest.mark.e2e
+
+GPU, COMPUTE, GRAPHICS = "nvidia.com/gpu=0", "nvidia.com/gpu-compute=0", "nvidia.com/gpu-graphics=0"
+PLUG_IN, PREFIXED = "example.com/accel=0", "example.com/prefixed=0"
+PAIRS = [
+    pair
+    for two in ((GPU, COMPUTE), (COMPUTE, GRAPHICS), (GPU, PLUG_IN), (COMPUTE, PLUG_IN), (GPU, PREFIXED))
+    for pair in itertools.permutations(two)
+]
+WAYS = {
+    "files": Way(layout="files", hook="none"),
+    "files+hook": Way(layout="files", hook="cdigen"),
+    "view": Way(layout="view", hook="none"),
+    "view+hook": Way(layout="view", hook="cdigen"),
+    "hwcaps": Way(layout="hwcaps", hook="none"),
+}
+HOOKED = tuple(name for name, way in WAYS.items() if way.hook == "cdigen")
+# A library that each kind has to bring.
+OWN = {
+    GPU: "libcuda.so.1",
+    COMPUTE: "libnvidia-ml.so.1",
+    GRAPHICS: "libGLX_nvidia.so.0",
+    PLUG_IN: "libaccelerat.so.1",
+    PREFIXED: "libprefixed0.so.1",
+}
+CRUN = "crun"
+PREFIX = "/usr/local/Example/driver"
+CONFIGURATION = """
+vendors: [nvidia, added]
+profiles:
+  - {name: default, class: gpu}
+  - {name: compute, class: gpu-compute, capabilities: [compute, utility]}
+  - {name: graphics, class: gpu-graphics, capabilities: [graphics]}
+"""
+FILES = """from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload
+        from cdigen.model.inventory import DriverFile
+        from cdigen.value import replace
+
+        def draft(name, soname, prefix):
+            library = DriverFile(
+                kind='library', host_path=f'/opt/added/{soname}', capabilities=(), names=(soname,)
+            )
+            payload = Payload(
+                vendor='added', version='1', architecture='x86_64', files=(library,), prefix=prefix
+            )
+            device = Device(name='0', edits=ContainerEdits(env=('ADDED=1',)))
+            return Draft(
+                kind=f'example.com/{name}', devices=(device,), edits=ContainerEdits(), payload=payload,
+                profile=profiles[0],
+            )
+
+        return draft('accel', 'libaccelerat.so.1', ''), draft('prefixed', 'libprefixed0.so.1', '{prefix}')"""
+
+
+@dataclass(kw_only=True)
+class Hosted:
+    """A running host, and what its containers find."""
+
+    host: Host
+    alone: dict[tuple[str, str, str], set[str]] = field(default_factory=dict)
+
+    def found(
+        self, *devices: str, image: str = DEBIAN_IMAGE, before: str = "true", options: str = ""
+    ) -> set[str]:
+        """Return which libraries of any kind a container with DEVICES loads by their names."""
+        given = " ".join(f"--device {device}" for device in devices)
+        # What an image does that has the prefix hard-coded.
+        given += f" --env LD_LIBRARY_PATH={PREFIX}/lib64" if PREFIXED in devices else ""
+        podman = f"podman run --rm {given} {options}"
+        driven = with_crun(self.host, given) if options == CRUN else Driven(host=self.host, podman=podman)
+        names = [*driven.driver, OWN[PLUG_IN], OWN[PREFIXED]]
+        loaded = driven.loaded(image, names, before=before)
+        return {name for name, path in loaded.items() if not path.startswith("fail")}
+
+    def found_alone(self, device: str, image: str, before: str) -> set[str]:
+        """Return which of them a container with DEVICE alone loads."""
+        key = device, image, before
+        if key not in self.alone:
+            self.alone[key] = self.found(device, image=image, before=before)
+            assert OWN[device] in self.alone[key]
+        return self.alone[key]
+
+    def check(
+        self, devices: tuple[str, str], *, image: str = DEBIAN_IMAGE, before: str = "true", options: str = ""
+    ) -> None:
+        """Make sure that a container with both DEVICES loads what each of them brings alone."""
+        first, second = (self.found_alone(device, image, before) for device in devices)
+        assert self.found(*devices, image=image, before=before, options=options) == first | second
+
+
+@pytest.fixture(scope="module")
+def hosts(cache: Path, driver_tree: Path, images: Path) -> Iterator[Callable[[str], Hosted]]:
+    """Return a function that gives the running host for a name in WAYS, once asked for."""
+    made: dict[str, Hosted] = {}
+    with tempfile.TemporaryDirectory(prefix="hosts-", dir=cache) as folder, ExitStack() as running:
+        packages = Path(folder, "packages")
+        packages.mkdir()
+        addedvendor.install(packages, edits=FILES.replace("{prefix}", PREFIX))
+
+        def of(name: str) -> Hosted:
+            if name not in made:
+                root = Path(folder) / name
+                lay(root, driver_tree, packages, WAYS[name])
+                made[name] = Hosted(host=running.enter_context(running_host(root, images=images)))
+            return made[name]
+
+        yield of
+
+
+def lay(root: Path, driver_tree: Path, packages: Path, way: Way) -> None:
+    copy_tree(driver_tree, root)
+    write_kernel_side(root, GPUS)
+    install_hook(root)
+    (root / "opt/added").mkdir(parents=True)
+    library = (root / "usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.550.163.01").read_bytes()
+    for device in (PLUG_IN, PREFIXED):
+        # A real library with another SONAME, as long as its own.
+        (root / "opt/added" / OWN[device]).write_bytes(
+            library.replace(b"libnvidia-ml.so.1", OWN[device].encode())
+        )
+    (root / "etc/cdigen").mkdir(parents=True, exist_ok=True)
+    (root / "etc/cdigen/config.yaml").write_text(CONFIGURATION)
+    generate = (sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--write", "--verbose")
+    environment = f"PYTHONPATH={packages}:{os.environ.get('PYTHONPATH', '')}"
+    succeed("env", environment, *generate, "--layout", way.layout, "--hook", way.hook)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("devices", PAIRS, ids="+".join)
+def test_the_libraries_of_both_kinds_are_found(
+    hosts: Callable[[str], Hosted], way: str, devices: tuple[str, str]
+) -> None:
+    hosts(way).check(devices)
+
+
+@pytest.mark.parametrize("way", ["files", "view+hook", "hwcaps"])
+@pytest.mark.parametrize("devices", PAIRS[:6:2], ids="+".join)
+def test_they_are_found_where_crun_starts_the_container(
+    hosts: Callable[[str], Hosted], way: str, devices: tuple[str, str]
+) -> None:
+    hosts(way).check(devices, options=CRUN)
+
+
+@pytest.mark.parametrize("image", [REDHAT_IMAGE, BULLSEYE_IMAGE])
+@pytest.mark.parametrize("way", ["files", "view+hook", "hwcaps"])
+def test_they_are_found_in_images_of_other_kinds(
+    hosts: Callable[[str], Hosted], way: str, image: str
+) -> None:
+    hosts(way).check((COMPUTE, GRAPHICS), image=image)
+
+
+@pytest.mark.parametrize("way", HOOKED)
+@pytest.mark.parametrize("devices", PAIRS[2:6], ids="+".join)
+def test_an_ldconfig_in_the_container_loses_neither(
+    hosts: Callable[[str], Hosted], way: str, devices: tuple[str, str]
+) -> None:
+    hosts(way).check(devices, before="ldconfig")
+
+
+def test_each_kind_has_a_place_of_its_own(hosts: Callable[[str], Hosted]) -> None:
+    """The default kind's is the one that CUDA images know; a prefix is its maker's."""
+    host = hosts("view+hook").host
+    specs = [
+        json.loads(line)
+        for line in host.run("for f in /run/cdi/*.json; do tr -d '\\n' <$f; echo; done").splitlines()
+    ]
+    views = {
+        spec["kind"]: [
+            mount["containerPath"]
+            for mount in spec["containerEdits"]["mounts"]
+            if re.fullmatch(r"/var/lib/cdigen/views/[a-z]+-[0-9a-f]{16}", mount["hostPath"])
+        ]
+        for spec in specs
+    }
+    assert views == {
+        "nvidia.com/gpu": ["/usr/local/nvidia"],
+        "nvidia.com/gpu-compute": ["/usr/local/cdigen/nvidia.com/gpu-compute"],
+        "nvidia.com/gpu-graphics": ["/usr/local/cdigen/nvidia.com/gpu-graphics"],
+        "example.com/accel": ["/usr/local/cdigen/example.com/accel"],
+        "example.com/prefixed": [PREFIX],
+    }
