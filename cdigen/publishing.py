@@ -16,11 +16,12 @@ from cdigen.model.names import spec_file_name
 from cdigen.model.partition_names import remembered
 from cdigen.reconcile import NO_GPU, NOT_LOADED
 from cdigen.runtimes import lookup
+from cdigen.spec.coverings import Coverings
 from cdigen.spec.hostcheck import check_host
 from cdigen.spec.known import read
 from cdigen.spec.parse import MAX_SIZE
 from cdigen.store import specfiles
-from cdigen.value import frozen
+from cdigen.value import frozen, replace
 from cdigen.vendors.registry import cdi_vendor, prefixes
 
 TYPE_CHECKING = False
@@ -89,6 +90,36 @@ def remember(
     except StoreError as error:
         return _finding(error, f"{state_dir}/{partition_names.FILE}")
     return None
+
+
+def with_coverings(
+    products: tuple[Product, ...], directories: tuple[str, ...], host: Root | None
+) -> tuple[Product, ...]:
+    """Return PRODUCTS, each with a finding where its mounts and those of another kind cover each other.
+
+    The other kinds are those of PRODUCTS, and what else runtimes find in DIRECTORIES.
+    """
+    if not any(_has_mounts(product.document) for product in products):
+        return products
+    produced = {product.kind for product in products}
+    found = lookup.scan(directories).specs if directories else ()
+    coverings = Coverings(host)
+    for spec in found:
+        if spec.document is not None and spec.kind not in produced and not errors(spec.findings):
+            coverings.add(spec.document)
+    said = [coverings.add(product.document) for product in products]
+    return tuple(
+        replace(product, findings=(*product.findings, *(replace(one, path=product.kind) for one in met)))
+        for product, met in zip(products, said, strict=True)
+    )
+
+
+def _has_mounts(document: dict[str, Any]) -> bool:
+    edits = (
+        document.get("containerEdits", {}),
+        *(device["containerEdits"] for device in document["devices"]),
+    )
+    return any("mounts" in each for each in edits)
 
 
 def publish(

@@ -97,7 +97,7 @@ def test_a_host_with_our_hook_gets_a_view_and_one_hook(host: Path) -> None:
 
 
 def test_another_kind_than_the_default_has_its_view_at_a_place_of_its_own(host: Path) -> None:
-    edits, findings = spec(host, device_class="gpu-compute")
+    edits, findings = spec(host, kind="nvidia.com/gpu-compute", device_class="gpu-compute")
     place = "/usr/local/cdigen/nvidia.com/gpu-compute"
     assert is_view(edits, place)
     assert "/usr/local/nvidia" not in mounts(edits)
@@ -109,7 +109,9 @@ def test_another_kind_than_the_default_has_its_view_at_a_place_of_its_own(host: 
 
 @pytest.mark.parametrize("layout", ["view", "hwcaps"])
 def test_without_a_hook_only_the_default_kind_has_the_places_that_all_share(host: Path, layout: str) -> None:
-    edits, findings = spec(host, device_class="gpu-compute", layout=layout, hook="none")
+    edits, findings = spec(
+        host, kind="nvidia.com/gpu-compute", device_class="gpu-compute", layout=layout, hook="none"
+    )
     assert is_files(edits)
     assert not [path for path in mounts(edits) if "hwcaps" in path or path.startswith("/usr/local")]
     assert rules(findings) == [NO_COMPAT, ("warning", "layout-not-used")]

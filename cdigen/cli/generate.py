@@ -95,6 +95,8 @@ def run(arguments: Namespace) -> int:
         if arguments.write:
             _remember(arguments, inventories, failures, places, settings)
         products, broken = reconcile.produce(inventories, host=host, wishes=wished, means=ways)
+    if arguments.write or len(products) > 1:
+        products = _held_together(arguments, host, settings, products)
     results = _Results(inventories=inventories, failures=failures, products=products, broken=broken)
     unready = _unready(arguments, results)
     if unready is not None and not arguments.withdraw:
@@ -111,6 +113,16 @@ def run(arguments: Namespace) -> int:
     else:
         return _print(arguments, results)
     return _conclude(arguments, results, outcomes, unready)
+
+
+def _held_together(
+    arguments: Namespace, host: Root, settings: Settings, products: tuple[Product, ...]
+) -> tuple[Product, ...]:
+    """Return PRODUCTS with what there is to say of kinds that cover each other's mounts."""
+    from cdigen.publishing import with_coverings  # noqa: PLC0415 - one spec to print needs none of it
+
+    directories = options.spec_directories(arguments, host, settings) if arguments.write else ()
+    return with_coverings(products, directories, host if arguments.inventory is None else None)
 
 
 @frozen

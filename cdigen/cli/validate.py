@@ -11,6 +11,7 @@ from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding, errors
 from cdigen.runtimes import acceptance, targets
+from cdigen.spec.coverings import Coverings
 from cdigen.spec.fit import unknown
 from cdigen.spec.judge import judge
 from cdigen.spec.loader_changes import RELEASES
@@ -98,6 +99,7 @@ def run(arguments: Namespace) -> int:
     _refuse_odd_combinations(arguments)
     asked = _asked(arguments)
     host = options.host_and_settings(arguments)[0] if arguments.host else None
+    coverings = Coverings(host)
     rows = []
     codes: set[int] = set()
     empty: list[str] = []
@@ -105,7 +107,7 @@ def run(arguments: Namespace) -> int:
         if file.problem and not file.rule:
             empty.append(f"{shown(file.name)} {file.problem}")
             continue
-        verdict = _judge(file, asked, host)
+        verdict = _judge(file, asked, host, coverings)
         codes.add(_code(verdict))
         if arguments.json:
             rows.append(_row(verdict, asked))
@@ -167,7 +169,7 @@ def _asked(arguments: Namespace) -> tuple[Asked, ...]:
     return tuple(asked)
 
 
-def _judge(file: Input, asked: tuple[Asked, ...], host: Root | None) -> Verdict:
+def _judge(file: Input, asked: tuple[Asked, ...], host: Root | None, coverings: Coverings) -> Verdict:
     versions = dict.fromkeys((*DEFAULT_VERSIONS, *(one.library for one in asked), *acceptance.LIBRARIES))
     if file.rule:
         problem = Finding(severity="error", rule=file.rule, path="$", message=file.problem)
@@ -175,7 +177,7 @@ def _judge(file: Input, asked: tuple[Asked, ...], host: Root | None) -> Verdict:
         return Verdict(
             file=file.name, findings=(problem,), judged=unknown, was_read=file.rule != "unreadable"
         )
-    of_file = judge(file.data, yaml=_is_yaml(file.name), host=host)
+    of_file = judge(file.data, yaml=_is_yaml(file.name), host=host, coverings=coverings)
     judged = judgements(file.data, yaml=of_file.is_yaml, versions=versions, parsed=of_file.parsed)
     refused = tuple(found for one in asked for found in _refusal(one, judged[one.library]))
     return Verdict(file=file.name, findings=(*of_file.findings, *refused), judged=judged)

@@ -365,7 +365,7 @@ class Context:
                 return True
             names = [device["name"] for device in product.document["devices"]]
             found = lookup.clashes(
-                self._scan,
+                self.scan,
                 directory=directory,
                 file_name=spec_file_name(product.kind),
                 kind=product.kind,
@@ -376,7 +376,8 @@ class Context:
         return False
 
     @cached_property
-    def _scan(self) -> lookup.Lookup:
+    def scan(self) -> lookup.Lookup:
+        """What runtimes find in the directories that cdigen writes to and looks into, with the documents."""
         return lookup.scan(self.question.spec_dirs)
 
     def text(self, path: str, *, limit: int = 1 << 16) -> str:

@@ -13,6 +13,7 @@ from cdigen.model.findings import errors
 from cdigen.runtimes.specfile import as_loaded
 from cdigen.spec import rules
 from cdigen.spec.compare import compare
+from cdigen.spec.coverings import Coverings
 from cdigen.spec.hostcheck import check_host
 from cdigen.spec.known import read
 from cdigen.value import frozen
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 TOPIC = Topic(name="specs")
 FILES, FRESH, TRUST, MAKING = "spec-files", "spec-fresh", "spec-trust", "spec-made"
+COVERED = "mounts-covered"
 READABLE, RULES = "spec-readable", "spec-rules"
 # What is wrong with a spec's paths, where all of them are of one sort -> the checks that look at these.
 _BY_RULE = {"host-node-wrong": ("node-missing", "node-wrong"), "host-hook-wrong": ("hook-present",)}
@@ -58,6 +60,7 @@ def check(context: Context) -> Iterator[Verdict]:
     found = specs(context)
     yield from _made(context)
     yield from _rules(context, found)
+    yield from _coverings(context)
     yield from _files(context, found)
     yield from _fresh(context, found)
     yield from _trust(context, found)
@@ -167,6 +170,22 @@ def _rules(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
         yield TOPIC.error(RULES, text, _renew(context, spec))
     if found and not faulty:
         yield TOPIC.good(RULES, "the specs keep the rules of CDI")
+
+
+def _coverings(context: Context) -> Iterator[Verdict]:
+    """Say of which kinds, of whichever makers, a container cannot have the files of both."""
+    coverings = Coverings(context.host)
+    used = {row.file for row in context.scan.rows if row.usable}
+    documents = [
+        spec.document for spec in context.scan.specs if spec.path in used and not errors(spec.findings)
+    ]
+    said = [found for document in documents if document for found in coverings.add(document)]
+    for found in said:
+        yield TOPIC.warning(COVERED, f"{shown(found.message)}; {found.hint}")
+    if len(documents) > 1 and not said:
+        yield TOPIC.good(
+            COVERED, "a container may have devices of any two kinds: none covers another's files"
+        )
 
 
 def _files(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:

@@ -261,11 +261,11 @@ class _Work:
         products, broken = reconcile.produce(
             inventories, host=self._host, wishes=setup.wishes, means=setup.means
         )
+        products = publishing.with_coverings(products, setup.directories, self._host)
         if os.path.isdir(f"{setup.state_dir}/views"):
             prune_after_boot(setup.state_dir, spec_dirs=setup.view_directories)
         for product in products:
-            file = self._file(spec_file_name(product.kind))
-            before = publishing.read_spec(file)
+            before = publishing.read_spec(self._file(spec_file_name(product.kind)))
             self._tell(
                 publishing.publish(product, setup.directories, setup.state_dir), before, product.document
             )

@@ -18,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.findings import Finding
+    from cdigen.spec.coverings import Coverings
     from cdigen.spec.parse import Parsed
 
 # So many findings about the document get a line and a column.
@@ -41,8 +42,10 @@ class Judged:
         return self.parsed.yaml is not None
 
 
-def judge(data: bytes, *, yaml: bool | None, host: Root | None = None) -> Judged:
-    """Return all findings on the file content DATA, also against HOST where one is given.
+def judge(
+    data: bytes, *, yaml: bool | None, host: Root | None = None, coverings: Coverings | None = None
+) -> Judged:
+    """Return all findings on the file content DATA, also against HOST and COVERINGS where they are given.
 
     YAML is as in ``parse_document``. Findings have the line and the column where that is known.
     """
@@ -57,6 +60,8 @@ def judge(data: bytes, *, yaml: bool | None, host: Root | None = None) -> Judged
             findings = (*findings, *check_schema(document))
         if host is not None and not errors(findings):
             findings = (*findings, *check_host(document, host))
+        if coverings is not None and not errors(findings):
+            findings = (*findings, *coverings.add(document))
     return Judged(parsed=parsed, findings=(*parsed.findings, *_placed(findings, data, parsed)))
 
 

@@ -88,6 +88,7 @@ WARNINGS: dict[str, str] = {
     "kind-not-dns": "A kind's vendor is a lower-case DNS name.",
     "line-separator": "A text holds no line separator of YAML (U+0085, U+2028, U+2029).",
     "mount-type-missing": "A mount has a type.",
+    "mounts-covered": "Devices of two kinds, asked for together, do not cover each other's mounts.",
     "more-findings": "A document has at most 1000 findings.",
     "node-numbers-given": "A device node's numbers are left to the runtime.",
     "path-repeated": "A list of nodes or mounts uses each container path once.",
