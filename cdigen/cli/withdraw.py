@@ -72,6 +72,10 @@ def run(arguments: Namespace) -> int:
     host, settings, wrong = options.host_and_usable_settings(arguments)
     kinds = options.kinds(arguments)
     given.require_spec_directories(arguments)
+    if arguments.run_dir:
+        # Where the daemon would not be seen, it would write the specs again.
+        hint = "name the daemon's own, or leave it away"
+        given.require_folders("--run-dir", [arguments.run_dir], hint=hint)
     run_dir = arguments.run_dir or options.outer_directory(host, settings.daemon.run_dir)
     state_dir = options.outer_directory(host, settings.state_dir)
     report.say(wrong, arguments)
@@ -88,7 +92,8 @@ def run(arguments: Namespace) -> int:
     if not met:
         known = ", ".join(dict.fromkeys(owned.kind for owned in state.specs))
         hint = f"; it has written {known}" if known else ""
-        report.note(f"there is no such spec of cdigen's to withdraw{hint}", arguments)
+        of = f" of {', '.join(kinds)}" if kinds else ""
+        report.note(f"there is no such spec of cdigen's{of} to withdraw{hint}", arguments)
     return report.complain(outcome.error for outcome in outcomes if outcome.error is not None)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import hosttree
+import outputs
 import pytest
 from kernelside import example_gpus, write_kernel_side
 
@@ -52,9 +53,10 @@ def cdigen() -> Run:
             timeout=60,
             env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONWARNINGS": "error", **environment},
         )
-        return Done(
-            code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode(errors="surrogateescape")
-        )
+        out = done.stdout.decode()
+        if "--json" in arguments:
+            outputs.check(tuple(map(str, arguments)), done.returncode, out)
+        return Done(code=done.returncode, out=out, err=done.stderr.decode(errors="surrogateescape"))
 
     return run
 

@@ -194,14 +194,17 @@ def test_every_file_of_the_package_is_installed(installed: Path) -> None:
         {
             path.relative_to(top)
             for path in (top / "cdigen").rglob("*")
-            if path.is_file() and path.suffix not in left_out and path.parts[-2] != "schemas"
+            if path.is_file() and path.suffix not in left_out and "schemas" not in path.parts
         }
         for top in (REPOSITORY, tree)
     )
     assert there == listed
-    assert {path.name for path in (tree / "cdigen/schemas").iterdir()} == {
-        path.name for path in (REPOSITORY / "schemas").iterdir()
-    }
+    ours, theirs = (
+        {path.relative_to(top): path.read_bytes() for path in top.rglob("*.json")}
+        for top in (REPOSITORY / "schemas", tree / "cdigen/schemas")
+    )
+    assert theirs == ours
+    assert Path("output/list.schema.json") in theirs
 
 
 def test_a_failed_install_leaves_the_old_one_in_use(tmp_path: Path) -> None:

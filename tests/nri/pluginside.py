@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from nri.nriwishes import content
 from nri.runtimeside import Runtime, SocketTransport, container, pod
+from outputs import validator
 from waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
@@ -280,7 +281,10 @@ def plugin(
                 **{"stdin": subprocess.DEVNULL, **more},
             )
         try:
-            yield Plugin(on, process, log)
+            plugin = Plugin(on, process, log)
+            yield plugin
+            if status := plugin.status:
+                validator("nri-status").validate(status)
         finally:
             with suppress(ProcessLookupError):
                 process.kill()

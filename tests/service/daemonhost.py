@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 import hosttree
 from abilities import cannot_run
 from kernelside import control_nodes, example_gpus, make_node, write_driver, write_kernel_side
+from outputs import validator
 from waiting import PATIENCE_S, until
 
 from cdigen.cli import run as command
 from cdigen.service.cycle import Cycle, Keeper, Setup
+from cdigen.service.status import INVENTORY_FILE
 from cdigen.watch.triggers import NOTHING
 
 if TYPE_CHECKING:
@@ -315,11 +317,20 @@ def daemon(
             if wait:
                 running.sees(lambda: running.cycles)
             yield running
+            _check_documents(running)
         finally:
             if process.poll() is None:
                 process.kill()
             process.wait()
             manager.close()
+
+
+def _check_documents(running: Daemon) -> None:
+    """Hold what RUNNING shows last against the schemas of it."""
+    if status := running.status:
+        validator("daemon-status").validate(status)
+    if (file := running.host.run_dir / INVENTORY_FILE).is_file():
+        validator("inspect").validate(json.loads(file.read_bytes()))
 
 
 def unshared(*options: str) -> tuple[str, ...]:

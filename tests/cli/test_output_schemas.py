@@ -1,0 +1,182 @@
+"""Every `--json` output has a schema in schemas/output/, which refuses a key that is missing or misspelt.
+
+That what commands print is as their schemas say, every test with the `cdigen` fixture checks (outputs.py).
+"""
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import viewtrees
+from command import Run
+from jsonschema import Draft202012Validator
+from outputs import OUTPUTS, SCHEMAS, validator
+from service.reports import CHANGED, FAILED, STARTING
+from test_prune import view
+from test_status import saved
+from test_status_nri import MISSED, board, put
+
+from cdigen.cli.main import COMMANDS
+from cdigen.nri.audit import Findings
+from cdigen.nri.status import Entry
+from cdigen.service.report import advance
+
+REPOSITORY = SCHEMAS.parent
+# Which schemas a command's outputs have; all have that of an error as well.
+BY_COMMAND = {name: (name,) for name in COMMANDS} | {
+    "config": ("config-check",),
+    "generate": ("generate", "generate-write"),
+    "run": ("daemon-status", "inspect"),
+    "nri": ("nri-status",),
+}
+ENTRY = Entry(
+    at_s=0,
+    namespace="ml",
+    pod="p",
+    container="c",
+    outcome="refuse",
+    devices=("x/y=0",),
+    cause="c",
+    reason="r",
+)
+ALLOWING = "nri: {allow: [{namespaces: ['*'], kinds: ['nvidia.com/*']}]}\n"
+
+
+def short(value: Any) -> Any:
+    """Return VALUE with the first and the last only of each list in it: the others are alike."""
+    if isinstance(value, dict):
+        return {key: short(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [short(item) for item in (value if len(value) < 3 else (value[0], value[-1]))]
+    return value
+
+
+def edited(document: Any) -> Iterator[tuple[str, Any]]:
+    """Yield DOCUMENT with one key taken away, misspelt, or too many, for each object in it."""
+
+    def objects(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        if isinstance(value, dict):
+            yield path
+        if isinstance(value, dict | list):
+            for key in value if isinstance(value, dict) else range(len(value)):
+                yield from objects(value[key], (*path, key))
+
+    def at(path: tuple[Any, ...]) -> tuple[Any, Any]:
+        whole = found = copy.deepcopy(document)
+        for key in path:
+            found = found[key]
+        return whole, found
+
+    for path in objects(document):
+        _, keys = at(path)
+        for key in keys:
+            whole, found = at(path)
+            del found[key]
+            yield f"{path} without {key}", whole
+            whole, found = at(path)
+            found[f"{key}s"] = found.pop(key)
+            yield f"{path} with {key}s", whole
+        whole, found = at(path)
+        found["more"] = None
+        yield f"{path} with more", whole
+
+
+@pytest.fixture
+def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
+    """Return one full output for each schema that has strict objects, as real commands print them."""
+    root = ("--root", host)
+    views = viewtrees.driver(tmp_path / "views")
+    view(views)
+    saved(host, advance(advance(STARTING, CHANGED, {"files": "it is closed"}), FAILED, {"files": ""}))
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"cdiVersion": "0.5.0", "kind": "a b/c", "devices": [], "more": 1}')
+    config = tmp_path / "config.yaml"
+    config.write_text("nonsense: 1\n")
+    plugin = board()
+    plugin.audited(Findings(missed=(MISSED,), foreign=(), is_complete=True))
+    plugin.problems = CHANGED.findings
+    plugin.journal.append(ENTRY)
+    put(host, plugin)
+    (host / "etc/cdigen").mkdir()
+    (host / "etc/cdigen/config.yaml").write_text(ALLOWING)
+    status = cdigen("status", *root, "--json").json
+    done = {
+        "generate-write": cdigen("generate", *root, "--write", "--target", "podman-99", "--json"),
+        "error": cdigen("generate", "--root", tmp_path / "none", "--json"),
+        "list": cdigen("list", *root, "--json"),
+        "validate": cdigen("validate", bad, "--json"),
+        "prune": cdigen("prune", "--root", views, "--dry-run", "--json"),
+        "configure": cdigen("configure", "docker", *root, "--dry-run", "--json"),
+        "config-check": cdigen("config", "check", "--config", config, "--json"),
+        "doctor": cdigen("doctor", *root, "--json"),
+        "withdraw": cdigen("withdraw", *root, "--dry-run", "--json"),
+        "resolve": cdigen("resolve", *root, "--env", "NVIDIA_VISIBLE_DEVICES=all", "--json"),
+    }
+    (host / "dev/nvidia1").unlink()
+    done["diff"] = cdigen("diff", *root, "--json")
+    found = {name: short(one.json) for name, one in done.items()}
+    found["finding"] = found["generate-write"][0]["findings"][0]
+    found["daemon-status"] = {key: value for key, value in status.items() if key != "nri"}
+    return {**found, "status": status, "nri-status": status["nri"]}
+
+
+def test_a_schema_refuses_each_key_that_is_missing_misspelt_or_too_many(printed: dict[str, Any]) -> None:
+    assert set(OUTPUTS) - {"generate", "inspect"} == set(printed)  # of which nothing is our own
+    for name, document in printed.items():
+        assert not empty(document), name
+        judge = validator(name)
+        judge.validate(document)
+        taken = [what for what, wrong in edited(document) if judge.is_valid(wrong)]
+        # What maps versions, sources or causes to something takes any of them.
+        named = (
+            "'loaders'",
+            "'runtimes'",
+            "'sources',)",
+            "'refused')",
+            "'refused',)",
+            "'notes')",
+            "'notes',)",
+        )
+        assert [what for what in taken if not any(word in what for word in named)] == [], name
+
+
+def empty(document: Any) -> bool:
+    """Whether nothing in DOCUMENT would tell that its schema takes anything."""
+    return document in ({}, []) or (isinstance(document, dict) and document.get("chosen") == [])
+
+
+def test_every_command_has_schemas_and_every_schema_a_command() -> None:
+    named = {name for names in BY_COMMAND.values() for name in names} | {"error", "finding"}
+    assert named == set(OUTPUTS)
+    assert set(BY_COMMAND) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_a_schema_is_one_and_says_what_it_is_of(name: str) -> None:
+    schema = json.loads((SCHEMAS / f"output/{name}.schema.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    assert schema["$id"] == f"https://cdigen.invalid/schemas/output/{name}.schema.json"
+    assert schema["title"]
+    assert list(open_objects(schema)) == []
+
+
+def open_objects(schema: Any) -> Iterator[Any]:
+    """Yield the objects in SCHEMA that take keys of any name, but maps and what others close."""
+    if isinstance(schema, dict):
+        closes = {"additionalProperties", "unevaluatedProperties", "maxProperties"} & schema.keys()
+        if schema.get("type") == "object" and not closes:
+            yield schema
+        for key, value in schema.items():
+            # What stands there is closed where it is used.
+            yield from () if key == "$defs" else open_objects(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from open_objects(value)
+
+
+def test_the_documentation_lists_every_schema() -> None:
+    text = (REPOSITORY / "docs/json.md").read_text()
+    assert {name for name in OUTPUTS if f"`schemas/output/{name}.schema.json`" not in text} == set()
