@@ -7,11 +7,10 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
-from chroothost import DEBIAN_IMAGE
+from startingcontainers import Starts
 from upgradehost import PACKAGES, REPLAYED, SPEC, Reading, Upgraded, daemon, reading, upgrade_host, wait_until
 
 pytestmark = pytest.mark.e2e
@@ -22,7 +21,6 @@ IMPATIENT = "daemon: {settle_s: 2}\n"
 VIEW = ("--layout", "view", "--hook", "cdigen")
 FILES = ("--layout", "files", "--hook", "none")
 
-LOADED = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1", "libnvidia-nvvm.so.4")
 # Killed when some packages are of one version, some of the other, and one is half unpacked.
 KILLED = """
 dpkg --install {folder}/*.deb >/tmp/said 2>&1 & dpkg=$!
@@ -30,7 +28,6 @@ until grep -q "^Unpacking libnvidia-nvvm4" /tmp/said; do kill -0 $dpkg; sleep 0.
 kill -KILL $dpkg
 ! wait $dpkg
 """
-REFUSAL = "unresolvable CDI devices nvidia.com/gpu=0"
 
 
 def one_shot(upgraded: Upgraded, options: tuple[str, ...]) -> object:
@@ -137,7 +134,7 @@ def test_containers_that_start_during_upgrades_get_one_driver_or_the_one_refusal
         remove_others(upgraded)
         with daemon(upgraded):
             wait_until(lambda: upgraded.state == "ready", "the first spec")
-            starts = Starts(upgraded)
+            starts = Starts(upgraded.host, upgraded.versions)
             with reading(upgraded) as reader, starts:
                 for number in range(UPGRADES):
                     version = upgraded.versions[(number + 1) % 2]
@@ -163,53 +160,3 @@ def remove_others(upgraded: Upgraded) -> None:
     names = {file.name.partition("_")[0] for file in driver.glob("*.deb")}
     names -= {file.stem for file in replayed.glob("*.deb")}
     upgraded.apt(f"remove --assume-yes {' '.join(sorted(names))}")
-
-
-class Starts:
-    """Starts containers with a GPU, one after the other, until the context ends; says what each was worth."""
-
-    def __init__(self, upgraded: Upgraded) -> None:
-        self._upgraded = upgraded
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work)
-        self._found: list[tuple[str, str]] = []
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(60)
-
-    def _work(self) -> None:
-        # The version by its name, and by what it says itself where it does: names can be those of links.
-        versions = "|".join(version.replace(".", "[.]") for version in self._upgraded.versions)
-        script = (
-            f"dlopen-all {' '.join(LOADED)} | while read -r state path; do "
-            f'versions=$({{ echo "$path"; cat "$path"; }} | grep -aoE "{versions}" | sort -u); '
-            'echo $state $versions "$path"; done'
-        )
-        run = f"podman run --rm --device nvidia.com/gpu=0 {DEBIAN_IMAGE} sh -c '{script}'"
-        while not self._stop.is_set():
-            done = self._upgraded.host.attempt(run)
-            if done.returncode == 0:
-                self._found.append(self._judge(done.stdout))
-            elif REFUSAL in done.stderr:
-                self._found.append(("refused", ""))
-            else:
-                self._found.append(("wrong", done.stderr))
-
-    def _judge(self, listed: str) -> tuple[str, str]:
-        rows = [line.split() for line in listed.splitlines()]
-        found = {tuple(row[1:-1]) for row in rows}
-        consistent = len(rows) == len(LOADED) and len(found) == 1 and all(row[0] == "ok" for row in rows)
-        return ("driver", "") if consistent and len(found.pop()) == 1 else ("wrong", listed)
-
-    def counts(self) -> dict[str, int]:
-        """Return how many starts had which end: driver, refused, wrong."""
-        ends = [end for end, _ in self._found]
-        return {end: ends.count(end) for end in dict.fromkeys(ends)}
-
-    def wrong(self) -> list[str]:
-        """Return what was seen of each start that was neither."""
-        return [text for end, text in self._found if end == "wrong"]

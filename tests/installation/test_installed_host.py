@@ -8,11 +8,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from abilities import cannot_run
+from bootedhost import booted, eventually
 from hosttree import V535, debian_12
 from installation.installing import REPOSITORY, done, make, snapshot
 from kernelside import example_gpus, write_kernel_side
@@ -20,18 +21,13 @@ from nri.runtimeside import Runtime, SocketTransport, container, pod
 
 pytestmark = pytest.mark.e2e
 
-BOOT = Path(__file__).with_name("boot-systemd")
+NAMESPACES = ("--mount", "--pid", "--ipc", "--net", "--cgroup")
 HOST_PYTHON = "HOST_PYTHON=/usr/bin/python3"
 # The host whose GPUs are offered: cdigen gets it as --root.
 GPU_HOST = "gpu-host"
 SPEC = f"{GPU_HOST}/run/cdi/nvidia.com-gpu.json"
 # A node that only the plugin looks at, of no device that there is.
 NODE = "/dev/cdigen-test"
-# What would reach out of a systemd in namespaces: settings of the machine's kernel and devices.
-MASKED = (
-    "systemd-binfmt.service", "systemd-modules-load.service", "systemd-network-generator.service",
-    "systemd-random-seed.service", "systemd-remount-fs.service", "systemd-sysctl.service",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -107,71 +103,22 @@ def inside(host: Path) -> Iterator[Callable[..., str]]:
     """Boot the host's own systemd with cdigen installed; returns what runs a command there."""
     done(make("install", host, HOST_PYTHON))
     units = host / "etc/systemd/system"
-    for name in MASKED:
-        (units / name).symlink_to("/dev/null")
     (units / "cdigen.service.d").mkdir()
     start = f"ExecStart=/usr/bin/cdigen run --root /{GPU_HOST} --layout view -v"
     (units / "cdigen.service.d/root.conf").write_text(f"[Service]\nExecStart=\n{start}\n")
-    (host / "etc/machine-id").write_text("0123456789abcdef0123456789abcdef\n")
     shutil.rmtree(host / GPU_HOST / "run/cdi", ignore_errors=True)
     shutil.rmtree(host / GPU_HOST / "var/lib/cdigen", ignore_errors=True)
-    booted = subprocess.Popen([BOOT, host], stderr=subprocess.PIPE, text=True)
-    first = ""
+    with booted(host) as first:
 
-    def run(*command: str) -> str:
-        enter = [
-            "nsenter",
-            f"--target={first}",
-            "--mount",
-            "--pid",
-            "--ipc",
-            "--net",
-            "--cgroup",
-            "--root",
-            "--wd",
-        ]
-        result = subprocess.run([*enter, *command], check=False, capture_output=True, text=True, timeout=30)
-        assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
-        return result.stdout
+        def run(*command: str) -> str:
+            enter = ["nsenter", f"--target={first}", *NAMESPACES, "--root", "--wd"]
+            result = subprocess.run(
+                [*enter, *command], check=False, capture_output=True, text=True, timeout=30
+            )
+            assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
+            return result.stdout
 
-    try:
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline and booted.poll() is None:
-            children = Path(f"/proc/{booted.pid}/task/{booted.pid}/children")
-            with suppress(OSError, AssertionError, subprocess.TimeoutExpired):
-                first = children.read_text().split()[0] if children.read_text() else ""
-                if first and "=active" in run(
-                    "systemctl", "show", "--property=ActiveState", "multi-user.target"
-                ):
-                    break
-            time.sleep(0.2)
-        else:
-            cannot_run(f"systemd does not start as first process here: {booted.poll()}")
         yield run
-    finally:
-        booted.kill()
-        booted.communicate(timeout=10)
-        # Its processes end with it, a moment later.
-        eventually(lambda: not left_over_groups())
-
-
-def left_over_groups() -> list[Path]:
-    """Remove the control groups of systemds that have ended, and return those that cannot be removed yet."""
-    tops = [path for at in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{at}cdigen-test-*")]
-    for top in tops:
-        for folder, _, _ in os.walk(top, topdown=False):
-            with suppress(OSError):
-                os.rmdir(folder)
-    return [top for top in tops if top.exists()]
-
-
-def eventually(true: Callable[[], bool], *, within_s: float = 30.0) -> bool:
-    deadline = time.monotonic() + within_s
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def test_the_service_does_its_work_without_any_capability(inside: Callable[..., str]) -> None:

@@ -1,0 +1,170 @@
+"""Debian roots booted by their own systemd, in namespaces (tests/installation/boot-systemd).
+
+`booted` boots a root. `gpu_host` makes one with the real driver, and cdigen installed as its administrator
+would, by `make install` in it. Its GPUs are at /, all files below one mount, copied by hard links on the file
+system of the cache: there is no overlay, which has hard links of its own kind.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from abilities import cannot_run
+from chroothost import Host, copy_tree
+from kernelside import example_gpus, information_text, write, write_driver, write_kernel_side
+from upgradehost import CONTAINERS, OWN, PACKAGES, STORAGE
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BOOT = REPOSITORY / "tests/installation/boot-systemd"
+UNITS = ("cdigen", "cdigen-once")
+GPUS = example_gpus(2)
+# Where the tree has what the kernel would show of its GPUs.
+KERNEL = "kernel"
+# The units start with a /proc of their own, which has nothing of a driver that the machine lacks.
+SHOWN = (
+    f"[Service]\nBindReadOnlyPaths=/{KERNEL}/proc/driver:/proc/driver /{KERNEL}/proc/devices:/proc/devices\n"
+)
+# What would reach out of a systemd in namespaces: settings of the machine's kernel and devices.
+MASKED = (
+    "systemd-binfmt.service", "systemd-modules-load.service", "systemd-network-generator.service",
+    "systemd-random-seed.service", "systemd-remount-fs.service", "systemd-sysctl.service",
+)  # fmt: skip
+# In the root, with the sources at /cdigen and the modules that it needs in /wheels: nothing is fetched.
+INSTALL = """
+mount --bind {repository} {root}/cdigen
+mount -o remount,bind,ro {root}/cdigen
+mount -t proc proc {root}/proc
+exec chroot {root} env -i PATH=/usr/sbin:/usr/bin HOME=/root PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels \
+    make --silent --directory=/cdigen install
+"""
+
+
+@contextmanager
+def booted(root: Path, *, kernel: Path | None = None, images: Path | None = None) -> Iterator[int]:
+    """Boot the systemd of ROOT, and give the number of its first process once multi-user.target is there.
+
+    KERNEL has the nodes of its /dev, IMAGES are podman's.
+    """
+    units = root / "etc/systemd/system"
+    for name in MASKED:
+        (units / name).unlink(missing_ok=True)
+        (units / name).symlink_to("/dev/null")
+    write(root / "etc/machine-id", "0123456789abcdef0123456789abcdef\n")
+    started = subprocess.Popen([BOOT, root, kernel or "", images or ""], stderr=subprocess.PIPE, text=True)
+    try:
+        if not eventually(lambda: started.poll() is not None or bool(_first_process(started)), within_s=20):
+            cannot_run("systemd does not come up as first process here")
+        if started.poll() is not None:
+            cannot_run(f"systemd does not start as first process here: {started.returncode}")
+        yield _first_process(started)
+    finally:
+        started.kill()
+        started.communicate(timeout=10)
+        # Its processes end with it, a moment later.
+        eventually(lambda: not _left_over_groups())
+
+
+def _first_process(started: "subprocess.Popen[str]") -> int:
+    """Return the number of the first process once multi-user.target is active, and 0 before."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        first = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
+        target = "systemctl show --property=ActiveState multi-user.target"
+        if first and "=active" in Host(pid=int(first[0])).attempt(target).stdout:
+            return int(first[0])
+    return 0
+
+
+def _left_over_groups() -> list[Path]:
+    """Remove the control groups of systemds that have ended, and return those that cannot be removed yet."""
+    tops = [path for at in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{at}cdigen-test-*")]
+    for top in tops:
+        for folder, _, _ in os.walk(top, topdown=False):
+            with suppress(OSError):
+                os.rmdir(folder)
+    return [top for top in tops if top.exists()]
+
+
+def eventually(true: Callable[[], bool], *, within_s: float = 30.0) -> bool:
+    """Return whether TRUE comes true in time."""
+    deadline = time.monotonic() + within_s
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuHost:
+    """A booted host with GPUs, and cdigen installed; ``root`` is its tree."""
+
+    host: Host
+    root: Path
+    version: str
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The versions of the driver that can be installed."""
+        folder = self.root / PACKAGES
+        return tuple(sorted(path.name for path in folder.iterdir())) if folder.exists() else (self.version,)
+
+    def load_module(self, version: str) -> None:
+        """Show the kernel module of VERSION, as after a reload."""
+        driver = self.root / KERNEL / "proc/driver/nvidia"
+        write_driver(driver, version, open_module=False)
+        for gpu in GPUS:
+            write(driver / f"gpus/{gpu.bdf}/information", information_text(gpu, version))
+
+
+@contextmanager
+def gpu_host(tree: Path, version: str, *, images: Path) -> Iterator[GpuHost]:
+    """Boot a copy of TREE (host-SUITE), with GPUs whose module is of VERSION, and cdigen installed in it.
+
+    Copied by hard links, but for what dpkg and cdigen write into.
+    """
+    work = tree.parent / f"booted-{tree.name}-{os.getpid()}"
+    root = work / "root"
+    try:
+        work.mkdir()
+        copy_tree(tree, root)
+        for name in OWN:
+            shutil.rmtree(root / name)
+            subprocess.run(["cp", "--archive", tree / name, root], check=True)
+        write_kernel_side(root / KERNEL, GPUS, driver_version=version)
+        for unit in UNITS:
+            write(root / f"etc/systemd/system/{unit}.service.d/kernel.conf", SHOWN)
+        write(root / "etc/containers/storage.conf", STORAGE)
+        # No limit of processes: the control groups may be without controllers.
+        limits = CONTAINERS.replace("[containers]\n", "[containers]\npids_limit = 0\n")
+        write(root / "etc/containers/containers.conf", limits)
+        _install(root)
+        with booted(root, kernel=root / KERNEL, images=images) as first:
+            host = Host(pid=first)
+            try:
+                yield GpuHost(host=host, root=root, version=version)
+            finally:
+                host.attempt("podman rm --all --force --time 0")
+    finally:
+        subprocess.run(["rm", "--recursive", "--force", "--one-file-system", work], check=True)
+
+
+def _install(root: Path) -> None:
+    said = _succeed("chroot", root, "python3", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
+    needed = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["dependencies"]
+    wheels = ("--only-binary=:all:", f"--python-version={said.strip()}", "--dest", root / "wheels")
+    _succeed(sys.executable, "-m", "pip", "--quiet", "download", *wheels, *needed)
+    (root / "cdigen").mkdir()
+    _succeed("unshare", "--mount", "sh", "-euc", INSTALL.format(repository=REPOSITORY, root=root))
+
+
+def _succeed(*command: str | Path) -> str:
+    done = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout

@@ -1,0 +1,99 @@
+"""The documented installation on Debian 12 and 13: systemd runs the units, and containers get a view.
+
+GPUs, driver and cdigen are at /, as on a real host: what the units make of the host's mounts decides whether
+a hard link can be made. A unit has a network namespace of its own and with it a fresh /sys, so DRM nodes are
+not judged here.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bootedhost import GpuHost, eventually, gpu_host
+from chroothost import DEBIAN_IMAGE
+from startingcontainers import LOADED, Starts
+from upgradehost import PACKAGES
+
+pytestmark = pytest.mark.e2e
+
+RELEASES = {"trixie": "550.163.01", "bookworm": "535.216.03"}
+VIEWS = "/var/lib/cdigen/views/nvidia-"
+SPEC = "/run/cdi/nvidia.com-gpu.json"
+ICD = "/etc/OpenCL/vendors/nvidia.icd"
+APT = (
+    "DEBIAN_FRONTEND=noninteractive apt-get install --assume-yes --no-install-recommends "
+    "--option=Dpkg::Options::=--force-unsafe-io {folder}/*.deb"
+)
+RUN = f"podman run --rm --device nvidia.com/gpu=0 {DEBIAN_IMAGE}"
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def gpus(request: pytest.FixtureRequest, cache: Path, images: Path) -> Iterator[GpuHost]:
+    """Boot Debian 12 and 13, one after the other."""
+    tree = cache / f"host-{request.param}"
+    with gpu_host(tree, RELEASES[request.param], images=images) as found:
+        yield found
+
+
+def spec(gpus: GpuHost) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(gpus.host.run(f"cat {SPEC}"))
+    return found
+
+
+def status(gpus: GpuHost) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(gpus.host.attempt("cdigen status --json").stdout or "{}")
+    return found
+
+
+def is_ready(gpus: GpuHost) -> bool:
+    rows = {row["vendor"]: row["state"] for row in status(gpus).get("vendors", [])}
+    return rows.get("nvidia") == "ready"
+
+
+def assert_containers_get_the_view(gpus: GpuHost) -> None:
+    mounts = {row["containerPath"]: row["hostPath"] for row in spec(gpus)["containerEdits"]["mounts"]}
+    assert mounts["/usr/local/nvidia"].startswith(VIEWS)
+    # Each of them is the view or a part of it: nothing that an upgrade could take away.
+    assert [path for path in mounts.values() if not path.startswith(VIEWS)] == []
+    assert len(mounts) < 25
+    table = [line.split() for line in gpus.host.run(f"{RUN} cat /proc/self/mountinfo").splitlines()]
+    (root,) = (row[3] for row in table if row[4] == "/usr/local/nvidia")
+    assert root.endswith(mounts["/usr/local/nvidia"])
+    assert sum(VIEWS in row[3] for row in table) == len(mounts)
+    # In /etc, a mount of its own in the unit: copied.
+    assert gpus.host.run(f"{RUN} cat {ICD}") == gpus.host.run(f"cat {ICD}")
+    for row in gpus.host.run(f"{RUN} dlopen-all {' '.join(LOADED)}").splitlines():
+        assert row.startswith("ok /usr/local/nvidia/lib64/"), row
+
+
+def test_the_unit_that_runs_once_gives_containers_a_view(gpus: GpuHost) -> None:
+    gpus.host.run("systemctl start cdigen-once")
+    assert_containers_get_the_view(gpus)
+    gpus.host.run("rm -r /run/cdi /var/lib/cdigen")
+
+
+def test_the_daemons_unit_gives_containers_a_view_and_has_nothing_to_warn_about(gpus: GpuHost) -> None:
+    gpus.host.run("systemctl start cdigen")
+    assert is_ready(gpus)
+    assert [row for row in status(gpus)["findings"] if row["severity"] != "info"] == []
+    assert_containers_get_the_view(gpus)
+
+
+@pytest.mark.parametrize("gpus", ["bookworm"], indirect=True)
+def test_an_upgrade_by_apt_breaks_no_container_that_starts_meanwhile(gpus: GpuHost) -> None:
+    gpus.host.run("systemctl start cdigen")
+    older, newer = gpus.versions
+    starts = Starts(gpus.host, gpus.versions)
+    with starts:
+        gpus.host.run(APT.format(folder=f"/{PACKAGES}/{newer}"), timeout_s=300)
+        assert not is_ready(gpus)
+        gpus.load_module(newer)
+        assert eventually(lambda: is_ready(gpus))
+    print(f"from {older} to {newer}: {starts.counts()}")
+    assert starts.wrong() == []
+    assert starts.counts()["driver"] > 0
+    assert_containers_get_the_view(gpus)
+    found = gpus.host.run(f"{RUN} find /usr/local/nvidia/lib64/ -name 'libcuda.so.5*'")
+    assert found == f"/usr/local/nvidia/lib64/libcuda.so.{newer}\n"
