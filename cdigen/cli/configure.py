@@ -10,6 +10,7 @@ from cdigen.cli.restarts import command_for, restart
 from cdigen.host.root import shown
 from cdigen.model.change import Change
 from cdigen.model.errors import ConfigError
+from cdigen.model.findings import Finding
 from cdigen.runtimes import installed
 from cdigen.runtimes.edits.undoing import without
 from cdigen.runtimes.edits.wish import Wish, refuse_broken
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from cdigen.config import Settings
     from cdigen.host.root import Root
     from cdigen.model.change import Key
-    from cdigen.model.findings import Finding
     from cdigen.runtimes.edits.wish import Plan
     from cdigen.runtimes.installed import Installed
 
@@ -97,18 +97,20 @@ def run(arguments: Namespace) -> int:
     _refuse_contradictions(arguments, host)
     state_dir = options.outer_directory(host, settings.state_dir)
     name = arguments.runtime
+    binary = _binary(name, host)
+    if arguments.restart and binary is None:
+        raise ConfigError(f"{_absence(name)}, so there is nothing to restart", hint="leave --restart away")
     if arguments.undo:
         work = _undoing(name, host, state_dir)
         if not arguments.dry_run:
             _take_back(name, work, host, state_dir)
     else:
-        binary = _binary(name, host)
         work = _doing(name, host, _wish(arguments, settings), binary)
         if work.rows and not arguments.dry_run:
             check = _check(name, host, binary)
             configfiles.apply(name, work.changes, host=host, state_dir=state_dir, check=check)
     restarted = restart(name, host) if work.rows and arguments.restart else ""
-    command = command_for(name, host)
+    command = command_for(name, host) if binary is not None else ""
     if arguments.json:
         report.print_json(_document(arguments, work, restarted=restarted, command=command))
     else:
@@ -157,7 +159,25 @@ def _doing(name: str, host: Root, wish: Wish, binary: Installed | None) -> _Work
     refuse_broken(settings)  # a plan takes keys for what they must be
     plan: Plan = import_module(f"cdigen.runtimes.edits.{name}").plan(settings, release, wish, content)
     rows = tuple(_Row(change=change, keys=change.keys) for change in plan.changes)
-    return _Work(rows=rows, findings=plan.findings)
+    missing = () if binary is not None else (_missing(name, settings.wanted),)
+    return _Work(rows=rows, findings=(*missing, *plan.findings))
+
+
+def _missing(name: str, path: str) -> Finding:
+    return Finding(
+        severity="warning",
+        rule="runtime-missing",
+        path=path,
+        message=f"{_absence(name)}; what is set counts once it is there",
+        hint="install it, or take this back with --undo",
+    )
+
+
+def _absence(name: str) -> str:
+    program = installed.BINARIES[RUNTIMES[name]]
+    return (
+        f"{name} is not installed: there is no {program} in {installed.FOLDERS[0]} or the other usual places"
+    )
 
 
 def _undoing(name: str, host: Root, state_dir: str) -> _Work:

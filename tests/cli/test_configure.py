@@ -10,6 +10,8 @@ import pytest
 from abilities import cannot_run, tool
 from command import Run
 
+from cdigen.runtimes.installed import FOLDERS
+
 DAEMON_JSON = '{\n    "bridge": "none"\n}\n'
 CONTAINERD = """\
 version = 2
@@ -33,6 +35,9 @@ def root(tmp_path: Path) -> Path:
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(content)
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    for binary in ("podman", "dockerd", "containerd", "crio"):
+        (tmp_path / "usr/bin" / binary).touch(0o755)
     return tmp_path
 
 
@@ -291,3 +296,31 @@ def test_podman_of_this_machine_reads_the_drop_in_without_a_word(cdigen: Run, tm
     )
     assert done.returncode == 0, done.stderr
     assert "cdi_spec_dirs" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("runtime", "program"),
+    [("podman", "podman"), ("docker", "dockerd"), ("containerd", "containerd"), ("crio", "crio")],
+)
+def test_a_runtime_that_is_not_installed_is_configured_for_the_day_and_that_is_said(
+    cdigen: Run, root: Path, runtime: str, program: str
+) -> None:
+    (root / "usr/bin" / program).unlink()
+    done = cdigen("configure", runtime, "--root", root)
+    assert done.code == 0
+    assert f"{runtime} is not installed: there is no {program} in /usr/bin" in done.err
+    assert "to make it count" not in done.err
+    told = cdigen("configure", runtime, "--root", root, "--json").json
+    assert (next(row["rule"] for row in told["findings"]), told["restart"]) == ("runtime-missing", "")
+    (root / "usr/bin" / program).touch(0o755)
+    assert "not installed" not in cdigen("configure", runtime, "--root", root).err
+
+
+def test_what_is_not_installed_is_not_restarted(cdigen: Run, tmp_path: Path) -> None:
+    if any(Path(folder, "crio").exists() for folder in FOLDERS):
+        cannot_run("CRI-O is installed here")
+    config = tmp_path / "config.yaml"
+    config.write_text(f"state_dir: {tmp_path}/state\n")
+    done = cdigen("configure", "crio", "--restart", "--config", config)
+    assert done.failed(2, "crio is not installed", "so there is nothing to restart")
+    assert not Path("/etc/crio/crio.conf.d/99-cdigen.conf").exists()
