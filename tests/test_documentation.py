@@ -44,3 +44,29 @@ def test_every_file_that_a_document_names_exists(document: str) -> None:
     text = (REPOSITORY / document).read_text()
     named = set(re.findall(r"`((?:docs|examples|etc|schemas|tests|cdigen)/[\w./-]*\w)`", text))
     assert {path for path in named if not (REPOSITORY / path).exists()} == set()
+
+
+RECORDS = sorted((REPOSITORY / "docs/decisions").glob("*.md"))
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, *(f"decisions/{path.name}" for path in RECORDS)])
+def test_every_module_that_a_document_names_exists(document: str) -> None:
+    text = (REPOSITORY / "docs" / document).read_text()
+    named = re.findall(r"`([a-z_/]+\.py)`", text)
+    tops = [REPOSITORY / name for name in ("cdigen", "etc", "examples", "tests")]
+    modules = [path for top in tops for path in top.rglob("*.py")]
+    # A path from the top or from the package on, or a name alone.
+    assert [name for name in named if not any(str(path).endswith(f"/{name}") for path in modules)] == []
+
+
+def test_decisions_are_numbered_without_a_gap_and_those_that_are_named_exist() -> None:
+    numbers = [int(path.name[:4]) for path in RECORDS]
+    assert numbers == list(range(1, len(numbers) + 1))
+    texts = [
+        path.read_text() for path in (*REPOSITORY.glob("docs/**/*.md"), *REPOSITORY.glob("cdigen/**/*.py"))
+    ]
+    named = {int(number) for text in texts for number in re.findall(r"[Dd]ecision (\d+)", text)}
+    assert named <= set(numbers)
+    assert [
+        path.name for path in RECORDS if not path.read_text().startswith(f"# {int(path.name[:4])}. ")
+    ] == []
