@@ -14,6 +14,7 @@ from cdigen.doctor.users import find_user
 from cdigen.host.root import shown
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.reconcile import Wishes
+from cdigen.runtimes.ownservice import service_of
 from cdigen.value import replace
 
 TYPE_CHECKING = False
@@ -143,7 +144,7 @@ def _daemon(host: Root, settings: Settings) -> Daemon:
 
     try:
         run_dir = options.outer_directory(host, settings.daemon.run_dir)
-        found = files.read(run_dir)
+        found = files.read(run_dir, service_of(host))
         if (owner := files.stranger(run_dir)) is not None:
             problem = (
                 f"what is in {shown(run_dir)} was put there by uid {owner}, and only root's daemon counts"

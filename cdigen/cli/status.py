@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import time
 
+from cdigen import __version__
 from cdigen.cli import options, report, terminal
-from cdigen.config import RULE
 from cdigen.host.root import shown
 from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.nri import status as nri
+from cdigen.runtimes.ownservice import service_of
 from cdigen.service import status as files
 
 TYPE_CHECKING = False
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator, Mapping
     from typing import Any
+
+    from cdigen.runtimes.ownservice import OwnService
 
 EXAMPLES = """\
   cdigen status           how the host stands, what was written last, what is wrong
@@ -53,13 +56,14 @@ def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     host, settings, wrong = options.host_and_usable_settings(arguments)
     run_dir = arguments.run_dir or options.outer_directory(host, settings.daemon.run_dir)
+    service = service_of(host)
     try:
-        found = files.read(run_dir)
+        found = files.read(run_dir, service)
         if problem := files.gone(run_dir, found):
-            raise _dead(found, problem)
+            raise _dead(found, problem, service)
     except HostError as error:
         raise (_unstartable(error, wrong[0]) if wrong else error) from None
-    found = _with(found, wrong)
+    found = _with(found, (*wrong, *_outdated(found, service)))
     plugin = nri.read(options.outer_directory(host, settings.nri.run_dir))
     if arguments.json:
         report.print_json({**found, "nri": plugin})
@@ -71,9 +75,9 @@ def run(arguments: Namespace) -> int:
 
 
 def _with(found: Mapping[str, Any], wrong: tuple[Finding, ...]) -> dict[str, Any]:
-    """Return the status FOUND with what is WRONG with the configuration, unless the daemon says it."""
-    is_said = any(row.get("rule") == RULE for row in found["findings"])
-    rows = [] if is_said else [finding.row() for finding in wrong]
+    """Return the status FOUND with what else is WRONG, unless the daemon says that itself."""
+    said = {row.get("rule") for row in found["findings"]}
+    rows = [finding.row() for finding in wrong if finding.rule not in said]
     return {**found, "findings": [*rows, *found["findings"]]}
 
 
@@ -82,13 +86,27 @@ def _unstartable(error: HostError, wrong: Finding) -> HostError:
     return HostError(error.message, hint=hint, kind=error.kind)
 
 
-def _dead(found: Mapping[str, Any], problem: str) -> HostError:
+def _outdated(found: Mapping[str, Any], service: OwnService) -> tuple[Finding, ...]:
+    """Return that another version is installed than the one that runs, if that is so."""
+    if found["version"] == __version__:
+        return ()
+    return (
+        Finding(
+            severity="warning",
+            rule="other-version-runs",
+            path="cdigen",
+            message=f"cdigen {__version__} is installed, and the daemon that runs is {found['version']}",
+            hint=f"restart it: {service.restart}",
+        ),
+    )
+
+
+def _dead(found: Mapping[str, Any], problem: str, service: OwnService) -> HostError:
     last = found["last_cycle"].get("started")
     did = f", which last looked at {last} and found the host {found['state']}" if last else ""
     return HostError(
         f"the cdigen daemon is not running{did}: {problem}",
-        hint="the specs stay as they are until it is started again: 'systemctl start cdigen'; "
-        "'journalctl -u cdigen' tells why it ended",
+        hint=f"the specs stay as they are until it is started again; {service.started()}",
         kind="no-daemon",
     )
 
@@ -121,6 +139,8 @@ def plugin_text(plugin: Mapping[str, Any], now_s: float) -> str:
             f"  {plugin['missed_count']} running containers asked and have not got devices, see "
             "'cdigen status --json'"
         )
+    if plugin["version"] != __version__:
+        lines.append(f"  cdigen {__version__} is installed, and {plugin['version']} runs: restart it")
     return "".join(f"{shown(line)}\n" for line in lines)
 
 

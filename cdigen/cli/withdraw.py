@@ -11,6 +11,7 @@ from cdigen.cli import given, options, report
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import StoreError
 from cdigen.runtimes.lookup import scan
+from cdigen.runtimes.ownservice import service_of
 from cdigen.service.status import RUN_DIRECTORY
 from cdigen.spec.parse import MAX_SIZE
 from cdigen.store import state as states
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from cdigen.config import Settings
     from cdigen.publishing import Outcome
+    from cdigen.runtimes.ownservice import OwnService
     from cdigen.runtimes.specfile import SpecFile
     from cdigen.store.state import Owned
 
@@ -79,7 +81,9 @@ def run(arguments: Namespace) -> int:
     run_dir = arguments.run_dir or options.outer_directory(host, settings.daemon.run_dir)
     state_dir = options.outer_directory(host, settings.state_dir)
     report.say(wrong, arguments)
-    alone: AbstractContextManager[None] = nullcontext() if arguments.dry_run else _without_daemon(run_dir)
+    alone: AbstractContextManager[None] = (
+        nullcontext() if arguments.dry_run else _without_daemon(run_dir, service_of(host))
+    )
     with alone:
         state, damage = states.read(state_dir)
         report.say(damage, arguments)
@@ -98,7 +102,7 @@ def run(arguments: Namespace) -> int:
 
 
 @contextmanager
-def _without_daemon(run_dir: str) -> Iterator[None]:
+def _without_daemon(run_dir: str, service: OwnService) -> Iterator[None]:
     """Keep the daemon from starting while the body runs. StoreError: it runs, and would write them again."""
     with existing(os.path.abspath(run_dir), what=RUN_DIRECTORY) as place:
         if place is None:
@@ -110,7 +114,7 @@ def _without_daemon(run_dir: str) -> Iterator[None]:
         except Held as held:
             raise StoreError(
                 f"the cdigen daemon runs and would write the specs again ({held.message})",
-                hint="stop it first: 'systemctl disable --now cdigen'",
+                hint=f"stop it first: {service.stop}",
                 kind="daemon-running",
             ) from None
 

@@ -13,6 +13,7 @@ from cdigen.doctor.words import quoted
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.errors import CdigenError
+from cdigen.runtimes.ownservice import UNIT, service_of
 from cdigen.runtimes.units import SYSTEM_FOLDERS
 from cdigen.store import specfiles
 
@@ -31,7 +32,6 @@ RUNNING, CYCLE, STATE, SPACE = "daemon-running", "daemon-cycle", "state-dir", "d
 # nvidia-container-toolkit 1.18 and later install both.
 _REFRESH_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
 _REFRESH_FILES = ("/var/run/cdi/nvidia.yaml", "/etc/cdi/nvidia.yaml")
-_UNIT = "cdigen.service"
 _PODMAN_HOOKS = (
     "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json",
     "/etc/containers/oci/hooks.d/oci-nvidia-hook.json",
@@ -182,18 +182,18 @@ def _says_void(spec: Used) -> bool:
 
 def _daemon(context: Context) -> Iterator[Verdict]:
     daemon = context.question.daemon()
-    enabled = is_enabled(context, _UNIT)
+    enabled = is_enabled(context, UNIT)
     if daemon.status is None or daemon.problem:
         if enabled:
             text = f"cdigen's daemon is enabled and not running: {daemon.problem}"
             yield (
-                DAEMON.error(RUNNING, text, f"systemctl restart {_UNIT}")
+                DAEMON.error(RUNNING, text, f"systemctl restart {UNIT}")
                 if context.is_live
                 else DAEMON.unchecked(RUNNING, "the host is a folder")
             )
         else:
             text = "cdigen's daemon is not running: nobody writes specs anew when the driver changes"
-            yield DAEMON.good(RUNNING, f"{text} ('systemctl enable --now cdigen' starts it)")
+            yield DAEMON.good(RUNNING, f"{text} (start it with {service_of(context.host).enable})")
         return
     state = str(daemon.status.get("state", ""))
     yield DAEMON.good(RUNNING, f"cdigen's daemon is running, and found the host {shown(state)}")

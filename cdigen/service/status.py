@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from cdigen.host.root import shown
 from cdigen.model.errors import HostError, StoreError
 from cdigen.model.inventory_json import to_document
+from cdigen.runtimes.ownservice import SYSTEMD
 from cdigen.service.statusshape import SCHEMA, parse
 from cdigen.store import tempfiles
 from cdigen.store.directory import existing, own
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cdigen.model.inventory import Inventory
+    from cdigen.runtimes.ownservice import OwnService
     from cdigen.service.report import CycleReport, Journaled, SpecReport, Status, VendorReport
     from cdigen.store.directory import Directory
 
@@ -139,8 +141,8 @@ def timestamp(seconds: float) -> str:
     return f"{whole}.{milliseconds % 1000:03}Z"
 
 
-def read(run_dir: str) -> dict[str, Any]:
-    """Return the document in the run directory.
+def read(run_dir: str, service: OwnService = SYSTEMD) -> dict[str, Any]:
+    """Return the document in the run directory of a daemon that is handled as SERVICE says.
 
     HostError: there is none. StoreError: it cannot be read, or is no status of a cdigen as we know it.
     """
@@ -150,7 +152,7 @@ def read(run_dir: str) -> dict[str, Any]:
     if present == NOTHING:
         raise HostError(
             f"no cdigen daemon has a status here: {shown(path)} does not exist",
-            hint="start it with 'systemctl start cdigen', or look why it ended with 'journalctl -u cdigen'",
+            hint=service.started(),
             kind="no-daemon",
         )
     try:
@@ -160,7 +162,7 @@ def read(run_dir: str) -> dict[str, Any]:
     except ValueError as error:
         raise StoreError(
             f"{shown(path)} is no status of this cdigen: {error}",
-            hint="remove it and restart the daemon ('systemctl restart cdigen'), which writes it anew",
+            hint=f"remove it; the daemon writes it anew when it is restarted: {service.restart}",
         ) from None
 
 

@@ -94,7 +94,11 @@ def test_what_is_printed_for_programs_is_one_json_document(content: bytes) -> No
     given = json.loads(content)
     # No plugin runs, whatever the document says.
     shown = {**given, "nri": None} if isinstance(given, dict) else given
-    assert (json.loads(out) == shown) == (code == 0)
+    told = json.loads(out)
+    if code == 0:
+        # Nor is it of the version that asks.
+        told["findings"] = [row for row in told["findings"] if row.get("rule") != "other-version-runs"]
+    assert (told == shown) == (code == 0)
 
 
 @settings(deadline=None)

@@ -11,6 +11,7 @@ from abilities import cannot_run
 from command import Run
 from service.reports import CHANGED, FAILED, FILE, KIND, MISMATCH, QUIET, STARTING
 
+from cdigen import __version__
 from cdigen.cli.status import MEANINGS, text
 from cdigen.service import status as files
 from cdigen.service.report import STARTING as STARTING_STATE
@@ -74,8 +75,8 @@ def test_a_file_in_the_root_that_is_pretended_counts(cdigen: Run, tmp_path: Path
 
 
 def test_without_a_status_there_is_no_daemon(cdigen: Run, tmp_path: Path) -> None:
-    done = cdigen("status", "--run-dir", tmp_path, "--json")
-    assert done.failed(3, "does not exist", "systemctl start cdigen")
+    done = cdigen("status", "--root", tmp_path, "--json")
+    assert done.failed(3, "does not exist")
     assert done.json["error"]["kind"] == "no-daemon"
 
 
@@ -86,7 +87,7 @@ def test_the_status_of_a_daemon_that_died_is_no_status(cdigen: Run, tmp_path: Pa
     path.write_text(json.dumps({**json.loads(path.read_text()), "pid": ended.pid}))
     done = cdigen("status", "--root", tmp_path)
     assert done.failed(
-        3, "not running", f"process {ended.pid}", "is gone", "2026-01-01T00:05:00", "journalctl"
+        3, "not running", f"process {ended.pid}", "is gone", "2026-01-01T00:05:00", "'cdigen run' as root"
     )
     assert done.out == ""
 
@@ -95,6 +96,57 @@ def test_the_status_of_a_daemon_that_died_is_no_status(cdigen: Run, tmp_path: Pa
 def test_a_status_that_is_none_is_a_failure_to_read(cdigen: Run, tmp_path: Path, content: bytes) -> None:
     saved(tmp_path).write_bytes(content)
     assert cdigen("status", "--root", tmp_path).failed(5, "status.json", "is no status", "restart")
+
+
+UNIT, SCRIPT = "usr/lib/systemd/system/cdigen.service", "etc/init.d/cdigen"
+# What starts services there -> how cdigen's is started, where its log is, how it is restarted.
+WORDS = {
+    "systemctl": ("'systemctl start cdigen'", "'journalctl -u cdigen'", "'systemctl restart cdigen'"),
+    "rc-service": ("'rc-service cdigen start'", "/var/log/cdigen.log", "'rc-service cdigen restart'"),
+    "": ("'cdigen run' as root: no service", "", "end it, and start 'cdigen run' as root"),
+}
+
+
+@pytest.mark.parametrize(
+    ("there", "manager"),
+    [
+        ((UNIT,), "systemctl"),
+        (("usr/local/lib/systemd/system/cdigen.service",), "systemctl"),
+        ((SCRIPT,), "rc-service"),
+        ((UNIT, SCRIPT), "rc-service"),
+        ((UNIT, SCRIPT, "run/systemd/system/x"), "systemctl"),
+        ((), ""),
+    ],
+)
+def test_what_to_do_fits_how_cdigen_was_installed(
+    cdigen: Run, tmp_path: Path, there: tuple[str, ...], manager: str
+) -> None:
+    for name in there:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    start, log, restart = WORDS[manager]
+    done = cdigen("status", "--root", tmp_path)
+    assert done.failed(3, f"start it with {start}", log)
+    rows = cdigen("doctor", "--root", tmp_path, "--json").json
+    detail = next(row["detail"] for row in rows if row["check"] == "daemon-running")
+    saved(tmp_path)
+    running = " ".join(cdigen("status", "--root", tmp_path).out.split())
+    assert f"restart it: {restart}" in running
+    for word in ("systemctl", "rc-service"):
+        assert [word in text for text in (done.err, detail, running)] == [word == manager] * 3
+
+
+def test_another_version_than_the_one_that_runs_is_told(cdigen: Run, tmp_path: Path) -> None:
+    saved(tmp_path)
+    done = cdigen("status", "--root", tmp_path)
+    assert f"cdigen {__version__} is installed, and the daemon that runs is 1.2.3" in " ".join(
+        done.out.split()
+    )
+    rows = cdigen("status", "--root", tmp_path, "--json").json["findings"]
+    assert [row["rule"] for row in rows].count("other-version-runs") == 1
+    saved(tmp_path, replace(STATUS, version=__version__))
+    assert "is installed" not in cdigen("status", "--root", tmp_path).out
 
 
 def test_anybody_may_ask() -> None:
