@@ -6,6 +6,8 @@ name at all keep their vendor's own.
 
 from __future__ import annotations
 
+from cdigen.host.root import shown
+from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
 from cdigen.model.profile import NAMINGS
 from cdigen.value import replace
@@ -13,6 +15,8 @@ from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
     from cdigen.model.cdi import Draft
     from cdigen.model.inventory import Inventory
     from cdigen.model.profile import Profile
@@ -22,7 +26,8 @@ def drafts(
     name: str, inventory: Inventory, profiles: tuple[Profile, ...]
 ) -> tuple[tuple[Draft, ...], dict[str, Finding]]:
     """Return the drafts of the vendor NAME that have devices, and by kind which are not named as wished."""
-    edits = registry.load(name).edits
+    vendor = registry.load(name)
+    edits = vendor.edits
     wished = _with_devices(edits(inventory, profiles))
     if not any(profile.names for profile in profiles):
         return wished, {}
@@ -32,13 +37,46 @@ def drafts(
     if not nameless:
         return wished, {}
     having: dict[str, list[str]] = {}
-    for naming in NAMINGS:
+    for naming in dict.fromkeys((*NAMINGS, *vendor.NAMINGS)):
         for draft in _with_devices(edits(inventory, _named(profiles, (naming,)))):
             having.setdefault(draft.kind, []).append(naming)
     findings = {
         draft.kind: _finding(name, draft.kind, profiles, having.get(draft.kind, [])) for draft in nameless
     }
     return (*wished, *nameless), findings
+
+
+def require_kinds(
+    kinds: tuple[str, ...],
+    inventories: Mapping[str, Inventory],
+    profiles: tuple[Profile, ...],
+    *,
+    names: Iterable[str],
+    known: Collection[str] = (),
+) -> None:
+    """Raise ConfigError for one of KINDS that nobody offers here, naming those that there are.
+
+    NAMES are the vendors that were asked. A kind of one that has nothing here is no mistake: its driver may
+    not be loaded yet. KNOWN are kinds that count although they are not offered.
+    """
+    if not kinds:
+        return
+    asked = tuple(names)
+    there: dict[str, None] = {}
+    defective = set()
+    for name, inventory in inventories.items():
+        try:
+            there.update((draft.kind, None) for draft in drafts(name, inventory, profiles)[0])
+        except Exception:  # noqa: BLE001 - a defect of the vendor's code, which whoever makes specs tells
+            defective.add(name)
+    for kind in kinds:
+        vendor = registry.vendor_of(kind, asked)
+        is_absent = bool(vendor) and (vendor not in inventories or vendor in defective)
+        if kind not in there and kind not in known and not is_absent:
+            raise ConfigError(
+                f"nothing here is of the kind {shown(kind)}",
+                hint=f"the kinds that there are: {', '.join(there) or 'none'}",
+            )
 
 
 def _named(profiles: tuple[Profile, ...], namings: tuple[str, ...]) -> tuple[Profile, ...]:

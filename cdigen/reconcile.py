@@ -13,7 +13,7 @@ from cdigen.host.root import reason
 from cdigen.model.errors import ConfigError, HostError, SpecError, StoreError
 from cdigen.model.findings import Finding, errors
 from cdigen.model.profile import DEFAULT
-from cdigen.spec.build import build
+from cdigen.spec.build import ALL, build, several_values
 from cdigen.spec.fit import SAID_ONCE, fit, refuse_newer
 from cdigen.spec.hostcheck import check_host
 from cdigen.spec.known import write
@@ -289,7 +289,20 @@ def _document(
         findings = (*findings, *check_host(document, host))
     if wrong := errors(findings):
         raise _broken(draft.kind, wrong)
-    return document, writing.content, (*said, *dropped, *findings)
+    return document, writing.content, (*said, *_unset(draft), *dropped, *findings)
+
+
+def _unset(draft: Draft) -> tuple[Finding, ...]:
+    """Say which variables the device ``all`` has not, because the devices set them to different values."""
+    has_own = any(device.name == ALL for device in draft.devices)
+    entries = [entry for device in draft.devices for entry in device.edits.env]
+    names = () if has_own or not draft.has_all else several_values(entries)
+    message = f"the devices of {draft.kind} set {', '.join(names)} differently: {ALL} sets none of it"
+    hint = "ask for the devices one by one; the vendor's code may have a device 'all' of its own"
+    finding = Finding(
+        severity="warning", rule="all-without-variable", path=draft.kind, message=message, hint=hint
+    )
+    return (finding,) if names else ()
 
 
 def _broken(kind: str, wrong: tuple[Finding, ...]) -> SpecError:

@@ -98,7 +98,12 @@ def test_an_unquoted_off_is_off_although_yaml_reads_it_as_false() -> None:
         ("profiles: []", "must not be empty"),
         ("profiles: [1]", "a profile must be a mapping"),
         ("profiles: [{name: ab}]", "the key 'class' is missing"),
-        ("profiles: [{name: ab, class: a.b}]", "class must be letters"),
+        ("profiles: [{name: ab, class: a.b}]", "class must be 2 to 63 letters"),
+        ("profiles: [{name: x, class: gpu}]", "profile: name must be 2 to 63 letters"),
+        ("profiles: [{name: ab, class: g}]", "profile: class must be 2 to 63 letters"),
+        ("profiles: [{name: 1b, class: gpu}]", "the first a letter, not '1b'"),
+        ("profiles: [{name: ab, class: cd, names: [Index]}]", "names must be one of index, uuid"),
+        ("profiles: [{name: ab, class: cd, names: [npu]}]", "names must be one of index, uuid"),
         (
             "profiles:\n- {name: ab, class: cd}\n- {name: ab, class: ef}",
             "c.yaml:3: a second profile is named 'ab'",

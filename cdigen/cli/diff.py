@@ -11,6 +11,7 @@ from cdigen.cli.wishes import add_options as add_wishes
 from cdigen.cli.wishes import means, wishes
 from cdigen.host.root import shown
 from cdigen.model.names import spec_file_name
+from cdigen.offers import require_kinds
 from cdigen.spec.compare import compare
 from cdigen.store import specfiles
 from cdigen.value import frozen
@@ -60,15 +61,17 @@ def run(arguments: Namespace) -> int:
     places = options.places(arguments, host, settings)
     given.require_sources(arguments, places)
     inventories, failures = options.discover(arguments, settings, places)
+    directory = options.spec_directories(arguments, host, settings)[-1]
+    state_dir = options.outer_directory(host, settings.state_dir)
+    recorded, findings = specfiles.recorded(directory, state_dir=state_dir)
+    ours = {owned.kind for owned in recorded}
+    require_kinds(wished.kinds, inventories, wished.profiles, names=names, known=ours)
     products, broken = reconcile.produce(
         inventories,
         host=host,
         wishes=wished,
         means=means(arguments, host, settings, write=False),
     )
-    directory = options.spec_directories(arguments, host, settings)[-1]
-    state_dir = options.outer_directory(host, settings.state_dir)
-    recorded, findings = specfiles.recorded(directory, state_dir=state_dir)
     report.say((*findings, *(finding for product in products for finding in product.findings)), arguments)
     differences = [
         *_of_products(products, directory),

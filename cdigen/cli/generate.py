@@ -13,6 +13,7 @@ from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError, HostError, SpecError
 from cdigen.model.findings import errors
 from cdigen.model.names import spec_file_name
+from cdigen.offers import require_kinds
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -77,24 +78,17 @@ def run(arguments: Namespace) -> int:
     host, settings = options.host_and_settings(arguments)
     wished = wishes(arguments, settings)
     names = options.vendor_names(arguments, settings)
-    failures: dict[str, HostError] = {}
     ways = means(arguments, host, settings, write=arguments.write)
     if not arguments.write:
         given.note_unmade(arguments)
-    if arguments.inventory is not None:
-        _refuse_output_into_spec_directory(arguments, host, settings)
-        inventories = options.recorded(arguments.inventory, names)
-        products, broken = reconcile.produce(inventories, host=None, wishes=wished, means=ways)
-    else:
-        places = options.places(arguments, host, settings)
-        given.require_sources(arguments, places)
-        if settings.create_nodes and arguments.write:
-            report.say(reconcile.make_nodes(names, places), arguments)
-            places = options.places(arguments, host, settings)
-        inventories, failures = options.discover(arguments, settings, places)
-        if arguments.write:
-            _remember(arguments, inventories, failures, places, settings)
-        products, broken = reconcile.produce(inventories, host=host, wishes=wished, means=ways)
+    inventories, failures = _discovered(arguments, host, settings, names)
+    is_recorded = arguments.inventory is not None
+    if not arguments.withdraw:
+        asked = inventories if is_recorded else names
+        require_kinds(wished.kinds, inventories, wished.profiles, names=asked)
+    products, broken = reconcile.produce(
+        inventories, host=None if is_recorded else host, wishes=wished, means=ways
+    )
     if arguments.write or len(products) > 1:
         products = _held_together(arguments, host, settings, products)
     results = _Results(inventories=inventories, failures=failures, products=products, broken=broken)
@@ -123,6 +117,24 @@ def _held_together(
 
     directories = options.spec_directories(arguments, host, settings) if arguments.write else ()
     return with_coverings(products, directories, host if arguments.inventory is None else None)
+
+
+def _discovered(
+    arguments: Namespace, host: Root, settings: Settings, names: tuple[str, ...]
+) -> tuple[dict[str, Inventory], dict[str, HostError]]:
+    """Read the document that was given, or the host, whose missing nodes are made where that is allowed."""
+    if arguments.inventory is not None:
+        _refuse_output_into_spec_directory(arguments, host, settings)
+        return options.recorded(arguments.inventory, names), {}
+    places = options.places(arguments, host, settings)
+    given.require_sources(arguments, places)
+    if settings.create_nodes and arguments.write:
+        report.say(reconcile.make_nodes(names, places), arguments)
+        places = options.places(arguments, host, settings)
+    inventories, failures = options.discover(arguments, settings, places)
+    if arguments.write:
+        _remember(arguments, inventories, failures, places, settings)
+    return inventories, failures
 
 
 @frozen

@@ -10,6 +10,7 @@ from cdigen.cli.wishes import wishes
 from cdigen.model.errors import HostError
 from cdigen.model.findings import errors
 from cdigen.model.inventory_json import to_document
+from cdigen.offers import require_kinds
 from cdigen.spec.fit import unknown
 from cdigen.vendors import registry
 
@@ -52,6 +53,7 @@ def run(arguments: Namespace) -> int:
         inventories, failures = options.discover(arguments, settings, places)
     if failures and (arguments.strict or not inventories):
         raise next(iter(failures.values()))
+    require_kinds(wished.kinds, inventories, wished.profiles, names=names)
     findings = [finding for inventory in inventories.values() for finding in inventory.findings]
     incomplete = errors(findings) if arguments.strict else ()
     if not arguments.json:

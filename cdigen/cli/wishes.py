@@ -6,18 +6,30 @@ from cdigen.cli import options
 from cdigen.delivery import Means
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
-from cdigen.model.profile import HOOKS, LAYOUTS, NAMINGS
+from cdigen.model.profile import HOOKS, LAYOUTS, NAMINGS, is_naming
 from cdigen.reconcile import Wishes
 from cdigen.value import replace
+from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
 
     from cdigen.config import Settings
     from cdigen.host.root import Root
     from cdigen.model.profile import Profile
     from cdigen.model.target import Target
+
+
+class _Namings:
+    """The namings that may be given: those of the tree's vendors, and any that another package may have."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMINGS)
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and is_naming(word)
 
 
 def add_options(parser: ArgumentParser, *, note: str | None = None) -> None:
@@ -33,8 +45,9 @@ def add_options(parser: ArgumentParser, *, note: str | None = None) -> None:
         "--naming",
         metavar="HOW",
         action="append",
-        choices=NAMINGS,
-        help=f"name devices by {', '.join(NAMINGS)} (repeat it; default: the vendor's own)",
+        choices=_Namings(),
+        help=f"name devices by {', '.join(NAMINGS)}, or as a vendor of another package has it (repeat it; "
+        "default: the vendor's own)",
     )
     group.add_argument(
         "--target",
@@ -76,6 +89,12 @@ def _profiles(arguments: Namespace, settings: Settings) -> tuple[Profile, ...]:
         if name not in known:
             raise ConfigError(
                 f"--profile {shown(name)!r} is not configured", hint=f"configured are {', '.join(known)}"
+            )
+    for naming in arguments.naming or ():
+        if not registry.has_naming(naming, options.vendor_names(arguments, settings)):
+            raise ConfigError(
+                f"--naming {naming} is of none of the vendors that are asked",
+                hint=f"any vendor may have {', '.join(NAMINGS)}; others are those of packages that are named",
             )
     given: dict[str, object] = {
         "names": tuple(dict.fromkeys(arguments.naming or ())),

@@ -88,7 +88,8 @@ def nvml(node: yaml.Node) -> str:
 
 def class_name(node: yaml.Node) -> str:
     """Return the class of a kind, or a name like one."""
-    wanted = f"letters, digits and inner _ -, at most {MAX_CLASS} of them"
+    # Of one letter alone would do by the rule, and every released CDI library crashes on it.
+    wanted = f"2 to {MAX_CLASS} letters, digits and inner _ -, the first a letter"
     text = _text(node, wanted)
     # A dot would need cdiVersion 0.6.0, which podman 4.3 refuses.
     if not is_vendor_or_class(text) or "." in text or len(text) > MAX_CLASS:
@@ -205,6 +206,13 @@ def word(node: yaml.Node, words: Collection[str]) -> str:
     if text not in words:
         raise WrongError(node, f"must be one of {', '.join(words)}, not {quoted(text)}")
     return text
+
+
+def texts_of(root: yaml.Node, name: str, known: Collection[str]) -> tuple[str, ...]:
+    """Return which of KNOWN the list under the key NAME of the mapping ROOT has."""
+    lists = (value.value for key, value in root.value if key.value == name and form(value) == "list")
+    texts = (item.value for entries in lists for item in entries if form(item) == "text")
+    return tuple(text for text in texts if text in known)
 
 
 def items(node: yaml.Node, read: Callable[[yaml.Node], str], *, at_least: int = 0) -> tuple[str, ...]:

@@ -144,6 +144,7 @@ class _Reading:
     def __init__(self, file: str, vendors: Collection[str]) -> None:
         self._file = file
         self._vendors = vendors
+        self._named: tuple[str, ...] = ()
         self._problems: list[Finding] = []
         self._keys: dict[str, Reader] = {
             "vendors": lambda node: nodes.items(node, lambda item: nodes.word(item, vendors)),
@@ -180,6 +181,7 @@ class _Reading:
         if nodes.form(root) != "mapping":
             self._add(root, "the file is not a mapping of keys to values")
             return Settings(), self._found()
+        self._named = nodes.texts_of(root, "vendors", self._vendors)
         settings = Settings(**self._mapping(root, self._keys, ""))  # type: ignore[arg-type]  # each reader returns its field's type
         # Where a key is wrong, its default stands for it: that is nothing to compare.
         if not self._problems:
@@ -237,7 +239,7 @@ class _Reading:
                 self._add(item, f"a profile must be a mapping, not {nodes.kind(item)}")
                 continue
             before = len(self._problems)
-            values = self._mapping(item, _PROFILE, "profile: ")
+            values = self._mapping(item, {**_PROFILE, "names": self._names}, "profile: ")
             for name in ("name", "class"):
                 if _lacks(item, name):
                     self._add(item, f"profile: the key {name!r} is missing")
@@ -247,6 +249,16 @@ class _Reading:
             self._tell_apart(item, profile, profiles)
             profiles.append(profile)
         return tuple(profiles) or (DEFAULT,)
+
+    def _names(self, node: yaml.Node) -> tuple[str, ...]:
+        return nodes.items(node, self._naming, at_least=1)
+
+    def _naming(self, node: yaml.Node) -> str:
+        """Return a naming: one of the tree's vendors, or of one of another package that ``vendors`` names."""
+        from cdigen.vendors.registry import has_naming  # noqa: PLC0415 - hardly anybody names devices
+
+        is_own = isinstance(node.value, str) and has_naming(node.value, self._named)
+        return nodes.word(node, (*NAMINGS, node.value) if is_own else NAMINGS)
 
     def _tell_apart(self, node: yaml.Node, profile: Profile, others: list[Profile]) -> None:
         for other in others:
@@ -334,7 +346,6 @@ _PROFILE: dict[str, Reader] = {
     "name": nodes.class_name,
     "class": nodes.class_name,
     "capabilities": lambda node: nodes.items(node, lambda item: nodes.word(item, CAPABILITIES)),
-    "names": lambda node: nodes.items(node, lambda item: nodes.word(item, NAMINGS), at_least=1),
     "graphics": nodes.flag,
     "x11": nodes.flag,
     "firmware": nodes.flag,

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import DriverFile
 
 CAPABILITIES = ("compute", "utility", "graphics", "video", "display", "ngx")
-# How devices may be named: by number, by UUID, by type and number (gpu0, mig0:1), by PCI address, by
-# the number of the node (minor0), as their card (card0).
+# How devices may be named: by number, by UUID, by type and number (gpu0, mig0:1), by PCI address, by the
+# number of the node (minor0), as their card (card0). Vendors of other packages may have their own.
 NAMINGS = ("index", "uuid", "type-index", "pci", "minor", "card")
 # How the driver's files reach a container (docs/decisions/0006-layouts.md); ``auto`` is the best that
 # the host can do.
@@ -83,6 +83,18 @@ class Profile:
             "module": self.x11,
         }
         return switches.get(file.kind, True) and self.wants(file.capabilities)
+
+
+def is_naming(word: str) -> bool:
+    """Return whether WORD may be a naming: of a vendor of another package it is whatever that calls it."""
+    letters = word.replace("-", "a").replace("_", "a")
+    return (
+        letters.isascii()
+        and letters.isalnum()
+        and letters.islower()
+        and len(word) <= 32
+        and word[0] not in "-_"
+    )
 
 
 DEFAULT = Profile(name="default", device_class="gpu")

@@ -20,7 +20,8 @@ def build(draft: Draft) -> dict[str, Any]:
     """Return the CDI document of DRAFT.
 
     Devices are sorted naturally with ``all`` last; ``all`` gives what every device gives together,
-    unless the draft has one of its own, or is to have none.
+    unless the draft has one of its own, or is to have none. A variable that they set to different values is
+    not set for all of them.
     The version is the lowest that the content allows: a version that a runtime does not know makes
     it refuse the whole file (container-device-interface issue 91).
     """
@@ -52,11 +53,22 @@ def _edits(edits: ContainerEdits) -> dict[str, Any]:
     return {key: value for key, value in parts.items() if value}
 
 
+def several_values(entries: Iterable[str]) -> tuple[str, ...]:
+    """Return the variables that ENTRIES (``NAME=value``) set to more than one value."""
+    values: dict[str, set[str]] = {}
+    for entry in entries:
+        name, _, value = entry.partition("=")
+        values.setdefault(name, set()).add(value)
+    return tuple(name for name, different in values.items() if len(different) > 1)
+
+
 def _union(devices: Iterable[Device]) -> ContainerEdits:
     """Return the devices' edits together; what several names of one GPU share comes once."""
     every = [device.edits for device in devices]
+    entries = tuple(dict.fromkeys(entry for edits in every for entry in edits.env))
+    several = several_values(entries)
     return ContainerEdits(
-        env=tuple(dict.fromkeys(entry for edits in every for entry in edits.env)),
+        env=tuple(entry for entry in entries if entry.partition("=")[0] not in several),
         device_nodes=tuple(dict.fromkeys(node for edits in every for node in edits.device_nodes)),
         hooks=tuple(dict.fromkeys(hook for edits in every for hook in edits.hooks)),
         mounts=tuple(dict.fromkeys(mount for edits in every for mount in edits.mounts)),

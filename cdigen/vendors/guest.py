@@ -14,7 +14,7 @@ from cdigen.model.findings import Finding
 from cdigen.model.inventory import HostNode, Inventory
 from cdigen.model.inventory_json import from_document, to_document
 from cdigen.model.names import is_vendor_or_class
-from cdigen.model.profile import NAMINGS
+from cdigen.model.profile import is_naming
 from cdigen.vendors.base import Option, Watches
 
 TYPE_CHECKING = False
@@ -61,8 +61,10 @@ def _problem(vendor: Vendor, name: str, taken: tuple[str, ...]) -> str:
         given = getattr(vendor, attribute)
         if not isinstance(given, tuple) or not all(isinstance(each, kind) for each in given):
             return f"has {attribute} that is no tuple of {kind.__name__}"
-    if odd := [naming for naming in vendor.NAMINGS if naming not in NAMINGS]:
-        return f"has the unknown naming {odd[0]!r}; known are {', '.join(NAMINGS)}"
+    if odd := [naming for naming in vendor.NAMINGS if not is_naming(naming)]:
+        return f"has the naming {odd[0]!r}, which is no word of small letters, digits, - and _"
+    if not vendor.NAMINGS:
+        return "has no NAMINGS"
     return "" if vendor.MODULES else "has no MODULES"
 
 

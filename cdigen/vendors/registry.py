@@ -11,6 +11,7 @@ from functools import lru_cache
 from importlib import import_module
 
 from cdigen.model.errors import ConfigError
+from cdigen.model.profile import NAMINGS, is_naming
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,6 +68,17 @@ def load(name: str) -> Vendor:
 def cdi_vendor(name: str) -> str:
     """Return the vendor part of the kinds of the vendor NAME; raises as ``load`` does."""
     return VENDORS[name][0] if name in VENDORS else load(name).CDI_VENDOR
+
+
+def has_naming(naming: str, names: Iterable[str]) -> bool:
+    """Return whether devices of any of the vendors NAMES may be named so.
+
+    What one of another package that cannot be used would have is not known.
+    """
+    others = (load(name) for name in names if name not in VENDORS)
+    return naming in NAMINGS or any(
+        naming in vendor.NAMINGS or not vendor.NAMINGS for vendor in others if is_naming(naming)
+    )
 
 
 def require_apart(names: Iterable[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cdigen_acme import VENDOR
@@ -18,12 +18,12 @@ from cdigen import reconcile
 from cdigen.host.root import Root
 from cdigen.model.errors import HostError
 from cdigen.model.profile import DEFAULT
+from cdigen.value import replace
 from cdigen.vendors import registry
 from cdigen.vendors.base import Places
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Any
 
 MAJOR, RENDER = 261, 993
 ADDRESSES = ("0000:41:00.0", "0000:c1:00.0")
@@ -58,11 +58,18 @@ def places(root: Path) -> Places:
 
 def offered(root: Path) -> dict[str, Any]:
     """Return the devices of the spec, which must break no rule and hold on the host."""
-    products, broken = reconcile.produce({"acme": VENDOR.discover(places(root))}, host=Root(str(root)))
+    return {device["name"]: device["containerEdits"] for device in document(root)["devices"]}
+
+
+def document(root: Path, **profile: Any) -> dict[str, Any]:
+    """Return the spec for a profile with these fields."""
+    wishes = reconcile.Wishes(profiles=(replace(DEFAULT, **profile),))
+    inventories = {"acme": VENDOR.discover(places(root))}
+    products, broken = reconcile.produce(inventories, host=Root(str(root)), wishes=wishes)
     assert broken == {}
     (product,) = products
     assert product.kind == "acme.example/npu"
-    return {device["name"]: device["containerEdits"] for device in product.document["devices"]}
+    return product.document
 
 
 def test_the_package_adds_the_vendor() -> None:
@@ -72,10 +79,42 @@ def test_the_package_adds_the_vendor() -> None:
 
 def test_each_npu_is_offered_by_its_number_and_its_address(host: Path) -> None:
     devices = offered(host)
-    assert devices.keys() == {"0", "1", *ADDRESSES, "all"}
+    assert devices.keys() == {"0", "1", *ADDRESSES, "npu0", "npu1", "all"}
     assert devices["1"] == devices[ADDRESSES[1]]
     (node,) = devices["1"]["deviceNodes"]
     assert node["path"] == "/dev/accel/accel1"
+
+
+def test_each_device_says_which_npus_are_visible_and_all_says_it_once(host: Path) -> None:
+    devices = offered(host)
+    assert devices["npu1"]["env"] == ["ACME_VISIBLE_DEVICES=1"]
+    assert devices["all"]["env"] == ["ACME_VISIBLE_DEVICES=0,1"]
+    assert len(devices["all"]["deviceNodes"]) == 2
+
+
+def test_a_profile_names_the_npus_as_acme_does(host: Path) -> None:
+    names = [device["name"] for device in document(host, names=("npu",))["devices"]]
+    assert names == ["npu0", "npu1", "all"]
+
+
+def test_the_library_is_mounted_where_the_host_has_it(host: Path) -> None:
+    assert "containerEdits" not in document(host)
+    library = host / "opt/acme/lib/libacme_npu.so.1"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"\x7fELF")
+    mounts = document(host)["containerEdits"]["mounts"]
+    assert {mount["hostPath"] for mount in mounts} == {"/opt/acme/lib/libacme_npu.so.1"}
+    assert "/usr/lib64/libacme_npu.so.1" in {mount["containerPath"] for mount in mounts}
+
+
+def test_a_profile_says_how_the_library_gets_there(host: Path) -> None:
+    library = host / "opt/acme/lib/libacme_npu.so.1"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"\x7fELF")
+    assert "hooks" not in document(host, hook="none")["containerEdits"]
+    inventory = VENDOR.discover(places(host))
+    (draft,) = VENDOR.edits(inventory, (replace(DEFAULT, layout="files", hook="none"),))
+    assert (draft.profile.layout, draft.profile.hook) == ("files", "none")
 
 
 def test_a_container_gets_the_group_that_may_open_the_node(host: Path) -> None:
@@ -103,7 +142,7 @@ def test_a_node_that_two_npus_list_is_given_to_one(host: Path) -> None:
     folder = host / f"sys/bus/pci/drivers/acme_npu/{ADDRESSES[1]}/accel"
     (folder / "accel1").rename(folder / "accel0")
     (folder / "accel0/dev").write_text(f"{MAJOR}:0\n")
-    assert offered(host).keys() == {"0", ADDRESSES[0], "all"}
+    assert offered(host).keys() == {"0", ADDRESSES[0], "npu0", "all"}
 
 
 @pytest.mark.parametrize(

@@ -132,8 +132,18 @@ def test_write_refuses_yaml(cdigen: Run) -> None:
     assert cdigen("generate", "--write", "--format", "yaml").failed(2, "JSON only")
 
 
-def test_another_kind_than_there_is_gives_nothing(cdigen: Run, host: Path) -> None:
-    assert cdigen("generate", "--root", host, "--kind", "nvidia.com/nic").failed(3, "nvidia.com/nic")
+@pytest.mark.parametrize("command", [("generate",), ("generate", "--write"), ("diff",), ("inspect",)])
+@pytest.mark.parametrize("kind", ["nvidia.com/nic", "acme.example/npu"])
+def test_a_kind_that_there_is_not_is_a_mistake_that_names_those_that_there_are(
+    cdigen: Run, host: Path, command: tuple[str, ...], kind: str
+) -> None:
+    done = cdigen(*command, "--root", host, "--kind", "nvidia.com/gpu", "--kind", kind)
+    assert done.failed(2, kind, "the kinds that there are: nvidia.com/gpu")
+    assert not (host / "run/cdi").exists() or not any((host / "run/cdi").iterdir())
+
+
+def test_a_kind_of_a_vendor_whose_driver_is_not_there_is_no_mistake(cdigen: Run, host: Path) -> None:
+    assert cdigen("generate", "--root", host, "--kind", "amd.com/gpu").failed(3, "amd.com/gpu")
 
 
 def test_what_is_no_kind_is_a_usage_error(cdigen: Run, host: Path) -> None:

@@ -140,7 +140,7 @@ def test_the_daemon_says_whose_node_it_is(tmp_path: Path, guests: Path) -> None:
         states = {one["vendor"]: one["state"] for one in running.status["vendors"]}
         assert states == {"intel": "ready", "squatter": "degraded"}
         assert "node-claimed-twice" in {one["rule"] for one in running.status["findings"]}
-        assert host.devices("squatter.example-npu.json") == {"1", "0000:99:00.1", "all"}
+        assert host.devices("squatter.example-npu.json") == {"1", "0000:99:00.1", "npu1", "all"}
 
 
 # Nodes that cannot be what they are.

@@ -105,7 +105,9 @@ def test_generate_writes_its_spec_beside_others_and_list_shows_its_devices(
     assert done.code == 0, done.err
     # The runtimes' names need no vendor's code.
     listed = cdigen("list", "--root", mixed, "--json").json
-    assert [row["name"] for row in listed if row["kind"] == NPU and row["usable"]] == names(mixed)
+    assert sorted(row["name"] for row in listed if row["kind"] == NPU and row["usable"]) == sorted(
+        names(mixed)
+    )
     assert "nvidia.com/gpu" in {row["kind"] for row in listed}
 
 
@@ -129,9 +131,9 @@ def test_the_daemon_keeps_its_specs_true(tmp_path: Path, acme: Path) -> None:
     lay_npus(host.root)
     host.configure("vendors: [nvidia, acme]\n")
     with daemon(host, PYTHONPATH=str(acme)) as running:
-        running.sees(lambda: len(host.devices("acme.example-npu.json")) == 5)
+        running.sees(lambda: len(host.devices("acme.example-npu.json")) == 7)
         (host.root / "dev/accel/accel1").unlink()
-        running.sees(lambda: host.devices("acme.example-npu.json") == {"0", "0000:41:00.0", "all"})
+        running.sees(lambda: host.devices("acme.example-npu.json") == {"0", "0000:41:00.0", "npu0", "all"})
         assert host.devices() == {"0", "1", "all"}
 
 
@@ -191,7 +193,8 @@ ODD_VENDORS = {
     "another's name": ("NAME = 'nvidia'", "'nvidia'"),
     "a path for a vendor": ("CDI_VENDOR = '../../etc/x'", "'../../etc/x'"),
     "a number for a vendor": ("CDI_VENDOR = 7", "CDI_VENDOR"),
-    "unknown namings": ("NAMINGS = ('colour',)", "'colour'"),
+    "a naming that is no word": ("NAMINGS = ('Colour of it',)", "'Colour of it'"),
+    "no namings": ("NAMINGS = ()", "has no NAMINGS"),
     "one text for a tuple": ("NAMINGS = 'index'", "NAMINGS"),
     "options that are none": ("OPTIONS = ('fast',)", "OPTIONS"),
 }
@@ -339,7 +342,7 @@ def test_the_daemon_serves_the_others(tmp_path: Path, guests: Path) -> None:
         for name in ("looker", "counter", "thief"):
             assert name in status_of(running, name)["reason"]
         # What works of the others serves; of those that have the same devices, the first.
-        assert len(host.devices("watcher.example-npu.json")) == 5
+        assert len(host.devices("watcher.example-npu.json")) == 7
         for name in ("lister", "maker"):
             assert "is the node of watcher's NPU 0" in status_of(running, name)["reason"]
         assert running.stop()[0] == 0
@@ -355,7 +358,7 @@ def test_the_daemon_serves_one_that_cannot_say_what_to_watch_or_make(
     like_acme(guests, name, BROKEN[name])
     host.configure(f"vendors: [{name}]\ncreate_nodes: true\n")
     with daemon(host, PYTHONPATH=str(guests)) as running:
-        running.sees(lambda: len(host.devices(f"{name}.example-npu.json")) == 5)
+        running.sees(lambda: len(host.devices(f"{name}.example-npu.json")) == 7)
 
 
 def test_the_daemon_says_what_is_wrong_with_one_that_cannot_be_loaded(tmp_path: Path, guests: Path) -> None:
@@ -382,4 +385,4 @@ def test_the_daemon_keeps_the_specs_of_one_whose_edits_break(tmp_path: Path, gue
         running.rests()
         host.remove_gpu(1)
         running.sees(lambda: host.devices() == {"0", "all"})
-        assert len(host.devices("guest.example-npu.json")) == 5
+        assert len(host.devices("guest.example-npu.json")) == 7

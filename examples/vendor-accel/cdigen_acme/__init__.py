@@ -1,19 +1,20 @@
 """Acme's NPUs for cdigen: a vendor that another package adds.
 
 Acme does not exist, nor does its kernel module ``acme_npu``, which shows each NPU as
-/sys/bus/pci/drivers/acme_npu/<address>/accel/accelN, with the node /dev/accel/accelN. All else is real:
-`pip install` of this folder adds ``acme`` to what ``cdigen --vendor`` takes.
+/sys/bus/pci/drivers/acme_npu/<address>/accel/accelN, with the node /dev/accel/accelN, nor its library, which
+uses the NPUs that ACME_VISIBLE_DEVICES names. All else is real: `pip install` of this folder adds ``acme`` to
+what ``cdigen --vendor`` takes.
 """
 
 from __future__ import annotations
 
 from cdigen.host.sysfs import pci_key
-from cdigen.model.cdi import ContainerEdits, Device, Draft
+from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload
 from cdigen.model.errors import HostError
-from cdigen.model.inventory import Accelerator, Inventory
-from cdigen.model.profile import DEFAULT
+from cdigen.model.inventory import Accelerator, DriverFile, Inventory
 from cdigen.vendors import drm
 from cdigen.vendors.base import Watches
+from cdigen.vendors.classes import by_class
 from cdigen.vendors.modules import is_loaded, read_driver
 from cdigen.vendors.nodes import NodeReader, device_nodes, gids
 from cdigen.vendors.notes import Notes
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 MODULE = "acme_npu"
 DRIVER = f"/sys/bus/pci/drivers/{MODULE}"
 DEVICE_CLASS = "npu"
+# Where Acme's installer and distributions put the library, and the name that programs were linked with.
+LIBRARY_FOLDERS = ("/opt/acme/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
+LIBRARY = "libacme_npu.so.1"
+VISIBLE = "ACME_VISIBLE_DEVICES"
 UDEV = "is udev running? 'udevadm trigger --subsystem-match=accel' makes missing nodes"
 
 
@@ -37,7 +42,8 @@ class Acme:
 
     NAME = "acme"
     CDI_VENDOR = "acme.example"
-    NAMINGS: tuple[str, ...] = ("index", "pci")
+    # The last is Acme's own: npu0, as its tools have it.
+    NAMINGS: tuple[str, ...] = ("index", "pci", "npu")
     OPTIONS: tuple[Option, ...] = ()
     MODULES: tuple[str, ...] = (MODULE,)
     PCI_VENDORS: tuple[int, ...] = (0xACE0,)
@@ -66,29 +72,31 @@ class Acme:
             driver=read_driver(places.host, MODULE),
             accelerators=npus,
             nodes=(),
-            files=(),
+            files=_libraries(places.driver),
             sought=(),
             findings=tuple(notes.findings),
         )
 
     def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-        """Return the draft of acme.example/npu; a profile of that class may name its devices otherwise."""
-        profile = next((one for one in profiles if one.device_class == DEVICE_CLASS), DEFAULT)
-        devices = []
-        for npu in inventory.accelerators:
-            if npu.usable:
-                nodes = device_nodes(npu.nodes)
-                edits = ContainerEdits(device_nodes=nodes, additional_gids=gids(nodes))
-                names = {"index": str(npu.index), "pci": npu.address}
-                namings = [naming for naming in profile.names or self.NAMINGS if naming in names]
-                devices += [Device(name=names[naming], edits=edits) for naming in namings]
+        """Return the draft of acme.example/npu, delivered as its profile, or the first one, says."""
         kind = f"{self.CDI_VENDOR}/{DEVICE_CLASS}"
-        return (Draft(kind=kind, devices=tuple(devices), edits=ContainerEdits(), profile=profile),)
+        return tuple(
+            Draft(
+                kind=kind,
+                devices=_devices(npus, profile.names or self.NAMINGS),
+                edits=ContainerEdits(),
+                payload=_payload(inventory, profile),
+                profile=profile,
+            )
+            for device_class, profile, npus in by_class(inventory.accelerators, profiles)
+            if device_class == DEVICE_CLASS
+        )
 
     def watches(self, places: Places) -> Watches:
-        """Return the nodes, and the driver's list of its devices."""
+        """Return the nodes, the library, and the driver's list of its devices."""
+        libraries = (f"{places.driver.outer}{folder}/{LIBRARY}" for folder in LIBRARY_FOLDERS)
         return Watches(
-            files=(f"{places.dev.outer}/dev/accel/*",),
+            files=(f"{places.dev.outer}/dev/accel/*", *libraries),
             polled=(f"{places.host.outer}{DRIVER}",),
             subsystems=("pci", "module", "accel"),
         )
@@ -107,6 +115,44 @@ class Acme:
 
 
 VENDOR: Vendor = Acme()
+
+
+def _libraries(driver: Root) -> tuple[DriverFile, ...]:
+    """Return the library, where the host has it; images bring it along where it has not."""
+    for folder in LIBRARY_FOLDERS:
+        if driver.exists(f"{folder}/{LIBRARY}"):
+            path = driver.host_path(driver.resolve(f"{folder}/{LIBRARY}"))
+            return (DriverFile(kind="library", host_path=path, capabilities=("compute",), names=(LIBRARY,)),)
+    return ()
+
+
+def _devices(npus: tuple[Accelerator, ...], namings: tuple[str, ...]) -> tuple[Device, ...]:
+    """Return each NPU under its names, and all of them together."""
+    usable = [npu for npu in npus if npu.usable]
+    devices = []
+    for npu in usable:
+        names = {"index": str(npu.index), "pci": npu.address, "npu": f"npu{npu.index}"}
+        own = (names[naming] for naming in namings if naming in names)
+        devices += [Device(name=name, edits=_edits(npu)) for name in own]
+    # Its own `all`: cdigen would leave out of one what the devices set to different values.
+    return (*devices, Device(name="all", edits=_edits(*usable))) if devices else ()
+
+
+def _payload(inventory: Inventory, profile: Profile) -> Payload | None:
+    """Return the library, which whoever gets any NPU gets, in the way that PROFILE says."""
+    files = tuple(file for file in inventory.files if profile.takes(file))
+    if not files:
+        return None
+    driver = inventory.driver
+    return Payload(
+        vendor=inventory.vendor, version=driver.version, architecture=driver.architecture, files=files
+    )
+
+
+def _edits(*npus: Accelerator) -> ContainerEdits:
+    nodes = device_nodes(node for npu in npus for node in npu.nodes)
+    visible = f"{VISIBLE}={','.join(str(npu.index) for npu in npus)}"
+    return ContainerEdits(env=(visible,), device_nodes=nodes, additional_gids=gids(nodes))
 
 
 def _reader(places: Places) -> NodeReader:

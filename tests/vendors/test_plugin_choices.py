@@ -1,0 +1,140 @@
+"""What a vendor of another package has a say in: names, and how files and variables reach containers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from guestvendors import EXAMPLE, install, lay_npus, like_acme, vendor
+
+if TYPE_CHECKING:
+    from command import Run
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+SPEC = "run/cdi/acme.example-npu.json"
+
+
+@pytest.fixture(scope="module")
+def acme(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the example, as pip installs it."""
+    target = tmp_path_factory.mktemp("acme") / "packages"
+    install(EXAMPLE, target)
+    return target
+
+
+@pytest.fixture
+def guests(acme: Path, tmp_path: Path) -> Path:
+    """Return a folder of packages of this test's own, the example among them."""
+    return Path(shutil.copytree(acme, tmp_path / "guests"))
+
+
+@pytest.fixture
+def mixed(host: Path) -> Path:
+    """Return a host of NVIDIA's GPUs and Acme's NPUs."""
+    lay_npus(host)
+    return host
+
+
+@pytest.mark.parametrize(
+    ("vendors", "options"),
+    [
+        ("vendors: [acme]\nprofiles: [{name: npus, class: npu, names: [npu]}]\n", ()),
+        ("", ("--vendor", "acme", "--naming", "npu")),
+    ],
+    ids=["profile", "option"],
+)
+def test_its_own_naming_is_a_naming(
+    cdigen: Run, mixed: Path, acme: Path, vendors: str, options: tuple[str, ...]
+) -> None:
+    config = mixed / "etc/cdigen/config.yaml"
+    config.parent.mkdir()
+    config.write_text(vendors or "{}\n")
+    done = cdigen("generate", "--root", mixed, *options, PYTHONPATH=str(acme))
+    assert done.code == 0, done.err
+    assert [device["name"] for device in done.json["devices"]] == ["npu0", "npu1", "all"]
+
+
+def test_a_naming_of_nobody_is_refused(cdigen: Run, mixed: Path, acme: Path) -> None:
+    done = cdigen(
+        "generate", "--root", mixed, "--vendor", "acme", "--naming", "davinci", PYTHONPATH=str(acme)
+    )
+    assert done.failed(2, "davinci", "index", "pci")
+    # Without the package's vendor, its naming is nobody's either.
+    assert cdigen("generate", "--root", mixed, "--naming", "npu").failed(2, "npu")
+    config = mixed / "etc/cdigen/config.yaml"
+    config.parent.mkdir()
+    config.write_text("vendors: [acme]\nprofiles: [{name: npus, class: npu, names: [davinci]}]\n")
+    said = cdigen("generate", "--root", mixed, PYTHONPATH=str(acme))
+    assert said.failed(2, "config.yaml:2", "davinci")
+
+
+def test_a_vendor_that_cannot_be_used_makes_no_configuration_wrong(
+    cdigen: Run, mixed: Path, guests: Path
+) -> None:
+    vendor(guests, "guest", "import there_is_no_such_module")
+    config = mixed / "etc/cdigen/config.yaml"
+    config.parent.mkdir()
+    config.write_text(
+        "vendors: [nvidia, guest]\nprofiles: [{name: gpus, class: gpu, names: [index, davinci]}]\n"
+    )
+    done = cdigen("generate", "--root", mixed, PYTHONPATH=str(guests))
+    assert (done.code, "there_is_no_such_module" in done.err) == (0, True)
+
+
+LIBRARY = "opt/acme/lib/libacme_npu.so.1"
+HOOK = "usr/bin/nvidia-cdi-hook"
+
+
+@pytest.fixture
+def with_files(mixed: Path) -> Path:
+    """Return a host that has Acme's library, and NVIDIA's hook."""
+    for path in (LIBRARY, HOOK):
+        (mixed / path).parent.mkdir(parents=True, exist_ok=True)
+        (mixed / path).write_bytes(b"\x7fELF")
+        (mixed / path).chmod(0o755)
+    return mixed
+
+
+def edits_with(cdigen: Run, root: Path, acme: Path, *options: str) -> dict[str, Any]:
+    """Write the spec with OPTIONS; returns what each of its devices brings along."""
+    done = cdigen("generate", "--root", root, "--vendor", "acme", *options, "--write", PYTHONPATH=str(acme))
+    assert done.code == 0, done.err
+    edits: dict[str, Any] = json.loads((root / SPEC).read_text())["containerEdits"]
+    return edits
+
+
+def test_layout_reaches_it(cdigen: Run, with_files: Path, acme: Path) -> None:
+    files = edits_with(cdigen, with_files, acme, "--layout", "files", "--hook", "none")
+    assert {mount["hostPath"] for mount in files["mounts"]} == {f"/{LIBRARY}"}
+    view = edits_with(cdigen, with_files, acme, "--layout", "view", "--hook", "none")
+    assert any("/views/" in mount["hostPath"] for mount in view["mounts"])
+
+
+def test_hook_reaches_it(cdigen: Run, with_files: Path, acme: Path) -> None:
+    assert "hooks" not in edits_with(cdigen, with_files, acme, "--hook", "none")
+    hooks = edits_with(cdigen, with_files, acme, "--hook", "nvidia")["hooks"]
+    assert {hook["path"] for hook in hooks} == {f"/{HOOK}"}
+
+
+# A vendor that has no device `all` of its own, and sets a variable in each of its devices.
+SETS = """\
+def edits(self, inventory, profiles):
+    from cdigen.value import replace
+    (draft,) = super().edits(inventory, profiles)
+    devices = tuple(device for device in draft.devices if device.name != "all")
+    return (replace(draft, devices=devices),)
+"""
+
+
+def test_all_sets_no_variable_to_what_one_device_alone_is(cdigen: Run, mixed: Path, guests: Path) -> None:
+    like_acme(guests, "setter", SETS)
+    done = cdigen("generate", "--root", mixed, "--vendor", "setter", PYTHONPATH=str(guests))
+    by_name = {device["name"]: device["containerEdits"] for device in done.json["devices"]}
+    assert by_name["1"]["env"] == ["ACME_VISIBLE_DEVICES=1"]
+    assert "env" not in by_name["all"]
+    assert len(by_name["all"]["deviceNodes"]) == 2
+    assert "set ACME_VISIBLE_DEVICES differently" in done.err
