@@ -16,6 +16,7 @@ from cdigen.nri.known import Sources
 from cdigen.nri.link import Endpoint
 from cdigen.nri.setup import Setup
 from cdigen.service import signals
+from cdigen.service import status as files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def run(arguments: Namespace) -> int:
     # Commands end before garbage matters (cli.main turns this off); this one stays.
     gc.enable()
     given = _given()
+    _refuse_outsider(arguments, given)
     heard = signals.listen()
     plugin = Plugin(
         lambda is_first: setup(arguments, given, is_lenient=is_first),
@@ -82,6 +84,30 @@ def run(arguments: Namespace) -> int:
     finally:
         heard.ignore()
     return 0
+
+
+def _refuse_outsider(arguments: Namespace, given: tuple[int, str, str] | None) -> None:
+    """Raise StoreError where who runs this has not root's rights, and can be no plugin without them.
+
+    Root's plugin waits for a socket that is not there, and serves without a run directory: who is refused for
+    want of rights would wait for ever.
+    """
+    if os.geteuid() == 0 or given is not None:
+        return
+    wanted = setup(arguments, given, is_lenient=True)
+    hint = "the NRI plugin is root's: 'systemctl start cdigen-nri' starts it"
+    try:
+        os.stat(wanted.endpoint.path)
+        is_refused = not os.access(wanted.endpoint.path, os.W_OK)
+    except OSError as error:
+        is_refused = isinstance(error, PermissionError)
+    if is_refused:
+        path = shown(wanted.endpoint.path)
+        raise StoreError(f"the runtime's socket {path} cannot be used: Permission denied", hint=hint)
+    try:
+        files.prepare(wanted.run_dir)
+    except StoreError as error:
+        raise StoreError(error.message, hint=hint) from None
 
 
 def setup(arguments: Namespace, given: tuple[int, str, str] | None, *, is_lenient: bool) -> Setup:

@@ -7,6 +7,7 @@ import os
 
 from cdigen import config
 from cdigen.cli.inputs import read_input
+from cdigen.cli.userstate import own_state_dir
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.model.findings import Finding
@@ -169,6 +170,9 @@ def _cautious(arguments: argparse.Namespace, host: Root, settings: config.Settin
     if arguments.config is None and not host.is_this_machine:
         # What another's tree says of itself is no reason to make nodes or to load a library as root.
         settings = replace(settings, create_nodes=False, nvml="auto" if settings.nvml != "off" else "off")
+    spec_dirs = getattr(arguments, "spec_dir", None)
+    if spec_dirs and host.is_this_machine:
+        settings = replace(settings, state_dir=own_state_dir(settings.state_dir, spec_dirs[-1], os.environ))
     return settings
 
 

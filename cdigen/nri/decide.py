@@ -31,6 +31,7 @@ ENVIRONMENT = "environment"
 # cause of a note -> what it means; beside them the causes of refusals, where the policy only warns.
 NOTES = {
     "not_counted": "something was asked for where the policy lets it not count",
+    "overruled": "an empty annotation stands above an environment that asks for devices",
     "served": "something was asked for that is there already",
     "nodes_without_driver": "nodes of GPUs were given, and nothing shows that the driver's files were",
     "none": "NVIDIA_VISIBLE_DEVICES=none, and no spec offers the driver without a GPU",
@@ -125,6 +126,8 @@ class _Work:
         found = request.annotated(annotations, name, readers)
         if found and self._grant.counts(ANNOTATION):
             items = request.by_annotation(annotations, name, readers)
+            if not items:
+                self._overrule(found[0][0], given)
             return ANNOTATION, self._permitted(ANNOTATION, items)
         if found:
             self._elsewhere(found[0][0])
@@ -134,6 +137,12 @@ class _Work:
             self._note("not_counted", f"the environment does not count in {self._where()}")
             return ENVIRONMENT, ()
         return ENVIRONMENT, self._permitted(ENVIRONMENT, self._known(request.by_environment(given)))
+
+    def _overrule(self, name: str, given: request.Variables) -> None:
+        """Note that the annotation NAME, which is empty, takes back what the environment asks for."""
+        is_spec = given.values.get(request.VISIBLE) == "void"
+        if request.asks_by_environment(given) and not is_spec and self._grant.counts(ENVIRONMENT):
+            self._note("overruled", f"the annotation {name} is empty, so that the environment does not count")
 
     def _elsewhere(self, name: str) -> None:
         text = f"the annotation {name} does not count in {self._where()}"

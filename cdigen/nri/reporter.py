@@ -76,6 +76,8 @@ class Reporter:
             self._log.warning("no driver", **facts, hint=_NO_DRIVER)
         elif made.outcome == "inject":
             self._log.info("injected", **facts)
+        elif any(note.cause == "overruled" for note in made.notes):
+            self._log.info("overruled", **facts)
         else:
             self._log.debug(made.outcome, **facts)
 

@@ -10,7 +10,7 @@ from cdigen.model.errors import StoreError
 
 # errno(3) to the next step; what is not listed is named by strerror alone.
 _HINTS = {
-    errno.EACCES: "run the command as root",
+    errno.EACCES: "run the command as root, or name a folder of your own",
     errno.EDQUOT: "free space within the quota of that file system, then run the command again",
     errno.EIO: "the storage below it fails: see the kernel's log (dmesg)",
     errno.ENAMETOOLONG: "choose shorter names",

@@ -37,6 +37,20 @@ def test_annotations_where_they_do_not_count_can_be_refused() -> None:
     assert outcome(ALL, pod=ELSEWHERE, elsewhere="refuse").outcome == "nothing"
 
 
+@pytest.mark.parametrize("empty", ["", " ", ","])
+def test_an_empty_annotation_takes_the_environment_back_and_that_is_said(empty: str) -> None:
+    decision = outcome(ALL, asked={"devices.cdigen.dev": empty})
+    assert (decision.outcome, decision.devices) == ("nothing", ())
+    (note,) = decision.notes
+    assert note.cause == "overruled"
+    assert "devices.cdigen.dev is empty" in note.text
+
+
+@pytest.mark.parametrize("wish", ["NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=", "HOME=/"])
+def test_an_empty_annotation_above_nothing_is_nothing_to_say(wish: str) -> None:
+    assert outcome(wish, asked={"devices.cdigen.dev": ""}).notes == ()
+
+
 @pytest.mark.parametrize(
     ("pattern", "counts"),
     [("ml", True), ("m", False), ("m*", True), ("ml*", True), ("*", True), ("l*", False)],

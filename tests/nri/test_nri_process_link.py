@@ -44,6 +44,35 @@ def test_while_the_runtime_is_away_it_is_alive_and_not_ready() -> None:
         running.sees(lambda: running.status.get("state") == "registered")
 
 
+USER = ("setpriv", "--reuid", "4201", "--regid", "4201", "--clear-groups")
+# So that it can be started from a folder of root's; it may write nowhere for that.
+READER = (*USER, "--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's process cannot be started: run as root")
+@pytest.mark.parametrize(
+    ("listen", "words"),
+    [(True, "the runtime's socket"), (False, "run directory")],
+    ids=["no rights at the socket", "no socket and no run directory"],
+)
+def test_a_user_who_can_be_no_plugin_is_told_so_in_one_line(words: str, *, listen: bool) -> None:
+    with host() as here, plugin(here, listen=listen, before=READER) as running:
+        assert running.process.wait(PATIENCE_S) == 5
+        (line,) = running.text.splitlines()
+        assert words in line
+        assert "Permission denied; the NRI plugin is root's: 'systemctl start cdigen-nri'" in line
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's process cannot be started: run as root")
+def test_a_user_whose_socket_and_run_directory_they_are_is_served() -> None:
+    with host() as here:
+        here.listen()
+        for path in (here.root.parent, here.root, *here.root.rglob("*")):
+            os.chown(path, 4201, 4201, follow_symlinks=False)
+        with plugin(here, before=READER):
+            assert given(here.runtime().create(*asks("0"))) == ["nvidia.com/gpu=0"]
+
+
 def test_the_reason_for_which_there_is_no_runtime_is_logged_once() -> None:
     with host() as here, plugin(here, listen=False) as running:
         running.serves()

@@ -1,0 +1,120 @@
+"""A user without root's rights writes specs into folders of their own: real users, on a host that is at /."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from abilities import cannot_run
+
+USER = 4201
+REPOSITORY = Path(__file__).resolve().parents[2]
+# Users may not enter a folder of root, where ours may lie.
+PYTHON = "/usr/bin/python3"
+# The tree's files over the machine's own, its kernel side over the kernel's, and a home.
+BECOME = """
+tree=$1 work=$2 repository=$3; shift 3
+mount -t tmpfs -o mode=0755 none "$work"
+mkdir "$work/upper" "$work/work" "$work/root"
+# Layers of an overlay may not lie in each other.
+cp --archive "$tree" "$work/tree"
+tree=$work/tree
+mount -t overlay -o "lowerdir=$tree:/,upperdir=$work/upper,workdir=$work/work" none "$work/root"
+cd "$work/root"
+mount -t proc none proc
+mount -t tmpfs -o mode=0755 none proc/driver
+cp -R "$tree/proc/driver/nvidia" proc/driver
+mount --bind "$tree/sys" sys
+mount --bind "$tree/dev" dev
+install -d -o 4201 -g 4201 home/user
+echo 'user:x:4201:4201::/home/user:/bin/sh' >> etc/passwd
+mkdir -p var/lib/cdigen run/cdi opt/cdigen
+# Users may not enter a checkout in root's home.
+cp -R "$repository/cdigen" "$repository/schemas" opt/cdigen
+exec chroot . setpriv --reuid 4201 --regid 4201 --clear-groups "$@"
+"""
+
+
+@pytest.fixture
+def as_user(host: Path, tmp_path: Path) -> list[str]:
+    """Return the beginning of a command that runs what follows as a user on HOST."""
+    work = tmp_path / "work"
+    work.mkdir()
+    start = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-euc",
+        BECOME,
+        "sh",
+        str(host),
+        str(work),
+        str(REPOSITORY),
+    ]
+    trial = subprocess.run(
+        [*start, PYTHON, "-c", "import tomllib"], check=False, capture_output=True, text=True
+    )
+    if trial.returncode != 0:
+        cannot_run(f"a host cannot be made here: {trial.stderr.strip()}")
+    return start
+
+
+def run(as_user: list[str], script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*as_user, "sh", "-uc", f'cdigen() {{ "$PYTHON" -m cdigen "$@"; }}\n{script}'],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHON": PYTHON,
+            "PYTHONPATH": "/opt/cdigen",
+            **environment,
+        },
+    )
+
+
+def test_a_user_writes_replaces_compares_and_withdraws_specs_of_their_own(as_user: list[str]) -> None:
+    done = run(
+        as_user,
+        """
+        own="--spec-dir /home/user/cdi"
+        cdigen generate --write $own; echo "written $?"
+        echo '{}' > /home/user/cdi/other.txt
+        cdigen generate --write $own; echo "again $?"
+        cdigen diff $own; echo "diff $?"
+        stat -c '%u %a %n' /home/user/cdi/*.json /home/user/.local/state/cdigen/state.json
+        cdigen withdraw $own >&2; echo "withdrawn $?"
+        ls /home/user/cdi
+        """,
+    )
+    assert done.stdout.splitlines() == [
+        "written 0",
+        "again 0",
+        "diff 0",
+        "4201 644 /home/user/cdi/nvidia.com-gpu.json",
+        "4201 644 /home/user/.local/state/cdigen/state.json",
+        "withdrawn 0",
+        "other.txt",
+    ], done.stderr
+    assert "unchanged" in done.stderr
+
+
+def test_xdg_state_home_is_where_the_state_goes(as_user: list[str]) -> None:
+    script = "cdigen generate --write --spec-dir ~/cdi; ls $XDG_STATE_HOME/cdigen/state.json"
+    done = run(as_user, script, XDG_STATE_HOME="/home/user/state", HOME="/home/user")
+    assert done.stdout == "/home/user/state/cdigen/state.json\n", done.stderr
+
+
+def test_the_systems_spec_directory_is_not_a_users(as_user: list[str]) -> None:
+    done = run(as_user, "cdigen generate --write; echo $?; ls -A /home/user /var/lib/cdigen /run/cdi")
+    assert done.stdout.splitlines()[0] == "5"
+    assert "Permission denied" in done.stderr
+    assert "a folder of your own" in done.stderr
+    assert ".json" not in done.stdout
+    assert ".local" not in done.stdout
