@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kernelside import example_gpus, make_node, write
-from service.daemonhost import Host, Looker, daemon
+from service.daemonhost import OLD, Host, Looker, daemon
 from standin import Gpu, Instance, Machine, install, trusted_folder, uuid
 from vendors.migside import cap_paths, write_instance, write_minors
 
@@ -223,6 +223,26 @@ def test_names_stay_while_the_gpus_own_node_is_missing(mig: MigHost) -> None:
     mig.nvml("* error 15")
     make_node(mig.host.root, node)
     looker.look()
+    assert mig.meanings() == NAMED
+
+
+def test_names_stay_while_the_drivers_libraries_are_replaced(mig: MigHost) -> None:
+    looker = mig.looker
+    assert looker.state() == "ready"
+    mig.host.uninstall()
+    looker.look()
+    mig.host.install(OLD)
+    mig.nvml("* error 15")
+    looker.look()
+    assert mig.meanings() == NAMED
+
+
+def test_a_look_at_another_vendor_takes_no_names(mig: MigHost, cdigen: Run) -> None:
+    options = ("generate", "--write", "--root", str(mig.host.root), "--nvml")
+    assert cdigen(*options, mig.library).code == 0
+    assert cdigen(*options, mig.library, "--vendor", "amd").code == 3
+    mig.nvml("* error 15")
+    assert cdigen(*options, mig.library).code == 0
     assert mig.meanings() == NAMED
 
 
