@@ -33,6 +33,8 @@ DEVICE_CLASS = "npu"
 # Where Acme's installer and distributions put the library, and the name that programs were linked with.
 LIBRARY_FOLDERS = ("/opt/acme/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
 LIBRARY = "libacme_npu.so.1"
+# Acme's images have /opt/acme/lib64 in LD_LIBRARY_PATH.
+PREFIX = "/opt/acme"
 VISIBLE = "ACME_VISIBLE_DEVICES"
 UDEV = "is udev running? 'udevadm trigger --subsystem-match=accel' makes missing nodes"
 
@@ -145,7 +147,11 @@ def _payload(inventory: Inventory, profile: Profile) -> Payload | None:
         return None
     driver = inventory.driver
     return Payload(
-        vendor=inventory.vendor, version=driver.version, architecture=driver.architecture, files=files
+        vendor=inventory.vendor,
+        version=driver.version,
+        architecture=driver.architecture,
+        files=files,
+        prefix=PREFIX,
     )
 
 
