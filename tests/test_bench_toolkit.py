@@ -17,8 +17,8 @@ from bench import start_containers, toolkit
 from bench.toolkit import Toolkit
 from kernelside import example_gpus
 
-SOURCE = Path(__file__).with_name("ctk_by_path.c")
-BENCHES = ("cold_generate.py", "start_containers.py")
+BENCHES = Path(__file__).parent / "bench"
+SOURCE = BENCHES / "ctk_by_path.c"
 
 
 @pytest.fixture
@@ -96,10 +96,10 @@ def test_the_toolkit_of_the_path_is_taken(peer: Toolkit, monkeypatch: pytest.Mon
     assert toolkit.find(None) == peer
 
 
-@pytest.mark.parametrize("bench", BENCHES)
+@pytest.mark.parametrize("bench", ["cold_generate.py", "start_containers.py"])
 def test_a_folder_without_the_toolkit_is_refused_in_one_line(tmp_path: Path, bench: str) -> None:
     (tmp_path / "nvidia-ctk").touch(mode=0o755)
-    command = [sys.executable, str(SOURCE.with_name(bench)), "--toolkit", str(tmp_path)]
+    command = [sys.executable, str(BENCHES / bench), "--toolkit", str(tmp_path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"--toolkit {tmp_path}: there is no nvidia-cdi-hook to execute\n"
