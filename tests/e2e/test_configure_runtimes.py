@@ -174,9 +174,13 @@ def test_podman_starts_a_container_by_what_was_configured(host: Host) -> None:
 def systemctl(host: Host) -> Iterator[str]:
     """Put a systemctl in place that only notes how it was called; return where."""
     host.put("/usr/bin/systemctl", '#!/bin/sh\necho "$@" >>/run/asked\ntest ! -e /run/fails || exit 4\n')
-    host.run("chmod 0755 /usr/bin/systemctl")
+    # What is not installed is not restarted; one that tells no version is.
+    host.put("/usr/bin/crio", "#!/bin/sh\n")
+    host.run("chmod 0755 /usr/bin/systemctl /usr/bin/crio")
     yield "/run/asked"
-    host.run("rm -rf /usr/bin/systemctl /run/asked /run/fails /etc/crio /var/lib/cdigen/configure")
+    host.run(
+        "rm -rf /usr/bin/systemctl /usr/bin/crio /run/asked /run/fails /etc/crio /var/lib/cdigen/configure"
+    )
 
 
 def test_a_service_is_restarted_only_where_that_is_asked_for(host: Host, systemctl: str) -> None:

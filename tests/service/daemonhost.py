@@ -326,8 +326,8 @@ def daemon(
 
 
 def _check_documents(running: Daemon) -> None:
-    """Hold what RUNNING shows last against the schemas of it."""
-    if status := running.status:
+    """Hold what RUNNING shows last against the schemas of it; one that has ended shows no status."""
+    if running.process.poll() is None and (status := running.status):
         validator("daemon-status").validate(status)
     if (file := running.host.run_dir / INVENTORY_FILE).is_file():
         validator("inspect").validate(json.loads(file.read_bytes()))
