@@ -125,6 +125,18 @@ def test_copying_a_driver_from_a_slow_disk_is_not_taken_for_a_hang() -> None:
     assert int(match[1]) * 60 * 1.2e6 > 1 << 30
 
 
+@pytest.mark.parametrize("unit", [UNIT, ONCE], ids=lambda unit: unit.name)
+def test_the_memory_that_a_unit_may_use_is_above_all_that_was_measured(unit: Path) -> None:
+    most = dict(settings(unit))["MemoryMax"]
+    text = (REPOSITORY / "docs/operations.md").read_text()
+    (told,) = re.findall(r"^\*\*Memory\.\*\* `MemoryMax=(\S+)`.*?\n\n", text, re.MULTILINE | re.DOTALL)
+    measured = [
+        int(size) for size in re.findall(r"(\d+) MB", text.partition("**Memory.**")[2].partition("\n\n")[0])
+    ]
+    assert most == told == "1G"
+    assert max(measured) * 1.5 < 1024
+
+
 def test_openrc_gives_up_what_ends_again_and_again() -> None:
     said = subprocess.run(
         ["sh", "-c", f". {ETC}/cdigen.openrc; echo $respawn_delay $respawn_max $respawn_period"],
