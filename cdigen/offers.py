@@ -1,7 +1,8 @@
 """What a vendor's inventory offers: its drafts, named as profiles wish, or as they can be.
 
 A profile is every vendor's, and not every vendor has the namings that it names. Devices that would have no
-name at all keep their vendor's own.
+name at all keep their vendor's own. Nor has every vendor devices of its class: a profile for NPUs makes no
+kind of NPUs out of GPUs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from cdigen.model.findings import Finding
 from cdigen.model.profile import NAMINGS
 from cdigen.value import replace
 from cdigen.vendors import registry
+from cdigen.vendors.classes import OTHERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,17 +30,17 @@ def drafts(
     """Return the drafts of the vendor NAME that have devices, and by kind which are not named as wished."""
     vendor = registry.load(name)
     edits = vendor.edits
-    wished = _with_devices(edits(inventory, profiles))
+    wished = _with_devices(edits(inventory, profiles), inventory)
     if not any(profile.names for profile in profiles):
         return wished, {}
     kinds = {draft.kind for draft in wished}
-    usual = _with_devices(edits(inventory, _named(profiles, ())))
+    usual = _with_devices(edits(inventory, _named(profiles, ())), inventory)
     nameless = tuple(draft for draft in usual if draft.kind not in kinds)
     if not nameless:
         return wished, {}
     having: dict[str, list[str]] = {}
     for naming in dict.fromkeys((*NAMINGS, *vendor.NAMINGS)):
-        for draft in _with_devices(edits(inventory, _named(profiles, (naming,)))):
+        for draft in _with_devices(edits(inventory, _named(profiles, (naming,))), inventory):
             having.setdefault(draft.kind, []).append(naming)
     findings = {
         draft.kind: _finding(name, draft.kind, profiles, having.get(draft.kind, [])) for draft in nameless
@@ -83,8 +85,9 @@ def _named(profiles: tuple[Profile, ...], namings: tuple[str, ...]) -> tuple[Pro
     return tuple(replace(profile, names=namings) for profile in profiles)
 
 
-def _with_devices(drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
-    return tuple(draft for draft in drafts if draft.devices)
+def _with_devices(drafts: tuple[Draft, ...], inventory: Inventory) -> tuple[Draft, ...]:
+    never = OTHERS.difference(each.device_class for each in inventory.accelerators)
+    return tuple(draft for draft in drafts if draft.devices and draft.kind.partition("/")[2] not in never)
 
 
 def _finding(vendor: str, kind: str, profiles: tuple[Profile, ...], having: list[str]) -> Finding:

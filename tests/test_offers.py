@@ -64,3 +64,19 @@ def test_a_host_whose_vendor_has_the_naming_hears_nothing(cdigen: Run, host: Pat
     for naming in ("index", "uuid", "type-index", "pci", "minor"):
         done = cdigen("generate", "--root", host, "--naming", naming)
         assert (done.code, warnings(done)) == (0, [])
+
+
+@pytest.mark.parametrize("device_class", ["npu", "gaudi", "gpu-mei"])
+def test_a_profile_of_another_class_makes_no_such_kind_of_gpus(
+    cdigen: Run, host: Path, device_class: str
+) -> None:
+    amdtree.write(host, (amdtree.AmdGpu(bdf="0000:65:00.0", render=140, card=12),))
+    inteltree.lay(host, inteltree.gpu(3, "0000:18:00.0", inteltree.B60, "xe", pci_class=inteltree.VGA))
+    config = host / "etc/cdigen/config.yaml"
+    config.parent.mkdir()
+    profiles = f"[{{name: gpus, class: gpu}}, {{name: others, class: {device_class}, names: [index]}}]"
+    config.write_text(f"profiles: {profiles}\n")
+    done = cdigen("generate", "--root", host, "--write")
+    assert (done.code, warnings(done)) == (0, [])
+    files = {path.name for path in (host / "run/cdi").iterdir()}
+    assert files == {"nvidia.com-gpu.json", "amd.com-gpu.json", "intel.com-gpu.json"}

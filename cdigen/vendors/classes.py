@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from cdigen.model.profile import Profile
 
 GPU = "gpu"
+# Classes of the tree's vendors that are never GPUs.
+OTHERS = frozenset(("npu", "gaudi", "gpu-mei"))
 
 
 def by_class(
