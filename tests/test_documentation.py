@@ -1,22 +1,56 @@
-"""The documentation names what the code names."""
+"""The documentation names what the code names, and nothing that is not there."""
 
 import json
 import re
-from pathlib import Path
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
 
 import pytest
+import sourcenames
+from sourcenames import KEBAB, REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-DOCUMENTS = sorted(path.name for path in (REPOSITORY / "docs").glob("*.md"))
+from cdigen.cli.main import EXIT_DEFECT, UnprintedError
 
+DOCUMENTS = sorted(
+    path.relative_to(REPOSITORY).as_posix()
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md")
+    for path in REPOSITORY.glob(pattern)
+)
+SECTIONS = sorted(
+    path.relative_to(REPOSITORY).as_posix() for path in REPOSITORY.glob("etc/help/sections/*.roff")
+)
+
+
+@cache
+def text_of(document: str) -> str:
+    return (REPOSITORY / document).read_text(encoding="utf-8")
+
+
+def everywhere(*documents: str) -> str:
+    return "\n".join(map(text_of, documents))
+
+
+def first_column(text: str) -> set[str]:
+    """Return the names in code that begin the rows of the tables in TEXT."""
+    rows = re.findall(r"^\| (`[^|]*`) \|", text, flags=re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+
+
+# Rules and kinds of errors.
 
 NAMES_RULE = re.compile(r'(?:rule=|_\w+\(\s*(?:"(?:error|warning|info)",\s*)?)"([a-z0-9]+(?:-[a-z0-9]+)+)"')
-# What is written like one: a runtime's name, and a folder without spec files, of which validate says no rule.
-NO_RULES = {"cri-o", "no-files"}
+# What is written like a rule and is none that anybody sees: words of hooks and packages, and the names by
+# which doctor and configure tell apart what they say in words of their own.
+NO_RULES = {
+    "cri-o", "cri-disabled", "config-missing", "config-passed-over", "config-syntax", "config-twice",
+    "config-type", "config-unknown", "config-unreadable", "config-version", "no-specs", "not-a-name",
+    "unknown-device", "unknown-kind",
+}  # fmt: skip
 
 
 def test_every_rule_outside_the_rulebook_is_documented_and_every_documented_rule_exists() -> None:
-    text = (REPOSITORY / "docs/rules.md").read_text()
+    text = text_of("docs/rules.md")
     documented = set(re.findall(r"^\| `([a-z0-9-]+)` \|", text, flags=re.MULTILINE))
     # The start-up hook has no findings: what it says of its steps is in docs/hook.md.
     sources = [
@@ -25,48 +59,199 @@ def test_every_rule_outside_the_rulebook_is_documented_and_every_documented_rule
         if path.name != "rulebook.py" and path.parent.name != "hook"
     ]
     code = "".join(path.read_text() for path in sources)
-    assert set(NAMES_RULE.findall(code)) - NO_RULES - documented == set()
+    named = {name for name in sourcenames.given_as("rule") if KEBAB.fullmatch(name)}
+    checks = first_column(text_of("docs/doctor.md"))
+    kinds = set(sourcenames.error_kinds())
+    assert {*NAMES_RULE.findall(code), *named} - NO_RULES - checks - kinds - documented == set()
     outside = set(
         re.findall(r"^\| `([a-z-]+)` \|", text.split("\n## Against a host\n")[1], flags=re.MULTILINE)
     )
     assert {rule for rule in outside if f'"{rule}"' not in code} == set()
 
 
-def test_every_key_of_the_configuration_is_documented() -> None:
-    text = (REPOSITORY / "docs/configuration.md").read_text()
-    schema = json.loads((REPOSITORY / "schemas/config.schema.json").read_text())
-    profile = schema["properties"]["profiles"]["items"]["properties"]
-    assert {key for key in (*schema["properties"], *profile) if f"`{key}`" not in text} == set()
+def test_every_kind_of_error_is_documented_with_its_exit_code() -> None:
+    part = text_of("docs/json.md").partition("\n## Kinds of errors\n")[2]
+    documented = {
+        kind: {int(code) for code in codes.split(", ")}
+        for kind, codes in re.findall(r"^\| `([a-z-]+)` \| ([0-9, ]+) \|", part, flags=re.MULTILINE)
+    }
+    known = sourcenames.error_kinds()
+    # Both are the entry point's own: what no command raises.
+    assert (documented.pop("internal"), known.pop("internal")) == ({EXIT_DEFECT}, {1})
+    assert documented.pop(UnprintedError.default_kind) == {UnprintedError.exit_code}
+    assert documented == known
 
 
-@pytest.mark.parametrize("document", ["README.md", "CHANGELOG.md", *(f"docs/{name}" for name in DOCUMENTS)])
+# Commands and options.
+
+# Options of other programs that a document names by themselves.
+FOREIGN_OPTIONS = {
+    "--group-add", "--gpus", "--runtime", "--rootfs", "--config-file", "--require-hashes", "--only-binary",
+    "--version", "--tree", "--rounds", "--option", "--privileged", "--rm", "--now",
+}  # fmt: skip
+# A command of ours: at the start of a line, after a prompt, sudo or what joins commands.
+COMMAND = re.compile(r"(?:^|[|;&(]\s?|\$ |sudo |# )cdigen ([a-z][a-z-]*)([^|;&)]*)")
+
+
+def spans(text: str) -> Iterator[str]:
+    """Yield what stands in TEXT as code: in its lines, and line by line in its blocks."""
+    without = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    yield from re.findall(r"`([^`\n]+)`", without)
+    for block in re.findall(r"```[a-z]*\n(.*?)```", text, flags=re.DOTALL):
+        yield from block.splitlines()
+    yield from (line[4:] for line in without.splitlines() if line.startswith("    "))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_commands_and_options_that_a_document_names_exist(document: str) -> None:
+    known = sourcenames.options() | {"help": set[str]()}
+    every = set().union(*known.values())
+    for span in spans(text_of(document)):
+        for command, rest in COMMAND.findall(span):
+            named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest.partition("  ")[0]))
+            assert command in known, span
+            assert named <= known[command], span
+        if span.startswith("--"):
+            alone = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", span))
+            assert alone <= every | FOREIGN_OPTIONS, span
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_options_that_a_man_page_names_beside_its_own_list_exist(section: str) -> None:
+    known = set().union(*sourcenames.options().values())
+    named = re.findall(r"(?<![\w-])\\-\\-[a-z](?:[a-z]|\\-)*", text_of(section))
+    assert {name.replace("\\", "") for name in named} - known - FOREIGN_OPTIONS == set()
+
+
+# Configuration.
+
+
+def keys(
+    schema: dict[str, Any], whole: dict[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
+    """Yield the way to every key that SCHEMA allows."""
+    if "$ref" in schema:
+        schema = whole["$defs"][schema["$ref"].rpartition("/")[2]]
+    for key, value in schema.get("properties", {}).items():
+        yield (*path, key)
+        yield from keys(value, whole, (*path, key))
+    for part in (
+        schema.get("items"),
+        *(one for of in ("anyOf", "oneOf", "allOf") for one in schema.get(of, ())),
+    ):
+        if isinstance(part, dict):
+            yield from keys(part, whole, path)
+
+
+def test_every_key_of_the_configuration_is_documented_at_every_depth() -> None:
+    schema = json.loads(text_of("schemas/config.schema.json"))
+    named = {
+        word
+        for span in spans(everywhere("docs/configuration.md", "docs/nri.md"))
+        for word in re.findall(r"[a-z0-9_]+", span)
+    }
+    missing = {".".join(path) for path in keys(schema, schema) if path[-1] not in named}
+    assert missing == set()
+    assert len({path for path in keys(schema, schema) if len(path) > 1}) > 30
+
+
+def test_every_key_that_the_documentation_of_the_configuration_lists_exists() -> None:
+    schema = json.loads(text_of("schemas/config.schema.json"))
+    known = {name for path in keys(schema, schema) for name in (path[-1], ".".join(path))}
+    tables = re.findall(
+        r"^\| key[^|]*\|.*\n\|[-|]+\n((?:\|.*\n)+)", text_of("docs/configuration.md"), flags=re.MULTILINE
+    )
+    listed = first_column("\n".join(tables))
+    assert listed
+    assert listed - known == set()
+
+
+# What is measured and logged.
+
+
+def metrics() -> set[str]:
+    """Return the names of all metrics as they are scraped, without what histograms add."""
+    code = "\n".join(path.read_text() for path in sourcenames.TREES)
+    counters = set(re.findall(r'[Cc]ounter(?:MetricFamily)?\(\s*"(cdigen_\w+)"', code))
+    every = set(re.findall(r'"(cdigen_[a-z]\w+)"', code))
+    return {f"{name}_total" if name in counters else name for name in every}
+
+
+def test_every_metric_is_documented_and_every_documented_metric_exists() -> None:
+    names = first_column(everywhere("docs/operations.md", "docs/nri.md"))
+    assert {name for name in names if name.startswith("cdigen_")} == metrics()
+
+
+def test_documents_alerts_and_dashboards_name_metrics_that_there_are() -> None:
+    monitoring = [path for path in (REPOSITORY / "examples/monitoring").iterdir() if path.is_file()]
+    text = "\n".join((everywhere(*DOCUMENTS), *(path.read_text() for path in monitoring)))
+    named = set(re.findall(r"\bcdigen_(?:nri_)?[a-z]+_[a-z_]*[a-z]\b", text))
+    bare = {re.sub(r"_(?:bucket|sum|count)$", "", name) for name in named}
+    assert bare - metrics() == set()
+
+
+@pytest.mark.parametrize(
+    ("document", "folders"), [("docs/operations.md", ("service", "run")), ("docs/nri.md", ("nri",))]
+)
+def test_every_event_of_the_log_is_documented(document: str, folders: tuple[str, ...]) -> None:
+    table = text_of(document).partition("\n| `event` |")[2].partition("\n\n")[0]
+    # What a logger says of itself, or by a value: an outcome of a container, the state of the run directory.
+    values = {"log lines were dropped", "served", "nothing", "status"}
+    assert sourcenames.events(*folders) - values == first_column(table) - values
+
+
+# Variables, files, headings, targets.
+
+
+def test_every_variable_that_is_read_is_documented_and_every_documented_one_is_read() -> None:
+    text = everywhere(*DOCUMENTS, *SECTIONS)
+    assert {name for name in sourcenames.variables() if name not in text} == set()
+    used = "\n".join(
+        path.read_text(errors="replace")
+        for top in ("cdigen", "etc", "tests", "Makefile", ".ci")
+        for path in ([REPOSITORY / top] if (REPOSITORY / top).is_file() else (REPOSITORY / top).rglob("*"))
+        if path.is_file() and path.suffix != ".pyc"
+    )
+    assert {name for name in re.findall(r"\bCDIGEN_[A-Z0-9_]+", text) if name not in used} == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_file_that_a_document_names_exists(document: str) -> None:
-    text = (REPOSITORY / document).read_text()
-    named = set(re.findall(r"`((?:docs|examples|etc|schemas|tests|cdigen)/[\w./-]*\w)`", text))
+    named = set(re.findall(r"`((?:docs|examples|etc|schemas|tests|cdigen)/[\w./-]*\w)`", text_of(document)))
+    links = {link for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text_of(document)) if link}
+    folder = (REPOSITORY / document).parent
     assert {path for path in named if not (REPOSITORY / path).exists()} == set()
+    assert {link for link in links if not (folder / link).exists()} == set()
 
 
-RECORDS = sorted((REPOSITORY / "docs/decisions").glob("*.md"))
+def naming() -> Iterator[tuple[str, str]]:
+    """Yield every text of the repository that may send its reader to a document."""
+    for top in ("cdigen", "tests", "etc", "docs", "examples"):
+        for path in sorted((REPOSITORY / top).rglob("*")):
+            if path.is_file() and path.suffix in {".py", ".md", ".roff", ".service", ".yaml", ".conf", ""}:
+                yield path.relative_to(REPOSITORY).as_posix(), path.read_text(errors="replace")
+    for name in ("Makefile", "README.md", "pyproject.toml"):
+        yield name, text_of(name)
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, *(f"decisions/{path.name}" for path in RECORDS)])
-def test_every_module_that_a_document_names_exists(document: str) -> None:
-    text = (REPOSITORY / "docs" / document).read_text()
-    named = re.findall(r"`([a-z_/]+\.py)`", text)
-    tops = [REPOSITORY / name for name in ("cdigen", "etc", "examples", "tests")]
-    modules = [path for top in tops for path in top.rglob("*.py")]
-    # A path from the top or from the package on, or a name alone.
-    assert [name for name in named if not any(str(path).endswith(f"/{name}") for path in modules)] == []
+def test_every_document_and_heading_that_anything_sends_a_reader_to_exists() -> None:
+    wrong = []
+    for name, text in naming():
+        for document in set(re.findall(r"(?<![\w/.-])docs/[a-z0-9/-]+\.md", text)):
+            wrong += [] if (REPOSITORY / document).exists() else [(name, document)]
+        for document, heading in re.findall(r"(docs/[a-z0-9/-]+\.md),\s+\"([^\"]+)\"", text):
+            words = re.escape(" ".join(re.sub(r"\n\s*#?", " ", heading).split()))
+            if not re.search(rf"^#+ .*{words}|^\*\*{words}", text_of(document), flags=re.MULTILINE):
+                wrong.append((name, f"{document}: {heading}"))
+    assert wrong == []
 
 
-def test_decisions_are_numbered_without_a_gap_and_those_that_are_named_exist() -> None:
-    numbers = [int(path.name[:4]) for path in RECORDS]
-    assert numbers == list(range(1, len(numbers) + 1))
-    texts = [
-        path.read_text() for path in (*REPOSITORY.glob("docs/**/*.md"), *REPOSITORY.glob("cdigen/**/*.py"))
-    ]
-    named = {int(number) for text in texts for number in re.findall(r"[Dd]ecision (\d+)", text)}
-    assert named <= set(numbers)
-    assert [
-        path.name for path in RECORDS if not path.read_text().startswith(f"# {int(path.name[:4])}. ")
-    ] == []
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_targets_of_make_that_a_document_names_exist(document: str) -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*):", text_of("Makefile"), flags=re.MULTILINE))
+    named = {
+        target
+        for span in spans(text_of(document))
+        for target in re.findall(r"^(?:sudo )?make ([a-z][a-z-]*)", span)
+    }
+    assert named - targets == set()
