@@ -97,7 +97,7 @@ def test_partitions_are_shown_with_profile_and_nodes(cdigen: Run, host: Path) ->
     write_minors(host, 2)
     write_instance(host, 0, 7)
     text = cdigen("inspect", "--root", host).out
-    row = next(line.split() for line in text.splitlines() if line.startswith("0:0 "))
+    row = next(line.split() for line in text.splitlines() if line.startswith("0:gi7-ci0 "))
     assert cap_paths(0, 7) <= set(row)
     assert "gi7/ci0" in row
     assert "offered as its partitions" in text
@@ -107,7 +107,7 @@ def test_a_partition_that_is_left_out_is_shown_with_the_reason(cdigen: Run, host
     write_minors(host, 2)
     write_instance(host, 0, 7, nodes=False)
     text = cdigen("inspect", "--root", host).out
-    row = next(line for line in text.splitlines() if line.startswith("0:0 "))
+    row = next(line for line in text.splitlines() if line.startswith("0:gi7-ci0 "))
     assert "left out: " in row
 
 
