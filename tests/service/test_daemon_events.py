@@ -75,7 +75,7 @@ def test_what_the_kernel_does_not_announce_is_seen_within_the_time_of_the_poll(h
             "a MIG instance",
             running,
             lambda: write_instance(host.root, 0, 7),
-            lambda: host.devices() == {"0:0", "1", "all"},
+            lambda: host.devices() == {"0:gi7-ci0", "1", "all"},
         )
     assert took < POLL_S + SOON_S
 
