@@ -145,6 +145,9 @@ def _told(arguments: list[str]) -> int:
     names = [name for name in rest if name not in _HELP]
     if names:
         is_command = not names[0].startswith("-")
+        # A command of two words is one to its user.
+        if names == ["config", "check"]:
+            names.pop()
         _refuse_more(f"{asked} {names[0]}" if is_command else asked, names[1:] if is_command else names)
         return _run_command(names[0], ["--help"])
     (sys.stdout if arguments else sys.stderr).write(help_text())

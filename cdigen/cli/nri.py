@@ -9,6 +9,7 @@ import re
 import stat
 
 from cdigen.cli import options
+from cdigen.cli.given import require_spec_directories
 from cdigen.config import DEFAULT_PATH, Settings
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import ConfigError, StoreError
@@ -72,10 +73,15 @@ def run(arguments: Namespace) -> int:
     given = _given()
     _refuse_outsider(arguments, given)
     heard = signals.listen()
+    log = EarlyLog()
+    try:
+        require_spec_directories(arguments)
+    except ConfigError as error:  # the first spec may make it
+        log.warning("options", message=error.message, hint=error.hint)
     plugin = Plugin(
         lambda is_first: setup(arguments, given, is_lenient=is_first),
         notifier=Notifier(),
-        log=EarlyLog(),
+        log=log,
         signals=heard,
         verbose=arguments.verbose,
     )

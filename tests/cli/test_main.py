@@ -38,6 +38,7 @@ def test_help_of_no_command_and_of_what_is_none(cdigen: Run) -> None:
     assert cdigen("help").out == cdigen("--help").out == cdigen("help", "help").out
     assert cdigen("help", "genrate").failed(2, "'genrate'", "did you mean 'generate'")
     assert cdigen("help", "list", "diff").failed(2, "diff")
+    assert cdigen("help", "config", "check").out == cdigen("config", "--help").out
     assert cdigen("--version", "list").failed(2, "list")
 
 

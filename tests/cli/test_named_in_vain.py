@@ -43,8 +43,8 @@ def options() -> list[tuple[str, str, str]]:
         for action in parser._actions:
             if action.option_strings and action.nargs is None and command not in WAITING:
                 name = action.option_strings[-1]
-                is_free = name in FREE or (command in {"diff", "inspect"} and name == "--kind")
-                found += [] if is_free else [(command, name, NONSENSE[str(action.metavar or "") or None])]
+                value = NONSENSE[str(action.metavar or "") or None]
+                found += [] if name in FREE else [(command, name, value)]
     return found
 
 

@@ -174,3 +174,10 @@ def test_dropper_and_require_count_when_they_are_changed(at: tuple[Host, Plugin,
         else:
             return
     pytest.fail("it is still required")
+
+
+def test_a_spec_directory_of_its_command_line_that_is_not_there_is_logged() -> None:
+    with host() as here, plugin(here, "--spec-dir", "/nowhere") as running:
+        here.runtime()
+        running.serves()
+        assert ["--spec-dir /nowhere" in line["message"] for line in running.lines("options")] == [True]
