@@ -1,7 +1,8 @@
 """The program: arguments and state in, one line per problem out, and an exit code that the runtime obeys.
 
 ``run`` is the central name. Exit codes: 0 the container starts, whatever could not be done was said; 1 a
-required step failed, or the hook has an error of its own; 2 the arguments are malformed. A runtime that
+required step failed, or the hook has an error of its own (a module that is missing counts only where a step
+is required); 2 the arguments are malformed. A runtime that
 sees another code than 0 does not start the container, and shows what was said.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import posix
 import sys
 
-from cdigen.hook.arguments import STEPS, ArgumentError, parse
+from cdigen.hook.arguments import REQUIRE, STEPS, ArgumentError, parse
 from cdigen.hook.container import Refused, open_container, open_current
 from cdigen.hook.state import StateError, root_path
 
@@ -83,6 +84,9 @@ def main(words: list[str], stdin: int) -> int:
     except ArgumentError as error:
         say("arguments", f"{error}; nothing was done")
         return MALFORMED
+    except ImportError as error:
+        say("error", f"{error}; install cdigen's hook anew (make install-hook)")
+        return FAILED if f"--{REQUIRE}" in words else STARTED
     except Exception as error:  # noqa: BLE001 - the runtime shows one line better than a traceback
         say("error", _unexpected(error))
         return FAILED

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -157,9 +156,9 @@ def gpu_host(tree: Path, version: str, *, images: Path) -> Iterator[GpuHost]:
 
 def _install(root: Path) -> None:
     said = _succeed("chroot", root, "python3", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
-    needed = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["dependencies"]
-    wheels = ("--only-binary=:all:", f"--python-version={said.strip()}", "--dest", root / "wheels")
-    _succeed(sys.executable, "-m", "pip", "--quiet", "download", *wheels, *needed)
+    lock = ("--requirement", REPOSITORY / "requirements.lock", "--require-hashes", "--only-binary=:all:")
+    wheels = (f"--python-version={said.strip()}", "--dest", root / "wheels")
+    _succeed(sys.executable, "-m", "pip", "--quiet", "download", *lock, *wheels)
     (root / "cdigen").mkdir()
     _succeed("unshare", "--mount", "sh", "-euc", INSTALL.format(repository=REPOSITORY, root=root))
 

@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -124,14 +125,40 @@ def test_no_byte_code_is_written_where_the_hook_is_installed(case: Case, tmp_pat
     assert not list(copy.rglob("__pycache__"))
 
 
-def test_a_hook_that_is_half_installed_is_one_line(case: Case, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", ["value.py", "hook/loader.py"])
+def test_a_hook_that_lacks_a_part_is_one_line_and_fails_only_where_a_step_is_required(
+    case: Case, tmp_path: Path, part: str
+) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(case.program.parent, copy)
-    (copy / "lib/cdigen/value.py").unlink()
+    (copy / "lib/cdigen" / part).unlink()
     case.program = copy / "cdigen-hook"
-    done = case.start(*LDCACHE)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "install cdigen's hook anew" in done.stderr
+    for steps, code in ((LDCACHE, 0), ((*LDCACHE, "--require", "update-ldcache"), 1)):
+        done = case.start(*steps)
+        assert (done.returncode, done.stderr.count("\n")) == (code, 1)
+        assert "install cdigen's hook anew" in done.stderr
+
+
+def test_what_starts_while_the_hook_is_installed_again_and_again_never_fails(
+    case: Case, tmp_path: Path
+) -> None:
+    case.program = install(tmp_path / "to")
+    done: list[subprocess.CompletedProcess[str]] = []
+    ended = threading.Event()
+
+    def start() -> None:
+        while not ended.is_set():
+            done.append(case.start(*LDCACHE, "--require", "update-ldcache"))
+
+    starting = threading.Thread(target=start)
+    starting.start()
+    for _ in range(6):
+        install(tmp_path / "to")
+    ended.set()
+    starting.join()
+    assert len(done) > 10
+    assert [(one.returncode, one.stderr) for one in done if one.returncode or one.stderr] == []
+    assert sorted(path.name for path in case.program.parent.iterdir()) == ["cdigen-hook", "lib"]
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077, 0o177])
