@@ -54,15 +54,17 @@ def test_mig_instances_that_come_and_go_are_in_the_spec_soon(watched: Upgraded) 
     write_minors(watched.root, len(GPUS))
     write_instance(watched.root, 0, 7)
     write_instance(watched.root, 0, 8)
-    appeared_s = wait_until(lambda: {"0:0", "0:1"} <= device_names(watched), "MIG devices in the spec")
+    appeared_s = wait_until(
+        lambda: {"0:gi7-ci0", "0:gi8-ci0"} <= device_names(watched), "MIG devices in the spec"
+    )
     assert appeared_s < SOON_S
     for path in ("capabilities/gpu0/mig/gi8/ci0/access", "capabilities/gpu0/mig/gi8/access"):
         (watched.root / "proc/driver/nvidia" / path).unlink()
     for path in ("capabilities/gpu0/mig/gi8/ci0", "capabilities/gpu0/mig/gi8"):
         (watched.root / "proc/driver/nvidia" / path).rmdir()
-    gone_s = wait_until(lambda: "0:1" not in device_names(watched), "one MIG device less in the spec")
+    gone_s = wait_until(lambda: "0:gi8-ci0" not in device_names(watched), "one MIG device less in the spec")
     assert gone_s < SOON_S
-    assert "0:0" in device_names(watched)
+    assert "0:gi7-ci0" in device_names(watched)
     assert before - device_names(watched) <= {"0", GPUS[0].uuid}
 
 
