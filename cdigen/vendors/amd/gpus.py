@@ -225,7 +225,7 @@ class GpuReader:
             return None
         number = entry.node.unique_id if entry.node else 0
         if not number:
-            digits = self._line(f"{entry.device.folder}/unique_id")
+            digits = self._line(f"{entry.device.folder}/unique_id").lower().removeprefix("0x")
             try:
                 number = int(digits, 16) if digits.isalnum() and len(digits) <= 16 else 0
             except ValueError:

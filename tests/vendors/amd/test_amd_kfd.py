@@ -206,3 +206,12 @@ def test_a_unique_id_that_kfd_does_not_tell_is_that_of_sysfs(tmp_path: Path, lin
     file = node_of(tmp_path, 128)
     file.write_text(re.sub(r"unique_id .*\n", line, file.read_text()))
     assert discover(tmp_path).accelerators[0].uuid == f"0x{amdtree.UNIQUE_IDS[0]:X}"
+
+
+@pytest.mark.parametrize("text", ["084CAFEAE17E7696", "0x084cafeae17e7696", "0X84CAFEAE17E7696"])
+def test_a_unique_id_is_understood_in_either_case_and_with_or_without_0x(tmp_path: Path, text: str) -> None:
+    amdtree.write(tmp_path, mi210(1))
+    file = node_of(tmp_path, 128)
+    file.write_text(re.sub(r"unique_id .*\n", "", file.read_text()))
+    put(tmp_path / FIRST / "unique_id", f"{text}\n".encode())
+    assert discover(tmp_path).accelerators[0].uuid == "0x84CAFEAE17E7696"
