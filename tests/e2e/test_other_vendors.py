@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-# Two MI300X in DPX, whose nodes are renderD128 to renderD143, and a Flex 170.
+# Two MI300X in DPX, whose nodes are renderD128 to renderD143, a Flex 170 with its firmware, and NPUs of both.
 AMD = amdtree.mi300x(2, count=2)
-INTEL = (inteltree.gpu(40, "0000:e7:00.0", inteltree.FLEX_170, "i915"), inteltree.npu())
+MEI = (("i915.mei-gscfi.59136", 1),)
+INTEL = (inteltree.gpu(40, "0000:e7:00.0", inteltree.FLEX_170, "i915", mei=MEI), inteltree.npu())
 # Which release of podman: where it is, and what the specs are made for.
 PODMANS: dict[str, tuple[str, tuple[str, ...]]] = {
     "this machine's": ("", ()),
@@ -42,7 +43,8 @@ def drm(card: int, render: int) -> set[str]:
 
 FIRST, SECOND, THIRD, FOURTH = drm(1, 128), drm(2, 129), drm(9, 136), drm(10, 137)
 FLEX = drm(40, 168)
-ACCEL = {f"/dev/accel/accel0 {inteltree.ACCEL_MAJOR:x}:0"}
+ACCEL, AMDS_ACCEL = ({f"/dev/accel/accel{number} {inteltree.ACCEL_MAJOR:x}:{number}"} for number in (0, 1))
+FIRMWARE = {f"/dev/mei1 {inteltree.MEI_MAJOR:x}:1"}
 UUID = f"0x{AMD[1].unique_id:X}"
 REQUESTS = {
     "amd.com/gpu=0": {KFD, *FIRST},
@@ -54,7 +56,9 @@ REQUESTS = {
     "intel.com/gpu=0000-e7-00-0-0x56c0": FLEX,
     "intel.com/gpu=card40": FLEX,
     "intel.com/gpu=all": FLEX,
+    "intel.com/gpu-mei=0": FIRMWARE,
     "intel.com/npu=0": ACCEL,
+    "amd.com/npu=0": AMDS_ACCEL,
     "amd.com/gpu=1 --device intel.com/gpu=0 --device intel.com/npu=0": {KFD, *SECOND, *FLEX, *ACCEL},
 }
 # Device -> one of its nodes, and the groups of all of them.
@@ -75,6 +79,7 @@ def podman(
     tree, options = PODMANS[request.param]
     root = tmp_path_factory.mktemp("others") / "root"
     amdtree.write(root, AMD)
+    amdtree.write_npu(root, number=1)
     inteltree.lay(root, *INTEL)
     for folder in ("run", "var"):
         (root / folder).mkdir()
@@ -149,7 +154,7 @@ def test_whoever_else_is_in_the_container_needs_the_nodes_groups(
 
 
 @pytest.mark.parametrize(
-    "device", ["amd.com/gpu=4", "intel.com/gpu=1", "intel.com/gpu=card0", "amd.com/npu=0"]
+    "device", ["amd.com/gpu=4", "intel.com/gpu=1", "intel.com/gpu=card0", "amd.com/npu=1"]
 )
 def test_what_is_not_there_is_refused_by_its_name(podman: tuple[str, Host], device: str) -> None:
     _, host = podman
