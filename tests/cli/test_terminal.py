@@ -51,6 +51,7 @@ TABLES = {
     "doctor-verbose": ("doctor", "--verbose"),
     "status": ("status",),
     "prune": ("prune", "--dry-run"),
+    "withdraw": ("withdraw", "--dry-run"),
     "resolve": ("resolve", "--env", "NVIDIA_VISIBLE_DEVICES=all"),
 }
 
