@@ -11,6 +11,7 @@ from cdigen.config import DEFAULT_PATH
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.service import signals
 from cdigen.value import replace
+from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from cdigen.config import Settings
     from cdigen.host.root import Root
     from cdigen.service.cycle import Setup
     from cdigen.vendors.base import Places
@@ -95,7 +97,7 @@ def setup(arguments: Namespace) -> Setup:
     roots = (arguments.driver_root or settings.driver_root, arguments.dev_root or settings.dev_root)
     return Setup(
         outer=host.outer or "/",
-        vendors=options.vendor_names(arguments, settings),
+        vendors=_vendors(arguments, settings),
         are_named=options.are_vendors_named(arguments, settings),
         places=places,
         roots=tuple(f"{host.outer}{path}" for path in roots if path not in {"", "/"}),
@@ -113,3 +115,13 @@ def _configuration(arguments: Namespace) -> str:
     if arguments.config is not None:
         return options.literal(arguments.config)
     return f"{options.literal(arguments.root).rstrip('/')}{DEFAULT_PATH}"
+
+
+def _vendors(arguments: Namespace, settings: Settings) -> tuple[str, ...]:
+    """Return the vendors to ask; raises ConfigError for a --kind that will never be any of theirs."""
+    names = options.vendor_names(arguments, settings)
+    for kind in options.kinds(arguments):
+        if not registry.vendor_of(kind, names):
+            own = ", ".join(f"{prefix}..." for prefix in registry.prefixes(names))
+            raise ConfigError(f"--kind {kind} is of no vendor that is asked", hint=f"their kinds: {own}")
+    return names

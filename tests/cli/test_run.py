@@ -60,6 +60,14 @@ def test_a_profile_that_is_not_configured_is_refused(cdigen: Run, tmp_path: Path
     assert cdigen("run", "--root", tmp_path, "--profile", "render").failed(2, "'render' is not configured")
 
 
+def test_a_kind_that_no_vendor_can_ever_have_is_refused(cdigen: Run, tmp_path: Path) -> None:
+    done = cdigen("run", "--root", tmp_path, "--kind", "acme.example/npu")
+    assert done.failed(2, "acme.example/npu", "nvidia.com/...", "amd.com/...")
+    assert cdigen("run", "--root", tmp_path, "--vendor", "amd", "--kind", "nvidia.com/gpu").failed(
+        2, "amd.com"
+    )
+
+
 def test_a_run_directory_that_cannot_be_made_is_a_failure_to_write(cdigen: Run, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = cdigen("run", "--root", tmp_path, "--run-dir", tmp_path / "file/below")
