@@ -335,6 +335,8 @@ def test_what_changes_with_every_cycle_cannot_lie_among_the_specs(text: str, nam
         ("profiles:\n- {name: ab}\n- {name: 1, class: cd}\n", ("2:3", "3:10")),
         ("nri:\n  allow:\n  - {labels: {}}\n", ("3:5",)),
         ("colour: 1\n", ("1:1",)),
+        ("spec_dirs: [a, /b, c, /b]\n", ("1:13", "1:20", "1:23")),
+        ("nri: {allow: [{namespaces: [A B, ok, 3]}]}\n", ("1:29", "1:38")),
         ("state_dir: /a\n# \u00e4\nx: \x01\n", ("3:4",)),
         (b"# \xc3\xa4 \xff\n", ("1:5",)),
         ("spec_dirs: [/a]\nstate_dir: /a\n", ("2:12",)),

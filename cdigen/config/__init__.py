@@ -1,6 +1,6 @@
 """The configuration file: YAML in, checked ``Settings`` out."""
 
-from cdigen.config.reading import MAX_SIZE, RULE, parse, problem, read, refusal
+from cdigen.config.reading import MAX_SIZE, parse, problem, read, refusal
 from cdigen.config.settings import (
     DEFAULT_PATH,
     MODES,
@@ -13,6 +13,7 @@ from cdigen.config.settings import (
     Nri,
     Settings,
 )
+from cdigen.config.tree import RULE
 
 __all__ = [
     "DEFAULT_PATH",

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 
 class WrongError(ValueError):
-    """Says which value is wrong, and what it should have been."""
+    """Says which value is wrong, and what it should have been; OTHERS are wrong in the same list."""
 
-    def __init__(self, node: yaml.Node, problem: str) -> None:
+    def __init__(self, node: yaml.Node, problem: str, others: tuple[WrongError, ...] = ()) -> None:
         super().__init__(problem)
         self.node = node
+        self.others = others
 
 
 def flag(node: yaml.Node) -> bool:
@@ -222,11 +223,19 @@ def items(node: yaml.Node, read: Callable[[yaml.Node], str], *, at_least: int = 
     if len(node.value) < at_least:
         raise WrongError(node, "must not be empty")
     values: dict[str, None] = {}
+    wrong: list[WrongError] = []
     for item in node.value:
-        value = read(item)
+        try:
+            value = read(item)
+        except WrongError as error:
+            wrong.append(error)
+            continue
         if value in values:
-            raise WrongError(item, f"holds {quoted(value)} twice")
+            wrong.append(WrongError(item, f"holds {quoted(value)} twice"))
         values[value] = None
+    if wrong:
+        first, *others = wrong
+        raise WrongError(first.node, str(first), tuple(others))
     return tuple(values)
 
 

@@ -2,7 +2,7 @@
 
 The rules are those of ``schemas/config.schema.json``, written in Python because jsonschema takes
 longer to import than the whole command takes to run; a test holds the two against each other.
-Every problem is reported with its line.
+Every problem is reported with its place.
 """
 
 from __future__ import annotations
@@ -22,28 +22,24 @@ from cdigen.config.settings import (
     Nri,
     Settings,
 )
+from cdigen.config.tree import NO_CONFIGURATION, NoTreeError, compose, fault, place_of
 from cdigen.model.errors import ConfigError
-from cdigen.model.findings import Finding
 from cdigen.model.profile import CAPABILITIES, DEFAULT, HOOKS, LAYOUTS, NAMINGS, STEPS, Profile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from typing import Any
 
     import yaml
+
+    from cdigen.model.findings import Finding
 
     Reader = Callable[[yaml.Node], object]
 
 MAX_SIZE = 1 << 20
 MAX_PROBLEMS = 10
-MAX_DEPTH = 20  # what is right is 4 deep: stream, document, mapping, list
-
-
-RULE = "configuration"
 _HINT = "see docs/configuration.md"
-_MEND = "mend the YAML"
-_OURS = "is it a configuration of cdigen?"
 
 
 def parse(data: bytes, *, file: str, vendors: Collection[str]) -> Settings:
@@ -60,11 +56,11 @@ def parse(data: bytes, *, file: str, vendors: Collection[str]) -> Settings:
 def read(data: bytes, *, file: str, vendors: Collection[str]) -> tuple[Settings, tuple[Finding, ...]]:
     """Return the settings by those keys that are right, and every problem of the others with its place."""
     if len(data) > MAX_SIZE:
-        wrong = _wrong(file, f"the file is larger than {MAX_SIZE} bytes", None, hint=_OURS)
+        wrong = fault(file, f"the file is larger than {MAX_SIZE} bytes", None, hint=NO_CONFIGURATION)
         return Settings(), (wrong,)
     try:
-        root = _compose(data, file)
-    except _NoTreeError as error:
+        root = compose(data, file)
+    except NoTreeError as error:
         return Settings(), (error.finding,)
     return (Settings(), ()) if root is None else _Reading(file, vendors).settings(root)
 
@@ -82,64 +78,8 @@ def problem(found: Finding) -> str:
     return ":".join((found.path, *map(str, found.place or ()))) + f": {found.message}"
 
 
-class _NoTreeError(ValueError):
-    """Says why the text is no tree at all."""
-
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(finding.message)
-        self.finding = finding
-
-
-def _wrong(file: str, message: str, place: tuple[int, int] | None, *, hint: str) -> Finding:
-    return Finding(severity="error", rule=RULE, path=file, message=message, hint=hint, place=place)
-
-
-def _compose(data: bytes, file: str) -> yaml.Node | None:
-    """Return the tree of a YAML document, None where there is none; raises _NoTreeError."""
-    import yaml  # noqa: PLC0415 - 19 ms, and most one-shot calls have no configuration file
-
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8")
-        place = _after(before)
-        raise _NoTreeError(_wrong(file, "this is no UTF-8", place, hint="save it as UTF-8")) from None
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        _refuse_depth(yaml.parse(text, Loader=loader), file)
-        root: yaml.Node | None = yaml.compose(text, Loader=loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        message = error.problem or error.context or "this is no YAML"
-        raise _NoTreeError(_wrong(file, message, _place(mark), hint=_MEND)) from None
-    except yaml.reader.ReaderError as error:
-        odd = yaml.reader.Reader.NON_PRINTABLE.search(text)
-        where = _after(text[: odd.start()]) if odd else None
-        raise _NoTreeError(_wrong(file, error.reason, where, hint=_MEND)) from None
-    return root
-
-
-def _place(mark: Any) -> tuple[int, int] | None:
-    return (mark.line + 1, mark.column + 1) if mark else None
-
-
-def _after(text: str) -> tuple[int, int]:
-    """Return the place that follows TEXT."""
-    return text.count("\n") + 1, len(text) - text.rfind("\n")
-
-
-def _refuse_depth(events: Iterable[yaml.Event], file: str) -> None:
-    """Raise _NoTreeError where a document is nested deeply: composing it would overflow the C stack."""
-    depth = 0
-    for event in events:
-        kind = type(event).__name__
-        depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
-        if depth > MAX_DEPTH:
-            raise _NoTreeError(_wrong(file, "nested too deeply", _place(event.start_mark), hint=_OURS))
-
-
 class _Reading:
-    """One file being read: gathers problems with their lines."""
+    """One file being read: gathers problems with their places."""
 
     def __init__(self, file: str, vendors: Collection[str]) -> None:
         self._file = file
@@ -224,7 +164,8 @@ class _Reading:
                 try:
                     values[name] = keys[name](value)
                 except nodes.WrongError as wrong:
-                    self._add(wrong.node, f"{where}{name} {wrong}")
+                    for one in (wrong, *wrong.others):
+                        self._add(one.node, f"{where}{name} {one}")
         return values
 
     def _profiles(self, node: yaml.Node) -> tuple[Profile, ...]:
@@ -321,8 +262,8 @@ class _Reading:
         return tuple(rows)
 
     def _add(self, node: yaml.Node, problem: str) -> None:
-        place = _place(node.start_mark)
-        self._problems.append(_wrong(self._file, problem, place, hint=_HINT))
+        place = place_of(node.start_mark)
+        self._problems.append(fault(self._file, problem, place, hint=_HINT))
 
 
 def _lacks(mapping: yaml.Node, name: str) -> bool:

@@ -1,0 +1,77 @@
+"""The text of a configuration file as a tree of YAML nodes, each with its place: ``compose``."""
+
+from __future__ import annotations
+
+from cdigen.model.findings import Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    import yaml
+
+RULE = "configuration"
+MAX_DEPTH = 20  # what is right is 4 deep: stream, document, mapping, list
+NO_CONFIGURATION = "is it a configuration of cdigen?"
+_MEND = "mend the YAML"
+
+
+class NoTreeError(ValueError):
+    """Says why the text is no tree at all."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
+
+
+def fault(file: str, message: str, place: tuple[int, int] | None, *, hint: str) -> Finding:
+    """Return that MESSAGE is wrong at a PLACE (line and column) of FILE."""
+    return Finding(severity="error", rule=RULE, path=file, message=message, hint=hint, place=place)
+
+
+def compose(data: bytes, file: str) -> yaml.Node | None:
+    """Return the tree of a YAML document, None where there is none; raises NoTreeError."""
+    import yaml  # noqa: PLC0415 - 19 ms, and most one-shot calls have no configuration file
+
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8")
+        place = _after(before)
+        raise NoTreeError(fault(file, "this is no UTF-8", place, hint="save it as UTF-8")) from None
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        _refuse_depth(yaml.parse(text, Loader=loader), file)
+        root: yaml.Node | None = yaml.compose(text, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        message = error.problem or error.context or "this is no YAML"
+        raise NoTreeError(fault(file, message, place_of(mark), hint=_MEND)) from None
+    except yaml.reader.ReaderError as error:
+        odd = yaml.reader.Reader.NON_PRINTABLE.search(text)
+        where = _after(text[: odd.start()]) if odd else None
+        raise NoTreeError(fault(file, error.reason, where, hint=_MEND)) from None
+    return root
+
+
+def place_of(mark: Any) -> tuple[int, int] | None:
+    """Return line and column of a mark of PyYAML, from one."""
+    return (mark.line + 1, mark.column + 1) if mark else None
+
+
+def _after(text: str) -> tuple[int, int]:
+    """Return the place that follows TEXT."""
+    return text.count("\n") + 1, len(text) - text.rfind("\n")
+
+
+def _refuse_depth(events: Iterable[yaml.Event], file: str) -> None:
+    """Raise NoTreeError where a document is nested deeply: composing it would overflow the C stack."""
+    depth = 0
+    for event in events:
+        kind = type(event).__name__
+        depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
+        if depth > MAX_DEPTH:
+            raise NoTreeError(
+                fault(file, "nested too deeply", place_of(event.start_mark), hint=NO_CONFIGURATION)
+            )
