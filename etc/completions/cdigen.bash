@@ -271,10 +271,10 @@ _shtab_cdigen___version_nargs=0
 
 # Custom Preamble
 _cdigen_kinds() {
-	compgen -W "$(cdigen list --quiet 2>/dev/null | sed -n 's/^\([^ ]*=[^ ]*\)  *usable  .*/\1/p' | sed 's/=.*//' | sort -u)" -- "$1"
+	compgen -W "$(cdigen list --quiet 2>/dev/null | sed -n 's/^\([A-Za-z0-9._:-]*\/[A-Za-z0-9._:-]*=[A-Za-z0-9._:-]*\)  *usable  .*/\1/p' | sed 's/=.*//' | sort -u)" -- "$1"
 }
 _cdigen_devices() {
-	compgen -W "$(cdigen list --quiet 2>/dev/null | sed -n 's/^\([^ ]*=[^ ]*\)  *usable  .*/\1/p')" -- "$1"
+	compgen -W "$(cdigen list --quiet 2>/dev/null | sed -n 's/^\([A-Za-z0-9._:-]*\/[A-Za-z0-9._:-]*=[A-Za-z0-9._:-]*\)  *usable  .*/\1/p')" -- "$1"
 }
 _cdigen_users() {
 	compgen -u -- "$1"

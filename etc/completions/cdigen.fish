@@ -2,10 +2,10 @@
 
 # Custom Preamble
 function _cdigen_kinds
-	cdigen list --quiet 2>/dev/null | sed -n 's/^\([^ ]*=[^ ]*\)  *usable  .*/\1/p' | sed 's/=.*//' | sort -u
+	cdigen list --quiet 2>/dev/null | sed -n 's/^\([A-Za-z0-9._:-]*\/[A-Za-z0-9._:-]*=[A-Za-z0-9._:-]*\)  *usable  .*/\1/p' | sed 's/=.*//' | sort -u
 end
 function _cdigen_devices
-	cdigen list --quiet 2>/dev/null | sed -n 's/^\([^ ]*=[^ ]*\)  *usable  .*/\1/p'
+	cdigen list --quiet 2>/dev/null | sed -n 's/^\([A-Za-z0-9._:-]*\/[A-Za-z0-9._:-]*=[A-Za-z0-9._:-]*\)  *usable  .*/\1/p'
 end
 # End Custom Preamble
 

@@ -367,11 +367,11 @@ _shtab_cdigen() {
 
 # Custom Preamble
 _cdigen_kinds() {
-	local -a found=(${(f)"$(cdigen list --quiet 2>/dev/null | sed -n 's/^\([^ ]*=[^ ]*\)  *usable  .*/\1/p' | sed 's/=.*//' | sort -u)"})
+	local -a found=(${(f)"$(cdigen list --quiet 2>/dev/null | sed -n 's/^\([A-Za-z0-9._:-]*\/[A-Za-z0-9._:-]*=[A-Za-z0-9._:-]*\)  *usable  .*/\1/p' | sed 's/=.*//' | sort -u)"})
 	compadd -a found
 }
 _cdigen_devices() {
-	local -a found=(${(f)"$(cdigen list --quiet 2>/dev/null | sed -n 's/^\([^ ]*=[^ ]*\)  *usable  .*/\1/p')"})
+	local -a found=(${(f)"$(cdigen list --quiet 2>/dev/null | sed -n 's/^\([A-Za-z0-9._:-]*\/[A-Za-z0-9._:-]*=[A-Za-z0-9._:-]*\)  *usable  .*/\1/p')"})
 	compadd -a found
 }
 # End Custom Preamble

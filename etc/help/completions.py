@@ -20,8 +20,10 @@ HEADER = """\
 # Made by 'make generated' of the commands' own parsers, with https://github.com/tqdm/shtab: not to be edited.
 """
 
-# The first column of what a runtime finds now; a device's name holds no space.
-_DEVICES = r"cdigen list --quiet 2>/dev/null | sed -n 's/^\([^ ]*=[^ ]*\)  *usable  .*/\1/p'"
+# The first column of what a runtime finds now, if that is a name as CDI has them: what is in a spec that
+# nobody loads may look like a row of a usable device, and bash runs what stands in $( ) in a list of words.
+_NAME = "[A-Za-z0-9._:-]*"
+_DEVICES = rf"cdigen list --quiet 2>/dev/null | sed -n 's/^\({_NAME}\/{_NAME}={_NAME}\)  *usable  .*/\1/p'"
 _KINDS = f"{_DEVICES} | sed 's/=.*//' | sort -u"
 
 

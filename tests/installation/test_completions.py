@@ -49,6 +49,10 @@ def shells(tmp_path_factory: pytest.TempPathFactory) -> Shells:
         devices = [{"name": name, "containerEdits": {"env": ["A=1"]}} for name in names]
         spec = {"cdiVersion": "0.5.0", "kind": kind, "devices": devices}
         (top / "specs" / f"{kind.replace('/', '-')}.json").write_text(json.dumps(spec))
+    # Nobody loads this one, whose only name makes a row like that of a device which is usable.
+    hostile = [{"name": "$(touch${IFS}owned)  usable  ", "containerEdits": {"env": ["A=1"]}}]
+    spec = {"cdiVersion": "0.5.0", "kind": "vendor.com/gpu", "devices": hostile}
+    (top / "specs/hostile.json").write_text(json.dumps(spec))
     program = top / "programs/cdigen"
     # The program itself, which finds the devices of the test.
     program.write_text(
@@ -56,6 +60,15 @@ def shells(tmp_path_factory: pytest.TempPathFactory) -> Shells:
     )
     program.chmod(0o755)
     return Shells(REPOSITORY / "etc/completions", top / "programs", top / "home")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("line", ["cdigen doctor --device ", "cdigen list --kind "])
+def test_what_stands_in_a_spec_is_never_run(shells: Shells, shell: str, line: str) -> None:
+    offered = shells.offers(shell, line)
+    assert any(word.startswith("nvidia.com/gpu") for word in offered)
+    assert not any("owned" in word for word in offered)
+    assert not (shells.home / "owned").exists()
 
 
 @pytest.mark.parametrize("shell", SHELLS)
