@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 import stat
 
+from cdigen.host.interpreter import copied_from, outdated, settings_of, standard_library
 from cdigen.host.trust import untrusted, untrusted_below
 from cdigen.model.errors import StoreError
 from cdigen.model.findings import Finding
@@ -119,17 +120,36 @@ class _Delivery:
         if wanted == "nvidia":
             program = nvidia_hook(means.nvidia_hook)
         else:
-            program = cdigen_hook(means.hook_python, means.hook_script)
+            python, original = self._interpreter()
+            program = cdigen_hook(python, means.hook_script)
             library = f"{posixpath.dirname(means.hook_script)}/lib"
             files = (
                 means.hook_script,
                 f"{library}/{HOOK_MODULE}",
-                means.hook_python,
-                *_standard_library(self._host, means.hook_python),
+                python,
+                *((settings_of(python),) if original else ()),
+                *standard_library(self._host, original or python),
             )
         if self._host is None or not files[0]:
             return None if wanted == "auto" else program
         return program if self._may_start(self._host, files, library) else None
+
+    def _interpreter(self) -> tuple[str, str]:
+        """Return the Python for the hook, and what it is a copy of; that one where the two differ."""
+        python = self._means.hook_python
+        original = copied_from(self._host, python)
+        problem = outdated(self._host, python, original) if self._host and original else ""
+        if not problem:
+            return python, original
+        self._say(
+            "warning",
+            "hook-python-outdated",
+            python,
+            f"{python} is no copy of the interpreter as it is now ({problem}), so the hook runs {original}, "
+            "into which a container with CAP_SYS_PTRACE in its user namespace may look",
+            f"'install -m 0711 {original} {python}' (docs/hook.md)",
+        )
+        return original, ""
 
     def _may_start(self, host: Root, files: tuple[str, ...], library: str) -> bool:
         """Return whether HOST has FILES, and only root can have changed them or what is below LIBRARY."""
@@ -293,16 +313,6 @@ class _Delivery:
 
     def _say(self, severity: Severity, rule: str, path: str, message: str, hint: str) -> None:
         self._findings.append(Finding(severity=severity, rule=rule, path=path, message=message, hint=hint))
-
-
-def _standard_library(host: Root | None, python: str) -> tuple[str, ...]:
-    """Return the folder of the standard library of PYTHON on HOST, where it is where Python looks first."""
-    if host is None or not host.exists(python):
-        return ()
-    real = host.resolve(python)
-    prefix, name = posixpath.dirname(posixpath.dirname(real)), posixpath.basename(real)
-    folder = f"{prefix}/lib/{name}"
-    return (folder, f"{folder}/os.py") if host.exists(f"{folder}/os.py") else ()
 
 
 def _is_folder(host: Root, file: DriverFile) -> bool:

@@ -50,12 +50,13 @@ def spec(
     state: str = "/var/lib/cdigen",
     machine: str = "x86_64",
     kind: str = "nvidia.com/gpu",
+    python: str = PYTHON,
     **wish: Any,
 ) -> tuple[dict[str, Any], tuple[Finding, ...]]:
     """Return the shared edits of the spec of KIND, and what was said; WISH changes its profile."""
     means = Means(
         hook_script=SCRIPT,
-        hook_python=PYTHON,
+        hook_python=python,
         nvidia_hook=NVIDIAS,
         state_dir=f"{root}{state}",
         make_views=write,
@@ -218,6 +219,40 @@ def test_a_hook_behind_a_link_is_judged_where_the_link_leads_in_that_host(host: 
     assert spec(host)[0]["hooks"]
     (host / "usr/bin/python3.13").chmod(0o777)
     assert rules(spec(host)[1]) == [("warning", "hook-untrusted"), NO_COMPAT]
+
+
+COPY = "/usr/local/libexec/cdigen/python3"
+
+
+@pytest.fixture
+def copied(host: Path) -> Path:
+    """Lay a copy of the interpreter that users may not read, with what it says of itself."""
+    put(host / f".{COPY}", (host / f".{PYTHON}").read_bytes(), 0o711)
+    put(host / "usr/local/libexec/cdigen/pyvenv.cfg", b"home = /usr/bin\n")
+    return host
+
+
+def test_a_copy_of_the_interpreter_runs_the_hook(copied: Path) -> None:
+    edits, findings = spec(copied, python=COPY)
+    (hook,) = edits["hooks"]
+    assert (hook["path"], hook["args"][0]) == (COPY, COPY)
+    assert rules(findings) == []
+
+
+def test_a_copy_that_does_not_follow_an_upgrade_is_done_without(copied: Path) -> None:
+    put(copied / f".{PYTHON}", b"a newer one", 0o755)
+    edits, findings = spec(copied, python=COPY)
+    assert edits["hooks"][0]["path"] == PYTHON
+    assert rules(findings) == [("warning", "hook-python-outdated")]
+    assert f"install -m 0711 {PYTHON} {COPY}" in findings[0].hint
+
+
+@pytest.mark.parametrize("path", [COPY, "/usr/local/libexec/cdigen/pyvenv.cfg", PYTHON])
+def test_what_others_could_change_of_a_copy_makes_the_hook_unfit(copied: Path, path: str) -> None:
+    (copied / "usr/local/libexec/cdigen/pyvenv.cfg").chmod(0o644)
+    (copied / f".{path}").chmod(0o777)
+    found = rules(spec(copied, python=COPY)[1])
+    assert (("warning", "hook-untrusted") in found) == (path != PYTHON)
 
 
 def test_a_profile_without_hooks_has_nothing_executed(host: Path) -> None:

@@ -1,0 +1,60 @@
+"""The Python that runs the start-up hook on a host: its standard library, and what it is a copy of.
+
+A copy that users may execute and not read keeps containers from looking into the hook (docs/hook.md). It
+has a ``pyvenv.cfg`` beside it, which tells Python, and us, the folder of what it was copied from.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from cdigen.host.root import shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+
+SETTINGS = "pyvenv.cfg"
+# Debian 13's has 7 MB.
+MAX_SIZE = 64 << 20
+
+
+def standard_library(host: Root | None, python: str) -> tuple[str, ...]:
+    """Return the folder of the standard library of PYTHON on HOST, where it is where Python looks first."""
+    if host is None or not host.exists(python):
+        return ()
+    real = host.resolve(python)
+    prefix, name = posixpath.dirname(posixpath.dirname(real)), posixpath.basename(real)
+    folder = f"{prefix}/lib/{name}"
+    return (folder, f"{folder}/os.py") if host.exists(f"{folder}/os.py") else ()
+
+
+def settings_of(python: str) -> str:
+    """Return the path of the file that says what PYTHON is a copy of, should it be one."""
+    return f"{posixpath.dirname(python)}/{SETTINGS}"
+
+
+def copied_from(host: Root | None, python: str) -> str:
+    """Return the interpreter that PYTHON is a copy of; empty where it is none. Never raises."""
+    try:
+        text = host.read(settings_of(python), limit=4096).decode("utf-8", "replace") if host else ""
+    except OSError:
+        return ""
+    rows = (line.partition("=") for line in text.splitlines())
+    home = next((value.strip() for key, _, value in rows if key.strip() == "home"), "")
+    return f"{home.rstrip('/')}/{posixpath.basename(python)}" if home.startswith("/") else ""
+
+
+def outdated(host: Root, python: str, original: str) -> str:
+    """Return why PYTHON is no copy of ORIGINAL as it is now; empty where it is one, or nobody may look."""
+    try:
+        present = host.read(original, limit=MAX_SIZE)
+    except OSError:
+        return f"{shown(original)} is not there"
+    try:
+        same = host.read(python, limit=MAX_SIZE) == present
+    except PermissionError:
+        return ""
+    except OSError:
+        return f"{shown(python)} is not there"
+    return "" if same else f"{shown(original)} has been changed since"
