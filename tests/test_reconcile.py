@@ -52,7 +52,8 @@ def test_a_host_that_is_not_ready_gives_a_failure_and_no_inventory(tmp_path: Pat
 def test_a_spec_carries_its_kind_its_document_and_its_bytes(root: Path) -> None:
     (product,), broken = produce(root, discover(root))
     assert not broken
-    assert (product.vendor, product.kind, product.findings) == ("nvidia", "nvidia.com/gpu", ())
+    assert (product.vendor, product.kind) == ("nvidia", "nvidia.com/gpu")
+    assert [finding.rule for finding in product.findings] == ["no-forward-compatibility"]
     assert product.content == render(product.document)
     assert [device["name"] for device in product.document["devices"]][:2] == ["0", "1"]
 
@@ -69,7 +70,10 @@ def test_twelve_gpus_come_in_the_order_that_people_count(tmp_path: Path) -> None
 def test_the_findings_of_the_inventory_go_with_the_spec(root: Path) -> None:
     (root / "dev/nvidia-modeset").unlink()
     (product,), _ = produce(root, discover(root))
-    assert [finding.rule for finding in product.findings] == ["control-node-missing"]
+    assert [finding.rule for finding in product.findings] == [
+        "control-node-missing",
+        "no-forward-compatibility",
+    ]
 
 
 def test_only_the_kinds_that_are_wanted_are_made(root: Path) -> None:
