@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hosttree
 import pytest
@@ -83,11 +84,10 @@ def rules(findings: tuple[Finding, ...]) -> list[str]:
     return [finding.rule for finding in findings]
 
 
-@pytest.mark.parametrize("mode", [False, None])
-def test_instances_of_which_nvml_knows_no_mode_are_no_whole_gpu(
-    tmp_path: Path, host: tuple[Gpu, ...], *, mode: bool | None
+def test_a_gpu_that_has_instances_and_by_nvml_no_mig_is_no_whole_gpu(
+    tmp_path: Path, host: tuple[Gpu, ...]
 ) -> None:
-    gpus, findings = read(tmp_path, told(host[0], mode=mode))
+    gpus, findings = read(tmp_path, told(host[0], mode=False))
     assert (gpus[0].partitioned, gpus[0].partitions) == (True, ())
     assert gpus[1].partitioned is False
     assert sorted(rules(findings)) == ["mig-contradiction", "mig-empty"]
@@ -135,11 +135,15 @@ def test_an_instance_of_which_nvml_fails_to_tell_costs_no_other(
     assert "named for what they are: gi7/ci0" in findings[0].message
 
 
-@pytest.mark.parametrize("mode", [True, None])
+@pytest.mark.parametrize(
+    "changes",
+    [{"error": LOST}, {"error": LOST, "mig_mode": None}, {"mig_mode": None}, {"address": None}],
+    ids=["an error", "an error and no mode", "no mode", "no address"],
+)
 def test_instances_that_nvml_fails_to_tell_at_all_are_named_for_what_they_are(
-    tmp_path: Path, host: tuple[Gpu, ...], *, mode: bool | None
+    tmp_path: Path, host: tuple[Gpu, ...], changes: dict[str, Any]
 ) -> None:
-    gpus, findings = read(tmp_path, told(host[0], mode=mode, error=LOST))
+    gpus, findings = read(tmp_path, replace(told(host[0]), **changes))
     assert served(gpus[0]) == ["gi7-ci0 gi7/ci0", "gi8-ci0 gi8/ci0"]
     assert rules(findings) == ["mig-not-named"]
     assert findings[0].severity == "error"

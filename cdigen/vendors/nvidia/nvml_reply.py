@@ -48,12 +48,16 @@ def replied(report: Report | None, problem: str) -> Reply:
     if report is None:
         return Reply(gpus={}, silence=problem)
     nameless = next((gpu for gpu in report.gpus if gpu.address is None), None)
+    silence = "NVML does not list it"
+    if nameless:
+        silence = _silence(nameless) or f"NVML does not tell the address of its GPU {nameless.index}"
     return Reply(
         gpus={gpu.address: gpu for gpu in report.gpus if gpu.address is not None},
-        silence=_silence(nameless) if nameless else "NVML does not list it",
+        silence=silence,
     )
 
 
 def _silence(gpu: NvmlGpu) -> str:
-    error = gpu.error
-    return f"NVML does not tell all: {error.call} gives {error.name} ({error.code})" if error else ""
+    if error := gpu.error:
+        return f"NVML does not tell all: {error.call} gives {error.name} ({error.code})"
+    return "NVML does not tell whether it is in MIG mode" if gpu.mig_mode is None else ""
