@@ -2,7 +2,8 @@
 
     {"schema": 1, "boot": "<the kernel's id of the boot>", "gpus": [{"vendor": "nvidia", ...}]}
 
-They hold for the boot in which they were given; what is not of it, or damaged, counts as nothing.
+They hold for the boot in which they were given; what is not of it, or damaged, counts as nothing, and so does
+all where the kernel does not name its boot.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 
 from cdigen.host.procfs import boot_id
 from cdigen.model.errors import StoreError
+from cdigen.model.names import is_device_name
 from cdigen.model.partition_names import GpuPartitionNames, PartitionName
 from cdigen.model.strict import WrongPlace, flag, many, members, number, optional, record, text
 from cdigen.store.directory import STATE_DIRECTORY, existing, own
@@ -25,6 +27,14 @@ if TYPE_CHECKING:
 FILE = "partition-names.json"
 SCHEMA = 1
 
+
+def _device_name(value: object, path: str) -> str:
+    name: str = text(value, path)
+    if not is_device_name(name):
+        raise WrongPlace(path, "the name of a device")
+    return name
+
+
 _GPUS = many(
     record(
         GpuPartitionNames,
@@ -38,7 +48,7 @@ _GPUS = many(
                 PartitionName,
                 instance=text,
                 index=optional(number),
-                uuid=optional(text),
+                uuid=optional(_device_name),
                 profile=text,
                 graphics=flag,
             )
@@ -72,7 +82,7 @@ def save(state_dir: str, host: Root, names: tuple[GpuPartitionNames, ...]) -> No
 def _names(content: bytes, boot: str) -> tuple[GpuPartitionNames, ...]:
     # ValueError: the document is not what `save` writes.
     top = members(json.loads(content), "$", {"schema", "boot", "gpus"})
-    if top["schema"] != SCHEMA or top["boot"] != boot:
+    if top["schema"] != SCHEMA or not boot or top["boot"] != boot:
         return ()
     names: tuple[GpuPartitionNames, ...] = _GPUS(top["gpus"], "$.gpus")
     if any(_repeats(gpu) for gpu in names):
@@ -81,8 +91,8 @@ def _names(content: bytes, boot: str) -> tuple[GpuPartitionNames, ...]:
 
 
 def _repeats(gpu: GpuPartitionNames) -> bool:
-    numbers = [name.index for name in gpu.partitions if name.index is not None]
-    return len(set(numbers)) < len(numbers)
+    names = [name for part in gpu.partitions for name in (part.index, part.uuid) if name is not None]
+    return len(set(names)) < len(names)
 
 
 def _plain(value: object) -> object:

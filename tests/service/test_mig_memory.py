@@ -61,6 +61,10 @@ class MigHost:
         shutil.rmtree(self.host.root / f"proc/driver/nvidia/capabilities/gpu0/mig/gi{gi}")
 
     @property
+    def memory(self) -> Path:
+        return self.host.root / "var/lib/cdigen/partition-names.json"
+
+    @property
     def looker(self) -> Looker:
         """A daemon that has just started."""
         return Looker(self.host, "--nvml", self.library)
@@ -172,6 +176,15 @@ def test_that_nvml_was_not_asked_is_said_where_it_is_true(mig: MigHost) -> None:
     assert mig.meanings() == UNNAMED
 
 
+def test_names_do_not_count_where_the_kernel_does_not_name_its_boot(mig: MigHost) -> None:
+    (mig.host.root / BOOT).unlink()
+    assert mig.looker.state() == "ready"
+    assert mig.meanings() == NAMED
+    mig.nvml("* error 15")
+    mig.looker.look()
+    assert mig.meanings() == UNNAMED
+
+
 def test_no_number_outlives_a_change_of_the_instances(mig: MigHost) -> None:
     looker = mig.looker
     assert looker.state() == "ready"
@@ -257,14 +270,35 @@ def test_names_go_with_the_driver(mig: MigHost) -> None:
     assert mig.meanings() == UNNAMED
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": 1, "boot": "", "gpus": 7}', "twice"])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": 1, "boot": "", "gpus": 7}'])
 def test_a_damaged_memory_costs_names_and_nothing_else(mig: MigHost, content: str) -> None:
     looker = mig.looker
     assert looker.state() == "ready"
-    file = mig.host.root / "var/lib/cdigen/partition-names.json"
-    text = file.read_text()
-    assert '"index": 1' in text
-    file.write_text(text.replace('"index": 1', '"index": 0') if content == "twice" else content)
+    mig.memory.write_text(content)
+    loses_names_until_nvml_answers(mig, looker)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("index", 0),
+        ("uuid", uuid(GI_OF_NUMBER[0], "MIG")),
+        ("uuid", "MIG ../1"),
+        ("instance", f"gi{GI_OF_NUMBER[0]}/ci0"),
+    ],
+)
+def test_a_memory_that_no_spec_could_hold_is_damaged(mig: MigHost, field: str, value: object) -> None:
+    looker = mig.looker
+    assert looker.state() == "ready"
+    document = json.loads(mig.memory.read_text())
+    second = document["gpus"][0]["partitions"][1]
+    assert second[field] != value
+    second[field] = value
+    mig.memory.write_text(json.dumps(document))
+    loses_names_until_nvml_answers(mig, looker)
+
+
+def loses_names_until_nvml_answers(mig: MigHost, looker: Looker) -> None:
     mig.nvml("* error 15")
     assert looker.state() == "degraded"
     assert mig.meanings() == UNNAMED
