@@ -7,6 +7,7 @@ is a vendor all the same, which has nothing but its error.
 from __future__ import annotations
 
 import json
+import posixpath
 
 from cdigen.model.cdi import Draft
 from cdigen.model.errors import ConfigError, HostError
@@ -91,6 +92,10 @@ class Guest:
         for draft in drafts:
             if not draft.kind.startswith(f"{self.CDI_VENDOR}/"):
                 raise TypeError(f"edits: the kind {draft.kind} is not one of {self.CDI_VENDOR}")
+            if draft.payload and not _may_hold_libraries(draft.payload.prefix):
+                raise TypeError(
+                    f"edits: the prefix {draft.payload.prefix!r} is no folder of the vendor's own"
+                )
         return drafts
 
     def watches(self, places: Places) -> Watches:
@@ -150,6 +155,13 @@ class Unusable:
     def pitfalls(self, places: Places, inventory: Inventory | None) -> tuple[Finding, ...]:  # noqa: ARG002
         """Return nothing: its failure says it all."""
         return ()
+
+
+def _may_hold_libraries(prefix: str) -> bool:
+    """Return whether PREFIX is none, or a folder deep enough that a mount there hides nothing of images."""
+    levels = 2 if prefix.startswith("/opt/") else 3
+    is_clean = prefix.startswith("/") and posixpath.normpath(prefix) == prefix
+    return not prefix or (is_clean and prefix.count("/") >= levels)
 
 
 def _obey(call: Callable[[], T]) -> T:

@@ -221,6 +221,17 @@ from cdigen.value import replace
 return tuple(replace(one, kind='nvidia.com/gpu') for one in super().edits(inventory, profiles))""",
         "nvidia.com/gpu",
     ),
+    **{
+        f"the prefix {prefix}": (
+            f"""\
+from cdigen.model.cdi import Payload
+from cdigen.value import replace
+payload = Payload(vendor='guest', version='1', architecture='x86_64', files=(), prefix={prefix!r})
+return tuple(replace(one, payload=payload) for one in super().edits(inventory, profiles))""",
+            f"the prefix {prefix!r} is no folder of the vendor's own",
+        )
+        for prefix in ("/usr/lib", "/", "opt/acme", "/opt/acme/../../usr", "/opt/acme/")
+    },
 }
 
 

@@ -10,6 +10,8 @@ from amdtree import mi210
 from hosttree import I386, link, put, write_library
 from vendors.amd.amdhost import document, places, rules
 
+from cdigen.model.profile import DEFAULT
+from cdigen.value import replace
 from cdigen.vendors.amd.vendor import VENDOR
 
 if TYPE_CHECKING:
@@ -111,3 +113,21 @@ def test_libraries_that_need_each_other_come_once(root: Path) -> None:
     library(root, ROCM, "libamdhip64.so.6", "6.2.41133", "libamd_smi.so.24")
     names = [file.names[0] for file in inventory(root).files]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("layout", "hook", "delivered"),
+    [
+        ("auto", "auto", ("files", "none")),
+        ("files", "auto", ("files", "none")),
+        ("auto", "cdigen", ("files", "cdigen")),
+        ("view", "auto", ("view", "auto")),
+        ("hwcaps", "none", ("hwcaps", "none")),
+    ],
+)
+def test_an_image_keeps_its_own_rocm_unless_the_profile_asks_for_more(
+    root: Path, layout: str, hook: str, delivered: tuple[str, str]
+) -> None:
+    """A hook puts the host's libraries before those that an image's cache names."""
+    (draft,) = VENDOR.edits(inventory(root), (replace(DEFAULT, layout=layout, hook=hook),))
+    assert (draft.profile.layout, draft.profile.hook) == delivered
