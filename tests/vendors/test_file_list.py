@@ -78,6 +78,21 @@ def test_what_the_list_names_and_no_table_knows_is_given_where_it_serves(host: P
     assert rules(after) == {"other-driver-version": "info"}
 
 
+def test_what_an_image_has_itself_is_never_the_drivers_whatever_its_list_says(host: Path) -> None:
+    for name, soname in (("libc.so.6", "libc.so.6"), ("libstdc++.so.6.0.30", "libstdc++.so.6")):
+        write_library(host / FOLDER / name, soname)
+    put(host / "usr/bin/sh", b"\x7fELF", 0o755)
+    before = discover(host)
+    named = (
+        entry("libc.so.6", "LIB", "cuda"),
+        entry("libstdc++.so.6.0.30", "LIB", "cuda"),
+        entry("../bin/sh", "BINARY", "utils"),
+        entry("libnvidia-new.so.2.1.0", "LIB", "cuda"),
+    )
+    put(host / LIST, json.dumps(named).encode())
+    assert added(before, discover(host)).keys() == {"libnvidia-new.so.2.1.0"}
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -92,6 +107,8 @@ def test_what_the_list_names_and_no_table_knows_is_given_where_it_serves(host: P
         '[{"name": 7, "type": "LIB", "category": []}]',
         '[{"name": "../..", "type": "LIB", "category": ["cuda"]}]',
         '[{"file": "libcuda.so.1", "kind": "LIB", "category": []}]',
+        '[{"name": "libc.so.6", "type": "LIB", "category": ["cuda"]}]',
+        json.dumps([entry(f"libnvidia-new.so.2.1.{number}", "LIB") for number in range(5000)]),
     ],
 )
 def test_a_list_of_another_form_is_said_and_changes_nothing(host: Path, text: str) -> None:

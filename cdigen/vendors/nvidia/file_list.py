@@ -4,7 +4,8 @@ NVIDIA's README of the driver names it ("Installed Components"), and not its for
 who read real ones (kata-containers pull request 13427, and VM runtimes that share a host's driver): a list of
 objects with ``name`` (a file's name, perhaps below a folder), ``type`` (LIB, BINARY, FIRMWARE, ...) and
 ``category`` (cuda, egl, ...); one file may be named more than once. It only adds to the tables, which have
-the last word on what they know; what is not of this form is passed over.
+the last word on what they know; what is not of this form is passed over, and so is what is not named as
+NVIDIA names its own: no list makes the host's libc or shell the driver's.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
     from cdigen.vendors.base import Places
 
 PATH = "nvidia/files.d/sandboxutils-filelist.json"
+# Bounds of ours: drivers have under 200 files.
 MAX_SIZE = 1 << 20
+MAX_FILES = 2000
+# How NVIDIA's libraries and programs begin; vendors' parts of neutral libraries end so before ".so".
+_BEGINNINGS = ("libcuda", "libnv", "nv")
+_ENDING = "_nvidia"
 
 
 @frozen
@@ -59,12 +65,19 @@ def parse(data: bytes) -> FileList:
         match entry:
             case {"name": str(name), "type": ("LIB" | "BINARY") as kind, "category": [*categories]}:
                 file = name.rpartition("/")[2]
-                if file.isprintable() and file not in {"", ".", ".."}:
+                if file.isprintable() and _is_named_as_nvidias(file):
                     wanted = named[kind].setdefault(file, set())
                     wanted.update(word for each in categories for word in CATEGORIES.get(str(each), ()))
     if not named["LIB"]:
         raise ValueError("names no library in a form that is known")
+    files = sum(map(len, named.values()))
+    if files > MAX_FILES:
+        raise ValueError(f"names {files} files, more than {MAX_FILES}")
     return FileList(libraries=_sorted(named["LIB"]), binaries=_sorted(named["BINARY"]))
+
+
+def _is_named_as_nvidias(file: str) -> bool:
+    return file.startswith(_BEGINNINGS) or file.partition(".so")[0].endswith(_ENDING)
 
 
 def _sorted(named: dict[str, set[str]]) -> dict[str, tuple[str, ...]]:
