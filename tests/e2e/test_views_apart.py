@@ -1,0 +1,43 @@
+"""A driver of which one library lies on a mount of its own: containers find it in its place in the view."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from chroothost import DEBIAN_IMAGE, REDHAT_IMAGE, copy_tree, running_host
+from gpuhosts import GPUS, Driven, install_hook, succeed
+from kernelside import write_kernel_side
+
+pytestmark = pytest.mark.e2e
+
+SPEC = "run/cdi/nvidia.com-gpu.json"
+NAMES = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvcuvid.so.1")
+LIBRARY = "/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.550.163.01"
+
+
+def test_a_library_on_another_mount_is_mounted_on_its_place_and_every_loader_finds_it(
+    cache: Path, driver_tree: Path, images: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = cache / tmp_path_factory.mktemp("apart").name / "root"
+    try:
+        root.parent.mkdir()
+        copy_tree(driver_tree, root)
+        write_kernel_side(root, GPUS)
+        install_hook(root)
+        generate = (sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--write")
+        script = f"mount --bind {root}{LIBRARY} {root}{LIBRARY} && exec {shlex.join(generate)} --layout view"
+        said = succeed("unshare", "--mount", "--propagation=private", "sh", "-ec", script)
+        assert "warning" not in said
+        spec = json.loads((root / SPEC).read_text())
+        targets = [
+            row["containerPath"] for row in spec["containerEdits"]["mounts"] if row["hostPath"] == LIBRARY
+        ]
+        assert f"/usr/local/nvidia/lib64/{Path(LIBRARY).name}" in targets
+        with running_host(root, images=images) as host:
+            driven = Driven(host=host)
+            for image in (DEBIAN_IMAGE, REDHAT_IMAGE):
+                assert driven.loaded(image, [*NAMES]) == {name: driven.driver[name] for name in NAMES}
+    finally:
+        succeed("rm", "--recursive", "--force", "--one-file-system", str(root.parent))
