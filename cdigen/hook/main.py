@@ -57,6 +57,9 @@ class Outcome:
             return work(*arguments)
         except Refused as refused:
             self.fail(step, f"{refused.where}: {refused.why}; {CONSEQUENCES[step]}")
+        except ImportError as error:
+            # By step, such as ctypes, which Debian's python3-minimal lacks: the others have their turn.
+            self.fail(step, f"{error}; {CONSEQUENCES[step]}")
         except Exception as error:  # noqa: BLE001 - an error of ours must not keep other steps from running
             self.broken = True
             self.fail(step, _unexpected(error))

@@ -12,7 +12,7 @@ from functools import partial
 
 from cdigen.model.errors import CdigenError
 from cdigen.service import status
-from cdigen.store.directory import made
+from cdigen.store.directory import own
 from cdigen.store.lock import LOCK_FILE, Held, exclusive
 
 TYPE_CHECKING = False
@@ -63,7 +63,7 @@ class RunDirectory:
         """
         status.prepare(self._path)
         with ExitStack() as new:
-            place = new.enter_context(made(self._path, what=status.RUN_DIRECTORY))
+            place = new.enter_context(own(self._path, what=status.RUN_DIRECTORY))
             held = os.fstat(new.enter_context(exclusive(place, timeout_s=LOCK_TIMEOUT_S)))
             # What we held until now is no file of this directory any more.
             self._held.close()

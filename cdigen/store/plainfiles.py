@@ -86,7 +86,15 @@ def _found(path: str, *, create: bool, follow: bool = True) -> Iterator[tuple[Di
 
 
 def _refuse_others(path: str, status: os.stat_result, folder: os.stat_result) -> None:
-    """Refuse what another user has put into a sticky folder (``may_create_in_sticky`` in fs/namei.c)."""
+    """Refuse what another user has put into a sticky folder (``may_create_in_sticky`` in fs/namei.c).
+
+    And a FIFO of theirs wherever it is: we would wait for its reader for as long as they like.
+    """
+    if stat.S_ISFIFO(status.st_mode) and status.st_uid not in {0, os.geteuid()}:
+        raise StoreError(
+            f"{shown(path)} is not written: it is a FIFO of uid {status.st_uid}",
+            hint="name another file, or write to /dev/stdout",
+        )
     is_open = folder.st_mode & stat.S_ISVTX and folder.st_mode & _OTHERS_ADD
     if is_open and status.st_uid not in {os.geteuid(), folder.st_uid}:
         raise StoreError(

@@ -16,7 +16,7 @@ from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.store import viewboot
-from cdigen.store.directory import STATE_DIRECTORY, existing, own
+from cdigen.store.directory import STATE_DIRECTORY, existing, openness, own
 from cdigen.store.failures import store_error
 from cdigen.store.lock import TIMEOUT_S, exclusive
 from cdigen.store.tempfiles import settle
@@ -65,14 +65,20 @@ def identify(plan: ViewPlan, root: Root) -> str:
 def find(plan: ViewPlan, root: Root, state_dir: str) -> Published | None:
     """Return the view of PLAN if it is there and whole, else None; changes nothing.
 
-    None, too, where a source is gone or the state directory may not be read: ``publish`` says why. Who is
-    going to write a spec that names the view calls ``publish``, which also keeps it from being pruned.
+    None, too, where a source is gone, or the state directory may not be read or may be written by others:
+    ``publish`` says why. Who is going to write a spec that names the view calls ``publish``, which also keeps
+    it from being pruned.
     """
     try:
         wanted = layout(plan, root)
-        with existing(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY) as place:
-            there = intact(place, wanted) if place is not None else None
-            return _published(place, there, "found", wanted, root) if place is not None and there else None
+        with (
+            existing(state_dir, what=STATE_DIRECTORY) as home,
+            existing(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY) as place,
+        ):
+            if home is None or place is None or openness(home) or openness(place):
+                return None
+            there = intact(place, wanted)
+            return _published(place, there, "found", wanted, root) if there else None
     except (ConfigError, StoreError):
         return None
 

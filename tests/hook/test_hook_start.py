@@ -217,3 +217,17 @@ def test_an_error_of_the_hooks_own_is_one_line_and_the_other_steps_run(case: Cas
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "this is an error of cdigen-hook, please report it" in done.stderr
     assert MERGED in case.entries()
+
+
+def test_a_step_that_needs_a_module_that_this_python_lacks_fails_alone(case: Case, tmp_path: Path) -> None:
+    """As disable-device-node-modification without ctypes (Debian's python3-minimal)."""
+    copy = tmp_path / "copy"
+    shutil.copytree(case.program.parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    links = copy / "lib/cdigen/hook/symlinks.py"
+    links.write_text("def make_link(*_):\n    import no_such_module\n")
+    case.program = copy / "cdigen-hook"
+    for required, code in (((), 0), (("--require", "create-symlinks"), 1)):
+        done = lines_only(case.start(*LINKS, *LDCACHE, *required))
+        assert (done.returncode, done.stderr.count("\n")) == (code, 1)
+        assert "No module named 'no_such_module'; this link is not made" in done.stderr
+        assert MERGED in case.entries()

@@ -98,6 +98,18 @@ def test_no_view_is_made_where_others_could_change_it(
 
 
 @pytest.mark.parametrize("expose", EXPOSED)
+@pytest.mark.parametrize("place", ["var/lib/cdigen", "var/lib/cdigen/views"])
+def test_no_spec_that_is_only_shown_names_a_view_that_others_could_change(
+    place: str, expose: Callable[[Path], None], base: Path
+) -> None:
+    host = viewtrees.driver(base / "host")
+    viewtrees.publish(host, copies=True)
+    assert viewtrees.find(host)
+    expose(host / place)
+    assert viewtrees.find(host) is None
+
+
+@pytest.mark.parametrize("expose", EXPOSED)
 def test_a_spec_directory_of_others_is_written_to_and_said(
     expose: Callable[[Path], None], base: Path
 ) -> None:

@@ -182,6 +182,18 @@ def test_a_new_file_may_be_read_by_everybody(base: Path) -> None:
     assert stat.S_IMODE((base / "new/spec.json").stat().st_mode) == 0o644
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o755])
+def test_a_fifo_of_another_user_is_not_waited_for(mode: int, base: Path) -> None:
+    theirs = folder(base / "drop", MALLORY, mode=mode) / "spec.json"
+    os.mkfifo(theirs)
+    os.chown(theirs, MALLORY, MALLORY)
+    command = "import sys; from cdigen.store.plainfiles import save; save(sys.argv[1], b'x')"
+    done = subprocess.run(
+        [sys.executable, "-c", command, theirs], capture_output=True, check=False, cwd=os.getcwd(), timeout=20
+    )
+    assert f"it is a FIFO of uid {MALLORY}".encode() in done.stderr
+
+
 @pytest.mark.parametrize("mode", [0o1777, 0o1775])
 @pytest.mark.parametrize("kind", ["file", "FIFO"])
 def test_what_another_user_has_put_into_a_sticky_folder_is_not_written_to(
@@ -194,7 +206,7 @@ def test_what_another_user_has_put_into_a_sticky_folder_is_not_written_to(
         reader = os.open(theirs, os.O_RDONLY | os.O_NONBLOCK)
     else:
         file(theirs, MALLORY, 0o666)
-    with pytest.raises(StoreError, match=f"it belongs to uid {MALLORY}"):
+    with pytest.raises(StoreError, match=f"it (belongs to|is a FIFO of) uid {MALLORY}"):
         plainfiles.save(str(theirs), NEW)
     if kind == "FIFO":
         assert os.read(reader, 100) == b""
