@@ -9,9 +9,11 @@ from pathlib import Path
 import hosttree
 import pytest
 from hosttree import V550, put, write_library
-from vendors.fakehost import boot, discover, rules
+from vendors.fakehost import boot, discover, places, rules
 
 from cdigen.model.inventory import DriverFile, Inventory
+from cdigen.value import replace
+from cdigen.vendors.nvidia.vendor import VENDOR
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
@@ -122,3 +124,13 @@ def test_a_list_of_another_form_is_said_and_changes_nothing(host: Path, text: st
 def test_a_list_that_is_no_file_is_said(host: Path) -> None:
     (host / LIST).mkdir(parents=True)
     assert rules(discover(host)) == {"file-list-unreadable": "info"}
+
+
+def test_the_daemon_looks_again_when_the_list_or_a_program_changes(tmp_path: Path) -> None:
+    watched = VENDOR.watches(places(tmp_path)).files
+    assert {f"{tmp_path}/{LIST}", f"{tmp_path}/usr/bin/nvidia-smi"} <= set(watched)
+    moved = replace(places(tmp_path), config_search_paths=("/own/share",), binary_search_paths=("/own/bin",))
+    watched = VENDOR.watches(moved).files
+    assert f"{tmp_path}/own/share/nvidia/files.d/sandboxutils-filelist.json" in watched
+    assert f"{tmp_path}/own/bin/nvidia-smi" in watched
+    assert not {f"{tmp_path}/{LIST}", f"{tmp_path}/usr/bin/nvidia-smi"} & set(watched)

@@ -10,10 +10,12 @@ NVIDIA names its own: no list makes the host's libc or shell the driver's.
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 from cdigen.host.root import reason, shown
 from cdigen.model.findings import Finding
 from cdigen.value import frozen
-from cdigen.vendors.nvidia.tables import CATEGORIES, CONFIG_FOLDERS, EVERY
+from cdigen.vendors.nvidia.tables import CATEGORIES, CONFIG_FOLDERS, EVERY, LIBRARY_NAMES, PROGRAM_NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,9 +25,6 @@ PATH = "nvidia/files.d/sandboxutils-filelist.json"
 # Bounds of ours: drivers have under 200 files.
 MAX_SIZE = 1 << 20
 MAX_FILES = 2000
-# How NVIDIA's libraries and programs begin; vendors' parts of neutral libraries end so before ".so".
-_BEGINNINGS = ("libcuda", "libnv", "nv")
-_ENDING = "_nvidia"
 
 
 @frozen
@@ -77,7 +76,7 @@ def parse(data: bytes) -> FileList:
 
 
 def _is_named_as_nvidias(file: str) -> bool:
-    return file.startswith(_BEGINNINGS) or file.partition(".so")[0].endswith(_ENDING)
+    return any(fnmatchcase(file, pattern) for pattern in (*LIBRARY_NAMES, *PROGRAM_NAMES))
 
 
 def _sorted(named: dict[str, set[str]]) -> dict[str, tuple[str, ...]]:

@@ -149,6 +149,10 @@ NEUTRAL = frozenset(
     ("libEGL", "libGL", "libGLESv1_CM", "libGLESv2", "libGLX", "libGLdispatch", "libOpenCL", "libOpenGL")
 )
 
+# What names of the driver's libraries and programs look like, in the folders that all share.
+LIBRARY_NAMES = ("libcuda*", "libnvidia*", "libnvcuvid*", "libnvoptix*", "lib*_nvidia*")
+PROGRAM_NAMES = ("nv-*", "nvidia-*")
+
 # Folders of the driver's libraries, the first hit of a SONAME wins; {multiarch} is Debian's name of
 # the machine. Sources: packages of Debian, Ubuntu, Fedora, RPM Fusion, SUSE, Arch; NixOS links
 # /run/opengl-driver; Container-Optimized OS uses /var/lib/nvidia, with GKE /home/kubernetes/bin/nvidia;

@@ -13,6 +13,7 @@ from cdigen.vendors.nvidia.tables import (
     FIRMWARE_FOLDERS,
     LIBRARY32_FOLDERS,
     LIBRARY_FOLDERS,
+    LIBRARY_NAMES,
     SOCKETS,
 )
 
@@ -35,8 +36,7 @@ POLLED = (
     "/sys/bus/pci/drivers/nvidia",
 )
 NODES = ("/dev/nvidia*", "/dev/nvidia-caps/*", "/dev/nvidia-caps-imex-channels/*", "/dev/dri/*", "/dev/dxg")
-# What names of the driver's libraries begin with, in the folders that all libraries share.
-LIBRARIES = ("libcuda*", "libnvidia*", "libnvcuvid*", "libnvoptix*", "lib*_nvidia*", "libdxcore*")
+LIBRARIES = (*LIBRARY_NAMES, "libdxcore*")
 # Where Debian's driver lies behind alternatives, and where the lists of Tegra boards are.
 OWN_FOLDERS = ("/etc/alternatives/nvidia*", "/etc/nvidia-container-runtime/host-files-for-container.d")
 
