@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Accelerator, Inventory
 
 
+# The rule of a finding that says that sources disagree on the partitions of the GPU that is its path.
+CONTRADICTION = "mig-contradiction"
+
+
 @frozen
 class PartitionName:
     """One partition by the driver's own name of it (``instance``), with the fields of ``Partition``."""
@@ -45,14 +49,17 @@ def remembered(
 ) -> tuple[GpuPartitionNames, ...]:
     """Return which names to remember: those in INVENTORIES, and those BEFORE of what was not read now.
 
-    What was read and has no names has lost them: its instances have changed. The vendors ABSENT have no
-    driver any more, and with it went the instances.
+    What was read and has no names has lost them: its instances have changed. A GPU on whose partitions the
+    sources disagree counts as not read. The vendors ABSENT have no driver any more, and with it went the
+    instances.
     """
     names: list[GpuPartitionNames] = []
     for vendor, inventory in inventories.items():
         own = {known.address: known for known in before if known.vendor == vendor}
+        disputed = {finding.path for finding in inventory.findings if finding.rule == CONTRADICTION}
         for gpu in inventory.accelerators:
-            now = _names(inventory, gpu) if gpu.usable else own.get(gpu.address)
+            is_read = gpu.usable and f"GPU {gpu.index}" not in disputed
+            now = _names(inventory, gpu) if is_read else own.get(gpu.address)
             if now is not None:
                 names.append(now)
     gone = {*inventories, *absent}

@@ -209,6 +209,21 @@ def test_one_gpu_of_which_nvml_fails_to_tell_all_keeps_its_names(mig: MigHost) -
     assert mig.meanings() == NAMED
 
 
+def test_names_stay_when_nvml_is_of_another_mind_before_it_falls_silent(mig: MigHost) -> None:
+    looker = mig.looker
+    assert looker.state() == "ready"
+    # NOT_FOUND: NVML answers, and has none of the instances that the kernel has.
+    mig.nvml(gpu_faults=("nvmlDeviceGetMigDeviceHandleByIndex error 6",))
+    assert looker.state() == "settling"
+    mig.nvml("* error 15")
+    assert looker.state() == "degraded"
+    assert mig.meanings() == NAMED
+    # A new daemon knows no spec of its own, only what is remembered.
+    mig.host.spec.unlink()
+    assert mig.looker.state() == "degraded"
+    assert mig.meanings() == NAMED
+
+
 @pytest.mark.parametrize("change", ["boot", "driver", "GPU"])
 def test_names_of_another_boot_driver_or_gpu_do_not_count(mig: MigHost, change: str) -> None:
     assert mig.looker.state() == "ready"

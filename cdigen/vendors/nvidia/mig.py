@@ -13,7 +13,7 @@ from __future__ import annotations
 from cdigen.host.root import reason
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Partition
-from cdigen.model.partition_names import PartitionName
+from cdigen.model.partition_names import CONTRADICTION, PartitionName
 from cdigen.vendors.nvidia import caps
 from cdigen.vendors.nvidia.kernel import is_uuid
 
@@ -137,7 +137,7 @@ class MigReader:
             return False
         self._say(
             "error",
-            "mig-contradiction",
+            CONTRADICTION,
             f"GPU {index}",
             f"GPU {index} is not offered as a whole, and none of its MIG instances is: {what}",
             "run it again when MIG is no longer being switched",
@@ -170,7 +170,7 @@ class MigReader:
     def _contradiction(self, index: int, gi: int, ci: int, what: str) -> None:
         self._say(
             "error",
-            "mig-contradiction",
+            CONTRADICTION,
             f"GPU {index}",
             f"MIG instance gi{gi}/ci{ci} of GPU {index} is left out: {what}",
             "run it again when the instances are no longer being changed",
