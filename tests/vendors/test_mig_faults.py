@@ -14,6 +14,7 @@ from vendors.migside import access_text, cap_node, minor_of, write_instance, wri
 from cdigen.host.root import Root
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
+from cdigen.model.partition_names import GpuPartitionNames, PartitionName
 from cdigen.model.profile import DEFAULT
 from cdigen.spec.build import build
 from cdigen.value import replace
@@ -68,12 +69,35 @@ def told(gpu: Gpu, *migs: NvmlMig, mode: bool | None = True, error: NvmlError | 
     )
 
 
-def read(root: Path, *answers: NvmlGpu) -> tuple[tuple[Accelerator, ...], tuple[Finding, ...]]:
-    """Read the GPUs, with NVML's ANSWERS; without any it is not asked."""
+def read(
+    root: Path, *answers: NvmlGpu, memory: tuple[GpuPartitionNames, ...] = ()
+) -> tuple[tuple[Accelerator, ...], tuple[Finding, ...]]:
+    """Read the GPUs, with NVML's ANSWERS; without any it is not asked. MEMORY is what it said before."""
     report = Report(driver_version=None, cuda_version=None, gpus=answers)
     reply = replied(report, "") if answers else not_asked()
-    reader = GpuReader(places(root), NodeReader(places(root)), lambda: reply)
+    reader = GpuReader(places(root), NodeReader(places(root)), lambda: reply, lambda: memory)
     return reader.read(), reader.findings
+
+
+def remembered(gpu: Gpu, *migs: NvmlMig) -> GpuPartitionNames:
+    """Return what is kept of GPU whose instances NVML named so."""
+    return GpuPartitionNames(
+        vendor="nvidia",
+        driver=hosttree.V550,
+        address=gpu.bdf,
+        minor=gpu.minor,
+        uuid=gpu.uuid,
+        partitions=tuple(
+            PartitionName(
+                instance=f"gi{each.gpu_instance}/ci{each.compute_instance}",
+                index=each.index,
+                uuid=each.uuid,
+                profile=each.profile,
+                graphics=each.graphics,
+            )
+            for each in migs
+        ),
+    )
 
 
 def served(gpu: Accelerator) -> list[str]:
@@ -133,6 +157,30 @@ def test_an_instance_of_which_nvml_fails_to_tell_costs_no_other(
     assert rules(findings) == ["mig-not-named"]
     assert "nvmlDeviceGetUUID gives NVML_ERROR_UNKNOWN (999)" in findings[0].message
     assert "named for what they are: gi7/ci0" in findings[0].message
+
+
+def test_of_an_nvml_that_tells_in_part_what_it_tells_comes_first(
+    tmp_path: Path, host: tuple[Gpu, ...]
+) -> None:
+    before = remembered(host[0], mig(0, 7), mig(1, 8))
+    same = told(host[0], mig(1, 8), error=LOST)
+    gpus, findings = read(tmp_path, same, memory=(before,))
+    assert served(gpus[0]) == ["0 gi7/ci0", "1 gi8/ci0"]
+    assert rules(findings) == ["mig-names-kept"]
+    # It has numbered them anew: 0 is not what it was.
+    other = told(host[0], mig(0, 8), error=LOST)
+    gpus, findings = read(tmp_path, other, memory=(before,))
+    assert served(gpus[0]) == ["0 gi8/ci0", "gi7-ci0 gi7/ci0"]
+    assert rules(findings) == ["mig-not-named"]
+
+
+def test_a_uuid_that_nvml_gives_to_another_instance_is_no_name_that_was_kept(
+    tmp_path: Path, host: tuple[Gpu, ...]
+) -> None:
+    write_instance(tmp_path, 1, 7)
+    before = remembered(host[1], mig(0, 7))
+    gpus, _ = read(tmp_path, told(host[0], mig(0, 7), mig(1, 8)), told(host[1], error=LOST), memory=(before,))
+    assert [served(gpu) for gpu in gpus] == [["0 gi7/ci0", "1 gi8/ci0"], ["gi7-ci0 gi7/ci0"]]
 
 
 @pytest.mark.parametrize(
