@@ -10,6 +10,7 @@ import posixpath
 import stat
 
 from cdigen.host.interpreter import copied_from, outdated, settings_of, standard_library
+from cdigen.host.root import shown
 from cdigen.host.trust import untrusted, untrusted_below
 from cdigen.model.errors import StoreError
 from cdigen.model.findings import Finding
@@ -17,7 +18,7 @@ from cdigen.model.loader import X86_64_V2, capability_folders
 from cdigen.model.profile import STEPS
 from cdigen.model.view import DEFAULT_KIND, view_target
 from cdigen.spec.hooks import cdigen_hook, hook_lines, nvidia_hook
-from cdigen.spec.layout import NO_VIEW, PlacedView, lay_out, view_plan
+from cdigen.spec.layout import NO_VIEW, PlacedView, lay_out, outside, view_plan
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -253,6 +254,13 @@ class _Delivery:
         from cdigen.store import views  # noqa: PLC0415 - most one-shot calls have none
 
         folders = frozenset(file.host_path for file in self._payload.files if _is_folder(host, file))
+        if strays := outside(self._payload, folders):
+            self._say_no_view(
+                f"{shown(strays[0])} belongs below {self._payload.prefix}, and a view there can hold neither "
+                "sockets nor folders",
+                "",
+            )
+            return False
         plan = view_plan(self._payload, left_out=folders)
         try:
             if self._means.make_views:

@@ -12,6 +12,7 @@ from vendors.fakehost import boot, discover, places
 
 from cdigen import reconcile
 from cdigen.delivery import Means, deliver
+from cdigen.model.inventory import DriverFile
 from cdigen.model.profile import DEFAULT
 from cdigen.reconcile import Wishes
 from cdigen.value import replace
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cdigen.model.findings import Finding
+    from cdigen.model.inventory import FileKind
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
@@ -150,6 +152,26 @@ def test_a_prefix_is_where_the_libraries_are_whatever_the_layout(
     assert [finding.severity for finding in findings if finding.severity != "info"] == []
     words = [word for line in delivered.edits.hooks for word in line.args]
     assert (f"{prefix}/lib64" in words) == (hook == "auto")
+
+
+@pytest.mark.parametrize("kind", ["socket", "config"])
+def test_where_a_prefix_needs_what_no_view_holds_single_files_are_mounted(host: Path, kind: FileKind) -> None:
+    (host / "run/acme").mkdir(parents=True)
+    prefix = "/usr/local/Acme/driver"
+    stray = DriverFile(
+        kind=kind, host_path="/run/acme", capabilities=(), targets=(f"{prefix}/run", "/run/acme")
+    )
+    (draft,) = nvidia.drafts(discover(host), (DEFAULT,))
+    assert draft.payload
+    payload = replace(draft.payload, files=(*draft.payload.files, stray), prefix=prefix)
+    means = Means(hook_script=SCRIPT, hook_python=PYTHON, state_dir=f"{host}/state", make_views=True)
+    draft = replace(draft, kind="example.com/npu", payload=payload)
+    delivered, findings = deliver(draft, places(host).host, means)
+    targets = {mount.container_path for mount in delivered.edits.mounts}
+    assert {f"{prefix}/run", "/run/acme", f"{prefix}/lib64/libcuda.so.1"} <= targets
+    assert prefix not in targets
+    assert rules(findings) == [("warning", "view-not-made")]
+    assert "/run/acme belongs below /usr/local/Acme/driver" in findings[0].message
 
 
 def test_every_source_of_a_view_spec_lies_in_the_view_but_sockets(host: Path) -> None:

@@ -76,7 +76,20 @@ def view_plan(payload: Payload, *, left_out: frozenset[str] = frozenset()) -> Vi
         vendor=payload.vendor,
         version=payload.version,
         files=tuple(ViewFile(path=path, source=source) for source, path in places.items()),
-        links=tuple(_view_links(payload.files, places)),
+        links=tuple(_view_links(payload, places)),
+    )
+
+
+def outside(payload: Payload, left_out: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """Return the files that have to be mounted below the prefix of PAYLOAD, and that no view of it can hold.
+
+    They are sockets, FIFOs, and the host paths LEFT_OUT. Nothing can be mounted into a view at the prefix
+    but on what it holds: it is read-only.
+    """
+    return tuple(
+        file.host_path
+        for file in payload.files
+        if (file.kind in _ENDPOINTS or file.host_path in left_out) and _below_prefix(payload, file)
     )
 
 
@@ -91,7 +104,9 @@ def lay_out(payload: Payload, layout: str, view: PlacedView = NO_VIEW, *, capabl
     }
     arrange = {"files": _files, "view": _view, "hwcaps": _hwcaps, "named": _named}[layout]
     wanted, steps, folder = arrange(payload, view, capable and not payload.prefix)
-    looked_for = (file.host_path for file in payload.files if file.kind in _VIEW_FOLDERS)
+    looked_for = (
+        file.host_path for file in payload.files if file.kind in _VIEW_FOLDERS or _below_prefix(payload, file)
+    )
     missing = {
         f"{view.source}/{places[path]}": path for path in looked_for if view.source and path in view.left_out
     }
@@ -122,7 +137,7 @@ def _view(payload: Payload, view: PlacedView, capable: bool) -> _Arranged:  # no
         (view.source, target, READ_ONLY),
         *(_capability_mounts(payload, view.source) if capable else ()),
         *plugins,
-        *_fixed(payload),
+        *(mount for mount in _fixed(payload) if not _below(payload.prefix, mount[1])),
     ]
     return wanted, [*links, *_cache_steps(payload, folders)], folders["library"]
 
@@ -172,17 +187,26 @@ def _places(files: Iterable[DriverFile]) -> dict[str, str]:
     return places
 
 
-def _view_links(files: Iterable[DriverFile], places: Mapping[str, str]) -> Iterator[ViewLink]:
+def _view_links(payload: Payload, places: Mapping[str, str]) -> Iterator[ViewLink]:
     taken = set(places.values())
-    for file in files:
-        if file.kind not in _BITS:
-            continue
-        for name in file.names:
-            path = f"{_VIEW_FOLDERS[file.kind]}/{name}"
-            if path not in taken:
+    for file in payload.files:
+        names = file.names if file.kind in _BITS else ()
+        paths = (f"{_VIEW_FOLDERS[file.kind]}/{name}" for name in names)
+        for path in (*paths, *_below_prefix(payload, file)):
+            if path not in taken and file.host_path in places:
                 taken.add(path)
-                target = posixpath.relpath(places[file.host_path], posixpath.dirname(path))
+                target = posixpath.relpath(places[file.host_path], posixpath.dirname(path) or ".")
                 yield ViewLink(path=path, target=target)
+
+
+def _below_prefix(payload: Payload, file: DriverFile) -> tuple[str, ...]:
+    """Return the fixed places of FILE that lie within the prefix of PAYLOAD, relative to it."""
+    return tuple(path for target in file.targets if (path := _below(payload.prefix, target)))
+
+
+def _below(prefix: str, target: str) -> str:
+    """Return TARGET relative to PREFIX, empty where it does not lie below it or there is none."""
+    return target.removeprefix(f"{prefix}/") if prefix and target.startswith(f"{prefix}/") else ""
 
 
 def _libraries(payload: Payload) -> Iterator[DriverFile]:

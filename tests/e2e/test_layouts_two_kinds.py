@@ -63,8 +63,12 @@ FILES = """from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload
             library = DriverFile(
                 kind='library', host_path=f'/opt/added/{soname}', capabilities=(), names=(soname,)
             )
+            data = DriverFile(
+                kind='config', host_path='/opt/added/version', capabilities=(), targets=(prefix + '/version',)
+            )
+            files = (library, data) if prefix else (library,)
             payload = Payload(
-                vendor='added', version='1', architecture='x86_64', files=(library,), prefix=prefix
+                vendor='added', version='1', architecture='x86_64', files=files, prefix=prefix
             )
             device = Device(name='0', edits=ContainerEdits(env=('ADDED=1',)))
             return Draft(
@@ -135,6 +139,7 @@ def lay(root: Path, driver_tree: Path, packages: Path, way: Way) -> None:
     write_kernel_side(root, GPUS)
     install_hook(root)
     (root / "opt/added").mkdir(parents=True)
+    (root / "opt/added/version").write_text("1.0\n")
     library = (root / "usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.550.163.01").read_bytes()
     for device in (PLUG_IN, PREFIXED):
         # A real library with another SONAME, as long as its own.
@@ -179,6 +184,12 @@ def test_an_ldconfig_in_the_container_loses_neither(
     hosts: Callable[[str], Hosted], way: str, devices: tuple[str, str]
 ) -> None:
     hosts(way).check(devices, before="ldconfig")
+
+
+@pytest.mark.parametrize("way", ["files", "view", "view+hook"])
+def test_a_file_of_the_makers_is_below_the_prefix_as_well(hosts: Callable[[str], Hosted], way: str) -> None:
+    run = f"podman run --rm --device {PREFIXED} {DEBIAN_IMAGE}"
+    assert hosts(way).host.run(f"{run} cat {PREFIX}/version") == "1.0\n"
 
 
 def test_each_kind_has_a_place_of_its_own(hosts: Callable[[str], Hosted]) -> None:

@@ -7,6 +7,7 @@ from cdigen.model.cdi import Payload
 from cdigen.model.inventory import DriverFile
 from cdigen.model.view import ViewLink, fault
 from cdigen.spec.layout import Laid, PlacedView, lay_out, view_plan
+from cdigen.value import replace
 
 DEBIAN, RED_HAT = "/usr/lib/x86_64-linux-gnu", "/usr/lib64"
 CAPABILITY_FOLDERS = tuple(
@@ -181,6 +182,37 @@ def test_of_two_libraries_with_one_name_the_second_is_mounted_where_the_view_has
         lay_out(payload(CUDA, other), "view", PlacedView(source=VIEW, left_out=frozenset([other.host_path])))
     )
     assert laid["/usr/local/nvidia/fixed/b/libcuda.so.550.163.01"] == other.host_path
+
+
+def test_what_belongs_below_the_prefix_is_a_link_in_the_view_that_lies_there() -> None:
+    """The view is read-only: a runtime can make nothing in it to mount on."""
+    prefix = "/usr/local/Acme/driver"
+    info = DriverFile(
+        kind="config",
+        host_path="/opt/acme/version.info",
+        capabilities=(),
+        targets=(f"{prefix}/version.info", f"{prefix}/doc/version.info", "/etc/acme.info"),
+    )
+    prefixed = replace(payload(CUDA, GBM, SMI, info), prefix=prefix)
+    assert set(view_plan(prefixed).links) >= {
+        ViewLink(path="version.info", target="fixed/opt/acme/version.info"),
+        ViewLink(path="doc/version.info", target="../fixed/opt/acme/version.info"),
+    }
+    place = f"{VIEW}/fixed/opt/acme/version.info"
+    wanted = {prefix: VIEW, "/etc/acme.info": place, "/usr/bin/nvidia-smi": f"{VIEW}/bin/nvidia-smi"}
+    laid = lay_out(prefixed, "view", PLACED)
+    assert mounts(laid) == wanted
+    names = ("libcuda.so.1", "libcuda.so", "libnvidia-allocator.so.1")
+    assert steps(laid) == [("update-ldcache", "x86_64", f"{prefix}/lib64", *names)]
+    # Its place in the view is where it is mounted if it could not enter it.
+    apart = lay_out(prefixed, "view", PlacedView(source=VIEW, left_out=frozenset([info.host_path])))
+    assert mounts(apart) == {
+        **wanted,
+        "/etc/acme.info": info.host_path,
+        f"{prefix}/fixed/opt/acme/version.info": info.host_path,
+    }
+    single = mounts(lay_out(prefixed, "files"))
+    assert single[f"{prefix}/version.info"] == single["/etc/acme.info"] == info.host_path
 
 
 NAMES = st.sampled_from(("liba.so.1", "liba.so", "libb.so.2", "gbm/x.so", "liba.so.550.163.01"))
