@@ -181,6 +181,9 @@ def test_a_uuid_that_nvml_gives_to_another_instance_is_no_name_that_was_kept(
     before = remembered(host[1], mig(0, 7))
     gpus, _ = read(tmp_path, told(host[0], mig(0, 7), mig(1, 8)), told(host[1], error=LOST), memory=(before,))
     assert [served(gpu) for gpu in gpus] == [["0 gi7/ci0", "1 gi8/ci0"], ["gi7-ci0 gi7/ci0"]]
+    # What was kept of two GPUs has to be of one mind, too.
+    gpus, _ = read(tmp_path, memory=(remembered(host[0], mig(0, 7), mig(1, 8)), before))
+    assert [served(gpu) for gpu in gpus] == [["0 gi7/ci0", "1 gi8/ci0"], ["gi7-ci0 gi7/ci0"]]
 
 
 @pytest.mark.parametrize(
