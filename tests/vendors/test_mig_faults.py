@@ -174,6 +174,25 @@ def test_of_an_nvml_that_tells_in_part_what_it_tells_comes_first(
     assert rules(findings) == ["mig-not-named"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "holds"),
+    [
+        ({}, True),
+        ({"uuid": None}, True),
+        ({"uuid": standin.uuid(77)}, False),
+        ({"minor": 1}, False),
+        ({"address": "0000:99:00.0"}, False),
+    ],
+)
+def test_names_are_kept_of_the_same_gpu_only(
+    tmp_path: Path, host: tuple[Gpu, ...], changes: dict[str, Any], *, holds: bool
+) -> None:
+    before = replace(remembered(host[0], mig(0, 7), mig(1, 8)), **changes)
+    gpus, _ = read(tmp_path, memory=(before,))
+    named = ["0 gi7/ci0", "1 gi8/ci0"] if holds else ["gi7-ci0 gi7/ci0", "gi8-ci0 gi8/ci0"]
+    assert served(gpus[0]) == named
+
+
 def test_a_uuid_that_nvml_gives_to_another_instance_is_no_name_that_was_kept(
     tmp_path: Path, host: tuple[Gpu, ...]
 ) -> None:
