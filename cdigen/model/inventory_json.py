@@ -21,8 +21,18 @@ from cdigen.model.inventory import (
     Partition,
     Sought,
 )
-from cdigen.model.strict import WrongPlace, flag, many, members, number, one_of, optional, record, text
-from cdigen.value import fields
+from cdigen.model.strict import (
+    WrongPlace,
+    as_json,
+    flag,
+    many,
+    members,
+    number,
+    one_of,
+    optional,
+    record,
+    text,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +44,7 @@ def to_document(inventories: Mapping[str, Inventory]) -> dict[str, Any]:
     """Return the JSON document of the inventories of one host, by the names of their vendors."""
     return {
         "schema": SCHEMA_VERSION,
-        "vendors": {name: _plain(inventory) for name, inventory in inventories.items()},
+        "vendors": {name: as_json(inventory) for name, inventory in inventories.items()},
     }
 
 
@@ -69,16 +79,6 @@ def _inventories(document: object) -> dict[str, Inventory]:
         if inventory.vendor != name:
             raise WrongPlace(f"{path}.vendor", "the name under which it stands")
     return inventories
-
-
-def _plain(value: object) -> Any:
-    if isinstance(value, Finding):
-        return value.row()
-    if names := fields(value):
-        return {name: _plain(getattr(value, name)) for name in names}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value
 
 
 def _machine(value: object, path: str) -> str:

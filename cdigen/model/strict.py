@@ -1,10 +1,14 @@
 """Strict readers of JSON: each takes a value and its JSON path, and returns what the value means.
 
 They are put together like the document: ``record(cls, name=text, sizes=many(number))``. The first
-place that is wrong raises ``WrongPlace``; whoever reads a document says whose fault that is.
+place that is wrong raises ``WrongPlace``; whoever reads a document says whose fault that is. ``as_json`` is
+the way back.
 """
 
 from __future__ import annotations
+
+from cdigen.model.findings import Finding
+from cdigen.value import fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,3 +112,14 @@ def record(cls: type, *added: str, **readers: Reader) -> Reader:
         )
 
     return read
+
+
+def as_json(value: object) -> Any:
+    """Return VALUE, made of frozen classes, as the JSON that ``record`` reads; tuples become lists."""
+    if isinstance(value, Finding):
+        return value.row()
+    if names := fields(value):
+        return {name: as_json(getattr(value, name)) for name in names}
+    if isinstance(value, tuple):
+        return [as_json(item) for item in value]
+    return value

@@ -14,11 +14,10 @@ from cdigen.host.procfs import boot_id
 from cdigen.model.errors import StoreError
 from cdigen.model.names import is_device_name
 from cdigen.model.partition_names import GpuPartitionNames, PartitionName
-from cdigen.model.strict import WrongPlace, flag, many, members, number, optional, record, text
+from cdigen.model.strict import WrongPlace, as_json, flag, many, members, number, optional, record, text
 from cdigen.store.directory import STATE_DIRECTORY, existing, own
 from cdigen.store.present import look
 from cdigen.store.tempfiles import put, settle, staged
-from cdigen.value import fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def read(state_dir: str, host: Root) -> tuple[GpuPartitionNames, ...]:
 
 def save(state_dir: str, host: Root, names: tuple[GpuPartitionNames, ...]) -> None:
     """Replace the names on the disk by NAMES, in one step. StoreError: they cannot be written."""
-    document = {"schema": SCHEMA, "boot": boot_id(host), "gpus": _plain(names)}
+    document = {"schema": SCHEMA, "boot": boot_id(host), "gpus": as_json(names)}
     content = json.dumps(document, indent=1).encode("ascii") + b"\n"
     with own(state_dir, what=STATE_DIRECTORY) as directory, staged(directory, FILE, content) as temporary:
         put(temporary, directory, FILE)
@@ -93,11 +92,3 @@ def _names(content: bytes, boot: str) -> tuple[GpuPartitionNames, ...]:
 def _repeats(gpu: GpuPartitionNames) -> bool:
     names = [name for part in gpu.partitions for name in (part.index, part.uuid) if name is not None]
     return len(set(names)) < len(names)
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if names := fields(value):
-        return {name: _plain(getattr(value, name)) for name in names}
-    return value
