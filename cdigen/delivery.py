@@ -42,6 +42,7 @@ class Means:
     Without ``hook_script`` there is no hook unless a profile insists, without ``state_dir`` there are no
     views; only with ``make_views`` is one made that is not there yet, and only with ``view_copies`` by
     copying. ``plain`` is for containers that get their files below a folder of their own.
+    ``folders_taken`` says that the default kind has nothing but the folders for capable processors.
     """
 
     hook_script: str = ""
@@ -51,6 +52,7 @@ class Means:
     make_views: bool = False
     view_copies: bool = False
     plain: bool = False
+    folders_taken: bool = False
 
 
 NO_MEANS = Means()
@@ -90,7 +92,8 @@ class _Delivery:
         if program is None:
             self._say_what_no_hook_does()
         layout = self._layout(program)
-        capable = layout in {"view", "hwcaps"} and not self._against_capability_folders()
+        is_covering = self._means.folders_taken and self._draft.kind != DEFAULT_KIND
+        capable = layout in {"view", "hwcaps"} and not is_covering and not self._against_capability_folders()
         laid = lay_out(self._payload, layout, self._view, capable=capable)
         edits = self._draft.edits
         env = () if program else tuple(f"{name}={laid.folder}" for name in self._payload.folder_env)

@@ -278,7 +278,12 @@ def _document(
     Raises SpecError where it breaks a rule or does not hold on the host.
     """
     plain = wishes.container_driver_root != "/"
-    delivered, said = deliver(draft, host, replace(means, plain=plain))
+    taken = any(
+        profile.needs_capability_folders()
+        for profile in wishes.profiles
+        if profile.device_class == DEFAULT.device_class
+    )
+    delivered, said = deliver(draft, host, replace(means, plain=plain, folders_taken=taken))
     fitted, dropped = fit(relocate(delivered, wishes.container_driver_root), wishes.target)
     document = build(fitted)
     if wishes.target is not None:

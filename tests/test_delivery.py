@@ -154,6 +154,27 @@ def test_a_prefix_is_where_the_libraries_are_whatever_the_layout(
     assert (f"{prefix}/lib64" in words) == (hook == "auto")
 
 
+@pytest.mark.parametrize(
+    ("layout", "hook", "shared"), [("hwcaps", "none", 0), ("view", "none", 0), ("view", "auto", 4)]
+)
+def test_what_the_default_kind_has_nothing_but_is_not_covered_by_another(
+    host: Path, layout: str, hook: str, shared: int
+) -> None:
+    profiles = (
+        replace(DEFAULT, layout=layout, hook=hook),
+        replace(DEFAULT, name="compute", device_class="gpu-compute"),
+    )
+    means = Means(hook_script=SCRIPT, hook_python=PYTHON, state_dir=f"{host}/state", make_views=True)
+    products, _ = reconcile.produce(
+        {"nvidia": discover(host)}, host=places(host).host, wishes=Wishes(profiles=profiles), means=means
+    )
+    gpu, compute = (mounts(product.document["containerEdits"]) for product in products)
+    folders = {path for path in gpu if path.endswith(("/x86-64-v2", "/x86_64"))}
+    assert len(folders) == 4
+    assert len(compute.keys() & folders) == shared
+    assert "/usr/local/cdigen/nvidia.com/gpu-compute" in compute
+
+
 @pytest.mark.parametrize("kind", ["socket", "config"])
 def test_where_a_prefix_needs_what_no_view_holds_single_files_are_mounted(host: Path, kind: FileKind) -> None:
     (host / "run/acme").mkdir(parents=True)

@@ -84,6 +84,10 @@ class Profile:
         }
         return switches.get(file.kind, True) and self.wants(file.capabilities)
 
+    def needs_capability_folders(self) -> bool:
+        """Return whether libraries are found by the folders for capable processors alone."""
+        return self.layout == "hwcaps" or (self.layout, self.hook) == ("view", "none")
+
 
 def is_naming(word: str) -> bool:
     """Return whether WORD may be a naming: of a vendor of another package it is whatever that calls it."""

@@ -55,6 +55,13 @@ profiles:
   - {name: compute, class: gpu-compute, capabilities: [compute, utility]}
   - {name: graphics, class: gpu-graphics, capabilities: [graphics]}
 """
+MIXED = """
+vendors: [nvidia, added]
+profiles:
+  - {name: default, class: gpu, layout: hwcaps, hook: none}
+  - {name: compute, class: gpu-compute, capabilities: [compute, utility], layout: view, hook: cdigen}
+  - {name: graphics, class: gpu-graphics, capabilities: [graphics], layout: files, hook: none}
+"""
 FILES = """from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload
         from cdigen.model.inventory import DriverFile
         from cdigen.value import replace
@@ -117,7 +124,7 @@ class Hosted:
 
 @pytest.fixture(scope="module")
 def hosts(cache: Path, driver_tree: Path, images: Path) -> Iterator[Callable[[str], Hosted]]:
-    """Return a function that gives the running host for a name in WAYS, once asked for."""
+    """Return a function that gives the running host for a name in WAYS, or "mixed", once asked for."""
     made: dict[str, Hosted] = {}
     with tempfile.TemporaryDirectory(prefix="hosts-", dir=cache) as folder, ExitStack() as running:
         packages = Path(folder, "packages")
@@ -127,14 +134,15 @@ def hosts(cache: Path, driver_tree: Path, images: Path) -> Iterator[Callable[[st
         def of(name: str) -> Hosted:
             if name not in made:
                 root = Path(folder) / name
-                lay(root, driver_tree, packages, WAYS[name])
+                lay(root, driver_tree, packages, WAYS.get(name))
                 made[name] = Hosted(host=running.enter_context(running_host(root, images=images)))
             return made[name]
 
         yield of
 
 
-def lay(root: Path, driver_tree: Path, packages: Path, way: Way) -> None:
+def lay(root: Path, driver_tree: Path, packages: Path, way: Way | None) -> None:
+    """Make the root of a host; without a WAY for all kinds, each has its own of MIXED."""
     copy_tree(driver_tree, root)
     write_kernel_side(root, GPUS)
     install_hook(root)
@@ -147,10 +155,11 @@ def lay(root: Path, driver_tree: Path, packages: Path, way: Way) -> None:
             library.replace(b"libnvidia-ml.so.1", OWN[device].encode())
         )
     (root / "etc/cdigen").mkdir(parents=True, exist_ok=True)
-    (root / "etc/cdigen/config.yaml").write_text(CONFIGURATION)
+    (root / "etc/cdigen/config.yaml").write_text(CONFIGURATION if way else MIXED)
     generate = (sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--write", "--verbose")
     environment = f"PYTHONPATH={packages}:{os.environ.get('PYTHONPATH', '')}"
-    said = succeed("env", environment, *generate, "--layout", way.layout, "--hook", way.hook)
+    options = ("--layout", way.layout, "--hook", way.hook) if way else ()
+    said = succeed("env", environment, *generate, *options)
     assert "mounts-covered" not in said
 
 
@@ -184,6 +193,13 @@ def test_an_ldconfig_in_the_container_loses_neither(
     hosts: Callable[[str], Hosted], way: str, devices: tuple[str, str]
 ) -> None:
     hosts(way).check(devices, before="ldconfig")
+
+
+@pytest.mark.parametrize("devices", PAIRS[:4], ids="+".join)
+def test_kinds_of_different_layouts_do_not_cover_each_other(
+    hosts: Callable[[str], Hosted], devices: tuple[str, str]
+) -> None:
+    hosts("mixed").check(devices)
 
 
 @pytest.mark.parametrize("way", ["files", "view", "view+hook"])
