@@ -230,3 +230,18 @@ def test_a_full_disk_is_an_error_and_leaves_no_rubbish(host: Host) -> None:
     assert said == "changed failed True []"
     assert "No space left on device" in error
     assert later == "changed ['0', '1', '2', 'all'] []"
+
+
+def test_another_makers_spec_that_covers_ours_is_said_and_ours_stays(host: Host) -> None:
+    looker = looked(host)
+    before = host.spec.read_bytes()
+    (mount, *_) = host.document()["containerEdits"]["mounts"]
+    device = {"name": "0", "containerEdits": {"mounts": [mount | {"hostPath": "/opt/another"}]}}
+    foreign = {"cdiVersion": "0.5.0", "kind": "example.com/accel", "devices": [device]}
+    (host.specs / "example.json").write_text(json.dumps(foreign))
+    said = [finding for finding in looker.look().report.findings if finding.rule == "mounts-covered"]
+    assert {finding.path for finding in said} == {KIND, "nvidia.com/other"}
+    assert all(mount["containerPath"] in finding.message for finding in said)
+    assert host.spec.read_bytes() == before
+    (host.specs / "example.json").unlink()
+    assert "mounts-covered" not in {finding.rule for finding in looker.look().report.findings}
