@@ -98,6 +98,12 @@ def test_the_layout_files_mounts_each_library_under_each_name_in_both_folders() 
     assert laid.folder == DEBIAN
 
 
+def test_32_bit_libraries_are_never_under_their_files_names_among_those_of_64_bits() -> None:
+    found = mounts(lay_out(payload(CUDA32), "files"))
+    assert found
+    assert not [path for path in found if path.endswith(".550.163.01")]
+
+
 def test_the_layout_view_mounts_one_folder_and_fixed_places_out_of_it() -> None:
     laid = lay_out(payload(*ALL), "view", PLACED)
     gbm = f"{VIEW}/lib64/libnvidia-allocator.so.550.163.01"
