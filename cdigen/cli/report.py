@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from cdigen.model.errors import CdigenError
     from cdigen.model.findings import Finding
 
+# What JSON leaves as it is, and a terminal obeys: C1 controls, and what turns the direction of text.
+_OBEYED = (*range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+_ESCAPES = {code: f"\\u{code:04x}" for code in _OBEYED}
 _COLOURS = {"error": "31", "warning": "33", "info": "36"}
 
 
@@ -57,7 +60,7 @@ def print_json(value: Any) -> None:
     """Print VALUE as JSON on stdout, in UTF-8 whatever the locale; file names need not be UTF-8."""
     from cdigen.spec.render import render  # noqa: PLC0415 - only where it is asked for
 
-    print_bytes(render(value, stray_bytes=True))
+    print_bytes(render(value, stray_bytes=True).decode().translate(_ESCAPES).encode())
 
 
 def print_bytes(content: bytes) -> None:

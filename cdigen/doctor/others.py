@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 
 from cdigen.doctor.mounts import remount
@@ -230,9 +231,12 @@ def _state(context: Context) -> Iterator[Verdict]:
         return
     real = context.host.resolve(path)
     if problem := untrusted(real, base=context.host.outer):
-        place = context.outer(real)
+        place = quoted(context.outer(real))
+        is_itself = not untrusted(posixpath.dirname(real), base=context.host.outer)
+        # A folder above it may be somebody's home: that is not ours to take away from them.
+        text = f"driver views lie in it, and {problem}" + ("" if is_itself else "; choose another state_dir")
         yield DAEMON.warning(
-            STATE, f"driver views lie in it, and {problem}", f"chown root:root {place} && chmod go-w {place}"
+            STATE, text, f"chown root:root {place} && chmod go-w {place}" if is_itself else ""
         )
     elif findings:
         text = "; ".join(finding.message for finding in findings)

@@ -7,6 +7,7 @@ from cdigen.doctor.driver import CAUSES
 from cdigen.doctor.loading import LOADING
 from cdigen.doctor.moving import aside
 from cdigen.doctor.verdict import Topic
+from cdigen.doctor.words import quoted
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.findings import errors
@@ -264,7 +265,7 @@ def _trust(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
             if not problem or path in failed:
                 continue
             failed.add(path)
-            place = context.outer(real)
+            place = quoted(context.outer(real))
             text = f"whoever may change {shown(spec.path)} is root in the next container: {problem}"
             remedy = f"chown root:root {place} && chmod go-w {place}" if may_change(context, real) else ""
             yield TOPIC.warning(TRUST, text, remedy)

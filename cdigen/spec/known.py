@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # Bytes of JSON that are remembered; as objects they take some ten times as much. The spec of eight GPUs has
 # 30 kB, that of 1,000 one MB.
 BUDGET = 2 << 20
+# Answers that are remembered, each of which is compared with what is asked for.
+_MOST = 256
 
 
 @frozen
@@ -40,7 +42,7 @@ class Writing:
 
 
 class _Memory:
-    """The latest answers to questions that can be compared, not hashed, up to a BUDGET of bytes."""
+    """The latest answers to questions that can be compared, not hashed: ``_MOST``, and a BUDGET of bytes."""
 
     def __init__(self) -> None:
         self._known: list[tuple[object, Any, int]] = []
@@ -58,7 +60,7 @@ class _Memory:
         if size > BUDGET:
             return
         self._known.append((question, answer, size))
-        while sum(known[2] for known in self._known) > BUDGET:
+        while len(self._known) > _MOST or sum(known[2] for known in self._known) > BUDGET:
             del self._known[0]
 
 

@@ -54,3 +54,10 @@ def test_list_of_nothing_says_where_it_looked(cdigen: Run, tmp_path: Path) -> No
     done = cdigen("list", "--root", tmp_path)
     assert done.code == 0
     assert "etc/cdi" in done.err
+
+
+def test_nothing_that_a_terminal_obeys_is_in_the_json(cdigen: Run, tmp_path: Path) -> None:
+    file = put(tmp_path / "etc/cdi/gpu\x9b31m\x7f\u202e.json", GOOD)
+    done = cdigen("list", "--root", tmp_path, "--json")
+    assert not any(character in done.out for character in "\x9b\x7f\u202e")
+    assert str(file) in done.json[0].values()

@@ -115,6 +115,15 @@ def test_a_state_directory_that_others_may_write_is_taken_from_them(host: SickHo
     host.mended(row)
 
 
+def test_a_folder_of_a_users_above_the_state_directory_is_not_taken_from_them(host: SickHost) -> None:
+    os.chown(host.root / "var/lib", 4202, 4202)
+    row = host.verdict("state-dir")
+    assert not row["ok"]
+    assert "/var/lib belongs to uid 4202" in row["detail"]
+    assert "choose another state_dir" in row["detail"]
+    assert "chown" not in row["remedy"]
+
+
 @pytest.fixture
 def hooked(host: SickHost) -> SickHost:
     """Return a host whose spec runs a hook."""

@@ -79,3 +79,13 @@ def test_a_document_beyond_the_budget_is_read_anew_each_time(monkeypatch: pytest
     data = render(spec(50))
     assert known.read(data).document is not known.read(data).document
     assert known.read(data) == known.read(data)
+
+
+def test_what_is_compared_with_each_of_many_small_documents_is_bounded() -> None:
+    """20,000 small files took minutes: each was compared with all before it."""
+    first = known.read(b'{"kind": "first"}')
+    for number in range(1000):
+        known.read(b'{"kind": "%d"}' % number)
+    assert known.read(b'{"kind": "first"}') is not first
+    last = known.read(b'{"kind": "last"}')
+    assert known.read(b'{"kind": "last"}') is last
