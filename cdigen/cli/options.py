@@ -19,6 +19,7 @@ from cdigen.vendors.registry import NAMES, VENDORS, require_apart
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.errors import HostError
+    from cdigen.model.findings import Severity
     from cdigen.model.inventory import Inventory
     from cdigen.model.partition_names import GpuPartitionNames
 
@@ -132,26 +133,26 @@ def host_and_usable_settings(
 ) -> tuple[Root, config.Settings, tuple[Finding, ...]]:
     """Open the root and read of the configuration what is right; what is wrong with it is one finding.
 
-    For commands that show how things are, and write nothing. Raises ConfigError for the root, StoreError for
-    a file that was named and cannot be read.
+    It is a warning where root alone may read it, and another user asks: the daemon may have a right one.
+    For commands that go on by what is right. Raises ConfigError for the root, StoreError for a file that
+    was named and cannot be read.
     """
     host = host_root(arguments)
+    severity: Severity = "error"
+    hint = "'cdigen config check' shows every fault with its line"
     try:
         settings, found = configuration(arguments, host)
     except StoreError as error:
         if arguments.config is not None:
             raise
-        settings, said = config.Settings(), error.message
+        settings, said, hint = config.Settings(), error.message, error.hint
+        if isinstance(error.__cause__, PermissionError) and os.geteuid() != 0:
+            severity, said, hint = "warning", f"the defaults are taken: {said}", "ask as root"
     else:
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-        said = f"{config.problem(found[0])}{more}" if found else ""
-    wrong = Finding(
-        severity="error",
-        rule=config.RULE,
-        path=arguments.config or config.DEFAULT_PATH,
-        message=f"the configuration is wrong: {said}",
-        hint="'cdigen config check' shows every fault with its line",
-    )
+        said = f"the configuration is wrong: {config.problem(found[0])}{more}" if found else ""
+    path = arguments.config or config.DEFAULT_PATH
+    wrong = Finding(severity=severity, rule=config.RULE, path=path, message=said, hint=hint)
     return host, _cautious(arguments, host, settings), (wrong,) if said else ()
 
 
@@ -186,11 +187,19 @@ def configuration(arguments: argparse.Namespace, host: Root) -> tuple[config.Set
         return config.read(data, file=arguments.config, vendors=NAMES)
     try:
         data = host.read(config.DEFAULT_PATH, limit=config.MAX_SIZE)
-    except (FileNotFoundError, NotADirectoryError):
-        return config.Settings(), ()
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
+        folder, _, name = config.DEFAULT_PATH.rpartition("/")
+        if name not in host.names(folder):
+            return config.Settings(), ()
         raise StoreError(
-            f"{config.DEFAULT_PATH} cannot be read: {reason(error)}", hint="check its mode and owner"
+            f"{config.DEFAULT_PATH} cannot be read: it is a link that leads nowhere",
+            hint="mend the link, or remove it: without the file every key has its default",
+        ) from error
+    except OSError as error:
+        is_refused = isinstance(error, PermissionError)
+        raise StoreError(
+            f"{config.DEFAULT_PATH} cannot be read: {reason(error)}",
+            hint="check its mode and owner" if is_refused else "put a file of YAML there, or nothing",
         ) from error
     return config.read(data, file=config.DEFAULT_PATH, vendors=NAMES)
 

@@ -62,7 +62,8 @@ def run(arguments: Namespace) -> int:
         if problem := files.gone(run_dir, found):
             raise _dead(found, problem, service)
     except HostError as error:
-        raise (_unstartable(error, wrong[0]) if wrong else error) from None
+        is_unstartable = any(finding.severity == "error" for finding in wrong)
+        raise (_unstartable(error, wrong[0]) if is_unstartable else error) from None
     found = _with(found, (*wrong, *_outdated(found, service)))
     plugin = nri.read(options.outer_directory(host, settings.nri.run_dir))
     if arguments.json:

@@ -45,9 +45,8 @@ def compose(data: bytes, file: str) -> yaml.Node | None:
         _refuse_depth(yaml.parse(text, Loader=loader), file)
         root: yaml.Node | None = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        message = error.problem or error.context or "this is no YAML"
-        raise NoTreeError(fault(file, message, place_of(mark), hint=_MEND)) from None
+        where = place_of(error.problem_mark or error.context_mark)
+        raise NoTreeError(fault(file, _said(error, text, where), where, hint=_MEND)) from None
     except yaml.reader.ReaderError as error:
         odd = yaml.reader.Reader.NON_PRINTABLE.search(text)
         where = _after(text[: odd.start()]) if odd else None
@@ -58,6 +57,16 @@ def compose(data: bytes, file: str) -> yaml.Node | None:
 def place_of(mark: Any) -> tuple[int, int] | None:
     """Return line and column of a mark of PyYAML, from one."""
     return (mark.line + 1, mark.column + 1) if mark else None
+
+
+def _said(error: yaml.MarkedYAMLError, text: str, place: tuple[int, int] | None) -> str:
+    """Return what the parser says of TEXT; of a tab at PLACE, which nobody sees, that it is one."""
+    line, column = place or (1, 1)
+    # YAML knows more ends of lines than this.
+    here = "".join(text.split("\n")[line - 1 : line])
+    if here[column - 1 :].startswith("\t"):
+        return "a tab; YAML is indented by spaces alone"
+    return ", ".join(filter(None, (error.context, error.problem))) or "this is no YAML"
 
 
 def _after(text: str) -> tuple[int, int]:

@@ -22,5 +22,8 @@ def check(context: Context) -> Iterator[Verdict]:
     if not wrong:
         yield TOPIC.good(CONFIGURATION, f"{DEFAULT_PATH} is right, or not there")
         return
+    if wrong[0].severity == "warning":
+        yield TOPIC.unchecked(CONFIGURATION, f"{wrong[0].message}; {wrong[0].hint}")
+        return
     effect = "commands that write refuse, and the daemon does not start with it"
     yield TOPIC.error(CONFIGURATION, f"{wrong[0].message}; {effect}: {wrong[0].hint}")

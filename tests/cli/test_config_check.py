@@ -123,3 +123,29 @@ def test_status_without_a_daemon_says_that_it_cannot_start(cdigen: Run, tmp_path
     assert cdigen("status", "--root", tmp_path).failed(
         3, "no cdigen daemon", "it does not start while the configuration is wrong", "config.yaml:2:1"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("vendors:\n\t- nvidia\n", ":2:1: a tab"),
+        ("nvml:\n  auto\n\t", ":3:1: a tab"),
+        (
+            "---\nmode: auto\n---\nmode: gpu\n",
+            ":3:1: expected a single document in the stream, but found another",
+        ),
+    ],
+)
+def test_the_parser_s_words_tell_what_is_wrong(cdigen: Run, tmp_path: Path, text: str, said: str) -> None:
+    put(tmp_path, text)
+    done = cdigen("config", "check", "--root", tmp_path)
+    assert (done.code, said in done.out) == (2, True), done.out
+
+
+def test_a_link_that_leads_nowhere_is_no_absent_configuration(cdigen: Run, tmp_path: Path) -> None:
+    put(tmp_path, "").unlink()
+    (tmp_path / "etc/cdigen/config.yaml").symlink_to("/srv/config.yaml")
+    assert cdigen("config", "check", "--root", tmp_path).failed(5, "config.yaml", "a link that leads nowhere")
+    assert cdigen("status", "--root", tmp_path).failed(
+        3, "it does not start while", "a link that leads nowhere"
+    )

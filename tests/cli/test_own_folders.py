@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -118,3 +119,21 @@ def test_the_systems_spec_directory_is_not_a_users(as_user: list[str]) -> None:
     assert "a folder of your own" in done.stderr
     assert ".json" not in done.stdout
     assert ".local" not in done.stdout
+
+
+def test_a_configuration_that_root_alone_may_read_is_not_said_to_be_wrong(
+    host: Path, as_user: list[str]
+) -> None:
+    file = host / "etc/cdigen/config.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("mode: auto\n")
+    file.chmod(0o600)
+    done = run(as_user, "cdigen list; echo list $?; cdigen status; cdigen doctor --json")
+    assert "list 0" in done.stdout
+    assert "cdigen: warning: the defaults are taken: /etc/cdigen/config.yaml cannot be read" in done.stderr
+    # Whether the daemon starts with it, a user cannot tell.
+    assert "no cdigen daemon" in done.stderr
+    assert "does not start" not in done.stderr
+    verdicts = json.loads(done.stdout[done.stdout.index("list 0\n") + 7 :])
+    told = {row["check"]: (row["ok"], row["checked"]) for row in verdicts}
+    assert told["configuration"] == (True, False)
