@@ -16,6 +16,7 @@ from cdigen.model.errors import ConfigError, StoreError
 from cdigen.nri.known import Sources
 from cdigen.nri.link import Endpoint
 from cdigen.nri.setup import Setup
+from cdigen.runtimes.ownservice import service_of
 from cdigen.service import signals
 from cdigen.service import status as files
 
@@ -101,7 +102,7 @@ def _refuse_outsider(arguments: Namespace, given: tuple[int, str, str] | None) -
     if os.geteuid() == 0 or given is not None:
         return
     wanted = setup(arguments, given, is_lenient=True)
-    hint = "the NRI plugin is root's: 'systemctl start cdigen-nri' starts it"
+    hint = f"the NRI plugin is root's: {service_of(options.host_root(arguments)).plugin} starts it"
     try:
         os.stat(wanted.endpoint.path)
         is_refused = not os.access(wanted.endpoint.path, os.W_OK)

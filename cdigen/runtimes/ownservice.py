@@ -20,13 +20,17 @@ _BOOTED_WITH_SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 
 @frozen
 class OwnService:
-    """Commands in quotes, each a part of a sentence; ``log`` is where it says why it ended, if anywhere."""
+    """Commands in quotes, each a part of a sentence; ``log`` is where it says why it ended, if anywhere.
+
+    ``plugin`` is what starts the NRI plugin, of which "make install" puts a unit beside the daemon's.
+    """
 
     start: str
     enable: str
     restart: str
     stop: str
     log: str = ""
+    plugin: str = "'cdigen nri' as root"
 
     def started(self) -> str:
         """Return how to start it, or to learn why it does not run."""
@@ -39,6 +43,7 @@ SYSTEMD = OwnService(
     restart="'systemctl restart cdigen'",
     stop="'systemctl disable --now cdigen'",
     log="with 'journalctl -u cdigen'",
+    plugin="'systemctl start cdigen-nri'",
 )
 OPENRC = OwnService(
     start="'rc-service cdigen start'",

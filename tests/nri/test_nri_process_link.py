@@ -51,16 +51,30 @@ READER = (*USER, "--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user's process cannot be started: run as root")
 @pytest.mark.parametrize(
-    ("listen", "words"),
-    [(True, "the runtime's socket"), (False, "run directory")],
-    ids=["no rights at the socket", "no socket and no run directory"],
+    ("listen", "unit", "words"),
+    [
+        (
+            True,
+            "usr/lib/systemd/system/cdigen.service",
+            ("the runtime's socket", "'systemctl start cdigen-nri'"),
+        ),
+        (False, "", ("run directory", "'cdigen nri' as root")),
+    ],
+    ids=["no rights at the socket", "no socket, no run directory, no unit"],
 )
-def test_a_user_who_can_be_no_plugin_is_told_so_in_one_line(words: str, *, listen: bool) -> None:
-    with host() as here, plugin(here, listen=listen, before=READER) as running:
-        assert running.process.wait(PATIENCE_S) == 5
-        (line,) = running.text.splitlines()
-        assert words in line
-        assert "Permission denied; the NRI plugin is root's: 'systemctl start cdigen-nri'" in line
+def test_a_user_who_can_be_no_plugin_is_told_so_in_one_line(
+    words: tuple[str, str], unit: str, *, listen: bool
+) -> None:
+    with host() as here:
+        if unit:
+            (here.root / unit).parent.mkdir(parents=True)
+            (here.root / unit).touch()
+        with plugin(here, listen=listen, before=READER) as running:
+            assert running.process.wait(PATIENCE_S) == 5
+            (line,) = running.text.splitlines()
+            problem, remedy = words
+            assert problem in line
+            assert f"Permission denied; the NRI plugin is root's: {remedy} starts it" in line
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user's process cannot be started: run as root")
