@@ -73,6 +73,7 @@ def add_options(parser: ArgumentParser) -> None:
         "files",
         metavar="FILE",
         nargs="+",
+        type=options.not_empty,
         help="a spec file, or a folder of .json and .yaml files; '-' is standard input",
     )
     parser.add_argument("--host", action="store_true", help="also hold it against this host (see --root)")

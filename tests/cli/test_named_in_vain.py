@@ -133,6 +133,7 @@ def test_list_names_the_kinds_that_there_are(cdigen: Run, host: Path) -> None:
 def test_validate_says_that_nothing_was_checked(cdigen: Run, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
+    assert cdigen("validate", "").failed(2, "must not be empty")
     done = cdigen("validate", empty)
     assert done.failed(2, "nothing was checked", str(empty), "no .json and no .yaml")
     assert cdigen("validate", empty, "--json").json["error"]["kind"] == "no-files"
