@@ -1,10 +1,10 @@
 """A GPU host with the newest runtimes that Debian packages, their daemons running.
 
 `running_forky` is the one to call; `RUNTIMES` says how each runtime starts a container. The host has one spec
-for each of `KINDS`, all written by one `cdigen generate --write`. Its daemons, containers and their storage
-are in the host's namespaces and end with it.
+for each of `KINDS`. Its daemons, containers and their storage are in the host's namespaces and end with it.
 """
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -23,9 +23,11 @@ PROFILES = f"""\
 profiles:
   - {{name: view, class: {KINDS["view+hook"]}, layout: view, hook: cdigen}}
   - {{name: files, class: {KINDS["files"]}, layout: files, hook: none}}
-  - {{name: hwcaps, class: {KINDS["hwcaps"]}, layout: hwcaps, hook: none}}
   - {{name: required, class: {REQUIRED}, layout: view, hook: cdigen, hook_required: [update-ldcache]}}
 """
+
+# The folders of this layout are the default kind's alone: here its spec lies under another name beside it.
+HWCAPS_PROFILE = "profiles:\n  - {name: hwcaps, class: gpu, layout: hwcaps, hook: none}\n"
 
 # The source packages of the driver's files in driver-trixie.
 DRIVER_SOURCES = ("egl-wayland", "nvidia-graphics-drivers", "nvidia-persistenced")
@@ -112,12 +114,7 @@ def running_forky(root: Path, *, tree: Path, driver_tree: Path, images: Path) ->
     lay_driver(root, driver_tree)
     write_kernel_side(root, GPUS)
     install_hook(root)
-    config = root / "etc/cdigen/config.yaml"
-    config.parent.mkdir()
-    config.write_text(PROFILES)
-    said = succeed(sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--write")
-    # A layout that the host cannot give is replaced by another, with a warning.
-    assert "warning" not in said, said
+    write_specs(root)
     with running_host(root, images=images) as host:
         print(host.run(VERSIONS))
         host.run(START_DAEMONS)
@@ -127,6 +124,23 @@ def running_forky(root: Path, *, tree: Path, driver_tree: Path, images: Path) ->
             yield host
         finally:
             host.attempt(REMOVE_CONTAINERS)
+
+
+def write_specs(root: Path) -> None:
+    """Write the specs of all kinds: ``generate --write`` those of PROFILES, and the one of ``hwcaps``."""
+    config = root / "etc/cdigen/config.yaml"
+    config.parent.mkdir()
+    generate = (sys.executable, "-m", "cdigen", "generate", "--root", str(root))
+    # A layout that the host cannot give is replaced by another, with a warning.
+    config.write_text(HWCAPS_PROFILE)
+    said = succeed(*generate, "--write")
+    assert "warning" not in said, said
+    written = root / "run/cdi/nvidia.com-gpu.json"
+    hwcaps = {**json.loads(written.read_text()), "kind": f"nvidia.com/{KINDS['hwcaps']}"}
+    config.write_text(PROFILES)
+    said = succeed(*generate, "--write")
+    assert "warning" not in said, said
+    (root / f"run/cdi/nvidia.com-{KINDS['hwcaps']}.json").write_text(json.dumps(hwcaps))
 
 
 def lay_driver(root: Path, driver_tree: Path) -> None:
