@@ -44,7 +44,7 @@ def host(host: Path) -> Path:
 
 def specs(root: Path) -> dict[str, bytes]:
     folder = root / "run/cdi"
-    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
+    return {path.name: path.read_bytes() for path in folder.glob("[!.]*")} if folder.exists() else {}
 
 
 def nodes(content: bytes, device: str = "all") -> list[str]:
