@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from guestvendors import EXAMPLE, install, lay_npus, like_acme, vendor
+from guestvendors import EXAMPLE, lay_npus, like_acme, vendor
 from service.daemonhost import Host, daemon
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from command import Done, Run
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
@@ -26,27 +26,6 @@ NPU = "acme.example/npu"
 SPEC = "run/cdi/acme.example-npu.json"
 NVIDIAS = "run/cdi/nvidia.com-gpu.json"
 RAISE = "raise RuntimeError('broken\\n  in two lines')"
-
-
-@pytest.fixture(scope="session")
-def acme(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that the example was installed into. Shared: not to be changed."""
-    target = tmp_path_factory.mktemp("acme") / "packages"
-    install(EXAMPLE, target)
-    return target
-
-
-@pytest.fixture
-def guests(acme: Path, tmp_path: Path) -> Path:
-    """Return a folder with the example installed, into which a test may put more."""
-    return Path(shutil.copytree(acme, tmp_path / "guests"))
-
-
-@pytest.fixture
-def mixed(host: Path) -> Path:
-    """Return a host with NVIDIA's GPUs and Acme's NPUs."""
-    lay_npus(host)
-    return host
 
 
 def names(root: Path, file: str = SPEC) -> list[str]:

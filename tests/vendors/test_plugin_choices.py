@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 import json
-import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from guestvendors import EXAMPLE, install, lay_npus, like_acme, vendor
+from guestvendors import like_acme, vendor
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from command import Run
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
 SPEC = "run/cdi/acme.example-npu.json"
-
-
-@pytest.fixture(scope="module")
-def acme(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the example, as pip installs it."""
-    target = tmp_path_factory.mktemp("acme") / "packages"
-    install(EXAMPLE, target)
-    return target
-
-
-@pytest.fixture
-def guests(acme: Path, tmp_path: Path) -> Path:
-    """Return a folder of packages of this test's own, the example among them."""
-    return Path(shutil.copytree(acme, tmp_path / "guests"))
-
-
-@pytest.fixture
-def mixed(host: Path) -> Path:
-    """Return a host of NVIDIA's GPUs and Acme's NPUs."""
-    lay_npus(host)
-    return host
 
 
 @pytest.mark.parametrize(
