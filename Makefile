@@ -68,7 +68,7 @@ soak: export CDIGEN_SOAK_CYCLES ?= 10000
 soak: export CDIGEN_SOAK_STARTS ?= 150
 soak: export CDIGEN_SOAK_HOOKS ?= 1200
 soak: $(VENV)/dev.stamp ## the long way through upgrades, kills, races, memory (root, after 'make provision')
-	$(VENV)/bin/python -m pytest -s tests/service/test_daemon_soak.py tests/e2e/test_upgrades.py tests/e2e/test_hook_races.py
+	$(VENV)/bin/python -m pytest -s tests/daemon/test_loop_soak.py tests/e2e/test_upgrades.py tests/e2e/test_hook_races.py
 	$(VENV)/bin/python tests/bench/daemon.py --idle 300
 
 provision: ## make the real driver trees and images for the end-to-end tests (root, several minutes)

@@ -9,7 +9,7 @@ from configtext import KEYS, LISTS, PATHS, ROOT, SCHEMA, exact_refusal, read, re
 from jsonschema import Draft202012Validator
 
 from cdigen import config
-from cdigen.config import MAX_SIZE, Daemon, Settings
+from cdigen.config import MAX_SIZE, DaemonConfig, Settings
 from cdigen.model.profile import Profile
 from cdigen.value import fields
 from cdigen.vendors.registry import VENDORS
@@ -331,7 +331,7 @@ def test_what_changes_with_every_cycle_cannot_lie_among_the_specs(text: str, nam
     ("text", "places"),
     [
         ("state_dir: 1\n\nspec_dirs: [/a, b]\n", ("1:12", "3:17")),
-        ("daemon: {quiet_s: x, bound_s: 1, settle_s: y}\n", ("1:19", "1:44")),
+        ("daemon: {debounce_s: x, max_delay_s: 1, settle_timeout_s: y}\n", ("1:19", "1:44")),
         ("profiles:\n- {name: ab}\n- {name: 1, class: cd}\n", ("2:3", "3:10")),
         ("nri:\n  allow:\n  - {labels: {}}\n", ("3:5",)),
         ("colour: 1\n", ("1:1",)),
@@ -351,11 +351,11 @@ def test_what_is_right_counts_beside_what_is_wrong() -> None:
 colour: blue
 state_dir: /srv/state
 spec_dirs: relative
-daemon: {run_dir: /run/other, quiet_s: never}
+daemon: {run_dir: /run/other, debounce_s: never}
 profiles: [{name: 1}]
 """
     settings, found = config.read(text.encode(), file="c.yaml", vendors=tuple(VENDORS))
-    assert settings == Settings(state_dir="/srv/state", daemon=Daemon(run_dir="/run/other"))
+    assert settings == Settings(state_dir="/srv/state", daemon=DaemonConfig(run_dir="/run/other"))
     assert [finding.place for finding in found] == [(2, 1), (4, 12), (5, 40), (6, 12), (6, 19)]
     assert {finding.severity for finding in found} == {"error"}
 

@@ -58,15 +58,15 @@ def state(base: Path) -> str:
     return f"{base}/var/lib/cdigen"
 
 
-def publish(base: Path, plan: ViewPlan = PLAN, *, copies: bool = False) -> views.Published:
-    return views.publish(plan, Root(str(base)), state(base), copies=copies)
+def publish(base: Path, plan: ViewPlan = PLAN, *, copies: bool = False) -> views.PublishedView:
+    return views.publish_view(plan, Root(str(base)), state(base), copies=copies)
 
 
-def find(base: Path, plan: ViewPlan = PLAN) -> views.Published | None:
-    return views.find(plan, Root(str(base)), state(base))
+def find(base: Path, plan: ViewPlan = PLAN) -> views.PublishedView | None:
+    return views.find_view(plan, Root(str(base)), state(base))
 
 
-def view(base: Path, published: views.Published) -> Path:
+def view(base: Path, published: views.PublishedView) -> Path:
     return base / published.path.lstrip("/")
 
 
@@ -76,7 +76,7 @@ def left(base: Path) -> list[str]:
     return sorted(set(os.listdir(folder)) - {"boot-id"}) if folder.exists() else []
 
 
-def is_whole(base: Path, published: views.Published) -> bool:
+def is_whole(base: Path, published: views.PublishedView) -> bool:
     """Return whether the view holds exactly what PLAN says, byte for byte."""
     folder = view(base, published)
     there = {

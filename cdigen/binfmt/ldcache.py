@@ -44,7 +44,7 @@ class CacheError(ValueError):
 
 
 @frozen
-class Entry:
+class LdCacheEntry:
     """A library that the loader finds by SONAME; ``hwcap`` is 0 unless it is for some CPUs only.
 
     ``flags`` tells the ABI (``FLAGS_X86_64`` and so on). Bytes of names that are not UTF-8 are
@@ -106,7 +106,7 @@ def read_header(data: bytes) -> tuple[int, int, int, int]:
     return start, entries, strings, end
 
 
-def parse(data: bytes, *, flags: int | None = None) -> tuple[Entry, ...]:
+def parse(data: bytes, *, flags: int | None = None) -> tuple[LdCacheEntry, ...]:
     """Return the entries of the cache DATA in its order, with FLAGS only those of that ABI.
 
     Of equal SONAMEs the loader takes the first that suits the CPU. CacheError is raised as by
@@ -115,7 +115,7 @@ def parse(data: bytes, *, flags: int | None = None) -> tuple[Entry, ...]:
     """
     start, table, strings, end = read_header(data)
     low, high = strings - start, end - start
-    entries: list[Entry] = []
+    entries: list[LdCacheEntry] = []
     room = MAX_TEXT
     for kind, key, value, _, hwcap in _ENTRY.iter_unpack(data[table:strings]):
         if not (low <= key < high and low <= value < high):
@@ -125,7 +125,7 @@ def parse(data: bytes, *, flags: int | None = None) -> tuple[Entry, ...]:
             room -= len(soname) + len(path)
             if room < 0:
                 raise CacheError(f"the names have together more than {MAX_TEXT} characters")
-            entries.append(Entry(soname=soname, path=path, flags=kind, hwcap=hwcap))
+            entries.append(LdCacheEntry(soname=soname, path=path, flags=kind, hwcap=hwcap))
     return tuple(entries)
 
 

@@ -9,7 +9,7 @@ from cdigen.cli import options, report
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
-from cdigen.vendors.registry import require_apart
+from cdigen.vendors.registry import require_distinct_kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,20 +43,20 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         report.print_json({"file": file, "valid": not found, "findings": [_row(one) for one in found]})
     else:
-        report.write(sys.stdout, "".join(f"{shown(config.problem(one))}\n" for one in found))
+        report.write(sys.stdout, "".join(f"{shown(config.format_fault(one))}\n" for one in found))
     if not found:
         is_there = arguments.config is not None or host.exists(config.DEFAULT_PATH)
         what = (
             "nothing is wrong" if is_there else "it does not exist, which is right: every key has a default"
         )
-        report.note(f"{shown(file)}: {what}", arguments)
+        report.print_note(f"{shown(file)}: {what}", arguments)
     return WRONG if found else 0
 
 
 def _together(settings: config.Settings, file: str) -> tuple[Finding, ...]:
     """Return what is wrong with values of which each is right by itself."""
     try:
-        require_apart(settings.vendors)
+        require_distinct_kinds(settings.vendors)
     except ConfigError as error:
         return (
             Finding(severity="error", rule=config.RULE, path=file, message=error.message, hint=error.hint),

@@ -12,8 +12,8 @@ from cdigen.model.change import Change
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
 from cdigen.runtimes import installed
+from cdigen.runtimes.edits.plan import DesiredConfig, refuse_broken
 from cdigen.runtimes.edits.undoing import without
-from cdigen.runtimes.edits.wish import Wish, refuse_broken
 from cdigen.runtimes.settings import read
 from cdigen.store import configfiles
 from cdigen.value import frozen
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from cdigen.config import Settings
     from cdigen.host.root import Root
     from cdigen.model.change import Key
-    from cdigen.runtimes.edits.wish import Plan
-    from cdigen.runtimes.installed import Installed
+    from cdigen.runtimes.edits.plan import Plan
+    from cdigen.runtimes.installed import InstalledRuntime
 
 # What people call it -> what runtimes.targets does.
 RUNTIMES = {"podman": "podman", "docker": "docker", "containerd": "containerd", "crio": "cri-o"}
@@ -133,20 +133,20 @@ def _refuse_contradictions(arguments: Namespace, host: Root) -> None:
         options.absolute("--spec-dir", folder)
 
 
-def _wish(arguments: Namespace, settings: Settings) -> Wish:
+def _wish(arguments: Namespace, settings: Settings) -> DesiredConfig:
     given = arguments.spec_dir or settings.spec_dirs
-    return Wish(
+    return DesiredConfig(
         spec_dirs=tuple(dict.fromkeys(given)),
         nri=arguments.nri or arguments.nri_required,
         nri_required=arguments.nri_required,
     )
 
 
-def _binary(name: str, host: Root) -> Installed | None:
+def _binary(name: str, host: Root) -> InstalledRuntime | None:
     return next((one for one in installed.find(host) if one.runtime == RUNTIMES[name]), None)
 
 
-def _doing(name: str, host: Root, wish: Wish, binary: Installed | None) -> _Work:
+def _doing(name: str, host: Root, wish: DesiredConfig, binary: InstalledRuntime | None) -> _Work:
     """Return what makes the runtime's configuration say what WISH says."""
     release = binary.release if binary is not None else None
     settings = read(RUNTIMES[name], host, release)
@@ -202,7 +202,7 @@ def _take_back(name: str, work: _Work, host: Root, state_dir: str) -> None:
         configfiles.revert(name, work.changes, host=host, state_dir=state_dir)
 
 
-def _check(name: str, host: Root, binary: Installed | None) -> configfiles.Check | None:
+def _check(name: str, host: Root, binary: InstalledRuntime | None) -> configfiles.Check | None:
     """Return dockerd's own judgement of a file, where there is a dockerd that may be asked."""
     if name != "docker" or not host.is_this_machine or binary is None:
         return None
@@ -219,25 +219,27 @@ def _tell(arguments: Namespace, work: _Work, *, state_dir: str, restarted: str, 
         if not arguments.dry_run:
             report.write(sys.stdout, f"{_result(arguments, row)} {shown(row.change.path)}{_names(row)}\n")
         for key in row.kept:
-            report.note(f"{shown(row.change.path)}: {key.name} was changed by others and stays", arguments)
+            report.print_note(
+                f"{shown(row.change.path)}: {key.name} was changed by others and stays", arguments
+            )
     if not work.rows:
-        report.note(f"nothing to {'undo' if arguments.undo else 'do'}", arguments)
+        report.print_note(f"nothing to {'undo' if arguments.undo else 'do'}", arguments)
     elif arguments.dry_run:
-        report.note("nothing was changed", arguments)
+        report.print_note("nothing was changed", arguments)
     else:
         if not arguments.undo and any(row.change.before is not None for row in work.rows):
             kept = f"{shown(state_dir)}/configure/{arguments.runtime}"
-            report.note(f"what was there is kept in {kept}", arguments)
+            report.print_note(f"what was there is kept in {kept}", arguments)
         if restarted or command:
             text = f"done: {restarted}" if restarted else f"to make it count: {command}"
-            report.note(text, arguments)
+            report.print_note(text, arguments)
 
 
 def _tell_findings(arguments: Namespace, work: _Work) -> None:
     for finding in work.findings:
         if finding.severity == "info":
-            report.note(finding.message, arguments)
-    report.say((finding for finding in work.findings if finding.severity != "info"), arguments)
+            report.print_note(finding.message, arguments)
+    report.print_findings((finding for finding in work.findings if finding.severity != "info"), arguments)
 
 
 def _document(arguments: Namespace, work: _Work, *, restarted: str, command: str) -> dict[str, Any]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
-from cdigen import publishing, reconcile
-from cdigen.cli import given, options, report
-from cdigen.cli.wishes import add_options as add_wishes
-from cdigen.cli.wishes import means, wishes
+from cdigen.cdi.compare import compare
+from cdigen.cli import argument_checks, options, report
+from cdigen.cli.spec_options import add_options as add_wishes
+from cdigen.cli.spec_options import delivery_options, generate_options
 from cdigen.host.root import shown
 from cdigen.model.names import spec_file_name
-from cdigen.offers import require_kinds
-from cdigen.spec.compare import compare
-from cdigen.store import specfiles
+from cdigen.pipeline import generate, publish
+from cdigen.pipeline.naming import require_kinds
+from cdigen.store import specs
 from cdigen.value import frozen
 from cdigen.vendors import registry
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
 
+    from cdigen.cdi.compare import Changes
     from cdigen.model.errors import HostError
-    from cdigen.reconcile import Product
-    from cdigen.spec.compare import Changes
-    from cdigen.store.state import Owned
+    from cdigen.pipeline.generate import GeneratedSpec
+    from cdigen.store.state import OwnedSpec
 
 EXAMPLES = """\
   cdigen diff                          what differs; exit 0 where nothing does, else 1
@@ -55,27 +55,29 @@ def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     options.refuse_inventory(arguments)
     host, settings = options.host_and_settings(arguments)
-    wished = wishes(arguments, settings)
+    wished = generate_options(arguments, settings)
     names = options.vendor_names(arguments, settings)
-    given.require_spec_directories(arguments)
-    places = options.places(arguments, host, settings)
-    given.require_sources(arguments, places)
-    inventories, failures = options.discover(arguments, settings, places)
+    argument_checks.require_spec_directories(arguments)
+    context = options.context(arguments, host, settings)
+    argument_checks.require_sources(arguments, context)
+    inventories, failures = options.discover(arguments, settings, context)
     directory = options.spec_directories(arguments, host, settings)[-1]
     state_dir = options.outer_directory(host, settings.state_dir)
-    recorded, findings = specfiles.recorded(directory, state_dir=state_dir)
+    recorded, findings = specs.recorded(directory, state_dir=state_dir)
     ours = {owned.kind for owned in recorded}
     require_kinds(wished.kinds, inventories, wished.profiles, names=names, known=ours)
-    products, broken = reconcile.produce(
+    products, broken = generate.generate_specs(
         inventories,
         host=host,
-        wishes=wished,
-        means=means(arguments, host, settings, write=False),
+        options=wished,
+        delivery=delivery_options(arguments, host, settings, write=False),
     )
-    report.say((*findings, *(finding for product in products for finding in product.findings)), arguments)
+    report.print_findings(
+        (*findings, *(finding for product in products for finding in product.findings)), arguments
+    )
     differences = [
         *_of_products(products, directory),
-        *_gone(
+        *_stale(
             tuple(owned for owned in recorded if owned.kind.startswith(registry.prefixes(names))),
             directory,
             products,
@@ -89,22 +91,22 @@ def run(arguments: Namespace) -> int:
     else:
         _print(differences)
     if broken:
-        return report.complain(broken.values())
+        return report.print_errors(broken.values())
     return DIFFERENT if differences else 0
 
 
-def _of_products(products: tuple[Product, ...], directory: str) -> Iterator[_Difference]:
+def _of_products(products: tuple[GeneratedSpec, ...], directory: str) -> Iterator[_Difference]:
     for product in products:
         file = os.path.join(directory, spec_file_name(product.kind))
-        changes = compare(publishing.read_spec(file), product.document)
+        changes = compare(publish.read_spec(file), product.document)
         if changes.any():
             yield _Difference(kind=product.kind, file=file, changes=changes)
 
 
-def _gone(
-    recorded: tuple[Owned, ...],
+def _stale(
+    recorded: tuple[OwnedSpec, ...],
     directory: str,
-    products: tuple[Product, ...],
+    products: tuple[GeneratedSpec, ...],
     kinds: tuple[str, ...],
     broken: tuple[str, ...],
 ) -> Iterator[_Difference]:
@@ -112,7 +114,7 @@ def _gone(
     offered = {product.kind for product in products} | set(broken)
     for owned in recorded:
         kind, file = owned.kind, os.path.join(directory, owned.name)
-        document = publishing.read_spec(file)
+        document = publish.read_spec(file)
         unwanted = bool(kinds) and kind not in kinds
         if document is not None and kind not in offered and not unwanted:
             yield _Difference(kind=kind, file=file, changes=compare(document, None))
@@ -125,7 +127,7 @@ def _complain_of_vendors(
     if failures and not differences:
         raise next(iter(failures.values()))
     for error in failures.values():
-        report.note(f"{error.message}; {error.hint}" if error.hint else error.message, arguments)
+        report.print_note(f"{error.message}; {error.hint}" if error.hint else error.message, arguments)
 
 
 def _print(differences: list[_Difference]) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 
-from cdigen import reconcile
-from cdigen.cli import given, options, report
-from cdigen.cli.wishes import add_options as add_wishes
-from cdigen.cli.wishes import means, wishes
+from cdigen.cli import argument_checks, options, report
+from cdigen.cli.spec_options import add_options as add_wishes
+from cdigen.cli.spec_options import delivery_options, generate_options
 from cdigen.config import SPEC_DIRS
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError, HostError, SpecError
 from cdigen.model.findings import errors
 from cdigen.model.names import spec_file_name
-from cdigen.offers import require_kinds
+from cdigen.pipeline import generate
+from cdigen.pipeline.naming import require_kinds
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from cdigen.model.errors import CdigenError
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
-    from cdigen.publishing import Outcome
-    from cdigen.reconcile import Product, Wishes
-    from cdigen.vendors.base import Places
+    from cdigen.pipeline.generate import GeneratedSpec, GenerateOptions
+    from cdigen.pipeline.publish import PublishOutcome
+    from cdigen.vendors.base import DiscoveryContext
 
 EXAMPLES = """\
   cdigen generate                                print the spec
@@ -76,30 +76,30 @@ def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     _refuse_odd_combinations(arguments)
     host, settings = options.host_and_settings(arguments)
-    wished = wishes(arguments, settings)
+    wished = generate_options(arguments, settings)
     names = options.vendor_names(arguments, settings)
-    ways = means(arguments, host, settings, write=arguments.write)
+    ways = delivery_options(arguments, host, settings, write=arguments.write)
     if not arguments.write:
-        given.note_unmade(arguments)
-    inventories, failures = _discovered(arguments, host, settings, names)
+        argument_checks.note_missing_spec_directories(arguments)
+    inventories, failures = _discover(arguments, host, settings, names)
     is_recorded = arguments.inventory is not None
     if not arguments.withdraw:
         asked = inventories if is_recorded else names
         require_kinds(wished.kinds, inventories, wished.profiles, names=asked)
-    products, broken = reconcile.produce(
-        inventories, host=None if is_recorded else host, wishes=wished, means=ways
+    products, broken = generate.generate_specs(
+        inventories, host=None if is_recorded else host, options=wished, delivery=ways
     )
     if arguments.write or len(products) > 1:
-        products = _held_together(arguments, host, settings, products)
+        products = _with_covered_mounts(arguments, host, settings, products)
     results = _Results(inventories=inventories, failures=failures, products=products, broken=broken)
-    unready = _unready(arguments, results)
+    unready = _reason_unready(arguments, results)
     if unready is not None and not arguments.withdraw:
         if arguments.write:
-            report.say(_judge_old(arguments, host, settings, results), arguments)
+            report.print_findings(_judge_old(arguments, host, settings, results), arguments)
         raise unready
     _refuse_incomplete(arguments, inventories)
     told = () if unready is not None else options.defects(failures)
-    report.say((*told, *_findings(results)), arguments)
+    report.print_findings((*told, *_findings(results)), arguments)
     if arguments.write:
         outcomes = _write(arguments, host, settings, results, wished)
     elif arguments.output is not None or arguments.output_dir is not None:
@@ -109,31 +109,31 @@ def run(arguments: Namespace) -> int:
     return _conclude(arguments, results, outcomes, unready)
 
 
-def _held_together(
-    arguments: Namespace, host: Root, settings: Settings, products: tuple[Product, ...]
-) -> tuple[Product, ...]:
+def _with_covered_mounts(
+    arguments: Namespace, host: Root, settings: Settings, products: tuple[GeneratedSpec, ...]
+) -> tuple[GeneratedSpec, ...]:
     """Return PRODUCTS with what there is to say of kinds that cover each other's mounts."""
-    from cdigen.publishing import with_coverings  # noqa: PLC0415 - one spec to print needs none of it
+    from cdigen.pipeline.publish import with_covered_mounts  # noqa: PLC0415 - one spec to print needs none of it
 
     directories = options.spec_directories(arguments, host, settings) if arguments.write else ()
-    return with_coverings(products, directories, host if arguments.inventory is None else None)
+    return with_covered_mounts(products, directories, host if arguments.inventory is None else None)
 
 
-def _discovered(
+def _discover(
     arguments: Namespace, host: Root, settings: Settings, names: tuple[str, ...]
 ) -> tuple[dict[str, Inventory], dict[str, HostError]]:
     """Read the document that was given, or the host, whose missing nodes are made where that is allowed."""
     if arguments.inventory is not None:
         _refuse_output_into_spec_directory(arguments, host, settings)
-        return options.recorded(arguments.inventory, names), {}
-    places = options.places(arguments, host, settings)
-    given.require_sources(arguments, places)
+        return options.read_inventory(arguments.inventory, names), {}
+    context = options.context(arguments, host, settings)
+    argument_checks.require_sources(arguments, context)
     if settings.create_nodes and arguments.write:
-        report.say(reconcile.make_nodes(names, places), arguments)
-        places = options.places(arguments, host, settings)
-    inventories, failures = options.discover(arguments, settings, places)
+        report.print_findings(generate.make_nodes(names, context), arguments)
+        context = options.context(arguments, host, settings)
+    inventories, failures = options.discover(arguments, settings, context)
     if arguments.write:
-        _remember(arguments, inventories, failures, places, settings)
+        _remember(arguments, inventories, failures, context, settings)
     return inventories, failures
 
 
@@ -142,7 +142,7 @@ class _Results:
     # What was found, by vendor, and what was made of it.
     inventories: dict[str, Inventory]
     failures: dict[str, HostError]
-    products: tuple[Product, ...]
+    products: tuple[GeneratedSpec, ...]
     broken: dict[str, SpecError]
 
 
@@ -168,7 +168,7 @@ def _refuse_odd_combinations(arguments: Namespace) -> None:
     if is_printed and arguments.json and arguments.format != "json":
         raise ConfigError("--json prints JSON, not YAML", hint="leave --json or --format away")
     if arguments.inventory is not None:
-        given.refuse_beside_inventory(arguments)
+        argument_checks.refuse_beside_inventory(arguments)
 
 
 def _refuse_output_into_spec_directory(arguments: Namespace, host: Root, settings: Settings) -> None:
@@ -190,17 +190,17 @@ def _remember(
     arguments: Namespace,
     inventories: dict[str, Inventory],
     failures: dict[str, HostError],
-    places: Places,
+    context: DiscoveryContext,
     settings: Settings,
 ) -> None:
-    from cdigen.publishing import remember  # noqa: PLC0415 - the store is not for printing
+    from cdigen.pipeline.publish import save_partition_names  # noqa: PLC0415 - the store is not for printing
 
-    state_dir = options.outer_directory(places.host, settings.state_dir)
-    unsaved = remember(inventories, failures, places, state_dir)
-    report.say(() if unsaved is None else (unsaved,), arguments)
+    state_dir = options.outer_directory(context.host, settings.state_dir)
+    unsaved = save_partition_names(inventories, failures, context, state_dir)
+    report.print_findings(() if unsaved is None else (unsaved,), arguments)
 
 
-def _unready(arguments: Namespace, results: _Results) -> HostError | None:
+def _reason_unready(arguments: Namespace, results: _Results) -> HostError | None:
     """Return the error of a host that has nothing to give, or with --strict of a vendor that has not."""
     nothing = not results.products and not results.broken
     if results.failures and (nothing or arguments.strict):
@@ -219,13 +219,13 @@ def _judge_old(
     arguments: Namespace, host: Root, settings: Settings, results: _Results
 ) -> tuple[Finding, ...]:
     """Return whether the specs that stay on disk because a vendor is not ready still hold."""
-    from cdigen.publishing import old_specs  # noqa: PLC0415 - the store is not for printing
+    from cdigen.pipeline.publish import check_old_specs  # noqa: PLC0415 - the store is not for printing
 
     directory = options.spec_directories(arguments, host, settings)[-1]
     state_dir = options.outer_directory(host, settings.state_dir)
     asked = options.vendor_names(arguments, settings)
     vendors = tuple(name for name in asked if name not in results.inventories)
-    return old_specs(directory, state_dir, host, vendors=vendors)
+    return check_old_specs(directory, state_dir, host, vendors=vendors)
 
 
 def _refuse_incomplete(arguments: Namespace, inventories: dict[str, Inventory]) -> None:
@@ -242,45 +242,45 @@ def _findings(results: _Results) -> tuple[Finding, ...]:
 
 
 def _write(
-    arguments: Namespace, host: Root, settings: Settings, results: _Results, wished: Wishes
-) -> list[Outcome]:
-    from cdigen import publishing  # noqa: PLC0415 - the store is not for printing
-    from cdigen.cli.publish import prune_views  # noqa: PLC0415 - likewise
-    from cdigen.store import specfiles  # noqa: PLC0415 - likewise
+    arguments: Namespace, host: Root, settings: Settings, results: _Results, wished: GenerateOptions
+) -> list[PublishOutcome]:
+    from cdigen.cli.outcomes import prune_views  # noqa: PLC0415 - likewise
+    from cdigen.pipeline import publish  # noqa: PLC0415 - the store is not for printing
+    from cdigen.store import specs  # noqa: PLC0415 - likewise
 
     directories = options.spec_directories(arguments, host, settings)
     state_dir = options.outer_directory(host, settings.state_dir)
     directory = directories[-1]
     prune_views(state_dir, options.known_spec_directories(arguments, host, settings), arguments)
     outcomes = [
-        publishing.publish(product, directories, state_dir, replace_foreign=arguments.replace_foreign)
+        publish.publish_spec(product, directories, state_dir, replace_foreign=arguments.replace_foreign)
         for product in results.products
     ]
     outcomes += _broken(results, lambda kind: os.path.join(directory, spec_file_name(kind)))
     if arguments.withdraw:
-        recorded, findings = specfiles.recorded(directory, state_dir=state_dir)
-        report.say(findings, arguments)
+        recorded, findings = specs.recorded(directory, state_dir=state_dir)
+        report.print_findings(findings, arguments)
         # What the configuration offers but the options left out is not gone.
-        defective = reconcile.defective(results.broken, results.inventories)
+        defective = generate.defective_vendors(results.broken, results.inventories)
         sound = {name: found for name, found in results.inventories.items() if name not in defective}
-        lost = publishing.gone(
+        lost = publish.stale_specs(
             recorded,
             vendors=[name for name in options.vendor_names(arguments, settings) if name not in defective],
             failures=results.failures,
-            offered=publishing.offered_kinds(sound, settings.profiles),
+            offered=publish.offered_kinds(sound, settings.profiles),
             wanted=wished.kinds,
         )
-        outcomes += [publishing.withdraw(spec, directory, state_dir) for spec in lost]
+        outcomes += [publish.withdraw_spec(spec, directory, state_dir) for spec in lost]
     return outcomes
 
 
-def _save(arguments: Namespace, results: _Results) -> list[Outcome]:
-    from cdigen.cli.publish import save  # noqa: PLC0415 - the store is not for printing
+def _save(arguments: Namespace, results: _Results) -> list[PublishOutcome]:
+    from cdigen.cli.outcomes import save_spec  # noqa: PLC0415 - the store is not for printing
 
     output: str | None = arguments.output
     products = results.products
     if output is not None:
-        given.require_parent("--output", output)
+        argument_checks.require_parent("--output", output)
         products = (_chosen(arguments, results),) if products else ()
 
     def file(kind: str) -> str:
@@ -289,15 +289,17 @@ def _save(arguments: Namespace, results: _Results) -> list[Outcome]:
         name = spec_file_name(kind).removesuffix(".json")
         return os.path.abspath(f"{arguments.output_dir}/{name}.{arguments.format}")
 
-    outcomes = [save(product, file(product.kind), _formatted(arguments, product)) for product in products]
+    outcomes = [
+        save_spec(product, file(product.kind), _formatted(arguments, product)) for product in products
+    ]
     return outcomes + _broken(results, file)
 
 
-def _broken(results: _Results, file: Callable[[str], str]) -> list[Outcome]:
+def _broken(results: _Results, file: Callable[[str], str]) -> list[PublishOutcome]:
     """Return the outcomes of the kinds whose specs are broken; FILE tells where each would have gone."""
-    from cdigen.publishing import refused  # noqa: PLC0415 - the store is not for printing
+    from cdigen.pipeline.publish import refused_outcome  # noqa: PLC0415 - the store is not for printing
 
-    return [refused(kind, file(kind), error) for kind, error in results.broken.items()]
+    return [refused_outcome(kind, file(kind), error) for kind, error in results.broken.items()]
 
 
 def _print(arguments: Namespace, results: _Results) -> int:
@@ -307,10 +309,10 @@ def _print(arguments: Namespace, results: _Results) -> int:
         report.print_json([product.document for product in results.products])
     else:
         report.print_bytes(_formatted(arguments, _chosen(arguments, results)))
-    return report.complain(results.broken.values())
+    return report.print_errors(results.broken.values())
 
 
-def _chosen(arguments: Namespace, results: _Results) -> Product:
+def _chosen(arguments: Namespace, results: _Results) -> GeneratedSpec:
     """Return what goes where one document can: the only kind, else the GPUs where no kind was named.
 
     Raises ConfigError where the kinds are as good as each other, SpecError where the GPUs' spec is broken.
@@ -328,7 +330,7 @@ def _chosen(arguments: Namespace, results: _Results) -> Product:
             hint="choose one with --kind, or write them with --output-dir",
         )
     others = ", ".join(kind for kind in kinds if kind not in gpus)
-    report.note(
+    report.print_note(
         f"this is {gpus[0]}; the host has {others} as well: choose with --kind or take all with --output-dir",
         arguments,
     )
@@ -336,16 +338,16 @@ def _chosen(arguments: Namespace, results: _Results) -> Product:
 
 
 def _conclude(
-    arguments: Namespace, results: _Results, outcomes: list[Outcome], unready: HostError | None
+    arguments: Namespace, results: _Results, outcomes: list[PublishOutcome], unready: HostError | None
 ) -> int:
     """Say what became of everything, as one document with --json; raises where nothing at all was done."""
-    from cdigen.cli.publish import tell  # noqa: PLC0415 - the store is not for printing
+    from cdigen.cli.outcomes import print_outcome  # noqa: PLC0415 - the store is not for printing
 
     for outcome in outcomes:
-        tell(outcome, arguments)
+        print_outcome(outcome, arguments)
     said = set(_findings(results))
     met = (finding for outcome in outcomes for finding in outcome.findings if finding not in said)
-    report.say(met, arguments)
+    report.print_findings(met, arguments)
     problems: list[CdigenError] = [outcome.error for outcome in outcomes if outcome.error is not None]
     if unready is not None:
         problems.append(unready)
@@ -353,16 +355,16 @@ def _conclude(
         _raise_first(problems)
     if arguments.json:
         report.print_json([outcome.row() for outcome in outcomes])
-    return report.complain(problems)
+    return report.print_errors(problems)
 
 
 def _raise_first(problems: Sequence[CdigenError]) -> NoReturn:
     # The entry point prints the one that is raised, with --json as the only document.
-    report.complain([error for error in problems if error.message != problems[0].message])
+    report.print_errors([error for error in problems if error.message != problems[0].message])
     raise problems[0]
 
 
-def _formatted(arguments: Namespace, product: Product) -> bytes:
+def _formatted(arguments: Namespace, product: GeneratedSpec) -> bytes:
     if arguments.format == "json":
         return product.content
     import yaml  # noqa: PLC0415 - only where it is asked for

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from cdigen.cli import given, options, report
-from cdigen.cli.wishes import add_options as add_wishes
-from cdigen.cli.wishes import wishes
+from cdigen.cdi.fit import unknown_releases
+from cdigen.cli import argument_checks, options, report
+from cdigen.cli.spec_options import add_options as add_wishes
+from cdigen.cli.spec_options import generate_options
 from cdigen.model.errors import HostError
 from cdigen.model.findings import errors
 from cdigen.model.inventory_json import to_document
-from cdigen.offers import require_kinds
-from cdigen.spec.fit import unknown
+from cdigen.pipeline.naming import require_kinds
 from cdigen.vendors import registry
 
 TYPE_CHECKING = False
@@ -38,19 +38,19 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     host, settings = options.host_and_settings(arguments)
-    wished = wishes(arguments, settings)  # what generate would refuse is refused here as well
+    wished = generate_options(arguments, settings)  # what generate would refuse is refused here as well
     if wished.target is not None:
-        report.say(unknown(wished.target), arguments)
+        report.print_findings(unknown_releases(wished.target), arguments)
     names = options.vendor_names(arguments, settings)
     failures: dict[str, HostError] = {}
-    given.note_unmade(arguments)
+    argument_checks.note_missing_spec_directories(arguments)
     if arguments.inventory is not None:
-        given.refuse_beside_inventory(arguments)
-        inventories = options.recorded(arguments.inventory, names)
+        argument_checks.refuse_beside_inventory(arguments)
+        inventories = options.read_inventory(arguments.inventory, names)
     else:
-        places = options.places(arguments, host, settings)
-        given.require_sources(arguments, places)
-        inventories, failures = options.discover(arguments, settings, places)
+        context = options.context(arguments, host, settings)
+        argument_checks.require_sources(arguments, context)
+        inventories, failures = options.discover(arguments, settings, context)
     if failures and (arguments.strict or not inventories):
         raise next(iter(failures.values()))
     require_kinds(wished.kinds, inventories, wished.profiles, names=names)
@@ -60,7 +60,7 @@ def run(arguments: Namespace) -> int:
         report.write(sys.stdout, "\n".join(map(_text, inventories.values())))
     elif not incomplete:
         report.print_json(to_document(inventories))
-    report.say((*options.defects(failures), *findings), arguments)
+    report.print_findings((*options.defects(failures), *findings), arguments)
     if incomplete:
         raise HostError(incomplete[0].message, hint=incomplete[0].hint, kind="incomplete")
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from cdigen.cli import given, options, report
+from cdigen.cli import argument_checks, options, report
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.lookup import scan
@@ -39,10 +39,10 @@ def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     host, settings, wrong = options.host_and_usable_settings(arguments)
     kinds = options.kinds(arguments)
-    given.require_spec_directories(arguments)
+    argument_checks.require_spec_directories(arguments)
     directories = options.spec_directories(arguments, host, settings)
     found = scan(directories)
-    report.say((*wrong, *found.problems), arguments)
+    report.print_findings((*wrong, *found.problems), arguments)
     _require_kinds(kinds, found, directories)
     rows = [row for row in found.rows if not kinds or row.kind in kinds]
     if arguments.json:
@@ -64,7 +64,7 @@ def run(arguments: Namespace) -> int:
         cells = [(row.device, "usable" if row.usable else row.reason, row.file) for row in rows]
         report.write(sys.stdout, report.table(cells, header=header, above="FILE"))
     if not rows:
-        report.note(f"{_nowhere('device', directories)}; {_WRITE}", arguments)
+        report.print_note(f"{_nowhere('device', directories)}; {_WRITE}", arguments)
     return 0
 
 

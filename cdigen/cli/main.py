@@ -21,7 +21,7 @@ COMMANDS = {
     "config": ("cdigen.cli.config", "check the configuration alone"),
     "configure": ("cdigen.cli.configure", "set in a container runtime's own configuration what CDI needs"),
     "diff": ("cdigen.cli.diff", "compare the specs on disk with what this host would give now"),
-    "doctor": ("cdigen.cli.doctor", "find what keeps containers from the devices, and what mends it"),
+    "doctor": ("cdigen.cli.doctor", "find what keeps containers from the devices, and what fixes it"),
     "generate": ("cdigen.cli.generate", "print or write the CDI specs of this host"),
     "inspect": ("cdigen.cli.inspect", "show what was looked for on this host, and what was found"),
     "list": ("cdigen.cli.list", "list the devices that a container runtime finds"),
@@ -109,7 +109,11 @@ def main(arguments: list[str]) -> int:
     """Run ARGUMENTS and return the exit code (see ``cdigen --help``)."""
     code = 0
     try:
-        code = _told(arguments) if _asks_only(arguments) else _run_command(*split_command(arguments))
+        code = (
+            _print_information(arguments)
+            if _asks_only(arguments)
+            else _run_command(*split_command(arguments))
+        )
         sys.stdout.flush()
     except BrokenPipeError:
         return code
@@ -132,7 +136,7 @@ def _asks_only(arguments: list[str]) -> bool:
     return not arguments or arguments[0] in {*_HELP, "-V", "--version"}
 
 
-def _told(arguments: list[str]) -> int:
+def _print_information(arguments: list[str]) -> int:
     """Print the help, that of a command where one is named, or the version; raises ConfigError.
 
     The help is an error where nothing was asked for.
@@ -194,13 +198,13 @@ def split_command(arguments: list[str]) -> tuple[str, list[str]]:
 
 def help_text() -> str:
     """Return the text of ``cdigen --help``, as wide as the terminal."""
-    from cdigen.cli.terminal import help_width, wrapped  # noqa: PLC0415 - not for a command
+    from cdigen.cli.terminal import help_width, wrap_text  # noqa: PLC0415 - not for a command
 
     columns = help_width()
     side = max(map(len, COMMANDS)) + 4
 
     def fitted(text: str, indent: int) -> str:
-        return "\n".join(wrapped(text, columns, indent=" " * indent))
+        return "\n".join(wrap_text(text, columns, indent=" " * indent))
 
     rows = "\n".join(fitted(f"  {name:{side - 2}}{summary}", side) for name, (_, summary) in COMMANDS.items())
     return f"""usage: cdigen COMMAND [OPTION ...]
@@ -219,7 +223,7 @@ examples:
   cdigen generate --write          write the specs where the runtimes read them
   cdigen list                      the names that --device takes
   podman run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi
-  cdigen doctor                    why that does not work, and what mends it
+  cdigen doctor                    why that does not work, and what fixes it
 
 exit codes:
   0   done
@@ -235,7 +239,7 @@ exit codes:
 def _run_command(name: str, arguments: list[str]) -> int:
     if name == "run":
         # Before what takes long: SIGHUP must not end a daemon that is just starting.
-        from cdigen.service import signals  # noqa: PLC0415 - no other command has a use for it
+        from cdigen.frontend import signals  # noqa: PLC0415 - no other command has a use for it
 
         signals.listen()
     from cdigen.cli.parser import Parser, unknown_command  # noqa: PLC0415 - argparse: not for --version
@@ -255,7 +259,7 @@ def _run_command(name: str, arguments: list[str]) -> int:
 
 
 def _fail(error: CdigenError, *, as_json: bool) -> int:
-    from cdigen.cli.report import complain  # noqa: PLC0415 - only where something is wrong
+    from cdigen.cli.report import print_errors  # noqa: PLC0415 - only where something is wrong
 
     # Where stdout takes nothing, it does not take the news of that either.
     if as_json and not isinstance(error, UnprintedError):
@@ -265,5 +269,5 @@ def _fail(error: CdigenError, *, as_json: bool) -> int:
         with suppress(UnprintedError, BrokenPipeError):
             sys.stdout.write(json.dumps(body, ensure_ascii=True) + "\n")
             sys.stdout.flush()
-    complain([error])
+    print_errors([error])
     return error.exit_code

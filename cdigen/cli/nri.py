@@ -9,16 +9,16 @@ import re
 import stat
 
 from cdigen.cli import options
-from cdigen.cli.given import require_spec_directories
+from cdigen.cli.argument_checks import require_spec_directories
 from cdigen.config import DEFAULT_PATH, Settings
+from cdigen.frontend import signals
+from cdigen.frontend import status as files
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import ConfigError, StoreError
-from cdigen.nri.known import Sources
+from cdigen.nri.context import HostSources
 from cdigen.nri.link import Endpoint
-from cdigen.nri.setup import Setup
-from cdigen.runtimes.ownservice import service_of
-from cdigen.service import signals
-from cdigen.service import status as files
+from cdigen.nri.plugin_config import PluginConfig
+from cdigen.runtimes.daemon_service import service_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,12 +63,12 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the plugin until it is told to stop; returns the exit code or raises a CdigenError."""
+    from cdigen.frontend.sd_notify import Notifier  # noqa: PLC0415 - likewise
     from cdigen.nri.earlylog import EarlyLog  # noqa: PLC0415 - not for --help
-    from cdigen.nri.heap import keep_one_heap  # noqa: PLC0415 - likewise
+    from cdigen.nri.heap import limit_malloc_arenas  # noqa: PLC0415 - likewise
     from cdigen.nri.plugin import Plugin  # noqa: PLC0415 - likewise, 0.1 s
-    from cdigen.service.notify import Notifier  # noqa: PLC0415 - likewise
 
-    keep_one_heap()
+    limit_malloc_arenas()
     # Commands end before garbage matters (cli.main turns this off); this one stays.
     gc.enable()
     given = _given()
@@ -117,7 +117,7 @@ def _refuse_outsider(arguments: Namespace, given: tuple[int, str, str] | None) -
         raise StoreError(error.message, hint=hint) from None
 
 
-def setup(arguments: Namespace, given: tuple[int, str, str] | None, *, is_lenient: bool) -> Setup:
+def setup(arguments: Namespace, given: tuple[int, str, str] | None, *, is_lenient: bool) -> PluginConfig:
     """Return what ARGUMENTS and the configuration, read now, make of the plugin; raises a CdigenError.
 
     GIVEN are the socket, the name and the index that a runtime has started us with. IS_LENIENT: where the
@@ -134,7 +134,7 @@ def setup(arguments: Namespace, given: tuple[int, str, str] | None, *, is_lenien
     nri = settings.nri
     socket, name, index = given or (None, "", "")
     path = arguments.socket or options.outer_directory(host, nri.socket)
-    return Setup(
+    return PluginConfig(
         settings=settings,
         endpoint=Endpoint(fd=socket) if socket is not None else Endpoint(path=os.path.abspath(path)),
         name=arguments.name or name or NAME,
@@ -147,10 +147,10 @@ def setup(arguments: Namespace, given: tuple[int, str, str] | None, *, is_lenien
     )
 
 
-def sources(arguments: Namespace, host: Root, settings: Settings) -> Sources:
+def sources(arguments: Namespace, host: Root, settings: Settings) -> HostSources:
     """Return where specs and the inventory are; directories that were given are paths of this machine."""
     literal = tuple(os.path.abspath(directory) for directory in arguments.spec_dir or ())
-    return Sources(
+    return HostSources(
         host=host.outer or "/",
         specs="/" if literal else host.outer or "/",
         spec_dirs=literal or settings.spec_dirs,

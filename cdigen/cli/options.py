@@ -13,8 +13,8 @@ from cdigen.model.errors import ConfigError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.model.names import is_kind
 from cdigen.value import replace
-from cdigen.vendors.base import Places
-from cdigen.vendors.registry import NAMES, VENDORS, require_apart
+from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.registry import NAMES, VENDORS, require_distinct_kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def host_and_settings(arguments: argparse.Namespace) -> tuple[Root, config.Setti
     host = host_root(arguments)
     settings, found = configuration(arguments, host)
     if found:
-        raise config.refusal(found)
+        raise config.as_error(found)
     return host, _cautious(arguments, host, settings)
 
 
@@ -150,7 +150,7 @@ def host_and_usable_settings(
             severity, said, hint = "warning", f"the defaults are taken: {said}", "ask as root"
     else:
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-        said = f"the configuration is wrong: {config.problem(found[0])}{more}" if found else ""
+        said = f"the configuration is wrong: {config.format_fault(found[0])}{more}" if found else ""
     path = arguments.config or config.DEFAULT_PATH
     wrong = Finding(severity=severity, rule=config.RULE, path=path, message=said, hint=hint)
     return host, _cautious(arguments, host, settings), (wrong,) if said else ()
@@ -193,7 +193,7 @@ def configuration(arguments: argparse.Namespace, host: Root) -> tuple[config.Set
             return config.Settings(), ()
         raise StoreError(
             f"{config.DEFAULT_PATH} cannot be read: it is a link that leads nowhere",
-            hint="mend the link, or remove it: without the file every key has its default",
+            hint="fix the link, or remove it: without the file every key has its default",
         ) from error
     except OSError as error:
         is_refused = isinstance(error, PermissionError)
@@ -218,7 +218,7 @@ def literal(path: str) -> str:
     return os.path.abspath(path)
 
 
-def places(arguments: argparse.Namespace, host: Root, settings: config.Settings) -> Places:
+def context(arguments: argparse.Namespace, host: Root, settings: config.Settings) -> DiscoveryContext:
     """Return where vendors are to look; every path lies inside the root."""
     driver_root = absolute("--driver-root", arguments.driver_root) or settings.driver_root
     driver = _below(host, driver_root, "driver root")
@@ -226,7 +226,7 @@ def places(arguments: argparse.Namespace, host: Root, settings: config.Settings)
     # A driver container may hold the nodes, or leave them, or some of them, to the host.
     usual = driver if _has_gpu_nodes(driver) else host
     dev = _below(host, dev_root, "dev root") if dev_root else usual
-    return Places(
+    return DiscoveryContext(
         host=host,
         driver=driver,
         dev=dev,
@@ -276,7 +276,7 @@ def _nvml(wanted: str, driver: Root) -> str:
 def vendor_names(arguments: argparse.Namespace, settings: config.Settings) -> tuple[str, ...]:
     """Return the vendors to ask: those named, else those configured, else all; raises ConfigError."""
     names = tuple(dict.fromkeys(arguments.vendor or settings.vendors or VENDORS))
-    require_apart(names)
+    require_distinct_kinds(names)
     return names
 
 
@@ -286,14 +286,14 @@ def are_vendors_named(arguments: argparse.Namespace, settings: config.Settings) 
 
 
 def discover(
-    arguments: argparse.Namespace, settings: config.Settings, where: Places
+    arguments: argparse.Namespace, settings: config.Settings, where: DiscoveryContext
 ) -> tuple[dict[str, Inventory], dict[str, HostError]]:
     """Read the inventory of each vendor to ask; of those that nobody named, what is worth telling."""
-    from cdigen import reconcile  # noqa: PLC0415 - most of the commands with these options have it anyway
+    from cdigen.pipeline import generate  # noqa: PLC0415 - most of the commands with these options have it anyway
 
-    inventories, failures = reconcile.discover(vendor_names(arguments, settings), where)
+    inventories, failures = generate.discover(vendor_names(arguments, settings), where)
     if not are_vendors_named(arguments, settings):
-        failures = reconcile.worth_telling(inventories, failures, where.host)
+        failures = generate.relevant_failures(inventories, failures, where.host)
     return inventories, failures
 
 
@@ -343,11 +343,11 @@ def outer_directory(host: Root, path: str) -> str:
         return host.outer_path(f"{host.resolve_new(folder or '/').rstrip('/')}/{name}")
     except OSError as error:
         raise StoreError(
-            f"{shown(path)}: {reason(error)}", hint="mend the link or the folder's mode"
+            f"{shown(path)}: {reason(error)}", hint="fix the link or the folder's mode"
         ) from error
 
 
-def recorded(file: str, names: tuple[str, ...]) -> dict[str, Inventory]:
+def read_inventory(file: str, names: tuple[str, ...]) -> dict[str, Inventory]:
     """Return the inventories of the vendors NAMES in the document FILE (``-``: standard input)."""
     import json  # noqa: PLC0415 - only where a document is read
 

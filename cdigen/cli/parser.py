@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from cdigen.cli.terminal import help_width, wrapped
+from cdigen.cli.terminal import help_width, wrap_text
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 
@@ -41,8 +41,8 @@ class Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """Return the help, each part as wide as the terminal."""
         columns = help_width()
-        self.description = "\n".join(wrapped(self.description or "", columns))
-        self.epilog = "examples:\n" + laid_out(pairs(self.examples), columns)
+        self.description = "\n".join(wrap_text(self.description or "", columns))
+        self.epilog = "examples:\n" + format_examples(parse_examples(self.examples), columns)
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
@@ -59,7 +59,7 @@ def unknown_command(name: str, known: tuple[str, ...]) -> ConfigError:
     return ConfigError(f"unknown command {shown(name)!r}", hint=f"{meant}see 'cdigen --help'")
 
 
-def pairs(examples: str) -> tuple[tuple[str, str], ...]:
+def parse_examples(examples: str) -> tuple[tuple[str, str], ...]:
     """Return the command lines of EXAMPLES, each with what it is for: beside it, or on the next line."""
     found: list[tuple[str, str]] = []
     for line in examples.splitlines():
@@ -72,7 +72,7 @@ def pairs(examples: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def laid_out(examples: Iterable[tuple[str, str]], columns: int) -> str:
+def format_examples(examples: Iterable[tuple[str, str]], columns: int) -> str:
     """Return EXAMPLES beside what they are for where all fit into COLUMNS, else with that below. Pure."""
     rows = [(f"  {command}", purpose) for command, purpose in examples]
     side = max((len(command) for command, _ in rows), default=0) + 2
@@ -81,12 +81,12 @@ def laid_out(examples: Iterable[tuple[str, str]], columns: int) -> str:
     lines: list[str] = []
     for command, purpose in rows:
         lines += [command] if len(command) <= columns else _broken(command, columns)
-        lines += wrapped(f"{_PURPOSE}{purpose}", columns, indent=_PURPOSE) if purpose else ()
+        lines += wrap_text(f"{_PURPOSE}{purpose}", columns, indent=_PURPOSE) if purpose else ()
     return "".join(f"{line}\n" for line in lines)
 
 
 def _broken(command: str, columns: int) -> list[str]:
     """Return COMMAND in lines that a shell takes together, each option with its value."""
     together = re.sub(r"( --[a-z-]+) (?!-)", "\\1\0", command)
-    *first, last = (line.replace("\0", " ") for line in wrapped(together, columns - 2, indent=_FURTHER))
+    *first, last = (line.replace("\0", " ") for line in wrap_text(together, columns - 2, indent=_FURTHER))
     return [*(f"{line} \\" for line in first), last]

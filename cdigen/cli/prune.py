@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from cdigen.cli import given, options, report
+from cdigen.cli import argument_checks, options, report
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
-from cdigen.store.viewprune import prune
+from cdigen.store.views.pruning import prune
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from cdigen.store.viewprune import Pruned
+    from cdigen.store.views.pruning import PrunedView
 
 EXAMPLES = """\
   cdigen prune --dry-run               what would be removed, and why the others stay
@@ -39,7 +39,7 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     host, settings = options.host_and_settings(arguments)
-    given.require_spec_directories(arguments)
+    argument_checks.require_spec_directories(arguments)
     state_dir = options.outer_directory(host, settings.state_dir)
     rows = prune(
         state_dir,
@@ -52,11 +52,11 @@ def run(arguments: Namespace) -> int:
         cells = [(row.name, row.result, row.reason) for row in rows]
         report.write(sys.stdout, report.table(cells, header=("VIEW", "RESULT", "REASON")))
     if not any(row.result in {"removed", "removable", "failed"} for row in rows):
-        report.note(f"nothing to remove in {shown(state_dir)}/views", arguments)
-    return report.complain(_failure(row, state_dir) for row in rows if row.result == "failed")
+        report.print_note(f"nothing to remove in {shown(state_dir)}/views", arguments)
+    return report.print_errors(_failure(row, state_dir) for row in rows if row.result == "failed")
 
 
-def _failure(row: Pruned, state_dir: str) -> StoreError:
+def _failure(row: PrunedView, state_dir: str) -> StoreError:
     return StoreError(
         f"the view {shown(state_dir)}/views/{row.name} {row.reason}",
         hint="run the command as root; as root, look for an immutable flag with lsattr",

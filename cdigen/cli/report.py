@@ -24,7 +24,7 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in _OBEYED}
 _COLOURS = {"error": "31", "warning": "33", "info": "36"}
 
 
-def say(findings: Iterable[Finding], arguments: Namespace) -> None:
+def print_findings(findings: Iterable[Finding], arguments: Namespace) -> None:
     """Print findings on stderr: errors always, warnings unless --quiet, information with --verbose."""
     wanted = {"error"}
     if not arguments.quiet:
@@ -39,13 +39,13 @@ def say(findings: Iterable[Finding], arguments: Namespace) -> None:
             _tell(paint(line, _COLOURS[finding.severity], sys.stderr))
 
 
-def note(text: str, arguments: Namespace) -> None:
+def print_note(text: str, arguments: Namespace) -> None:
     """Print a line about what was done on stderr, unless --quiet."""
     if not arguments.quiet:
         _tell(text)
 
 
-def complain(errors: Iterable[CdigenError]) -> int:
+def print_errors(errors: Iterable[CdigenError]) -> int:
     """Print ERRORS on stderr, one line each; returns the exit code of the first, 0 where there is none."""
     codes: dict[str, int] = {}
     for error in errors:
@@ -58,7 +58,7 @@ def complain(errors: Iterable[CdigenError]) -> int:
 
 def print_json(value: Any) -> None:
     """Print VALUE as JSON on stdout, in UTF-8 whatever the locale; file names need not be UTF-8."""
-    from cdigen.spec.render import render  # noqa: PLC0415 - only where it is asked for
+    from cdigen.cdi.render import render  # noqa: PLC0415 - only where it is asked for
 
     print_bytes(render(value, stray_bytes=True).decode().translate(_ESCAPES).encode())
 
@@ -78,7 +78,7 @@ def table(rows: Sequence[Sequence[str]], *, header: Sequence[str], above: str = 
     """
     every = [tuple(header), *(tuple(map(shown, row)) for row in rows)]
     place = header.index(above) if above else None
-    head, *others = terminal.lay(every, terminal.width(), above=place)
+    head, *others = terminal.wrap_table(every, terminal.width(), above=place)
     lines = [*(paint(line, "1", sys.stdout) for line in head), *(line for row in others for line in row)]
     return "\n".join(lines) + "\n"
 

@@ -6,13 +6,13 @@ import os
 import sys
 from argparse import ArgumentTypeError
 
-from cdigen.cli import given, options, report
+from cdigen.cli import argument_checks, options, report
 from cdigen.cli.nri import sources
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.names import is_device_name, is_kind
-from cdigen.nri.decide import decide
-from cdigen.nri.known import look
+from cdigen.nri.context import read_context
+from cdigen.nri.decision.decide import decide
 from cdigen.nri.pods import Container, Pod
 from cdigen.value import replace
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from cdigen.config import Settings
     from cdigen.host.root import Root
-    from cdigen.nri.decide import Decision
-    from cdigen.nri.known import Sources
+    from cdigen.nri.context import HostSources
+    from cdigen.nri.decision.decide import Decision
 
 EXAMPLES = """\
   cdigen resolve --namespace ml --env NVIDIA_VISIBLE_DEVICES=all
@@ -82,11 +82,11 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     host, settings = options.host_and_settings(arguments)
-    given.require_spec_directories(arguments)
+    argument_checks.require_spec_directories(arguments)
     if arguments.run_dir:
         hint = "name the folder that holds the daemon's inventory.json"
-        given.require_folders("--run-dir", [arguments.run_dir], hint=hint)
-    known = look(_sources(arguments, host, settings), settings)
+        argument_checks.require_folders("--run-dir", [arguments.run_dir], hint=hint)
+    known = read_context(_sources(arguments, host, settings), settings)
     decision = decide(
         _pod(arguments),
         _container(arguments),
@@ -98,7 +98,7 @@ def run(arguments: Namespace) -> int:
         report.print_json(document(decision))
     else:
         _print(decision, arguments)
-    report.say(known.problems, arguments)
+    report.print_findings(known.problems, arguments)
     return EXIT_REFUSED if decision.outcome == "refuse" else 0
 
 
@@ -124,7 +124,7 @@ def _print(decision: Decision, arguments: Namespace) -> None:
     else:
         report.write(sys.stdout, f"{shown(_SAID[decision.outcome].format(decision))}\n")
     for note in decision.notes:
-        report.note(shown(note.text), arguments)
+        report.print_note(shown(note.text), arguments)
 
 
 _SAID = {
@@ -134,7 +134,7 @@ _SAID = {
 }
 
 
-def _sources(arguments: Namespace, host: Root, settings: Settings) -> Sources:
+def _sources(arguments: Namespace, host: Root, settings: Settings) -> HostSources:
     """Return where the plugin would look, with the inventory of the run directory that was given."""
     found = sources(arguments, host, settings)
     if arguments.run_dir:
@@ -180,13 +180,13 @@ def _cdi_device(text: str) -> str:
     return text
 
 
-def _mapping(option: str, given: list[str] | None) -> dict[str, str]:
-    pairs = (text.partition("=") for text in _pairs(option, given))
+def _mapping(option: str, argument_checks: list[str] | None) -> dict[str, str]:
+    pairs = (text.partition("=") for text in _pairs(option, argument_checks))
     return {name: value for name, _, value in pairs}
 
 
-def _pairs(option: str, given: list[str] | None) -> Iterable[str]:
-    for text in given or ():
+def _pairs(option: str, argument_checks: list[str] | None) -> Iterable[str]:
+    for text in argument_checks or ():
         if text.find("=") < 1:
             raise ConfigError(
                 f"{option} {shown(text)!r} is not KEY=VALUE", hint="see 'cdigen resolve --help'"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cdigen.host.root import Root
-    from cdigen.runtimes.installed import Installed
+    from cdigen.runtimes.installed import InstalledRuntime
 
 # podman has no daemon: it reads its configuration at each start of a container.
 SERVICES = {"docker": "docker", "containerd": "containerd", "crio": "crio"}
@@ -48,12 +48,12 @@ def restart(runtime: str, host: Root) -> str:
     except OSError as error:
         raise CdigenError(f"{shown_command}: {reason(error)}", hint=hint, kind="restart-failed") from error
     if ending.by != "itself" or ending.status != 0:
-        why = ending.last_words or f"it ended with {ending.status}"
+        why = ending.last_stderr_line or f"it ended with {ending.status}"
         raise CdigenError(f"{shown_command}: {why}", hint=hint, kind="restart-failed")
     return shown_command
 
 
-def dockerd_check(binary: Installed) -> Callable[[str], str] | None:
+def dockerd_check(binary: InstalledRuntime) -> Callable[[str], str] | None:
     """Return what asks the dockerd of this machine about a configuration file; None where it may not be."""
     if posixpath.basename(binary.binary) != "dockerd" or untrusted(binary.binary):
         return None
@@ -67,7 +67,7 @@ def dockerd_check(binary: Installed) -> Callable[[str], str] | None:
         except OSError:
             return ""  # it cannot be asked, and that is no judgement
         refused = ending.by == "itself" and ending.status == 1
-        return f"dockerd says: {ending.last_words}" if refused else ""
+        return f"dockerd says: {ending.last_stderr_line}" if refused else ""
 
     return check
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 
-from cdigen.cli import given, options
-from cdigen.cli.wishes import add_options as add_wishes
-from cdigen.cli.wishes import means, wishes
+from cdigen.cli import argument_checks, options
+from cdigen.cli.spec_options import add_options as add_wishes
+from cdigen.cli.spec_options import delivery_options, generate_options
 from cdigen.config import DEFAULT_PATH
+from cdigen.frontend import signals
 from cdigen.model.errors import CdigenError, ConfigError
-from cdigen.service import signals
 from cdigen.value import replace
 from cdigen.vendors import registry
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from cdigen.config import Settings
+    from cdigen.daemon.reconciler import DaemonSetup
     from cdigen.host.root import Root
-    from cdigen.service.cycle import Setup
-    from cdigen.vendors.base import Places
+    from cdigen.vendors.base import DiscoveryContext
 
 EXAMPLES = """\
   cdigen run                                 as /etc/cdigen/config.yaml says; systemd does this
@@ -45,9 +45,9 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the daemon until it is told to stop; returns the exit code or raises a CdigenError."""
-    from cdigen.service import log  # noqa: PLC0415 - what it imports takes a fifth of a second
-    from cdigen.service.daemon import Daemon  # noqa: PLC0415
-    from cdigen.service.notify import Notifier  # noqa: PLC0415
+    from cdigen.daemon.loop import Daemon  # noqa: PLC0415
+    from cdigen.frontend import log  # noqa: PLC0415 - what it imports takes a fifth of a second
+    from cdigen.frontend.sd_notify import Notifier  # noqa: PLC0415
 
     options.refuse_inventory(arguments)
     # Commands end before garbage matters (cli.main turns this off); here it is 9 kB a cycle.
@@ -74,35 +74,35 @@ def _tell_what_is_not_there(arguments: Namespace, logger: FilteringBoundLogger) 
     """Log which paths of the command line are not there; the driver may still bring them."""
     try:
         host, settings = options.host_and_settings(arguments)
-        where = options.places(arguments, host, settings)
+        where = options.context(arguments, host, settings)
     except CdigenError:
         return  # the daemon reads them as well, and judges them
     try:
-        given.require_sources(arguments, where)
+        argument_checks.require_sources(arguments, where)
     except ConfigError as error:
         logger.warning("options", message=error.message, hint=error.hint)
 
 
-def setup(arguments: Namespace) -> Setup:
+def setup(arguments: Namespace) -> DaemonSetup:
     """Return what ARGUMENTS and the configuration, read now, make of the daemon; raises a CdigenError."""
-    from cdigen.service.cycle import Setup  # noqa: PLC0415 - see above
+    from cdigen.daemon.reconciler import DaemonSetup  # noqa: PLC0415 - see above
 
     host, settings = options.host_and_settings(arguments)
     times = settings.daemon
     run_dir = arguments.run_dir or options.outer_directory(host, times.run_dir)
 
-    def places(root: Root) -> Places:
-        return options.places(arguments, root, settings)
+    def context(root: Root) -> DiscoveryContext:
+        return options.context(arguments, root, settings)
 
     roots = (arguments.driver_root or settings.driver_root, arguments.dev_root or settings.dev_root)
-    return Setup(
+    return DaemonSetup(
         outer=host.outer or "/",
         vendors=_vendors(arguments, settings),
         are_named=options.are_vendors_named(arguments, settings),
-        places=places,
+        context=context,
         roots=tuple(f"{host.outer}{path}" for path in roots if path not in {"", "/"}),
-        wishes=wishes(arguments, settings),
-        means=means(arguments, host, settings, write=True),
+        options=generate_options(arguments, settings),
+        delivery=delivery_options(arguments, host, settings, write=True),
         directories=options.spec_directories(arguments, host, settings),
         view_directories=options.known_spec_directories(arguments, host, settings),
         state_dir=options.outer_directory(host, settings.state_dir),

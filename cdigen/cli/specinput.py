@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import stat
 
+from cdigen.cdi.reader import MAX_SIZE
 from cdigen.host.root import reason
 from cdigen.model.errors import ConfigError
-from cdigen.spec.parse import MAX_SIZE
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -29,7 +29,7 @@ _TOO_LARGE = f"is larger than {MAX_SIZE} bytes and is not judged"
 
 
 @frozen
-class Input:
+class SpecInput:
     """A file: its name as given, and its content; or the problem, and the rule it is told under.
 
     A folder without spec files is no fault: it has a problem and no rule.
@@ -41,7 +41,7 @@ class Input:
     problem: str = ""
 
 
-def inputs(names: Iterable[str]) -> Iterator[Input]:
+def read_inputs(names: Iterable[str]) -> Iterator[SpecInput]:
     """Yield what NAMES stand for, in their order; a folder stands for the files that runtimes load from it.
 
     Raises ConfigError where standard input is named twice.
@@ -56,11 +56,11 @@ def inputs(names: Iterable[str]) -> Iterator[Input]:
             yield _input(name)
 
 
-def _folder(folder: str) -> Iterator[Input]:
+def _folder(folder: str) -> Iterator[SpecInput]:
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(EXTENSIONS))
     except OSError as error:
-        yield Input(name=folder, rule="unreadable", problem=f"cannot be listed: {reason(error)}")
+        yield SpecInput(name=folder, rule="unreadable", problem=f"cannot be listed: {reason(error)}")
         return
     paths = [os.path.join(folder, name) for name in names]
     # Folders below are passed over by the loaders; a link to a folder is a file that cannot be read.
@@ -68,21 +68,21 @@ def _folder(folder: str) -> Iterator[Input]:
     for path in files:
         yield _input(path)
     if not files:
-        yield Input(name=folder, problem="holds no .json and no .yaml file")
+        yield SpecInput(name=folder, problem="holds no .json and no .yaml file")
 
 
 class _UnreadError(Exception):
     """Says that a file is not read: the rule, and why."""
 
 
-def _input(name: str) -> Input:
+def _input(name: str) -> SpecInput:
     try:
-        return Input(name=name, data=_content(name))
+        return SpecInput(name=name, data=_content(name))
     except _UnreadError as error:
         rule, problem = error.args
     except OSError as error:
         rule, problem = "unreadable", f"cannot be read: {reason(error)}"
-    return Input(name=name, rule=rule, problem=problem)
+    return SpecInput(name=name, rule=rule, problem=problem)
 
 
 def _content(name: str) -> bytes:

@@ -7,12 +7,12 @@ import time
 
 from cdigen import __version__
 from cdigen.cli import options, report, terminal
+from cdigen.frontend import status as files
 from cdigen.host.root import shown
 from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.nri import status as nri
-from cdigen.runtimes.ownservice import service_of
-from cdigen.service import status as files
+from cdigen.runtimes.daemon_service import service_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from cdigen.runtimes.ownservice import OwnService
+    from cdigen.runtimes.daemon_service import DaemonService
 
 EXAMPLES = """\
   cdigen status           how the host stands, what was written last, what is wrong
@@ -59,7 +59,7 @@ def run(arguments: Namespace) -> int:
     service = service_of(host)
     try:
         found = files.read(run_dir, service)
-        if problem := files.gone(run_dir, found):
+        if problem := files.reason_not_running(run_dir, found):
             raise _dead(found, problem, service)
     except HostError as error:
         is_unstartable = any(finding.severity == "error" for finding in wrong)
@@ -69,9 +69,9 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         report.print_json({**found, "nri": plugin})
         return 0
-    report.write(sys.stdout, terminal.fitted(text(found, time.time(), verbose=arguments.verbose)))
+    report.write(sys.stdout, terminal.fit_width(text(found, time.time(), verbose=arguments.verbose)))
     if plugin is not None:
-        report.write(sys.stdout, terminal.fitted(f"\n{plugin_text(plugin, time.time())}"))
+        report.write(sys.stdout, terminal.fit_width(f"\n{plugin_text(plugin, time.time())}"))
     return 0
 
 
@@ -87,7 +87,7 @@ def _unstartable(error: HostError, wrong: Finding) -> HostError:
     return HostError(error.message, hint=hint, kind=error.kind)
 
 
-def _outdated(found: Mapping[str, Any], service: OwnService) -> tuple[Finding, ...]:
+def _outdated(found: Mapping[str, Any], service: DaemonService) -> tuple[Finding, ...]:
     """Return that another version is installed than the one that runs, if that is so."""
     if found["version"] == __version__:
         return ()
@@ -102,7 +102,7 @@ def _outdated(found: Mapping[str, Any], service: OwnService) -> tuple[Finding, .
     )
 
 
-def _dead(found: Mapping[str, Any], problem: str, service: OwnService) -> HostError:
+def _dead(found: Mapping[str, Any], problem: str, service: DaemonService) -> HostError:
     last = found["last_cycle"].get("started")
     did = f", which last looked at {last} and found the host {found['state']}" if last else ""
     return HostError(
@@ -119,7 +119,7 @@ def text(found: Mapping[str, Any], now_s: float, *, verbose: bool = False) -> st
         _vendors(found, now_s),
         _specs(found, now_s),
         _findings(found),
-        _looking(found, now_s),
+        _last_cycle(found, now_s),
         _journal(found, now_s, most=len(found["journal"]) if verbose else _FEW),
     )
     return "\n".join(section for section in sections if section)
@@ -198,7 +198,7 @@ def _findings(found: Mapping[str, Any]) -> str:
     return "".join(f"{shown(line)}\n" for line in dict.fromkeys(lines))
 
 
-def _looking(found: Mapping[str, Any], now_s: float) -> str:
+def _last_cycle(found: Mapping[str, Any], now_s: float) -> str:
     return "".join(f"{shown(line)}\n" for line in _lines(found, now_s))
 
 

@@ -44,7 +44,7 @@ def _of_terminal() -> int:
         return _USUAL
 
 
-def wrapped(text: str, columns: int | None, *, indent: str = "") -> list[str]:
+def wrap_text(text: str, columns: int | None, *, indent: str = "") -> list[str]:
     """Return TEXT in lines of COLUMNS at most, those after the first behind INDENT; no word is broken."""
     if columns is None:
         return [text]
@@ -59,16 +59,16 @@ def wrapped(text: str, columns: int | None, *, indent: str = "") -> list[str]:
     ) or [""]
 
 
-def fitted(text: str) -> str:
+def fit_width(text: str) -> str:
     """Return TEXT with every line of it as wide as the terminal at the most."""
     columns = width()
     if columns is None:
         return text
-    lines = (line for long in text.splitlines() for line in wrapped(long, columns, indent=_GAP))
+    lines = (line for long in text.splitlines() for line in wrap_text(long, columns, indent=_GAP))
     return "".join(f"{line}\n" for line in lines)
 
 
-def lay(
+def wrap_table(
     rows: Sequence[Sequence[str]], columns: int | None, *, above: int | None = None
 ) -> list[tuple[str, ...]]:
     """Return each of ROWS, whose first is the header, as lines, in columns that fit into COLUMNS. Pure.
@@ -100,7 +100,7 @@ def _narrowed(rows: Sequence[Sequence[str]], natural: list[int], columns: int) -
 def _under_headings(rows: Sequence[Sequence[str]], columns: int, above: int) -> list[tuple[str, ...]]:
     """Return ROWS without the column ABOVE, whose cells are lines of their own wherever they change."""
     others = [tuple(cell for place, cell in enumerate(row) if place != above) for row in rows]
-    laid = lay(others, columns - len(_GAP))
+    laid = wrap_table(others, columns - len(_GAP))
     found: list[tuple[str, ...]] = []
     for number, (row, lines) in enumerate(zip(rows, laid, strict=True)):
         is_new = number == 0 or row[above] != rows[number - 1][above]
@@ -120,7 +120,7 @@ def _in_cells(row: Sequence[str], widths: list[int]) -> list[str]:
 
 def _after(cells: Sequence[str], columns: int) -> list[str]:
     text = _GAP.join(filter(None, cells))
-    return wrapped(f"{_INDENT}{text}", columns, indent=_INDENT) if text else []
+    return wrap_text(f"{_INDENT}{text}", columns, indent=_INDENT) if text else []
 
 
 def _joined(row: Sequence[str], widths: Sequence[int]) -> str:

@@ -5,18 +5,25 @@ from __future__ import annotations
 import os
 import sys
 
+from cdigen.cdi.fit import unknown_releases
+from cdigen.cdi.library import RELEASES
+from cdigen.cdi.loaders.emulation import (
+    DEFAULT_VERSIONS,
+    PANIC,
+    REJECT,
+    UNKNOWN,
+    LoaderVerdict,
+    loader_verdicts,
+)
+from cdigen.cdi.rules.mount_conflicts import MountConflicts
+from cdigen.cdi.rules.rulebook import finding
+from cdigen.cdi.validation import validate_content
 from cdigen.cli import options, report
-from cdigen.cli.specinput import Input, inputs
+from cdigen.cli.specinput import SpecInput, read_inputs
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding, errors
 from cdigen.runtimes import acceptance, targets
-from cdigen.spec.coverings import Coverings
-from cdigen.spec.fit import unknown
-from cdigen.spec.judge import judge
-from cdigen.spec.loader_changes import RELEASES
-from cdigen.spec.loaders import DEFAULT_VERSIONS, PANIC, REJECT, UNKNOWN, Judgement, judgements
-from cdigen.spec.rulebook import finding
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -37,15 +44,15 @@ EXAMPLES = """\
 # A key may be as long as a file, and is part of the path.
 MAX_PATH = 4096
 
-EXIT_WRONG = 1
+EXIT_INVALID = 1
 EXIT_UNREADABLE = 5
 
 # What the libraries do, in words for runtimes.
-_DEEDS = {REJECT: "refused by", PANIC: "crashes"}
+VERDICT_LABELS = {REJECT: "refused by", PANIC: "crashes"}
 
 
 @frozen
-class Asked:
+class RequestedLibrary:
     """A CDI library that the user named: by itself, or as that of a runtime's release."""
 
     name: str
@@ -53,12 +60,12 @@ class Asked:
 
 
 @frozen
-class Verdict:
+class ValidatedFile:
     """What is to be said of one file; ``judged`` maps CDI library versions to what they would do."""
 
     file: str
     findings: tuple[Finding, ...]
-    judged: dict[str, Judgement]
+    judged: dict[str, LoaderVerdict]
     was_read: bool = True
 
     @property
@@ -100,15 +107,15 @@ def run(arguments: Namespace) -> int:
     _refuse_odd_combinations(arguments)
     asked = _asked(arguments)
     host = options.host_and_settings(arguments)[0] if arguments.host else None
-    coverings = Coverings(host)
+    mount_conflicts = MountConflicts(host)
     rows = []
     codes: set[int] = set()
     empty: list[str] = []
-    for file in inputs(arguments.files):
+    for file in read_inputs(arguments.files):
         if file.problem and not file.rule:
             empty.append(f"{shown(file.name)} {file.problem}")
             continue
-        verdict = _judge(file, asked, host, coverings)
+        verdict = _judge(file, asked, host, mount_conflicts)
         codes.add(_code(verdict))
         if arguments.json:
             rows.append(_row(verdict, asked))
@@ -121,7 +128,7 @@ def run(arguments: Namespace) -> int:
             kind="no-files",
         )
     for text in empty:
-        report.note(text, arguments)
+        report.print_note(text, arguments)
     if arguments.json:
         report.print_json(rows)
     return max(codes)
@@ -138,19 +145,21 @@ def _refuse_odd_combinations(arguments: Namespace) -> None:
             )
 
 
-def _code(verdict: Verdict) -> int:
+def _code(verdict: ValidatedFile) -> int:
     if not verdict.was_read:
         return EXIT_UNREADABLE
-    return 0 if verdict.is_valid else EXIT_WRONG
+    return 0 if verdict.is_valid else EXIT_INVALID
 
 
-def _asked(arguments: Namespace) -> tuple[Asked, ...]:
+def _asked(arguments: Namespace) -> tuple[RequestedLibrary, ...]:
     """Return the libraries that the user named; raises ConfigError for what is no version."""
     asked = []
     for name in arguments.target:
         target = targets.parse(name)
-        report.say(unknown(target), arguments)
-        asked.append(Asked(name=f"{target.name} (CDI library {target.library})", library=target.library))
+        report.print_findings(unknown_releases(target), arguments)
+        asked.append(
+            RequestedLibrary(name=f"{target.name} (CDI library {target.library})", library=target.library)
+        )
     for version in arguments.loader:
         library = version.removeprefix("v")
         parts = library.split(".")
@@ -159,10 +168,10 @@ def _asked(arguments: Namespace) -> tuple[Asked, ...]:
                 f"--loader {shown(version)!r} is no version of the CDI library",
                 hint=f"known are {', '.join(RELEASES)} and main",
             )
-        asked.append(Asked(name=f"CDI library {library}", library=library))
+        asked.append(RequestedLibrary(name=f"CDI library {library}", library=library))
     for one in asked:
         if one.library not in (*RELEASES, "main"):
-            report.note(
+            report.print_note(
                 f"{one.name} was never observed, so nothing is said of it; known are {RELEASES[0]} to"
                 f" {RELEASES[-1]} and main",
                 arguments,
@@ -170,21 +179,25 @@ def _asked(arguments: Namespace) -> tuple[Asked, ...]:
     return tuple(asked)
 
 
-def _judge(file: Input, asked: tuple[Asked, ...], host: Root | None, coverings: Coverings) -> Verdict:
+def _judge(
+    file: SpecInput, asked: tuple[RequestedLibrary, ...], host: Root | None, mount_conflicts: MountConflicts
+) -> ValidatedFile:
     versions = dict.fromkeys((*DEFAULT_VERSIONS, *(one.library for one in asked), *acceptance.LIBRARIES))
     if file.rule:
         problem = Finding(severity="error", rule=file.rule, path="$", message=file.problem)
-        unknown = dict.fromkeys(versions, Judgement(verdict=UNKNOWN, reason=file.problem))
-        return Verdict(
-            file=file.name, findings=(problem,), judged=unknown, was_read=file.rule != "unreadable"
+        unknown_releases = dict.fromkeys(versions, LoaderVerdict(verdict=UNKNOWN, reason=file.problem))
+        return ValidatedFile(
+            file=file.name, findings=(problem,), judged=unknown_releases, was_read=file.rule != "unreadable"
         )
-    of_file = judge(file.data, yaml=_is_yaml(file.name), host=host, coverings=coverings)
-    judged = judgements(file.data, yaml=of_file.is_yaml, versions=versions, parsed=of_file.parsed)
+    of_file = validate_content(
+        file.data, yaml=_is_yaml(file.name), host=host, mount_conflicts=mount_conflicts
+    )
+    judged = loader_verdicts(file.data, yaml=of_file.is_yaml, versions=versions, parsed=of_file.parsed)
     refused = tuple(found for one in asked for found in _refusal(one, judged[one.library]))
-    return Verdict(file=file.name, findings=(*of_file.findings, *refused), judged=judged)
+    return ValidatedFile(file=file.name, findings=(*of_file.findings, *refused), judged=judged)
 
 
-def _refusal(one: Asked, judgement: Judgement) -> tuple[Finding, ...]:
+def _refusal(one: RequestedLibrary, judgement: LoaderVerdict) -> tuple[Finding, ...]:
     if judgement.verdict == REJECT:
         return (finding("loader-refuses", "$", f"{one.name} refuses the file: {judgement.reason}"),)
     if judgement.verdict == PANIC:
@@ -199,7 +212,7 @@ def _is_yaml(file: str) -> bool | None:
     return False if file.endswith(".json") else None
 
 
-def _row(verdict: Verdict, asked: tuple[Asked, ...]) -> dict[str, object]:
+def _row(verdict: ValidatedFile, asked: tuple[RequestedLibrary, ...]) -> dict[str, object]:
     shown_versions = dict.fromkeys((*DEFAULT_VERSIONS, *(one.library for one in asked)))
     return {
         "file": verdict.file,
@@ -222,7 +235,7 @@ def _finding_row(found: Finding) -> dict[str, object]:
     return row
 
 
-def _text(verdict: Verdict, arguments: Namespace) -> str:
+def _text(verdict: ValidatedFile, arguments: Namespace) -> str:
     name = "standard input" if verdict.file == "-" else shown(verdict.file)
     lines = [f"{name}: {'good' if verdict.is_valid else 'not good'}"]
     lines += [
@@ -234,7 +247,7 @@ def _text(verdict: Verdict, arguments: Namespace) -> str:
         lines.append("  no runtime loads a file of this name: it must end in .json or .yaml")
     for group in acceptance.groups(verdict.judged):
         who = "every runtime" if group.is_all else ", ".join(group.runtimes)
-        lines.append(f"  {_DEEDS[group.verdict]} {who}: {shown(group.reason)}")
+        lines.append(f"  {VERDICT_LABELS[group.verdict]} {who}: {shown(group.reason)}")
     return "\n".join(lines) + "\n"
 
 

@@ -6,17 +6,17 @@ import os
 import sys
 from contextlib import contextmanager, nullcontext
 
-from cdigen import publishing
-from cdigen.cli import given, options, report
+from cdigen.cdi.reader import MAX_SIZE
+from cdigen.cli import argument_checks, options, report
+from cdigen.frontend.status import RUN_DIRECTORY
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import StoreError
+from cdigen.pipeline import publish
+from cdigen.runtimes.daemon_service import service_of
 from cdigen.runtimes.lookup import scan
-from cdigen.runtimes.ownservice import service_of
-from cdigen.service.status import RUN_DIRECTORY
-from cdigen.spec.parse import MAX_SIZE
 from cdigen.store import state as states
-from cdigen.store.directory import existing
-from cdigen.store.lock import Held, exclusive
+from cdigen.store.directory import open_existing
+from cdigen.store.lock import LockHeld, exclusive
 from cdigen.vendors.registry import NAMES, VENDORS, prefixes
 
 TYPE_CHECKING = False
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from cdigen.config import Settings
-    from cdigen.publishing import Outcome
-    from cdigen.runtimes.ownservice import OwnService
-    from cdigen.runtimes.specfile import SpecFile
-    from cdigen.store.state import Owned
+    from cdigen.pipeline.publish import PublishOutcome
+    from cdigen.runtimes.daemon_service import DaemonService
+    from cdigen.runtimes.specfile import ParsedSpec
+    from cdigen.store.state import OwnedSpec
 
 EXAMPLES = """\
   cdigen withdraw --dry-run                what would be removed, and what stays
@@ -39,7 +39,7 @@ EXAMPLES = """\
 
 _REASON = "it was to be withdrawn"
 # A daemon that is about to end is gone within 2 s.
-_PATIENCE_S = 2.5
+_LOCK_TIMEOUT_S = 2.5
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -73,45 +73,45 @@ def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     host, settings, wrong = options.host_and_usable_settings(arguments)
     kinds = options.kinds(arguments)
-    given.require_spec_directories(arguments)
+    argument_checks.require_spec_directories(arguments)
     if arguments.run_dir:
         # Where the daemon would not be seen, it would write the specs again.
         hint = "name the daemon's own, or leave it away"
-        given.require_folders("--run-dir", [arguments.run_dir], hint=hint)
+        argument_checks.require_folders("--run-dir", [arguments.run_dir], hint=hint)
     run_dir = arguments.run_dir or options.outer_directory(host, settings.daemon.run_dir)
     state_dir = options.outer_directory(host, settings.state_dir)
-    report.say(wrong, arguments)
+    report.print_findings(wrong, arguments)
     alone: AbstractContextManager[None] = (
         nullcontext() if arguments.dry_run else _without_daemon(run_dir, service_of(host))
     )
     with alone:
         state, damage = states.read(state_dir)
-        report.say(damage, arguments)
+        report.print_findings(damage, arguments)
         wanted = [owned for owned in state.specs if _is_wanted(owned, arguments, kinds, settings)]
         outcomes = [_withdraw(owned, state_dir, dry_run=arguments.dry_run) for owned in wanted]
-    others = _others(arguments, host, settings, state, kinds)
+    others = _foreign_specs(arguments, host, settings, state, kinds)
     # A record outlives a file that somebody removed.
     met = [outcome for outcome in outcomes if outcome.result != "absent"]
-    _tell(met, others, arguments)
+    _print_rows(met, others, arguments)
     if not met:
         known = ", ".join(dict.fromkeys(owned.kind for owned in state.specs))
         hint = f"; it has written {known}" if known else ""
         of = f" of {', '.join(kinds)}" if kinds else ""
-        report.note(f"there is no such spec of cdigen's{of} to withdraw{hint}", arguments)
-    return report.complain(outcome.error for outcome in outcomes if outcome.error is not None)
+        report.print_note(f"there is no such spec of cdigen's{of} to withdraw{hint}", arguments)
+    return report.print_errors(outcome.error for outcome in outcomes if outcome.error is not None)
 
 
 @contextmanager
-def _without_daemon(run_dir: str, service: OwnService) -> Iterator[None]:
+def _without_daemon(run_dir: str, service: DaemonService) -> Iterator[None]:
     """Keep the daemon from starting while the body runs. StoreError: it runs, and would write them again."""
-    with existing(os.path.abspath(run_dir), what=RUN_DIRECTORY) as place:
+    with open_existing(os.path.abspath(run_dir), what=RUN_DIRECTORY) as place:
         if place is None:
             yield
             return
         try:
-            with exclusive(place, timeout_s=_PATIENCE_S):
+            with exclusive(place, timeout_s=_LOCK_TIMEOUT_S):
                 yield
-        except Held as held:
+        except LockHeld as held:
             raise StoreError(
                 f"the cdigen daemon runs and would write the specs again ({held.message})",
                 hint=f"stop it first: {service.stop}",
@@ -119,7 +119,7 @@ def _without_daemon(run_dir: str, service: OwnService) -> Iterator[None]:
             ) from None
 
 
-def _is_wanted(owned: Owned, arguments: Namespace, kinds: tuple[str, ...], settings: Settings) -> bool:
+def _is_wanted(owned: OwnedSpec, arguments: Namespace, kinds: tuple[str, ...], settings: Settings) -> bool:
     folders = [os.path.realpath(folder) for folder in arguments.spec_dir or ()]
     return (
         (not kinds or owned.kind in kinds)
@@ -136,14 +136,14 @@ def _names(file: str, hook: str) -> bool:
         return False
 
 
-def _withdraw(owned: Owned, state_dir: str, *, dry_run: bool) -> Outcome:
-    spec = publishing.Gone(name=owned.name, kind=owned.kind, reason=_REASON)
-    return publishing.withdraw(spec, os.path.dirname(owned.path), state_dir, dry_run=dry_run)
+def _withdraw(owned: OwnedSpec, state_dir: str, *, dry_run: bool) -> PublishOutcome:
+    spec = publish.StaleSpec(name=owned.name, kind=owned.kind, reason=_REASON)
+    return publish.withdraw_spec(spec, os.path.dirname(owned.path), state_dir, dry_run=dry_run)
 
 
-def _others(
+def _foreign_specs(
     arguments: Namespace, host: Root, settings: Settings, state: states.State, kinds: tuple[str, ...]
-) -> list[SpecFile]:
+) -> list[ParsedSpec]:
     """Return the specs of the same vendors that others wrote, and that stay."""
     ours = {owned.path for owned in state.specs}
     begins = prefixes(arguments.vendor or VENDORS)
@@ -156,7 +156,7 @@ def _others(
     ]
 
 
-def _tell(outcomes: list[Outcome], others: list[SpecFile], arguments: Namespace) -> None:
+def _print_rows(outcomes: list[PublishOutcome], others: list[ParsedSpec], arguments: Namespace) -> None:
     words = {"withdrawn": "withdrawable" if arguments.dry_run else "withdrawn"}
     rows = [
         {
@@ -179,4 +179,4 @@ def _tell(outcomes: list[Outcome], others: list[SpecFile], arguments: Namespace)
         report.write(sys.stdout, report.table(cells, header=("KIND", "RESULT", "FILE")))
     for row in rows:
         if row["result"] == "foreign":
-            report.note(f"{shown(row['file'])} stays: cdigen did not write it", arguments)
+            report.print_note(f"{shown(row['file'])} stays: cdigen did not write it", arguments)

@@ -1,16 +1,16 @@
 """The configuration file: YAML in, checked ``Settings`` out."""
 
-from cdigen.config.reading import MAX_SIZE, parse, problem, read, refusal
+from cdigen.config.reading import MAX_SIZE, as_error, format_fault, parse, read
 from cdigen.config.settings import (
     DEFAULT_PATH,
     MODES,
-    ON_GONE,
     SPEC_DIRS,
+    STALE_SPECS,
     STATE_DIR,
-    Allowance,
-    Daemon,
+    AllowRule,
+    DaemonConfig,
     GpuKind,
-    Nri,
+    NriConfig,
     Settings,
 )
 from cdigen.config.tree import RULE
@@ -19,17 +19,17 @@ __all__ = [
     "DEFAULT_PATH",
     "MAX_SIZE",
     "MODES",
-    "ON_GONE",
     "RULE",
     "SPEC_DIRS",
+    "STALE_SPECS",
     "STATE_DIR",
-    "Allowance",
-    "Daemon",
+    "AllowRule",
+    "DaemonConfig",
     "GpuKind",
-    "Nri",
+    "NriConfig",
     "Settings",
+    "as_error",
+    "format_fault",
     "parse",
-    "problem",
     "read",
-    "refusal",
 ]

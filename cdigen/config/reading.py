@@ -10,16 +10,16 @@ from __future__ import annotations
 from cdigen.config import nodes
 from cdigen.config.settings import (
     ANNOTATIONS,
-    DROPPER,
-    ELSEWHERE,
+    DEFAULT_ACTIONS,
     GPU_CAPABILITIES,
     MODES,
-    ON_GONE,
     SOURCES,
-    Allowance,
-    Daemon,
+    STALE_SPECS,
+    UNSUPPORTED_CDI,
+    AllowRule,
+    DaemonConfig,
     GpuKind,
-    Nri,
+    NriConfig,
     Settings,
 )
 from cdigen.config.tree import NO_CONFIGURATION, NoTreeError, compose, fault, place_of
@@ -49,7 +49,7 @@ def parse(data: bytes, *, file: str, vendors: Collection[str]) -> Settings:
     """
     settings, found = read(data, file=file, vendors=vendors)
     if found:
-        raise refusal(found)
+        raise as_error(found)
     return settings
 
 
@@ -65,15 +65,15 @@ def read(data: bytes, *, file: str, vendors: Collection[str]) -> tuple[Settings,
     return (Settings(), ()) if root is None else _Reading(file, vendors).settings(root)
 
 
-def refusal(found: tuple[Finding, ...]) -> ConfigError:
+def as_error(found: tuple[Finding, ...]) -> ConfigError:
     """Return the error that tells of all problems FOUND in a configuration, each with its place."""
     more = len(found) - MAX_PROBLEMS
-    said = [problem(one) for one in found[:MAX_PROBLEMS]]
+    said = [format_fault(one) for one in found[:MAX_PROBLEMS]]
     said += [f"and {more} more"] if more > 0 else []
     return ConfigError("; ".join(said), hint=found[0].hint, kind="config")
 
 
-def problem(found: Finding) -> str:
+def format_fault(found: Finding) -> str:
     """Return FOUND as compilers tell of such: file, line, column and what is wrong."""
     return ":".join((found.path, *map(str, found.place or ()))) + f": {found.message}"
 
@@ -112,7 +112,7 @@ class _Reading:
         }
         self._nri_keys: dict[str, Reader] = {
             **_NRI,
-            "allow": lambda node: self._rows(node, _ALLOWANCE, Allowance, "namespaces", "allow: "),
+            "allow": lambda node: self._rows(node, _ALLOWANCE, AllowRule, "namespaces", "allow: "),
             "gpu_kinds": lambda node: self._rows(node, _GPU_KIND, GpuKind, "kind", "gpu_kinds: "),
         }
 
@@ -208,11 +208,11 @@ class _Reading:
             elif profile.device_class == other.device_class:
                 self._add(node, f"a second profile has the class {profile.device_class!r}")
 
-    def _daemon(self, node: yaml.Node) -> Daemon:
+    def _daemon(self, node: yaml.Node) -> DaemonConfig:
         """Return the times and places of the daemon in a mapping."""
         if nodes.form(node) != "mapping":
             raise nodes.WrongError(node, f"must be a mapping, not {nodes.kind(node)}")
-        return Daemon(**self._mapping(node, _DAEMON, "daemon: "))  # type: ignore[arg-type]  # likewise
+        return DaemonConfig(**self._mapping(node, _DAEMON, "daemon: "))  # type: ignore[arg-type]  # likewise
 
     def _vendor_options(self, node: yaml.Node) -> Mapping[str, object]:
         """Return the options of a mapping of vendors to theirs."""
@@ -236,11 +236,11 @@ class _Reading:
 
         return read
 
-    def _nri(self, node: yaml.Node) -> Nri:
+    def _nri(self, node: yaml.Node) -> NriConfig:
         """Return what a mapping says of the NRI plugin."""
         if nodes.form(node) != "mapping":
             raise nodes.WrongError(node, f"must be a mapping, not {nodes.kind(node)}")
-        return Nri(**self._mapping(node, self._nri_keys, "nri: "))  # type: ignore[arg-type]  # likewise
+        return NriConfig(**self._mapping(node, self._nri_keys, "nri: "))  # type: ignore[arg-type]  # likewise
 
     def _rows(
         self, node: yaml.Node, keys: dict[str, Reader], cls: type, required: str, where: str
@@ -261,9 +261,9 @@ class _Reading:
                 rows.append(cls(**values))
         return tuple(rows)
 
-    def _add(self, node: yaml.Node, problem: str) -> None:
+    def _add(self, node: yaml.Node, format_fault: str) -> None:
         place = place_of(node.start_mark)
-        self._problems.append(fault(self._file, problem, place, hint=_HINT))
+        self._problems.append(fault(self._file, format_fault, place, hint=_HINT))
 
 
 def _lacks(mapping: yaml.Node, name: str) -> bool:
@@ -301,14 +301,14 @@ _PROFILE: dict[str, Reader] = {
 }
 
 _DAEMON: dict[str, Reader] = {
-    "quiet_s": nodes.seconds,
-    "bound_s": nodes.seconds,
-    "settle_s": nodes.seconds,
-    "settle_first_s": nodes.seconds,
-    "settle_most_s": nodes.seconds,
+    "debounce_s": nodes.seconds,
+    "max_delay_s": nodes.seconds,
+    "settle_timeout_s": nodes.seconds,
+    "backoff_min_s": nodes.seconds,
+    "backoff_max_s": nodes.seconds,
     "poll_s": nodes.seconds,
-    "look_s": nodes.seconds,
-    "on_gone": lambda node: nodes.word(node, ON_GONE),
+    "resync_s": nodes.seconds,
+    "stale_specs": lambda node: nodes.word(node, STALE_SPECS),
     "run_dir": nodes.path,
     "http_port": nodes.port,
 }
@@ -317,9 +317,9 @@ _NRI: dict[str, Reader] = {
     "management_namespaces": lambda node: nodes.items(node, nodes.namespace),
     "management_kinds": lambda node: nodes.items(node, nodes.kind_pattern),
     "annotations": lambda node: nodes.items(node, lambda item: nodes.word(item, ANNOTATIONS)),
-    "elsewhere": lambda node: nodes.word(node, ELSEWHERE),
+    "default_action": lambda node: nodes.word(node, DEFAULT_ACTIONS),
     "require": nodes.require,
-    "dropper": lambda node: nodes.word(node, DROPPER),
+    "unsupported_cdi": lambda node: nodes.word(node, UNSUPPORTED_CDI),
     "socket": nodes.path,
     "index": nodes.index,
     "run_dir": nodes.path,

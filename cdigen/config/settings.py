@@ -17,45 +17,46 @@ STATE_DIR = "/var/lib/cdigen"
 # What a host may be taken for; ``auto`` looks.
 MODES = ("auto", "gpu", "wsl", "csv", "management")
 # What becomes of a spec whose files or nodes are gone.
-ON_GONE = ("withdraw", "keep")
+STALE_SPECS = ("withdraw", "keep")
 # How a container asks the NRI plugin: by its pod's annotations, or by its environment.
 SOURCES = ("annotation", "environment")
 # Whose annotations count: cdigen's own, those of NVIDIA's plugin, those of NRI's sample device injector.
 ANNOTATIONS = ("cdigen", "nvidia", "noderesource")
 # What becomes of a pod's annotations where they do not count.
-ELSEWHERE = ("ignore", "refuse")
+DEFAULT_ACTIONS = ("ignore", "refuse")
 # What becomes of requirements (NVIDIA_REQUIRE_*) that are not met, or cannot be judged.
 REQUIRE = ("enforce", "warn", "off")
 # What a kind of GPUs may give, in the words of NVIDIA_DRIVER_CAPABILITIES.
 GPU_CAPABILITIES = (*CAPABILITIES, "compat32")
 # What becomes of a container that asks, where the runtime would drop CDI devices without a word.
-DROPPER = ("refuse", "raw")
+UNSUPPORTED_CDI = ("refuse", "raw")
 
 
 @frozen
-class Daemon:
+class DaemonConfig:
     """How ``cdigen run`` waits; times are seconds (docs/operations.md has the reasons for the defaults).
 
-    A cycle follows ``quiet_s`` after the last event, ``bound_s`` after the first at most. A host between
-    two states is looked at again after ``settle_first_s``, later each time up to ``settle_most_s``, and is
-    taken as it is after ``settle_s``. Every ``poll_s`` what the kernel does not announce is compared, every
-    ``look_s`` all is looked at.
+    A cycle follows ``debounce_s`` after the last event, ``max_delay_s`` after the first at most. A host
+    between
+    two states is looked at again after ``backoff_min_s``, later each time up to ``backoff_max_s``, and is
+    taken as it is after ``settle_timeout_s``. Every ``poll_s`` what the kernel does not announce is
+    compared, every ``resync_s`` all is looked at.
     """
 
-    quiet_s: float = 0.2
-    bound_s: float = 5.0
-    settle_s: float = 30.0
-    settle_first_s: float = 0.5
-    settle_most_s: float = 10.0
+    debounce_s: float = 0.2
+    max_delay_s: float = 5.0
+    settle_timeout_s: float = 30.0
+    backoff_min_s: float = 0.5
+    backoff_max_s: float = 10.0
     poll_s: float = 1.25
-    look_s: float = 300.0
-    on_gone: str = "withdraw"
+    resync_s: float = 300.0
+    stale_specs: str = "withdraw"
     run_dir: str = "/run/cdigen"
     http_port: int = 0
 
 
 @frozen
-class Allowance:
+class AllowRule:
     """Where wishes count: a container has to fit in every respect; no handlers or labels means any.
 
     ``namespaces`` and ``kinds`` may end in ``*``. ``labels`` are the pod's; the value ``*`` stands for any.
@@ -79,14 +80,14 @@ class GpuKind:
 
 
 @frozen
-class Nri:
+class NriConfig:
     """What the NRI plugin gives to whom (docs/configuration.md); without ``allow`` nobody gets anything.
 
     No ``gpu_kinds`` means those of the profiles. It connects to ``socket``; plugins are called in the order
     of their ``index``, 0 to 99.
     """
 
-    allow: tuple[Allowance, ...] = ()
+    allow: tuple[AllowRule, ...] = ()
     management_namespaces: tuple[str, ...] = ()
     management_kinds: tuple[str, ...] = (
         "nvidia.com/management",
@@ -96,10 +97,10 @@ class Nri:
         "intel.com/gpu-mei",
     )
     annotations: tuple[str, ...] = ANNOTATIONS
-    elsewhere: str = "ignore"
+    default_action: str = "ignore"
     gpu_kinds: tuple[GpuKind, ...] = ()
     require: str = "enforce"
-    dropper: str = "refuse"
+    unsupported_cdi: str = "refuse"
     socket: str = "/var/run/nri/nri.sock"
     index: int = 20
     run_dir: str = "/run/cdigen-nri"
@@ -130,5 +131,5 @@ class Settings:
     view_copies: bool = False
     vendor_options: Mapping[str, Mapping[str, bool | str]] = NO_OPTIONS
     profiles: tuple[Profile, ...] = (DEFAULT,)
-    daemon: Daemon = Daemon()
-    nri: Nri = Nri()
+    daemon: DaemonConfig = DaemonConfig()
+    nri: NriConfig = NriConfig()

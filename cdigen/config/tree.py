@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 RULE = "configuration"
 MAX_DEPTH = 20  # what is right is 4 deep: stream, document, mapping, list
 NO_CONFIGURATION = "is it a configuration of cdigen?"
-_MEND = "mend the YAML"
+_MEND = "fix the YAML"
 
 
 class NoTreeError(ValueError):

@@ -13,6 +13,9 @@ import platform
 import re
 
 from cdigen import __version__
+from cdigen.cdi.reader import parse_document
+from cdigen.cdi.render import render
+from cdigen.cdi.rules.rulebook import RULES
 from cdigen.doctor import masking_documents
 from cdigen.doctor.masking import Masks
 from cdigen.doctor.masking_documents import LEFT_OUT
@@ -21,9 +24,6 @@ from cdigen.model.errors import StoreError
 from cdigen.model.inventory_json import to_document
 from cdigen.runtimes.access import may_list, may_read
 from cdigen.runtimes.users import ROOT
-from cdigen.spec.parse import parse_document
-from cdigen.spec.render import render
-from cdigen.spec.rulebook import RULES
 from cdigen.store import plainfiles
 
 TYPE_CHECKING = False
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cdigen.doctor.context import Context
-    from cdigen.doctor.verdict import Verdict
-    from cdigen.runtimes.resolve import View
+    from cdigen.doctor.result import CheckResult
+    from cdigen.runtimes.scan import SpecScan
     from cdigen.runtimes.users import Reader
 
 _EVERYBODYS = frozenset({"", "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"})
@@ -58,7 +58,7 @@ _SYSTEM_FILES = (
 _CONFIGURATION = "/etc/cdigen/config.yaml"
 
 
-def pack(context: Context, found: tuple[Verdict, ...], path: str, *, mask: bool) -> None:
+def pack(context: Context, found: tuple[CheckResult, ...], path: str, *, mask: bool) -> None:
     """Pack the evidence into the new file PATH, which only its owner may read.
 
     StoreError: there is such a file already, or it cannot be written.
@@ -96,12 +96,12 @@ def _fit(text: str, masks: Masks | None) -> str:
     return masks.masked(text) if masks else text
 
 
-def _evidence(context: Context, found: tuple[Verdict, ...]) -> Iterator[tuple[str, str]]:
+def _evidence(context: Context, found: tuple[CheckResult, ...]) -> Iterator[tuple[str, str]]:
     """Yield names and texts."""
     closed = tuple(
         path for path, readers in _readers(context).items() if not _is_open(context, path, readers)
     )
-    yield "doctor.json", _json([_row(verdict, closed) for verdict in found])
+    yield "doctor.json", _json([_row(result, closed) for result in found])
     yield "versions.json", _json(_versions(context))
     yield "inventory.json", _json(to_document(context.inventories))
     yield (
@@ -116,7 +116,7 @@ def _evidence(context: Context, found: tuple[Verdict, ...]) -> Iterator[tuple[st
     for runtime in context.runtimes:
         for file in runtime.settings.files[:_MAX_FILES]:
             yield f"runtimes{file}", _settings(context, file, runtime.reader)
-    status = context.question.daemon().status
+    status = context.request.daemon().status
     if status is not None:
         yield "status.json", _json(status)
     for path in _SYSTEM_FILES:
@@ -128,17 +128,17 @@ def _evidence(context: Context, found: tuple[Verdict, ...]) -> Iterator[tuple[st
         yield "kernel.txt", _kernel_messages()
 
 
-def _row(verdict: Verdict, closed: tuple[str, ...]) -> dict[str, Any]:
+def _row(result: CheckResult, closed: tuple[str, ...]) -> dict[str, Any]:
     """Return VERDICT without what it quotes of specs; nothing of those that are CLOSED to who reads them."""
-    row = verdict.row()
-    if any(shown(path) in verdict.detail for path in closed):
+    row = result.row()
+    if any(shown(path) in result.detail for path in closed):
         row["detail"] = f"{LEFT_OUT}: of a file that the runtime's user may not read"
-    elif verdict.check in _QUOTING and not verdict.ok:
-        head = _QUOTE.split(verdict.detail, maxsplit=1)[0]
+    elif result.check in _QUOTING and not result.ok:
+        head = _QUOTE.split(result.detail, maxsplit=1)[0]
         told = [
-            word for word in _RULE.findall(verdict.detail) if word.startswith("line") or word[1:-1] in RULES
+            word for word in _RULE.findall(result.detail) if word.startswith("line") or word[1:-1] in RULES
         ]
-        row["detail"] = " ".join((f"{head}:", LEFT_OUT, *told)) if head != verdict.detail else head
+        row["detail"] = " ".join((f"{head}:", LEFT_OUT, *told)) if head != result.detail else head
     return row
 
 
@@ -210,12 +210,12 @@ def _readers(context: Context) -> dict[str, tuple[Reader, ...]]:
     """Return every spec file with the processes that read it."""
     found: dict[str, tuple[Reader, ...]] = {}
     for reader, view in _views(context):
-        for book in view.books:
-            found[book.path] = (*found.get(book.path, ()), reader)
+        for spec_file in view.spec_files:
+            found[spec_file.path] = (*found.get(spec_file.path, ()), reader)
     return found
 
 
-def _views(context: Context) -> Iterator[tuple[Reader, View]]:
+def _views(context: Context) -> Iterator[tuple[Reader, SpecScan]]:
     yield ROOT, context.own_view
     for runtime in context.runtimes:
         yield runtime.reader, context.view(runtime)

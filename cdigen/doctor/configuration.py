@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from cdigen.config import DEFAULT_PATH
-from cdigen.doctor.verdict import Topic
+from cdigen.doctor.result import Topic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cdigen.doctor.context import Context
-    from cdigen.doctor.verdict import Verdict
+    from cdigen.doctor.result import CheckResult
 
 TOPIC = Topic(name="configuration")
 CONFIGURATION = "configuration"
 
 
-def check(context: Context) -> Iterator[Verdict]:
+def check(context: Context) -> Iterator[CheckResult]:
     """Say what is wrong with the configuration; the other checks go by what is right in it."""
-    wrong = context.question.misconfigured
+    wrong = context.request.misconfigured
     if not wrong:
         yield TOPIC.good(CONFIGURATION, f"{DEFAULT_PATH} is right, or not there")
         return

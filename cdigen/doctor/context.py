@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from functools import cached_property
 
-from cdigen import reconcile
 from cdigen.doctor.daemons import running
 from cdigen.doctor.words import joined, quoted
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.model.names import natural_key, spec_file_name
+from cdigen.pipeline import generate
 from cdigen.runtimes import installed, lookup, settings
-from cdigen.runtimes.resolve import Shelf
+from cdigen.runtimes.scan import SpecCache
 from cdigen.runtimes.targets import RUNTIMES
 from cdigen.runtimes.users import ROOT
 from cdigen.store import state as states
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cdigen.config import Settings as Configuration
-    from cdigen.delivery import Means
     from cdigen.host.root import Root
     from cdigen.model.errors import HostError, SpecError
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode, Inventory
-    from cdigen.reconcile import Product, Wishes
-    from cdigen.runtimes.installed import Installed
-    from cdigen.runtimes.resolve import View
-    from cdigen.runtimes.settings import Settings
+    from cdigen.pipeline.delivery import DeliveryOptions
+    from cdigen.pipeline.generate import GeneratedSpec, GenerateOptions
+    from cdigen.runtimes.installed import InstalledRuntime
+    from cdigen.runtimes.scan import SpecScan
+    from cdigen.runtimes.settings import RuntimeSettings
     from cdigen.runtimes.users import Reader, User
-    from cdigen.vendors.base import Places
+    from cdigen.vendors.base import DiscoveryContext
 
 # What people call the runtimes that start containers -> what runtimes.targets does.
-NAMES = {"podman": "podman", "docker": "docker", "containerd": "containerd", "crio": "cri-o"}
+RUNTIME_NAMES = {"podman": "podman", "docker": "docker", "containerd": "containerd", "crio": "cri-o"}
 # Stands for any runtime where the host has none that was found: the newest library, the configured places.
-ANY = "any runtime"
+ANY_RUNTIME = "any runtime"
 _NEWEST = "1.1.0"
 
 
 @frozen
-class Daemon:
+class DaemonReport:
     """What cdigen's own daemon says of itself: its status, None without one, and why it is not running."""
 
     status: Mapping[str, Any] | None
@@ -52,7 +52,7 @@ class Daemon:
 
 
 @frozen
-class Question:
+class DoctorRequest:
     """What is asked, of which host.
 
     ``runtimes`` are those of NAMES that matter, none: all that are installed; ``devices`` the names that
@@ -64,13 +64,13 @@ class Question:
 
     host: Root
     configuration: Configuration
-    places: Places
-    wishes: Wishes
-    means: Means
+    places: DiscoveryContext
+    generate_options: GenerateOptions
+    delivery_options: DeliveryOptions
     vendors: tuple[str, ...]
     spec_dirs: tuple[str, ...]
     state_dir: str
-    daemon: Callable[[], Daemon]
+    daemon: Callable[[], DaemonReport]
     restart: Callable[[str], str]
     user: User | None = None
     runtimes: tuple[str, ...] = ()
@@ -81,12 +81,12 @@ class Question:
 
 
 @frozen
-class Runtime:
+class ExaminedRuntime:
     """A runtime that matters here: its name for people, its binary, and how it is configured."""
 
     name: str
-    binary: Installed | None
-    settings: Settings
+    binary: InstalledRuntime | None
+    settings: RuntimeSettings
     library: str
     newest: str
     reader: Reader
@@ -101,13 +101,13 @@ class Runtime:
 class Context:
     """One look at the host of QUESTION."""
 
-    def __init__(self, question: Question) -> None:
-        self.question = question
-        self.host = question.host
-        self.user = question.user
-        self.configuration = question.configuration
-        self._shelf = Shelf(question.host)
-        self._views: dict[str, View] = {}
+    def __init__(self, request: DoctorRequest) -> None:
+        self.request = request
+        self.host = request.host
+        self.user = request.user
+        self.configuration = request.configuration
+        self._spec_cache = SpecCache(request.host)
+        self._views: dict[str, SpecScan] = {}
 
     @property
     def is_live(self) -> bool:
@@ -118,9 +118,9 @@ class Context:
 
     @cached_property
     def _discovered(self) -> tuple[dict[str, Inventory], dict[str, HostError]]:
-        inventories, failures = reconcile.discover(self.question.vendors, self.question.places)
-        if not self.question.are_named:
-            failures = reconcile.worth_telling(inventories, failures, self.host)
+        inventories, failures = generate.discover(self.request.vendors, self.request.places)
+        if not self.request.are_named:
+            failures = generate.relevant_failures(inventories, failures, self.host)
         return inventories, failures
 
     @property
@@ -134,10 +134,13 @@ class Context:
         return self._discovered[1]
 
     @cached_property
-    def _produced(self) -> tuple[tuple[Product, ...], dict[str, SpecError]]:
+    def _produced(self) -> tuple[tuple[GeneratedSpec, ...], dict[str, SpecError]]:
         try:
-            return reconcile.produce(
-                self.inventories, host=self.host, wishes=self.question.wishes, means=self.question.means
+            return generate.generate_specs(
+                self.inventories,
+                host=self.host,
+                options=self.request.generate_options,
+                delivery=self.request.delivery_options,
             )
         except ConfigError:
             raise
@@ -145,7 +148,7 @@ class Context:
             return (), {}
 
     @property
-    def products(self) -> tuple[Product, ...]:
+    def products(self) -> tuple[GeneratedSpec, ...]:
         """The specs that the host would give now."""
         return self._produced[0]
 
@@ -170,31 +173,31 @@ class Context:
     # The runtimes.
 
     @cached_property
-    def installed(self) -> dict[str, Installed]:
+    def installed(self) -> dict[str, InstalledRuntime]:
         """The runtimes that were found, by the names of NAMES."""
-        known = {target: name for name, target in NAMES.items()}
+        known = {target: name for name, target in RUNTIME_NAMES.items()}
         return {known[one.runtime]: one for one in installed.find(self.host) if one.runtime in known}
 
     @cached_property
-    def low_level(self) -> dict[str, Installed]:
+    def low_level(self) -> dict[str, InstalledRuntime]:
         """Runc and crun, where they were found."""
         return {one.runtime: one for one in installed.find_low_level(self.host)}
 
     @cached_property
-    def runtimes(self) -> tuple[Runtime, ...]:
+    def runtimes(self) -> tuple[ExaminedRuntime, ...]:
         """The runtimes that matter: those asked for that are there, else all that are there, else any."""
-        names = self.question.runtimes or tuple(self.installed)
+        names = self.request.runtimes or tuple(self.installed)
         found = tuple(self._runtime(name) for name in names if name in self.installed)
         return found or (self._any_runtime(),)
 
-    def _runtime(self, name: str) -> Runtime:
+    def _runtime(self, name: str) -> ExaminedRuntime:
         binary = self.installed[name]
         user = self.user if name in {"podman", "docker"} else None
-        newest = RUNTIMES[NAMES[name]][-1]
+        newest = RUNTIMES[RUNTIME_NAMES[name]][-1]
         read = settings.read(
-            NAMES[name], self.host, binary.release, self._starter(name), environment=self._environment
+            RUNTIME_NAMES[name], self.host, binary.release, self._starter(name), environment=self._environment
         )
-        return Runtime(
+        return ExaminedRuntime(
             name=name,
             binary=binary,
             settings=read,
@@ -219,9 +222,9 @@ class Context:
     def _environment(self) -> Mapping[str, str]:
         return os.environ if self.is_live and (self.user is None or self.user.uid == os.geteuid()) else {}
 
-    def _any_runtime(self) -> Runtime:
-        configured = settings.Settings(
-            runtime=ANY,
+    def _any_runtime(self) -> ExaminedRuntime:
+        configured = settings.RuntimeSettings(
+            runtime=ANY_RUNTIME,
             spec_dirs=self.configuration.spec_dirs,
             cdi_enabled=None,
             nri_enabled=None,
@@ -229,8 +232,8 @@ class Context:
             wanted="",
             findings=(),
         )
-        return Runtime(
-            name=ANY,
+        return ExaminedRuntime(
+            name=ANY_RUNTIME,
             binary=None,
             settings=configured,
             library=_NEWEST,
@@ -243,10 +246,10 @@ class Context:
         """When each daemon began that runs on this machine; of a folder nothing is known."""
         return running() if self.is_live else {}
 
-    def view(self, runtime: Runtime) -> View:
+    def view(self, runtime: ExaminedRuntime) -> SpecScan:
         """Return what RUNTIME makes of its spec directories."""
         if runtime.name not in self._views:
-            self._views[runtime.name] = self._shelf.view(
+            self._views[runtime.name] = self._spec_cache.view(
                 runtime.settings.spec_dirs,
                 library=runtime.library,
                 reader=runtime.reader,
@@ -255,12 +258,12 @@ class Context:
         return self._views[runtime.name]
 
     @cached_property
-    def own_view(self) -> View:
+    def own_view(self) -> SpecScan:
         """What the newest library makes of the directories that cdigen writes to and looks into."""
-        return self._shelf.view(self.configuration.spec_dirs, library=_NEWEST, reader=ROOT)
+        return self._spec_cache.view(self.configuration.spec_dirs, library=_NEWEST, reader=ROOT)
 
     @cached_property
-    def views(self) -> tuple[View, ...]:
+    def views(self) -> tuple[SpecScan, ...]:
         """All views, cdigen's own first."""
         return (self.own_view, *(self.view(runtime) for runtime in self.runtimes))
 
@@ -269,15 +272,15 @@ class Context:
     @cached_property
     def wanted(self) -> tuple[str, ...]:
         """The qualified names that have to resolve."""
-        if self.question.devices:
-            return self.question.devices
+        if self.request.devices:
+            return self.request.devices
         offered = {
             f"{product.kind}={device['name']}"
             for product in self.products
             for device in product.document["devices"]
         }
         if not offered:
-            begins = registry.prefixes(self.question.vendors)
+            begins = registry.prefixes(self.request.vendors)
             offered = {name for name in self.defined if name.startswith(begins)} or set(self.defined)
         return tuple(sorted(offered, key=natural_key))
 
@@ -285,7 +288,10 @@ class Context:
     def defined(self) -> frozenset[str]:
         """Every name that any file in any directory defines, whether it is loaded or not."""
         return frozenset(
-            f"{book.kind}={device}" for view in self.views for book in view.books for device in book.devices
+            f"{spec_file.kind}={device}"
+            for view in self.views
+            for spec_file in view.spec_files
+            for device in spec_file.devices
         )
 
     @cached_property
@@ -300,7 +306,7 @@ class Context:
     @cached_property
     def _state(self) -> states.State:
         try:
-            return states.read(self.question.state_dir)[0]
+            return states.read(self.request.state_dir)[0]
         except CdigenError:
             return states.State()
 
@@ -334,7 +340,7 @@ class Context:
 
     def cdigen(self, *words: str) -> str:
         """Return the command line of cdigen for WORDS and this host."""
-        return joined(("cdigen", *words, *self.question.options))
+        return joined(("cdigen", *words, *self.request.options))
 
     def write_command(self, *words: str) -> str:
         """Return the command that writes the specs of this host, moving aside what is in its way."""
@@ -342,15 +348,15 @@ class Context:
             "generate", "--write", *(("--replace-foreign",) if self._is_in_the_way else ()), *words
         )
 
-    def configure_command(self, runtime: Runtime) -> str:
+    def configure_command(self, runtime: ExaminedRuntime) -> str:
         """Return the command that sets what RUNTIME needs, and restarts it where it is running."""
-        restart = ("--restart",) if self.is_live and self.question.restart(runtime.name) else ()
+        restart = ("--restart",) if self.is_live and self.request.restart(runtime.name) else ()
         return self.cdigen("configure", runtime.name, *restart)
 
     @cached_property
     def _is_in_the_way(self) -> bool:
         """Whether something that is not cdigen's keeps it from writing its specs."""
-        directory = self.question.spec_dirs[-1]
+        directory = self.request.spec_dirs[-1]
         for product in self.products:
             file = self.own_file(product.kind)
             try:
@@ -378,7 +384,7 @@ class Context:
     @cached_property
     def scan(self) -> lookup.Lookup:
         """What runtimes find in the directories that cdigen writes to and looks into, with the documents."""
-        return lookup.scan(self.question.spec_dirs)
+        return lookup.scan(self.request.spec_dirs)
 
     def text(self, path: str, *, limit: int = 1 << 16) -> str:
         """Return the text of a small file of the host, empty where it cannot be read."""

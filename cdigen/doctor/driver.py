@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cdigen import reconcile
-from cdigen.doctor.verdict import Topic, command_in
+from cdigen.doctor.result import Topic, command_in
 from cdigen.host.procfs import kernel_release
 from cdigen.host.sysfs import ACCELERATORS, PCI_DEVICES, pci_devices
+from cdigen.pipeline import generate
 from cdigen.vendors import registry
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cdigen.doctor.context import Context
-    from cdigen.doctor.verdict import Verdict
+    from cdigen.doctor.result import CheckResult
     from cdigen.host.root import Root
     from cdigen.model.errors import HostError
     from cdigen.model.findings import Finding
@@ -29,7 +29,7 @@ LOADED, VERSION, FILES, GPUS, TOOL, PITFALL = (
     "driver-files",
     "gpus",
     "driver-library",
-    "driver-pitfall",
+    "driver-diagnostic",
 )
 # What keeps a host from having any spec: other failures may be their consequence.
 CAUSES = (LOADED, GPUS, VERSION, FILES, "node-missing", "node-wrong")
@@ -79,7 +79,7 @@ _NODE_RULES = ("control-node-missing", "gpu-node-missing", "drm-node-missing", "
 _WORDS = {"gpu": "GPU", "npu": "NPU", "gaudi": "Gaudi"}
 
 
-def check(context: Context) -> Iterator[Verdict]:
+def check(context: Context) -> Iterator[CheckResult]:
     """Say how each vendor's driver and its GPUs stand."""
     for name, error in context.failures.items():
         if error.kind in _FAILED:
@@ -90,16 +90,16 @@ def check(context: Context) -> Iterator[Verdict]:
     yield from _pitfalls(context)
 
 
-def _pitfalls(context: Context) -> Iterator[Verdict]:
+def _pitfalls(context: Context) -> Iterator[CheckResult]:
     """Say what a vendor itself knows to go wrong on hosts whose discovery is content."""
     if context.inventories:
         yield TOPIC.good(PITFALL, f"none that is known of {' and '.join(context.inventories)}")
-    for name in context.question.vendors:
+    for name in context.request.vendors:
         inventory = context.inventories.get(name)
         if inventory is None and name not in context.failures:
             continue  # nobody asked for it, and it is not here
         said = context.failures[name].message if name in context.failures else ""
-        for finding in reconcile.pitfalls(name, context.question.places, inventory):
+        for finding in generate.diagnostics(name, context.request.places, inventory):
             if finding.message in said:
                 continue
             detail = f"{finding.message}; {finding.hint}" if finding.hint else finding.message
@@ -107,7 +107,7 @@ def _pitfalls(context: Context) -> Iterator[Verdict]:
             yield say(PITFALL, detail, command_in(finding.hint))
 
 
-def _failure(context: Context, name: str, error: HostError) -> Verdict:
+def _failure(context: Context, name: str, error: HostError) -> CheckResult:
     remedy = command_in(error.hint)
     detail = f"{error.message}; {error.hint}" if error.hint else error.message
     if error.kind == "driver-not-loaded":
@@ -160,7 +160,7 @@ def _text(host: Root, path: str) -> str:
         return ""
 
 
-def _findings(context: Context, inventory: Inventory) -> Iterator[Verdict]:
+def _findings(context: Context, inventory: Inventory) -> Iterator[CheckResult]:
     for finding in inventory.findings:
         check_name = _RULES.get(finding.rule, "" if inventory.vendor == "nvidia" else GPUS)
         if not check_name or finding.severity == "info" or finding.rule in _NODE_RULES:
@@ -195,7 +195,7 @@ def _reinstall(context: Context, *names: str) -> str:
     return f"apt-get install --reinstall --yes {' '.join(found)}" if found else ""
 
 
-def _good(inventory: Inventory) -> Iterator[Verdict]:
+def _good(inventory: Inventory) -> Iterator[CheckResult]:
     """Say what stands well of INVENTORY; what a finding speaks of is left out by ``examine``."""
     driver = inventory.driver
     own = f"the driver of {inventory.vendor} is loaded: the one of the kernel {driver.version}"

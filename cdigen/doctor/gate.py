@@ -1,4 +1,4 @@
-"""Which remedies may be printed as commands for this machine: ``passed``."""
+"""Which remedies may be printed as commands for this machine: ``filter_remedy``."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from cdigen.value import replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.doctor.context import Context
-    from cdigen.doctor.verdict import Verdict
+    from cdigen.doctor.result import CheckResult
 
 # What changes files alone, and those that it names.
 _OF_FILES = frozenset({"chmod", "chown", "cp", "df", "ln", "mkdir", "mknod", "mv", "rm", "rmdir"})
 
 
-def passed(context: Context, verdict: Verdict) -> Verdict:
+def filter_remedy(context: Context, result: CheckResult) -> CheckResult:
     """Return VERDICT with what of its remedy may be run on this machine as it is printed.
 
     What is meant for a host that is a folder here is said in the detail instead: run here, it would change
     this machine. A terminal takes control characters as its own: a line with any is no remedy.
     """
-    if not verdict.remedy:
-        return verdict
-    if not is_plain(verdict.remedy):
-        return replace(verdict, remedy="")
+    if not result.remedy:
+        return result
+    if not is_plain(result.remedy):
+        return replace(result, remedy="")
     if context.is_live:
-        return verdict
-    listed = commands(verdict.remedy)
+        return result
+    listed = commands(result.remedy)
     here = [text for text, words in listed if _is_of_tree(context, words)]
     if listed and len(here) == len(listed):
-        return verdict
+        return result
     there = [text for text, words in listed if not _is_of_tree(context, words)]
-    told = (" && ".join(there) if here else verdict.remedy).replace(f"{context.host.outer}/", "/")
-    detail = f"{verdict.detail}; on that host: {told}"
-    return replace(verdict, remedy=" && ".join(here), detail=detail)
+    told = (" && ".join(there) if here else result.remedy).replace(f"{context.host.outer}/", "/")
+    detail = f"{result.detail}; on that host: {told}"
+    return replace(result, remedy=" && ".join(here), detail=detail)
 
 
 def _is_of_tree(context: Context, words: list[str]) -> bool:

@@ -5,26 +5,26 @@ from __future__ import annotations
 import posixpath
 import stat
 
+from cdigen.cdi.parse_cache import parse_and_check
+from cdigen.cdi.rules.hostcheck import check_host
+from cdigen.cdi.version import KNOWN_VERSIONS, is_newer
 from cdigen.doctor.authority import may_change, may_copy, may_rename
 from cdigen.doctor.driver import CAUSES
-from cdigen.doctor.moving import aside, free
-from cdigen.doctor.verdict import Topic
+from cdigen.doctor.moving import free_path, move_aside
+from cdigen.doctor.result import Topic
 from cdigen.host.root import shown
 from cdigen.model.findings import errors
 from cdigen.model.names import natural_key
-from cdigen.spec.hostcheck import check_host
-from cdigen.spec.known import read
-from cdigen.spec.version import KNOWN_VERSIONS, is_newer
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cdigen.doctor.context import Context, Runtime
-    from cdigen.doctor.verdict import Verdict
-    from cdigen.runtimes.resolve import Resolution
-    from cdigen.runtimes.shelf import Book
+    from cdigen.doctor.context import Context, ExaminedRuntime
+    from cdigen.doctor.result import CheckResult
+    from cdigen.runtimes.scan import Resolution
+    from cdigen.runtimes.spec_cache import SpecFile
 
 TOPIC = Topic(name="specs")
 MISSING = "spec-missing"
@@ -58,18 +58,18 @@ class Problem:
     rule: str
     path: str
     reason: str
-    runtimes: tuple[Runtime, ...]
+    runtimes: tuple[ExaminedRuntime, ...]
     lost: tuple[str, ...]
 
 
-def check(context: Context) -> Iterator[Verdict]:
+def check(context: Context) -> Iterator[CheckResult]:
     """Say which files and directories the runtimes pass over, and what is wrong with each."""
     failed: set[str] = set()
     for problem in problems(context):
-        verdict = _verdict(context, problem)
-        if verdict is not None:
-            failed.add(verdict.check)
-            yield verdict
+        result = _result_of(context, problem)
+        if result is not None:
+            failed.add(result.check)
+            yield result
     for name, text in (
         *CHECKS.values(),
         (VERSION, "no cdiVersion is too new"),
@@ -83,7 +83,7 @@ def check(context: Context) -> Iterator[Verdict]:
 def problems(context: Context) -> tuple[Problem, ...]:
     """Return what any runtime that matters passes over."""
     reasons: dict[tuple[str, str], str] = {}
-    runtimes: dict[tuple[str, str], dict[str, Runtime]] = {}
+    runtimes: dict[tuple[str, str], dict[str, ExaminedRuntime]] = {}
     lost: dict[tuple[str, str], set[str]] = {}
     for runtime in context.runtimes:
         view = context.view(runtime)
@@ -117,23 +117,23 @@ def _blamed(resolution: Resolution) -> str:
     )
 
 
-def lost_names(context: Context, runtime: Runtime) -> list[Resolution]:
+def lost_names(context: Context, runtime: ExaminedRuntime) -> list[Resolution]:
     """Return what became of the wanted names that RUNTIME does not find."""
     view = context.view(runtime)
     found = {name for name, _ in view.devices}
     return [view.resolve(name) for name in context.wanted if name not in found]
 
 
-def _verdict(context: Context, problem: Problem) -> Verdict | None:
+def _result_of(context: Context, problem: Problem) -> CheckResult | None:
     name = CHECKS.get(problem.rule, ("spec-uncertain", ""))[0]
-    book = _book(context, problem.path)
-    if _is_of_others(context, problem, book):
+    spec_file = _find_spec_file(context, problem.path)
+    if _is_of_others(context, problem, spec_file):
         return None
     remedy, reason = "", problem.reason
     if problem.rule == "conflict":
         remedy = _end_conflict(context, problem)
     elif problem.rule in {"file-refused", "runtime-crashes", "file-uncertain"}:
-        name, reason, remedy = _refused(context, problem, name, book)
+        name, reason, remedy = _refused(context, problem, name, spec_file)
     elif problem.rule in _REMEDIES:
         remedy = _REMEDIES[problem.rule](context, problem)
     elif problem.rule == "directory-symlink":
@@ -141,11 +141,11 @@ def _verdict(context: Context, problem: Problem) -> Verdict | None:
     elif problem.rule == "not-a-directory":
         written = f" && {context.write_command()}" if context.products else ""
         made = f"mkdir {context.outer(problem.path)}{written}"
-        remedy = f"{aside(context, problem.path)} && {made}{_restarts(context, problem)}"
+        remedy = f"{move_aside(context, problem.path)} && {made}{_restarts(context, problem)}"
     elif problem.rule == "file-name-ignored":
         stem = posixpath.splitext(problem.path)[0]
         ending = ".json" if problem.path.lower().endswith(".json") else ".yaml"
-        remedy = f"mv {context.outer(problem.path)} {context.outer(free(context, stem, ending))}"
+        remedy = f"mv {context.outer(problem.path)} {context.outer(free_path(context, stem, ending))}"
     detail = f"{reason}{_loses(problem)}"
     if problem.lost or problem.rule == "runtime-hangs":
         return TOPIC.error(name, detail, remedy)
@@ -158,7 +158,7 @@ def _copy(context: Context, problem: Problem) -> str:
     """Return the command that puts a copy in the place of a directory that is a link, if root may be told."""
     if not may_copy(context, problem.path):
         return ""
-    path, copy = context.outer(problem.path), context.outer(free(context, problem.path, ".cdigen"))
+    path, copy = context.outer(problem.path), context.outer(free_path(context, problem.path, ".cdigen"))
     source = context.outer(context.host.resolve(problem.path))
     return f"cp -aT {source} {copy} && rm {path} && mv -T {copy} {path}{_restarts(context, problem)}"
 
@@ -166,7 +166,7 @@ def _copy(context: Context, problem: Problem) -> str:
 def _restarts(context: Context, problem: Problem) -> str:
     """Return what makes daemons look anew: they go on watching the directory that a link led to."""
     commands = [
-        context.question.restart(runtime.name)
+        context.request.restart(runtime.name)
         for runtime in problem.runtimes
         if runtime.name in context.daemons
     ]
@@ -181,44 +181,48 @@ def _loses(problem: Problem) -> str:
     return f"; so {' and '.join(runtime.shown for runtime in problem.runtimes)} cannot resolve {names}{more}"
 
 
-def _is_of_others(context: Context, problem: Problem, book: Book | None) -> bool:
+def _is_of_others(context: Context, problem: Problem, spec_file: SpecFile | None) -> bool:
     """Whether PROBLEM is about devices that nobody asked for."""
-    if problem.lost or not context.question.devices or problem.rule in {"runtime-crashes", "runtime-hangs"}:
+    if problem.lost or not context.request.devices or problem.rule in {"runtime-crashes", "runtime-hangs"}:
         return False
-    return book is None or book.kind not in context.kinds
+    return spec_file is None or spec_file.kind not in context.kinds
 
 
-def _book(context: Context, path: str) -> Book | None:
-    return next((book for view in context.views for book in view.books if book.path == path), None)
+def _find_spec_file(context: Context, path: str) -> SpecFile | None:
+    return next(
+        (spec_file for view in context.views for spec_file in view.spec_files if spec_file.path == path), None
+    )
 
 
 def _end_conflict(context: Context, problem: Problem) -> str:
     """Return the command that moves aside all but the best of the files that conflict."""
-    rivals: dict[str, Book] = {}
+    rivals: dict[str, SpecFile] = {}
     for runtime in problem.runtimes:
         view = context.view(runtime)
-        books = {book.path: book for book in view.books if book.state == "loaded"}
-        first = books[problem.path]
-        rivals |= {
-            path: book
-            for path, book in books.items()
-            if book.folder == first.folder
-            and book.kind == first.kind
-            and set(book.devices) & set(first.devices)
+        spec_files = {
+            spec_file.path: spec_file for spec_file in view.spec_files if spec_file.state == "loaded"
         }
-    keep = max(rivals, key=lambda path: _worth(context, path))
+        first = spec_files[problem.path]
+        rivals |= {
+            path: spec_file
+            for path, spec_file in spec_files.items()
+            if spec_file.folder == first.folder
+            and spec_file.kind == first.kind
+            and set(spec_file.devices) & set(first.devices)
+        }
+    keep = max(rivals, key=lambda path: _preference(context, path))
     moved = [path for path in rivals if path != keep]
-    return " && ".join(aside(context, path) for path in moved)
+    return " && ".join(move_aside(context, path) for path in moved)
 
 
-def _worth(context: Context, path: str) -> tuple[bool, bool, bool, float]:
+def _preference(context: Context, path: str) -> tuple[bool, bool, bool, float]:
     """Return by what a file is preferred: ours, what it names exists, cdigen would write it, younger."""
     try:
         data = context.host.read(path, limit=_MAX)
         changed = context.host.stat(path).st_mtime
     except OSError:
         return False, False, False, 0.0
-    reading = read(data, yaml=not path.endswith(".json"))
+    reading = parse_and_check(data, yaml=not path.endswith(".json"))
     holds = (
         reading.document is not None
         and not errors(reading.findings)
@@ -228,14 +232,16 @@ def _worth(context: Context, path: str) -> tuple[bool, bool, bool, float]:
     return context.is_ours(path), holds, is_own, changed
 
 
-def _refused(context: Context, problem: Problem, name: str, book: Book | None) -> tuple[str, str, str]:
+def _refused(
+    context: Context, problem: Problem, name: str, spec_file: SpecFile | None
+) -> tuple[str, str, str]:
     """Return the check, the reason and the remedy for a file that runtimes refuse, or crash on."""
     path = problem.path
     try:
         data = context.host.read(path, limit=_MAX)
     except OSError:
-        return name, problem.reason, aside(context, path)
-    reading = read(data, yaml=not path.endswith(".json"))
+        return name, problem.reason, move_aside(context, path)
+    reading = parse_and_check(data, yaml=not path.endswith(".json"))
     faults = errors(reading.findings)
     reason = problem.reason
     version = str((reading.document or {}).get("cdiVersion"))
@@ -249,19 +255,19 @@ def _refused(context: Context, problem: Problem, name: str, book: Book | None) -
         name = VERSION
         reads = " and ".join(f"{runtime.shown} reads {runtime.newest} at most" for runtime in older)
         reason = f"{shown(path)} has cdiVersion {version}, but {reads}"
-        target = _targets(context, older, book)
+        target = _targets(context, older, spec_file)
     elif reading.document is None and faults:
         name = SYNTAX
         place = f"line {faults[0].place[0]}: " if faults[0].place else ""
         reason = f"{shown(path)} cannot be parsed: {place}{faults[0].message}"
     elif faults:
         reason = f"{shown(path)} is refused: {faults[0].path}: {faults[0].message} [{faults[0].rule}]"
-    return name, reason, _anew(context, path, book, target)
+    return name, reason, _anew(context, path, spec_file, target)
 
 
-def _targets(context: Context, older: list[Runtime], book: Book | None) -> tuple[str, ...]:
+def _targets(context: Context, older: list[ExaminedRuntime], spec_file: SpecFile | None) -> tuple[str, ...]:
     """Return the options that make cdigen write what OLDER runtimes read, where it does not by itself."""
-    kinds = {book.kind} if book and book.kind else context.kinds
+    kinds = {spec_file.kind} if spec_file and spec_file.kind else context.kinds
     own = [product.document["cdiVersion"] for product in context.products if product.kind in kinds]
     words: list[str] = []
     for runtime in older:
@@ -274,26 +280,26 @@ def _targets(context: Context, older: list[Runtime], book: Book | None) -> tuple
     return tuple(words)
 
 
-def _anew(context: Context, path: str, book: Book | None, options: tuple[str, ...]) -> str:
+def _anew(context: Context, path: str, spec_file: SpecFile | None, options: tuple[str, ...]) -> str:
     """Return the command that puts a good spec in the place of the file PATH."""
-    moved = aside(context, path)
+    moved = move_aside(context, path)
     own = {context.own_file(product.kind) for product in context.products}
     if path in own or context.was_ours(path):
         if context.products:
             return context.write_command(*options)
         return moved
     offered = {product.kind for product in context.products}
-    if book is not None and book.kind in offered and not _others_define(context, book):
+    if spec_file is not None and spec_file.kind in offered and not _others_define(context, spec_file):
         return f"{moved} && {context.write_command(*options)}"
     return moved
 
 
-def _others_define(context: Context, book: Book) -> bool:
+def _others_define(context: Context, spec_file: SpecFile) -> bool:
     """Whether what BOOK defines is there without it."""
     return any(
-        other.path != book.path and other.kind == book.kind and other.state == "loaded"
+        other.path != spec_file.path and other.kind == spec_file.kind and other.state == "loaded"
         for view in context.views
-        for other in view.books
+        for other in view.spec_files
     )
 
 
@@ -325,18 +331,18 @@ def _open(context: Context, problem: Problem) -> str:
     return " && ".join(f"chmod {mode} {context.outer(each)}" for each, mode in opened.items())
 
 
-def _unwait(context: Context, problem: Problem) -> str:
+def _replace_fifo(context: Context, problem: Problem) -> str:
     return _anew(context, problem.path, None, ())
 
 
-_REMEDIES = {"file-unreadable": _open, "directory-unreadable": _open, "runtime-hangs": _unwait}
+_REMEDIES = {"file-unreadable": _open, "directory-unreadable": _open, "runtime-hangs": _replace_fifo}
 
 
-def _missing(context: Context) -> Iterator[Verdict]:
+def _missing(context: Context) -> Iterator[CheckResult]:
     """Say whether there is a spec at all for each kind that the host offers, and for each name asked for."""
-    there = {book.kind for view in context.views for book in view.books if book.is_known}
+    there = {spec_file.kind for view in context.views for spec_file in view.spec_files if spec_file.is_known}
     lost = [product.kind for product in context.products if product.kind not in there]
-    asked = context.question.devices
+    asked = context.request.devices
     if asked:
         lost = [kind for kind in lost if kind in context.kinds]
     if lost:
@@ -360,7 +366,7 @@ def _missing(context: Context) -> Iterator[Verdict]:
         yield TOPIC.good(MISSING, f"there are specs of {', '.join(sorted(there))}")
 
 
-def _unknown(context: Context, name: str, known: list[str]) -> Verdict:
+def _unknown(context: Context, name: str, known: list[str]) -> CheckResult:
     listed = ", ".join(known[:_FEW]) + (f" and {len(known) - _FEW} more" if len(known) > _FEW else "")
     text = f"this host has no device {shown(name)}; it has {listed or 'none'}"
     return TOPIC.error("device-unknown", text, context.cdigen("list"), because=CAUSES)

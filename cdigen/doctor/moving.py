@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from cdigen.doctor.context import Context
 
 
-def free(context: Context, stem: str, ending: str) -> str:
+def free_path(context: Context, stem: str, ending: str) -> str:
     """Return the path STEM with ENDING, or STEM-1, STEM-2 and so on with it: the first that nothing has."""
     folder, _, name = stem.rpartition("/")
     taken = set(context.host.names(folder or "/"))
@@ -17,6 +17,6 @@ def free(context: Context, stem: str, ending: str) -> str:
     return f"{folder}/{next(each for each in names if each not in taken)}"
 
 
-def aside(context: Context, path: str) -> str:
+def move_aside(context: Context, path: str) -> str:
     """Return the command that renames PATH to what no runtime loads."""
-    return f"mv {context.outer(path)} {context.outer(free(context, path, '.disabled'))}"
+    return f"mv {context.outer(path)} {context.outer(free_path(context, path, '.disabled'))}"

@@ -6,7 +6,7 @@ import os
 import stat
 
 from cdigen.doctor.driver import CAUSES
-from cdigen.doctor.verdict import Topic, command_in
+from cdigen.doctor.result import Topic, command_in
 from cdigen.doctor.words import quoted
 from cdigen.model.errors import HostError
 from cdigen.vendors import registry
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cdigen.doctor.context import Context
-    from cdigen.doctor.verdict import Verdict
+    from cdigen.doctor.result import CheckResult
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode
 
@@ -35,7 +35,7 @@ _OPEN = 6  # to read and to write
 _FEW = 4
 
 
-def check(context: Context) -> Iterator[Verdict]:
+def check(context: Context) -> Iterator[CheckResult]:
     """Say how the nodes of the host's devices stand."""
     missing, wrong = _unmade(context)
     findings = _said(context)
@@ -55,11 +55,11 @@ def _unmade(context: Context) -> tuple[tuple[HostNode, ...], tuple[HostNode, ...
         error.kind in {"no-nodes", "no-gpu"} for error in context.failures.values()
     ):
         return (), ()
-    for name in context.question.vendors:
+    for name in context.request.vendors:
         vendor = registry.load(name)
         try:
-            missing += vendor.missing_nodes(context.question.places)
-            wrong += vendor.wrong_nodes(context.question.places)
+            missing += vendor.missing_nodes(context.request.places)
+            wrong += vendor.wrong_nodes(context.request.places)
         except HostError:
             continue  # what keeps the list of GPUs from being read is the driver's
     return tuple(missing), tuple(wrong)
@@ -80,7 +80,7 @@ def _missing(
     findings: tuple[Finding, ...],
     missing: tuple[HostNode, ...],
     wrong: tuple[HostNode, ...],
-) -> Iterator[Verdict]:
+) -> Iterator[CheckResult]:
     told = {node.host_path for node in (*missing, *wrong)}
     serious = {finding.path for finding in findings if finding.severity == "error"}
     lost = [error for error in context.failures.values() if error.kind == "no-nodes"]
@@ -111,7 +111,7 @@ def _is_needed(node: HostNode, serious: set[str]) -> bool:
     return node.host_path in serious or node.role in {"gpu", "control", "capability"}
 
 
-def _wrong(context: Context, wrong: tuple[HostNode, ...], serious: set[str]) -> Iterator[Verdict]:
+def _wrong(context: Context, wrong: tuple[HostNode, ...], serious: set[str]) -> Iterator[CheckResult]:
     if not wrong:
         if context.nodes:
             yield TOPIC.good(WRONG, "all have the numbers that the kernel gives them")
@@ -172,7 +172,7 @@ def _paths(nodes: list[HostNode]) -> str:
     return ", ".join(listed[:_FEW]) + more
 
 
-def _access(context: Context) -> Iterator[Verdict]:
+def _access(context: Context) -> Iterator[CheckResult]:
     user = context.user
     if user is None or not context.nodes:
         return
@@ -226,7 +226,7 @@ def _group_name(context: Context, gid: int) -> str:
     return str(gid)
 
 
-def _links(context: Context) -> Iterator[Verdict]:
+def _links(context: Context) -> Iterator[CheckResult]:
     """Say whether systemd, which knows devices by /dev/char, keeps what a container was allowed.
 
     runc issue 3708, nvidia-container-toolkit issue 48: after daemon-reload containers lose their GPUs.

@@ -7,24 +7,24 @@ import posixpath
 import re
 
 from cdigen.doctor.mounts import remount
-from cdigen.doctor.moving import aside
-from cdigen.doctor.specs import specs
-from cdigen.doctor.verdict import Topic
+from cdigen.doctor.moving import move_aside
+from cdigen.doctor.result import Topic
+from cdigen.doctor.specs import read_specs
 from cdigen.doctor.words import quoted
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.errors import CdigenError
-from cdigen.runtimes.ownservice import UNIT, service_of
+from cdigen.runtimes.daemon_service import UNIT, service_of
 from cdigen.runtimes.units import SYSTEM_FOLDERS
-from cdigen.store import specfiles
+from cdigen.store import specs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cdigen.doctor.context import Context
-    from cdigen.doctor.specs import Used
-    from cdigen.doctor.verdict import Verdict
+    from cdigen.doctor.result import CheckResult
+    from cdigen.doctor.specs import ExaminedSpec
 
 TOPIC = Topic(name="others")
 DAEMON = Topic(name="daemon")
@@ -44,9 +44,9 @@ _VOID = "NVIDIA_VISIBLE_DEVICES=void"
 _ENABLED_AT = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 
 
-def check(context: Context) -> Iterator[Verdict]:
+def check(context: Context) -> Iterator[CheckResult]:
     """Say who else writes or reads what cdigen does, and how cdigen's daemon stands."""
-    found = specs(context)
+    found = read_specs(context)
     yield from _refresh(context)
     yield from _foreign(context, found)
     yield from _twice(context, found)
@@ -55,7 +55,7 @@ def check(context: Context) -> Iterator[Verdict]:
     yield from _space(context)
 
 
-def _refresh(context: Context) -> Iterator[Verdict]:
+def _refresh(context: Context) -> Iterator[CheckResult]:
     active = [unit for unit in _REFRESH_UNITS if is_enabled(context, unit)]
     there = [path for path in _REFRESH_FILES if context.host.exists(path)]
     ours = any(context.host.exists(context.own_file(kind)) for kind in context.kinds)
@@ -70,7 +70,7 @@ def _refresh(context: Context) -> Iterator[Verdict]:
     remedy = f"systemctl disable --now {' '.join(_REFRESH_UNITS)}"
     for path in there:
         # The service writes the first anew at any time; the other somebody has put there by hand.
-        gone = f"rm -f {context.outer(path)}" if path == _REFRESH_FILES[0] else aside(context, path)
+        gone = f"rm -f {context.outer(path)}" if path == _REFRESH_FILES[0] else move_aside(context, path)
         remedy += f" && {gone}"
     say = TOPIC.error if there else TOPIC.warning
     yield say(REFRESH, text, remedy)
@@ -94,7 +94,7 @@ def is_enabled(context: Context, unit: str) -> bool:
     )
 
 
-def _foreign(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
+def _foreign(context: Context, found: tuple[ExaminedSpec, ...]) -> Iterator[CheckResult]:
     foreign = [
         spec for spec in found if not context.was_ours(spec.path) and spec.path != context.own_file(spec.kind)
     ]
@@ -105,7 +105,7 @@ def _foreign(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
             f"{', '.join(map(shown, paths))} is used, though cdigen's own spec of the kind is there: nobody "
             "keeps it true"
         )
-        moves = [aside(context, path) for path in paths]
+        moves = [move_aside(context, path) for path in paths]
         yield TOPIC.warning(
             FOREIGN,
             text,
@@ -127,7 +127,7 @@ def _foreign(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
         yield TOPIC.good(FOREIGN, "nobody else has written specs of these kinds")
 
 
-def _twice(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
+def _twice(context: Context, found: tuple[ExaminedSpec, ...]) -> Iterator[CheckResult]:
     """Say whether NVIDIA's legacy runtime or hook injects GPUs into containers that have them by CDI.
 
     Images of CUDA set NVIDIA_VISIBLE_DEVICES=all, which both heed; void tells them that all is done
@@ -173,7 +173,7 @@ def _default_runtime(context: Context) -> str:
     return name if isinstance(name, str) and "nvidia" in f"{name} {path}" else ""
 
 
-def _says_void(spec: Used) -> bool:
+def _says_void(spec: ExaminedSpec) -> bool:
     edits = (
         spec.document.get("containerEdits", {}),
         *(one["containerEdits"] for one in spec.document["devices"]),
@@ -181,8 +181,8 @@ def _says_void(spec: Used) -> bool:
     return any(_VOID in each.get("env", ()) for each in edits)
 
 
-def _daemon(context: Context) -> Iterator[Verdict]:
-    daemon = context.question.daemon()
+def _daemon(context: Context) -> Iterator[CheckResult]:
+    daemon = context.request.daemon()
     enabled = is_enabled(context, UNIT)
     if daemon.status is None or daemon.problem:
         if enabled:
@@ -219,13 +219,13 @@ def _daemon(context: Context) -> Iterator[Verdict]:
         yield DAEMON.good(CYCLE, "its last look had no trouble")
 
 
-def _state(context: Context) -> Iterator[Verdict]:
+def _state(context: Context) -> Iterator[CheckResult]:
     path = context.configuration.state_dir
     if not context.host.exists(path):
         yield DAEMON.good(STATE, f"{path} does not exist; the first write makes it")
         return
     try:
-        _, findings = specfiles.recorded(context.question.spec_dirs[-1], state_dir=context.question.state_dir)
+        _, findings = specs.recorded(context.request.spec_dirs[-1], state_dir=context.request.state_dir)
     except CdigenError as error:
         yield DAEMON.warning(STATE, f"{error.message}; {error.hint}")
         return
@@ -245,12 +245,12 @@ def _state(context: Context) -> Iterator[Verdict]:
         yield DAEMON.good(STATE, f"{path} is whole")
 
 
-def _space(context: Context) -> Iterator[Verdict]:
+def _space(context: Context) -> Iterator[CheckResult]:
     """Say whether a spec can be written where specs are."""
     import os  # noqa: PLC0415 - for this alone
 
     full = []
-    for path in dict.fromkeys((context.question.spec_dirs[-1], context.question.state_dir)):
+    for path in dict.fromkeys((context.request.spec_dirs[-1], context.request.state_dir)):
         folder = path
         while folder and not os.path.isdir(folder):
             folder = os.path.dirname(folder.rstrip("/")) if folder != "/" else ""

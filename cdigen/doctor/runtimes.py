@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from cdigen.doctor.authority import may_open_configuration
-from cdigen.doctor.context import ANY, NAMES
+from cdigen.doctor.context import ANY_RUNTIME, RUNTIME_NAMES
 from cdigen.doctor.daemons import PROCESSES
 from cdigen.doctor.driver import CAUSES
 from cdigen.doctor.loading import LOADING, MISSING, lost_names
-from cdigen.doctor.verdict import Topic
+from cdigen.doctor.result import Topic
 from cdigen.host.root import shown
 from cdigen.runtimes.access import may_read
-from cdigen.runtimes.limits import limits_of
+from cdigen.runtimes.releases import known_issues
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cdigen.doctor.context import Context, Runtime
-    from cdigen.doctor.verdict import Verdict
-    from cdigen.runtimes.installed import Installed
+    from cdigen.doctor.context import Context, ExaminedRuntime
+    from cdigen.doctor.result import CheckResult
+    from cdigen.runtimes.installed import InstalledRuntime
 
 # What is judged by a check of its own.
 _JUDGED = frozenset({
@@ -42,14 +42,14 @@ _MANAGERS = (
 _FEW = 4
 
 
-def check(context: Context) -> Iterator[Verdict]:
+def check(context: Context) -> Iterator[CheckResult]:
     """Say how each runtime that matters stands."""
-    for name in context.question.runtimes:
+    for name in context.request.runtimes:
         if name not in context.installed:
             yield _absent(context, name)
     for runtime in context.runtimes:
-        if runtime.name == ANY:
-            if not context.question.runtimes:
+        if runtime.name == ANY_RUNTIME:
+            if not context.request.runtimes:
                 yield Topic(name="runtimes").good(
                     "runtime-installed", "no podman, Docker, containerd or CRI-O was found"
                 )
@@ -66,7 +66,7 @@ def check(context: Context) -> Iterator[Verdict]:
         yield from _low_level(name, binary)
 
 
-def _absent(context: Context, name: str) -> Verdict:
+def _absent(context: Context, name: str) -> CheckResult:
     remedy = ""
     for program, command in _MANAGERS:
         if context.host.exists(program):
@@ -76,7 +76,7 @@ def _absent(context: Context, name: str) -> Verdict:
     return Topic(name=name).error(f"{name}-installed", f"{name} is not installed at the usual places", remedy)
 
 
-def _version(context: Context, runtime: Runtime) -> Iterator[Verdict]:
+def _version(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
     topic, name = Topic(name=runtime.name), f"{runtime.name}-version"
     binary = runtime.binary
     if binary is None:
@@ -89,7 +89,7 @@ def _version(context: Context, runtime: Runtime) -> Iterator[Verdict]:
     elif not binary.library:
         texts = [
             limit
-            for limit in limits_of(NAMES[runtime.name], binary.release)
+            for limit in known_issues(RUNTIME_NAMES[runtime.name], binary.release)
             if limit.name.endswith("-no-cdi")
         ]
         more = f"; {texts[0].remedy}" if texts else ""
@@ -100,7 +100,7 @@ def _version(context: Context, runtime: Runtime) -> Iterator[Verdict]:
         )
 
 
-def _trust(binary: Installed) -> str:
+def _trust(binary: InstalledRuntime) -> str:
     return (
         f"chown root:root {binary.binary} && chmod go-w {binary.binary}"
         if "it was not asked" in binary.problem
@@ -108,7 +108,7 @@ def _trust(binary: Installed) -> str:
     )
 
 
-def _configuration(context: Context, runtime: Runtime) -> Iterator[Verdict]:
+def _configuration(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
     topic, name = Topic(name=runtime.name), f"{runtime.name}-config"
     wrong = [finding for finding in runtime.settings.findings if finding.severity != "info"]
     for finding in wrong:
@@ -121,7 +121,7 @@ def _configuration(context: Context, runtime: Runtime) -> Iterator[Verdict]:
         yield topic.good(name, f"{files} can be read" if files else "there is none, so the defaults hold")
 
 
-def _opening(context: Context, runtime: Runtime, path: str) -> str:
+def _opening(context: Context, runtime: ExaminedRuntime, path: str) -> str:
     """Return the command that lets the runtime's user read its file PATH, if root may be told."""
     if may_read(context.host, path, runtime.reader) or not may_open_configuration(context, path):
         return ""
@@ -129,7 +129,7 @@ def _opening(context: Context, runtime: Runtime, path: str) -> str:
     return "" if status.st_mode & 0o004 else f"chmod a+r {context.outer(real)}"
 
 
-def _switch(context: Context, runtime: Runtime) -> Iterator[Verdict]:
+def _switch(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
     topic, name = Topic(name=runtime.name), f"{runtime.name}-cdi"
     settings = runtime.settings
     if settings.cdi_enabled is not False:
@@ -144,7 +144,7 @@ def _switch(context: Context, runtime: Runtime) -> Iterator[Verdict]:
         yield topic.good(name, "the CRI plugin, which alone knows the switch, is disabled; ctr needs none")
         return
     remedy = context.configure_command(runtime)
-    if runtime.name != "containerd" or "containerd" in context.question.runtimes:
+    if runtime.name != "containerd" or "containerd" in context.request.runtimes:
         yield topic.error(name, text, remedy)
     elif by or "docker" not in context.installed or any(context.host.exists(path) for path in _KUBERNETES):
         yield topic.warning(name, f"{text}; pods get no devices", remedy)
@@ -152,13 +152,13 @@ def _switch(context: Context, runtime: Runtime) -> Iterator[Verdict]:
         yield topic.good(name, f"{text}; that matters for Kubernetes, of which this host has nothing")
 
 
-def _directories(context: Context, runtime: Runtime) -> Iterator[Verdict]:
+def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
     """Say whether the runtime looks where the specs of the wanted kinds are."""
     topic, name = Topic(name=runtime.name), f"{runtime.name}-directories"
     listed = runtime.settings.spec_dirs
-    holders = [book for book in context.own_view.books if book.kind in context.kinds]
+    holders = [spec_file for spec_file in context.own_view.spec_files if spec_file.kind in context.kinds]
     theirs = {_identity(context, path) for path in listed}
-    places = dict.fromkeys(book.folder for book in holders) or dict.fromkeys(
+    places = dict.fromkeys(spec_file.folder for spec_file in holders) or dict.fromkeys(
         (context.configuration.spec_dirs[-1],)
     )
     unseen = [folder for folder in places if _identity(context, folder) not in theirs]
@@ -190,9 +190,9 @@ def _identity(context: Context, path: str) -> str:
             return path
 
 
-def _devices(context: Context, runtime: Runtime) -> Iterator[Verdict]:
-    name = f"{runtime.name}-devices" if runtime.name != ANY else "devices"
-    topic = Topic(name=runtime.name if runtime.name != ANY else "runtimes")
+def _devices(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
+    name = f"{runtime.name}-devices" if runtime.name != ANY_RUNTIME else "devices"
+    topic = Topic(name=runtime.name if runtime.name != ANY_RUNTIME else "runtimes")
     lost = lost_names(context, runtime)
     if not lost:
         if context.wanted:
@@ -218,7 +218,7 @@ def _remedy(context: Context, rule: str) -> str:
     )
 
 
-def _daemon(context: Context, runtime: Runtime) -> Iterator[Verdict]:
+def _daemon(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
     """Say whether the runtime's daemon runs, and has read its configuration as it is now."""
     if runtime.name not in PROCESSES:
         return
@@ -227,9 +227,9 @@ def _daemon(context: Context, runtime: Runtime) -> Iterator[Verdict]:
         yield topic.unchecked(name, "the host is a folder")
         return
     began = context.daemons.get(runtime.name)
-    restart = context.question.restart(runtime.name)
+    restart = context.request.restart(runtime.name)
     if began is None:
-        if runtime.name in context.question.runtimes:
+        if runtime.name in context.request.runtimes:
             start = restart.replace("restart", "start") or ""
             yield topic.error(
                 name, f"{PROCESSES[runtime.name]} is not running", start, because=(f"{runtime.name}-config",)
@@ -260,10 +260,10 @@ def _changed(context: Context, path: str) -> float:
         return 0.0
 
 
-def _limits(runtime: Runtime) -> Iterator[Verdict]:
+def _limits(runtime: ExaminedRuntime) -> Iterator[CheckResult]:
     if runtime.binary is None or runtime.binary.release is None:
         return
-    for limit in limits_of(NAMES[runtime.name], runtime.binary.release):
+    for limit in known_issues(RUNTIME_NAMES[runtime.name], runtime.binary.release):
         if limit.name in _JUDGED:
             continue
         text = f"known of this release: {limit.text} ({', '.join(limit.references)}); {limit.remedy}"
@@ -272,10 +272,10 @@ def _limits(runtime: Runtime) -> Iterator[Verdict]:
         yield Topic(name=runtime.name).good(f"limit-{limit.name}", text)
 
 
-def _low_level(name: str, binary: Installed) -> Iterator[Verdict]:
+def _low_level(name: str, binary: InstalledRuntime) -> Iterator[CheckResult]:
     if binary.release is None:
         return
-    for limit in limits_of(name, binary.release):
+    for limit in known_issues(name, binary.release):
         references = f" ({', '.join(limit.references)})" if limit.references else ""
         release = ".".join(map(str, binary.release))
         text = f"known of {name} {release}: {limit.text}{references}; {limit.remedy}"

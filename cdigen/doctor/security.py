@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from cdigen.doctor.authority import may_change_program, owners
-from cdigen.doctor.specs import specs
-from cdigen.doctor.verdict import Topic
+from cdigen.doctor.result import Topic
+from cdigen.doctor.specs import read_specs
 from cdigen.doctor.words import quoted
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cdigen.doctor.context import Context
-    from cdigen.doctor.specs import Used
-    from cdigen.doctor.verdict import Verdict
+    from cdigen.doctor.result import CheckResult
+    from cdigen.doctor.specs import ExaminedSpec
 
 TOPIC = Topic(name="security")
 USER = Topic(name="user")
@@ -37,15 +37,15 @@ _WANTED_IDS = 65536
 _FIRST_ID = 100000
 
 
-def check(context: Context) -> Iterator[Verdict]:
+def check(context: Context) -> Iterator[CheckResult]:
     """Say what keeps containers from what the specs give them."""
-    found = specs(context)
+    found = read_specs(context)
     yield from _hooks(context, found)
     yield from _selinux(context, found)
     yield from _user(context)
 
 
-def _hooks(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
+def _hooks(context: Context, found: tuple[ExaminedSpec, ...]) -> Iterator[CheckResult]:
     hooks = [hook for spec in found if spec.is_used for hook in _of(spec.document, "hooks")]
     paths = dict.fromkeys(path for hook in hooks for path in _programs(hook))
     if not hooks:
@@ -83,7 +83,7 @@ def _programs(hook: dict[str, Any]) -> list[str]:
     return [hook["path"], *(word for word in hook.get("args") or () if word.endswith("/cdigen-hook"))]
 
 
-def _owners_of(context: Context, found: tuple[Used, ...], path: str) -> frozenset[int]:
+def _owners_of(context: Context, found: tuple[ExaminedSpec, ...], path: str) -> frozenset[int]:
     """Return who besides root may change the hook PATH: who alone runs it."""
     by = [
         owners(context, spec.path)
@@ -113,7 +113,7 @@ def _of(document: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
         yield from holder.get("containerEdits", {}).get(key, ())
 
 
-def _selinux(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
+def _selinux(context: Context, found: tuple[ExaminedSpec, ...]) -> Iterator[CheckResult]:
     if context.text(f"{_SELINUX}/enforce").strip() != "1":
         state = "permissive" if context.host.exists(f"{_SELINUX}/enforce") else "not there"
         yield TOPIC.good(BOOLEAN, f"SELinux is {state}")
@@ -163,7 +163,7 @@ def _label(context: Context, path: str) -> str:
     return fields[2] if len(fields) > 2 else ""
 
 
-def _user(context: Context) -> Iterator[Verdict]:
+def _user(context: Context) -> Iterator[CheckResult]:
     if context.user is None:
         return
     yield from _namespaces(context)
@@ -198,7 +198,7 @@ def _ranges(text: str) -> list[tuple[str, int, int]]:
     return found
 
 
-def _namespaces(context: Context) -> Iterator[Verdict]:
+def _namespaces(context: Context) -> Iterator[CheckResult]:
     most = context.text("/proc/sys/user/max_user_namespaces").strip()
     debian = context.text("/proc/sys/kernel/unprivileged_userns_clone").strip()
     if most == "0":

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from cdigen.cdi.compare import compare
+from cdigen.cdi.parse_cache import parse_and_check
+from cdigen.cdi.rules import document_rules
+from cdigen.cdi.rules.hostcheck import check_host
+from cdigen.cdi.rules.mount_conflicts import MountConflicts
 from cdigen.doctor.authority import is_users, may_change, owners
 from cdigen.doctor.driver import CAUSES
 from cdigen.doctor.loading import LOADING
-from cdigen.doctor.moving import aside
-from cdigen.doctor.verdict import Topic
+from cdigen.doctor.moving import move_aside
+from cdigen.doctor.result import Topic
 from cdigen.doctor.words import quoted
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.findings import errors
 from cdigen.runtimes.specfile import as_loaded
-from cdigen.spec import rules
-from cdigen.spec.compare import compare
-from cdigen.spec.coverings import Coverings
-from cdigen.spec.hostcheck import check_host
-from cdigen.spec.known import read
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cdigen.doctor.context import Context
-    from cdigen.doctor.verdict import Verdict
+    from cdigen.doctor.result import CheckResult
     from cdigen.model.findings import Finding
-    from cdigen.runtimes.shelf import Book
+    from cdigen.runtimes.spec_cache import SpecFile
 
 TOPIC = Topic(name="specs")
 FILES, FRESH, TRUST, MAKING = "spec-files", "spec-fresh", "spec-trust", "spec-made"
@@ -42,7 +42,7 @@ _MAX = 16 << 20
 
 
 @frozen
-class Used:
+class ExaminedSpec:
     """A spec file that gives a wanted device, and its document.
 
     ``faults`` are what the rules of CDI find in it though runtimes load it: then ``document`` is what these
@@ -56,9 +56,9 @@ class Used:
     faults: tuple[Finding, ...] = ()
 
 
-def check(context: Context) -> Iterator[Verdict]:
+def check(context: Context) -> Iterator[CheckResult]:
     """Say whether the specs hold."""
-    found = specs(context)
+    found = read_specs(context)
     yield from _made(context)
     yield from _rules(context, found)
     yield from _coverings(context)
@@ -68,20 +68,26 @@ def check(context: Context) -> Iterator[Verdict]:
     yield from _readable(context, found)
 
 
-def specs(context: Context) -> tuple[Used, ...]:
+def read_specs(context: Context) -> tuple[ExaminedSpec, ...]:
     """Return the files that define wanted kinds and can be read, and whether wanted names come from them."""
     used = {path for view in context.views for name, path in view.devices if name in set(context.wanted)}
-    books: dict[str, Book] = {}
+    spec_files: dict[str, SpecFile] = {}
     for view in context.views:
-        books |= {book.path: book for book in view.books if book.kind in context.kinds}
+        spec_files |= {
+            spec_file.path: spec_file for spec_file in view.spec_files if spec_file.kind in context.kinds
+        }
     found = []
-    for path, book in books.items():
-        if not book.path.endswith((".json", ".yaml")):
+    for path, spec_file in spec_files.items():
+        if not spec_file.path.endswith((".json", ".yaml")):
             continue
         document, faults = _document(context, path)
         if document is not None and (path in used or not faults):
             is_used = path in used
-            found.append(Used(path=path, kind=book.kind, document=document, is_used=is_used, faults=faults))
+            found.append(
+                ExaminedSpec(
+                    path=path, kind=spec_file.kind, document=document, is_used=is_used, faults=faults
+                )
+            )
     return tuple(found)
 
 
@@ -91,7 +97,7 @@ def _document(context: Context, path: str) -> tuple[dict[str, Any] | None, tuple
         data = context.host.read(path, limit=_MAX)
     except OSError:
         return None, ()
-    reading = read(data, yaml=not path.endswith(".json"))
+    reading = parse_and_check(data, yaml=not path.endswith(".json"))
     if not errors(reading.findings):
         return reading.document, ()
     # What strict reading finds may not matter to runtimes: names in other letter cases, null, comments.
@@ -99,10 +105,10 @@ def _document(context: Context, path: str) -> tuple[dict[str, Any] | None, tuple
     if loaded is None:
         return None, ()
     document = _without_empty(loaded)
-    return _sound(document), errors(rules.check(document))
+    return _sound(document), errors(document_rules.check(document))
 
 
-def _made(context: Context) -> Iterator[Verdict]:
+def _made(context: Context) -> Iterator[CheckResult]:
     """Say what could not be made as the configuration wishes."""
     said = set()
     for kind, error in context.broken.items():
@@ -159,7 +165,7 @@ def _edits(holder: dict[str, Any]) -> dict[str, Any]:
     return edits
 
 
-def _rules(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
+def _rules(context: Context, found: tuple[ExaminedSpec, ...]) -> Iterator[CheckResult]:
     """Say which specs runtimes load and then fail on: the library does not look at all that runc needs."""
     faulty = [spec for spec in found if spec.faults]
     for spec in faulty:
@@ -173,14 +179,14 @@ def _rules(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
         yield TOPIC.good(RULES, "the specs keep the rules of CDI")
 
 
-def _coverings(context: Context) -> Iterator[Verdict]:
+def _coverings(context: Context) -> Iterator[CheckResult]:
     """Say of which kinds, of whichever makers, a container cannot have the files of both."""
-    coverings = Coverings(context.host)
+    mount_conflicts = MountConflicts(context.host)
     used = {row.file for row in context.scan.rows if row.usable}
     documents = [
         spec.document for spec in context.scan.specs if spec.path in used and not errors(spec.findings)
     ]
-    said = [found for document in documents if document for found in coverings.add(document)]
+    said = [found for document in documents if document for found in mount_conflicts.add(document)]
     for found in said:
         yield TOPIC.warning(COVERED, f"{shown(found.message)}; {found.hint}")
     if len(documents) > 1 and not said:
@@ -189,7 +195,7 @@ def _coverings(context: Context) -> Iterator[Verdict]:
         )
 
 
-def _files(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
+def _files(context: Context, found: tuple[ExaminedSpec, ...]) -> Iterator[CheckResult]:
     failed = False
     found = tuple(spec for spec in found if not spec.faults)
     for spec in found:
@@ -201,7 +207,7 @@ def _files(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
         more = f" and {len(texts) - _FEW} more" if len(texts) > _FEW else ""
         whats = "; ".join(texts[:_FEW]) + more
         detail = f"{shown(spec.path)} names what the host does not have ({whats})"
-        # Where the host can still give the kind, a new spec mends it; else what keeps the host from it does.
+        # Where the host can still give the kind, a new spec fixes it; else what keeps the host from it does.
         offered = any(product.kind == spec.kind for product in context.products)
         because = _BY_RULE.get(_only_rule(missing), ()) if offered else CAUSES
         if spec.is_used:
@@ -210,7 +216,7 @@ def _files(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
             yield TOPIC.warning(
                 "spec-stale",
                 f"{detail}; it is not in use, and would not work",
-                aside(context, spec.path),
+                move_aside(context, spec.path),
                 because,
             )
     if found and not failed:
@@ -218,24 +224,24 @@ def _files(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
 
 
 def _only_rule(missing: tuple[Finding, ...]) -> str:
-    rules = {finding.rule for finding in missing}
-    return rules.pop() if len(rules) == 1 else ""
+    document_rules = {finding.rule for finding in missing}
+    return document_rules.pop() if len(document_rules) == 1 else ""
 
 
-def _renew(context: Context, spec: Used) -> str:
+def _renew(context: Context, spec: ExaminedSpec) -> str:
     if not any(product.kind == spec.kind for product in context.products):
         return ""
     if _is_own(context, spec):
         return context.write_command()
     # Another's file: cdigen's own in its place, lest it comes back into sight.
-    return f"{aside(context, spec.path)} && {context.write_command()}"
+    return f"{move_aside(context, spec.path)} && {context.write_command()}"
 
 
-def _is_own(context: Context, spec: Used) -> bool:
+def _is_own(context: Context, spec: ExaminedSpec) -> bool:
     return spec.path == context.own_file(spec.kind) or context.was_ours(spec.path)
 
 
-def _fresh(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
+def _fresh(context: Context, found: tuple[ExaminedSpec, ...]) -> Iterator[CheckResult]:
     fresh = []
     for product in context.products:
         own = [spec for spec in found if spec.kind == product.kind and _is_own(context, spec)]
@@ -252,7 +258,7 @@ def _fresh(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
         yield TOPIC.good(FRESH, f"{', '.join(fresh)}: what the host would give now")
 
 
-def _trust(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
+def _trust(context: Context, found: tuple[ExaminedSpec, ...]) -> Iterator[CheckResult]:
     """Say who besides root may change a spec: whoever may is root through the next container's mounts."""
     failed = set()
     for spec in found:
@@ -284,7 +290,7 @@ def _ways(path: str) -> list[str]:
     return ["/".join(parts[: number + 1]) for number in range(1, len(parts))]
 
 
-def _readable(context: Context, found: tuple[Used, ...]) -> Iterator[Verdict]:
+def _readable(context: Context, found: tuple[ExaminedSpec, ...]) -> Iterator[CheckResult]:
     """Say whether users without root's rights may read the specs, as their podman has to."""
     closed = []
     for spec in found:

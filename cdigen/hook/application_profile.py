@@ -11,12 +11,12 @@ from __future__ import annotations
 import posix
 from _stat import S_ISCHR
 
-from cdigen.hook.container import Missing, open_folder, read_file, write_file
-from cdigen.hook.within import look_at
+from cdigen.hook.container import MissingFolderError, open_folder, read_file, write_file
+from cdigen.hook.image_paths import open_image_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.hook.container import Container
+    from cdigen.hook.container import ContainerRoot
 
 FOLDER = "/etc/nvidia/nvidia-application-profiles-rc.d"
 NAME = "10-container.conf"
@@ -29,7 +29,7 @@ _TEXT = (
 )
 
 
-def update(container: Container) -> None:
+def update(container: ContainerRoot) -> None:
     """Write the profile for the GPUs whose nodes the container has; nothing where it has none.
 
     Refused: the profile stays as it is.
@@ -48,12 +48,12 @@ def update(container: Container) -> None:
         posix.close(folder)
 
 
-def gpu_mask(container: Container) -> int:
+def gpu_mask(container: ContainerRoot) -> int:
     """Return a mask with bit N set where /dev has a GPU of minor N; 64 and more have no bit."""
     mask = 0
     try:
-        dev = look_at(container, "/dev")
-    except Missing:
+        dev = open_image_path(container, "/dev")
+    except MissingFolderError:
         return 0
     try:
         for number in range(MINORS):

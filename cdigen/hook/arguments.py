@@ -31,7 +31,7 @@ class ArgumentError(ValueError):
 
 
 @frozen
-class Request:
+class HookRequest:
     """The steps asked for, in their order, each with its values, and the names of those required."""
 
     steps: tuple[tuple[str, tuple[str, ...]], ...]
@@ -43,7 +43,7 @@ class Request:
         return [values for name, values in self.steps if name == step]
 
 
-def parse(words: list[str]) -> Request:
+def parse(words: list[str]) -> HookRequest:
     """Return what WORDS, the command line without the program's name, ask for.
 
     ArgumentError: it is malformed.
@@ -66,7 +66,7 @@ def parse(words: list[str]) -> Request:
                 _check_path(name, link)
         steps.append((name, values))
     names = frozenset([name for name, _ in steps])
-    return Request(steps=tuple(steps), names=names, required=frozenset(required))
+    return HookRequest(steps=tuple(steps), names=names, required=frozenset(required))
 
 
 def _grouped(words: list[str]) -> list[tuple[str, tuple[str, ...]]]:

@@ -13,15 +13,15 @@ from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY
 
 from cdigen.binfmt.cuda_compat import read_note, suits
 from cdigen.binfmt.ldcache import ABIS
-from cdigen.hook.container import Missing, Refused, refusal, regular_size, reopen
+from cdigen.hook.container import ContainerPathError, MissingFolderError, path_error, regular_size, reopen
+from cdigen.hook.image_paths import open_image_path
 from cdigen.hook.loader import LibraryFolder
-from cdigen.hook.within import look_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.hook.container import Container
+    from cdigen.hook.container import ContainerRoot
 
 FOLDER = "/usr/local/cuda/compat"
 
@@ -55,26 +55,26 @@ _LIBCUDA = "libcuda.so."
 _MACHINES = {62: "x86_64", 183: "aarch64"}
 
 
-def compat_folder(container: Container, driver_version: str) -> LibraryFolder | None:
+def compat_folder(container: ContainerRoot, driver_version: str) -> LibraryFolder | None:
     """Return the image's compatibility libraries, if it has some that suit the host's DRIVER_VERSION.
 
     Refused: they are there, but not as NVIDIA's packages have them, or the system does not let us look.
     """
     try:
-        folder = look_at(container, FOLDER, closed=KERNEL_FOLDERS)
-    except Missing:
+        folder = open_image_path(container, FOLDER, closed=KERNEL_FOLDERS)
+    except MissingFolderError:
         return None
     try:
         present = _names(folder)
     except OSError as error:
-        raise refusal(FOLDER, error) from error
+        raise path_error(FOLDER, error) from error
     finally:
         posix.close(folder)
     versions = sorted(name[len(_LIBCUDA) :] for name in present if _is_libcuda(name))
     if not versions:
         return None
     if len(versions) > 1:
-        raise Refused(FOLDER, f"there are {len(versions)} versions of libcuda, not one")
+        raise ContainerPathError(FOLDER, f"there are {len(versions)} versions of libcuda, not one")
     abi = _suiting_abi(container, versions[0], driver_version)
     if abi is None:
         return None
@@ -92,7 +92,7 @@ def _names(folder: int) -> frozenset[str]:
             for entry in entries:
                 names.add(entry.name)
                 if len(names) > MAX_FILES:
-                    raise Refused(FOLDER, f"there are more than {MAX_FILES} files")
+                    raise ContainerPathError(FOLDER, f"there are more than {MAX_FILES} files")
     finally:
         posix.close(fd)
     return frozenset(names)
@@ -110,10 +110,10 @@ def _is_libcuda(name: str) -> bool:
     )
 
 
-def _suiting_abi(container: Container, version: str, driver_version: str) -> str | None:
+def _suiting_abi(container: ContainerRoot, version: str, driver_version: str) -> str | None:
     """Return the ABI of the image's libcuda of VERSION if it may be used with the driver."""
     where = f"{FOLDER}/{_LIBCUDA}{version}"
-    seen = look_at(container, where, closed=KERNEL_FOLDERS)
+    seen = open_image_path(container, where, closed=KERNEL_FOLDERS)
     try:
         size = regular_size(seen, where)
         fd = reopen(seen)
@@ -122,9 +122,9 @@ def _suiting_abi(container: Container, version: str, driver_version: str) -> str
         finally:
             posix.close(fd)
     except OSError as error:
-        raise refusal(where, error) from error
+        raise path_error(where, error) from error
     except ValueError as error:
-        raise Refused(where, str(error)) from error
+        raise ContainerPathError(where, str(error)) from error
     finally:
         posix.close(seen)
 

@@ -1,4 +1,4 @@
-"""The container's root, walked so that no path can lead out of it: ``Container`` and what is done in one.
+"""The container's root, walked so that no path can lead out of it: ``ContainerRoot`` and what is done in one.
 
 One component at a time, each by the descriptor of the one before, O_NOFOLLOW on all, never ``..``: a
 link is refused, not resolved, and what is swapped meanwhile is refused too. What we write, and what we
@@ -27,7 +27,7 @@ _PIECE = 1 << 20
 _FDINFO_SIZE = 4096  # three lines for what we open (proc(5), /proc/pid/fdinfo)
 
 
-class Refused(Exception):
+class ContainerPathError(Exception):
     """Say where in the container a step stopped, and why."""
 
     def __init__(self, where: str, why: str) -> None:
@@ -36,19 +36,19 @@ class Refused(Exception):
         self.why = why
 
 
-class Missing(Refused):
+class MissingFolderError(ContainerPathError):
     """Say that a folder on the way is not in the image."""
 
 
 @frozen
-class Container:
+class ContainerRoot:
     """A container's root: its descriptor, and the number of the mount that it is on."""
 
     fd: int
     mount: int
 
 
-def open_container(path: str) -> Container:
+def open_container(path: str) -> ContainerRoot:
     """Open the folder PATH of the host as a container's root.
 
     Refused: it cannot be opened, or it is the host's own root.
@@ -57,13 +57,13 @@ def open_container(path: str) -> Container:
         fd = posix.open(path, O_PATH | O_DIRECTORY | O_CLOEXEC)
         ours, host = posix.fstat(fd), posix.stat("/")
     except OSError as error:
-        raise refusal(path, error) from error
+        raise path_error(path, error) from error
     if (ours.st_dev, ours.st_ino) == (host.st_dev, host.st_ino):
-        raise Refused(path, "the container's root is the host's")
-    return Container(fd=fd, mount=mount_of(fd))
+        raise ContainerPathError(path, "the container's root is the host's")
+    return ContainerRoot(fd=fd, mount=mount_of(fd))
 
 
-def open_current() -> Container:
+def open_current() -> ContainerRoot:
     """Open the current folder as a container's root, which runc makes a mount of its own.
 
     Refused: as ``open_container``, or nothing is mounted on it.
@@ -72,9 +72,11 @@ def open_current() -> Container:
     try:
         above = posix.open("..", O_PATH | O_DIRECTORY | O_CLOEXEC, dir_fd=container.fd)
     except OSError as error:
-        raise refusal("..", error) from error
+        raise path_error("..", error) from error
     if mount_of(above) == container.mount:
-        raise Refused(".", "the bundle may not be read, and the current folder is no container's root")
+        raise ContainerPathError(
+            ".", "the bundle may not be read, and the current folder is no container's root"
+        )
     posix.close(above)
     return container
 
@@ -92,15 +94,15 @@ def mount_of(fd: int) -> int:
         finally:
             posix.close(source)
     except OSError as error:
-        raise refusal(where, error) from error
+        raise path_error(where, error) from error
     _, found, rest = text.partition(b"\nmnt_id:")
     number = rest.partition(b"\n")[0].strip()
     if not found or not number.isdigit():
-        raise Refused(where, "it has no mnt_id: mounts cannot be told apart")
+        raise ContainerPathError(where, "it has no mnt_id: mounts cannot be told apart")
     return int(number)
 
 
-def open_folder(container: Container, path: str, *, make_below: str | None = None) -> int:
+def open_folder(container: ContainerRoot, path: str, *, make_below: str | None = None) -> int:
     """Return a descriptor of the folder PATH, absolute in the container, on the mount of its root.
 
     Folders that are missing below MAKE_BELOW are made, mode 0755. Missing: another one is not there.
@@ -123,10 +125,12 @@ def open_folder(container: Container, path: str, *, make_below: str | None = Non
     return fd
 
 
-def check_mount(container: Container, fd: int, where: str) -> None:
+def check_mount(container: ContainerRoot, fd: int, where: str) -> None:
     """Raise Refused where FD is on another mount than the container's root."""
     if mount_of(fd) != container.mount:
-        raise Refused(where, "another mount than the container's root lies there, which may be the host's")
+        raise ContainerPathError(
+            where, "another mount than the container's root lies there, which may be the host's"
+        )
 
 
 def _check_own(fd: int, where: str) -> None:
@@ -137,10 +141,10 @@ def _check_own(fd: int, where: str) -> None:
         return
     ours = posix.fstat(fd)
     if (ours.st_dev, ours.st_ino) == (host.st_dev, host.st_ino):
-        raise Refused(where, "it is the host's own folder")
+        raise ContainerPathError(where, "it is the host's own folder")
 
 
-def read_file(container: Container, folder: int, name: str, where: str, limit: int) -> bytes | None:
+def read_file(container: ContainerRoot, folder: int, name: str, where: str, limit: int) -> bytes | None:
     """Return the content of the regular file NAME in the open FOLDER; None where nothing has that name.
 
     Refused: it is no regular file, on another mount than the root, longer than LIMIT bytes, or cannot be
@@ -151,12 +155,12 @@ def read_file(container: Container, folder: int, name: str, where: str, limit: i
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise refusal(where, error) from error
+        raise path_error(where, error) from error
     try:
         size = regular_size(seen, where)
         check_mount(container, seen, where)
         if size > limit:
-            raise Refused(where, f"{size} bytes are more than {limit}")
+            raise ContainerPathError(where, f"{size} bytes are more than {limit}")
         return _content(seen, where, limit)
     finally:
         posix.close(seen)
@@ -166,7 +170,7 @@ def regular_size(fd: int, where: str) -> int:
     """Return the size of the regular file FD. Refused: it is something else."""
     status = posix.fstat(fd)
     if not S_ISREG(status.st_mode):
-        raise Refused(where, f"it is {_kind(status.st_mode)}, not a regular file")
+        raise ContainerPathError(where, f"it is {_kind(status.st_mode)}, not a regular file")
     return status.st_size
 
 
@@ -185,7 +189,7 @@ def write_file(folder: int, name: str, content: bytes, where: str) -> None:
     try:
         fd = posix.open(temporary, _NEW, 0o600, dir_fd=folder)
         try:
-            fill(fd, content)
+            write_all(fd, content)
             posix.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             posix.unlink(temporary, dir_fd=folder)
@@ -193,10 +197,10 @@ def write_file(folder: int, name: str, content: bytes, where: str) -> None:
         finally:
             posix.close(fd)
     except OSError as error:
-        raise refusal(where, error) from error
+        raise path_error(where, error) from error
 
 
-def fill(fd: int, content: bytes) -> None:
+def write_all(fd: int, content: bytes) -> None:
     """Write all of CONTENT to FD, and make the file readable for all whatever the umask is."""
     view = memoryview(content)
     while view:
@@ -204,9 +208,9 @@ def fill(fd: int, content: bytes) -> None:
     posix.fchmod(fd, FILE_MODE)
 
 
-def refusal(where: str, error: OSError) -> Refused:
+def path_error(where: str, error: OSError) -> ContainerPathError:
     """Return the Refused that says what the system said."""
-    return Refused(where, error.strerror or type(error).__name__)
+    return ContainerPathError(where, error.strerror or type(error).__name__)
 
 
 def _enter(fd: int, name: str, where: str, *, make: bool) -> int:
@@ -222,11 +226,11 @@ def _enter(fd: int, name: str, where: str, *, make: bool) -> int:
             pass  # another start of a container with the same root made it meanwhile
         return posix.open(name, _FOLDER, dir_fd=fd)
     except FileNotFoundError:
-        raise Missing(where, "the image has no such folder") from None
+        raise MissingFolderError(where, "the image has no such folder") from None
     except NotADirectoryError:
-        raise Refused(where, f"it is {_kind_of(name, fd)}, which is not followed") from None
+        raise ContainerPathError(where, f"it is {_kind_of(name, fd)}, which is not followed") from None
     except OSError as error:
-        raise refusal(where, error) from error
+        raise path_error(where, error) from error
 
 
 def _kind_of(name: str, fd: int) -> str:
@@ -255,9 +259,9 @@ def _content(seen: int, where: str, limit: int) -> bytes:
                 pieces.append(piece)
                 room -= len(piece)
                 if room < 0:
-                    raise Refused(where, f"it grows beyond {limit} bytes")
+                    raise ContainerPathError(where, f"it grows beyond {limit} bytes")
         finally:
             posix.close(fd)
     except OSError as error:
-        raise refusal(where, error) from error
+        raise path_error(where, error) from error
     return b"".join(pieces)

@@ -15,15 +15,23 @@ from __future__ import annotations
 import posix
 from posix import O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_PATH, O_RDONLY, O_WRONLY
 
-from cdigen.hook.container import Missing, Refused, fill, mount_of, refusal, regular_size, reopen
-from cdigen.hook.within import look_at
+from cdigen.hook.container import (
+    ContainerPathError,
+    MissingFolderError,
+    mount_of,
+    path_error,
+    regular_size,
+    reopen,
+    write_all,
+)
+from cdigen.hook.image_paths import open_image_path
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cdigen.hook.container import Container
+    from cdigen.hook.container import ContainerRoot
 
     Mount = Callable[[str | None, str, str | None, int, str | None], None]
     Unmount = Callable[[str, int], None]
@@ -46,7 +54,7 @@ _NEW = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
 
 
 @frozen
-class Place:
+class ParamsFile:
     """The file ``name`` in ``folder_name`` in the open ``parent``, and O_PATH descriptors of both."""
 
     parent: int
@@ -56,28 +64,30 @@ class Place:
     file: int
 
 
-def disable(container: Container) -> None:
+def disable(container: ContainerRoot) -> None:
     """Lay ModifyDeviceFiles: 0 over the container's driver parameters, where they say 1.
 
     Nothing is done without the driver's file, and where it says something else. Refused: it is not the
     driver's own file in a /proc of the container alone, or the system does not let us mount.
     """
     try:
-        place = find(look_at(container, PARENT), FOLDER, NAME)
+        place = open_params(open_image_path(container, PARENT), FOLDER, NAME)
         changed = without_modification(_content(place.file))
         if changed is not None:
-            check_place(place)
-            lay_over(place, changed)
-    except (Missing, FileNotFoundError):
+            check_mounts(place)
+            mount_over(place, changed)
+    except (MissingFolderError, FileNotFoundError):
         return
     except OSError as error:
-        raise refusal(PARAMS, error) from error
+        raise path_error(PARAMS, error) from error
 
 
-def find(parent: int, folder_name: str, name: str) -> Place:
+def open_params(parent: int, folder_name: str, name: str) -> ParamsFile:
     """Return the place of the file NAME in FOLDER_NAME in the open PARENT. OSError: it cannot be opened."""
     folder = _look(folder_name, parent)
-    return Place(parent=parent, folder_name=folder_name, name=name, folder=folder, file=_look(name, folder))
+    return ParamsFile(
+        parent=parent, folder_name=folder_name, name=name, folder=folder, file=_look(name, folder)
+    )
 
 
 def without_modification(content: bytes) -> bytes | None:
@@ -88,22 +98,22 @@ def without_modification(content: bytes) -> bytes | None:
     return b"\n".join([DO_NOT_MODIFY if line == MODIFY else line for line in lines])
 
 
-def check_place(place: Place) -> None:
+def check_mounts(place: ParamsFile) -> None:
     """Raise Refused unless the place is on one proc file system whose mounts nobody shares.
 
     What is mounted under a shared mount (``-v /proc:/proc:rshared``) is mounted on the host as well.
     """
     mount = mount_of(place.folder)
     if mount_of(place.file) != mount:
-        raise Refused(PARAMS, "another mount lies there already")
+        raise ContainerPathError(PARAMS, "another mount lies there already")
     fields, file_system = _mountinfo(mount)
     if file_system != b"proc":
-        raise Refused(PARAMS, "it is not on a proc file system")
+        raise ContainerPathError(PARAMS, "it is not on a proc file system")
     if any(field.startswith(b"shared:") for field in fields):
-        raise Refused(PARAMS, "what is mounted on this /proc is mounted on the host as well")
+        raise ContainerPathError(PARAMS, "what is mounted on this /proc is mounted on the host as well")
 
 
-def lay_over(place: Place, content: bytes) -> None:
+def mount_over(place: ParamsFile, content: bytes) -> None:
     """Mount a read-only file with CONTENT over the file of PLACE.
 
     OSError: the system does not let us; nothing is mounted then.
@@ -114,7 +124,7 @@ def lay_over(place: Place, content: bytes) -> None:
     cover = _look(place.folder_name, place.parent)
     try:
         fd = posix.open(place.name, _NEW, 0o600, dir_fd=cover)
-        fill(fd, content)
+        write_all(fd, content)
         mount(_at(fd), _at(place.file), None, _BIND, None)
         _close_down(mount, unmount, _look(place.name, place.folder))
     finally:
@@ -155,7 +165,7 @@ def _mountinfo(mount: int) -> tuple[list[bytes], bytes]:
         fields = before.split()
         if fields[:1] == [b"%d" % mount]:
             return fields[6:], after.split()[0]
-    raise Refused(PARAMS, "its mount is not among the container's")
+    raise ContainerPathError(PARAMS, "its mount is not among the container's")
 
 
 def _lines(path: str) -> Iterator[bytes]:

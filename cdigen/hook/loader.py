@@ -1,7 +1,7 @@
 """Library folders that the container's dynamic loader finds: its cache, and the folders that ldconfig scans.
 
 ``list_in_cache`` changes /etc/ld.so.cache as ldconfig would have made it with our folders first, without
-running anything and without a look at the image's libraries. ``name_in_conf`` keeps what an ldconfig run
+running anything and without a look at the image's libraries. ``list_in_conf`` keeps what an ldconfig run
 later in the container would otherwise lose. An image without /etc has no loader to find anything by it,
 and gets none made.
 """
@@ -12,12 +12,12 @@ import posix
 
 from cdigen.binfmt.ldcache import ABIS, MAX_SIZE, CacheError
 from cdigen.binfmt.ldcache_merge import merge
-from cdigen.hook.container import Missing, Refused, open_folder, read_file, write_file
+from cdigen.hook.container import ContainerPathError, MissingFolderError, open_folder, read_file, write_file
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.hook.container import Container
+    from cdigen.hook.container import ContainerRoot
 
 CACHE = "/etc/ld.so.cache"
 CONF_FOLDER = "/etc/ld.so.conf.d"
@@ -45,7 +45,7 @@ def folder_of(values: tuple[str, ...]) -> LibraryFolder:
     return LibraryFolder(path=path, flags=ABIS[abi], names=tuple(names))
 
 
-def list_in_cache(container: Container, folders: list[LibraryFolder]) -> None:
+def list_in_cache(container: ContainerRoot, folders: list[LibraryFolder]) -> None:
     """Make the loader's cache list FOLDERS before everything else. Refused: it stays as it is."""
     libraries = [(name, f"{folder.path}/{name}", folder.flags) for folder in folders for name in folder.names]
     etc = open_folder(container, "/etc")
@@ -54,14 +54,14 @@ def list_in_cache(container: Container, folders: list[LibraryFolder]) -> None:
         try:
             after = merge(before or b"", libraries)
         except CacheError as error:
-            raise Refused(CACHE, str(error)) from error
+            raise ContainerPathError(CACHE, str(error)) from error
         if after != before:
             write_file(etc, "ld.so.cache", after, CACHE)
     finally:
         posix.close(etc)
 
 
-def name_in_conf(container: Container, folders: list[LibraryFolder], gone: tuple[str, ...] = ()) -> None:
+def list_in_conf(container: ContainerRoot, folders: list[LibraryFolder], gone: tuple[str, ...] = ()) -> None:
     """Name FOLDERS where ldconfig looks first. Without /etc/ld.so.conf.d no image's ldconfig would look.
 
     Folders that the file names already stay, after ours, but those in GONE: a container with devices of two
@@ -72,7 +72,7 @@ def name_in_conf(container: Container, folders: list[LibraryFolder], gone: tuple
     stale = [path.encode() for path in gone]
     try:
         conf = open_folder(container, CONF_FOLDER)
-    except Missing:
+    except MissingFolderError:
         return
     try:
         before = read_file(container, conf, CONF_NAME, where, _MAX_CONF) or b""

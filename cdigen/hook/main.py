@@ -12,7 +12,7 @@ import posix
 import sys
 
 from cdigen.hook.arguments import REQUIRE, STEPS, ArgumentError, parse
-from cdigen.hook.container import Refused, open_container, open_current
+from cdigen.hook.container import ContainerPathError, open_container, open_current
 from cdigen.hook.state import StateError, root_path
 
 TYPE_CHECKING = False
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn, TypeVar
 
-    from cdigen.hook.arguments import Request
-    from cdigen.hook.container import Container
+    from cdigen.hook.arguments import HookRequest
+    from cdigen.hook.container import ContainerRoot
     from cdigen.hook.loader import LibraryFolder
 
     T = TypeVar("T")
@@ -43,7 +43,7 @@ CONSEQUENCES = {
 _MAX_LINE = 1000
 
 
-class Outcome:
+class StepResults:
     """What became of the steps: said on standard error when it happens, kept for the exit code."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Outcome:
         """Return what WORK returns; keep and say why it failed, so that the next step has its turn."""
         try:
             return work(*arguments)
-        except Refused as refused:
+        except ContainerPathError as refused:
             self.fail(step, f"{refused.where}: {refused.why}; {CONSEQUENCES[step]}")
         except ImportError as error:
             # By step, such as ctypes, which Debian's python3-minimal lacks: the others have their turn.
@@ -106,7 +106,7 @@ def say(step: str, line: str) -> None:
 
 def _started(words: list[str], stdin: int) -> int:
     request = parse(words)
-    outcome = Outcome()
+    outcome = StepResults()
     for step in sorted(request.names - STEPS.keys()):
         outcome.fail(step, "this cdigen-hook is too old to know the step; it is left out")
     try:
@@ -114,18 +114,18 @@ def _started(words: list[str], stdin: int) -> int:
         container = open_current() if path is None else open_container(path)
     except StateError as error:
         return _nowhere(request, str(error))
-    except Refused as refused:
+    except ContainerPathError as refused:
         return _nowhere(request, f"{refused.where}: {refused.why}")
     _do(container, request, outcome)
     return FAILED if outcome.broken or outcome.failed & request.required else STARTED
 
 
-def _nowhere(request: Request, why: str) -> int:
+def _nowhere(request: HookRequest, why: str) -> int:
     say("container", f"{why}; no step is done")
     return FAILED if request.names & request.required else STARTED
 
 
-def _do(container: Container, request: Request, outcome: Outcome) -> None:
+def _do(container: ContainerRoot, request: HookRequest, outcome: StepResults) -> None:
     """Do every step that this hook knows, links first: a library folder may be one of them."""
     if "create-symlinks" in request.names:
         from cdigen.hook.symlinks import make_link  # noqa: PLC0415 - only where asked for, here and below
@@ -145,9 +145,9 @@ def _do(container: Container, request: Request, outcome: Outcome) -> None:
         outcome.attempt("update-application-profile", update, container)
 
 
-def _make_findable(container: Container, request: Request, outcome: Outcome) -> None:
+def _make_findable(container: ContainerRoot, request: HookRequest, outcome: StepResults) -> None:
     """Put the folders of update-ldcache into the loader's cache, before them one that is newer."""
-    from cdigen.hook.loader import folder_of, list_in_cache, name_in_conf  # noqa: PLC0415
+    from cdigen.hook.loader import folder_of, list_in_cache, list_in_conf  # noqa: PLC0415
 
     folders: list[LibraryFolder] = []
     gone: tuple[str, ...] = ()
@@ -167,7 +167,7 @@ def _make_findable(container: Container, request: Request, outcome: Outcome) -> 
     if writers[-1] in outcome.failed:
         outcome.failed.update(writers)
     else:
-        outcome.attempt("ld.so.conf.d", name_in_conf, container, folders, gone)
+        outcome.attempt("ld.so.conf.d", list_in_conf, container, folders, gone)
 
 
 def _keep_standard_descriptors() -> None:

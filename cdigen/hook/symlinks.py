@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import posix
 
-from cdigen.hook.container import Missing, open_folder, refusal
+from cdigen.hook.container import MissingFolderError, open_folder, path_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.hook.container import Container
+    from cdigen.hook.container import ContainerRoot
 
 
-def make_link(container: Container, target: str, link: str) -> None:
+def make_link(container: ContainerRoot, target: str, link: str) -> None:
     """Make LINK, absolute in the container, a link with the text TARGET.
 
     What already has the name is the image's or the user's choice and stays; a folder that the image does
@@ -20,13 +20,13 @@ def make_link(container: Container, target: str, link: str) -> None:
     path, _, name = link.rpartition("/")
     try:
         folder = open_folder(container, path)
-    except Missing:
+    except MissingFolderError:
         return
     try:
         posix.symlink(target, name, dir_fd=folder)
     except FileExistsError:
         return
     except OSError as error:
-        raise refusal(link, error) from error
+        raise path_error(link, error) from error
     finally:
         posix.close(folder)

@@ -34,21 +34,21 @@ _LOOK_SHUT_S = 0.002
 
 
 @frozen
-class Ending:
+class ChildResult:
     """How a child ended.
 
     ``by``: ``itself``, ``deadline`` (it was killed), ``flood`` (it was killed for printing too much).
     ``status`` is its exit status, the negative number of the signal that killed it, or None where not
-    even SIGKILL ended it: it hangs in the kernel. ``last_words`` is its last line on standard error.
+    even SIGKILL ended it: it hangs in the kernel. ``last_stderr_line`` is its last line on standard error.
     """
 
     by: Literal["itself", "deadline", "flood"]
     status: int | None
     output: bytes
-    last_words: str
+    last_stderr_line: str
 
 
-def run(command: tuple[str, ...], *, deadline_s: float) -> Ending:
+def run(command: tuple[str, ...], *, deadline_s: float) -> ChildResult:
     """Run COMMAND until it ends, DEADLINE_S seconds at the most, and return how it ended.
 
     It gets ENVIRONMENT, no open files, no terminal, the folder ``/``, a session of its own, no core
@@ -92,7 +92,9 @@ def run(command: tuple[str, ...], *, deadline_s: float) -> Ending:
     finally:
         # At least 50 ms: on a busy machine the end of a killed process takes a while.
         status = _end(process, grace_s=max(deadline_s / 20, 0.05))
-    return Ending(by=by, status=status, output=bytes(listener.output), last_words=listener.last_words())
+    return ChildResult(
+        by=by, status=status, output=bytes(listener.output), last_stderr_line=listener.last_stderr_line()
+    )
 
 
 @contextmanager
@@ -145,7 +147,7 @@ class _Listener:
                 self._tail = (self._tail + chunk)[-_TAIL:]
         return bool(ready)
 
-    def last_words(self) -> str:
+    def last_stderr_line(self) -> str:
         lines = self._tail.decode("utf-8", "replace").strip().splitlines()
         return shown(lines[-1].strip()[:LAST_WORDS]) if lines else ""
 

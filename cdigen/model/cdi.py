@@ -1,6 +1,6 @@
 """A CDI specification as values, in the specification's own names.
 
-Only what cdigen writes is modelled; documents written by others stay JSON (``cdigen.spec.parse``).
+Only what cdigen writes is modelled; documents written by others stay JSON (``cdigen.cdi.reader``).
 Source: container-device-interface SPEC.md and specs-go/config.go.
 """
 
@@ -111,7 +111,7 @@ class Payload:
 class Draft:
     """The content of one kind's spec before layout, versions and order are settled.
 
-    ``payload`` is what ``spec.layout`` turns into mounts and hooks, as ``profile`` wants it. ``has_all`` says
+    ``payload`` is what ``cdi.layout`` turns into mounts and hooks, as ``profile`` wants it. ``has_all`` says
     whether there is to be a device ``all``.
     """
 

@@ -145,7 +145,7 @@ class DriverFile:
 
 
 @frozen
-class Sought:
+class ProbeResult:
     """One thing that discovery looked for, and how that ended.
 
     ``weight``: ``required`` (its capability cannot work without it), ``core`` (missing beside
@@ -174,7 +174,7 @@ class Inventory:
     accelerators: tuple[Accelerator, ...]
     nodes: tuple[HostNode, ...]
     files: tuple[DriverFile, ...]
-    sought: tuple[Sought, ...]
+    sought: tuple[ProbeResult, ...]
     findings: tuple[Finding, ...]
     mode: str = "gpu"
     groups: tuple[Group, ...] = ()

@@ -19,10 +19,10 @@ from cdigen.model.inventory import (
     HostNode,
     Inventory,
     Partition,
-    Sought,
+    ProbeResult,
 )
 from cdigen.model.strict import (
-    WrongPlace,
+    InvalidValue,
     as_json,
     flag,
     many,
@@ -52,7 +52,7 @@ def from_document(document: object) -> dict[str, Inventory]:
     """Return the inventories in DOCUMENT; raises ConfigError naming the JSON path that is wrong."""
     try:
         return _inventories(document)
-    except WrongPlace as wrong:
+    except InvalidValue as wrong:
         raise ConfigError(
             f"{wrong.path} in the inventory is not {wrong.wanted}",
             hint="make it with 'cdigen inspect --json'",
@@ -71,13 +71,13 @@ def _inventories(document: object) -> dict[str, Inventory]:
         )
     vendors = top["vendors"]
     if not isinstance(vendors, dict):
-        raise WrongPlace("$.vendors", "an object")
+        raise InvalidValue("$.vendors", "an object")
     inventories = {}
     for name, value in vendors.items():
         path = f"$.vendors.{name}"
         inventories[name] = inventory = _INVENTORY(value, path)
         if inventory.vendor != name:
-            raise WrongPlace(f"{path}.vendor", "the name under which it stands")
+            raise InvalidValue(f"{path}.vendor", "the name under which it stands")
     return inventories
 
 
@@ -87,21 +87,21 @@ def _machine(value: object, path: str) -> str:
     if not plain or not all(
         character.isascii() and (character.isalnum() or character == "_") for character in plain
     ):
-        raise WrongPlace(path, "the kernel's word for a machine, such as x86_64")
+        raise InvalidValue(path, "the kernel's word for a machine, such as x86_64")
     return plain
 
 
 def _path(value: object, path: str) -> str:
     plain = text(value, path)
     if not plain.startswith("/") or any(part in {".", ".."} for part in plain.split("/")):
-        raise WrongPlace(path, "an absolute path without '.' and '..'")
+        raise InvalidValue(path, "an absolute path without '.' and '..'")
     return plain
 
 
 def _relative_path(value: object, path: str) -> str:
     plain = text(value, path)
     if any(part in {"", ".", ".."} for part in plain.split("/")):
-        raise WrongPlace(path, "a relative path without '.' and '..'")
+        raise InvalidValue(path, "a relative path without '.' and '..'")
     return plain
 
 
@@ -174,7 +174,7 @@ _INVENTORY = record(
     files=many(_FILE),
     sought=many(
         record(
-            Sought,
+            ProbeResult,
             name=text,
             kind=text,
             capabilities=_TEXTS,

@@ -1,7 +1,7 @@
 """Strict readers of JSON: each takes a value and its JSON path, and returns what the value means.
 
 They are put together like the document: ``record(cls, name=text, sizes=many(number))``. The first
-place that is wrong raises ``WrongPlace``; whoever reads a document says whose fault that is. ``as_json`` is
+place that is wrong raises ``InvalidValue``; whoever reads a document says whose fault that is. ``as_json`` is
 the way back.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_NUMBER = (1 << 32) - 1
 
 
-class WrongPlace(ValueError):
+class InvalidValue(ValueError):
     """Say which place of a document is not what it has to be."""
 
     def __init__(self, path: str, wanted: str) -> None:
@@ -36,34 +36,34 @@ def members(
 ) -> dict[str, Any]:
     """Return VALUE, an object with exactly these members; those OPTIONAL may be missing."""
     if not isinstance(value, dict):
-        raise WrongPlace(path, "an object")
+        raise InvalidValue(path, "an object")
     if missing := sorted(names - value.keys()):
-        raise WrongPlace(f"{path}.{missing[0]}", "there, but it has to be")
+        raise InvalidValue(f"{path}.{missing[0]}", "there, but it has to be")
     if unknown := sorted(value.keys() - names - optional):
-        raise WrongPlace(f"{path}.{unknown[0]}", "a field of this schema")
+        raise InvalidValue(f"{path}.{unknown[0]}", "a field of this schema")
     return value
 
 
 def text(value: object, path: str) -> str:
     """Return a text without control characters."""
     if not isinstance(value, str):
-        raise WrongPlace(path, "text")
+        raise InvalidValue(path, "text")
     if not value.isprintable():
-        raise WrongPlace(path, "free of control characters")
+        raise InvalidValue(path, "free of control characters")
     return value
 
 
 def number(value: object, path: str) -> int:
     """Return a whole number of 32 bits."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
-        raise WrongPlace(path, f"a whole number from 0 to {MAX_NUMBER}")
+        raise InvalidValue(path, f"a whole number from 0 to {MAX_NUMBER}")
     return value
 
 
 def flag(value: object, path: str) -> bool:
     """Return true or false."""
     if not isinstance(value, bool):
-        raise WrongPlace(path, "true or false")
+        raise InvalidValue(path, "true or false")
     return value
 
 
@@ -77,7 +77,7 @@ def one_of(*words: str) -> Reader:
 
     def read(value: object, path: str) -> str:
         if value not in words:
-            raise WrongPlace(path, f"one of {', '.join(words)}")
+            raise InvalidValue(path, f"one of {', '.join(words)}")
         return str(value)
 
     return read
@@ -88,7 +88,7 @@ def many(reader: Reader) -> Reader:
 
     def read(value: object, path: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            raise WrongPlace(path, "a list")
+            raise InvalidValue(path, "a list")
         return tuple(reader(item, f"{path}[{position}]") for position, item in enumerate(value))
 
     return read

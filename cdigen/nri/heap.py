@@ -1,4 +1,4 @@
-"""How the C library keeps memory: ``keep_one_heap``."""
+"""How the C library keeps memory: ``limit_malloc_arenas``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ctypes
 _M_ARENA_MAX = -8  # <malloc.h> of glibc
 
 
-def keep_one_heap() -> None:
+def limit_malloc_arenas() -> None:
     """Let all threads have one heap; call it before there are any.
 
     glibc gives each thread one of its own, of which little comes back: after the state of a node with 5,000

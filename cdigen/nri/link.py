@@ -11,16 +11,16 @@ import threading
 import time
 
 from cdigen.host.root import reason, shown
-from cdigen.nri.compat import is_rejected
-from cdigen.nri.news import Lost
-from cdigen.nri.serving import Serving, Terms
-from cdigen.nri.session import Session, SessionError
+from cdigen.nri.decision.compat import is_rejected
+from cdigen.nri.events import ConnectionLost
+from cdigen.nri.serving import ServeOptions, Serving
+from cdigen.nri.wire.session import Session, SessionError
 from cdigen.value import frozen
 from cdigen.watch.debounce import Backoff
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.nri.desk import Desk
+    from cdigen.nri.shared_state import SharedState
 
 # A runtime that restarts has its socket back within a second, and starts containers soon after.
 BACKOFF = Backoff(first_s=0.1, factor=1.6, most_s=5.0)
@@ -41,7 +41,7 @@ class Endpoint:
 class Link:
     """Serves the runtime at ENDPOINT as the plugin NAME with INDEX (two digits), by what lies on DESK."""
 
-    def __init__(self, endpoint: Endpoint, name: str, index: str, desk: Desk) -> None:
+    def __init__(self, endpoint: Endpoint, name: str, index: str, desk: SharedState) -> None:
         self._endpoint = endpoint
         self._name, self._index = name, index
         self._desk = desk
@@ -75,7 +75,7 @@ class Link:
             self._desk.tried.set()
             if self._desk.stopping.is_set():
                 return
-            self._desk.report(Lost(reason=why, was_accepted=was_accepted))
+            self._desk.report(ConnectionLost(reason=why, was_accepted=was_accepted))
             if self._endpoint.fd is not None:
                 return
             if was_accepted and time.monotonic() - begun_s > BACKOFF.most_s:
@@ -85,14 +85,14 @@ class Link:
             failures = 0 if self._is_rung(BACKOFF.delay(failures)) else failures + 1
 
     def _is_rung(self, delay_s: float) -> bool:
-        """Wait for DELAY_S, less if the bell is rung; returns whether it was."""
+        """Wait for DELAY_S, less if the wakeup is rung; returns whether it was."""
         poll = select.poll()
-        poll.register(self._desk.bell, select.POLLIN)
+        poll.register(self._desk.wakeup, select.POLLIN)
         until_s = time.monotonic() + delay_s
         while not self._desk.stopping.is_set() and (left_s := until_s - time.monotonic()) > 0:
-            self._desk.beat_s = time.monotonic()
+            self._desk.alive_s = time.monotonic()
             if poll.poll(min(left_s, _BEAT_S) * 1000):
-                self._desk.hush()
+                self._desk.clear_wakeup()
                 return True
         return False
 
@@ -110,7 +110,7 @@ class Link:
                 connection,
                 Session(self._name, self._index),
                 self._desk,
-                Terms(
+                ServeOptions(
                     is_launched=self._endpoint.fd is not None,
                     may_validate=self._rejections < _MAX_REJECTIONS,
                 ),

@@ -1,4 +1,4 @@
-"""The plugin's metrics for Prometheus: ``Metrics``, computed at each scrape from what is counted anyway."""
+"""The plugin's metrics for Prometheus: ``NriCollector`` computes them at each scrape."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from cdigen import __version__
 from cdigen.config import RULE
+from cdigen.nri.counters import BUCKETS
 from cdigen.nri.status import REGISTERED
-from cdigen.nri.tally import BUCKETS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from cdigen.nri.status import Board
+    from cdigen.nri.status import PluginStatus
 
 
-class Metrics:
+class NriCollector:
     """The metrics of one plugin, whose state is on BOARD."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: PluginStatus) -> None:
         self._board = board
         self._registry = CollectorRegistry()
         self._registry.register(self)

@@ -17,29 +17,29 @@ from contextlib import ExitStack
 
 from cdigen import __version__
 from cdigen.config import RULE, Settings
+from cdigen.frontend import status as files
+from cdigen.frontend.rundir import RunDirectory
+from cdigen.frontend.signals import Overdue
 from cdigen.model.errors import CdigenError, ConfigError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.nri import status
-from cdigen.nri.desk import Desk
-from cdigen.nri.known import INVENTORY, is_kept, look
+from cdigen.nri.context import INVENTORY, is_inventory_maintained, read_context
+from cdigen.nri.decision.policy import policy_of
 from cdigen.nri.link import Link
-from cdigen.nri.policy import policy_of
 from cdigen.nri.reporter import Reporter
-from cdigen.service import status as files
-from cdigen.service.rundir import RunDirectory
-from cdigen.service.signals import Overdue
-from cdigen.store.lock import Held
+from cdigen.nri.shared_state import SharedState
+from cdigen.store.lock import LockHeld
 from cdigen.watch.triggers import Inbox, Trigger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cdigen.frontend.sd_notify import Notifier
+    from cdigen.frontend.signals import Signals
+    from cdigen.nri.context import DecisionContext
     from cdigen.nri.earlylog import EarlyLog
-    from cdigen.nri.known import Known
-    from cdigen.nri.setup import Setup
-    from cdigen.service.notify import Notifier
-    from cdigen.service.signals import Signals
+    from cdigen.nri.plugin_config import PluginConfig
     from cdigen.watch.supervisor import Supervisor
 
 # How long the rest of the start waits for the registration, which it would slow down.
@@ -67,7 +67,7 @@ class Plugin:
 
     def __init__(
         self,
-        load: Callable[[bool], Setup],
+        load: Callable[[bool], PluginConfig],
         *,
         notifier: Notifier,
         log: EarlyLog,
@@ -82,12 +82,12 @@ class Plugin:
         self._signals = signals
         self._verbose = verbose
         self._inbox = Inbox()
-        self._desk = Desk(lambda what: self._inbox.put(Trigger(source=what, reason="the runtime")))
-        self._board = status.Board(self._desk.tally)
+        self._desk = SharedState(lambda what: self._inbox.put(Trigger(source=what, reason="the runtime")))
+        self._board = status.PluginStatus(self._desk.tally)
         self._home = RunDirectory(self._setup.run_dir, log)
         self._has_home = self._stands_aside = False
         self._link = Link(self._setup.endpoint, self._setup.name, self._setup.index, self._desk)
-        self._known: Known | None = None
+        self._known: DecisionContext | None = None
         self._reporter = Reporter(self._board, self._desk, log, lambda: self._setup)
         self._supervisor: Supervisor | None = None
         self._process = files.this_process()
@@ -100,7 +100,7 @@ class Plugin:
         self._is_shown = False
 
     def run(self) -> None:
-        """Run until SIGTERM or SIGINT. ``Held``: another instance runs."""
+        """Run until SIGTERM or SIGINT. ``LockHeld``: another instance runs."""
         sys.setswitchinterval(_SWITCH_S)
         self._signals.attach(self._on_signal, give_up=_nothing)
         with ExitStack() as held:
@@ -121,7 +121,7 @@ class Plugin:
                 self._log.info("stopped")
 
     def _take_home(self, held: ExitStack) -> None:
-        """Take the run directory. ``Held``: another instance has it.
+        """Take the run directory. ``LockHeld``: another instance has it.
 
         That there is none costs the status; the runtime is served all the same. One that a runtime has
         started must not end, as some do not start without it: it stands aside for the other.
@@ -129,7 +129,7 @@ class Plugin:
         try:
             held.enter_context(self._home.taken())
             self._has_home = True
-        except Held as error:
+        except LockHeld as error:
             if self._setup.endpoint.fd is None:
                 raise
             self._log.error("stands aside", message=error.message, hint="another cdigen serves the runtime")
@@ -169,9 +169,9 @@ class Plugin:
 
     def _begin(self) -> Supervisor:
         """Begin what can wait until the runtime is served; returns who keeps the sources and the server."""
-        from cdigen.nri.metrics import Metrics  # noqa: PLC0415 - see the head of this file
-        from cdigen.service import log  # noqa: PLC0415 - likewise
-        from cdigen.service.http import SOCKET_FILE, Answers, Server  # noqa: PLC0415 - likewise
+        from cdigen.frontend import log  # noqa: PLC0415 - likewise
+        from cdigen.frontend.http import SOCKET_FILE, Answers, Server  # noqa: PLC0415 - likewise
+        from cdigen.nri.metrics import NriCollector  # noqa: PLC0415 - see the head of this file
         from cdigen.watch.files import FileSource  # noqa: PLC0415 - likewise
         from cdigen.watch.supervisor import Supervisor  # noqa: PLC0415 - likewise
 
@@ -179,7 +179,7 @@ class Plugin:
         log.take_over(logger)
         self._log.info("started", version=__version__, index=self._setup.index)
         self._log.hand_over(logger)
-        answers = Answers(metrics=Metrics(self._board).render, alive=self._alive, ready=self._unready)
+        answers = Answers(metrics=NriCollector(self._board).render, alive=self._alive, ready=self._unready)
         port = self._setup.settings.nri.http_port
         self._files = FileSource()
         server = Server(answers, f"{self._setup.run_dir}/{SOCKET_FILE}", port=port)
@@ -219,7 +219,9 @@ class Plugin:
     def _has_changed(self) -> bool:
         """Return whether something has changed that may make no event: a daemon has ended, another driver."""
         known = self._known
-        return known is None or not known.is_current() or known.is_kept != is_kept(known.sources)
+        return (
+            known is None or not known.is_current() or known.is_kept != is_inventory_maintained(known.sources)
+        )
 
     def _hear(self) -> None:
         """Take what has come; where nobody waits for it, after some quiet."""
@@ -253,7 +255,7 @@ class Plugin:
 
     def _look(self) -> None:
         self._is_stale = False
-        self._known = look(self._setup.sources, self._settings())
+        self._known = read_context(self._setup.sources, self._settings())
         self._desk.give(self._known)
         self._desk.problem = self._setup.problem
         self._board.problems = (*self._misconfigured, *self._known.problems)
@@ -351,7 +353,7 @@ class Plugin:
     def _alive(self) -> str:
         if not self._link.is_running():
             return "the thread that serves the runtime has ended"
-        silent_s = time.monotonic() - self._desk.beat_s
+        silent_s = time.monotonic() - self._desk.alive_s
         return f"the runtime has not been served for {silent_s:.0f} s" if silent_s > _SILENT_S else ""
 
     def _pulse_s(self) -> float:
@@ -379,7 +381,7 @@ def _lets_ask(settings: Settings) -> bool:
     return bool(settings.nri.allow or settings.nri.management_namespaces)
 
 
-def _fixed(setup: Setup) -> str:
+def _fixed(setup: PluginConfig) -> str:
     """Return what counts from the start on."""
     place = setup.endpoint.path or "the runtime's socket"
     return f"{place}, index {setup.index}, {setup.run_dir}, HTTP port {setup.settings.nri.http_port}"

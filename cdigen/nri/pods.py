@@ -31,7 +31,7 @@ class Pod:
 
 
 @frozen
-class Mount:
+class ContainerMount:
     """A mount of ``source``, a path of the host or a file system, at ``destination``."""
 
     destination: str
@@ -53,13 +53,13 @@ class Container:
     name: str
     annotations: Mapping[str, str]
     env: tuple[str, ...]
-    mounts: tuple[Mount, ...]
+    mounts: tuple[ContainerMount, ...]
     devices: tuple[str, ...]
     cdi_devices: tuple[str, ...]
 
 
 @frozen
-class Device:
+class ContainerDevice:
     """A device node for a container; ``type`` is ``c`` or ``b``. What is None is the runtime's default."""
 
     path: str
@@ -72,7 +72,7 @@ class Device:
 
 
 @frozen
-class Hook:
+class ContainerHook:
     """A program that runs at ``stage``, in the words of OCI (createContainer); ``timeout`` is in seconds."""
 
     stage: str
@@ -91,9 +91,9 @@ class Adjustment:
 
     annotations: Mapping[str, str] = _NOTHING
     env: Mapping[str, str] = _NOTHING
-    mounts: tuple[Mount, ...] = ()
-    devices: tuple[Device, ...] = ()
-    hooks: tuple[Hook, ...] = ()
+    mounts: tuple[ContainerMount, ...] = ()
+    devices: tuple[ContainerDevice, ...] = ()
+    hooks: tuple[ContainerHook, ...] = ()
     cdi_devices: tuple[str, ...] = ()
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 
-from cdigen.nri import news, served, status
-from cdigen.nri.audit import Audit
+from cdigen.nri import events, status
+from cdigen.nri.decision import existing_devices
+from cdigen.nri.decision.audit import Audit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.nri.desk import Desk
+    from cdigen.nri.context import DecisionContext
     from cdigen.nri.earlylog import EarlyLog
-    from cdigen.nri.known import Known
-    from cdigen.nri.news import News
-    from cdigen.nri.setup import Setup
-    from cdigen.nri.status import Board
+    from cdigen.nri.events import Event
+    from cdigen.nri.plugin_config import PluginConfig
+    from cdigen.nri.shared_state import SharedState
+    from cdigen.nri.status import PluginStatus
 
 
 _MAX_PLUGINS = 100
@@ -29,7 +30,9 @@ _NO_DRIVER = (
 class Reporter:
     """Puts what the link leaves on DESK onto BOARD and into LOG; SETUP returns the plugin's setup."""
 
-    def __init__(self, board: Board, desk: Desk, log: EarlyLog, setup: Callable[[], Setup]) -> None:
+    def __init__(
+        self, board: PluginStatus, desk: SharedState, log: EarlyLog, setup: Callable[[], PluginConfig]
+    ) -> None:
         self._board = board
         self._desk = desk
         self._log = log
@@ -39,31 +42,31 @@ class Reporter:
         # Other plugins of which was warned since the runtime introduced itself.
         self._warned: set[str] = set()
 
-    def take(self, told: News, known: Known | None) -> bool:
+    def take(self, told: Event, known: DecisionContext | None) -> bool:
         """Take what the link TOLD, judged by what is KNOWN of the host; returns whether the state is new."""
         match told:
-            case news.Decided():
+            case events.ContainerDecided():
                 self._board.decided(told)
                 self._say(told)
-            case news.Surveyed():
+            case events.Synchronized():
                 self._survey(told, known)
-            case news.Introduced():
+            case events.RuntimeConfigured():
                 self._introduce(told)
-            case news.Neighboured():
+            case events.PluginsChanged():
                 self._meet(told.plugins)
-            case news.Accepted():
+            case events.PluginActive():
                 self._board.stand(status.REGISTERED)
                 self._last_loss = ""
                 self._log.info("registered", runtime=self._board.runtime)
-            case news.Lost():
+            case events.ConnectionLost():
                 self._lose(told)
-            case news.Judged():
+            case events.Validated():
                 self._log.warning("rejected", **_named(told), reason=told.reason)
-            case news.Unanswered():
+            case events.CallRefused():
                 self._log.warning("call refused", method=told.method, message=told.message)
-        return isinstance(told, news.Accepted | news.Lost)
+        return isinstance(told, events.PluginActive | events.ConnectionLost)
 
-    def _say(self, told: news.Decided) -> None:
+    def _say(self, told: events.ContainerDecided) -> None:
         made = told.answer
         facts = {**_named(told), "ms": round(told.duration_s * 1000, 2)}
         if made.devices:
@@ -81,7 +84,7 @@ class Reporter:
         else:
             self._log.debug(made.outcome, **facts)
 
-    def _introduce(self, told: news.Introduced) -> None:
+    def _introduce(self, told: events.RuntimeConfigured) -> None:
         able = told.abilities
         self._board.abilities = able
         self._board.stand(status.REGISTERING)
@@ -96,18 +99,18 @@ class Reporter:
                 "runtime",
                 message=f"{self._board.runtime} does not inject CDI devices of NRI plugins ({able.cdi})",
                 hint=able.remedy,
-                policy=self._setup().settings.nri.dropper,
+                policy=self._setup().settings.nri.unsupported_cdi,
             )
         self._warned = set()
         self._warn_of(_names_in(self._setup().plugin_dir), f"lies in {self._setup().plugin_dir}")
 
     def _meet(self, plugins: tuple[str, ...]) -> None:
-        self._log.info("plugins", names=[news.short(name) for name in plugins[:_MAX_PLUGINS]])
+        self._log.info("plugins", names=[events.shorten(name) for name in plugins[:_MAX_PLUGINS]])
         self._warn_of(plugins, "is registered as well")
 
     def _warn_of(self, plugins: tuple[str, ...], where: str) -> None:
         """Warn of those of PLUGINS that give what we give, once while the runtime is there."""
-        for name, reader in served.other_injectors(plugins, self._setup().settings.nri.annotations):
+        for name, reader in existing_devices.other_injectors(plugins, self._setup().settings.nri.annotations):
             if name in self._warned:
                 continue
             self._warned.add(name)
@@ -118,12 +121,12 @@ class Reporter:
                 hint=f"take {reader} out of 'nri: annotations', or end the other plugin (docs/nri.md)",
             )
 
-    def _survey(self, told: news.Surveyed, known: Known | None) -> None:
+    def _survey(self, told: events.Synchronized, known: DecisionContext | None) -> None:
         if told.is_first:
             self._audit = Audit()
         if known is not None:
             self._audit.add(told.part, known)
-        self._desk.surveyed(told)
+        self._desk.part_done(told)
         if told.is_last and known is not None:
             self._conclude()
 
@@ -152,7 +155,7 @@ class Reporter:
                 hint="take whose annotation it is out of 'nri: annotations', or end the other plugin",
             )
 
-    def _lose(self, told: news.Lost) -> None:
+    def _lose(self, told: events.ConnectionLost) -> None:
         self._board.stand(status.CONNECTING, told.reason)
         if told.reason != self._last_loss:
             say = self._log.warning if told.was_accepted or not self._last_loss else self._log.info
@@ -160,7 +163,7 @@ class Reporter:
         self._last_loss = told.reason
 
 
-def _named(told: news.Decided | news.Judged) -> dict[str, object]:
+def _named(told: events.ContainerDecided | events.Validated) -> dict[str, object]:
     return {"namespace": told.who.namespace, "pod": told.who.pod, "container": told.who.container}
 
 

@@ -12,28 +12,28 @@ import time
 from collections import deque
 from contextlib import suppress
 
-from cdigen.nri import answer
-from cdigen.nri.asking import asks, counts
-from cdigen.nri.compat import abilities
-from cdigen.nri.messages import MessageError
-from cdigen.nri.news import (
-    Accepted,
-    Decided,
-    Introduced,
-    Judged,
-    Neighboured,
-    Surveyed,
-    Unanswered,
-    brief,
-    short,
-    who,
+from cdigen.nri.decision import answer
+from cdigen.nri.decision.adjustments import apply_adjustment
+from cdigen.nri.decision.asking import needs_decision, requests_devices
+from cdigen.nri.decision.compat import abilities
+from cdigen.nri.events import (
+    CallRefused,
+    ContainerDecided,
+    PluginActive,
+    PluginsChanged,
+    RuntimeConfigured,
+    Synchronized,
+    Validated,
+    container_name,
+    shorten,
+    summarize,
 )
-from cdigen.nri.others import edited
 from cdigen.nri.pods import size_of
-from cdigen.nri.session import (
+from cdigen.nri.wire.messages import MessageError
+from cdigen.nri.wire.session import (
     Configure,
     CreateContainer,
-    Refused,
+    InvalidCall,
     Registered,
     SessionError,
     Synchronize,
@@ -45,12 +45,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
 
-    from cdigen.nri.answer import Answer
-    from cdigen.nri.compat import Abilities
-    from cdigen.nri.desk import Desk
-    from cdigen.nri.known import Known
-    from cdigen.nri.messages import Part
-    from cdigen.nri.session import Event, Session
+    from cdigen.nri.context import DecisionContext
+    from cdigen.nri.decision.answer import Answer
+    from cdigen.nri.decision.compat import Abilities
+    from cdigen.nri.shared_state import SharedState
+    from cdigen.nri.wire.messages import SynchronizePart
+    from cdigen.nri.wire.session import Session, SessionEvent
 
     Question = CreateContainer | ValidateAdjustment
 
@@ -89,7 +89,7 @@ class _Waiting:
 
 
 @frozen
-class Terms:
+class ServeOptions:
     """How to serve: the runtime has started this process (``is_launched``), the plugin ``may_validate``."""
 
     is_launched: bool = False
@@ -97,14 +97,14 @@ class Terms:
     register_within_s: float = REGISTER_WITHIN_S
 
 
-_USUAL = Terms()
+_USUAL = ServeOptions()
 
 
 class Serving:
     """Serves SESSION on CONNECTION by what lies on DESK; ``abilities`` is what the runtime says it can."""
 
     def __init__(
-        self, connection: socket.socket, session: Session, desk: Desk, terms: Terms = _USUAL
+        self, connection: socket.socket, session: Session, desk: SharedState, terms: ServeOptions = _USUAL
     ) -> None:
         self.is_accepted = self.was_told = False
         self._connection = connection
@@ -114,7 +114,7 @@ class Serving:
         self._waiting: deque[_Waiting] = deque()
         self._held = 0
         # By what those who wait cannot be answered.
-        self._outdated: Known | None = None
+        self._outdated: DecisionContext | None = None
         self.abilities: Abilities | None = None
         self._terms = terms
         self._plugins: tuple[str, ...] = ()
@@ -128,15 +128,15 @@ class Serving:
 
     def run(self) -> None:
         """Serve until the runtime closes the connection. OSError, SessionError: it is of no more use."""
-        number, bell = self._connection.fileno(), self._desk.bell
+        number, wakeup = self._connection.fileno(), self._desk.wakeup
         self._poll.register(number, select.POLLIN)
-        self._poll.register(bell, select.POLLIN)
+        self._poll.register(wakeup, select.POLLIN)
         self._send(self._session.start())
         while not self._desk.stopping.is_set():
             ready = dict(self._poll.poll(self._patience_ms()))
-            self._desk.beat_s = time.monotonic()
-            if bell in ready:
-                self._desk.hush()
+            self._desk.alive_s = time.monotonic()
+            if wakeup in ready:
+                self._desk.clear_wakeup()
             if ready.get(number, 0) & select.POLLOUT:
                 self._send(b"")
             if ready.get(number, 0) & ~select.POLLOUT and not self._receive():
@@ -197,7 +197,7 @@ class Serving:
             wanted = select.POLLIN | (select.POLLOUT if self._unsent else 0)
             self._poll.modify(self._connection, wanted)
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: SessionEvent) -> None:
         match event:
             case CreateContainer() | ValidateAdjustment():
                 self._ask(event)
@@ -208,8 +208,8 @@ class Serving:
                 self._accept()
             case Synchronize(part=part):
                 self._survey(part)
-            case Refused(method=method, message=message):
-                self._desk.report(Unanswered(method=short(method), message=short(message)))
+            case InvalidCall(method=method, message=message):
+                self._desk.report(CallRefused(method=shorten(method), message=shorten(message)))
 
     def _configure(self, event: Configure) -> None:
         told = event.configuration
@@ -219,14 +219,14 @@ class Serving:
         self._limit_s = told.request_timeout_ms / 1000 or REQUEST_TIMEOUT_S
         self._send(self._session.subscribe(event.call, self.abilities.events))
         self._desk.tried.set()
-        self._desk.report(Introduced(configuration=told, abilities=self.abilities))
+        self._desk.report(RuntimeConfigured(configuration=told, abilities=self.abilities))
         if self._terms.is_launched and self.abilities.nri < _TELLS_LAUNCHED:
             self._is_told = True
             self._accept()
 
-    def _survey(self, part: Part) -> None:
+    def _survey(self, part: SynchronizePart) -> None:
         self._desk.survey(
-            Surveyed(part=part, is_first=self._is_first_part, is_last=not part.more),
+            Synchronized(part=part, is_first=self._is_first_part, is_last=not part.more),
             within_s=min(PATIENCE * self._limit_s, _SURVEY_S),
         )
         self._is_first_part = not part.more
@@ -239,7 +239,7 @@ class Serving:
         if self._is_registered and self._is_told and not self.is_accepted:
             self.is_accepted = True
             self._desk.tally.connections += 1
-            self._desk.report(Accepted())
+            self._desk.report(PluginActive())
 
     # Questions.
 
@@ -260,15 +260,15 @@ class Serving:
         question, desk = one.question, self._desk
         pod, container = question.pod, question.container
         if isinstance(question, ValidateAdjustment):
-            container = edited(container, question.adjustment)
+            container = apply_adjustment(container, question.adjustment)
         if desk.problem:
-            if asks(pod, container):
+            if requests_devices(pod, container):
                 self._refuse(one, desk.problem, cause="configuration")
             else:
                 self._pass(one)
             return True
         known = desk.known
-        if known is None and desk.policy is not None and not counts(pod, container, desk.policy):
+        if known is None and desk.policy is not None and not needs_decision(pod, container, desk.policy):
             self._pass(one)
             return True
         return known is not None and self._is_answered(one, known)
@@ -307,14 +307,14 @@ class Serving:
                 self._waiting.append(one)
                 self._held += one.size
 
-    def _is_answered(self, one: _Waiting, known: Known) -> bool:
+    def _is_answered(self, one: _Waiting, known: DecisionContext) -> bool:
         """Answer by KNOWN; returns whether that was done: not where the host has changed since."""
         question = one.question
         if isinstance(question, ValidateAdjustment):
             return self._is_validated(question, one, known)
         return self._is_created(question, one, known)
 
-    def _is_created(self, question: CreateContainer, one: _Waiting, known: Known) -> bool:
+    def _is_created(self, question: CreateContainer, one: _Waiting, known: DecisionContext) -> bool:
         try:
             found = answer.created(question.pod, question.container, known, self._able())
             if _depends(found) and not _is_new(known, one):
@@ -339,13 +339,17 @@ class Serving:
         self._send(sent or self._session.refuse(question.call, _signed(found.reason)))
         if found.outcome != "nothing" or found.notes:
             self._desk.report(
-                Decided(who=who(question.pod, question.container), answer=brief(found), duration_s=duration_s)
+                ContainerDecided(
+                    who=container_name(question.pod, question.container),
+                    answer=summarize(found),
+                    duration_s=duration_s,
+                )
             )
 
-    def _is_validated(self, question: ValidateAdjustment, one: _Waiting, known: Known) -> bool:
+    def _is_validated(self, question: ValidateAdjustment, one: _Waiting, known: DecisionContext) -> bool:
         if question.plugins != self._plugins:
             self._plugins = question.plugins
-            self._desk.report(Neighboured(plugins=question.plugins))
+            self._desk.report(PluginsChanged(plugins=question.plugins))
         try:
             problem = answer.validated(
                 question.pod, question.container, question.adjustment, known, self._able()
@@ -361,7 +365,9 @@ class Serving:
         self._desk.tally.verdicts["rejected" if problem else "passed"] += 1
         self._send(self._session.validate(question.call, _signed(problem) if problem else ""))
         if problem:
-            self._desk.report(Judged(who=who(question.pod, question.container), reason=short(problem)))
+            self._desk.report(
+                Validated(who=container_name(question.pod, question.container), reason=shorten(problem))
+            )
 
     def _refuse(self, one: _Waiting, why: str, cause: str = "late") -> None:
         if isinstance(one.question, ValidateAdjustment):
@@ -384,7 +390,7 @@ def _depends(found: Answer) -> bool:
     return found.outcome in {"inject", "refuse"} or any(note.cause in _OF_SPECS for note in found.notes)
 
 
-def _is_new(known: Known, one: _Waiting) -> bool:
+def _is_new(known: DecisionContext, one: _Waiting) -> bool:
     """Return whether KNOWN is newer than the question, or nothing has changed since."""
     return known.begun_s >= one.since_s or known.is_current()
 

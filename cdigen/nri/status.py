@@ -1,4 +1,4 @@
-"""How the plugin stands: ``Board`` holds it, ``document`` shows it, ``read`` is for ``cdigen status``.
+"""How the plugin stands: ``PluginStatus`` holds it, ``document`` shows it, ``read`` is for ``cdigen status``.
 
 One thread writes the board, any may read it.
 """
@@ -10,9 +10,9 @@ import time
 from collections import deque
 
 from cdigen import __version__
-from cdigen.service import status as files
-from cdigen.store.directory import existing
-from cdigen.store.present import look
+from cdigen.frontend import status as files
+from cdigen.store.directory import open_existing
+from cdigen.store.snapshot import take_snapshot
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from cdigen.frontend.status import Process
     from cdigen.model.findings import Finding
-    from cdigen.nri.audit import Findings, Missed
-    from cdigen.nri.compat import Abilities
-    from cdigen.nri.news import Decided
-    from cdigen.nri.tally import Tally
-    from cdigen.service.status import Process
+    from cdigen.nri.counters import NriMetrics
+    from cdigen.nri.decision.audit import AuditResult, MissedContainer
+    from cdigen.nri.decision.compat import Abilities
+    from cdigen.nri.events import ContainerDecided
 
 SCHEMA = 1
 CONNECTING, REGISTERING, REGISTERED = STATES = ("connecting", "registering", "registered")
@@ -34,7 +34,7 @@ MAX_MISSED = 50
 
 
 @frozen
-class Entry:
+class JournaledContainer:
     """A container that was given devices or refused; times are seconds since 1970."""
 
     at_s: float
@@ -47,20 +47,20 @@ class Entry:
     reason: str
 
 
-class Board:
+class PluginStatus:
     """How the plugin stands: with which runtime, since when, what is wrong, what it did last."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: NriMetrics) -> None:
         self.tally = tally
         self.state = CONNECTING
         self.started_s = self.since_s = time.time()
         self.reason = ""
         self.abilities: Abilities | None = None
-        self.missed: tuple[Missed, ...] = ()
+        self.missed: tuple[MissedContainer, ...] = ()
         self.missed_count = 0
         self.is_complete = True
         self.problems: tuple[Finding, ...] = ()
-        self.journal: deque[Entry] = deque(maxlen=MAX_JOURNAL)
+        self.journal: deque[JournaledContainer] = deque(maxlen=MAX_JOURNAL)
 
     @property
     def runtime(self) -> str:
@@ -74,16 +74,16 @@ class Board:
             self.state, self.since_s = state, time.time()
         self.reason = reason
 
-    def audited(self, found: Findings) -> None:
+    def audited(self, found: AuditResult) -> None:
         """Note what the last audit FOUND."""
         self.missed, self.missed_count = found.missed[:MAX_MISSED], len(found.missed)
         self.is_complete = found.is_complete
 
-    def decided(self, news: Decided) -> None:
+    def decided(self, news: ContainerDecided) -> None:
         """Note what became of a container."""
         made = news.answer
         if made.outcome in {"inject", "refuse"}:
-            entry = Entry(
+            entry = JournaledContainer(
                 at_s=time.time(),
                 namespace=news.who.namespace,
                 pod=news.who.pod,
@@ -96,7 +96,7 @@ class Board:
             self.journal.append(entry)
 
 
-def document(board: Board, process: Process) -> dict[str, Any]:
+def document(board: PluginStatus, process: Process) -> dict[str, Any]:
     """Return what BOARD says as the JSON document of the plugin's status.json. Pure."""
     able, tally = board.abilities, board.tally
     return {
@@ -143,15 +143,15 @@ def document(board: Board, process: Process) -> dict[str, Any]:
 
 def read(run_dir: str) -> dict[str, Any] | None:
     """Return the document in RUN_DIR, None where no plugin runs, or none that is as we know it."""
-    with existing(run_dir, what=files.RUN_DIRECTORY) as place:
-        present = None if place is None else look(place, files.STATUS_FILE, limit=files.MAX_STATUS)
+    with open_existing(run_dir, what=files.RUN_DIRECTORY) as place:
+        present = None if place is None else take_snapshot(place, files.STATUS_FILE, limit=files.MAX_STATUS)
     if present is None or present.content is None:
         return None
     try:
         found = json.loads(present.content)
     except (ValueError, RecursionError):
         return None
-    return found if _is_known(found) and not files.gone(run_dir, found) else None
+    return found if _is_known(found) and not files.reason_not_running(run_dir, found) else None
 
 
 def _is_known(found: object) -> bool:
@@ -170,7 +170,7 @@ def _counted(counts: Mapping[str, int]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _entry(entry: JournaledContainer) -> dict[str, Any]:
     return {
         "at": files.timestamp(entry.at_s),
         "namespace": entry.namespace,

@@ -1,20 +1,20 @@
 """Which runtimes load a spec file: what the CDI libraries do, told by runtime and release.
 
-``LIBRARIES`` are those to ask ``cdigen.spec.loaders`` about; ``groups`` turns their answers into lines
-for people, ``rows`` into what ``--json`` shows.
+``LIBRARIES`` are those to ask ``cdigen.cdi.loaders.emulation`` about; ``groups`` turns their answers into
+lines for people, ``rows`` into what ``--json`` shows.
 """
 
 from __future__ import annotations
 
+from cdigen.cdi.loaders.emulation import ACCEPT, UNKNOWN
 from cdigen.runtimes.targets import RUNTIMES, Release
-from cdigen.spec.loaders import ACCEPT, UNKNOWN
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cdigen.spec.loaders import Judgement
+    from cdigen.cdi.loaders.emulation import LoaderVerdict
 
 # Every library that a runtime of the table has, oldest first.
 LIBRARIES = tuple(
@@ -26,7 +26,7 @@ LIBRARIES = tuple(
 
 
 @frozen
-class Group:
+class RuntimeGroup:
     """Runtimes that do the same with a file for the same reason: ``podman 4.3.0 to < 5.1.0``."""
 
     verdict: str
@@ -35,7 +35,7 @@ class Group:
     is_all: bool
 
 
-def rows(judged: Mapping[str, Judgement]) -> dict[str, str]:
+def rows(judged: Mapping[str, LoaderVerdict]) -> dict[str, str]:
     """Return the verdict for each release at which a runtime got another library: ``podman-4.3.0``."""
     return {
         f"{runtime}-{_text(since)}": judged[library].verdict
@@ -44,7 +44,7 @@ def rows(judged: Mapping[str, Judgement]) -> dict[str, str]:
     }
 
 
-def groups(judged: Mapping[str, Judgement]) -> tuple[Group, ...]:
+def groups(judged: Mapping[str, LoaderVerdict]) -> tuple[RuntimeGroup, ...]:
     """Return the runtimes that do not accept a file, by what they do; unknown ones are left out.
 
     JUDGED has what each of LIBRARIES does.
@@ -59,7 +59,7 @@ def groups(judged: Mapping[str, Judgement]) -> tuple[Group, ...]:
     for kind in kinds:
         alike = {library for library in known if (judged[library].verdict, judged[library].reason) == kind}
         names = tuple(name for runtime in RUNTIMES for name in _ranges(runtime, alike))
-        made.append(Group(verdict=kind[0], reason=kind[1], runtimes=names, is_all=alike == known))
+        made.append(RuntimeGroup(verdict=kind[0], reason=kind[1], runtimes=names, is_all=alike == known))
     return tuple(made)
 
 

@@ -54,7 +54,7 @@ _VERSION = re.compile(r"(?<![0-9.])v?([0-9]{1,5})\.([0-9]{1,5})(?:\.([0-9]{1,5})
 
 
 @frozen
-class Installed:
+class InstalledRuntime:
     """A runtime's binary, and what it says of itself.
 
     ``runtime`` as in ``targets.RUNTIMES``, or ``runc``, ``crun``. ``release`` None: it was not asked or gave
@@ -71,12 +71,12 @@ class Installed:
     problem: str = ""
 
 
-def find(host: Root) -> tuple[Installed, ...]:
+def find(host: Root) -> tuple[InstalledRuntime, ...]:
     """Return the runtimes of HOST that read CDI specs, by name; each from the first place that has it."""
     return _find(host, BINARIES)
 
 
-def find_low_level(host: Root) -> tuple[Installed, ...]:
+def find_low_level(host: Root) -> tuple[InstalledRuntime, ...]:
     """Return runc and crun of HOST likewise: they read no specs, but some mishandle what is in one."""
     return _find(host, LOW_LEVEL)
 
@@ -96,7 +96,7 @@ def library_of(runtime: str, release: Release) -> tuple[str, str]:
     return known[-1][1:] if known else ("", "")
 
 
-def _find(host: Root, binaries: Mapping[str, str]) -> tuple[Installed, ...]:
+def _find(host: Root, binaries: Mapping[str, str]) -> tuple[InstalledRuntime, ...]:
     found = ((runtime, _place(host, name)) for runtime, name in binaries.items())
     return tuple(_asked(host, runtime, binary) for runtime, binary in found if binary)
 
@@ -105,17 +105,17 @@ def _place(host: Root, name: str) -> str:
     return next((f"{folder}/{name}" for folder in FOLDERS if host.exists(f"{folder}/{name}")), "")
 
 
-def _asked(host: Root, runtime: str, binary: str) -> Installed:
+def _asked(host: Root, runtime: str, binary: str) -> InstalledRuntime:
     if not host.is_this_machine:
         problem = "it was not asked for its version: it is of another tree than this machine's own"
-        return Installed(runtime=runtime, binary=binary, release=None, problem=problem)
+        return InstalledRuntime(runtime=runtime, binary=binary, release=None, problem=problem)
     if doubt := untrusted(binary):
         problem = f"it was not asked for its version: {doubt}"
-        return Installed(runtime=runtime, binary=binary, release=None, problem=problem)
+        return InstalledRuntime(runtime=runtime, binary=binary, release=None, problem=problem)
     try:
         ending = run((binary, "--version"), deadline_s=_DEADLINE_S)
     except OSError as error:
-        return Installed(
+        return InstalledRuntime(
             runtime=runtime, binary=binary, release=None, problem=f"it cannot be started: {reason(error)}"
         )
     words = shown(ending.output[:_WORDS].decode("utf-8", "replace").strip().partition("\n")[0])
@@ -124,10 +124,12 @@ def _asked(host: Root, runtime: str, binary: str) -> Installed:
         problem = {
             "deadline": f"it did not give its version within {_DEADLINE_S:g} s",
             "flood": "it printed without end when asked for its version",
-        }.get(ending.by, f"it gave no version: {words or ending.last_words or 'nothing'}")
-        return Installed(runtime=runtime, binary=binary, release=None, version_text=words, problem=problem)
+        }.get(ending.by, f"it gave no version: {words or ending.last_stderr_line or 'nothing'}")
+        return InstalledRuntime(
+            runtime=runtime, binary=binary, release=None, version_text=words, problem=problem
+        )
     library, newest = library_of(runtime, release)
-    return Installed(
+    return InstalledRuntime(
         runtime=runtime,
         binary=binary,
         release=release,

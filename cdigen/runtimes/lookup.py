@@ -17,14 +17,14 @@ from cdigen.host.root import shown
 from cdigen.model.findings import Finding
 from cdigen.model.names import natural_key
 from cdigen.runtimes.specfile import EXTENSIONS, read_spec_file
-from cdigen.store.directory import clean
+from cdigen.store.directory import clean_path
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from cdigen.runtimes.specfile import SpecFile
+    from cdigen.runtimes.specfile import ParsedSpec
 
 _SHOWN_NAMES = 6
 # The daemon moves nothing of others: that is for whoever has looked at it.
@@ -53,18 +53,18 @@ class Lookup:
 
     directories: tuple[str, ...]
     aliases: tuple[tuple[str, str], ...]
-    specs: tuple[SpecFile, ...]
+    specs: tuple[ParsedSpec, ...]
     rows: tuple[Row, ...]
     problems: tuple[Finding, ...]
 
 
 def scan(directories: tuple[str, ...]) -> Lookup:
     """Read DIRECTORIES, the last with the highest priority. ConfigError: one of them is not absolute."""
-    listed = tuple(reversed(dict.fromkeys(reversed([clean(directory) for directory in directories]))))
+    listed = tuple(reversed(dict.fromkeys(reversed([clean_path(directory) for directory in directories]))))
     places = tuple(map(_place, listed))
     aliases = _aliases(places)
     problems = [place.problem for place in places if place.problem]
-    specs: list[SpecFile] = []
+    specs: list[ParsedSpec] = []
     for place in places:
         if place.identity is None or place.path in aliases:
             continue
@@ -95,7 +95,7 @@ def clashes(
     them. An info is a file below that only shares the kind (``foreign-same-kind``). A DIRECTORY that
     was not given to ``scan`` counts as the one with the highest priority.
     """
-    place = clean(directory)
+    place = clean_path(directory)
     place = dict(lookup.aliases).get(place, place)
     target = posixpath.join(place, file_name)
     rank = {name: number for number, name in enumerate(lookup.directories)}
@@ -161,9 +161,9 @@ def _names(directory: str) -> tuple[tuple[str, ...], tuple[Finding, ...]]:
     return tuple(sorted((name for name in names if name.endswith(EXTENSIONS)), key=os.fsencode)), ()
 
 
-def _rows(places: tuple[str, ...], specs: list[SpecFile]) -> tuple[Row, ...]:
+def _rows(places: tuple[str, ...], specs: list[ParsedSpec]) -> tuple[Row, ...]:
     rank = {directory: number for number, directory in enumerate(places)}
-    holders: dict[tuple[str, str], list[SpecFile]] = {}
+    holders: dict[tuple[str, str], list[ParsedSpec]] = {}
     for spec in specs:
         for name in spec.devices:
             holders.setdefault((spec.kind, name), []).append(spec)
@@ -185,7 +185,7 @@ def _rows(places: tuple[str, ...], specs: list[SpecFile]) -> tuple[Row, ...]:
     return tuple(row for _, row in rows)
 
 
-def _reason(spec: SpecFile, loaded: list[SpecFile]) -> str:
+def _reason(spec: ParsedSpec, loaded: list[ParsedSpec]) -> str:
     # LOADED are all files that define one device, priority rising. Empty: SPEC's definition is in use.
     if spec.refusal:
         return spec.refusal
@@ -198,20 +198,20 @@ def _reason(spec: SpecFile, loaded: list[SpecFile]) -> str:
     return "" if winner is spec else f"{shown(winner.path)} has priority"
 
 
-def _conflict(loaded: Iterable[SpecFile]) -> list[SpecFile]:
-    by_directory: dict[str, list[SpecFile]] = {}
+def _conflict(loaded: Iterable[ParsedSpec]) -> list[ParsedSpec]:
+    by_directory: dict[str, list[ParsedSpec]] = {}
     for spec in loaded:
         by_directory.setdefault(spec.directory, []).append(spec)
     return next((files for files in by_directory.values() if len(files) > 1), [])
 
 
-def _winner(specs: Iterable[SpecFile], name: str) -> SpecFile | None:
+def _winner(specs: Iterable[ParsedSpec], name: str) -> ParsedSpec | None:
     # Whose definition of NAME is in use among files of one kind, priority rising.
     loaded = [spec for spec in specs if name in spec.devices and not spec.refusal]
     return loaded[-1] if loaded and not _conflict(loaded) else None
 
 
-def _beside(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:
+def _beside(spec: ParsedSpec, shared: tuple[str, ...]) -> list[Finding]:
     if not shared:
         return []
     text = f"{shown(spec.path)} defines {_listed(shared)} of {spec.kind} too"
@@ -226,7 +226,7 @@ def _beside(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:
     ]
 
 
-def _below(spec: SpecFile, shared: tuple[str, ...], left: tuple[str, ...]) -> list[Finding]:
+def _below(spec: ParsedSpec, shared: tuple[str, ...], left: tuple[str, ...]) -> list[Finding]:
     stays = f"its {_listed(left)} will stay visible and bring that file's document-level edits along"
     if not shared and not left:
         return []
@@ -241,12 +241,12 @@ def _below(spec: SpecFile, shared: tuple[str, ...], left: tuple[str, ...]) -> li
     return [_warning("foreign-shadowed", spec, message, "remove it if it is no longer wanted")]
 
 
-def _above(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:
+def _above(spec: ParsedSpec, shared: tuple[str, ...]) -> list[Finding]:
     message = f"{shown(spec.path)} has priority: its {_listed(shared)} of {spec.kind} will hide ours"
     return [_warning("foreign-shadows-ours", spec, message, "remove it, or write to the last spec directory")]
 
 
-def _conflicts_elsewhere(others: list[SpecFile], place: str, ours: Mapping[str, None]) -> list[Finding]:
+def _conflicts_elsewhere(others: list[ParsedSpec], place: str, ours: Mapping[str, None]) -> list[Finding]:
     # Whatever the priorities: the mark of a conflict sticks to the device's name in Cache.refresh.
     hidden: dict[tuple[str, ...], list[str]] = {}
     by_path = {spec.path: spec for spec in others}
@@ -266,7 +266,7 @@ def _conflicts_elsewhere(others: list[SpecFile], place: str, ours: Mapping[str, 
     ]
 
 
-def _warning(rule: str, spec: SpecFile, message: str, hint: str) -> Finding:
+def _warning(rule: str, spec: ParsedSpec, message: str, hint: str) -> Finding:
     return Finding(severity="warning", rule=rule, path=spec.path, message=message, hint=hint)
 
 

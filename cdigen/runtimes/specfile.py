@@ -11,10 +11,10 @@ import os
 import posixpath
 import stat
 
+from cdigen.cdi.parse_cache import parse_and_check
+from cdigen.cdi.reader import MAX_SIZE, parse_document
 from cdigen.host.root import shown
 from cdigen.model.findings import Finding, errors
-from cdigen.spec.known import read
-from cdigen.spec.parse import MAX_SIZE, parse_document
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -35,7 +35,7 @@ _REFUSALS = {
 
 
 @frozen
-class SpecFile:
+class ParsedSpec:
     """A spec file whose devices are known; ``refusal`` says why no runtime loads it, if none does.
 
     ``document`` is as strict parsing gives it: None for a file that only the runtimes can read.
@@ -50,7 +50,7 @@ class SpecFile:
     refusal: str = ""
 
 
-def read_spec_file(directory: str, name: str) -> tuple[tuple[SpecFile, ...], tuple[Finding, ...]]:
+def read_spec_file(directory: str, name: str) -> tuple[tuple[ParsedSpec, ...], tuple[Finding, ...]]:
     """Return the file NAME of DIRECTORY, and an error finding if no runtime loads it.
 
     There is no file in the answer where none is there, where it cannot be read, and where nothing in
@@ -64,7 +64,7 @@ def read_spec_file(directory: str, name: str) -> tuple[tuple[SpecFile, ...], tup
     if data is None:
         return (), ()
     yaml = name.endswith(".yaml")
-    reading = read(data, yaml=yaml)
+    reading = parse_and_check(data, yaml=yaml)
     document: Mapping[str, object] | None = reading.document
     refusal = ""
     if faults := errors(reading.findings):
@@ -77,7 +77,7 @@ def read_spec_file(directory: str, name: str) -> tuple[tuple[SpecFile, ...], tup
     if document is None:
         return (), problems
     kind, devices = names_in(document)
-    spec = SpecFile(
+    spec = ParsedSpec(
         path=path,
         directory=directory,
         kind=kind,
@@ -108,7 +108,7 @@ def _content(path: str) -> bytes | None:
 
 def _verdict(data: bytes, *, yaml: bool) -> str:
     # Imported here: most files are good, and what the loaders make of others may need PyYAML (19 ms).
-    from cdigen.spec.loaders import verdicts  # noqa: PLC0415
+    from cdigen.cdi.loaders.emulation import verdicts  # noqa: PLC0415
 
     return verdicts(data, yaml=yaml, versions=(LIBRARY,))[LIBRARY]
 
@@ -121,8 +121,8 @@ def as_loaded(
     Field names in any letter case, a bare 0 that becomes text, comments and trailing commas in .json: the
     library's parser is one for YAML. DOCUMENT where the library refuses it too.
     """
-    from cdigen.spec.loader_changes import release_of  # noqa: PLC0415
-    from cdigen.spec.loader_types import RefusedError, decode_document  # noqa: PLC0415
+    from cdigen.cdi.library import release_of  # noqa: PLC0415
+    from cdigen.cdi.loaders.decoding import RefusedError, decode_document  # noqa: PLC0415
 
     release = release_of(library)
     value = parse_document(data, yaml=True).document if document is None else document

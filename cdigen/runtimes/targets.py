@@ -6,10 +6,10 @@ a patch level is the oldest of its series, since that is what may be installed.
 
 from __future__ import annotations
 
+from cdigen.cdi.version import is_newer, release_order
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.target import Target
-from cdigen.spec.version import is_newer, release_order
 from cdigen.value import replace
 
 Release = tuple[int, int, int]

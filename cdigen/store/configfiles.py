@@ -25,12 +25,12 @@ from cdigen.host.trust import untrusted
 from cdigen.model.change import Change, Key
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.store import tempfiles
-from cdigen.store.configrecord import MIXED, NONE, Entry, read, write
-from cdigen.store.directory import STATE_DIRECTORY, Directory, existing, made, own, require_own
+from cdigen.store.configrecord import MIXED, NONE, RecordedFile, read, write
+from cdigen.store.directory import STATE_DIRECTORY, Directory, made, open_existing, open_owned, require_owned
 from cdigen.store.failures import store_error
 from cdigen.store.lock import exclusive
-from cdigen.store.ownership import status_of, take_after
-from cdigen.store.present import NOTHING, look
+from cdigen.store.ownership import copy_ownership, status_of
+from cdigen.store.snapshot import NO_FILE, take_snapshot
 from cdigen.store.state import digest
 from cdigen.value import frozen
 
@@ -106,10 +106,10 @@ def undoable(runtime: str, *, host: Root, state_dir: str) -> tuple[Undoable, ...
 
     StoreError: the record or one of the files cannot be read.
     """
-    with existing(_home_path(state_dir, runtime), what="the folder") as home:
+    with open_existing(_home_path(state_dir, runtime), what="the folder") as home:
         if home is None:
             return ()
-        require_own(home, what="the folder")
+        require_owned(home, what="the folder")
         return tuple(_undoable(home, host, entry) for entry in read(home))
 
 
@@ -132,7 +132,7 @@ def revert(runtime: str, changes: tuple[Change, ...], *, host: Root, state_dir: 
         _forget(home, frozenset())
 
 
-def _recorded(old: Entry | None, place: _Place) -> Entry:
+def _recorded(old: RecordedFile | None, place: _Place) -> RecordedFile:
     """Return what is to be on the disk about a change before it is made."""
     change = place.change
     present = digest(change.before) if change.before is not None else NONE
@@ -140,7 +140,9 @@ def _recorded(old: Entry | None, place: _Place) -> Entry:
     folders = (*(old.folders if old else ()), *place.folders)
     if old is None or present in {old.before, NONE}:
         # Nothing of ours is in it, or an earlier change was recorded and never made.
-        return Entry(path=change.path, before=present, after=(after,), keys=change.keys, folders=folders)
+        return RecordedFile(
+            path=change.path, before=present, after=(after,), keys=change.keys, folders=folders
+        )
     is_ours = present in old.after
     known = {key.path: key for key in old.keys}
     keys = (*old.keys, *(key for key in change.keys if key.path not in known))
@@ -150,7 +152,7 @@ def _recorded(old: Entry | None, place: _Place) -> Entry:
         Key(path=key.path, value=anew.get(key.path, key).value, before=key.before, made=key.made)
         for key in keys
     )
-    return Entry(
+    return RecordedFile(
         path=change.path,
         before=old.before if is_ours else MIXED,
         after=(present, after),
@@ -159,11 +161,11 @@ def _recorded(old: Entry | None, place: _Place) -> Entry:
     )
 
 
-def _settled(home: Directory, entries: dict[str, Entry], places: list[_Place]) -> None:
+def _settled(home: Directory, entries: dict[str, RecordedFile], places: list[_Place]) -> None:
     """Forget what the files were recorded as for the moment of the change, and backups that nobody needs."""
     for place in places:
         entry = entries[place.change.path]
-        entries[entry.path] = Entry(
+        entries[entry.path] = RecordedFile(
             path=entry.path,
             before=entry.before,
             after=entry.after[-1:],
@@ -174,12 +176,12 @@ def _settled(home: Directory, entries: dict[str, Entry], places: list[_Place]) -
     _forget(home, frozenset(entry.before for entry in entries.values()))
 
 
-def _undoable(home: Directory, host: Root, entry: Entry) -> Undoable:
+def _undoable(home: Directory, host: Root, entry: RecordedFile) -> Undoable:
     present = current(host, entry.path)
     now = NONE if present is None else digest(present)
     backup = None
     if entry.before not in {NONE, MIXED}:
-        backup = look(home, entry.before).content
+        backup = take_snapshot(home, entry.before).content
         if backup is not None and digest(backup) != entry.before:
             backup = None
     is_restorable = entry.before == NONE or backup is not None
@@ -196,8 +198,8 @@ def _undoable(home: Directory, host: Root, entry: Entry) -> Undoable:
 
 def _keep(home: Directory, name: str, content: bytes) -> None:
     with tempfiles.staged(home, name, content, mode=_SECRET) as temporary:
-        tempfiles.put(temporary, home, name)
-        tempfiles.settle(home)
+        tempfiles.rename_into_place(temporary, home, name)
+        tempfiles.fsync_directory(home)
 
 
 def _forget(home: Directory, wanted: frozenset[str]) -> None:
@@ -216,10 +218,10 @@ def _home_path(state_dir: str, runtime: str) -> str:
 def _home(state_dir: str, runtime: str) -> Iterator[Directory]:
     """Hold the folder of RUNTIME's backups, alone."""
     with (
-        own(state_dir, what=STATE_DIRECTORY),
-        own(posixpath.join(state_dir, FOLDER), what="the folder"),
+        open_owned(state_dir, what=STATE_DIRECTORY),
+        open_owned(posixpath.join(state_dir, FOLDER), what="the folder"),
         # Who could put a backup there would write the runtime's configuration.
-        own(_home_path(state_dir, runtime), what="the folder") as home,
+        open_owned(_home_path(state_dir, runtime), what="the folder") as home,
         exclusive(home),
     ):
         tempfiles.sweep(home)
@@ -240,9 +242,9 @@ class _Place:
 
     def verify(self, check: Check | None) -> None:
         """Raise StoreError where the file is not what the change was computed from, or CHECK refuses it."""
-        found = look(self._folder, self._name, limit=MAX_BYTES)
+        found = take_snapshot(self._folder, self._name, limit=MAX_BYTES)
         path = shown(self._folder.file(self._name))
-        if found != NOTHING and found.content is None:
+        if found != NO_FILE and found.content is None:
             raise StoreError(f"{path} is {found.description}", hint="move it away")
         if found.content != self.change.before:
             raise StoreError(f"{path} was changed by another meanwhile", hint="run the command again")
@@ -264,7 +266,7 @@ class _Place:
                 os.rename(staged.name, self._name, src_dir_fd=at.fd, dst_dir_fd=self._folder.fd)
         except OSError as error:
             raise store_error("cannot change", path, error) from error
-        tempfiles.settle(self._folder)
+        tempfiles.fsync_directory(self._folder)
 
 
 @contextmanager
@@ -289,7 +291,7 @@ def _place(host: Root, change: Change) -> Iterator[_Place]:
             mode = stat.S_IMODE(status.st_mode) if status else MODE
             staged = stack.enter_context(tempfiles.staged(room, name, change.after, mode=mode))
             if status:
-                take_after(staged.fd, at, name, status)
+                copy_ownership(staged.fd, at, name, status)
             waiting = (room, staged)
         place = _Place(change, at, name, waiting)
         place.folders = missing
@@ -311,7 +313,7 @@ def _sweep(host: Root, path: str) -> None:
     """Remove what a killed writer left for the file PATH."""
     with suppress(OSError):
         folder = posixpath.dirname(host.resolve_new(path))
-        with existing(host.outer_path(folder), what="the folder") as at:
+        with open_existing(host.outer_path(folder), what="the folder") as at:
             if at is not None:
                 with _waiting_room(host, folder, at) as room:
                     tempfiles.sweep(room)
@@ -334,9 +336,9 @@ def _resolved(host: Root, path: str) -> str:
     try:
         real = host.resolve_new(path)
         if not host.exists(path) and posixpath.basename(path) in host.names(posixpath.dirname(path)):
-            raise StoreError(f"{shown(path)} is a symlink to nothing", hint="mend it or remove it")
+            raise StoreError(f"{shown(path)} is a symlink to nothing", hint="fix it or remove it")
     except OSError as error:
-        raise StoreError(f"{shown(path)}: {reason(error)}", hint="mend the link") from error
+        raise StoreError(f"{shown(path)}: {reason(error)}", hint="fix the link") from error
     return real
 
 

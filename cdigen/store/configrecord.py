@@ -10,7 +10,7 @@ from cdigen.model.change import Key
 from cdigen.model.errors import StoreError
 from cdigen.store import tempfiles
 from cdigen.store.failures import store_error
-from cdigen.store.present import NOTHING, look
+from cdigen.store.snapshot import NO_FILE, take_snapshot
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ _HEX = frozenset("0123456789abcdef")
 
 
 @frozen
-class Entry:
+class RecordedFile:
     """A file that we have changed: digests of what is to be restored and of what we wrote, and our keys.
 
     ``folders`` were made for the file, the innermost first.
@@ -41,10 +41,10 @@ class Entry:
     folders: tuple[str, ...] = ()
 
 
-def read(home: Directory) -> tuple[Entry, ...]:
+def read(home: Directory) -> tuple[RecordedFile, ...]:
     """Return the entries of the record in HOME, none without one. StoreError: it is damaged."""
-    found = look(home, FILE)
-    if found == NOTHING:
+    found = take_snapshot(home, FILE)
+    if found == NO_FILE:
         return ()
     path = shown(home.file(FILE))
     try:
@@ -57,7 +57,7 @@ def read(home: Directory) -> tuple[Entry, ...]:
         ) from None
 
 
-def write(home: Directory, entries: tuple[Entry, ...]) -> None:
+def write(home: Directory, entries: tuple[RecordedFile, ...]) -> None:
     """Replace the record in one step, remove it where there are no ENTRIES. StoreError: that was refused."""
     if not entries:
         try:
@@ -66,16 +66,16 @@ def write(home: Directory, entries: tuple[Entry, ...]) -> None:
             return
         except OSError as error:
             raise store_error("cannot remove", home.file(FILE), error) from error
-        tempfiles.settle(home)
+        tempfiles.fsync_directory(home)
         return
     document = {"schema": SCHEMA, "files": [_row(entry) for entry in entries]}
     content = json.dumps(document, indent=1).encode("ascii") + b"\n"
     with tempfiles.staged(home, FILE, content, mode=_MODE) as temporary:
-        tempfiles.put(temporary, home, FILE)
-        tempfiles.settle(home)
+        tempfiles.rename_into_place(temporary, home, FILE)
+        tempfiles.fsync_directory(home)
 
 
-def _row(entry: Entry) -> dict[str, Any]:
+def _row(entry: RecordedFile) -> dict[str, Any]:
     keys = [
         {"path": list(key.path), "value": key.value, "before": key.before, "made": key.made}
         for key in entry.keys
@@ -96,11 +96,11 @@ def _entries(document: Any) -> list[Any]:
     return entries
 
 
-def _entry(row: Any) -> Entry:
+def _entry(row: Any) -> RecordedFile:
     path, before, after = row["path"], row["before"], tuple(map(_digest, row["after"]))
     if not isinstance(path, str) or not path.startswith("/"):
         raise ValueError(f"{path!a} is no path")
-    return Entry(
+    return RecordedFile(
         path=path,
         before=before if before == MIXED else _digest(before),
         after=after,

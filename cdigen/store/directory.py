@@ -1,8 +1,8 @@
 """A directory opened once: everything after goes through its descriptor, never again through its path.
 
-``made`` and ``existing`` give a ``Directory``; both refuse a last component that is a symlink, and a link on
-the way that may have been planted (``store.pathwalk``).
-``require_own`` refuses one in which others could put something in the place of ours.
+``made`` and ``open_existing`` give a ``Directory``; both refuse a last component that is a symlink, and a
+link on the way that may have been planted (``store.pathwalk``).
+``require_owned`` refuses one in which others could put something in the place of ours.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Directory:
         return posixpath.join(self.real, name)
 
 
-def clean(path: str, *, what: str = SPEC_DIRECTORY) -> str:
+def clean_path(path: str, *, what: str = SPEC_DIRECTORY) -> str:
     """Return absolute PATH without ``.``, ``..`` and doubled slashes, by its letters alone.
 
     The CDI libraries do the same to their directories (filepath.Clean in pkg/cdi, WithSpecDirs).
@@ -63,15 +63,15 @@ def made(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory]:
 
     StoreError: a component is no directory, or cannot be made or opened; the last one is a symlink.
     """
-    path = clean(path, what=what)
+    path = clean_path(path, what=what)
     with _opened(path, what=what, create=True) as directory:
         yield directory
 
 
 @contextmanager
-def existing(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory | None]:
+def open_existing(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory | None]:
     """Open the directory PATH as ``made`` does, but give None where it does not exist."""
-    path = clean(path, what=what)
+    path = clean_path(path, what=what)
     with ExitStack() as stack:
         try:
             directory = stack.enter_context(_opened(path, what=what, create=False))
@@ -82,27 +82,27 @@ def existing(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory | N
 
 
 @contextmanager
-def own(path: str, *, what: str) -> Iterator[Directory]:
-    """Open the directory PATH as ``made`` does, and make sure that it is ours: see ``require_own``."""
+def open_owned(path: str, *, what: str) -> Iterator[Directory]:
+    """Open the directory PATH as ``made`` does, and make sure that it is ours: see ``require_owned``."""
     with made(path, what=what) as directory:
-        require_own(directory, what=what)
+        require_owned(directory, what=what)
         yield directory
 
 
-def require_own(directory: Directory, *, what: str) -> None:
+def require_owned(directory: Directory, *, what: str) -> None:
     """Refuse a directory that others may write to. StoreError: whose it is, or who else may.
 
     Theirs would be what its names lead to: we would wait for their FIFO, hold their lock, answer on
     their socket, mount their libraries. Who may put another in its place has none but theirs for that.
     """
-    if problem := openness(directory):
+    if problem := writable_by_others(directory):
         hint = f"choose another directory, or 'chmod go-w {shown(directory.path)}'"
         if "belongs" in problem:
             hint = "choose a directory whose parent only root may write to, such as one in /run"
         raise StoreError(f"{what} {shown(directory.path)} {problem}", hint=hint)
 
 
-def openness(directory: Directory) -> str:
+def writable_by_others(directory: Directory) -> str:
     """Return who may write to DIRECTORY but root and us ("is writable by everyone"); an empty text: nobody.
 
     The group that a user runs with counts as theirs alone (useradd(8), USERGROUPS_ENAB).
@@ -132,7 +132,7 @@ def _has_access_list(directory: Directory) -> bool:
 
 
 @contextmanager
-def reopened(directory: Directory, *, what: str = "the folder") -> Iterator[Directory]:
+def reopen(directory: Directory, *, what: str = "the folder") -> Iterator[Directory]:
     """Open DIRECTORY, known by an O_PATH descriptor, for listing and syncing. StoreError: refused."""
     try:
         fd = os.open(".", _LAST, dir_fd=directory.fd)
@@ -150,16 +150,16 @@ def _opened(path: str, *, what: str, create: bool) -> Iterator[Directory]:
     try:
         way, real = pathwalk.to_folder(path, create=create)
     except pathwalk.Blocked as blocked:
-        raise explain(blocked, path, what=what) from blocked
+        raise explain_blocked(blocked, path, what=what) from blocked
     try:
         at = Directory(path=path, real=real, fd=way)
-        with reopened(at, what=what) as directory:
+        with reopen(at, what=what) as directory:
             yield directory
     finally:
         os.close(way)
 
 
-def explain(blocked: pathwalk.Blocked, path: str, *, what: str) -> StoreError:
+def explain_blocked(blocked: pathwalk.Blocked, path: str, *, what: str) -> StoreError:
     """Return in words what ended the walk to PATH, which is WHAT ("the folder")."""
     error, at = blocked.error, blocked.at
     subject = f"{what} {shown(path)}:" if at == path else f"{what} {shown(path)}: {shown(at)}"

@@ -31,7 +31,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MODE = 0o600
 
 
-class Held(StoreError):
+class LockHeld(StoreError):
     """Another process holds the lock."""
 
 
@@ -45,7 +45,7 @@ def exclusive(
 ) -> Iterator[int]:
     """Hold the lock of the state directory while the body runs, which gets the descriptor of its file.
 
-    The kernel frees it if we die. StoreError: the lock file cannot be opened; ``Held``: another process
+    The kernel frees it if we die. StoreError: the lock file cannot be opened; ``LockHeld``: another process
     (named by its pid as its own pid namespace counts) held the lock for all of ``timeout_s``.
     """
     path = directory.file(LOCK_FILE)
@@ -61,7 +61,7 @@ def exclusive(
             with suppress(OSError):
                 os.fchmod(fd, _MODE)
         _wait(fd, path, timeout_s=timeout_s, monotonic=monotonic, sleep=sleep)
-        _sign(fd)
+        _write_pid(fd)
         yield fd
     finally:
         os.close(fd)
@@ -89,7 +89,7 @@ def _wait(
         sleep(_POLL_S)
 
 
-def _sign(fd: int) -> None:
+def _write_pid(fd: int) -> None:
     # The pid only makes the other side's message better: a full disk must not stop us here.
     signature = f"{os.getpid()}\n".encode()
     with suppress(OSError):
@@ -98,10 +98,10 @@ def _sign(fd: int) -> None:
             os.pwrite(fd, signature, 0)
 
 
-def _held(fd: int, path: str, timeout_s: float) -> Held:
+def _held(fd: int, path: str, timeout_s: float) -> LockHeld:
     pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
     holder = f"process {pid}" if pid.isascii() and pid.isdigit() else "another process"
-    return Held(
+    return LockHeld(
         f"{shown(path)}: held by {holder} for more than {timeout_s:g} s",
         hint="wait for that cdigen to end, or end it, then run the command again",
     )

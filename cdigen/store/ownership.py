@@ -1,4 +1,4 @@
-"""Whose a file is, and who may use it, taken over from the file in whose place it comes: ``take_after``."""
+"""Owner and mode of a file, taken over from the file that it replaces: ``copy_ownership``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def status_of(folder: Directory, name: str) -> os.stat_result | None:
         raise store_error("cannot look at", folder.file(name), error) from error
 
 
-def take_after(fd: int, folder: Directory, name: str, status: os.stat_result) -> None:
+def copy_ownership(fd: int, folder: Directory, name: str, status: os.stat_result) -> None:
     """Give the new file FD the owner, the mode, the access list and the security label of the old one.
 
     The old one is NAME in FOLDER, of which STATUS is known. StoreError: the system refused.

@@ -14,10 +14,10 @@ from cdigen.host.procfs import boot_id
 from cdigen.model.errors import StoreError
 from cdigen.model.names import is_device_name
 from cdigen.model.partition_names import GpuPartitionNames, PartitionName
-from cdigen.model.strict import WrongPlace, as_json, flag, many, members, number, optional, record, text
-from cdigen.store.directory import STATE_DIRECTORY, existing, own
-from cdigen.store.present import look
-from cdigen.store.tempfiles import put, settle, staged
+from cdigen.model.strict import InvalidValue, as_json, flag, many, members, number, optional, record, text
+from cdigen.store.directory import STATE_DIRECTORY, open_existing, open_owned
+from cdigen.store.snapshot import take_snapshot
+from cdigen.store.tempfiles import fsync_directory, rename_into_place, staged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ SCHEMA = 1
 def _device_name(value: object, path: str) -> str:
     name: str = text(value, path)
     if not is_device_name(name):
-        raise WrongPlace(path, "the name of a device")
+        raise InvalidValue(path, "the name of a device")
     return name
 
 
@@ -59,8 +59,8 @@ _GPUS = many(
 def read(state_dir: str, host: Root) -> tuple[GpuPartitionNames, ...]:
     """Return the names that were given in this boot of HOST; nothing where there are none to be had."""
     try:
-        with existing(state_dir, what=STATE_DIRECTORY) as directory:
-            content = look(directory, FILE).content if directory is not None else None
+        with open_existing(state_dir, what=STATE_DIRECTORY) as directory:
+            content = take_snapshot(directory, FILE).content if directory is not None else None
     except StoreError:
         return ()
     try:
@@ -73,9 +73,12 @@ def save(state_dir: str, host: Root, names: tuple[GpuPartitionNames, ...]) -> No
     """Replace the names on the disk by NAMES, in one step. StoreError: they cannot be written."""
     document = {"schema": SCHEMA, "boot": boot_id(host), "gpus": as_json(names)}
     content = json.dumps(document, indent=1).encode("ascii") + b"\n"
-    with own(state_dir, what=STATE_DIRECTORY) as directory, staged(directory, FILE, content) as temporary:
-        put(temporary, directory, FILE)
-        settle(directory)
+    with (
+        open_owned(state_dir, what=STATE_DIRECTORY) as directory,
+        staged(directory, FILE, content) as temporary,
+    ):
+        rename_into_place(temporary, directory, FILE)
+        fsync_directory(directory)
 
 
 def _names(content: bytes, boot: str) -> tuple[GpuPartitionNames, ...]:
@@ -85,7 +88,7 @@ def _names(content: bytes, boot: str) -> tuple[GpuPartitionNames, ...]:
         return ()
     names: tuple[GpuPartitionNames, ...] = _GPUS(top["gpus"], "$.gpus")
     if any(_repeats(gpu) for gpu in names):
-        raise WrongPlace("$.gpus", "free of repetition")
+        raise InvalidValue("$.gpus", "free of repetition")
     return names
 
 

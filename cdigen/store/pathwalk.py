@@ -42,7 +42,7 @@ class Blocked(Exception):
 
 
 @frozen
-class Place:
+class FileLocation:
     """Where a file is or would be: its folder, open (O_PATH), its name in it, and the path without links.
 
     ``is_magic``: the name is a link of /proc that leads where its text does not say; opening it follows.
@@ -71,7 +71,7 @@ def to_folder(path: str, *, create: bool) -> tuple[int, str]:
     return walk.fd, walk.real
 
 
-def to_file(path: str, *, create: bool, follow: bool = True) -> Place:
+def to_file(path: str, *, create: bool, follow: bool = True) -> FileLocation:
     """Return where the file at absolute PATH is or would be; missing folders are made if CREATE is set.
 
     A last part that is a link is followed if FOLLOW is set. Errors as ``to_folder``.
@@ -87,7 +87,7 @@ def to_file(path: str, *, create: bool, follow: bool = True) -> Place:
             if is_end:
                 walk.verify(walk.fd, name)
                 real = f"{walk.real.rstrip('/')}/{name}"
-                return Place(folder=walk.fd, name=name, real=real, is_magic=is_magic)
+                return FileLocation(folder=walk.fd, name=name, real=real, is_magic=is_magic)
     except BaseException:
         os.close(walk.fd)
         raise

@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
 from cdigen.store import pathwalk, tempfiles
-from cdigen.store.directory import Directory, explain, reopened
+from cdigen.store.directory import Directory, explain_blocked, reopen
 from cdigen.store.failures import store_error
-from cdigen.store.ownership import status_of, take_after
+from cdigen.store.ownership import copy_ownership, status_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _SPECIAL = os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC
 _OTHERS_ADD = stat.S_IWOTH | stat.S_IWGRP
 
 
-def save(path: str, content: bytes) -> None:
+def save_file(path: str, content: bytes) -> None:
     """Make CONTENT the content of the file PATH; missing folders are made.
 
     A link is followed, as a shell's ``>`` would, but by the kernel's rule for sticky folders (see
@@ -38,11 +38,11 @@ def save(path: str, content: bytes) -> None:
         if place.is_magic or (status is not None and not stat.S_ISREG(status.st_mode)):
             _write_through(path, place, status, content)
             return
-        with reopened(folder) as at, tempfiles.staged(at, place.name, content) as staged:
+        with reopen(folder) as at, tempfiles.staged(at, place.name, content) as staged:
             if status is not None:
-                take_after(staged.fd, at, place.name, status)
-            tempfiles.put(staged, at, place.name)
-            tempfiles.settle(at)
+                copy_ownership(staged.fd, at, place.name, status)
+            tempfiles.rename_into_place(staged, at, place.name)
+            tempfiles.fsync_directory(at)
 
 
 def create(path: str, content: bytes) -> None:
@@ -69,13 +69,15 @@ def create(path: str, content: bytes) -> None:
 
 
 @contextmanager
-def _found(path: str, *, create: bool, follow: bool = True) -> Iterator[tuple[Directory, pathwalk.Place]]:
+def _found(
+    path: str, *, create: bool, follow: bool = True
+) -> Iterator[tuple[Directory, pathwalk.FileLocation]]:
     """Walk to the file PATH, and hold its folder. StoreError: the way ends, or was laid by another user."""
     asked = os.path.join(os.getcwd(), path)
     try:
         place = pathwalk.to_file(asked, create=create, follow=follow)
     except pathwalk.Blocked as blocked:
-        raise explain(blocked, os.path.dirname(asked), what="the folder") from blocked
+        raise explain_blocked(blocked, os.path.dirname(asked), what="the folder") from blocked
     except OSError as error:
         raise store_error("cannot write", path, error) from error
     real = os.path.dirname(place.real)
@@ -104,7 +106,9 @@ def _refuse_others(path: str, status: os.stat_result, folder: os.stat_result) ->
         )
 
 
-def _write_through(path: str, place: pathwalk.Place, status: os.stat_result | None, content: bytes) -> None:
+def _write_through(
+    path: str, place: pathwalk.FileLocation, status: os.stat_result | None, content: bytes
+) -> None:
     """Write CONTENT to what is no regular file: that of STATUS, or where a link of /proc's own kind leads."""
     flags = _SPECIAL | (os.O_TRUNC if status is None else os.O_NOFOLLOW)
     try:

@@ -18,10 +18,10 @@ import posixpath
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
 from cdigen.model.findings import Finding
-from cdigen.store.directory import STATE_DIRECTORY, existing
+from cdigen.store.directory import STATE_DIRECTORY, open_existing
 from cdigen.store.failures import store_error
-from cdigen.store.present import NOTHING, look
-from cdigen.store.tempfiles import put, settle, staged
+from cdigen.store.snapshot import NO_FILE, take_snapshot
+from cdigen.store.tempfiles import fsync_directory, rename_into_place, staged
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -38,7 +38,7 @@ _HEX = frozenset("0123456789abcdef")
 
 
 @frozen
-class Owned:
+class OwnedSpec:
     """A spec file that is ours as long as the digest of its content is one of these.
 
     ``driver`` is the version that it was made for, where one is known.
@@ -59,9 +59,9 @@ class Owned:
 class State:
     """All spec files that we wrote, sorted by path."""
 
-    specs: tuple[Owned, ...] = ()
+    specs: tuple[OwnedSpec, ...] = ()
 
-    def of(self, path: str) -> Owned | None:
+    def of(self, path: str) -> OwnedSpec | None:
         """Return what is recorded for PATH, if anything is."""
         return next((owned for owned in self.specs if owned.path == path), None)
 
@@ -70,11 +70,11 @@ class State:
         owned = self.of(path)
         return owned is not None and content is not None and digest(content) in owned.digests
 
-    def within(self, folder: str) -> tuple[Owned, ...]:
+    def within(self, folder: str) -> tuple[OwnedSpec, ...]:
         """Return what is recorded for the files of FOLDER itself, not of folders below."""
         return tuple(owned for owned in self.specs if posixpath.dirname(owned.path) == folder)
 
-    def recording(self, owned: Owned) -> State:
+    def recording(self, owned: OwnedSpec) -> State:
         """Return the state with OWNED in place of what was recorded for its path."""
         others = self.forgetting(owned.path).specs
         return State(specs=tuple(sorted((*others, owned), key=lambda one: one.path)))
@@ -97,7 +97,7 @@ def read(state_dir: str) -> tuple[State, tuple[Finding, ...]]:
 
     A damaged file counts as none, with a finding. StoreError: it cannot be read.
     """
-    with existing(state_dir, what=STATE_DIRECTORY) as directory:
+    with open_existing(state_dir, what=STATE_DIRECTORY) as directory:
         return (State(), ()) if directory is None else read_only(directory)
 
 
@@ -123,7 +123,7 @@ def read_for_update(directory: Directory) -> tuple[State, tuple[Finding, ...]]:
         os.rename(STATE_FILE, aside, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
     except OSError as error:
         raise store_error("cannot move aside", directory.file(STATE_FILE), error) from error
-    settle(directory)
+    fsync_directory(directory)
     return state, (_damaged(directory, reason, f"moved aside as {aside}"),)
 
 
@@ -139,14 +139,14 @@ def write(directory: Directory, state: State) -> None:
     # ASCII escapes carry file names that are not UTF-8 (surrogateescape) through JSON unharmed.
     content = json.dumps(document, indent=1, ensure_ascii=True).encode("ascii") + b"\n"
     with staged(directory, STATE_FILE, content) as temporary:
-        put(temporary, directory, STATE_FILE)
-        settle(directory)
+        rename_into_place(temporary, directory, STATE_FILE)
+        fsync_directory(directory)
 
 
 def _read(directory: Directory) -> tuple[State, str]:
     # The reason is empty for a good file and for no file.
-    present = look(directory, STATE_FILE)
-    if present == NOTHING:
+    present = take_snapshot(directory, STATE_FILE)
+    if present == NO_FILE:
         return State(), ""
     if present.content is None:
         return State(), f"it is {present.description}"
@@ -164,7 +164,7 @@ def _state(document: Any) -> State:
     return State(specs=tuple(_owned(path, entry) for path, entry in sorted(specs.items())))
 
 
-def _owned(path: str, entry: Any) -> Owned:
+def _owned(path: str, entry: Any) -> OwnedSpec:
     match entry:
         case {"kind": str(kind), "sha256": [*digests]} if path.startswith("/") and all(
             map(_is_digest, digests)
@@ -172,7 +172,7 @@ def _owned(path: str, entry: Any) -> Owned:
             # Earlier state files have no driver.
             driver = entry.get("driver", "")
             if isinstance(driver, str):
-                return Owned(path=path, kind=kind, digests=tuple(digests), driver=driver)
+                return OwnedSpec(path=path, kind=kind, digests=tuple(digests), driver=driver)
     raise ValueError(f"the entry of {path!a} is malformed")
 
 
@@ -183,7 +183,7 @@ def _is_digest(value: Any) -> bool:
 def _free_name(directory: Directory) -> str:
     for number in range(1, 100):
         name = DAMAGED_FILE if number == 1 else f"{DAMAGED_FILE}-{number}"
-        if look(directory, name) == NOTHING:
+        if take_snapshot(directory, name) == NO_FILE:
             return name
     raise StoreError(
         f"{shown(directory.file(STATE_FILE))}: damaged, and no name is free to move it aside",

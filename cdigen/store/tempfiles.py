@@ -1,4 +1,4 @@
-"""Content under a temporary name in its own directory: ``staged``, ``put``, and ``sweep``.
+"""Content under a temporary name in its own directory: ``staged``, ``rename_into_place``, and ``sweep``.
 
 The name ends in ``.tmp``, which no runtime loads, and the file is in the directory of its target:
 a rename from elsewhere is not seen by the runtimes' watches (docs/cdi.md, "Watching"). A writer holds
@@ -51,7 +51,7 @@ class Staged:
 
 @contextmanager
 def staged(directory: Directory, name: str, content: bytes, *, mode: int = MODE) -> Iterator[Staged]:
-    """Write CONTENT with MODE under a temporary name for NAME; remove it unless ``put`` took it.
+    """Write CONTENT with MODE under a temporary name for NAME; removed unless ``rename_into_place`` took it.
 
     StoreError: no space, no permission, a read-only or failing file system; nothing is left then.
     """
@@ -69,7 +69,7 @@ def staged(directory: Directory, name: str, content: bytes, *, mode: int = MODE)
         os.close(fd)
 
 
-def put(content: Staged, directory: Directory, name: str) -> None:
+def rename_into_place(content: Staged, directory: Directory, name: str) -> None:
     """Give the staged content its NAME in the directory, in one step. StoreError: that was refused."""
     try:
         os.rename(content.name, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
@@ -77,7 +77,7 @@ def put(content: Staged, directory: Directory, name: str) -> None:
         raise store_error("cannot write", directory.file(name), error) from error
 
 
-def settle(directory: Directory) -> None:
+def fsync_directory(directory: Directory) -> None:
     """Wait until the directory's names are on the disk. StoreError: the storage failed."""
     try:
         sync(directory)

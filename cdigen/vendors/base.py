@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         MODULES: tuple[str, ...]
         PCI_VENDORS: tuple[int, ...]
 
-        def discover(self, places: Places) -> Inventory:
+        def discover(self, context: DiscoveryContext) -> Inventory:
             """Read the host; raises HostError where this vendor has nothing to offer there.
 
             Every vendor in the tree is asked on every host: one whose module is not loaded says so
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
         def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
             """Compute the content of each profile's spec, and of those of other classes; pure."""
 
-        def watches(self, places: Places) -> Watches:
+        def watches(self, context: DiscoveryContext) -> Watches:
             """Return what is worth a look when it changes; whether it exists or not."""
 
-        def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
+        def missing_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
             """Read which nodes nobody has made yet, as they would have to be made."""
 
-        def wrong_nodes(self, places: Places) -> tuple[HostNode, ...]:
+        def wrong_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
             """Read in whose place there is something else, as they should be."""
 
-        def pitfalls(self, places: Places, inventory: Inventory | None) -> tuple[Finding, ...]:
+        def diagnostics(self, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
             """Read what keeps containers from this vendor's devices although discovery is content.
 
             ``doctor`` shows it beside its own checks. INVENTORY is None where discovery failed.
@@ -96,7 +96,7 @@ def no_names() -> tuple[GpuPartitionNames, ...]:
 
 
 @frozen
-class Places:
+class DiscoveryContext:
     """Where a vendor is to look.
 
     ``host`` is the host's own tree (/proc, /sys), ``driver`` the tree with the driver's files,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.value import replace
-from cdigen.vendors.nodes import number_problem
+from cdigen.vendors.kernel.nodes import number_problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ CLAIMED, IMPOSSIBLE = "node-claimed-twice", "node-impossible"
 _HINT = "name the one of them that is to have it: --vendor, or 'vendors' in the configuration"
 
 
-def hold_apart(inventories: Mapping[str, Inventory]) -> tuple[dict[str, Inventory], dict[str, HostError]]:
+def without_shared_nodes(
+    inventories: Mapping[str, Inventory],
+) -> tuple[dict[str, Inventory], dict[str, HostError]]:
     """Return INVENTORIES, by vendor, without devices whose nodes are another's, or cannot be theirs.
 
     Of two vendors the first has a node. One that is left with nothing is a HostError, whose kind is the rule
@@ -34,7 +36,7 @@ def hold_apart(inventories: Mapping[str, Inventory]) -> tuple[dict[str, Inventor
     failures: dict[str, HostError] = {}
     owners: dict[tuple[int, int], tuple[str, str]] = {}
     for vendor, inventory in inventories.items():
-        held = _Held(vendor, owners)
+        held = _VendorClaims(vendor, owners)
         accelerators = tuple(held.accelerator(each) for each in inventory.accelerators)
         if not held.findings:
             kept[vendor] = inventory
@@ -50,7 +52,7 @@ def hold_apart(inventories: Mapping[str, Inventory]) -> tuple[dict[str, Inventor
     return kept, failures
 
 
-class _Held:
+class _VendorClaims:
     """Holds the devices of one vendor against those of the vendors before it."""
 
     def __init__(self, vendor: str, owners: dict[tuple[int, int], tuple[str, str]]) -> None:

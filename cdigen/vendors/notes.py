@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Severity
 
 
-class Notes:
+class FindingCollector:
     """Gathers the findings of one look at the host."""
 
     def __init__(self) -> None:

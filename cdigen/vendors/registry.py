@@ -60,9 +60,9 @@ def load(name: str) -> Vendor:
             f"the vendor {name!r} is unknown; known are {', '.join(VENDORS)}",
             hint=f"another package adds one as an entry point of the group {ENTRY_POINTS}",
         )
-    from cdigen.vendors import guest  # noqa: PLC0415 - hardly anybody has one
+    from cdigen.vendors import plugin  # noqa: PLC0415 - hardly anybody has one
 
-    return guest.load(name, entry, tuple(row[0] for row in VENDORS.values()))
+    return plugin.load(name, entry, tuple(row[0] for row in VENDORS.values()))
 
 
 def cdi_vendor(name: str) -> str:
@@ -81,7 +81,7 @@ def has_naming(naming: str, names: Iterable[str]) -> bool:
     )
 
 
-def require_apart(names: Iterable[str]) -> None:
+def require_distinct_kinds(names: Iterable[str]) -> None:
     """Raise ConfigError where two of NAMES would have the same kinds: nobody could tell whose is whose."""
     owners: dict[str, str] = {}
     for name in names:

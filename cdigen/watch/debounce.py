@@ -10,14 +10,14 @@ _MOST_ATTEMPTS = 64
 
 @frozen
 class Debounce:
-    """One look for many events: ``quiet_s`` after the last one, but ``bound_s`` after the first at most."""
+    """One look for many events: ``debounce_s`` after the last, at most ``max_delay_s`` after the first."""
 
-    quiet_s: float
-    bound_s: float
+    debounce_s: float
+    max_delay_s: float
 
     def due(self, first_event: float, last_event: float) -> float:
         """Return when to look, as a time of the clock that gave FIRST_EVENT and LAST_EVENT."""
-        return min(last_event + self.quiet_s, first_event + self.bound_s)
+        return min(last_event + self.debounce_s, first_event + self.max_delay_s)
 
 
 @frozen

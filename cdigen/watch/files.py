@@ -21,8 +21,8 @@ from itertools import count
 from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyFD, Mask, WatchDescriptor
 
 from cdigen.host.root import reason, shown
+from cdigen.watch.comparison import INTERVAL_S, FolderComparison, expression
 from cdigen.watch.triggers import Trigger
-from cdigen.watch.unwatched import INTERVAL_S, Comparison, expression
 from cdigen.watch.waypoints import ANY, interests
 from cdigen.watch.worker import JOIN_S, Worker
 
@@ -79,7 +79,7 @@ class FileSource:
         self._roots = roots
         self._put: Callable[[Trigger], None] = _nowhere
         self._worker = Worker(self.name)
-        self._comparison = Comparison(self.name, compare_s)
+        self._comparison = FolderComparison(self.name, compare_s)
         # Held while watches are planned, made and given up, by the worker or by who calls us; for ever,
         # where a file system does not answer: nobody waits for it without a bound.
         self._lock = threading.Lock()

@@ -31,7 +31,7 @@ class Supervisor:
     ) -> None:
         self._inbox = inbox
         self._clock = clock
-        self._wards = tuple(_Ward(source) for source in sources)
+        self._wards = tuple(_SupervisedSource(source) for source in sources)
 
     def start(self) -> None:
         """Start all sources; those that cannot are tried again by ``tick``."""
@@ -58,7 +58,7 @@ class Supervisor:
             ward.source.stop()
 
 
-class _Ward:
+class _SupervisedSource:
     """One source: why it could not be started, when it is tried next, how often it has failed lately."""
 
     def __init__(self, source: Source) -> None:

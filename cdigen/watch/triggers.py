@@ -41,7 +41,7 @@ class Batch:
     last_s: float = 0.0
 
 
-NOTHING = Batch()
+NO_EVENTS = Batch()
 
 
 class Inbox:
@@ -112,7 +112,7 @@ class _Pending:
 
     def batch(self) -> Batch:
         if not self.events:
-            return NOTHING
+            return NO_EVENTS
         return Batch(
             triggers=tuple(self._triggers.values()),
             events=self.events,

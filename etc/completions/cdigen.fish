@@ -108,7 +108,7 @@ complete -c cdigen -n '_shtab_cdigen_using diff' -l strict -d 'fail if any reque
 complete -c cdigen -n '_shtab_cdigen_using diff' -l json -d 'print one JSON document and nothing else on stdout'
 complete -c cdigen -n '_shtab_cdigen_using diff' -s v -l verbose -d 'say more on stderr'
 complete -c cdigen -n '_shtab_cdigen_using diff' -s q -l quiet -d 'say nothing but errors on stderr'
-complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a doctor -d 'Find what keeps containers from the devices, and what mends it.'
+complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a doctor -d 'Find what keeps containers from the devices, and what fixes it.'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -s h -l help -d 'show this help message and exit'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l for -xka "podman docker containerd crio" -d 'only this runtime: podman, docker, containerd, crio (default: all that are installed)'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l device -xka "(_cdigen_devices)" -d 'only this device, such as nvidia.com/gpu=0'

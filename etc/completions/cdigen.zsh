@@ -8,7 +8,7 @@ _shtab_cdigen_commands() {
     config:'Check the configuration alone.'
     configure:'Set in a container runtime'"'"'s own configuration what CDI needs.'
     diff:'Compare the specs on disk with what this host would give now.'
-    doctor:'Find what keeps containers from the devices, and what mends it.'
+    doctor:'Find what keeps containers from the devices, and what fixes it.'
     generate:'Print or write the CDI specs of this host.'
     inspect:'Show what was looked for on this host, and what was found.'
     list:'List the devices that a container runtime finds.'

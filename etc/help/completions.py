@@ -8,8 +8,8 @@ import re
 import shtab
 from commands import actions, commands
 
+from cdigen.cdi.library import RELEASES
 from cdigen.runtimes.targets import RUNTIMES
-from cdigen.spec.loader_changes import RELEASES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

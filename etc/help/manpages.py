@@ -15,7 +15,7 @@ from commands import Command, actions, commands
 
 from cdigen import __version__
 from cdigen.cli.main import COMMANDS
-from cdigen.cli.parser import pairs
+from cdigen.cli.parser import parse_examples
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _read(name: str) -> dict[str, str]:
 def _examples_section(text: str) -> str:
     rows = (
         f".PP\n{_escaped(_heading(purpose))}\n.PP\n.RS 4\n.EX\n{_escaped(command)}\n.EE\n.RE"
-        for command, purpose in pairs(text)
+        for command, purpose in parse_examples(text)
     )
     return "\n".join(rows).removeprefix(".PP\n")
 

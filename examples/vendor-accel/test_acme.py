@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cdigen_acme import VENDOR
 
-from cdigen import reconcile
 from cdigen.host.root import Root
 from cdigen.model.errors import HostError
 from cdigen.model.profile import DEFAULT
+from cdigen.pipeline import generate
 from cdigen.value import replace
 from cdigen.vendors import registry
-from cdigen.vendors.base import Places
+from cdigen.vendors.base import DiscoveryContext
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,9 +51,9 @@ def make_node(path: Path, minor: int) -> None:
     path.chmod(0o660)
 
 
-def places(root: Path) -> Places:
+def places(root: Path) -> DiscoveryContext:
     host = Root(str(root))
-    return Places(host=host, driver=host, dev=host)
+    return DiscoveryContext(host=host, driver=host, dev=host)
 
 
 def offered(root: Path) -> dict[str, Any]:
@@ -63,9 +63,9 @@ def offered(root: Path) -> dict[str, Any]:
 
 def document(root: Path, **profile: Any) -> dict[str, Any]:
     """Return the spec for a profile with these fields."""
-    wishes = reconcile.Wishes(profiles=(replace(DEFAULT, **profile),))
+    options = generate.GenerateOptions(profiles=(replace(DEFAULT, **profile),))
     inventories = {"acme": VENDOR.discover(places(root))}
-    products, broken = reconcile.produce(inventories, host=Root(str(root)), wishes=wishes)
+    products, broken = generate.generate_specs(inventories, host=Root(str(root)), options=options)
     assert broken == {}
     (product,) = products
     assert product.kind == "acme.example/npu"

@@ -46,7 +46,7 @@ PATIENCE_S = 30
 CYCLES = """
 import argparse, json, sys, time
 from cdigen.cli import run
-from cdigen.service.cycle import Keeper
+from cdigen.daemon.reconciler import Keeper
 from cdigen.watch.triggers import NOTHING
 parser = argparse.ArgumentParser()
 run.add_options(parser)
@@ -270,7 +270,7 @@ def _memory(python: Path, root: Path, cycles: int) -> list[dict[str, object]]:
     """Return the resident size after the start and after cycles, each of which writes another spec."""
     config = root / "etc/cdigen/config.yaml"
     config.parent.mkdir(parents=True, exist_ok=True)
-    config.write_text("daemon: {quiet_s: 0.01}\n")
+    config.write_text("daemon: {debounce_s: 0.01}\n")
     rows: list[dict[str, object]] = []
     node, aside = root / "dev/nvidia7", root / "aside"
     try:

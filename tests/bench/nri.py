@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from cdigen.nri.known import Known
+    from cdigen.nri.context import DecisionContext
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
@@ -41,11 +41,11 @@ from nri.pluginside import INJECTS_08, Host, asks  # noqa: E402 - after the path
 from nri.runtimeside import Runtime, SocketTransport, container, pod  # noqa: E402 - likewise
 from nri.serveside import SETTINGS, known_of  # noqa: E402 - likewise
 
-from cdigen.nri import mux  # noqa: E402 - likewise
-from cdigen.nri.answer import created  # noqa: E402 - likewise
-from cdigen.nri.compat import abilities  # noqa: E402 - likewise
-from cdigen.nri.messages import message_class  # noqa: E402 - likewise
-from cdigen.nri.session import CreateContainer, Session  # noqa: E402 - likewise
+from cdigen.nri.decision.answer import created  # noqa: E402 - likewise
+from cdigen.nri.decision.compat import abilities  # noqa: E402 - likewise
+from cdigen.nri.wire import mux  # noqa: E402 - likewise
+from cdigen.nri.wire.messages import message_class  # noqa: E402 - likewise
+from cdigen.nri.wire.session import CreateContainer, Session  # noqa: E402 - likewise
 
 GPUS = 64
 UUIDS = [f"GPU-{number:08x}-0000-4000-8000-000000000000" for number in range(GPUS)]
@@ -293,7 +293,7 @@ def _answers(host: Host, name: str, requests: list[bytes], count: int) -> dict[s
     return _percentiles(name, [client.ask(frame) for frame in frames])
 
 
-def _alone(known: Known, name: str, requests: list[bytes], count: int) -> dict[str, object]:
+def _alone(known: DecisionContext, name: str, requests: list[bytes], count: int) -> dict[str, object]:
     """Return the processor time of a request, in this process: from its bytes to those of the answer."""
     able = abilities("containerd", "2.1.9")
     session = Session("cdigen", "20")

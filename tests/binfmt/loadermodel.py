@@ -6,7 +6,7 @@ import os
 import struct
 from functools import cmp_to_key
 
-from cdigen.binfmt.ldcache import FLAGS_I386, FLAGS_X86_64, Entry, parse
+from cdigen.binfmt.ldcache import FLAGS_I386, FLAGS_X86_64, LdCacheEntry, parse
 
 MAGIC = b"glibc-ld.so.cache1.1"
 HWCAP = 1 << 62  # DL_CACHE_HWCAP_EXTENSION, of the first glibc-hwcaps folder
@@ -80,7 +80,7 @@ def look_up(data: bytes, name: str, flags: int, *, signed: bool = True) -> str |
     return None
 
 
-def choose(equal: tuple[Entry, ...], flags: int) -> str | None:
+def choose(equal: tuple[LdCacheEntry, ...], flags: int) -> str | None:
     """Return the path taken of entries of one name, where all glibc-hwcaps are equally good."""
     best = None
     for one in equal:
@@ -97,7 +97,11 @@ def choose(equal: tuple[Entry, ...], flags: int) -> str | None:
 
 
 def cache(
-    entries: tuple[Entry, ...], *, hwcaps: tuple[str, ...] = (), generator: bytes = b"", byte_order: int = 2
+    entries: tuple[LdCacheEntry, ...],
+    *,
+    hwcaps: tuple[str, ...] = (),
+    generator: bytes = b"",
+    byte_order: int = 2,
 ) -> bytes:
     """Write a cache as ldconfig since 2.33 lays it out; names and paths are all apart."""
     texts = [text for entry in entries for text in (entry.soname, entry.path)] + [*hwcaps]
@@ -121,14 +125,14 @@ def cache(
     return header + body + extension
 
 
-def entry(soname: str, path: str = "", *, flags: int = FLAGS_X86_64, hwcap: int = 0) -> Entry:
-    return Entry(soname=soname, path=path or f"/usr/lib/{soname}", flags=flags, hwcap=hwcap)
+def entry(soname: str, path: str = "", *, flags: int = FLAGS_X86_64, hwcap: int = 0) -> LdCacheEntry:
+    return LdCacheEntry(soname=soname, path=path or f"/usr/lib/{soname}", flags=flags, hwcap=hwcap)
 
 
-def ordered(entries: list[Entry], *, signed: bool = True) -> tuple[Entry, ...]:
+def ordered(entries: list[LdCacheEntry], *, signed: bool = True) -> tuple[LdCacheEntry, ...]:
     """Sort ENTRIES as ldconfig does: elf/cache.c, compare."""
 
-    def difference(one: Entry, other: Entry) -> int:
+    def difference(one: LdCacheEntry, other: LdCacheEntry) -> int:
         names = compare(os.fsencode(other.soname), os.fsencode(one.soname), signed=signed)
         return names or other.flags - one.flags or bool(other.hwcap) - bool(one.hwcap)
 
@@ -168,7 +172,7 @@ def places(data: bytes) -> list[tuple[str, str, int]]:
     return [(one.soname, one.path, one.flags) for one in parse(data)]
 
 
-def others(data: bytes, libraries: tuple[tuple[str, str, int], ...] = LIBRARIES) -> list[Entry]:
+def others(data: bytes, libraries: tuple[tuple[str, str, int], ...] = LIBRARIES) -> list[LdCacheEntry]:
     """Return the entries of DATA that are none of LIBRARIES, in their order."""
     ours = {(name, path) for name, path, _ in libraries}
     return [one for one in parse(data) if (one.soname, one.path) not in ours]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdigen.binfmt import ldcache
-from cdigen.binfmt.ldcache import CacheError, Entry, parse, read_header
+from cdigen.binfmt.ldcache import CacheError, LdCacheEntry, parse, read_header
 
 LDCONFIG = "/sbin/ldconfig"
 LISTED = re.compile(r"\t(?P<soname>.+?) \((?P<abi>.*)\) => (?P<path>.+)")
@@ -22,14 +22,16 @@ MAGIC = b"glibc-ld.so.cache1.1"
 FUZZ = settings(max_examples=300, deadline=None)
 
 MIXED = (
-    Entry(soname="libz.so.1", path="/lib/x86_64-linux-gnu/libz.so.1", flags=ldcache.FLAGS_X86_64, hwcap=0),
-    Entry(soname="libz.so.1", path="/lib/libz.so.1", flags=ldcache.FLAGS_I386, hwcap=0),
-    Entry(soname="libcuda.so.1", path="/opt/libcuda.so.1", flags=ldcache.FLAGS_AARCH64, hwcap=1 << 62),
-    Entry(soname="liba.so", path="/usr/lib/liba.so", flags=ldcache.FLAGS_X86_64, hwcap=0),
+    LdCacheEntry(
+        soname="libz.so.1", path="/lib/x86_64-linux-gnu/libz.so.1", flags=ldcache.FLAGS_X86_64, hwcap=0
+    ),
+    LdCacheEntry(soname="libz.so.1", path="/lib/libz.so.1", flags=ldcache.FLAGS_I386, hwcap=0),
+    LdCacheEntry(soname="libcuda.so.1", path="/opt/libcuda.so.1", flags=ldcache.FLAGS_AARCH64, hwcap=1 << 62),
+    LdCacheEntry(soname="liba.so", path="/usr/lib/liba.so", flags=ldcache.FLAGS_X86_64, hwcap=0),
 )
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 ENTRIES = st.builds(
-    Entry,
+    LdCacheEntry,
     soname=NAMES,
     path=NAMES,
     flags=st.integers(-(2**31), 2**31 - 1),
@@ -37,7 +39,7 @@ ENTRIES = st.builds(
 )
 
 
-def new_format(entries: tuple[Entry, ...], *, byte_order: int = 2) -> bytes:
+def new_format(entries: tuple[LdCacheEntry, ...], *, byte_order: int = 2) -> bytes:
     """Write ENTRIES as ldconfig before 2.33 does: every name apart, no extension."""
     table, strings = b"", b""
     at = 48 + 24 * len(entries)
@@ -154,7 +156,7 @@ def test_a_library_for_some_cpus_only_precedes_the_ordinary_one_with_a_hwcap(bui
 
 @FUZZ
 @given(st.lists(ENTRIES, max_size=8).map(tuple), st.sampled_from([0, 2]))
-def test_what_was_written_is_read_again(entries: tuple[Entry, ...], byte_order: int) -> None:
+def test_what_was_written_is_read_again(entries: tuple[LdCacheEntry, ...], byte_order: int) -> None:
     assert parse(new_format(entries, byte_order=byte_order)) == entries
 
 
@@ -168,7 +170,7 @@ def test_only_the_entries_with_the_flags_asked_for_are_returned() -> None:
 
 
 def test_names_that_are_not_decoded_are_not_judged() -> None:
-    long = Entry(soname="n" * 4097, path="/", flags=ldcache.FLAGS_I386, hwcap=0)
+    long = LdCacheEntry(soname="n" * 4097, path="/", flags=ldcache.FLAGS_I386, hwcap=0)
     assert parse(new_format((long, *MIXED[2:])), flags=ldcache.FLAGS_X86_64) == (MIXED[3],)
 
 
@@ -187,12 +189,12 @@ def test_bytes_behind_the_tables_are_not_looked_at() -> None:
 
 
 def test_a_name_that_is_not_utf8_keeps_its_bytes() -> None:
-    entry = Entry(soname=os.fsdecode(b"lib\xff.so"), path="/", flags=ldcache.FLAGS_I386, hwcap=0)
+    entry = LdCacheEntry(soname=os.fsdecode(b"lib\xff.so"), path="/", flags=ldcache.FLAGS_I386, hwcap=0)
     assert parse(new_format((entry,))) == (entry,)
 
 
 def test_a_name_may_have_4096_bytes() -> None:
-    entry = Entry(soname="n" * 4096, path="/", flags=ldcache.FLAGS_I386, hwcap=0)
+    entry = LdCacheEntry(soname="n" * 4096, path="/", flags=ldcache.FLAGS_I386, hwcap=0)
     assert parse(new_format((entry,))) == (entry,)
 
 
@@ -221,7 +223,10 @@ def test_the_header_tells_where_the_tables_of_a_combined_cache_are() -> None:
         (patched(new_format(MIXED), 52, "<I", 2**32 - 1), "not both in the strings"),
         (patched(new_format(MIXED), 52, "<I", 48), "not both in the strings"),
         (patched(new_format(MIXED), 56, "<I", len(new_format(MIXED))), "not both in the strings"),
-        (new_format((Entry(soname="n" * 4097, path="/", flags=3, hwcap=0),)), "longer than 4096 bytes"),
+        (
+            new_format((LdCacheEntry(soname="n" * 4097, path="/", flags=3, hwcap=0),)),
+            "longer than 4096 bytes",
+        ),
     ],
 )
 def test_what_cannot_be_relied_on_is_refused_with_the_reason(data: bytes, message: str) -> None:

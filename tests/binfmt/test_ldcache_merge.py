@@ -29,7 +29,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdigen.binfmt import ldcache_merge
-from cdigen.binfmt.ldcache import FLAGS_AARCH64, FLAGS_I386, FLAGS_X86_64, Entry, parse
+from cdigen.binfmt.ldcache import FLAGS_AARCH64, FLAGS_I386, FLAGS_X86_64, LdCacheEntry, parse
 from cdigen.binfmt.ldcache_merge import merge
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ OURS = st.lists(
 @FUZZ
 @given(ENTRIES, OURS)
 def test_of_any_sorted_cache_ours_are_found_and_the_rest_as_before(
-    image: list[Entry], ours: tuple[tuple[str, str, int], ...]
+    image: list[LdCacheEntry], ours: tuple[tuple[str, str, int], ...]
 ) -> None:
     data = cache(ordered(image), hwcaps=("x86-64-v2",), generator=b"ldconfig")
     merged = merge(data, ours)
@@ -162,7 +162,7 @@ def test_of_any_sorted_cache_ours_are_found_and_the_rest_as_before(
 @FUZZ
 @given(ENTRIES, OURS)
 def test_merging_once_more_changes_no_byte_of_any_cache_sorted_or_not(
-    image: list[Entry], ours: tuple[tuple[str, str, int], ...]
+    image: list[LdCacheEntry], ours: tuple[tuple[str, str, int], ...]
 ) -> None:
     merged = merge(cache(tuple(image)), ours)
     assert merge(merged, ours) == merged

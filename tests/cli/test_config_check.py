@@ -58,7 +58,7 @@ def test_what_is_right_or_not_there_is_exit_0(cdigen: Run, tmp_path: Path, text:
 
 def test_a_file_is_checked_before_it_is_put_in_place(cdigen: Run, tmp_path: Path) -> None:
     file = tmp_path / "new.yaml"
-    file.write_text("daemon: {quiet_s: [\n")
+    file.write_text("daemon: {debounce_s: [\n")
     done = cdigen("config", "check", "--config", file)
     assert (done.code, done.out.startswith(f"{file}:2:1: ")) == (2, True)
     assert cdigen("config", "check", "--config", "-", stdin=b"mode: auto\n").code == 0

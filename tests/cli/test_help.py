@@ -8,7 +8,7 @@ import pytest
 from command import Run
 
 from cdigen.cli.main import COMMANDS
-from cdigen.cli.parser import Parser, pairs
+from cdigen.cli.parser import Parser, parse_examples
 
 
 def parser_of(command: str) -> Parser:
@@ -31,7 +31,7 @@ def test_the_help_names_all_values_of_an_option(command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_parser_takes_every_example_and_each_says_what_it_is_for(command: str) -> None:
-    found = pairs(import_module(COMMANDS[command][0]).EXAMPLES)
+    found = parse_examples(import_module(COMMANDS[command][0]).EXAMPLES)
     assert len(found) >= 2
     for line, purpose in found:
         assert purpose, line

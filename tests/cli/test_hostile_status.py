@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from command import Run
+from daemon.test_status_shape import changed, document
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from service.test_status_shape import changed, document
 
 from cdigen.cli.main import main
-from cdigen.service import status as files
+from cdigen.frontend import status as files
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=12)
 VALUES = st.recursive(

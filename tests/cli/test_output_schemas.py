@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 import viewtrees
 from command import Run
+from daemon.reports import CHANGED, FAILED, STARTING
 from jsonschema import Draft202012Validator
 from outputs import OUTPUTS, SCHEMAS, validator
-from service.reports import CHANGED, FAILED, STARTING
 from test_prune import view
 from test_status import saved
 from test_status_nri import MISSED, board, put
 
 from cdigen.cli.main import COMMANDS
-from cdigen.nri.audit import Findings
-from cdigen.nri.status import Entry
-from cdigen.service.report import advance
+from cdigen.frontend.report import next_status
+from cdigen.nri.decision.audit import AuditResult
+from cdigen.nri.status import JournaledContainer
 
 REPOSITORY = SCHEMAS.parent
 # Which schemas a command's outputs have; all have that of an error as well.
@@ -32,7 +32,7 @@ BY_COMMAND = {name: (name,) for name in COMMANDS} | {
     "run": ("daemon-status", "inspect"),
     "nri": ("nri-status",),
 }
-ENTRY = Entry(
+ENTRY = JournaledContainer(
     at_s=0,
     namespace="ml",
     pod="p",
@@ -90,13 +90,13 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
     root = ("--root", host)
     views = viewtrees.driver(tmp_path / "views")
     view(views)
-    saved(host, advance(advance(STARTING, CHANGED, {"files": "it is closed"}), FAILED, {"files": ""}))
+    saved(host, next_status(next_status(STARTING, CHANGED, {"files": "it is closed"}), FAILED, {"files": ""}))
     bad = tmp_path / "bad.json"
     bad.write_text('{"cdiVersion": "0.5.0", "kind": "a b/c", "devices": [], "more": 1}')
     config = tmp_path / "config.yaml"
     config.write_text("nonsense: 1\n")
     plugin = board()
-    plugin.audited(Findings(missed=(MISSED,), foreign=(), is_complete=True))
+    plugin.audited(AuditResult(missed=(MISSED,), foreign=(), is_complete=True))
     plugin.problems = CHANGED.findings
     plugin.journal.append(ENTRY)
     put(host, plugin)

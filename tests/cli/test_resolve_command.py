@@ -9,8 +9,8 @@ import pytest
 
 from cdigen.cli import resolve
 from cdigen.cli.parser import Parser
+from cdigen.frontend.status import INVENTORY_FILE
 from cdigen.model.errors import ConfigError
-from cdigen.service.status import INVENTORY_FILE
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/hosts/debian13-8xh100.json"
 SPEC = {

@@ -10,7 +10,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from service.daemonhost import NEW, Daemon, Host, daemon
+from daemon.daemonhost import NEW, Daemon, Host, daemon
 
 from cdigen.cli import run as command
 from cdigen.cli.status import MEANINGS
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from command import Run
 
-    from cdigen.service.cycle import Setup
+    from cdigen.daemon.reconciler import DaemonSetup
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def gpu_host(tmp_path: Path, real_nodes: None) -> Host:  # noqa: ARG001
     return host
 
 
-def setup(root: Path, *options: str) -> Setup:
+def setup(root: Path, *options: str) -> DaemonSetup:
     parser = argparse.ArgumentParser()
     command.add_options(parser)
     return command.setup(parser.parse_args(["--root", str(root), *options]))
@@ -47,8 +47,8 @@ def test_an_inventory_is_refused_for_a_daemon_is_about_a_living_host(cdigen: Run
 
 
 def test_a_configuration_that_is_wrong_at_the_start_is_refused(cdigen: Run, tmp_path: Path) -> None:
-    Host(tmp_path).put("etc/cdigen/config.yaml", "daemon: {quiet_s: soon}\n")
-    assert cdigen("run", "--root", tmp_path).failed(2, "config.yaml:1", "quiet_s")
+    Host(tmp_path).put("etc/cdigen/config.yaml", "daemon: {debounce_s: soon}\n")
+    assert cdigen("run", "--root", tmp_path).failed(2, "config.yaml:1", "debounce_s")
     assert os.listdir(tmp_path) == ["etc"]
 
 
@@ -105,16 +105,16 @@ def test_the_driver_and_the_dev_root_are_what_may_come_and_go(tmp_path: Path) ->
 
 def test_the_configuration_is_read_anew_each_time(tmp_path: Path) -> None:
     host = Host(tmp_path)
-    host.configure(quiet_s=0.5)
-    assert setup(tmp_path).daemon.quiet_s == 0.5
-    host.configure(quiet_s=0.7, on_gone="keep")
-    assert (setup(tmp_path).daemon.quiet_s, setup(tmp_path).daemon.on_gone) == (0.7, "keep")
+    host.configure(debounce_s=0.5)
+    assert setup(tmp_path).daemon.debounce_s == 0.5
+    host.configure(debounce_s=0.7, stale_specs="keep")
+    assert (setup(tmp_path).daemon.debounce_s, setup(tmp_path).daemon.stale_specs) == (0.7, "keep")
 
 
 def test_a_foreign_tree_has_no_word_in_which_library_root_loads(tmp_path: Path) -> None:
     Host(tmp_path).put("etc/cdigen/config.yaml", "nvml: /usr/lib/libevil.so\ncreate_nodes: true\n")
     made = setup(tmp_path)
-    assert made.places(Root(str(tmp_path))).nvml == "off"
+    assert made.context(Root(str(tmp_path))).nvml == "off"
     assert not made.create_nodes
 
 
@@ -186,7 +186,7 @@ def unordered(metrics: str) -> str:
 
 
 def test_status_shows_each_state_in_words_as_the_host_goes_through_them(gpu_host: Host, cdigen: Run) -> None:
-    gpu_host.configure(settle_s=60)
+    gpu_host.configure(settle_timeout_s=60)
 
     def told(running: Daemon, state: str) -> str:
         running.sees(lambda: running.state == state)
@@ -199,7 +199,7 @@ def test_status_shows_each_state_in_words_as_the_host_goes_through_them(gpu_host
         assert "nvidia.com/gpu" in told(running, "ready")
         gpu_host.say_version(NEW)
         assert NEW in told(running, "settling")
-        gpu_host.configure(settle_s=0.2)
+        gpu_host.configure(settle_timeout_s=0.2)
         assert "reboot" in told(running, "mismatch")
         gpu_host.install(NEW)
         told(running, "ready")

@@ -9,28 +9,30 @@ from pathlib import Path
 import pytest
 from abilities import cannot_run
 from command import Run
-from service.reports import CHANGED, FAILED, FILE, KIND, MISMATCH, QUIET, STARTING
+from daemon.reports import CHANGED, FAILED, FILE, KIND, MISMATCH, QUIET, STARTING
 
 from cdigen import __version__
 from cdigen.cli.status import MEANINGS, text
-from cdigen.service import status as files
-from cdigen.service.report import STARTING as STARTING_STATE
-from cdigen.service.report import VENDOR_STATES, Status, advance
+from cdigen.frontend import status as files
+from cdigen.frontend.report import STARTING as STARTING_STATE
+from cdigen.frontend.report import VENDOR_STATES, DaemonStatus, next_status
 from cdigen.value import replace
 
 SOURCES = {"files": "", "uevents": "the netlink socket is closed"}
-STATUS = advance(advance(STARTING, CHANGED, SOURCES), replace(QUIET, findings=CHANGED.findings), SOURCES)
+STATUS = next_status(
+    next_status(STARTING, CHANGED, SOURCES), replace(QUIET, findings=CHANGED.findings), SOURCES
+)
 NOW_S = QUIET.started_s + 100
 
 
-def saved(root: Path, status: Status = STATUS) -> Path:
+def saved(root: Path, status: DaemonStatus = STATUS) -> Path:
     run_dir = root / "run/cdigen"
     files.prepare(str(run_dir))
     files.save(str(run_dir), files.document(status, files.this_process()))
     return run_dir / "status.json"
 
 
-def shown(status: Status, *, verbose: bool = False) -> str:
+def shown(status: DaemonStatus, *, verbose: bool = False) -> str:
     return text(files.document(status, files.this_process()), NOW_S, verbose=verbose)
 
 
@@ -158,7 +160,7 @@ def test_anybody_may_ask() -> None:
         os.seteuid(65534)
         try:
             found = files.read(f"{folder}/run/cdigen")
-            assert files.gone(f"{folder}/run/cdigen", found) == ""
+            assert files.reason_not_running(f"{folder}/run/cdigen", found) == ""
         finally:
             os.seteuid(0)
 
@@ -174,13 +176,13 @@ def test_times_are_told_as_people_tell_them() -> None:
 
 
 def test_a_mismatch_says_why_and_what_to_do() -> None:
-    out = shown(advance(STATUS, replace(QUIET, vendors=(MISMATCH,)), SOURCES))
+    out = shown(next_status(STATUS, replace(QUIET, vendors=(MISMATCH,)), SOURCES))
     assert "different versions" in out
     assert "the libraries are 535.309.01 (reload the nvidia modules or reboot)" in out
 
 
 def test_a_failed_cycle_says_what_failed_and_when_it_last_went_well() -> None:
-    out = shown(advance(STATUS, replace(FAILED, started_s=NOW_S - 3), SOURCES))
+    out = shown(next_status(STATUS, replace(FAILED, started_s=NOW_S - 3), SOURCES))
     assert "last look: 3 seconds ago, failed (files: /usr/lib)" in out
     assert "it failed: cannot write" in out
     assert "last success: 1 minute ago" in out
@@ -199,11 +201,11 @@ def test_a_daemon_that_has_not_looked_yet_says_so() -> None:
 def test_only_the_last_changes_are_shown_unless_more_is_asked_for() -> None:
     status = STARTING
     for number in range(9):
-        status = advance(status, replace(CHANGED, number=number), SOURCES)
+        status = next_status(status, replace(CHANGED, number=number), SOURCES)
     assert shown(status).count("+1 device") == 5
     assert shown(status, verbose=True).count("+1 device") == 9
 
 
 def test_control_characters_of_a_host_do_not_reach_the_terminal() -> None:
     vendor = replace(MISMATCH, reason="\x1b[2Jgone")
-    assert "\x1b[2J" not in shown(advance(STATUS, replace(QUIET, vendors=(vendor,)), {"f\x1b": "x\x1b"}))
+    assert "\x1b[2J" not in shown(next_status(STATUS, replace(QUIET, vendors=(vendor,)), {"f\x1b": "x\x1b"}))

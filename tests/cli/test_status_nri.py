@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 from command import Run
-from service.reports import STARTING
+from daemon.reports import STARTING
 
+from cdigen.frontend import status as files
 from cdigen.nri import status as nri
-from cdigen.nri.audit import Findings, Missed
-from cdigen.nri.compat import abilities
-from cdigen.nri.tally import Tally
-from cdigen.service import status as files
+from cdigen.nri.counters import NriMetrics
+from cdigen.nri.decision.audit import AuditResult, MissedContainer
+from cdigen.nri.decision.compat import abilities
 
-MISSED = Missed(
+MISSED = MissedContainer(
     namespace="ml", pod="trainer-0", container="main", devices=("nvidia.com/gpu=all",), reason="r"
 )
 
@@ -26,8 +26,8 @@ def host(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def board() -> nri.Board:
-    made = nri.Board(Tally())
+def board() -> nri.PluginStatus:
+    made = nri.PluginStatus(NriMetrics())
     made.abilities = abilities("containerd", "2.1.9")
     made.stand(nri.REGISTERED)
     made.tally.outcomes["inject"] = 12
@@ -35,7 +35,7 @@ def board() -> nri.Board:
     return made
 
 
-def put(host: Path, made: nri.Board) -> None:
+def put(host: Path, made: nri.PluginStatus) -> None:
     run_dir = host / "run/cdigen-nri"
     files.prepare(str(run_dir))
     files.save(str(run_dir), nri.document(made, files.this_process()))
@@ -57,7 +57,7 @@ def test_the_plugin_shows_with_its_runtime_and_what_it_did(cdigen: Run, host: Pa
 
 def test_containers_that_asked_in_vain_are_counted(cdigen: Run, host: Path) -> None:
     made = board()
-    made.audited(Findings(missed=(MISSED,), foreign=(), is_complete=True))
+    made.audited(AuditResult(missed=(MISSED,), foreign=(), is_complete=True))
     put(host, made)
     assert "1 running containers asked and have not got devices" in cdigen("status", "--root", host).out
 

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 import viewtrees
 from command import Run
+from daemon.reports import CHANGED, FAILED, STARTING
 from hypothesis import given
 from hypothesis import strategies as st
 from onterminal import on_terminal
-from service.reports import CHANGED, FAILED, STARTING
 from test_prune import view
 from test_status import saved
 from vendors.gpuhosts import dgx_h100
 
 from cdigen.cli.main import COMMANDS
-from cdigen.cli.terminal import lay
-from cdigen.service.report import advance
+from cdigen.cli.terminal import wrap_table
+from cdigen.frontend.report import next_status
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/hosts/debian13-8xh100.json"
 WIDE, WIDTHS = 1000, (80, 120)
@@ -37,7 +37,7 @@ def written(cdigen: Run, tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG
     dgx_h100(root)
     (root / "run").mkdir(exist_ok=True)
     view(viewtrees.driver(tmp_path / "views"))
-    saved(root, advance(advance(STARTING, CHANGED, {"files": ""}), FAILED, {"files": ""}))
+    saved(root, next_status(next_status(STARTING, CHANGED, {"files": ""}), FAILED, {"files": ""}))
     assert cdigen("generate", "--root", root, "--write").code == 0
     (root / "dev/nvidia7").unlink()
     return root
@@ -115,12 +115,12 @@ ROWS = (
 
 
 def test_natural_widths_are_kept_where_they_fit() -> None:
-    assert lay(ROWS, 80) == lay(ROWS, None)
-    assert [len(lines) for lines in lay(ROWS, 80)] == [1, 1]
+    assert wrap_table(ROWS, 80) == wrap_table(ROWS, None)
+    assert [len(lines) for lines in wrap_table(ROWS, 80)] == [1, 1]
 
 
 def test_cells_are_wrapped_between_words_first() -> None:
-    assert lay(ROWS, 60)[1] == (
+    assert wrap_table(ROWS, 60)[1] == (
         "nvidia.com/gpu=0  it is not     /run/cdi/nvidia.com-gpu.json",
         "                  there any",
         "                  more",
@@ -128,7 +128,7 @@ def test_cells_are_wrapped_between_words_first() -> None:
 
 
 def test_the_last_columns_follow_where_words_are_too_long() -> None:
-    assert lay(ROWS, 45)[1] == (
+    assert wrap_table(ROWS, 45)[1] == (
         "nvidia.com/gpu=0  it is not there any more",
         "    /run/cdi/nvidia.com-gpu.json",
     )
@@ -142,7 +142,7 @@ def test_the_last_columns_follow_where_words_are_too_long() -> None:
 def test_no_word_is_ever_lost_or_broken(
     rows: list[tuple[str, str, str]], columns: int, above: int | None
 ) -> None:
-    laid = lay([("A", "B", "C"), *rows], columns, above=above)
+    laid = wrap_table([("A", "B", "C"), *rows], columns, above=above)
     words = {word for line in laid for text in line for word in text.split()}
     assert words == {"A", "B", "C", *(word for row in rows for cell in row for word in cell.split())}
     assert len(laid) == len(rows) + 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command import Run
-from service.daemonhost import Host, daemon
+from daemon.daemonhost import Host, daemon
 
 KINDS = "profiles: [{name: gpu, class: gpu}, {name: other, class: other}]\n"
 SPEC, OTHER = "nvidia.com-gpu.json", "nvidia.com-other.json"

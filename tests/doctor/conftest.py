@@ -3,16 +3,16 @@
 from pathlib import Path
 
 import pytest
-from doctor.sickhost import SickHost
+from doctor.brokenhost import BrokenHost
 
 
 @pytest.fixture
-def host(tmp_path: Path, real_nodes: None) -> SickHost:  # noqa: ARG001 - nodes must be real
+def host(tmp_path: Path, real_nodes: None) -> BrokenHost:  # noqa: ARG001 - nodes must be real
     """Return a host with podman that is well."""
-    return SickHost(tmp_path / "host").make("podman")
+    return BrokenHost(tmp_path / "host").make("podman")
 
 
 @pytest.fixture
-def tmp_path_host(tmp_path: Path, real_nodes: None) -> SickHost:  # noqa: ARG001 - nodes must be real
+def tmp_path_host(tmp_path: Path, real_nodes: None) -> BrokenHost:  # noqa: ARG001 - nodes must be real
     """Return a host with every runtime that is well."""
-    return SickHost(tmp_path / "host").make("podman", "docker", "containerd", "crio")
+    return BrokenHost(tmp_path / "host").make("podman", "docker", "containerd", "crio")

@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from doctor.sickhost import NAME, SickHost
+from doctor.brokenhost import NAME, BrokenHost
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ UUID = "GPU-5a1c7e42-8f0e-4d3b-9c52-7b6d1e0f0000"
 SECRET = "s3cr3t-registry-token"
 
 
-def pack(host: SickHost, *options: str) -> dict[str, str]:
+def pack(host: BrokenHost, *options: str) -> dict[str, str]:
     """Pack the evidence and return its texts by their names."""
     file = host.root.parent / "report.tar.gz"
     file.unlink(missing_ok=True)
@@ -34,7 +34,7 @@ def pack(host: SickHost, *options: str) -> dict[str, str]:
     return texts
 
 
-def test_it_holds_what_the_checks_said_and_what_they_looked_at(host: SickHost) -> None:
+def test_it_holds_what_the_checks_said_and_what_they_looked_at(host: BrokenHost) -> None:
     texts = pack(host)
     assert {"doctor.json", "versions.json", "inventory.json", "listing.txt"} < texts.keys()
     assert json.loads(texts[f"specs/var/run/cdi/{NAME}"]) == host.document()
@@ -43,13 +43,13 @@ def test_it_holds_what_the_checks_said_and_what_they_looked_at(host: SickHost) -
     assert UUID in texts["inventory.json"]
 
 
-def test_only_its_owner_may_read_it(host: SickHost) -> None:
+def test_only_its_owner_may_read_it(host: BrokenHost) -> None:
     pack(host)
     assert (host.root.parent / "report.tar.gz").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "dangling link"])
-def test_nothing_is_written_over_and_no_link_is_followed(host: SickHost, tmp_path: Path, kind: str) -> None:
+def test_nothing_is_written_over_and_no_link_is_followed(host: BrokenHost, tmp_path: Path, kind: str) -> None:
     file, target = tmp_path / "report.tar.gz", tmp_path / "target"
     if kind != "dangling link":
         target.write_text("precious")
@@ -62,7 +62,7 @@ def test_nothing_is_written_over_and_no_link_is_followed(host: SickHost, tmp_pat
     assert kind == "dangling link" or "precious" in (file.read_text(), target.read_text())
 
 
-def test_credentials_and_the_environment_of_configurations_stay_at_home(tmp_path_host: SickHost) -> None:
+def test_credentials_and_the_environment_of_configurations_stay_at_home(tmp_path_host: BrokenHost) -> None:
     host = tmp_path_host
     docker = {
         "features": {"cdi": True},
@@ -84,7 +84,7 @@ def test_credentials_and_the_environment_of_configurations_stay_at_home(tmp_path
     assert "auth" in texts["runtimes/etc/containerd/config.toml"]
 
 
-def test_a_configuration_that_cannot_be_parsed_is_left_out_whole(host: SickHost) -> None:
+def test_a_configuration_that_cannot_be_parsed_is_left_out_whole(host: BrokenHost) -> None:
     host.put("etc/containers/containers.conf", f'[containers\nenv = ["TOKEN={SECRET}"]\n')
     file = host.root.parent / "report.tar.gz"
     host.shell(f"cdigen doctor --root {host.root} --bundle {file}", code=1)
@@ -95,7 +95,7 @@ def test_a_configuration_that_cannot_be_parsed_is_left_out_whole(host: SickHost)
             assert SECRET.encode() not in content.read()
 
 
-def test_variables_that_specs_set_are_named_without_their_values(host: SickHost) -> None:
+def test_variables_that_specs_set_are_named_without_their_values(host: BrokenHost) -> None:
     edits = {"containerEdits": {"env": [f"API_TOKEN={SECRET}", "NVIDIA_VISIBLE_DEVICES=void"]}}
     other = {"cdiVersion": "0.5.0", "kind": "other.com/thing", "devices": [{"name": "a", **edits}]}
     host.put("etc/cdi/other.json", other)
@@ -105,7 +105,7 @@ def test_variables_that_specs_set_are_named_without_their_values(host: SickHost)
     assert "NVIDIA_VISIBLE_DEVICES=void" in text
 
 
-def test_links_out_of_the_host_are_not_followed(host: SickHost, tmp_path: Path) -> None:
+def test_links_out_of_the_host_are_not_followed(host: BrokenHost, tmp_path: Path) -> None:
     outside = tmp_path / "outside.json"
     outside.write_text(json.dumps({"kind": SECRET}))
     host.put("etc/cdi/x", "")
@@ -120,7 +120,7 @@ def _contents(file: Path) -> list[bytes]:
         return [content.read() for member in archive if (content := archive.extractfile(member)) is not None]
 
 
-def test_masks_give_other_names_and_the_same_ones_everywhere(host: SickHost) -> None:
+def test_masks_give_other_names_and_the_same_ones_everywhere(host: BrokenHost) -> None:
     host.put("etc/hostname", "gpu-box-17\n")
     host.put("etc/passwd", "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n")
     host.put("etc/cdigen/config.yaml", "# written by alice on gpu-box-17\nnvml: 'off'\n")
@@ -134,7 +134,7 @@ def test_masks_give_other_names_and_the_same_ones_everywhere(host: SickHost) -> 
     assert masked in texts[f"specs/var/run/cdi/{NAME}"]
 
 
-def test_masking_means_a_bundle(host: SickHost) -> None:
+def test_masking_means_a_bundle(host: BrokenHost) -> None:
     host.shell(f"cdigen doctor --root {host.root} --mask", code=2)
 
 
@@ -159,6 +159,6 @@ def test_nothing_that_is_masked_is_left_and_equal_things_stay_equal(words: list[
     assert not any(word.split()[-1] in other for word in words for other in masked)
 
 
-def test_a_root_user_may_pack_into_no_folder_that_is_missing(host: SickHost, tmp_path: Path) -> None:
+def test_a_root_user_may_pack_into_no_folder_that_is_missing(host: BrokenHost, tmp_path: Path) -> None:
     host.shell(f"cdigen doctor --root {host.root} --bundle {tmp_path}/no/report.tar.gz", code=5)
     assert not os.path.exists(tmp_path / "no")

@@ -5,7 +5,7 @@ import os
 import tarfile
 
 import pytest
-from doctor.sickhost import SickHost
+from doctor.brokenhost import BrokenHost
 
 from cdigen.doctor.masking import Masks
 
@@ -13,7 +13,7 @@ SECRET = "s3cr3t7f2a"
 ALICE = "root:x:0:0::/root:/bin/sh\nalice:x:4242:4242::/home/alice:/bin/sh\n"
 
 
-def bundle(host: SickHost, *options: str) -> dict[str, str]:
+def bundle(host: BrokenHost, *options: str) -> dict[str, str]:
     """Pack the evidence, whatever the doctor finds, and return its texts by their names."""
     file = host.root.parent / "leaks.tar.gz"
     file.unlink(missing_ok=True)
@@ -32,7 +32,7 @@ def leaks(texts: dict[str, str]) -> list[str]:
     return [name for name, text in texts.items() if SECRET in text]
 
 
-def alices(host: SickHost, *, may_read: bool) -> None:
+def alices(host: BrokenHost, *, may_read: bool) -> None:
     """Give HOST a user whose own spec directory has a link to a file that she MAY READ or not."""
     host.put("etc/passwd", ALICE)
     folder = host.put("home/alice/.config/containers/containers.conf", "").parent
@@ -45,12 +45,12 @@ def alices(host: SickHost, *, may_read: bool) -> None:
 
 
 @pytest.mark.parametrize("may_read", [True, False])
-def test_a_users_link_gives_away_only_what_that_user_may_read(host: SickHost, *, may_read: bool) -> None:
+def test_a_users_link_gives_away_only_what_that_user_may_read(host: BrokenHost, *, may_read: bool) -> None:
     alices(host, may_read=may_read)
     assert ("specs/home/alice/cdi/x.json" in leaks(bundle(host, "--user alice"))) == may_read
 
 
-def test_no_verdict_quotes_a_spec_that_the_user_may_not_read(host: SickHost) -> None:
+def test_no_verdict_quotes_a_spec_that_the_user_may_not_read(host: BrokenHost) -> None:
     alices(host, may_read=False)
     document = host.document()
     document["containerEdits"] = {"deviceNodes": [{"path": f"/dev/{SECRET}"}]}
@@ -58,7 +58,7 @@ def test_no_verdict_quotes_a_spec_that_the_user_may_not_read(host: SickHost) -> 
     assert not leaks(bundle(host, "--user alice"))
 
 
-def test_a_verdict_tells_the_rule_and_no_value_of_a_refused_spec(host: SickHost) -> None:
+def test_a_verdict_tells_the_rule_and_no_value_of_a_refused_spec(host: BrokenHost) -> None:
     host.put("etc/cdi/other.yaml", spec_with(f'    env: ["{SECRET}"]'))
     rows = json.loads(bundle(host)["doctor.json"])
     details = [row["detail"] for row in rows if row["check"] == "spec-refused" and not row["ok"]]
@@ -66,7 +66,7 @@ def test_a_verdict_tells_the_rule_and_no_value_of_a_refused_spec(host: SickHost)
     assert details[0].startswith("/etc/cdi/other.yaml is refused: <left out> [env-")
 
 
-def test_a_users_configuration_that_the_user_may_not_read_is_left_out(host: SickHost) -> None:
+def test_a_users_configuration_that_the_user_may_not_read_is_left_out(host: BrokenHost) -> None:
     alices(host, may_read=False)
     file = host.path("home/alice/.config/containers/containers.conf")
     host.put("root/private.toml", f'[engine.{SECRET}]\nruntime = "{SECRET}"\n', mode=0o600)
@@ -75,7 +75,7 @@ def test_a_users_configuration_that_the_user_may_not_read_is_left_out(host: Sick
     assert not leaks(bundle(host, "--user alice"))
 
 
-def test_a_users_spec_directory_does_not_list_a_closed_one(host: SickHost) -> None:
+def test_a_users_spec_directory_does_not_list_a_closed_one(host: BrokenHost) -> None:
     alices(host, may_read=False)
     folder = host.put(f"root/closed/{SECRET}.json", "{}").parent
     folder.chmod(0o700)
@@ -97,7 +97,7 @@ def test_a_users_spec_directory_does_not_list_a_closed_one(host: SickHost) -> No
     ],
 )
 def test_a_file_that_is_no_spec_is_not_told_where_a_link_leads_to_it(
-    host: SickHost, name: str, content: str
+    host: BrokenHost, name: str, content: str
 ) -> None:
     host.put("etc/shadow", content, mode=0o600)
     host.link(f"run/cdi/{name}", "/etc/shadow")
@@ -138,7 +138,7 @@ YAML = {
 
 
 @pytest.mark.parametrize("edits", YAML.values(), ids=YAML)
-def test_a_spec_keeps_its_secrets(host: SickHost, edits: str) -> None:
+def test_a_spec_keeps_its_secrets(host: BrokenHost, edits: str) -> None:
     host.put("etc/cdi/other.yaml", spec_with(edits))
     texts = bundle(host)
     assert "specs/etc/cdi/other.yaml" in texts
@@ -153,13 +153,13 @@ JSON = [
 
 
 @pytest.mark.parametrize("edits", JSON)
-def test_a_spec_in_json_keeps_its_secrets(host: SickHost, edits: str) -> None:
+def test_a_spec_in_json_keeps_its_secrets(host: BrokenHost, edits: str) -> None:
     text = '{"cdiVersion": "0.6.0", "kind": "o.com/x", "devices": [{"name": "a", "containerEdits": {%s}}]}'
     host.put("etc/cdi/other.json", text % edits.replace("%s", SECRET))
     assert not leaks(bundle(host))
 
 
-def test_what_matters_of_anothers_spec_is_told(host: SickHost) -> None:
+def test_what_matters_of_anothers_spec_is_told(host: BrokenHost) -> None:
     hook = (
         "    hooks: [{hookName: createContainer, path: /usr/bin/nvidia-ctk, args: [nvidia-ctk, hook, "
         "create-symlinks, --link, 'libcuda.so.1::/usr/lib64/libcuda.so'], env: [NVIDIA_CTK_DEBUG=false]}]"
@@ -184,7 +184,7 @@ def test_what_matters_of_anothers_spec_is_told(host: SickHost) -> None:
     ]
 
 
-def test_of_runtimes_only_what_has_to_do_with_devices_is_told(tmp_path_host: SickHost) -> None:
+def test_of_runtimes_only_what_has_to_do_with_devices_is_told(tmp_path_host: BrokenHost) -> None:
     host = tmp_path_host
     nvidia = {
         "path": "/usr/bin/nvidia-container-runtime",
@@ -215,14 +215,14 @@ def test_of_runtimes_only_what_has_to_do_with_devices_is_told(tmp_path_host: Sic
     assert '"/usr/bin/crun"' in texts["runtimes/etc/containers/containers.conf"]
 
 
-def test_comments_of_cdigens_own_configuration_are_left_out(host: SickHost) -> None:
+def test_comments_of_cdigens_own_configuration_are_left_out(host: BrokenHost) -> None:
     host.put("etc/cdigen/config.yaml", f"# {SECRET}\nnvml: 'off'\n")
     texts = bundle(host)
     assert not leaks(texts)
     assert json.loads(texts["system/etc/cdigen/config.yaml"]) == {"nvml": "off"}
 
 
-def test_the_hosts_domain_is_masked(host: SickHost) -> None:
+def test_the_hosts_domain_is_masked(host: BrokenHost) -> None:
     host.put("etc/hostname", "box17.lab.example.org\n")
     host.put("etc/resolv.conf", "search corp.example.net\n")
     host.put("etc/os-release", "ID=x\nBUG=other.LAB.example.org ldap.corp.example.net\n")
@@ -276,7 +276,7 @@ def test_one_address_in_two_forms_gets_one_name() -> None:
     assert masks.masked("FE80::0001") == masks.masked("fe80:0::1")
 
 
-def test_a_number_of_thousands_of_digits_is_no_end_of_the_bundle(host: SickHost) -> None:
+def test_a_number_of_thousands_of_digits_is_no_end_of_the_bundle(host: BrokenHost) -> None:
     digits = "9" * 5000
     host.put("etc/cdi/other.json", f'{{"cdiVersion": {digits}, "kind": "o.com/x", "devices": []}}')
     host.put("etc/cdi/other.yaml", f"cdiVersion: {digits}\nkind: o.com/x\ndevices: []\n")

@@ -5,7 +5,7 @@ import re
 import time
 from pathlib import Path
 
-from doctor.sickhost import BINARIES, REPOSITORY, SickHost
+from doctor.brokenhost import BINARIES, REPOSITORY, BrokenHost
 
 NAME = re.compile(r"[a-z]+(?:-[a-z]+)+")
 # How a check is said; the first argument is its name.
@@ -46,13 +46,13 @@ def test_every_check_that_the_code_names_is_documented() -> None:
     assert named - documented() == set()
 
 
-def test_every_check_of_a_host_with_all_runtimes_is_documented(tmp_path_host: SickHost) -> None:
+def test_every_check_of_a_host_with_all_runtimes_is_documented(tmp_path_host: BrokenHost) -> None:
     names = {row["check"] for row in tmp_path_host.ask("--user", "root")}
     general = {re.sub(rf"^({'|'.join(BINARIES)})-", "RUNTIME-", name) for name in names}
     assert {name for name in general if not name.startswith("limit-")} - documented() == set()
 
 
-def test_a_host_that_is_well_is_looked_at_within_a_second(tmp_path_host: SickHost) -> None:
+def test_a_host_that_is_well_is_looked_at_within_a_second(tmp_path_host: BrokenHost) -> None:
     took = []
     for _ in range(3):
         began = time.monotonic()

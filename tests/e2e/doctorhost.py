@@ -1,4 +1,4 @@
-"""A GPU host with real runtimes whose own `cdigen` looks at it, to be broken and mended.
+"""A GPU host with real runtimes whose own `cdigen` looks at it, to be broken and fixed.
 
 `diagnosed` is the one to call. What a driver shows in /proc and /sys is mounted over the machine's own, the
 runtimes' daemons run, and a stand-in for systemctl restarts them, for there is no systemd to do so.

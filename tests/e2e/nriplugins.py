@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from containerdhost import Place, eventually
-from nri.nriwishes import UUID, content
+from nri.nrihost import UUID, content
 
 from cdigen.nri.pods import Adjustment
-from cdigen.nri.session import Configure, CreateContainer, Session
+from cdigen.nri.wire.session import Configure, CreateContainer, Session
 
 KIND = "nvidia.com/gpu"
 # Node in a container -> the machine's, and its numbers as `stat` shows them.

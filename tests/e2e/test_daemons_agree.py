@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdi.cdi_documents import plain, to_bytes
 from chroothost import Host, copy_tree, running_host
 from forkyhost import START_DAEMONS, VERSIONS
 from gpuhosts import succeed
-from spec.cdi_documents import plain, to_bytes
 
+from cdigen.cdi.loaders.emulation import ACCEPT, PANIC, REJECT
+from cdigen.cdi.reader import parse_document
 from cdigen.runtimes import targets
-from cdigen.spec.loaders import ACCEPT, PANIC, REJECT
-from cdigen.spec.parse import parse_document
 
 pytestmark = pytest.mark.e2e
 

@@ -1,4 +1,4 @@
-"""Real runtimes are broken in ten ways: `cdigen doctor` names the cause first, and its remedy mends it.
+"""Real runtimes are broken in ten ways: `cdigen doctor` names the cause first, and its remedy fixes it.
 
 Each time a real container fails before, and starts after the remedy was run as it is printed.
 """
@@ -171,7 +171,7 @@ def fails(host: Host, runtime: str) -> bool:
     return True
 
 
-def mends(host: Host, breakage: Breakage, runtime: str, *allowed: str) -> None:
+def fixes(host: Host, breakage: Breakage, runtime: str, *allowed: str) -> None:
     """Break the host, see that the doctor knows why, and run what it says."""
     host.run(breakage.script)
     assert fails(host, runtime)
@@ -186,7 +186,7 @@ def mends(host: Host, breakage: Breakage, runtime: str, *allowed: str) -> None:
     assert left <= set(allowed)
 
 
-# That the driver lacks a library is mended by its packages alone.
+# That the driver lacks a library is fixed by its packages alone.
 LEFT = {"missing library": ("driver-files",)}
 
 
@@ -203,7 +203,7 @@ def test_a_host_that_is_well_starts_containers_and_has_nothing_wrong(well: Host,
 def test_the_cause_comes_first_and_its_remedy_lets_the_container_start(
     well: Host, name: str, runtime: str
 ) -> None:
-    mends(well, BREAKAGES[name].on(FORKY), runtime, *LEFT.get(name, ()))
+    fixes(well, BREAKAGES[name].on(FORKY), runtime, *LEFT.get(name, ()))
 
 
 def test_a_daemon_that_is_older_than_its_configuration_is_restarted(well: Host) -> None:
@@ -221,12 +221,12 @@ def test_debian_12_is_well_before_it_is_broken(old: Host) -> None:
 
 @pytest.mark.parametrize("name", [name for name, breakage in BREAKAGES.items() if breakage.runtimes == EVERY])
 def test_podman_of_debian_12_is_mended_as_well(old: Host, name: str) -> None:
-    mends(old, BREAKAGES[name].on(BOOKWORM), "podman", *LEFT.get(name, ()))
+    fixes(old, BREAKAGES[name].on(BOOKWORM), "podman", *LEFT.get(name, ()))
 
 
 def test_a_spec_that_only_newer_podmans_read_is_written_for_this_one(old: Host) -> None:
     script = f'sed -i \'s/"cdiVersion": "0.5.0"/"cdiVersion": "0.6.0"/\' {SPEC}'
-    mends(
+    fixes(
         old, Breakage(script=script, check="spec-version", words="podman 4.3.1 reads 0.5.0 at most"), "podman"
     )
 

@@ -44,7 +44,7 @@ def host(containerd: Containerd) -> Iterator[Containerd]:
 @pytest.fixture
 def raw(host: Containerd) -> Iterator[Plugin]:
     """Run the plugin that gives nodes, mounts and variables in place of CDI devices."""
-    with running_plugin(host, dropper="raw") as plugin:
+    with running_plugin(host, unsupported_cdi="raw") as plugin:
         yield plugin
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from containerdhost import RELEASES, Containerd, eventually, running_containerd
 from criclient import CriError
-from nri.nriwishes import UUID
+from nri.nrihost import UUID
 from nriplugins import (
     DEAD,
     DEVICES,

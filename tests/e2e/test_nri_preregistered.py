@@ -22,7 +22,7 @@ def host(request: pytest.FixtureRequest, cache: Path) -> Iterator[Containerd]:
         host.stop()
         write_specs(host.specs)
         write_inventory(host)
-        config = plugin_config(host, host.folder / "own", dropper="raw")
+        config = plugin_config(host, host.folder / "own", unsupported_cdi="raw")
         options = ("--spec-dir", host.specs, "--config", config, "--run-dir", host.folder / "own/run")
         command = shlex.join(str(word) for word in (sys.executable, "-m", "cdigen", "nri", *options))
         wrapper = host.folder / "plugins/20-cdigen"

@@ -17,7 +17,7 @@ from cdigen.binfmt.ldcache_merge import merge
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cdigen.binfmt.ldcache import Entry
+    from cdigen.binfmt.ldcache import LdCacheEntry
 
 VIEW = "/usr/local/nvidia/lib64"
 LDCACHE = ("--update-ldcache", "x86_64", VIEW, "libcuda.so.1", "libnvidia-ml.so.1")
@@ -125,7 +125,7 @@ class Case:
 
 def pairs(data: bytes) -> tuple[tuple[str, str], ...]:
     """Return names and paths of the loader cache DATA in its order."""
-    entries: tuple[Entry, ...] = ldcache.parse(data)
+    entries: tuple[LdCacheEntry, ...] = ldcache.parse(data)
     return tuple((entry.soname, entry.path) for entry in entries)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hook.hookcase import LDCACHE, VIEW, Case, image_cache, pairs, snapshot
 
 from cdigen.binfmt.ldcache import parse
-from cdigen.hook.container import Refused, open_container
+from cdigen.hook.container import ContainerPathError, open_container
 from cdigen.hook.loader import folder_of, list_in_cache
 
 OURS = (("libnvidia-ml.so.1", f"{VIEW}/libnvidia-ml.so.1"), ("libcuda.so.1", f"{VIEW}/libcuda.so.1"))
@@ -105,7 +105,7 @@ def test_a_cache_cut_off_at_any_byte_is_left_alone_or_made_anew(case: Case) -> N
         case.cache.write_bytes(whole[:size])
         try:
             list_in_cache(container, folders)
-        except Refused:
+        except ContainerPathError:
             assert case.cache.read_bytes() == whole[:size]
         else:
             assert set(OURS) <= set(pairs(case.cache.read_bytes()))

@@ -64,8 +64,8 @@ sys.exit(code)
         ((), set()),
         (LDCACHE, LOADER),
         (LINKS, {"cdigen.hook.symlinks"}),
-        (PROFILE, {"cdigen.hook.application_profile", "cdigen.hook.within"}),
-        (("--disable-device-node-modification",), {"cdigen.hook.device_params", "cdigen.hook.within"}),
+        (PROFILE, {"cdigen.hook.application_profile", "cdigen.hook.image_paths"}),
+        (("--disable-device-node-modification",), {"cdigen.hook.device_params", "cdigen.hook.image_paths"}),
         (
             ("--enable-cuda-compat", "550.1"),
             {
@@ -73,7 +73,7 @@ sys.exit(code)
                 "cdigen.binfmt.cuda_compat",
                 "cdigen.binfmt.elf",
                 "cdigen.hook.compat",
-                "cdigen.hook.within",
+                "cdigen.hook.image_paths",
             },
         ),
     ],

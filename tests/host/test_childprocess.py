@@ -10,12 +10,12 @@ import pytest
 from abilities import cannot_run
 from waiting import until
 
-from cdigen.host.childprocess import OUTPUT_LIMIT, Ending, run
+from cdigen.host.childprocess import OUTPUT_LIMIT, ChildResult, run
 
 DEADLINE_S = 1.5
 
 
-def python(source: str, *, deadline_s: float = 20.0) -> Ending:
+def python(source: str, *, deadline_s: float = 20.0) -> ChildResult:
     return run((sys.executable, "-I", "-c", f"import os, signal, sys, time; {source}"), deadline_s=deadline_s)
 
 
@@ -34,7 +34,7 @@ def ends(pid: int) -> bool:
 
 def test_a_child_that_ends_itself_is_heard_out() -> None:
     ending = python("print('out'); print('one', file=sys.stderr); print('two', file=sys.stderr); sys.exit(3)")
-    assert ending == Ending(by="itself", status=3, output=b"out\n", last_words="two")
+    assert ending == ChildResult(by="itself", status=3, output=b"out\n", last_stderr_line="two")
 
 
 def test_what_a_child_says_right_before_its_end_is_heard_on_a_busy_machine() -> None:
@@ -49,7 +49,7 @@ def test_what_a_child_says_right_before_its_end_is_heard_on_a_busy_machine() -> 
         ending = python("time.sleep(0.2); print('out')")
     finally:
         sys.setprofile(None)
-    assert ending == Ending(by="itself", status=0, output=b"out\n", last_words="")
+    assert ending == ChildResult(by="itself", status=0, output=b"out\n", last_stderr_line="")
 
 
 def test_a_crash_is_told_by_its_signal() -> None:
@@ -82,7 +82,7 @@ def test_the_child_has_limits() -> None:
         "bytearray(17 << 30)"
     )
     assert ending.output == b"(0, 0) (17179869184, 17179869184)\n"
-    assert ending.last_words == "MemoryError"
+    assert ending.last_stderr_line == "MemoryError"
 
 
 STUBBORN = {
@@ -129,9 +129,9 @@ def test_a_child_that_prints_without_end_is_killed_at_once() -> None:
 
 def test_the_last_words_are_one_short_printable_line() -> None:
     ending = python(r"os.write(2, b'first\n' * 9999 + b'\x1b[2J\xff\x00' + b'a' * 999 + b'\n \n')")
-    assert ending.last_words.startswith(r"\x1b[2J\ufffd\x00aaaa")
-    assert len(ending.last_words) < 250
-    assert ending.last_words.isprintable()
+    assert ending.last_stderr_line.startswith(r"\x1b[2J\ufffd\x00aaaa")
+    assert len(ending.last_stderr_line) < 250
+    assert ending.last_stderr_line.isprintable()
 
 
 @pytest.fixture

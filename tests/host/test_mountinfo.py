@@ -39,7 +39,7 @@ assert size > 18 << 20, size
 from cdigen.doctor.mounts import remount
 from cdigen.hook.container import mount_of
 from cdigen.hook.device_params import _mountinfo
-from cdigen.store.viewmounts import mounted
+from cdigen.store.views.mounts import mounted
 def peak():
     # Not getrusage(2), which begins with the peak of who has started us.
     return int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) >> 10

@@ -215,7 +215,7 @@ def runtime(host: Path, inside: Callable[..., str]) -> Iterator[Callable[[], Run
     (host / "etc/cdi/gpu.json").write_text(json.dumps(spec))
     (host / "etc/cdigen").mkdir(exist_ok=True)
     socket_path = host / "srv/nri.sock"
-    policy = "nri: {socket: /srv/nri.sock, dropper: raw, allow: [{namespaces: [default]}]}\n"
+    policy = "nri: {socket: /srv/nri.sock, unsupported_cdi: raw, allow: [{namespaces: [default]}]}\n"
     (host / "etc/cdigen/config.yaml").write_text(policy)
     inside("mknod", "--mode=0660", NODE, "c", "195", "7")
     inside("chgrp", "video", NODE)
@@ -289,7 +289,7 @@ def test_uninstalled_the_service_ends_first_and_no_spec_names_a_hook_that_is_gon
     spec = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]})
     code = (
         "import sys; sys.path.insert(0, '/usr/lib/cdigen')\n"
-        "from cdigen.store.specfiles import publish\n"
+        "from cdigen.store.specs import publish\n"
         f"publish('/etc/cdi', 'nvidia.com-gpu.json', {spec.encode()!r}, kind='nvidia.com/gpu', "
         "state_dir='/var/lib/cdigen', check=lambda _: None)\n"
     )

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from abilities import cannot_run
+from daemon.daemonhost import unshared
 from installation.installing import done, make
 from installation.unitfiles import ETC, REPOSITORY, complaints, security, settings, systemd_version
-from service.daemonhost import unshared
 
 UNIT = ETC / "cdigen-nri.service"
 WRAPPER = ETC / "nri-plugin/20-cdigen"
@@ -76,7 +76,7 @@ def test_the_plugin_reaches_no_network_and_opens_no_device() -> None:
 
 
 def test_the_plugin_sees_the_nodes_that_it_gives_and_whose_they_are() -> None:
-    # With either, 'dropper: raw' would find no node, or give it to nobody.
+    # With either, 'unsupported_cdi: raw' would find no node, or give it to nobody.
     service = named()
     assert (service["PrivateDevices"], service["PrivateUsers"]) == ("no", "no")
 

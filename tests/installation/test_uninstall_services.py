@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from abilities import tool
+from daemon.daemonhost import unshared
 from installation.installing import REPOSITORY, done, make
-from service.daemonhost import unshared
 
 LOCAL = ("INSTALL_DEPS=no", f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
 UNITS = "cdigen-nri.service cdigen.service cdigen-once.service"
@@ -77,7 +77,7 @@ class Machine:
         spec = json.dumps({"cdiVersion": "0.5.0", "kind": kind, "devices": [device]})
         name = f"{kind.replace('/', '-')}.json"
         code = (
-            "from cdigen.store.specfiles import publish\n"
+            "from cdigen.store.specs import publish\n"
             f"publish({directory!r}, {name!r}, {spec.encode()!r}, kind={kind!r}, "
             "state_dir='/var/lib/cdigen', check=lambda _: None)\n"
         )

@@ -16,7 +16,7 @@ from cdigen.model.inventory import (
     HostNode,
     Inventory,
     Partition,
-    Sought,
+    ProbeResult,
 )
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ files = st.builds(
     targets=tuples(paths),
 )
 sought = st.builds(
-    Sought,
+    ProbeResult,
     name=texts,
     kind=texts,
     capabilities=capabilities,

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from nri.runtimeside import PLUGIN, Runtime
 
-from cdigen.nri import mux, ttrpc
-from cdigen.nri.messages import message_class, read_response
 from cdigen.nri.pods import Adjustment
-from cdigen.nri.session import Configure, CreateContainer, Session, ValidateAdjustment
+from cdigen.nri.wire import mux, ttrpc
+from cdigen.nri.wire.messages import message_class, read_response
+from cdigen.nri.wire.session import Configure, CreateContainer, Session, ValidateAdjustment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.nri.session import Event
+    from cdigen.nri.wire.session import SessionEvent
 
 GPU = Adjustment(cdi_devices=("nvidia.com/gpu=0",))
 
@@ -23,10 +23,10 @@ class Directly:
     """A transport into SESSION, which gets its bytes by STEP; RESPOND answers the events, or nobody does."""
 
     def __init__(
-        self, session: Session, respond: Callable[[Session, Event], bytes], *, step: int = 1 << 30
+        self, session: Session, respond: Callable[[Session, SessionEvent], bytes], *, step: int = 1 << 30
     ) -> None:
         self.session = session
-        self.events: list[Event] = []
+        self.events: list[SessionEvent] = []
         self.is_closed = False
         self._respond = respond
         self._step = step
@@ -52,7 +52,7 @@ class Directly:
         self.is_closed = True
 
 
-def gives_gpu(session: Session, event: Event) -> bytes:
+def gives_gpu(session: Session, event: SessionEvent) -> bytes:
     """Answer as a plugin that gives each container a GPU."""
     match event:
         case Configure(call=call):
@@ -65,13 +65,13 @@ def gives_gpu(session: Session, event: Event) -> bytes:
             return b""
 
 
-def is_silent(session: Session, event: Event) -> bytes:
+def is_silent(session: Session, event: SessionEvent) -> bytes:
     """Answer the configuration, and nothing else."""
     return session.subscribe(event.call, 0x0008) if isinstance(event, Configure) else b""
 
 
 def connected(
-    respond: Callable[[Session, Event], bytes] = gives_gpu,
+    respond: Callable[[Session, SessionEvent], bytes] = gives_gpu,
     *,
     step: int = 1 << 30,
     nri: tuple[int, int] = (0, 8),
@@ -83,7 +83,7 @@ def connected(
     return runtime, ends
 
 
-def only(events: list[Event], kind: type[Event]) -> list[Event]:
+def only(events: list[SessionEvent], kind: type[SessionEvent]) -> list[SessionEvent]:
     return [event for event in events if isinstance(event, kind)]
 
 

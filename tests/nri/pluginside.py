@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nri.nriwishes import content
+from nri.nrihost import content
 from nri.runtimeside import Runtime, SocketTransport, container, pod
 from outputs import validator
 from waiting import PATIENCE_S, until

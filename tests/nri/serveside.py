@@ -8,24 +8,24 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from nri.nriwishes import ALLOWED
+from nri.nrihost import ALLOWED
 from nri.pluginside import INJECTS_08
 from nri.runtimeside import Runtime, SocketTransport
 from waiting import PATIENCE_S
 
-from cdigen.config import Nri, Settings
-from cdigen.nri.desk import Desk
-from cdigen.nri.known import Sources, look
-from cdigen.nri.serving import REGISTER_WITHIN_S, Serving, Terms
-from cdigen.nri.session import Session
+from cdigen.config import NriConfig, Settings
+from cdigen.nri.context import HostSources, read_context
+from cdigen.nri.serving import REGISTER_WITHIN_S, ServeOptions, Serving
+from cdigen.nri.shared_state import SharedState
+from cdigen.nri.wire.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cdigen.nri.known import Known
+    from cdigen.nri.context import DecisionContext
 
-SETTINGS = Settings(nri=Nri(allow=ALLOWED))
+SETTINGS = Settings(nri=NriConfig(allow=ALLOWED))
 
 
 class Served:
@@ -33,13 +33,13 @@ class Served:
 
     def __init__(self, *, register_within_s: float = REGISTER_WITHIN_S) -> None:
         self.told: list[str] = []
-        self.desk = Desk(self.told.append)
+        self.desk = SharedState(self.told.append)
         self.ended: list[Exception | None] = []
         ours, self.end = socket.socketpair()
         ours.setblocking(False)  # noqa: FBT003 - the socket module's own signature
         self._connection = ours
         self.serving = Serving(
-            ours, Session("cdigen", "20"), self.desk, Terms(register_within_s=register_within_s)
+            ours, Session("cdigen", "20"), self.desk, ServeOptions(register_within_s=register_within_s)
         )
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
@@ -79,7 +79,9 @@ class Served:
 
 
 @contextmanager
-def served(known: Known | None = None, *, register_within_s: float = REGISTER_WITHIN_S) -> Iterator[Served]:
+def served(
+    known: DecisionContext | None = None, *, register_within_s: float = REGISTER_WITHIN_S
+) -> Iterator[Served]:
     """Serve a connection by what is KNOWN, until the body ends."""
     made = Served(register_within_s=register_within_s)
     if known is not None:
@@ -90,11 +92,11 @@ def served(known: Known | None = None, *, register_within_s: float = REGISTER_WI
         made.close()
 
 
-def known_of(root: Path, settings: Settings = SETTINGS) -> Known:
+def known_of(root: Path, settings: Settings = SETTINGS) -> DecisionContext:
     """Return what there is to know of the host below ROOT, once that has not just been changed."""
     tree = str(root)
     dirs = ("/etc/cdi", "/run/cdi")
-    sources = Sources(host=tree, specs=tree, spec_dirs=dirs, runs=tree, run_dir="/run/cdigen")
-    while not (known := look(sources, settings)).is_current():
+    sources = HostSources(host=tree, specs=tree, spec_dirs=dirs, runs=tree, run_dir="/run/cdigen")
+    while not (known := read_context(sources, settings)).is_current():
         time.sleep(0.01)
     return known

@@ -8,12 +8,12 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from cdigen.nri.compat import RUNTIMES, abilities
-from cdigen.nri.decide import NOTES
-from cdigen.nri.metrics import Metrics
-from cdigen.nri.refusal import CAUSES
-from cdigen.nri.status import Board
-from cdigen.nri.tally import Tally
+from cdigen.nri.counters import NriMetrics
+from cdigen.nri.decision.compat import RUNTIMES, abilities
+from cdigen.nri.decision.decide import NOTES
+from cdigen.nri.decision.refusal import CAUSES
+from cdigen.nri.metrics import NriCollector
+from cdigen.nri.status import PluginStatus
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TEXT = (REPOSITORY / "docs/nri.md").read_text()
@@ -22,10 +22,10 @@ ALERTS = REPOSITORY / "examples/monitoring/alerts-nri.yaml"
 
 def scraped() -> dict[str, set[str]]:
     """Return the names of all metrics of ours, each with its labels."""
-    board = Board(Tally())
+    board = PluginStatus(NriMetrics())
     board.abilities = abilities("containerd", "2.1.9")
     found: dict[str, set[str]] = {}
-    for family in text_string_to_metric_families(Metrics(board).render().decode()):
+    for family in text_string_to_metric_families(NriCollector(board).render().decode()):
         for sample in family.samples:
             if sample.name.startswith(("cdigen_nri_", "cdigen_config_")):
                 found.setdefault(sample.name, set()).update(sample.labels)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdigen.host.root import Root
-from cdigen.nri import messages
-from cdigen.nri.decide import NOTES, Note
-from cdigen.nri.pods import Adjustment, Device, Hook, Mount
-from cdigen.nri.raw import Prepared, prepare, raw_adjustment, read_numbers
-from cdigen.nri.refusal import CAUSES, Refusal
+from cdigen.nri.decision.decide import NOTES, Note
+from cdigen.nri.decision.raw import PreparedSpec, prepare, raw_adjustment, read_numbers
+from cdigen.nri.decision.refusal import CAUSES, Refusal
+from cdigen.nri.pods import Adjustment, ContainerDevice, ContainerHook, ContainerMount
+from cdigen.nri.wire import messages
 from cdigen.runtimes.specfile import as_loaded
 
 if TYPE_CHECKING:
-    from cdigen.nri.raw import Numbers
+    from cdigen.nri.decision.raw import Numbers
 
 EXAMPLE = Path(__file__).parents[2] / "examples/specs/debian13-8xh100.json"
 # A GPU's node as NVIDIA's driver makes it.
@@ -27,7 +27,7 @@ OPEN_NODE: Numbers = ("c", 195, 0, 0o666, 0, 0)
 RENDER_NODE: Numbers = ("c", 226, 128, 0o660, 0, 105)
 
 
-def spec(*devices: dict[str, Any], kind: str = "nvidia.com/gpu", **common: Any) -> Prepared:
+def spec(*devices: dict[str, Any], kind: str = "nvidia.com/gpu", **common: Any) -> PreparedSpec:
     """Return a spec with DEVICES, which are called 0, 1, 2, each of one kind of edits."""
     entries = [{"name": str(number), "containerEdits": edits} for number, edits in enumerate(devices)]
     return prepare({"cdiVersion": "0.5.0", "kind": kind, "devices": entries, "containerEdits": common})
@@ -57,8 +57,8 @@ def bind(source: str, destination: str) -> dict[str, Any]:
     return {"hostPath": source, "containerPath": destination, "type": "bind", "options": ["ro", "rbind"]}
 
 
-def mounted(source: str, destination: str) -> Mount:
-    return Mount(destination=destination, source=source, type="bind", options=("ro", "rbind"))
+def mounted(source: str, destination: str) -> ContainerMount:
+    return ContainerMount(destination=destination, source=source, type="bind", options=("ro", "rbind"))
 
 
 def refusal(*devices: dict[str, Any], **how: Any) -> Refusal:
@@ -83,9 +83,11 @@ def test_nodes_mounts_variables_and_hooks_are_given_as_the_spec_has_them() -> No
     assert adjustment == Adjustment(
         env={"NVIDIA_VISIBLE_DEVICES": "void"},
         mounts=(mounted("/lib/a.so", "/lib/a.so"),),
-        devices=(Device(path="/dev/nvidia0", type="c", major=195, minor=0, file_mode=0o666, uid=0, gid=0),),
+        devices=(
+            ContainerDevice(path="/dev/nvidia0", type="c", major=195, minor=0, file_mode=0o666, uid=0, gid=0),
+        ),
         hooks=(
-            Hook(
+            ContainerHook(
                 stage="createContainer",
                 path="/usr/libexec/cdigen-hook",
                 args=("cdigen-hook", "ldcache"),
@@ -171,7 +173,7 @@ def test_what_a_spec_leaves_out_of_a_node_comes_from_the_host(
 
 def test_a_node_that_a_spec_describes_in_full_need_not_be_on_the_host() -> None:
     (device,) = given(node(type="c", major=195, minor=3), host={})[0].devices
-    assert device == Device(path="/dev/nvidia0", type="c", major=195, minor=3)
+    assert device == ContainerDevice(path="/dev/nvidia0", type="c", major=195, minor=3)
 
 
 def test_a_node_that_is_not_there_refuses_the_container() -> None:

@@ -5,16 +5,16 @@ from pathlib import Path
 from standin import Gpu, Machine, gpu, install
 
 from cdigen.model.findings import Finding
-from cdigen.vendors.nvidia.nvml import Answer, Report, ask
+from cdigen.vendors.nvidia.nvml import NvmlAnswer, NvmlReport, ask
 
 
-def asked(folder: Path, machine: Machine, *, deadline_s: float = 20.0) -> Answer:
+def asked(folder: Path, machine: Machine, *, deadline_s: float = 20.0) -> NvmlAnswer:
     answer = ask(str(install(folder, machine)), deadline_s=deadline_s)
     assert all(finding.line().isprintable() for finding in answer.findings)
     return answer
 
 
-def reported(folder: Path, *gpus: Gpu, faults: tuple[str, ...] = ()) -> Report:
+def reported(folder: Path, *gpus: Gpu, faults: tuple[str, ...] = ()) -> NvmlReport:
     answer = asked(folder, Machine(gpus=gpus, faults=faults))
     assert answer.findings == ()
     assert answer.report is not None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cdigen.vendors.nvidia.nvml_document import Failure, NvmlError, Report, WrongDocument, read
+from cdigen.vendors.nvidia.nvml_document import InvalidNvmlDocument, NvmlError, NvmlFailure, NvmlReport, read
 
 ERROR: dict[str, Any] = {"call": "nvmlDeviceGetUUID", "name": "NVML_ERROR_GPU_IS_LOST", "code": 15}
 MIG = {
@@ -65,20 +65,22 @@ def cases() -> list[tuple[dict[str, Any], Path]]:
 
 def test_a_report_is_read() -> None:
     report = read(json.dumps(REPORT).encode())
-    assert isinstance(report, Report)
+    assert isinstance(report, NvmlReport)
     assert report.gpus[0].compute_capability == (9, 0)
     assert report.gpus[0].migs[0].index == 2
     assert report.gpus[0].error == NvmlError(**ERROR)
 
 
 def test_a_failure_is_read() -> None:
-    assert read(json.dumps(FAILURE).encode()) == Failure(stage="nvml", message="no", error=NvmlError(**ERROR))
+    assert read(json.dumps(FAILURE).encode()) == NvmlFailure(
+        stage="nvml", message="no", error=NvmlError(**ERROR)
+    )
 
 
 @pytest.mark.parametrize(("document", "path"), cases(), ids=str)
 def test_a_wrong_value_anywhere_is_refused(document: dict[str, Any], path: Path) -> None:
     for wrong in WRONG:
-        with pytest.raises(WrongDocument) as error:
+        with pytest.raises(InvalidNvmlDocument) as error:
             read(changed(document, path, wrong))
         assert str(error.value).isprintable()
 
@@ -91,14 +93,14 @@ def test_an_object_with_a_field_more_or_less_is_refused(document: dict[str, Any]
     if not isinstance(value, dict):
         return
     for other in ({**value, "more": 1}, *({k: v for k, v in value.items() if k != gone} for gone in value)):
-        with pytest.raises(WrongDocument):
+        with pytest.raises(InvalidNvmlDocument):
             read(changed(document, path, other))
 
 
 def test_a_document_that_is_cut_off_anywhere_is_refused() -> None:
     whole = json.dumps(REPORT).encode()
     for length in range(len(whole)):
-        with pytest.raises(WrongDocument):
+        with pytest.raises(InvalidNvmlDocument):
             read(whole[:length])
 
 
@@ -120,7 +122,7 @@ def test_a_document_that_is_cut_off_anywhere_is_refused() -> None:
     ],
 )
 def test_values_that_contradict_one_another_are_refused(path: Path, wrong: object) -> None:
-    with pytest.raises(WrongDocument):
+    with pytest.raises(InvalidNvmlDocument):
         read(changed(REPORT, path, wrong))
 
 
@@ -141,5 +143,5 @@ def test_values_that_contradict_one_another_are_refused(path: Path, wrong: objec
     ids=repr,
 )
 def test_what_is_no_such_document_is_refused(data: bytes) -> None:
-    with pytest.raises(WrongDocument):
+    with pytest.raises(InvalidNvmlDocument):
         read(data)

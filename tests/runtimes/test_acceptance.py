@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 
+from cdigen.cdi.loaders.emulation import LoaderVerdict, loader_verdicts
 from cdigen.runtimes.acceptance import LIBRARIES, groups, rows
 from cdigen.runtimes.targets import RUNTIMES
-from cdigen.spec.loaders import Judgement, judgements
 
 
-def judged(document: dict[str, object]) -> dict[str, Judgement]:
+def judged(document: dict[str, object]) -> dict[str, LoaderVerdict]:
     base = {
         "cdiVersion": "0.5.0",
         "kind": "vendor.com/gpu",
         "devices": [{"name": "0", "containerEdits": {"env": ["A=B"]}}],
     }
-    return judgements(json.dumps({**base, **document}).encode(), yaml=False, versions=LIBRARIES)
+    return loader_verdicts(json.dumps({**base, **document}).encode(), yaml=False, versions=LIBRARIES)
 
 
 def test_every_release_with_a_library_of_its_own_has_a_verdict() -> None:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.edits.jsontext import put, take_back
-from cdigen.runtimes.edits.tomltext import Wanted
+from cdigen.runtimes.edits.tomltext import DesiredKey
 
-FEATURE = Wanted(path=("features", "cdi"), value=True)
-DIRS = Wanted(path=("cdi-spec-dirs",), value=("/etc/cdi", "/var/run/cdi"))
+FEATURE = DesiredKey(path=("features", "cdi"), value=True)
+DIRS = DesiredKey(path=("cdi-spec-dirs",), value=("/etc/cdi", "/var/run/cdi"))
 FILE = "/etc/docker/daemon.json"
 
 

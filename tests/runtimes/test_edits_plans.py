@@ -9,13 +9,13 @@ import pytest
 from cdigen.host.root import Root
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.edits import containerd, crio, docker, podman
-from cdigen.runtimes.edits.wish import Plan, Wish, merged_dirs
+from cdigen.runtimes.edits.plan import DesiredConfig, Plan, merged_dirs
 from cdigen.runtimes.settings import read
 from cdigen.runtimes.targets import Release
 from cdigen.store.configfiles import current
 
-WISH = Wish(spec_dirs=("/etc/cdi", "/var/run/cdi"))
-WITH_NRI = Wish(spec_dirs=WISH.spec_dirs, nri=True)
+WISH = DesiredConfig(spec_dirs=("/etc/cdi", "/var/run/cdi"))
+WITH_NRI = DesiredConfig(spec_dirs=WISH.spec_dirs, nri=True)
 PLANS = {"podman": podman.plan, "docker": docker.plan, "containerd": containerd.plan, "cri-o": crio.plan}
 MAIN = "etc/containerd/config.toml"
 IMPORTING = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
@@ -28,13 +28,13 @@ def put(root: Path, path: str, content: str) -> None:
     (root / path).write_text(content)
 
 
-def planned(root: Path, runtime: str, release: Release | None, wish: Wish = WISH) -> Plan:
+def planned(root: Path, runtime: str, release: Release | None, wish: DesiredConfig = WISH) -> Plan:
     host = Root(str(root))
     settings = read(runtime, host, release)
     return PLANS[runtime](settings, release, wish, lambda path: current(host, path))
 
 
-def said(root: Path, runtime: str, release: Release | None, wish: Wish = WISH) -> dict[str, Any]:
+def said(root: Path, runtime: str, release: Release | None, wish: DesiredConfig = WISH) -> dict[str, Any]:
     """Return the documents that are to be written, by their paths without folders."""
     changes = planned(root, runtime, release, wish).changes
     return {Path(one.path).name: tomllib.loads((one.after or b"").decode()) for one in changes}
@@ -75,7 +75,7 @@ def test_podman_before_5_5_has_nothing_to_configure(tmp_path: Path) -> None:
 
 def test_podman_before_5_5_cannot_be_given_another_directory(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"4\.3\.1 reads /etc/cdi and /var/run/cdi"):
-        planned(tmp_path, "podman", (4, 3, 1), Wish(spec_dirs=("/srv/cdi",)))
+        planned(tmp_path, "podman", (4, 3, 1), DesiredConfig(spec_dirs=("/srv/cdi",)))
 
 
 def test_podman_keeps_the_directories_that_it_has(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from cdigen.model.errors import ConfigError
-from cdigen.runtimes.edits.tomltext import Wanted, put, take_back
+from cdigen.runtimes.edits.tomltext import DesiredKey, put, take_back
 
 CRI = ("plugins", "io.containerd.grpc.v1.cri")
-SWITCH = Wanted(path=(*CRI, "enable_cdi"), value=True)
-DIRS = Wanted(path=(*CRI, "cdi_spec_dirs"), value=("/etc/cdi", "/var/run/cdi"))
-TEXT = Wanted(path=(*CRI, "sandbox_image"), value='a "b" \\ c')
+SWITCH = DesiredKey(path=(*CRI, "enable_cdi"), value=True)
+DIRS = DesiredKey(path=(*CRI, "cdi_spec_dirs"), value=("/etc/cdi", "/var/run/cdi"))
+TEXT = DesiredKey(path=(*CRI, "sandbox_image"), value='a "b" \\ c')
 FILE = "/etc/containerd/config.toml"
 
 DEBIANS = b"""\

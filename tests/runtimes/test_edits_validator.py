@@ -9,13 +9,13 @@ import pytest
 from cdigen.host.root import Root
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.edits import containerd, crio
+from cdigen.runtimes.edits.plan import DesiredConfig, Plan
 from cdigen.runtimes.edits.undoing import without
-from cdigen.runtimes.edits.wish import Plan, Wish
 from cdigen.runtimes.settings import read
 from cdigen.runtimes.targets import Release
 from cdigen.store.configfiles import current
 
-WISH = Wish(spec_dirs=("/etc/cdi", "/var/run/cdi"), nri=True, nri_required=True)
+WISH = DesiredConfig(spec_dirs=("/etc/cdi", "/var/run/cdi"), nri=True, nri_required=True)
 PLANS = {"containerd": containerd.plan, "cri-o": crio.plan}
 MAIN = "etc/containerd/config.toml"
 HEAD = 'version = 3\nimports = ["/etc/containerd/conf.d/*.toml"]\n'

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdigen.cdi.version import KNOWN_VERSIONS, is_newer, release_order
 from cdigen.model.errors import ConfigError
 from cdigen.model.target import Target
 from cdigen.runtimes.targets import RUNTIMES, parse, strictest
-from cdigen.spec.version import KNOWN_VERSIONS, is_newer, release_order
 
 ROWS = [
     (f"{runtime}-{'.'.join(map(str, first))}", library, newest)

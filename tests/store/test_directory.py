@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from cdigen.model.errors import ConfigError, StoreError
-from cdigen.store.directory import clean, existing, made
+from cdigen.store.directory import clean_path, made, open_existing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,12 +113,12 @@ def test_a_path_that_is_not_absolute_is_a_usage_error(path: str) -> None:
 
 
 def test_paths_are_cleaned_by_their_letters_as_the_runtimes_do() -> None:
-    assert clean("//etc//cdi/./x/../") == "/etc/cdi"
-    assert clean("/..") == "/"
+    assert clean_path("//etc//cdi/./x/../") == "/etc/cdi"
+    assert clean_path("/..") == "/"
 
 
 def test_existing_gives_none_for_a_missing_directory_and_makes_nothing(tmp_path: Path) -> None:
-    with existing(f"{tmp_path}/var/cdi") as directory:
+    with open_existing(f"{tmp_path}/var/cdi") as directory:
         assert directory is None
     assert list(tmp_path.iterdir()) == []
 
@@ -126,7 +126,7 @@ def test_existing_gives_none_for_a_missing_directory_and_makes_nothing(tmp_path:
 def test_no_descriptor_stays_open_after_success_or_refusal(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     before = os.listdir("/proc/self/fd")
-    with made(f"{tmp_path}/a/b"), existing(f"{tmp_path}/a"), existing(f"{tmp_path}/none"):
+    with made(f"{tmp_path}/a/b"), open_existing(f"{tmp_path}/a"), open_existing(f"{tmp_path}/none"):
         pass
     refusal(tmp_path / "file")
     refusal(tmp_path / "file/below")

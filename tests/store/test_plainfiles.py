@@ -82,7 +82,7 @@ def by(uid: int, work: Callable[[], None]) -> str:
 
 
 def saved(path: Path) -> Callable[[], None]:
-    return lambda: plainfiles.save(str(path), NEW)
+    return lambda: plainfiles.save_file(str(path), NEW)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_link_on_the_way_is_none_that_may_be_planted_either(place: str, base: 
     way = place.format(drop=drop)
     for path in (f"{way}/spec.json", f"{way}/new/spec.json"):
         with pytest.raises(StoreError, match=f"symlink of uid {MALLORY}"):
-            plainfiles.save(path, NEW)
+            plainfiles.save_file(path, NEW)
         with pytest.raises(StoreError, match=f"symlink of uid {MALLORY}"):
             plainfiles.create(path, NEW)
     with pytest.raises(StoreError, match=f"symlink of uid {MALLORY}"), made(f"{drop}/way/cdi"):
@@ -128,7 +128,7 @@ def test_a_trusted_link_that_leads_over_a_planted_one_is_followed_to_that_alone(
     link(folder(base / "drop") / "planted", etc, MALLORY)
     mine = link(base / "mine", "drop/planted/spec.json", ROOT)
     with pytest.raises(StoreError, match=f"symlink of uid {MALLORY}"):
-        plainfiles.save(str(mine), NEW)
+        plainfiles.save_file(str(mine), NEW)
     assert list(etc.iterdir()) == []
 
 
@@ -143,7 +143,7 @@ def test_a_link_of_a_users_in_her_own_folder_leads_root_to_nothing_but_hers(
     specs = folder(base / "specs", MALLORY, mode)
     planted = link(specs / "x", victim if leads_to == "file" else roots, MALLORY)
     with pytest.raises(StoreError, match=f"a symlink of uid {MALLORY} leads to .*, which is not theirs"):
-        plainfiles.save(str(planted if leads_to == "file" else planted / "victim"), NEW)
+        plainfiles.save_file(str(planted if leads_to == "file" else planted / "victim"), NEW)
     assert victim.read_bytes() == SECRET
     assert victim.stat().st_mode & 0o777 == 0o600
 
@@ -154,13 +154,13 @@ def test_a_users_own_link_to_her_own_folder_serves_root_again_and_again(base: Pa
     folder(home / "data", ALICE, 0o755)
     link(home / "latest", "data", ALICE)
     for content in (NEW, SECRET):
-        plainfiles.save(str(home / "latest/new/spec.json"), content)
+        plainfiles.save_file(str(home / "latest/new/spec.json"), content)
         assert (home / "data/new/spec.json").read_bytes() == content
 
 
 def test_a_file_keeps_its_owner_and_its_mode(base: Path) -> None:
     mine = file(folder(base / "home", ALICE, 0o755) / "spec.json", ALICE, 0o640)
-    plainfiles.save(str(mine), NEW)
+    plainfiles.save_file(str(mine), NEW)
     status = mine.stat()
     assert (mine.read_bytes(), status.st_uid, status.st_gid) == (NEW, ALICE, ALICE)
     assert stat.S_IMODE(status.st_mode) == 0o640
@@ -172,13 +172,13 @@ def test_a_file_keeps_its_access_list(base: Path) -> None:
     rows = ((1, 6, -1), (2, 4, ALICE), (4, 0, -1), (16, 4, -1), (32, 0, -1))
     acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *row) for row in rows)
     os.setxattr(shared, "system.posix_acl_access", acl)
-    plainfiles.save(str(shared), NEW)
+    plainfiles.save_file(str(shared), NEW)
     assert os.getxattr(shared, "system.posix_acl_access") == acl
     assert shared.read_bytes() == NEW
 
 
 def test_a_new_file_may_be_read_by_everybody(base: Path) -> None:
-    plainfiles.save(str(base / "new/spec.json"), NEW)
+    plainfiles.save_file(str(base / "new/spec.json"), NEW)
     assert stat.S_IMODE((base / "new/spec.json").stat().st_mode) == 0o644
 
 
@@ -207,7 +207,7 @@ def test_what_another_user_has_put_into_a_sticky_folder_is_not_written_to(
     else:
         file(theirs, MALLORY, 0o666)
     with pytest.raises(StoreError, match=f"it (belongs to|is a FIFO of) uid {MALLORY}"):
-        plainfiles.save(str(theirs), NEW)
+        plainfiles.save_file(str(theirs), NEW)
     if kind == "FIFO":
         assert os.read(reader, 100) == b""
         os.close(reader)
@@ -219,7 +219,7 @@ def test_a_hard_link_to_a_file_of_roots_is_replaced_and_not_written_through(base
     victim = file(base / "victim")
     planted = folder(base / "hers", MALLORY, 0o755) / "spec.json"
     os.link(victim, planted)
-    plainfiles.save(str(planted), NEW)
+    plainfiles.save_file(str(planted), NEW)
     assert victim.read_bytes() == SECRET
 
 
@@ -238,7 +238,7 @@ def test_standard_output_by_its_name_is_written_to(base: Path) -> None:
 def test_a_fifo_of_ones_own_is_written_to(base: Path) -> None:
     os.mkfifo(base / "fifo")
     with subprocess.Popen(["cat", base / "fifo"], stdout=subprocess.PIPE) as reader:
-        plainfiles.save(str(base / "fifo"), NEW)
+        plainfiles.save_file(str(base / "fifo"), NEW)
         assert reader.communicate()[0] == NEW
 
 
@@ -268,16 +268,16 @@ def test_what_cannot_be_a_file_is_said_in_one_line(path: str, words: str, base: 
     link(base / "loop", "loop", ROOT)
     link(base / "lost", "nowhere", ROOT)
     with pytest.raises(StoreError) as caught:
-        plainfiles.save(f"{base}/{path}", NEW)
+        plainfiles.save_file(f"{base}/{path}", NEW)
     assert words in caught.value.message
     assert "\n" not in caught.value.message
 
 
 def test_no_descriptor_stays_open(base: Path) -> None:
     before = os.listdir("/proc/self/fd")
-    plainfiles.save(str(base / "a/b"), NEW)
+    plainfiles.save_file(str(base / "a/b"), NEW)
     link(folder(base / "drop") / "planted", base, MALLORY)
     for path in ("drop/planted", "drop/planted/x", "a/b/c", "a"):
         with pytest.raises(StoreError):
-            plainfiles.save(str(base / path), NEW)
+            plainfiles.save_file(str(base / path), NEW)
     assert os.listdir("/proc/self/fd") == before

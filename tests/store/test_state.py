@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 
 from cdigen.store import state as states
 from cdigen.store.directory import made
-from cdigen.store.state import Owned, State
+from cdigen.store.state import OwnedSpec, State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-OWNED = Owned(
+OWNED = OwnedSpec(
     path="/etc/cdi/a.json", kind="nvidia.com/gpu", digests=(states.digest(b"a"), states.digest(b"b"))
 )
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    state = State(specs=(OWNED, Owned(path=os.fsdecode(b"/etc/cdi/\xff.json"), kind="a.b/c", digests=())))
+    state = State(specs=(OWNED, OwnedSpec(path=os.fsdecode(b"/etc/cdi/\xff.json"), kind="a.b/c", digests=())))
     with made(str(tmp_path)) as directory:
         states.write(directory, state)
     assert states.read(str(tmp_path)) == (state, ())
@@ -46,10 +46,10 @@ def test_a_file_is_ours_with_any_recorded_digest_and_with_no_other() -> None:
 
 
 def test_recording_replaces_and_forgetting_removes_one_path() -> None:
-    other = Owned(path="/etc/cdi/0.json", kind="a.b/c", digests=())
+    other = OwnedSpec(path="/etc/cdi/0.json", kind="a.b/c", digests=())
     state = State().recording(OWNED).recording(other)
     assert [owned.path for owned in state.specs] == ["/etc/cdi/0.json", "/etc/cdi/a.json"]
-    changed = Owned(path=OWNED.path, kind="x.y/z", digests=())
+    changed = OwnedSpec(path=OWNED.path, kind="x.y/z", digests=())
     assert state.recording(changed).of(OWNED.path) == changed
     assert state.forgetting(OWNED.path) == State(specs=(other,))
 
@@ -136,5 +136,5 @@ def test_any_document_is_a_state_or_damage_and_never_a_crash(
 
 def test_what_is_recorded_within_a_folder_is_not_what_lies_below_or_beside_it() -> None:
     paths = ("/etc/cdi/a.json", "/etc/cdi/b/c.json", "/etc/cdi2/d.json")
-    state = State(specs=tuple(Owned(path=path, kind="a.b/c", digests=()) for path in paths))
+    state = State(specs=tuple(OwnedSpec(path=path, kind="a.b/c", digests=()) for path in paths))
     assert [owned.path for owned in state.within("/etc/cdi")] == ["/etc/cdi/a.json"]

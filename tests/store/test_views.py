@@ -42,7 +42,7 @@ def root() -> None:
 
 
 def name(base: Path, plan: ViewPlan = PLAN) -> str:
-    return views.identify(plan, Root(str(base)))
+    return views.view_name(plan, Root(str(base)))
 
 
 def refusal(base: Path, plan: ViewPlan = PLAN) -> StoreError:
@@ -54,7 +54,7 @@ def refusal(base: Path, plan: ViewPlan = PLAN) -> StoreError:
 
 def test_a_view_holds_every_file_as_a_hard_link_and_every_link(base: Path) -> None:
     published = publish(base)
-    assert published == views.Published(
+    assert published == views.PublishedView(
         name=name(base), path=f"/var/lib/cdigen/views/{name(base)}", how="linked"
     )
     assert is_whole(base, published)
@@ -351,4 +351,4 @@ def test_the_lock_of_another_is_waited_for_and_then_named(base: Path) -> None:
         exclusive(home),
         pytest.raises(StoreError, match="held by process"),
     ):
-        views.publish(PLAN, Root(str(base)), state(base), copies=False, lock_timeout_s=0)
+        views.publish_view(PLAN, Root(str(base)), state(base), copies=False, lock_timeout_s=0)

@@ -16,16 +16,17 @@ from viewtrees import LIBRARY, PLAN, SMI, is_whole, left, publish, put, state, v
 
 from cdigen.host.root import Root
 from cdigen.model.errors import StoreError
-from cdigen.store import viewbuilder, viewfolder, views, viewsources
+from cdigen.store import views
 from cdigen.store.directory import made
-from cdigen.store.viewfolder import VIEW_NAME
+from cdigen.store.views import builder, folder, sources
+from cdigen.store.views.folder import VIEW_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cdigen.store.directory import Directory
-    from cdigen.store.viewsources import Layout
+    from cdigen.store.views.sources import ViewLayout
 
 KILLS = 40
 
@@ -35,14 +36,14 @@ def base(tmp_path: Path) -> Path:
     return viewtrees.driver(tmp_path / "host")
 
 
-def prepared(base: Path) -> tuple[Root, Layout]:
+def prepared(base: Path) -> tuple[Root, ViewLayout]:
     root = Root(str(base))
-    return root, viewsources.layout(PLAN, root)
+    return root, sources.view_layout(PLAN, root)
 
 
 @contextmanager
 def growing(base: Path, name: str = "nvidia-0123456789abcdef") -> Iterator[tuple[Directory, Directory]]:
-    with made(f"{state(base)}/views") as place, viewfolder.begun(place, name) as view_folder:
+    with made(f"{state(base)}/views") as place, folder.temporary_view(place, name) as view_folder:
         yield place, view_folder
 
 
@@ -90,9 +91,9 @@ def test_publishers_at_the_same_time_make_one_view(base: Path) -> None:
 def test_who_comes_second_uses_the_view_of_the_first(base: Path) -> None:
     root, wanted = prepared(base)
     with growing(base, wanted.name) as (place, mine):
-        viewbuilder.fill(mine, wanted, root, copies=False)
+        builder.fill(mine, wanted, root, copies=False)
         theirs = publish(base)
-        assert viewfolder.intact(place, wanted) == viewfolder.Intact(name=theirs.name)
+        assert folder.find_intact(place, wanted) == folder.IntactView(name=theirs.name)
     assert left(base) == [theirs.name]
 
 
@@ -110,7 +111,7 @@ def test_the_folder_of_a_living_builder_is_not_swept_and_that_of_a_dead_one_is(b
         rest = left(base)
         assert len(rest) == 1
         with made(f"{state(base)}/views") as place:
-            viewfolder.sweep(place)
+            folder.sweep(place)
         assert left(base) == rest
     os.close(ready)
     os.close(tell)
@@ -172,7 +173,7 @@ def test_a_source_that_changes_after_it_was_looked_at_gives_no_view(
     root, wanted = prepared(base)
     change(base)
     with growing(base) as (_, mine), pytest.raises(StoreError) as caught:
-        viewbuilder.fill(mine, wanted, root, copies=copies)
+        builder.fill(mine, wanted, root, copies=copies)
     assert "usr/bin/nvidia-smi" in caught.value.message
     assert left(base) == []
 
@@ -237,10 +238,10 @@ def test_an_ordinary_user_gets_copies_where_the_kernel_refuses_links(base: Path)
         os.setresgid(65534, 65534, 65534)
         os.setresuid(65534, 65534, 65534)
         try:
-            views.publish(PLAN, Root(str(base)), f"{home}/state", copies=False)
+            views.publish_view(PLAN, Root(str(base)), f"{home}/state", copies=False)
         except StoreError as error:
             os.write(writer, f"{error.message}|".encode())
-        published = views.publish(PLAN, Root(str(base)), f"{home}/state", copies=True)
+        published = views.publish_view(PLAN, Root(str(base)), f"{home}/state", copies=True)
         os.write(writer, published.how.encode())
 
     os.chown(home, 65534, 65534)

@@ -17,17 +17,17 @@ from store.killing import killed_after, moments
 from viewtrees import LIBRARY, in_namespace, left, publish, put, state
 
 from cdigen.model.errors import StoreError
-from cdigen.store import viewmounts, viewprune
 from cdigen.store.directory import made
 from cdigen.store.lock import exclusive
-from cdigen.store.viewfolder import VIEW_NAME
+from cdigen.store.views import mounts, pruning
+from cdigen.store.views.folder import VIEW_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.store.viewprune import Pruned
-    from cdigen.store.views import Published
+    from cdigen.store.views import PublishedView
+    from cdigen.store.views.pruning import PrunedView
 
 FIRST_NAMESPACE = "pid:[4026531836]"
 LINE = "36 35 98:0 {root} /mnt rw,noatime master:1 - ext4 /dev/root rw\n"
@@ -62,13 +62,13 @@ def later() -> float:
 
 def prune(
     base: Path, proc: Path | str, *, now: Callable[[], float] = later, dry_run: bool = False
-) -> dict[str, Pruned]:
-    rows = viewprune.prune(state(base), spec_dirs=(f"{base}/cdi",), proc=str(proc), now=now, dry_run=dry_run)
+) -> dict[str, PrunedView]:
+    rows = pruning.prune(state(base), spec_dirs=(f"{base}/cdi",), proc=str(proc), now=now, dry_run=dry_run)
     assert list(rows) == sorted(rows, key=lambda row: row.name)
     return {row.name: row for row in rows}
 
 
-def two(base: Path) -> tuple[Published, Published]:
+def two(base: Path) -> tuple[PublishedView, PublishedView]:
     first = publish(base)
     put(base, LIBRARY, b"another driver")
     return first, publish(base)
@@ -203,11 +203,11 @@ def test_a_table_that_cannot_be_read_keeps_every_view(base: Path, proc: Path) ->
 
 def test_more_mounts_than_can_be_read_in_time_keep_every_view(proc: Path) -> None:
     table(proc, "40", *(f"/{number}" for number in range(1000)))
-    clock = count(0, viewmounts.PATIENCE_S / 500)
-    tables = viewmounts.mounted(["nvidia-0123456789abcdef"], str(proc), monotonic=lambda: next(clock))
+    clock = count(0, mounts.TIME_LIMIT_S / 500)
+    tables = mounts.mounted_views(["nvidia-0123456789abcdef"], str(proc), monotonic=lambda: next(clock))
     assert tables.processes == {}
     assert "takes more than 5 s" in tables.problem
-    assert next(clock) < viewmounts.PATIENCE_S * 1.1
+    assert next(clock) < mounts.TIME_LIMIT_S * 1.1
 
 
 def test_another_process_namespace_keeps_every_view(base: Path, proc: Path) -> None:
@@ -234,7 +234,7 @@ def test_processes_that_share_a_namespace_are_asked_once(proc: Path) -> None:
         (proc / pid / "ns/mnt").symlink_to("mnt:[1]")
     (proc / "20/mountinfo").unlink()
     (proc / "20/mountinfo").mkdir()
-    assert viewmounts.mounted(["x"], str(proc)) == viewmounts.Mounted(processes={})
+    assert mounts.mounted_views(["x"], str(proc)) == mounts.MountedViews(processes={})
 
 
 def test_a_bind_mount_in_another_mount_namespace_keeps_its_view(base: Path) -> None:
@@ -329,7 +329,7 @@ def test_a_publisher_and_a_pruner_at_the_same_time_never_lose_the_view_that_was_
 
 def after_boot(base: Path, proc: Path, boot: str, now: Callable[[], float] = later) -> dict[str, str]:
     boot_id = put(base, "/boot-id", f"{boot}\n".encode())
-    rows = viewprune.prune_after_boot(
+    rows = pruning.prune_after_boot(
         state(base), spec_dirs=(f"{base}/cdi",), boot_id=str(boot_id), proc=str(proc), now=now
     )
     return {row.name: row.result for row in rows}
@@ -347,7 +347,7 @@ def test_views_go_once_in_a_boot(base: Path, proc: Path) -> None:
 def test_in_the_boot_in_which_the_first_view_was_made_none_goes(base: Path, proc: Path) -> None:
     first = publish(base)
     boot_id = "/proc/sys/kernel/random/boot_id"
-    rows = viewprune.prune_after_boot(state(base), spec_dirs=(), boot_id=boot_id, proc=str(proc), now=later)
+    rows = pruning.prune_after_boot(state(base), spec_dirs=(), boot_id=boot_id, proc=str(proc), now=later)
     assert rows == ()
     assert left(base) == [first.name]
 
@@ -376,4 +376,4 @@ def test_a_pruner_waits_for_the_lock(base: Path) -> None:
         exclusive(home),
         pytest.raises(StoreError, match="held by process"),
     ):
-        viewprune.prune(state(base), spec_dirs=(), lock_timeout_s=0)
+        pruning.prune(state(base), spec_dirs=(), lock_timeout_s=0)

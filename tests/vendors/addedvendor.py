@@ -34,8 +34,8 @@ class Vendor:
     def wrong_nodes(self, places):
         return ()
 
-    def pitfalls(self, places, inventory):
-        {pitfalls}
+    def diagnostics(self, places, inventory):
+        {diagnostics}
 
 
 VENDOR = Vendor()
@@ -53,7 +53,7 @@ WELL = {
     "edits": "return ()",
     "watches": "return Watches(files=('/dev/added*',), polled=(), subsystems=())",
     "missing_nodes": "return ()",
-    "pitfalls": "return ()",
+    "diagnostics": "return ()",
 }
 
 

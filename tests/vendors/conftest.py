@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from guestvendors import EXAMPLE, install, lay_npus
+from pluginvendors import EXAMPLE, install, lay_npus
 
 
 @pytest.fixture(scope="session")

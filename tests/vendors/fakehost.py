@@ -11,12 +11,12 @@ import pytest
 from hosttree import V550, Laid
 from kernelside import Gpu, example_gpus, write_kernel_side
 
-from cdigen.delivery import NO_MEANS, deliver
 from cdigen.host.root import Root
 from cdigen.model.cdi import Draft
 from cdigen.model.errors import HostError
 from cdigen.model.inventory import Driver, Inventory
-from cdigen.vendors.base import Places
+from cdigen.pipeline.delivery import DEFAULT_DELIVERY, deliver
+from cdigen.vendors.base import DiscoveryContext
 from cdigen.vendors.nvidia.vendor import VENDOR
 
 DRIVER = Driver(version=V550, flavour="proprietary", architecture="x86_64")
@@ -29,14 +29,18 @@ def empty_root() -> Iterator[Path]:
         yield Path(folder)
 
 
-def places(root: Path, *, driver: str = "/", dev: str = "/", libraries: tuple[str, ...] = ()) -> Places:
+def places(
+    root: Path, *, driver: str = "/", dev: str = "/", libraries: tuple[str, ...] = ()
+) -> DiscoveryContext:
     host = Root(str(root))
-    return Places(host=host, driver=host.below(driver), dev=host.below(dev), library_search_paths=libraries)
+    return DiscoveryContext(
+        host=host, driver=host.below(driver), dev=host.below(dev), library_search_paths=libraries
+    )
 
 
 def delivered(draft: Draft) -> Draft:
     """Return a draft whose files reach containers without views and hooks."""
-    return deliver(draft, None, NO_MEANS)[0]
+    return deliver(draft, None, DEFAULT_DELIVERY)[0]
 
 
 def boot(

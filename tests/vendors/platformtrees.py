@@ -15,11 +15,11 @@ from hosttree import AARCH64, X86_64, link, put, write_library
 from kernelside import Gpu, Node, information_text, make_node
 from vendors.fakehost import delivered
 
+from cdigen.cdi.build import build
+from cdigen.cdi.rules.document_rules import check
+from cdigen.cdi.rules.hostcheck import check_host
 from cdigen.host.root import Root
 from cdigen.model.profile import DEFAULT
-from cdigen.spec.build import build
-from cdigen.spec.hostcheck import check_host
-from cdigen.spec.rules import check
 from cdigen.vendors.nvidia.group_edits import group_drafts
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import amdtree
 import inteltree
 import pytest
-from guestvendors import EXAMPLE, install, lay_npus, like_acme
-from service.daemonhost import Host, daemon
+from daemon.daemonhost import Host, daemon
+from pluginvendors import EXAMPLE, install, lay_npus, like_acme
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from hosttree import Laid
 from vendors import platformtrees
 from vendors.fakehost import discover, install
 
-from cdigen import reconcile
+from cdigen.pipeline import generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ def test_the_spec_of_a_platform_is_the_golden_one(
 
 
 def compare(root: Path, name: str, request: pytest.FixtureRequest) -> None:
-    (product,), _ = reconcile.produce({"nvidia": discover(root)}, host=None)
+    (product,), _ = generate.generate_specs({"nvidia": discover(root)}, host=None)
     golden = GOLDEN / f"{name}.json"
     if request.config.getoption("--update-golden"):
         golden.write_bytes(product.content)

@@ -14,11 +14,11 @@ import pytest
 from hosttree import put
 from vendors.fakehost import discover, install, places
 
-from cdigen import reconcile
 from cdigen.config import Settings
-from cdigen.delivery import Means
 from cdigen.model.profile import DEFAULT, STEPS
-from cdigen.reconcile import Wishes
+from cdigen.pipeline import generate
+from cdigen.pipeline.delivery import DeliveryOptions
+from cdigen.pipeline.generate import GenerateOptions
 from cdigen.value import replace
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "ways"
@@ -41,18 +41,18 @@ def test_the_spec_of_a_way_is_the_golden_one(
     module = f"{known.hook.rpartition('/')[0]}/lib/cdigen/hook/main.py"
     for program in (known.hook, module, known.hook_python, known.nvidia_hook):
         put(tmp_path / f".{program}", b"", 0o755)
-    means = Means(
+    delivery = DeliveryOptions(
         hook_script=known.hook,
         hook_python=known.hook_python,
         nvidia_hook=known.nvidia_hook,
         state_dir=f"{tmp_path}{known.state_dir}",
         make_views=True,
     )
-    (product,), _ = reconcile.produce(
+    (product,), _ = generate.generate_specs(
         {"nvidia": discover(tmp_path)},
         host=places(tmp_path).host,
-        wishes=Wishes(profiles=(replace(DEFAULT, **WAYS[way]),)),
-        means=means,
+        options=GenerateOptions(profiles=(replace(DEFAULT, **WAYS[way]),)),
+        delivery=delivery,
     )
     # The digest follows from the times of the files, which are new in every test.
     content = re.sub(r"views/nvidia-[0-9a-f]{16}", "views/nvidia-DIGEST", product.content.decode())

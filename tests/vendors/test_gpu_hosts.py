@@ -13,9 +13,9 @@ from command import Run
 from vendors.fakehost import places
 from vendors.gpuhosts import MACHINES, dgx_h100, driver_container
 
-from cdigen import reconcile
+from cdigen.cdi.render import render
 from cdigen.model.errors import HostError
-from cdigen.spec.render import render
+from cdigen.pipeline import generate
 from cdigen.vendors.nvidia.vendor import VENDOR
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
@@ -28,7 +28,7 @@ def offered(root: Path, machine: Callable[[Path], None]) -> dict[str, Any]:
     machine(root)
     where = "/run/nvidia/driver" if machine is driver_container else "/"
     inventory = VENDOR.discover(places(root, driver=where, dev=where))
-    products, broken = reconcile.produce({"nvidia": inventory}, host=places(root).host)
+    products, broken = generate.generate_specs({"nvidia": inventory}, host=places(root).host)
     assert broken == {}
     return {
         "findings": sorted({f"{finding.severity} {finding.rule}" for finding in inventory.findings}),

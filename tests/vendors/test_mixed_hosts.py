@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import amdtree
 import inteltree
 import pytest
-from service.daemonhost import NAME as NVIDIAS
-from service.daemonhost import Host, daemon
+from daemon.daemonhost import NAME as NVIDIAS
+from daemon.daemonhost import Host, daemon
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,7 +188,7 @@ def test_the_specs_of_a_vendor_that_is_gone_are_withdrawn_and_no_others(
 def test_the_daemon_keeps_two_while_the_third_is_broken_and_serves_it_again(tmp_path: Path) -> None:
     host = Host(tmp_path / "host").make()
     lay_others(host.root)
-    host.configure(settle_s=0.3)
+    host.configure(settle_timeout_s=0.3)
     with daemon(host) as running:
         running.rests()
         before = specs(host.root)

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from guestvendors import like_acme, vendor
+from pluginvendors import like_acme, vendor
 
 if TYPE_CHECKING:
     from pathlib import Path

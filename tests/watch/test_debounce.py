@@ -13,22 +13,22 @@ SPANS = st.floats(min_value=0, max_value=1e4)
 
 
 def test_a_single_event_is_looked_at_after_the_quiet() -> None:
-    assert Debounce(quiet_s=0.25, bound_s=5).due(10, 10) == 10.25
+    assert Debounce(debounce_s=0.25, max_delay_s=5).due(10, 10) == 10.25
 
 
 def test_each_further_event_puts_the_look_off() -> None:
-    assert Debounce(quiet_s=0.25, bound_s=5).due(10, 11) == 11.25
+    assert Debounce(debounce_s=0.25, max_delay_s=5).due(10, 11) == 11.25
 
 
 def test_events_without_end_are_looked_at_when_the_bound_is_reached() -> None:
-    assert Debounce(quiet_s=0.25, bound_s=5).due(10, 14.9) == 15
+    assert Debounce(debounce_s=0.25, max_delay_s=5).due(10, 14.9) == 15
 
 
 @given(TIMES, SPANS, SPANS, SPANS)
 def test_a_look_is_never_later_than_the_bound_nor_than_the_quiet(
     first: float, length: float, quiet: float, bound: float
 ) -> None:
-    due = Debounce(quiet_s=quiet, bound_s=bound).due(first, first + length)
+    due = Debounce(debounce_s=quiet, max_delay_s=bound).due(first, first + length)
     assert due <= first + bound
     assert due <= first + length + quiet
 

@@ -8,7 +8,7 @@ import time
 
 from waiting import PATIENCE_S
 
-from cdigen.watch.triggers import MAX_REASONS, NOTHING, Inbox, Trigger
+from cdigen.watch.triggers import MAX_REASONS, NO_EVENTS, Inbox, Trigger
 
 
 def trigger(reason: str) -> Trigger:
@@ -42,7 +42,7 @@ def test_the_times_of_the_first_and_the_last_event_are_kept() -> None:
     assert (inbox.peek().first_s, inbox.peek().last_s) == (5.0, 7.0)
     inbox.take()
     inbox.put(trigger("a"))
-    assert (inbox.take().first_s, inbox.take()) == (9.0, NOTHING)
+    assert (inbox.take().first_s, inbox.take()) == (9.0, NO_EVENTS)
 
 
 def test_waiting_ends_at_once_while_something_is_pending() -> None:

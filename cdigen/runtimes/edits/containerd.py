@@ -11,8 +11,8 @@ from __future__ import annotations
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.edits import tomltext, validator
-from cdigen.runtimes.edits.tomltext import Wanted
-from cdigen.runtimes.edits.wish import Plan, last_word, merged_dirs, must_set, toml_changes
+from cdigen.runtimes.edits.plan import Plan, effective_file, merged_dirs, must_set, toml_changes
+from cdigen.runtimes.edits.tomltext import DesiredKey
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cdigen.model.findings import Finding
-    from cdigen.runtimes.edits.wish import Content, Wish
-    from cdigen.runtimes.settings import Settings
+    from cdigen.runtimes.edits.plan import Content, DesiredConfig
+    from cdigen.runtimes.settings import RuntimeSettings
     from cdigen.runtimes.targets import Release
 
 MAIN = "/etc/containerd/config.toml"
@@ -50,24 +50,24 @@ class _Files:
         return having[-1] if having else self.main
 
 
-def plan(settings: Settings, release: Release | None, wish: Wish, content: Content) -> Plan:
+def plan(settings: RuntimeSettings, release: Release | None, wish: DesiredConfig, content: Content) -> Plan:
     """Return what makes containerd's CRI do as WISH says; ConfigError where it cannot be made to."""
     _refuse_old(release, wish)
     files = _files(settings, release, content)
     cri = CRI_V3 if files.version >= 3 else CRI_V2
-    wanted: dict[str, tuple[Wanted, ...]] = {}
+    wanted: dict[str, tuple[DesiredKey, ...]] = {}
 
-    def want(what: str, table: tuple[str, ...], key: Wanted) -> None:
+    def want(what: str, table: tuple[str, ...], key: DesiredKey) -> None:
         path = _target(settings, files, what, table)
         wanted[path] = (*wanted.get(path, ()), key)
 
     dirs = merged_dirs(settings.spec_dirs, wish.spec_dirs)
     if _needs_switch(settings, release, files):
-        want("cdi", cri, Wanted(path=(*cri, "enable_cdi"), value=True))
+        want("cdi", cri, DesiredKey(path=(*cri, "enable_cdi"), value=True))
     if must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
-        want("spec_dirs", cri, Wanted(path=(*cri, "cdi_spec_dirs"), value=dirs))
+        want("spec_dirs", cri, DesiredKey(path=(*cri, "cdi_spec_dirs"), value=dirs))
     if wish.nri and must_set(settings, "nri", is_so=settings.nri_enabled is True):
-        want("nri", NRI, Wanted(path=(*NRI, "disable"), value=False))
+        want("nri", NRI, DesiredKey(path=(*NRI, "disable"), value=False))
     findings: tuple[Finding, ...] = ()
     if wish.nri_required:
         settings = validator.with_source(settings, files.documents, validator.CONTAINERD)
@@ -75,13 +75,13 @@ def plan(settings: Settings, release: Release | None, wish: Wish, content: Conte
         for key in requiring.wanted:
             want(validator.SOURCE, NRI, key)
             findings = (requiring.warning("containerd", has_validator=release is not None),)
-    version = Wanted(path=("version",), value=files.version)
+    version = DesiredKey(path=("version",), value=files.version)
     for path in wanted.keys() & {files.main, settings.wanted}:
         wanted[path] = (version, *wanted[path])
     return Plan(changes=toml_changes(wanted, content, command="containerd"), findings=findings)
 
 
-def _refuse_old(release: Release | None, wish: Wish) -> None:
+def _refuse_old(release: Release | None, wish: DesiredConfig) -> None:
     name = f"containerd {'.'.join(map(str, release or ()))}"
     if release is not None and release < HAS_CDI:
         raise ConfigError(f"{name} reads no CDI specs", hint="install containerd 1.7 or newer")
@@ -89,24 +89,24 @@ def _refuse_old(release: Release | None, wish: Wish) -> None:
         raise validator.missing(name, "containerd 2.2")
 
 
-def _needs_switch(settings: Settings, release: Release | None, files: _Files) -> bool:
+def _needs_switch(settings: RuntimeSettings, release: Release | None, files: _Files) -> bool:
     # 2.2 calls enable_cdi deprecated and 2.4 shall not have it: where it is on by default it is not written.
     is_on = settings.cdi_enabled is True
     by_default = files.merges if release is None else release >= MERGES
     return must_set(settings, "cdi", is_so=is_on) and not (is_on and by_default)
 
 
-def _target(settings: Settings, files: _Files, what: str, table: tuple[str, ...]) -> str:
+def _target(settings: RuntimeSettings, files: _Files, what: str, table: tuple[str, ...]) -> str:
     if not files.merges:
         return files.last_with(table)
     source = settings.source(what)
     if source in files.documents and source not in {files.main, settings.wanted}:
-        return last_word(settings, what)
+        return effective_file(settings, what)
     # To import a folder would bring to life whatever else lies in it: the main file is the smaller change.
     return settings.wanted if settings.wanted_is_read and files.main in files.documents else files.main
 
 
-def _files(settings: Settings, release: Release | None, content: Content) -> _Files:
+def _files(settings: RuntimeSettings, release: Release | None, content: Content) -> _Files:
     documents = {}
     for path in settings.files or (MAIN,):
         data = content(path)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.edits import tomltext, validator
-from cdigen.runtimes.edits.tomltext import Wanted
-from cdigen.runtimes.edits.wish import Plan, last_word, merged_dirs, must_set, toml_changes
+from cdigen.runtimes.edits.plan import Plan, effective_file, merged_dirs, must_set, toml_changes
+from cdigen.runtimes.edits.tomltext import DesiredKey
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.findings import Finding
-    from cdigen.runtimes.edits.wish import Content, Wish
-    from cdigen.runtimes.settings import Settings
+    from cdigen.runtimes.edits.plan import Content, DesiredConfig
+    from cdigen.runtimes.settings import RuntimeSettings
     from cdigen.runtimes.targets import Release
 
 SPEC_DIRS = ("crio", "runtime", "cdi_spec_dirs")
@@ -21,20 +21,20 @@ HAS_NRI: Release = (1, 26, 0)
 HAS_VALIDATOR: Release = (1, 34, 0)  # NRI 0.10
 
 
-def plan(settings: Settings, release: Release | None, wish: Wish, content: Content) -> Plan:
+def plan(settings: RuntimeSettings, release: Release | None, wish: DesiredConfig, content: Content) -> Plan:
     """Return what makes CRI-O do as WISH says; ConfigError where it cannot be made to."""
     _refuse_old(release, wish)
-    wanted: dict[str, tuple[Wanted, ...]] = {}
+    wanted: dict[str, tuple[DesiredKey, ...]] = {}
 
-    def want(what: str, key: Wanted) -> None:
-        path = last_word(settings, what)
+    def want(what: str, key: DesiredKey) -> None:
+        path = effective_file(settings, what)
         wanted[path] = (*wanted.get(path, ()), key)
 
     dirs = merged_dirs(settings.spec_dirs, wish.spec_dirs)
     if must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
-        want("spec_dirs", Wanted(path=SPEC_DIRS, value=dirs))
+        want("spec_dirs", DesiredKey(path=SPEC_DIRS, value=dirs))
     if wish.nri and must_set(settings, "nri", is_so=settings.nri_enabled is True):
-        want("nri", Wanted(path=NRI, value=True))
+        want("nri", DesiredKey(path=NRI, value=True))
     findings: tuple[Finding, ...] = ()
     if wish.nri_required:
         documents = {path: tomltext.parse(content(path) or b"", path) for path in settings.files}
@@ -46,7 +46,7 @@ def plan(settings: Settings, release: Release | None, wish: Wish, content: Conte
     return Plan(changes=toml_changes(wanted, content, command="crio"), findings=findings)
 
 
-def _refuse_old(release: Release | None, wish: Wish) -> None:
+def _refuse_old(release: Release | None, wish: DesiredConfig) -> None:
     if release is None:
         return
     if release < HAS_CDI:

@@ -6,13 +6,13 @@ from cdigen.model.change import Change
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
 from cdigen.runtimes.edits import jsontext
-from cdigen.runtimes.edits.tomltext import Wanted
-from cdigen.runtimes.edits.wish import Plan, merged_dirs, must_set
+from cdigen.runtimes.edits.plan import Plan, merged_dirs, must_set
+from cdigen.runtimes.edits.tomltext import DesiredKey
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.runtimes.edits.wish import Content, Wish
-    from cdigen.runtimes.settings import Settings
+    from cdigen.runtimes.edits.plan import Content, DesiredConfig
+    from cdigen.runtimes.settings import RuntimeSettings
     from cdigen.runtimes.targets import Release
 
 FEATURE = ("features", "cdi")
@@ -21,7 +21,7 @@ HAS_CDI: Release = (25, 0, 0)  # moby PR 45134
 ON_BY_DEFAULT: Release = (28, 2, 0)  # moby PR 49963
 
 
-def plan(settings: Settings, release: Release | None, wish: Wish, content: Content) -> Plan:
+def plan(settings: RuntimeSettings, release: Release | None, wish: DesiredConfig, content: Content) -> Plan:
     """Return what makes Docker read the directories of WISH; ConfigError where it cannot be made to."""
     if wish.nri:
         raise ConfigError(
@@ -43,20 +43,22 @@ def keeps_containers(content: bytes, file: str) -> bool:
     return jsontext.parse(content, file).get("live-restore") is True
 
 
-def _wanted(settings: Settings, release: Release | None, wish: Wish) -> tuple[Wanted, ...]:
+def _wanted(
+    settings: RuntimeSettings, release: Release | None, wish: DesiredConfig
+) -> tuple[DesiredKey, ...]:
     wanted = []
     is_on = settings.cdi_enabled is True
     needs_switch = release is None or release < ON_BY_DEFAULT or not is_on
     # Where the command line has the option as well, dockerd does not start: must_set looks at that.
     if needs_switch and must_set(settings, "cdi", is_so=is_on):
-        wanted.append(Wanted(path=FEATURE, value=True))
+        wanted.append(DesiredKey(path=FEATURE, value=True))
     dirs = merged_dirs(settings.spec_dirs, wish.spec_dirs)
     if must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
-        wanted.append(Wanted(path=SPEC_DIRS, value=dirs))
+        wanted.append(DesiredKey(path=SPEC_DIRS, value=dirs))
     return tuple(wanted)
 
 
-def _notes(settings: Settings, release: Release | None, after: bytes) -> tuple[Finding, ...]:
+def _notes(settings: RuntimeSettings, release: Release | None, after: bytes) -> tuple[Finding, ...]:
     notes = []
     if release is None:
         text = "a Docker before 25.0 does not start with 'cdi-spec-dirs' in its configuration"

@@ -18,11 +18,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from cdigen.runtimes.edits.tomltext import Value, Wanted
+    from cdigen.runtimes.edits.tomltext import DesiredKey, Value
 
 _BOM = "\ufeff"
 _SPACE = re.compile(r"[ \t\r\n]*")
-_MENDED = "mend it: the runtime cannot read it either"
+_MENDED = "fix it: the runtime cannot read it either"
 _USUAL_INDENT = "  "
 _DECODER = json.JSONDecoder()
 
@@ -63,7 +63,7 @@ def lookup(document: Any, path: tuple[str, ...]) -> Any:
     return document
 
 
-def put(content: bytes, wanted: tuple[Wanted, ...], file: str) -> tuple[bytes, tuple[Key, ...]]:
+def put(content: bytes, wanted: tuple[DesiredKey, ...], file: str) -> tuple[bytes, tuple[Key, ...]]:
     """Return CONTENT with the WANTED keys, and those that were set; a key that is as wanted stays untouched.
 
     ConfigError: FILE is no JSON object, has a key twice, or something else where an object is needed.
@@ -102,7 +102,7 @@ def says_nothing(content: bytes, file: str) -> bool:
     return not parse(content, file)
 
 
-def _put(text: str, want: Wanted, file: str) -> tuple[str, Key]:
+def _put(text: str, want: DesiredKey, file: str) -> tuple[str, Key]:
     here = _object(text, _after(text, 1 if text.startswith(_BOM) else 0))
     outermost = here
     *tables, name = want.path

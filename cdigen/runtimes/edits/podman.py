@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
-from cdigen.runtimes.edits.tomltext import Wanted
-from cdigen.runtimes.edits.wish import Plan, has_all, last_word, merged_dirs, must_set, toml_changes
+from cdigen.runtimes.edits.plan import Plan, effective_file, has_all, merged_dirs, must_set, toml_changes
+from cdigen.runtimes.edits.tomltext import DesiredKey
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.runtimes.edits.wish import Content, Wish
-    from cdigen.runtimes.settings import Settings
+    from cdigen.runtimes.edits.plan import Content, DesiredConfig
+    from cdigen.runtimes.settings import RuntimeSettings
     from cdigen.runtimes.targets import Release
 
 SPEC_DIRS = ("engine", "cdi_spec_dirs")
@@ -18,7 +18,7 @@ SPEC_DIRS = ("engine", "cdi_spec_dirs")
 READS_DIRS: Release = (5, 5, 0)
 
 
-def plan(settings: Settings, release: Release | None, wish: Wish, content: Content) -> Plan:
+def plan(settings: RuntimeSettings, release: Release | None, wish: DesiredConfig, content: Content) -> Plan:
     """Return what makes podman read the directories of WISH; ConfigError where it cannot be made to."""
     if wish.nri:
         raise ConfigError("podman has no NRI", hint="leave --nri away")
@@ -27,14 +27,14 @@ def plan(settings: Settings, release: Release | None, wish: Wish, content: Conte
     dirs = merged_dirs(settings.spec_dirs, wish.spec_dirs)
     if not must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
         return Plan()
-    wanted = {last_word(settings, "spec_dirs"): (Wanted(path=SPEC_DIRS, value=dirs),)}
+    wanted = {effective_file(settings, "spec_dirs"): (DesiredKey(path=SPEC_DIRS, value=dirs),)}
     return Plan(
         changes=toml_changes(wanted, content, command="podman"),
         findings=() if release is not None else (_unknown(settings),),
     )
 
 
-def _hard_wired(settings: Settings, release: Release, wish: Wish) -> Plan:
+def _hard_wired(settings: RuntimeSettings, release: Release, wish: DesiredConfig) -> Plan:
     name = f"podman {'.'.join(map(str, release))}"
     if not has_all(settings.spec_dirs, wish.spec_dirs):
         raise ConfigError(
@@ -47,7 +47,7 @@ def _hard_wired(settings: Settings, release: Release, wish: Wish) -> Plan:
     return Plan(findings=(Finding(severity="info", rule="hard-wired", path="podman", message=message),))
 
 
-def _unknown(settings: Settings) -> Finding:
+def _unknown(settings: RuntimeSettings) -> Finding:
     return Finding(
         severity="info",
         rule="release-unknown",

@@ -27,11 +27,11 @@ MAX_BYTES = 64 << 10
 MAX_PARTS = 64
 _PART = re.compile(r"""\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')\s*""")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_MENDED = "mend it: the runtime cannot read it either"
+_MENDED = "fix it: the runtime cannot read it either"
 
 
 @frozen
-class Wanted:
+class DesiredKey:
     """A key and the value that it shall have."""
 
     path: tuple[str, ...]
@@ -59,7 +59,7 @@ def lookup(document: Any, path: tuple[str, ...]) -> Any:
     return document
 
 
-def put(content: bytes, wanted: tuple[Wanted, ...], file: str) -> tuple[bytes, tuple[Key, ...]]:
+def put(content: bytes, wanted: tuple[DesiredKey, ...], file: str) -> tuple[bytes, tuple[Key, ...]]:
     """Return CONTENT with the WANTED keys, and those that were set; a key that is as wanted stays untouched.
 
     ConfigError: FILE is no TOML, or cannot be edited without touching what is not ours.
@@ -111,7 +111,7 @@ def written(value: Value) -> str:
     return f"[{', '.join(map(_string, value))}]"
 
 
-def _put(content: bytes, document: dict[str, Any], want: Wanted, file: str) -> tuple[bytes, Key]:
+def _put(content: bytes, document: dict[str, Any], want: DesiredKey, file: str) -> tuple[bytes, Key]:
     *tables, name = want.path
     there = _tables_there(document, tables)
     text = written(want.value)
@@ -156,7 +156,7 @@ def _take_back(content: bytes, document: dict[str, Any], key: Key, file: str) ->
     )
 
 
-def _set(text: str, want: Wanted) -> str:
+def _set(text: str, want: DesiredKey) -> str:
     import tomlkit  # noqa: PLC0415 - 60 ms, only where a file is changed
 
     document = tomlkit.parse(text)

@@ -12,7 +12,7 @@ import re
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
-from cdigen.runtimes.edits.tomltext import Wanted, lookup
+from cdigen.runtimes.edits.tomltext import DesiredKey, lookup
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from cdigen.runtimes.settings import Settings
+    from cdigen.runtimes.settings import RuntimeSettings
 
 # What the plugin is called; names with an index (20-cdigen) are taken as well (default-validator, Validate).
 PLUGIN = "cdigen"
 _IS_PLUGIN = re.compile(rf"(?:[0-9]{{2}}-)?{PLUGIN}")
 # Where none is set: of the domain that NRI's own annotations have (required-plugins.noderesource.dev).
 TOLERATION = "tolerate-missing-plugins.noderesource.dev"
-# What ``Settings.source`` calls the file that sets the validator's keys last.
+# What ``RuntimeSettings.source`` calls the file that sets the validator's keys last.
 SOURCE = "nri_validator"
 _TYPES = {bool: "true or false", list: "a list of texts", str: "a text"}
 
 
 @frozen
-class Names:
+class ValidatorKeys:
     """What a runtime calls the validator's table and the keys in it."""
 
     table: tuple[str, ...]
@@ -42,13 +42,13 @@ class Names:
     toleration: str
 
 
-CONTAINERD = Names(
+CONTAINERD = ValidatorKeys(
     table=("plugins", "io.containerd.nri.v1.nri", "default_validator"),
     enable="enable",
     required="required_plugins",
     toleration="tolerate_missing_plugins_annotation",
 )
-CRIO = Names(
+CRIO = ValidatorKeys(
     table=("crio", "nri", "default_validator"),
     enable="nri_enable_default_validator",
     required="nri_validator_required_plugins",
@@ -57,10 +57,10 @@ CRIO = Names(
 
 
 @frozen
-class Requiring:
+class ValidatorPlan:
     """The keys that are to be set, none where all is so already, and what follows from that."""
 
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[DesiredKey, ...]
     required: tuple[str, ...]
     toleration: str
 
@@ -82,7 +82,7 @@ def missing(release: str, first: str) -> ConfigError:
     )
 
 
-def requiring(documents: Mapping[str, dict[str, Any]], names: Names) -> Requiring:
+def requiring(documents: Mapping[str, dict[str, Any]], names: ValidatorKeys) -> ValidatorPlan:
     """Return what makes the validator of DOCUMENTS, in the order in which they count, require the plugin.
 
     Plugins that are required already stay so. ConfigError: a key is of another type than the runtime takes.
@@ -104,16 +104,18 @@ def requiring(documents: Mapping[str, dict[str, Any]], names: Names) -> Requirin
         (names.required, listed, required),
         (names.toleration, toleration, toleration or TOLERATION),
     )
-    return Requiring(
+    return ValidatorPlan(
         wanted=tuple(
-            Wanted(path=(*names.table, key), value=value) for key, now, value in rows if now != value
+            DesiredKey(path=(*names.table, key), value=value) for key, now, value in rows if now != value
         ),
         required=required,
         toleration=toleration or TOLERATION,
     )
 
 
-def with_source(settings: Settings, documents: Mapping[str, dict[str, Any]], names: Names) -> Settings:
+def with_source(
+    settings: RuntimeSettings, documents: Mapping[str, dict[str, Any]], names: ValidatorKeys
+) -> RuntimeSettings:
     """Return SETTINGS that know which of DOCUMENTS has the last word on the validator, by ``SOURCE``."""
     keys = [(*names.table, key) for key in (names.enable, names.required, names.toleration)]
     having = [path for path, one in documents.items() if any(lookup(one, key) is not None for key in keys)]
@@ -136,6 +138,6 @@ def _checked(table: dict[str, Any], key: str, kind: type, path: str, default: An
 def _wrong(path: str, key: str, what: str) -> ConfigError:
     return ConfigError(
         f"{shown(path)}: {key} is not {what}",
-        hint="mend it: the runtime cannot read it either",
+        hint="fix it: the runtime cannot read it either",
         kind="broken-file",
     )

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from cdigen.model.errors import HostError
 from cdigen.model.inventory import Inventory
-from cdigen.vendors.amd.gpus import DRIVER, GpuReader
+from cdigen.vendors.amd.gpus import DRIVER, AmdGpuReader
 from cdigen.vendors.amd.listing import MODULE
 from cdigen.vendors.amd.npu import read_npus
-from cdigen.vendors.modules import read_driver
+from cdigen.vendors.kernel.modules import read_driver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.findings import Finding
-    from cdigen.model.inventory import Accelerator, DriverFile, Sought
-    from cdigen.vendors.base import Places
-    from cdigen.vendors.nodes import NodeReader
+    from cdigen.model.inventory import Accelerator, DriverFile, ProbeResult
+    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.kernel.nodes import NodeReader
 
 # Rules of findings that a GPU, or a partition of one, gets no device.
 _OF_GPUS = {
@@ -24,15 +24,15 @@ _OF_GPUS = {
 _OF_NODES = {"gpu-node-missing", "control-node-missing", "accel-node-missing", "accel-without-node"}
 
 
-def discover(places: Places, *, libraries: bool) -> Inventory:
+def discover(context: DiscoveryContext, *, libraries: bool) -> Inventory:
     """Read what amdgpu and amdxdna have; raises HostError: no-gpu, no-nodes, driver-not-loaded.
 
     With LIBRARIES, the host's ROCm is looked for as well.
     """
-    reader = GpuReader(places)
-    npus = read_npus(places.host, reader.nodes, reader.notes)
-    has_gpus = places.host.exists(MODULE)
-    driver = read_driver(places.host, "amdgpu" if has_gpus else "amdxdna")
+    reader = AmdGpuReader(context)
+    npus = read_npus(context.host, reader.nodes, reader.notes)
+    has_gpus = context.host.exists(MODULE)
+    driver = read_driver(context.host, "amdgpu" if has_gpus else "amdxdna")
     try:
         gpus = reader.read() if has_gpus else ()
         if not any(npu.usable for npu in npus):
@@ -41,11 +41,11 @@ def discover(places: Places, *, libraries: bool) -> Inventory:
         error.driver = driver.version
         raise
     files: tuple[DriverFile, ...] = ()
-    sought: tuple[Sought, ...] = ()
+    sought: tuple[ProbeResult, ...] = ()
     if libraries:
         from cdigen.vendors.amd.libraries import find_libraries  # noqa: PLC0415 - by choice only
 
-        files, sought = find_libraries(places, driver, reader.notes)
+        files, sought = find_libraries(context, driver, reader.notes)
     return Inventory(
         vendor="amd",
         driver=driver,
@@ -57,11 +57,11 @@ def discover(places: Places, *, libraries: bool) -> Inventory:
     )
 
 
-def read_nodes(places: Places) -> NodeReader:
+def read_nodes(context: DiscoveryContext) -> NodeReader:
     """Return a reader that has looked at every node."""
-    reader = GpuReader(places)
-    read_npus(places.host, reader.nodes, reader.notes)
-    if places.host.exists(MODULE):
+    reader = AmdGpuReader(context)
+    read_npus(context.host, reader.nodes, reader.notes)
+    if context.host.exists(MODULE):
         reader.read()
     return reader.nodes
 

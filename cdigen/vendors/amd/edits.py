@@ -14,7 +14,7 @@ from __future__ import annotations
 from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload
 from cdigen.value import replace
 from cdigen.vendors.classes import GPU, by_class
-from cdigen.vendors.nodes import device_nodes, gids
+from cdigen.vendors.kernel.nodes import device_nodes, gids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from cdigen.host.procfs import read_text
 from cdigen.host.root import reason
 from cdigen.model.inventory import Accelerator, Partition
 from cdigen.value import replace
-from cdigen.vendors import drm
 from cdigen.vendors.amd import kfd
 from cdigen.vendors.amd.grouping import by_gpu, numbered
-from cdigen.vendors.amd.listing import listed
-from cdigen.vendors.amd.modes import NO_MODES, read_modes, say_contradictions
-from cdigen.vendors.nodes import NodeReader
-from cdigen.vendors.notes import Notes
+from cdigen.vendors.amd.listing import read_devices
+from cdigen.vendors.amd.modes import NO_MODES, read_modes, report_contradictions
+from cdigen.vendors.kernel import drm
+from cdigen.vendors.kernel.nodes import NodeReader
+from cdigen.vendors.notes import FindingCollector
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from cdigen.model.findings import Severity
     from cdigen.model.inventory import HostNode
-    from cdigen.vendors.amd.grouping import Entry
+    from cdigen.vendors.amd.grouping import NumberedDevice
     from cdigen.vendors.amd.kfd import Topology
-    from cdigen.vendors.amd.listing import Listed
-    from cdigen.vendors.amd.modes import Modes
-    from cdigen.vendors.base import Places
+    from cdigen.vendors.amd.listing import AmdDevice
+    from cdigen.vendors.amd.modes import PartitionModes
+    from cdigen.vendors.base import DiscoveryContext
 
 KFD_NODE = "/dev/kfd"
 COMPUTE = ("compute",)
@@ -38,17 +38,17 @@ DRIVER = "see 'dmesg | grep amdgpu' for what happened to it"
 KFD_HINT = "see 'dmesg | grep kfd'"
 
 
-class GpuReader:
+class AmdGpuReader:
     """Reads the GPUs of one look at the host.
 
     ``notes`` has what there is to say, ``nodes`` which nodes are missing or wrong.
     """
 
-    def __init__(self, places: Places) -> None:
-        self._host = places.host
-        self._dev = places.dev
-        self.notes = Notes()
-        self.nodes = NodeReader(places.dev, drm.MAKING)
+    def __init__(self, context: DiscoveryContext) -> None:
+        self._host = context.host
+        self._dev = context.dev
+        self.notes = FindingCollector()
+        self.nodes = NodeReader(context.dev, drm.NODE_CREATION)
         self._kfd: tuple[HostNode, ...] = ()
         # What KFD has to say of a GPU that it has not named.
         self._asked = ""
@@ -59,10 +59,10 @@ class GpuReader:
         if topology.nodes:
             self._read_kfd()
         self._asked = "does not know" if not topology.unread else "could not be asked about"
-        gpus = by_gpu(numbered(listed(self._host), topology.nodes))
+        gpus = by_gpu(numbered(read_devices(self._host), topology.nodes))
         modes = {address: self._modes(address, entries) for address, entries in gpus.items()}
         if topology.nodes:
-            say_contradictions(self.notes, gpus, modes)
+            report_contradictions(self.notes, gpus, modes)
         self._say_without_kfd(gpus, modes, topology)
         found = [self._gpu(address, entries, modes[address]) for address, entries in gpus.items()]
         return tuple(self._without_repetition(sorted(found, key=lambda gpu: gpu.index)))
@@ -72,15 +72,17 @@ class GpuReader:
         node, problem = self.nodes.read(KFD_NODE, role="control", capabilities=COMPUTE, numbers=numbers)
         if node is None:
             text = f"{problem}; no container can compute on AMD's GPUs"
-            self.notes.say("error", "control-node-missing", self._dev.host_path(KFD_NODE), text, drm.UDEV)
+            self.notes.say(
+                "error", "control-node-missing", self._dev.host_path(KFD_NODE), text, drm.UDEV_HINT
+            )
         else:
             self._kfd = (node,)
 
-    def _modes(self, address: str, entries: list[Entry]) -> Modes:
+    def _modes(self, address: str, entries: list[NumberedDevice]) -> PartitionModes:
         own = _own_folder(entries)
         return read_modes(self._host, self.notes, address, own) if own else NO_MODES
 
-    def _gpu(self, address: str, entries: list[Entry], modes: Modes) -> Accelerator:
+    def _gpu(self, address: str, entries: list[NumberedDevice], modes: PartitionModes) -> Accelerator:
         """Return the GPU at ADDRESS, which is offered as ENTRIES."""
         own = _own_folder(entries)
         # Without a folder of its own, the paths would be those of the host's root.
@@ -121,7 +123,7 @@ class GpuReader:
         )
 
     def _partitions(
-        self, entries: list[Entry], modes: Modes, address: str, *, has_own: bool
+        self, entries: list[NumberedDevice], modes: PartitionModes, address: str, *, has_own: bool
     ) -> tuple[Partition, ...]:
         """Return ENTRIES as partitions; from ROCm 7.0 on each HAS_OWN UUID, before all have the GPU's."""
         partitions = []
@@ -144,7 +146,12 @@ class GpuReader:
         return tuple(partitions)
 
     def _nodes(
-        self, entry: Entry, address: str, *, is_partition: bool = False, modes: Modes = NO_MODES
+        self,
+        entry: NumberedDevice,
+        address: str,
+        *,
+        is_partition: bool = False,
+        modes: PartitionModes = NO_MODES,
     ) -> tuple[tuple[HostNode, ...], str]:
         """Return the nodes that a device needs and no problem, or none and what is wrong with it.
 
@@ -169,10 +176,10 @@ class GpuReader:
             # Of a GPU that only shows pictures, the card is all there is.
             if minor.role == "render" or len(minors) == 1:
                 text = f"{who}: {problem}; it gets no device"
-                self.notes.say("error", "gpu-node-missing", path, text, drm.UDEV)
+                self.notes.say("error", "gpu-node-missing", path, text, drm.UDEV_HINT)
                 return (), f"its {'render node' if minor.role == 'render' else 'card'} cannot be used"
             text = f"{who}: {problem}; it cannot show pictures on a screen"
-            self.notes.say("warning", "drm-node-missing", path, text, drm.UDEV)
+            self.notes.say("warning", "drm-node-missing", path, text, drm.UDEV_HINT)
         if device.render is None and nodes:
             text = f"{who} has no render node: it is offered for showing pictures only"
             self.notes.say("warning", "gpu-without-render-node", device.folder, text, DRIVER)
@@ -180,7 +187,7 @@ class GpuReader:
             return (), "its device nodes are missing"
         return (*(self._kfd if entry.node else ()), *nodes), ""
 
-    def _stray(self, entry: Entry, address: str, who: str) -> str:
+    def _stray(self, entry: NumberedDevice, address: str, who: str) -> str:
         """Say why a partition cannot be known well enough; returns the problem in short, or nothing."""
         device, node = entry.device, entry.node
         if node is None:
@@ -195,7 +202,7 @@ class GpuReader:
             self.notes.say("error", "partition-without-gpu", device.folder, text, KFD_HINT)
         return "it is not known of which GPU it is a partition"
 
-    def _idle(self, entry: Entry, modes: Modes, who: str) -> str:
+    def _idle(self, entry: NumberedDevice, modes: PartitionModes, who: str) -> str:
         """Return why a device cannot do what it is for, or nothing; most of that is said once for all."""
         if entry.node is not None:
             # A program that was given such a GPU would find none, or compute on its processor.
@@ -207,7 +214,7 @@ class GpuReader:
             self.notes.say("error", "gpu-without-render-node", entry.device.folder, text, DRIVER)
         return f"KFD {self._asked} it, so it cannot compute"
 
-    def _lost(self, device: Listed, who: str) -> str:
+    def _lost(self, device: AmdDevice, who: str) -> str:
         """Say why a device that is listed has no DRM devices; returns the problem in short."""
         try:
             self._host.directory(device.folder)
@@ -218,7 +225,7 @@ class GpuReader:
         self.notes.say("error", "gpu-lost", device.folder, text, DRIVER)
         return "it has no DRM devices"
 
-    def _uuid(self, entry: Entry, address: str) -> str | None:
+    def _uuid(self, entry: NumberedDevice, address: str) -> str | None:
         """Return the GPU's unique_id in the form of 'amd-ctk gpu list', None where it has none."""
         # Of a partition whose GPU nobody knows it would be a second GPU's.
         if _is_adrift(entry, address):
@@ -240,7 +247,10 @@ class GpuReader:
         return text if text.isprintable() else ""
 
     def _say_without_kfd(
-        self, gpus: Mapping[str, list[Entry]], modes: Mapping[str, Modes], topology: Topology
+        self,
+        gpus: Mapping[str, list[NumberedDevice]],
+        modes: Mapping[str, PartitionModes],
+        topology: Topology,
     ) -> None:
         """Say which GPUs do not compute: each, or where KFD knows none, all at once; partitions say it."""
         lacking = {
@@ -261,7 +271,7 @@ class GpuReader:
         self._say_idle("warning", for_graphics, topology, "can be used for graphics only")
 
     def _say_idle(
-        self, severity: Severity, lacking: Mapping[str, Entry], topology: Topology, what: str
+        self, severity: Severity, lacking: Mapping[str, NumberedDevice], topology: Topology, what: str
     ) -> None:
         if lacking and not topology.nodes:
             why = f"{self._asked} any GPU" if topology.unread else "knows no GPU that computes"
@@ -297,24 +307,24 @@ class GpuReader:
         return [_without_uuids(gpu, set(repeated)) for gpu in gpus] if repeated else gpus
 
 
-def _own_folder(entries: list[Entry]) -> str:
+def _own_folder(entries: list[NumberedDevice]) -> str:
     """Return the folder of the GPU itself, or nothing where only partitions of it are listed."""
     return next((entry.device.folder for entry in entries if entry.device.slot is not None), "")
 
 
-def _must_compute(entry: Entry, modes: Modes) -> bool:
+def _must_compute(entry: NumberedDevice, modes: PartitionModes) -> bool:
     """Return whether a GPU is there to compute: an Instinct, or one that can be split, as only these can."""
     return entry.device.is_instinct or modes.can_split
 
 
-def _is_whole(entries: list[Entry], modes: Modes, address: str) -> bool:
+def _is_whole(entries: list[NumberedDevice], modes: PartitionModes, address: str) -> bool:
     """Return whether a GPU is offered in one piece: it is not split, or KFD knows none of its parts."""
     if len(entries) > 1 or _is_adrift(entries[0], address):
         return False
     return not modes.is_split or entries[0].node is None
 
 
-def _is_adrift(entry: Entry, address: str) -> bool:
+def _is_adrift(entry: NumberedDevice, address: str) -> bool:
     """Return whether ENTRY is a partition that stands under its own name (``by_gpu``)."""
     return entry.device.slot is None and entry.device.name == address
 

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.findings import Severity
-    from cdigen.vendors.notes import Notes
+    from cdigen.vendors.notes import FindingCollector
 
 KFD = "/sys/class/kfd/kfd"
 NODES = f"{KFD}/topology/nodes"
@@ -52,7 +52,7 @@ class Topology:
     unread: int = 0
 
 
-def read_topology(host: Root, notes: Notes) -> Topology:
+def read_topology(host: Root, notes: FindingCollector) -> Topology:
     """Return the nodes that compute; one that is broken is a finding.
 
     Of two with one number the last by the order of their names counts, as for AMD's tool
@@ -64,7 +64,7 @@ def read_topology(host: Root, notes: Notes) -> Topology:
 class _Reader:
     """Reads the topology once; of many nodes with the same trouble it tells the first few, and how many."""
 
-    def __init__(self, host: Root, notes: Notes) -> None:
+    def __init__(self, host: Root, notes: FindingCollector) -> None:
         self._host = host
         self._notes = notes
         self._told: dict[tuple[Severity, str], int] = {}
@@ -124,7 +124,7 @@ class _Reader:
         elif domain is None:
             self._without_domain.append(render)
         else:
-            slot = (domain, *place(location))
+            slot = (domain, *bus_and_device(location))
         return render, KfdNode(name=name, slot=slot, location=location, unique_id=values.get("unique_id", 0))
 
     def _compare_place(self, node: KfdNode, locations: dict[tuple[int, int], str]) -> None:
@@ -164,7 +164,7 @@ class _Reader:
             self._notes.say("warning", "kfd-nodes-unread", NODES, text, _HINT)
 
 
-def place(location: int) -> tuple[int, int]:
+def bus_and_device(location: int) -> tuple[int, int]:
     """Return the bus and the device of a ``location_id``."""
     return (location >> 8) & 0xFF, (location >> 3) & 0x1F
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from cdigen.binfmt import elf
 from cdigen.host.root import is_plain, reason, shown
-from cdigen.model.inventory import DriverFile, Sought
+from cdigen.model.inventory import DriverFile, ProbeResult
 from cdigen.model.loader import MULTIARCH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import Driver
-    from cdigen.vendors.base import Places
-    from cdigen.vendors.notes import Notes
+    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.notes import FindingCollector
 
 # What programs load: how the names of the files begin, and whether there is no computing without it.
 WANTED = (
@@ -54,10 +54,10 @@ MAX_LIBRARIES = 100
 
 
 def find_libraries(
-    places: Places, driver: Driver, notes: Notes
-) -> tuple[tuple[DriverFile, ...], tuple[Sought, ...]]:
+    context: DiscoveryContext, driver: Driver, notes: FindingCollector
+) -> tuple[tuple[DriverFile, ...], tuple[ProbeResult, ...]]:
     """Return the ROCm libraries of the host with what they need, and what was looked for."""
-    search = _Search(places.driver, driver, places.library_search_paths)
+    search = _Search(context.driver, driver, context.library_search_paths)
     sought = tuple(search.seek(prefix, is_required=required) for prefix, required in WANTED)
     search.complete()
     for thing in sought:
@@ -88,7 +88,7 @@ class _Search:
         self.missing: dict[str, str] = {}
         self.broken: dict[str, str] = {}
 
-    def seek(self, prefix: str, *, is_required: bool) -> Sought:
+    def seek(self, prefix: str, *, is_required: bool) -> ProbeResult:
         """Take the newest library whose file's name begins with PREFIX, in the first folder that has one."""
         found: list[str] = []
         for folder in self._folders:
@@ -103,7 +103,7 @@ class _Search:
                     break
             if found:
                 break
-        return Sought(
+        return ProbeResult(
             name=prefix.partition(".so")[0],
             kind="library",
             capabilities=COMPUTE,

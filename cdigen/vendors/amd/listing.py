@@ -26,7 +26,7 @@ XCP = "amdgpu_xcp"
 
 
 @frozen
-class Listed:
+class AmdDevice:
     """A device that is listed: its folder in /sys, its address or name, its slot where it is on the PCI bus.
 
     ``render`` is the number of its render node, None without one; ``is_instinct`` says that it is a
@@ -40,14 +40,16 @@ class Listed:
     is_instinct: bool = False
 
 
-def listed(host: Root) -> tuple[Listed, ...]:
+def read_devices(host: Root) -> tuple[AmdDevice, ...]:
     """Return the PCI devices that amdgpu has, then its partition devices, each by name."""
     return (*_pci(host), *_partitions(host))
 
 
-def counted(devices: tuple[Listed, ...], topology: dict[int, KfdNode]) -> tuple[tuple[Listed, ...], ...]:
+def grouped_like_amd_tools(
+    devices: tuple[AmdDevice, ...], topology: dict[int, KfdNode]
+) -> tuple[tuple[AmdDevice, ...], ...]:
     """Return those of DEVICES that AMD's tools count, in their order, those of one GPU together."""
-    groups: dict[Slot, list[Listed]] = {}
+    groups: dict[Slot, list[AmdDevice]] = {}
     for device in devices:
         # Its glob takes four digits of a domain, and virtual machines have more.
         if device.slot is not None and device.name.find(":") != 4:
@@ -58,7 +60,7 @@ def counted(devices: tuple[Listed, ...], topology: dict[int, KfdNode]) -> tuple[
     return tuple(tuple(sorted(group, key=lambda device: device.render or 0)) for group in groups.values())
 
 
-def _pci(host: Root) -> list[Listed]:
+def _pci(host: Root) -> list[AmdDevice]:
     found = []
     folder = next((folder for folder in PCI_LISTS if host.exists(folder)), "")
     for name in host.names(folder) if folder else ():
@@ -70,16 +72,16 @@ def _pci(host: Root) -> list[Listed]:
     return found
 
 
-def _partitions(host: Root) -> list[Listed]:
+def _partitions(host: Root) -> list[AmdDevice]:
     names = [name for name in host.names(PLATFORM) if name.startswith((f"{XCP}_", f"{XCP}."))]
     names.sort(key=lambda name: name.replace(".", "_"))
     return [_listed(host, f"{PLATFORM}/{name}", name, None) for name in names]
 
 
-def _listed(host: Root, folder: str, name: str, slot: Slot | None) -> Listed:
+def _listed(host: Root, folder: str, name: str, slot: Slot | None) -> AmdDevice:
     render = None
     for entry in host.names(f"{folder}/drm"):
         digits = entry.removeprefix("renderD")
         if digits != entry and digits.isascii() and digits.isdigit() and len(digits) <= 7:
             render = int(digits)
-    return Listed(folder=folder, name=name, slot=slot, render=render)
+    return AmdDevice(folder=folder, name=name, slot=slot, render=render)

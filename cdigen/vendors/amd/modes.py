@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cdigen.host.root import Root
-    from cdigen.vendors.amd.grouping import Entry
-    from cdigen.vendors.notes import Notes
+    from cdigen.vendors.amd.grouping import NumberedDevice
+    from cdigen.vendors.notes import FindingCollector
 
 WHOLE = "SPX"
 # How many devices a GPU is in each mode; in CPX it depends on the GPU: as many as it has compute dies.
@@ -27,7 +27,7 @@ HINT = "is it being split right now? look again with 'cdigen inspect'; see 'dmes
 
 
 @frozen
-class Modes:
+class PartitionModes:
     """How a GPU is split, in the kernel's words; empty where it cannot be, or does not say.
 
     ``can_split`` says that the kernel has a word for it, understood or not. GPUs of one ``device_id``, PCI's
@@ -50,14 +50,14 @@ class Modes:
         return self.compute not in {"", WHOLE}
 
 
-NO_MODES = Modes(compute="", memory="")
+NO_MODES = PartitionModes(compute="", memory="")
 
 
-def read_modes(host: Root, notes: Notes, address: str, folder: str) -> Modes:
+def read_modes(host: Root, notes: FindingCollector, address: str, folder: str) -> PartitionModes:
     """Read how the GPU at ADDRESS, with its FOLDER in /sys, is split; a word that is none is a finding."""
     if not host.exists(folder):
         return NO_MODES
-    return Modes(
+    return PartitionModes(
         compute=_mode(host, notes, address, f"{folder}/current_compute_partition", tuple(COMPUTE_MODES)),
         memory=_mode(host, notes, address, f"{folder}/current_memory_partition", MEMORY_MODES),
         can_split=host.exists(f"{folder}/current_compute_partition"),
@@ -65,7 +65,7 @@ def read_modes(host: Root, notes: Notes, address: str, folder: str) -> Modes:
     )
 
 
-def _mode(host: Root, notes: Notes, address: str, path: str, known: tuple[str, ...]) -> str:
+def _mode(host: Root, notes: FindingCollector, address: str, path: str, known: tuple[str, ...]) -> str:
     try:
         word = read_text(host, path).strip()
     except (FileNotFoundError, NotADirectoryError):
@@ -88,9 +88,11 @@ def _device_id(host: Root, folder: str) -> str:
         return ""
 
 
-def say_contradictions(notes: Notes, gpus: Mapping[str, list[Entry]], modes: Mapping[str, Modes]) -> None:
+def report_contradictions(
+    notes: FindingCollector, gpus: Mapping[str, list[NumberedDevice]], modes: Mapping[str, PartitionModes]
+) -> None:
     """Say of which of GPUS KFD has not as many devices as they say, or as others of their kind have."""
-    most: dict[Modes, int] = {}
+    most: dict[PartitionModes, int] = {}
     for address, entries in gpus.items():
         most[modes[address]] = max(most.get(modes[address], 0), _known(entries))
     for address, entries in gpus.items():
@@ -114,7 +116,7 @@ def say_contradictions(notes: Notes, gpus: Mapping[str, list[Entry]], modes: Map
             notes.say("error", "partition-missing", path, text, HINT)
 
 
-def _known(entries: list[Entry]) -> int:
+def _known(entries: list[NumberedDevice]) -> int:
     return sum(entry.node is not None for entry in entries)
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from cdigen.host import sysfs
 from cdigen.host.procfs import read_text
 from cdigen.model.inventory import Accelerator
-from cdigen.vendors import drm
+from cdigen.vendors.kernel import drm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
-    from cdigen.vendors.nodes import NodeReader
-    from cdigen.vendors.notes import Notes
+    from cdigen.vendors.kernel.nodes import NodeReader
+    from cdigen.vendors.notes import FindingCollector
 
 MODULE = "/sys/module/amdxdna"
 DRIVER = "/sys/bus/pci/drivers/amdxdna"
@@ -29,12 +29,12 @@ def addresses(host: Root) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda name: sysfs.pci_key(name) or ()))
 
 
-def read_npus(host: Root, reader: NodeReader, notes: Notes) -> tuple[Accelerator, ...]:
+def read_npus(host: Root, reader: NodeReader, notes: FindingCollector) -> tuple[Accelerator, ...]:
     """Read the NPUs that their driver has; each trouble is a finding of NOTES."""
     return tuple(_read(host, reader, notes, index, address) for index, address in enumerate(addresses(host)))
 
 
-def _read(host: Root, reader: NodeReader, notes: Notes, index: int, address: str) -> Accelerator:
+def _read(host: Root, reader: NodeReader, notes: FindingCollector, index: int, address: str) -> Accelerator:
     folder = f"{DRIVER}/{address}"
     minor = next(iter(drm.minors(host, folder, "accel")), None)
     node, problem = None, "its driver shows no node of it"
@@ -46,7 +46,7 @@ def _read(host: Root, reader: NodeReader, notes: Notes, index: int, address: str
             "accel-node-missing" if minor else "accel-without-node",
             minor.path if minor else folder,
             f"NPU {index} ({address}) gets no device: {problem}",
-            drm.UDEV if minor else "see 'dmesg | grep amdxdna'",
+            drm.UDEV_HINT if minor else "see 'dmesg | grep amdxdna'",
         )
     device_id = _line(host, f"{folder}/device")
     return Accelerator(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode, Inventory
     from cdigen.model.profile import Profile
-    from cdigen.vendors.base import Places
+    from cdigen.vendors.base import DiscoveryContext
 
 MODULE, NPU_MODULE = "/sys/module/amdgpu", "/sys/module/amdxdna"
 ROCM_LIBRARIES = "rocm_libraries"
@@ -44,9 +44,9 @@ class Amd:
     MODULES = ("amdgpu", "amdxdna")
     PCI_VENDORS = (0x1002,)
 
-    def discover(self, places: Places) -> Inventory:
+    def discover(self, context: DiscoveryContext) -> Inventory:
         """Read the host; raises HostError: driver-not-loaded, no-gpu, no-nodes."""
-        if not _has_module(places):
+        if not _has_module(context):
             raise HostError(
                 f"AMD's kernel module is not loaded: {MODULE} does not exist",
                 hint="load it with 'modprobe amdgpu'; see 'dmesg | grep amdgpu' if that fails",
@@ -54,7 +54,7 @@ class Amd:
             )
         from cdigen.vendors.amd.discovery import discover  # noqa: PLC0415 - see above
 
-        return discover(places, libraries=places.option(self.NAME, ROCM_LIBRARIES) is True)
+        return discover(context, libraries=context.option(self.NAME, ROCM_LIBRARIES) is True)
 
     def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
         """Return one draft per profile, of the GPUs, and one of the NPUs."""
@@ -62,42 +62,42 @@ class Amd:
 
         return drafts(inventory, profiles)
 
-    def watches(self, places: Places) -> Watches:
+    def watches(self, context: DiscoveryContext) -> Watches:
         """Return the nodes, and what amdgpu, KFD and amdxdna show of themselves."""
-        host = places.host
+        host = context.host
         functions = [name for name in host.names(PCI_DRIVER) if ":" in name]
         polled = [f"{PCI_DRIVER}/{name}/{file}" for name in functions for file in PARTITION_FILES]
         return Watches(
-            files=tuple(f"{places.dev.outer}{path}" for path in NODES),
+            files=tuple(f"{context.dev.outer}{path}" for path in NODES),
             polled=tuple(f"{host.outer}{path}" for path in (*POLLED, *polled)),
             subsystems=SUBSYSTEMS,
         )
 
-    def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
+    def missing_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
         """Read which nodes of GPUs, KFD and NPUs nobody has made yet."""
-        return self._odd_nodes(places, "missing")
+        return self._odd_nodes(context, "missing")
 
-    def wrong_nodes(self, places: Places) -> tuple[HostNode, ...]:
+    def wrong_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
         """Read which nodes have other numbers than the kernel gives them, or are none, as they should be."""
-        return self._odd_nodes(places, "wrong")
+        return self._odd_nodes(context, "wrong")
 
-    def pitfalls(self, places: Places, inventory: Inventory | None) -> tuple[Finding, ...]:
+    def diagnostics(self, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
         """Read what keeps programs in containers from GPUs: modes, groups, firmware, a missing module."""
-        from cdigen.vendors.amd.pitfalls import pitfalls  # noqa: PLC0415 - see above
+        from cdigen.vendors.amd.diagnostics import diagnostics  # noqa: PLC0415 - see above
 
-        return pitfalls(places, inventory)
+        return diagnostics(context, inventory)
 
-    def _odd_nodes(self, places: Places, which: str) -> tuple[HostNode, ...]:
-        if not _has_module(places):
+    def _odd_nodes(self, context: DiscoveryContext, which: str) -> tuple[HostNode, ...]:
+        if not _has_module(context):
             return ()
         from cdigen.vendors.amd.discovery import read_nodes  # noqa: PLC0415 - see above
-        from cdigen.vendors.drm import with_groups  # noqa: PLC0415 - likewise
+        from cdigen.vendors.kernel.drm import with_groups  # noqa: PLC0415 - likewise
 
-        return with_groups(places.host, getattr(read_nodes(places), which))
+        return with_groups(context.host, getattr(read_nodes(context), which))
 
 
-def _has_module(places: Places) -> bool:
-    return places.host.exists(MODULE) or places.host.exists(NPU_MODULE)
+def _has_module(context: DiscoveryContext) -> bool:
+    return context.host.exists(MODULE) or context.host.exists(NPU_MODULE)
 
 
 VENDOR = Amd()

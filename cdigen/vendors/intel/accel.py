@@ -10,9 +10,9 @@ from __future__ import annotations
 from cdigen.host.procfs import read_text
 from cdigen.host.sysfs import pci_address
 from cdigen.model.inventory import Accelerator
-from cdigen.vendors import drm
 from cdigen.vendors.intel.gpu import model_of
 from cdigen.vendors.intel.tables import WORDS
+from cdigen.vendors.kernel import drm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
     from cdigen.model.inventory import HostNode
-    from cdigen.vendors.intel.look import Look
-    from cdigen.vendors.intel.pci import Function
+    from cdigen.vendors.intel.pci import PciFunction
+    from cdigen.vendors.intel.scan import NodeScan
 
 CLASS = "/sys/class/accel"
 
 
-def find_minor(host: Root, function: Function) -> drm.Minor | None:
+def find_minor(host: Root, function: PciFunction) -> drm.DrmMinor | None:
     """Return the accelerator node of FUNCTION as the kernel names it, None where it lists none."""
     minors = drm.minors(host, function.folder, "accel")
     if minors:
@@ -36,7 +36,7 @@ def find_minor(host: Root, function: Function) -> drm.Minor | None:
         is_one = digits != name and digits.isascii() and digits.isdigit() and len(digits) <= 7
         if is_one and _is_of(host, f"{CLASS}/{name}/device", function):
             numbers = drm.device_numbers(host, f"{CLASS}/{name}/dev")
-            return drm.Minor(
+            return drm.DrmMinor(
                 name=name,
                 role="accel",
                 number=int(digits),
@@ -48,25 +48,25 @@ def find_minor(host: Root, function: Function) -> drm.Minor | None:
 
 
 def read_accelerator(
-    look: Look,
-    function: Function,
+    scan: NodeScan,
+    function: PciFunction,
     index: int,
-    minor: drm.Minor | None,
-    others: Callable[[drm.Minor], tuple[HostNode, ...]],
+    minor: drm.DrmMinor | None,
+    others: Callable[[drm.DrmMinor], tuple[HostNode, ...]],
 ) -> Accelerator:
     """Read FUNCTION with its node MINOR, without which it is unusable, and what OTHERS it has."""
     problem = "its driver shows no node of it"
     node = None
     if minor is not None:
-        node, problem = look.minor(function, minor)
+        node, problem = scan.minor(function, minor)
     if node is None:
-        look.notes.say(
+        scan.notes.say(
             "error",
             "accel-node-missing" if minor else "accel-without-node",
-            look.dev.host_path(minor.path) if minor else function.address or function.folder,
+            scan.dev.host_path(minor.path) if minor else function.address or function.folder,
             f"{WORDS[function.device_class]} {index} ({function.address or function.folder}) gets no device: "
             f"{problem}",
-            drm.UDEV if minor else f"see 'dmesg | grep {function.driver or 'accel'}'",
+            drm.UDEV_HINT if minor else f"see 'dmesg | grep {function.driver or 'accel'}'",
         )
     return Accelerator(
         index=index,
@@ -82,7 +82,7 @@ def read_accelerator(
     )
 
 
-def _is_of(host: Root, folder: str, function: Function) -> bool:
+def _is_of(host: Root, folder: str, function: PciFunction) -> bool:
     """Return whether the device at FOLDER is FUNCTION."""
     if folder == function.folder:
         return True

@@ -5,16 +5,16 @@ from __future__ import annotations
 from cdigen.model.errors import HostError
 from cdigen.model.inventory import Inventory
 from cdigen.vendors.intel.gaudi import read_gaudis
-from cdigen.vendors.intel.gpu import name_unbound, read_gpus, served_gpus
-from cdigen.vendors.intel.look import Look
+from cdigen.vendors.intel.gpu import read_gpus, report_unbound, served_gpus
 from cdigen.vendors.intel.mei import read_meis
 from cdigen.vendors.intel.npu import read_npus
-from cdigen.vendors.intel.pci import functions
+from cdigen.vendors.intel.pci import read_functions
 from cdigen.vendors.intel.presence import no_device
+from cdigen.vendors.intel.scan import NodeScan
 from cdigen.vendors.intel.sriov import virtual_functions
 from cdigen.vendors.intel.tables import DRIVERS
 from cdigen.vendors.intel.vfio import read_vfio_gpus
-from cdigen.vendors.modules import read_driver
+from cdigen.vendors.kernel.modules import read_driver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Accelerator
-    from cdigen.vendors.base import Places
-    from cdigen.vendors.intel.pci import Function
-    from cdigen.vendors.nodes import NodeReader
+    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.intel.pci import PciFunction
+    from cdigen.vendors.kernel.nodes import NodeReader
 
 # Rules of findings that a node is there no more, or not yet.
 _NODE_RULES = {"gpu-node-missing", "accel-node-missing", "vfio-node-missing"}
 
 
-def discover(places: Places, *, vfio: bool) -> Inventory:
+def discover(context: DiscoveryContext, *, vfio: bool) -> Inventory:
     """Read the host; VFIO says that GPUs for virtual machines are offered, too.
 
     Raises HostError where no container could use a device: driver-not-loaded, no-gpu, no-nodes.
     """
-    look, found, accelerators = _read(places, vfio=vfio)
-    findings = tuple(look.notes.findings)
-    driver = read_driver(places.host, _module(found))
+    scan, found, accelerators = _read(context, vfio=vfio)
+    findings = tuple(scan.notes.findings)
+    driver = read_driver(context.host, _module(found))
     try:
         _require_devices(accelerators, findings)
     except HostError as error:
@@ -55,24 +55,26 @@ def discover(places: Places, *, vfio: bool) -> Inventory:
     )
 
 
-def read_nodes(places: Places, *, vfio: bool) -> NodeReader:
+def read_nodes(context: DiscoveryContext, *, vfio: bool) -> NodeReader:
     """Return a reader that has looked at every node."""
-    return _read(places, vfio=vfio)[0].nodes
+    return _read(context, vfio=vfio)[0].nodes
 
 
-def _read(places: Places, *, vfio: bool) -> tuple[Look, tuple[Function, ...], tuple[Accelerator, ...]]:
-    look = Look(places)
-    found = functions(places.host, look.notes)
-    virtual = virtual_functions(places.host, found, look.notes)
-    gpus = read_gpus(look, found, virtual)
-    meis = read_meis(look, zip(served_gpus(found), gpus, strict=True))
-    others = (*meis, *read_npus(look, found), *read_gaudis(look, found))
-    machines = read_vfio_gpus(look, found, virtual, len(gpus)) if vfio else ()
-    name_unbound(look, found, vfio=vfio)
-    return look, found, (*gpus, *machines, *others)
+def _read(
+    context: DiscoveryContext, *, vfio: bool
+) -> tuple[NodeScan, tuple[PciFunction, ...], tuple[Accelerator, ...]]:
+    scan = NodeScan(context)
+    found = read_functions(context.host, scan.notes)
+    virtual = virtual_functions(context.host, found, scan.notes)
+    gpus = read_gpus(scan, found, virtual)
+    meis = read_meis(scan, zip(served_gpus(found), gpus, strict=True))
+    others = (*meis, *read_npus(scan, found), *read_gaudis(scan, found))
+    machines = read_vfio_gpus(scan, found, virtual, len(gpus)) if vfio else ()
+    report_unbound(scan, found, vfio=vfio)
+    return scan, found, (*gpus, *machines, *others)
 
 
-def _module(found: Iterable[Function]) -> str:
+def _module(found: Iterable[PciFunction]) -> str:
     """Return which driver is the inventory's: the first of the table that has a device."""
     having = {function.driver for function in found}
     return next((driver for driver in DRIVERS if driver in having), next(iter(DRIVERS)))

@@ -9,7 +9,7 @@ from cdigen.model.cdi import ContainerEdits, Device, Draft
 from cdigen.vendors.classes import by_class
 from cdigen.vendors.intel.naming import is_for_machines, names_of
 from cdigen.vendors.intel.tables import CDI_VENDOR, NAMINGS
-from cdigen.vendors.nodes import device_nodes, gids
+from cdigen.vendors.kernel.nodes import device_nodes, gids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

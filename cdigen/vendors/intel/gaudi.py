@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from itertools import count
 
-from cdigen.vendors import drm
 from cdigen.vendors.intel.accel import CLASS, find_minor, read_accelerator
 from cdigen.vendors.intel.gpu import is_unbound
 from cdigen.vendors.intel.tables import GAUDI
+from cdigen.vendors.kernel import drm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cdigen.model.inventory import Accelerator, HostNode
-    from cdigen.vendors.intel.look import Look
-    from cdigen.vendors.intel.pci import Function
+    from cdigen.vendors.intel.pci import PciFunction
+    from cdigen.vendors.intel.scan import NodeScan
 
 
-def read_gaudis(look: Look, functions: Iterable[Function]) -> tuple[Accelerator, ...]:
+def read_gaudis(scan: NodeScan, functions: Iterable[PciFunction]) -> tuple[Accelerator, ...]:
     """Read the Gaudis that their driver has, in the order of their index; each trouble is a finding."""
     served = [
-        (function, find_minor(look.host, function))
+        (function, find_minor(scan.host, function))
         for function in functions
         if function.device_class == GAUDI and not is_unbound(function)
     ]
@@ -37,23 +37,23 @@ def read_gaudis(look: Look, functions: Iterable[Function]) -> tuple[Accelerator,
         # Two that claim one node are for the reader of nodes to judge; their indices differ all the same.
         index = minor.number if minor and minor.number not in used else next(free)
         used.add(index)
-        others = _Others(look, function)
-        read.append(read_accelerator(look, function, index, minor, others.read))
+        others = _Others(scan, function)
+        read.append(read_accelerator(scan, function, index, minor, others.read))
     return tuple(sorted(read, key=lambda gaudi: gaudi.index))
 
 
 class _Others:
     """Reads what a Gaudi has besides its node."""
 
-    def __init__(self, look: Look, function: Function) -> None:
-        self._look = look
+    def __init__(self, scan: NodeScan, function: PciFunction) -> None:
+        self._look = scan
         self._function = function
 
-    def read(self, minor: drm.Minor) -> tuple[HostNode, ...]:
+    def read(self, minor: drm.DrmMinor) -> tuple[HostNode, ...]:
         """Return the control node and the network's, as far as they are there."""
         return (*self._control(minor), *self._network())
 
-    def _control(self, minor: drm.Minor) -> Iterator[HostNode]:
+    def _control(self, minor: drm.DrmMinor) -> Iterator[HostNode]:
         """Yield the node by which a Gaudi that is in use is asked (hl-smi, hlthunk); accel_controlD0.
 
         The driver makes it with a number of its own in the class of accelerators (habanalabs/common/device.c,
@@ -90,4 +90,4 @@ class _Others:
     def _say(self, rule: str, path: str, problem: str, consequence: str) -> None:
         where = self._look.dev.host_path(path)
         message = f"Gaudi {self._function.address}: {problem}; {consequence}"
-        self._look.notes.say("warning", rule, where, message, drm.UDEV)
+        self._look.notes.say("warning", rule, where, message, drm.UDEV_HINT)

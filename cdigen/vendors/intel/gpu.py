@@ -9,47 +9,47 @@ served keeps its index.
 from __future__ import annotations
 
 from cdigen.model.inventory import Accelerator
-from cdigen.vendors import drm
 from cdigen.vendors.intel import by_path
 from cdigen.vendors.intel.products import MODELS
 from cdigen.vendors.intel.tables import DRIVERS, GPU, VFIO_DRIVERS, WORDS
+from cdigen.vendors.kernel import drm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cdigen.model.inventory import HostNode
-    from cdigen.vendors.intel.look import Look
-    from cdigen.vendors.intel.pci import Function
-    from cdigen.vendors.intel.sriov import Virtual
+    from cdigen.vendors.intel.pci import PciFunction
+    from cdigen.vendors.intel.scan import NodeScan
+    from cdigen.vendors.intel.sriov import VirtualFunction
 
 # There only while xe has found a GPU's own firmware broken (drivers/gpu/drm/xe/xe_survivability_mode.c).
 SURVIVABILITY = "survivability_mode"
 
 
 def read_gpus(
-    look: Look, functions: Iterable[Function], virtual: Mapping[str, Virtual]
+    scan: NodeScan, functions: Iterable[PciFunction], virtual: Mapping[str, VirtualFunction]
 ) -> tuple[Accelerator, ...]:
     """Read the GPUs that i915 and xe have; each trouble is a finding, and costs no other GPU."""
-    names = by_path.read_names(look.dev)
+    names = by_path.read_names(scan.dev)
     return tuple(
-        _Gpu(look, function, index, virtual.get(function.address), names).read()
+        _Gpu(scan, function, index, virtual.get(function.address), names).read()
         for index, function in enumerate(served_gpus(functions))
     )
 
 
-def served_gpus(functions: Iterable[Function]) -> list[Function]:
+def served_gpus(functions: Iterable[PciFunction]) -> list[PciFunction]:
     """Return which of FUNCTIONS are GPUs that i915 and xe have, in the order of their indices."""
     return [each for each in functions if each.device_class == GPU and not is_unbound(each)]
 
 
-def is_unbound(function: Function) -> bool:
+def is_unbound(function: PciFunction) -> bool:
     """Return whether no driver of Intel's has FUNCTION; one that has nodes has a driver, named or not."""
     is_nameless = not function.driver and bool(function.entries & {"drm", "accel"})
     return function.driver not in DRIVERS and not is_nameless
 
 
-def model_of(function: Function, virtual: Virtual | None = None) -> str:
+def model_of(function: PciFunction, virtual: VirtualFunction | None = None) -> str:
     """Return the name of a product as people know it, with what it is a virtual function of."""
     word = "Intel GPU" if function.device_class == GPU else WORDS[function.device_class]
     model = MODELS.get(function.device_id, f"{word} {function.device_id}".strip())
@@ -59,7 +59,7 @@ def model_of(function: Function, virtual: Virtual | None = None) -> str:
     return f"{model}, virtual function{ordinal} of {virtual.parent}"
 
 
-def name_unbound(look: Look, functions: Iterable[Function], *, vfio: bool) -> None:
+def report_unbound(scan: NodeScan, functions: Iterable[PciFunction], *, vfio: bool) -> None:
     """Say which devices no driver of Intel's has; VFIO says that those for virtual machines are offered."""
     given_away: dict[str, list[str]] = {}
     every = tuple(functions)
@@ -72,7 +72,7 @@ def name_unbound(look: Look, functions: Iterable[Function], *, vfio: bool) -> No
         if function.driver:
             given_away.setdefault(function.driver, []).append(function.address)
         else:
-            look.notes.say(
+            scan.notes.say(
                 "info",
                 "device-not-bound",
                 function.address,
@@ -81,7 +81,7 @@ def name_unbound(look: Look, functions: Iterable[Function], *, vfio: bool) -> No
             )
     for driver, addresses in given_away.items():
         is_one = len(addresses) == 1
-        look.notes.say(
+        scan.notes.say(
             "info",
             "device-not-bound",
             driver,
@@ -92,7 +92,7 @@ def name_unbound(look: Look, functions: Iterable[Function], *, vfio: bool) -> No
         )
 
 
-def _is_placeholder(function: Function, served: set[str]) -> bool:
+def _is_placeholder(function: PciFunction, served: set[str]) -> bool:
     """Return whether FUNCTION is the second one of an old processor's GPU, which i915 never takes.
 
     Source: drivers/gpu/drm/i915/i915_pci.c, i915_pci_probe ("placeholder for multi-head").
@@ -101,7 +101,7 @@ def _is_placeholder(function: Function, served: set[str]) -> bool:
     return not function.driver and "physfn" not in function.entries and first in served
 
 
-def _remedy(function: Function) -> str:
+def _remedy(function: PciFunction) -> str:
     if function.device_class != GPU:
         return "see 'dmesg' and 'modinfo intel_vpu habanalabs': is the module loaded, and its firmware there?"
     number = function.device_id.removeprefix("0x")
@@ -116,13 +116,13 @@ class _Gpu:
 
     def __init__(
         self,
-        look: Look,
-        function: Function,
+        scan: NodeScan,
+        function: PciFunction,
         index: int,
-        virtual: Virtual | None,
+        virtual: VirtualFunction | None,
         names: dict[str, tuple[str, ...]],
     ) -> None:
-        self._look = look
+        self._look = scan
         self._function = function
         self._index = index
         self._virtual = virtual
@@ -150,7 +150,7 @@ class _Gpu:
     def _driver(self) -> str:
         return self._function.driver or "its driver"
 
-    def _nodes(self, minors: tuple[drm.Minor, ...]) -> tuple[tuple[HostNode, ...], str]:
+    def _nodes(self, minors: tuple[drm.DrmMinor, ...]) -> tuple[tuple[HostNode, ...], str]:
         """Return the GPU's nodes and no problem, or none and why.
 
         Programs compute and draw by the render node; a GPU that has one, and whose node cannot be used, is
@@ -163,14 +163,14 @@ class _Gpu:
             if node is not None:
                 nodes.extend(by_path.with_names(node, self._names))
             elif minor.role == "render" or not has_render:
-                return (), self._broken("gpu-node-missing", problem, drm.UDEV, path=minor.path)
+                return (), self._broken("gpu-node-missing", problem, drm.UDEV_HINT, path=minor.path)
             else:
                 self._look.notes.say(
                     "warning",
                     "drm-node-missing",
                     self._look.dev.host_path(minor.path),
                     f"{self._named}: {problem}; it is served without its card, which displays need",
-                    drm.UDEV,
+                    drm.UDEV_HINT,
                 )
         return tuple(nodes), ""
 
@@ -185,7 +185,7 @@ class _Gpu:
         return problem
 
     def _accelerator(
-        self, nodes: tuple[HostNode, ...], minors: tuple[drm.Minor, ...], problem: str
+        self, nodes: tuple[HostNode, ...], minors: tuple[drm.DrmMinor, ...], problem: str
     ) -> Accelerator:
         return Accelerator(
             index=self._index,

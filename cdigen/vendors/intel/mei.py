@@ -14,26 +14,26 @@ from __future__ import annotations
 import re
 
 from cdigen.model.inventory import Accelerator
-from cdigen.vendors import drm
 from cdigen.vendors.intel.tables import MEI, MEI_ROLE
+from cdigen.vendors.kernel import drm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cdigen.model.inventory import HostNode
-    from cdigen.vendors.intel.look import Look
-    from cdigen.vendors.intel.pci import Function
+    from cdigen.vendors.intel.pci import PciFunction
+    from cdigen.vendors.intel.scan import NodeScan
 
 _AUXILIARY = re.compile(r"(?:i915|xe)\.mei-gsc(?:fi)?\.[0-9]+")
 _NODE = re.compile(r"mei[0-9]{1,7}")
 
 
-def read_meis(look: Look, served: Iterable[tuple[Function, Accelerator]]) -> tuple[Accelerator, ...]:
+def read_meis(scan: NodeScan, served: Iterable[tuple[PciFunction, Accelerator]]) -> tuple[Accelerator, ...]:
     """Read the nodes of each GPU of SERVED that has such; one that cannot be used is a warning."""
     found = []
     for function, gpu in served:
-        nodes = tuple(_nodes(look, function))
+        nodes = tuple(_nodes(scan, function))
         if nodes:
             found.append(
                 Accelerator(
@@ -51,16 +51,16 @@ def read_meis(look: Look, served: Iterable[tuple[Function, Accelerator]]) -> tup
     return tuple(found)
 
 
-def _nodes(look: Look, function: Function) -> Iterator[HostNode]:
+def _nodes(scan: NodeScan, function: PciFunction) -> Iterator[HostNode]:
     for entry in sorted(filter(_AUXILIARY.fullmatch, function.entries)):
         folder = f"{function.folder}/{entry}/mei"
-        for name in filter(_NODE.fullmatch, look.host.names(folder)):
+        for name in filter(_NODE.fullmatch, scan.host.names(folder)):
             path = f"/dev/{name}"
-            numbers = drm.device_numbers(look.host, f"{folder}/{name}/dev")
-            node, problem = look.node(function, path, MEI_ROLE, numbers)
+            numbers = drm.device_numbers(scan.host, f"{folder}/{name}/dev")
+            node, problem = scan.node(function, path, MEI_ROLE, numbers)
             if node is not None:
                 yield node
             else:
-                where = look.dev.host_path(path)
+                where = scan.dev.host_path(path)
                 text = f"{function.word}: {problem}; its firmware cannot be reached by it"
-                look.notes.say("warning", "mei-node-unusable", where, text, drm.UDEV)
+                scan.notes.say("warning", "mei-node-unusable", where, text, drm.UDEV_HINT)

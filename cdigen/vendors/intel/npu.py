@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdigen.model.inventory import Accelerator
-    from cdigen.vendors.intel.look import Look
-    from cdigen.vendors.intel.pci import Function
+    from cdigen.vendors.intel.pci import PciFunction
+    from cdigen.vendors.intel.scan import NodeScan
 
 
-def read_npus(look: Look, functions: Iterable[Function]) -> tuple[Accelerator, ...]:
+def read_npus(scan: NodeScan, functions: Iterable[PciFunction]) -> tuple[Accelerator, ...]:
     """Read the NPUs that their driver has; each trouble is a finding."""
     served = [each for each in functions if each.device_class == NPU and not is_unbound(each)]
     return tuple(
-        read_accelerator(look, function, index, find_minor(look.host, function), lambda _: ())
+        read_accelerator(scan, function, index, find_minor(scan.host, function), lambda _: ())
         for index, function in enumerate(served)
     )

@@ -1,7 +1,7 @@
 """Intel's accelerators as /sys lists them: PCI functions, and what only the classes of /sys show.
 
-``functions`` is the central name. A function that one of Intel's drivers has is listed by its driver, which
-is enough of a proof that it is Intel's; any other needs its vendor and its class.
+``read_functions`` is the central name. A function that one of Intel's drivers has is listed by its driver,
+which is enough of a proof that it is Intel's; any other needs its vendor and its class.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from cdigen.host.procfs import read_text
 from cdigen.host.root import reason, shown
 from cdigen.host.sysfs import PCI_DEVICES, pci_address, pci_key
 from cdigen.value import frozen
-from cdigen.vendors.intel.presence import LISTS, PCI_DRIVERS, is_minor, number
+from cdigen.vendors.intel.presence import CLASS_LISTS, PCI_DRIVERS, is_minor, number
 from cdigen.vendors.intel.tables import CLASSES, DRIVERS, GPU, INTEL, WORDS
 
 TYPE_CHECKING = False
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdigen.host.root import Root
-    from cdigen.vendors.notes import Notes
+    from cdigen.vendors.notes import FindingCollector
 
 
 @frozen
-class Function:
+class PciFunction:
     """A device of Intel's: where it is in /sys, the driver that has it (or empty), what it is.
 
     ``address`` is empty where /sys does not tell one, ``device_id`` (``0x56c0``) where it cannot be read.
@@ -42,7 +42,7 @@ class Function:
         return f"{WORDS[self.device_class]} {self.address or shown(self.folder)}"
 
 
-def functions(host: Root, notes: Notes) -> tuple[Function, ...]:
+def read_functions(host: Root, notes: FindingCollector) -> tuple[PciFunction, ...]:
     """Read every GPU, NPU and Gaudi of Intel's that /sys lists, in the order of their addresses.
 
     What vanishes while it is read, leads nowhere or is listed twice is a finding of NOTES.
@@ -62,18 +62,18 @@ def link_name(host: Root, path: str) -> str:
         return ""
 
 
-def _order(function: Function) -> tuple[bool, tuple[int, ...], str]:
+def _order(function: PciFunction) -> tuple[bool, tuple[int, ...], str]:
     return not function.address, pci_key(function.address) or (), function.folder
 
 
 class _Reader:
-    """Reads the functions of one look at the host."""
+    """Reads the functions of one scan at the host."""
 
-    def __init__(self, host: Root, notes: Notes) -> None:
+    def __init__(self, host: Root, notes: FindingCollector) -> None:
         self._host = host
         self._notes = notes
         self._addresses: dict[str, str] = {}
-        self.found: list[Function] = []
+        self.found: list[PciFunction] = []
 
     def read_bound(self) -> None:
         """Read what Intel's drivers have."""
@@ -98,7 +98,7 @@ class _Reader:
     def read_lists(self) -> None:
         """Read what only the classes of /sys show: their device is on no bus, or under no valid address."""
         known = {entry for function in self.found for entry in _minors(self._host, function)}
-        for path, prefix, device_class in LISTS:
+        for path, prefix, device_class in CLASS_LISTS:
             for name in self._host.names(path):
                 folder = f"{path}/{name}/device"
                 if name in known or not is_minor(name, prefix):
@@ -148,7 +148,7 @@ class _Reader:
         if address:
             self._addresses[address] = f"{WORDS[device_class]} of {driver or 'no driver'}"
         self.found.append(
-            Function(
+            PciFunction(
                 address=address,
                 folder=folder,
                 driver=driver,
@@ -179,6 +179,6 @@ class _Reader:
         return ""
 
 
-def _minors(host: Root, function: Function) -> list[str]:
+def _minors(host: Root, function: PciFunction) -> list[str]:
     folder = "drm" if function.device_class == GPU else "accel"
     return host.names(f"{function.folder}/{folder}") if folder in function.entries else []

@@ -1,4 +1,4 @@
-"""Whether a host has anything of Intel's: a look or two, made on every host at every start."""
+"""Whether a host has anything of Intel's: a scan or two, made on every host at every start."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 PCI_DRIVERS = "/sys/bus/pci/drivers"
 # Where devices are listed by what they are, whatever bus they are on -> the class of those of Intel.
-LISTS = (("/sys/class/drm", "card", GPU), ("/sys/class/accel", "accel", NPU))
+CLASS_LISTS = (("/sys/class/drm", "card", GPU), ("/sys/class/accel", "accel", NPU))
 
 
-def are_there(host: Root, *, vfio: bool) -> bool:
-    """Return whether there may be anything to offer, after a look or two; VFIO counts its drivers, too.
+def has_devices(host: Root, *, vfio: bool) -> bool:
+    """Return whether there may be anything to offer, after a scan or two; VFIO counts its drivers, too.
 
     A device that no driver has offers nothing.
     """
@@ -26,7 +26,7 @@ def are_there(host: Root, *, vfio: bool) -> bool:
         return True
     return any(
         number(host, f"{path}/{name}/device/vendor") == INTEL
-        for path, prefix, _ in LISTS
+        for path, prefix, _ in CLASS_LISTS
         for name in host.names(path)
         if is_minor(name, prefix)
     )

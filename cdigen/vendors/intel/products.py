@@ -56,7 +56,7 @@ MODELS = {
 
 
 @frozen
-class Firmware:
+class FirmwareRequirement:
     """What a driver loads into its devices: files below ``folders`` whose names hold ``part``.
 
     ``without`` says what does not work then. A driver that has a device has found what it ``needs``, wherever
@@ -74,21 +74,21 @@ class Firmware:
 # i915 works without it on GPUs older than DG2, xe on none (Documentation/gpu/i915.rst, "Microcontrollers";
 # Documentation/gpu/xe/xe_firmware.rst). xe's for platforms that i915 knows, too, lie in i915's folder.
 FIRMWARE = (
-    Firmware(
+    FirmwareRequirement(
         driver="i915",
         folders=("i915",),
         part="_guc_",
         name="GuC",
         without="Arc, Flex and newer GPUs do not work, and older ones have no HuC",
     ),
-    Firmware(
+    FirmwareRequirement(
         driver="i915",
         folders=("i915",),
         part="_huc",
         name="HuC",
         without="the video encoders lack their low-power modes",
     ),
-    Firmware(
+    FirmwareRequirement(
         driver="xe",
         folders=("xe", "i915"),
         part="_guc_",
@@ -96,14 +96,14 @@ FIRMWARE = (
         without="xe takes no GPU",
         needs=True,
     ),
-    Firmware(
+    FirmwareRequirement(
         driver="xe",
         folders=("xe", "i915"),
         part="_huc",
         name="HuC",
         without="some formats of video are not coded by the GPU",
     ),
-    Firmware(
+    FirmwareRequirement(
         driver="intel_vpu",
         folders=("intel/vpu",),
         part="vpu",

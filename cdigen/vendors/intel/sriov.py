@@ -16,21 +16,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cdigen.host.root import Root
-    from cdigen.vendors.intel.pci import Function
-    from cdigen.vendors.notes import Notes
+    from cdigen.vendors.intel.pci import PciFunction
+    from cdigen.vendors.notes import FindingCollector
 
 
 @frozen
-class Virtual:
+class VirtualFunction:
     """A virtual function: the address of its physical one, and its number, None where /sys does not tell."""
 
     parent: str
     number: int | None
 
 
-def virtual_functions(host: Root, functions: Iterable[Function], notes: Notes) -> Mapping[str, Virtual]:
+def virtual_functions(
+    host: Root, functions: Iterable[PciFunction], notes: FindingCollector
+) -> Mapping[str, VirtualFunction]:
     """Return which of FUNCTIONS are virtual ones, by address; a link that leads nowhere is a finding."""
-    found: dict[str, Virtual] = {}
+    found: dict[str, VirtualFunction] = {}
     every = tuple(functions)
     for physical in every:
         for name in physical.entries:
@@ -38,14 +40,14 @@ def virtual_functions(host: Root, functions: Iterable[Function], notes: Notes) -
             if digits != name and digits.isascii() and digits.isdigit() and len(digits) <= 5:
                 address = pci_address(link_name(host, f"{physical.folder}/{name}"))
                 if address:
-                    found[address] = Virtual(parent=physical.address, number=int(digits))
+                    found[address] = VirtualFunction(parent=physical.address, number=int(digits))
     for function in every:
         if "physfn" not in function.entries or function.address in found:
             continue
         path = f"{function.folder}/physfn"
         parent = pci_address(link_name(host, path))
         if parent:
-            found[function.address] = Virtual(parent=parent, number=None)
+            found[function.address] = VirtualFunction(parent=parent, number=None)
             continue
         message = (
             f"{path} leads to no PCI device; {function.word} is served as if it were no virtual function"

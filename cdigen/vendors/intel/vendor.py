@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode, Inventory
     from cdigen.model.profile import Profile
-    from cdigen.vendors.base import Places, Watches
+    from cdigen.vendors.base import DiscoveryContext, Watches
 
 
 class Intel:
@@ -34,14 +34,14 @@ class Intel:
     MODULES = tuple(DRIVERS)
     PCI_VENDORS = (INTEL, HABANA)
 
-    def discover(self, places: Places) -> Inventory:
+    def discover(self, context: DiscoveryContext) -> Inventory:
         """Read the host; raises HostError: driver-not-loaded, no-gpu, no-nodes."""
-        vfio = self._vfio(places)
-        if not presence.are_there(places.host, vfio=vfio):
+        vfio = self._vfio(context)
+        if not presence.has_devices(context.host, vfio=vfio):
             raise presence.no_device()
         from cdigen.vendors.intel import discovery  # noqa: PLC0415 - see above
 
-        return discovery.discover(places, vfio=vfio)
+        return discovery.discover(context, vfio=vfio)
 
     def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
         """Return one draft per profile, of the GPUs, and one per other class."""
@@ -49,35 +49,35 @@ class Intel:
 
         return drafts(inventory, profiles)
 
-    def watches(self, places: Places) -> Watches:
+    def watches(self, context: DiscoveryContext) -> Watches:
         """Return the nodes, and what the drivers show of themselves."""
         from cdigen.vendors.intel.watches import watches  # noqa: PLC0415 - only the daemon asks
 
-        return watches(places, vfio=self._vfio(places))
+        return watches(context, vfio=self._vfio(context))
 
-    def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
+    def missing_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
         """Read which nodes nobody has made yet."""
-        return self._odd_nodes(places, "missing")
+        return self._odd_nodes(context, "missing")
 
-    def wrong_nodes(self, places: Places) -> tuple[HostNode, ...]:
+    def wrong_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
         """Read which nodes have other numbers than the kernel gives them, or are none, as they should be."""
-        return self._odd_nodes(places, "wrong")
+        return self._odd_nodes(context, "wrong")
 
-    def pitfalls(self, places: Places, inventory: Inventory | None) -> tuple[Finding, ...]:
+    def diagnostics(self, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
         """Read which nodes only root can open, and which firmware is missing."""
-        from cdigen.vendors.intel.pitfalls import pitfalls  # noqa: PLC0415 - see above
+        from cdigen.vendors.intel.diagnostics import diagnostics  # noqa: PLC0415 - see above
 
-        return pitfalls(places, inventory)
+        return diagnostics(context, inventory)
 
-    def _odd_nodes(self, places: Places, which: str) -> tuple[HostNode, ...]:
-        from cdigen.vendors.drm import with_groups  # noqa: PLC0415 - see above
+    def _odd_nodes(self, context: DiscoveryContext, which: str) -> tuple[HostNode, ...]:
         from cdigen.vendors.intel import discovery  # noqa: PLC0415 - see above
+        from cdigen.vendors.kernel.drm import with_groups  # noqa: PLC0415 - see above
 
-        reader = discovery.read_nodes(places, vfio=self._vfio(places))
-        return with_groups(places.host, getattr(reader, which))
+        reader = discovery.read_nodes(context, vfio=self._vfio(context))
+        return with_groups(context.host, getattr(reader, which))
 
-    def _vfio(self, places: Places) -> bool:
-        return places.option(self.NAME, "vfio") is True
+    def _vfio(self, context: DiscoveryContext) -> bool:
+        return context.option(self.NAME, "vfio") is True
 
 
 VENDOR = Intel()

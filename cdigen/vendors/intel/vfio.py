@@ -13,42 +13,42 @@ Nodes: a device's IOMMU group and /dev/vfio/vfio, or its own node of newer kerne
 from __future__ import annotations
 
 from cdigen.model.inventory import Accelerator
-from cdigen.vendors.drm import device_numbers, node_numbers
 from cdigen.vendors.intel.gpu import model_of
 from cdigen.vendors.intel.pci import link_name
 from cdigen.vendors.intel.tables import GPU, VFIO_DRIVERS, VFIO_ROLE
+from cdigen.vendors.kernel.drm import device_numbers, node_numbers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cdigen.model.inventory import HostNode
-    from cdigen.vendors.intel.look import Look
-    from cdigen.vendors.intel.pci import Function
-    from cdigen.vendors.intel.sriov import Virtual
+    from cdigen.vendors.intel.pci import PciFunction
+    from cdigen.vendors.intel.scan import NodeScan
+    from cdigen.vendors.intel.sriov import VirtualFunction
 
 SHARED_ROLE = "vfio-control"
 CONTAINER, IOMMU = "/dev/vfio/vfio", "/dev/iommu"
 
 
 def read_vfio_gpus(
-    look: Look, functions: Iterable[Function], virtual: Mapping[str, Virtual], first_index: int
+    scan: NodeScan, functions: Iterable[PciFunction], virtual: Mapping[str, VirtualFunction], first_index: int
 ) -> tuple[Accelerator, ...]:
     """Read the GPUs that a driver of VFIO has, counted from FIRST_INDEX on."""
     given = [each for each in functions if each.device_class == GPU and each.driver in VFIO_DRIVERS]
     return tuple(
-        _read(look, function, first_index + count, virtual.get(function.address))
+        _read(scan, function, first_index + count, virtual.get(function.address))
         for count, function in enumerate(given)
     )
 
 
-def _read(look: Look, function: Function, index: int, virtual: Virtual | None) -> Accelerator:
-    group, why_not = _group_nodes(look, function)
-    own = _own_nodes(look, function)
+def _read(scan: NodeScan, function: PciFunction, index: int, virtual: VirtualFunction | None) -> Accelerator:
+    group, why_not = _group_nodes(scan, function)
+    own = _own_nodes(scan, function)
     # Its own node is of use with /dev/iommu alone.
     nodes = (*group, *own) if group or len(own) == 2 else ()
     if not nodes:
-        look.notes.say(
+        scan.notes.say(
             "error",
             "vfio-node-missing",
             function.address,
@@ -69,29 +69,29 @@ def _read(look: Look, function: Function, index: int, virtual: Virtual | None) -
     )
 
 
-def _group_nodes(look: Look, function: Function) -> tuple[tuple[HostNode, ...], str]:
+def _group_nodes(scan: NodeScan, function: PciFunction) -> tuple[tuple[HostNode, ...], str]:
     """Return the nodes of the device's IOMMU group, or none and why."""
     if "iommu_group" not in function.entries:
         return (), "it is in no IOMMU group"
-    number = link_name(look.host, f"{function.folder}/iommu_group")
+    number = link_name(scan.host, f"{function.folder}/iommu_group")
     if not (number.isascii() and number.isdigit() and len(number) <= 7):
         return (), f"{function.folder}/iommu_group leads to no group"
-    group, problem = look.nodes.read(f"/dev/vfio/{number}", role=VFIO_ROLE)
-    control, control_problem = look.nodes.read(CONTAINER, role=SHARED_ROLE)
+    group, problem = scan.nodes.read(f"/dev/vfio/{number}", role=VFIO_ROLE)
+    control, control_problem = scan.nodes.read(CONTAINER, role=SHARED_ROLE)
     if group is None or control is None:
         return (), problem or control_problem
     return (group, control), ""
 
 
-def _own_nodes(look: Look, function: Function) -> tuple[HostNode, ...]:
+def _own_nodes(scan: NodeScan, function: PciFunction) -> tuple[HostNode, ...]:
     """Return the device's own node and /dev/iommu, as far as there are such: since Linux 6.6."""
     if "vfio-dev" not in function.entries:
         return ()
     folder = f"{function.folder}/vfio-dev"
-    names = [name for name in look.host.names(folder) if name.startswith("vfio") and name[4:].isdecimal()]
+    names = [name for name in scan.host.names(folder) if name.startswith("vfio") and name[4:].isdecimal()]
     if not names:
         return ()
-    numbers = node_numbers(device_numbers(look.host, f"{folder}/{names[0]}/dev"), make=False)
-    own, _ = look.nodes.read(f"/dev/vfio/devices/{names[0]}", role=VFIO_ROLE, numbers=numbers)
-    shared, _ = look.nodes.read(IOMMU, role=SHARED_ROLE)
+    numbers = node_numbers(device_numbers(scan.host, f"{folder}/{names[0]}/dev"), make=False)
+    own, _ = scan.nodes.read(f"/dev/vfio/devices/{names[0]}", role=VFIO_ROLE, numbers=numbers)
+    shared, _ = scan.nodes.read(IOMMU, role=SHARED_ROLE)
     return () if own is None else (own,) if shared is None else (own, shared)

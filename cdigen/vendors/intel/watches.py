@@ -1,4 +1,4 @@
-"""What tells the daemon that Intel's side of a host has changed: the places that discovery looks into."""
+"""What tells the daemon that Intel's side of a host has changed: the context that discovery looks into."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cdigen.vendors.intel.tables import DRIVERS, VFIO_DRIVERS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
-    from cdigen.vendors.base import Places
+    from cdigen.vendors.base import DiscoveryContext
 
 # Devices that come, go and change drivers (pci), the drivers themselves, and the nodes that each makes.
 SUBSYSTEMS = ("pci", "module", "drm", "accel", "mei", "habanalabs", "infiniband_verbs")
@@ -18,9 +18,9 @@ NODES = ("/dev/dri/*", "/dev/dri/by-path/*", "/dev/accel/*", "/dev/mei*", "/dev/
 VFIO_NODES = ("/dev/vfio/*", "/dev/vfio/devices/*", "/dev/iommu")
 
 
-def watches(places: Places, *, vfio: bool) -> Watches:
+def watches(context: DiscoveryContext, *, vfio: bool) -> Watches:
     """Return the paths and subsystems of PLACES that matter, as paths of this machine."""
-    host, dev = places.host, places.dev
+    host, dev = context.host, context.dev
     drivers = (*DRIVERS, *(VFIO_DRIVERS if vfio else ()))
     polled = [f"{PCI_DRIVERS}/{driver}" for driver in drivers]
     polled += _numbers_of_virtual_functions(host)

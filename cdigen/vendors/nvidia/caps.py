@@ -14,7 +14,7 @@ from functools import lru_cache
 from cdigen.host.procfs import read_text
 from cdigen.host.root import reason
 from cdigen.model.findings import Finding
-from cdigen.vendors.nvidia.kernel import remedy, unusable_file
+from cdigen.vendors.nvidia.kernel_module import remedy, unusable_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

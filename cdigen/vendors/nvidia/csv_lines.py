@@ -19,7 +19,7 @@ MAX_FINDINGS = 20
 
 
 @frozen
-class Entry:
+class CsvEntry:
     """One line: the path, what it is (``dev``, ``dir``, ``lib``, ``sym``), and file and line as ``where``."""
 
     kind: str
@@ -27,12 +27,12 @@ class Entry:
     where: str
 
 
-def parse(text: str, file: str) -> tuple[tuple[Entry, ...], tuple[Finding, ...]]:
+def parse(text: str, file: str) -> tuple[tuple[CsvEntry, ...], tuple[Finding, ...]]:
     """Return the entries of the list FILE with the content TEXT, and a finding for each line that is none.
 
     Blank lines and comments (``#``) are skipped. Paths come without double slashes and ``.``.
     """
-    entries: list[Entry] = []
+    entries: list[CsvEntry] = []
     findings: list[Finding] = []
     more = 0
     for number, line in enumerate(text.split("\n"), 1):
@@ -44,7 +44,7 @@ def parse(text: str, file: str) -> tuple[tuple[Entry, ...], tuple[Finding, ...]]
         problem = _problem(kind, path)
         if not problem:
             parts = (part for part in path.split("/") if part not in {"", "."})
-            entries.append(Entry(kind=kind, path="/" + "/".join(parts), where=where))
+            entries.append(CsvEntry(kind=kind, path="/" + "/".join(parts), where=where))
         elif len(findings) < MAX_FINDINGS:
             findings.append(_unknown(where, f"{where} is passed over: {problem}"))
         else:

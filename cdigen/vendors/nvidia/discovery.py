@@ -7,67 +7,77 @@ from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Inventory
 from cdigen.value import replace
-from cdigen.vendors.nvidia import csv, families, file_list, files, gpus, kernel, libraries, manifests, wsl
-from cdigen.vendors.nvidia.nodes import NodeReader
-from cdigen.vendors.nvidia.nvml_reply import not_asked, replied
+from cdigen.vendors.nvidia import (
+    families,
+    file_list,
+    files,
+    gpus,
+    kernel_module,
+    libraries,
+    manifests,
+    tegra,
+    wsl,
+)
+from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
+from cdigen.vendors.nvidia.nvml_reply import not_asked, reply_of
 from cdigen.vendors.nvidia.tables import ENTRANCES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.model.inventory import Accelerator, Driver, HostNode, Sought
+    from cdigen.model.inventory import Accelerator, Driver, HostNode, ProbeResult
     from cdigen.model.partition_names import GpuPartitionNames
-    from cdigen.vendors.base import Places
-    from cdigen.vendors.nvidia.nvml_reply import Reply
+    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.nvidia.nvml_reply import NvmlReply
 
 NAME = "nvidia"
 
 
-def discover(places: Places) -> Inventory:
+def discover(context: DiscoveryContext) -> Inventory:
     """Read what the host has, after telling what kind of host it is.
 
     Raises HostError where no container could use a GPU: driver-not-loaded, no-gpu, no-nodes,
     version-mismatch, driver-broken, driver-not-found, no-mig-instances.
     """
-    if places.mode == "wsl" or (places.mode == "auto" and wsl.is_wsl(places)):
-        return wsl.discover(places)
-    if places.mode == "csv" or (places.mode == "auto" and csv.is_tegra(places)):
-        return csv.discover(places)
-    inventory = _discover_gpus(places)
-    if places.mode == "management":
-        return _for_management(places, inventory)
+    if context.mode == "wsl" or (context.mode == "auto" and wsl.is_wsl(context)):
+        return wsl.discover(context)
+    if context.mode == "csv" or (context.mode == "auto" and tegra.is_tegra(context)):
+        return tegra.discover(context)
+    inventory = _discover_gpus(context)
+    if context.mode == "management":
+        return _for_management(context, inventory)
     _require_offers(inventory)
     return inventory
 
 
-def read_nodes(places: Places) -> NodeReader:
+def read_nodes(context: DiscoveryContext) -> NvidiaNodeReader:
     """Return a reader that has looked at every node."""
-    nodes = NodeReader(places)
-    reader = gpus.GpuReader(places, nodes)
+    nodes = NvidiaNodeReader(context)
+    reader = gpus.NvidiaGpuReader(context, nodes)
     reader.read()
     reader.read_control_nodes()
-    families.read_groups(places, nodes)
+    families.read_groups(context, nodes)
     return nodes
 
 
-def _discover_gpus(places: Places) -> Inventory:
-    driver = kernel.read_driver(places.host)
+def _discover_gpus(context: DiscoveryContext) -> Inventory:
+    driver = kernel_module.read_driver(context.host)
     try:
-        return _inventory(places, driver)
+        return _inventory(context, driver)
     except HostError as error:
         error.driver = driver.version
         raise
 
 
-def _inventory(places: Places, driver: Driver) -> Inventory:
-    listed = file_list.read(places)
-    search = libraries.find_libraries(places, driver, listed=listed.libraries)
+def _inventory(context: DiscoveryContext, driver: Driver) -> Inventory:
+    listed = file_list.read(context)
+    search = libraries.find_libraries(context, driver, listed=listed.libraries)
     nvml_findings: list[Finding] = []
-    node_reader = NodeReader(places)
-    gpu_reader = gpus.GpuReader(
-        places,
+    node_reader = NvidiaNodeReader(context)
+    gpu_reader = gpus.NvidiaGpuReader(
+        context,
         node_reader,
-        lambda: _ask_nvml(places, search, nvml_findings),
-        lambda: _names_before(places, driver),
+        lambda: _ask_nvml(context, search, nvml_findings),
+        lambda: _names_before(context, driver),
     )
     accelerators = gpu_reader.read()
     _require_gpus(accelerators)
@@ -75,19 +85,19 @@ def _inventory(places: Places, driver: Driver) -> Inventory:
     _require_nodes(accelerators, nodes, gpu_reader.findings)
     _require_libraries(driver, search)
     others, sought_others, other_findings = files.find_files(
-        places, driver, tuple(search.folders), listed.binaries
+        context, driver, tuple(search.folders), listed.binaries
     )
-    search32 = libraries.find_libraries(places, driver, bits=32) if places.compat32 else None
+    search32 = libraries.find_libraries(context, driver, bits=32) if context.compat32 else None
     found, manifest_findings = manifests.with_named_paths(
-        places.driver,
+        context.driver,
         (
             *libraries.library_files(search),
             *(libraries.library_files(search32) if search32 else ()),
             *others,
         ),
     )
-    groups, group_findings = families.read_groups(places, node_reader)
-    sought = (*libraries.sought_libraries(search), *sought_others)
+    groups, group_findings = families.read_groups(context, node_reader)
+    sought = (*libraries.library_probes(search), *sought_others)
     return Inventory(
         vendor=NAME,
         driver=driver,
@@ -110,9 +120,11 @@ def _inventory(places: Places, driver: Driver) -> Inventory:
     )
 
 
-def _ask_nvml(places: Places, search: libraries.Search, findings: list[Finding]) -> Reply:
+def _ask_nvml(
+    context: DiscoveryContext, search: libraries.LibrarySearch, findings: list[Finding]
+) -> NvmlReply:
     """Ask NVML in a child process, if that is allowed, and add what went wrong to FINDINGS."""
-    library = places.nvml
+    library = context.nvml
     if library == "off":
         return not_asked("nvml: off, or the driver is not this machine's own")
     if library == "auto":
@@ -124,18 +136,18 @@ def _ask_nvml(places: Places, search: libraries.Search, findings: list[Finding])
 
     answer = ask(library)
     findings.extend(answer.findings)
-    return replied(answer.report, next((finding.message for finding in answer.findings), "NVML is silent"))
+    return reply_of(answer.report, next((finding.message for finding in answer.findings), "NVML is silent"))
 
 
-def _names_before(places: Places, driver: Driver) -> tuple[GpuPartitionNames, ...]:
+def _names_before(context: DiscoveryContext, driver: Driver) -> tuple[GpuPartitionNames, ...]:
     """Return the names that instances of the GPUs of this DRIVER had at last."""
     own = (NAME, driver.version)
-    return tuple(known for known in places.partition_names() if (known.vendor, known.driver) == own)
+    return tuple(known for known in context.partition_names() if (known.vendor, known.driver) == own)
 
 
-def _for_management(places: Places, inventory: Inventory) -> Inventory:
+def _for_management(context: DiscoveryContext, inventory: Inventory) -> Inventory:
     """Return INVENTORY as the kind for those who administer GPUs, and no other."""
-    group = families.management_group(places, NodeReader(places))
+    group = families.management_group(context, NvidiaNodeReader(context))
     groups = () if group is None else (replace(group, files=inventory.files),)
     return replace(inventory, mode="management", groups=groups)
 
@@ -179,7 +191,7 @@ def _require_nodes(
         )
 
 
-def _require_libraries(driver: Driver, search: libraries.Search) -> None:
+def _require_libraries(driver: Driver, search: libraries.LibrarySearch) -> None:
     versions = libraries.stale_versions(search)
     if versions:
         raise HostError(
@@ -203,7 +215,7 @@ def _require_libraries(driver: Driver, search: libraries.Search) -> None:
     )
 
 
-def _incomplete(sought: tuple[Sought, ...]) -> list[Finding]:
+def _incomplete(sought: tuple[ProbeResult, ...]) -> list[Finding]:
     """Say which capability cannot work, or is installed in part."""
     findings = [
         Finding(

@@ -6,7 +6,7 @@ Pure: the same inventory and profiles give the same drafts on any machine.
 from __future__ import annotations
 
 from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload, Step
-from cdigen.vendors.nodes import device_nodes, gids
+from cdigen.vendors.kernel.nodes import device_nodes, gids
 from cdigen.vendors.nvidia.naming import NAMINGS, gpu_names, mig_names
 from cdigen.vendors.nvidia.tables import CARRIED_BY_IMAGES
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.findings import Severity
     from cdigen.model.inventory import HostNode
-    from cdigen.vendors.base import Places
-    from cdigen.vendors.nvidia.nodes import NodeReader
+    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
 
 ALL = "all"
 
@@ -61,12 +61,14 @@ NOT_MANAGEMENT = ("nvidia-fs", "nvidia-nvswitch", "nvidia-nvlink")
 MANAGEMENT_PATTERNS = ("/dev/nvidia-caps/nvidia-cap#", IMEX_CHANNELS)
 
 
-def read_groups(places: Places, nodes: NodeReader) -> tuple[tuple[Group, ...], tuple[Finding, ...]]:
+def read_groups(
+    context: DiscoveryContext, nodes: NvidiaNodeReader
+) -> tuple[tuple[Group, ...], tuple[Finding, ...]]:
     """Read the families whose nodes are there, and say what is wrong with single nodes.
 
     A node that cannot be used is left out; a family of which no node can be used is no group.
     """
-    reader = _Reader(places, nodes)
+    reader = _Reader(context, nodes)
     groups = (
         reader.imex_channels(),
         *(reader.family(family) for family in FAMILIES),
@@ -75,19 +77,19 @@ def read_groups(places: Places, nodes: NodeReader) -> tuple[tuple[Group, ...], t
     return tuple(group for group in groups if group is not None), tuple(reader.findings)
 
 
-def management_group(places: Places, nodes: NodeReader) -> Group | None:
+def management_group(context: DiscoveryContext, nodes: NvidiaNodeReader) -> Group | None:
     """Read every node with which the driver and all of its GPUs are administered; None without any.
 
     What is no character device, such as the folder /dev/nvidia-caps, is passed over.
     """
-    names = sorted(places.dev.names("/dev"), key=natural_key)
+    names = sorted(context.dev.names("/dev"), key=natural_key)
     paths = [
         *(
             f"/dev/{name}"
             for name in names
             if name.startswith(MANAGEMENT_PREFIX) and not name.startswith(NOT_MANAGEMENT)
         ),
-        *(path for pattern in MANAGEMENT_PATTERNS for path in _listed(places.dev, pattern)),
+        *(path for pattern in MANAGEMENT_PATTERNS for path in _listed(context.dev, pattern)),
     ]
     read = (nodes.read(path, role="management")[0] for path in paths)
     found = tuple(node for node in read if node is not None and is_plain(node.host_path))
@@ -97,8 +99,8 @@ def management_group(places: Places, nodes: NodeReader) -> Group | None:
 class _Reader:
     """Reads the families of one look at the host; ``findings`` gathers what there is to say."""
 
-    def __init__(self, places: Places, nodes: NodeReader) -> None:
-        self._places = places
+    def __init__(self, context: DiscoveryContext, nodes: NvidiaNodeReader) -> None:
+        self._places = context
         self._nodes = nodes
         self.findings: list[Finding] = []
 

@@ -19,7 +19,7 @@ from cdigen.vendors.nvidia.tables import CATEGORIES, CONFIG_FOLDERS, EVERY, LIBR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.vendors.base import Places
+    from cdigen.vendors.base import DiscoveryContext
 
 PATH = "nvidia/files.d/sandboxutils-filelist.json"
 # Bounds of ours: drivers have under 200 files.
@@ -36,10 +36,10 @@ class FileList:
     findings: tuple[Finding, ...] = ()
 
 
-def read(places: Places) -> FileList:
+def read(context: DiscoveryContext) -> FileList:
     """Read the list; a host without one has an empty one."""
-    root = places.driver
-    for folder in places.config_search_paths or CONFIG_FOLDERS:
+    root = context.driver
+    for folder in context.config_search_paths or CONFIG_FOLDERS:
         path = f"{folder}/{PATH}"
         try:
             return parse(root.read(path, limit=MAX_SIZE))

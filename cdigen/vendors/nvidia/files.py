@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from cdigen.host.procfs import kernel_release, read_text
 from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.findings import Finding
-from cdigen.model.inventory import DriverFile, Sought
+from cdigen.model.inventory import DriverFile, ProbeResult
 from cdigen.model.loader import MULTIARCH
 from cdigen.vendors.nvidia.libraries import NONE_LISTED
 from cdigen.vendors.nvidia.tables import (
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
     from cdigen.model.inventory import Driver, FileKind
-    from cdigen.vendors.base import Places
+    from cdigen.vendors.base import DiscoveryContext
 
 # What one table's search gives.
-Found = tuple[list[DriverFile], list[Sought], list[Finding]]
+Found = tuple[list[DriverFile], list[ProbeResult], list[Finding]]
 
 
 def find_files(
-    places: Places,
+    context: DiscoveryContext,
     driver: Driver,
     library_folders: tuple[str, ...],
     listed: Mapping[str, tuple[str, ...]] = NONE_LISTED,
@@ -59,15 +59,15 @@ def find_files(
     """
     prefixes = _own_prefixes(library_folders)
     files: list[DriverFile] = []
-    sought: list[Sought] = []
+    sought: list[ProbeResult] = []
     findings: list[Finding] = []
     for part in (
-        _find_binaries(places, prefixes, listed),
-        _find_firmware(places, driver),
-        _find_configs(places, driver, prefixes),
-        _find_xorg_modules(places, driver),
-        _find_sockets(places),
-        _find_mps(places),
+        _find_binaries(context, prefixes, listed),
+        _find_firmware(context, driver),
+        _find_configs(context, driver, prefixes),
+        _find_xorg_modules(context, driver),
+        _find_sockets(context),
+        _find_mps(context),
     ):
         files.extend(part[0])
         sought.extend(part[1])
@@ -85,16 +85,18 @@ def _own_prefixes(library_folders: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(prefixes))
 
 
-def _find_binaries(places: Places, prefixes: tuple[str, ...], listed: Mapping[str, tuple[str, ...]]) -> Found:
-    folders = places.binary_search_paths or (*BINARY_FOLDERS, *(f"{prefix}/bin" for prefix in prefixes))
-    search = _Search(places.driver, "binary")
+def _find_binaries(
+    context: DiscoveryContext, prefixes: tuple[str, ...], listed: Mapping[str, tuple[str, ...]]
+) -> Found:
+    folders = context.binary_search_paths or (*BINARY_FOLDERS, *(f"{prefix}/bin" for prefix in prefixes))
+    search = _Search(context.driver, "binary")
     known = {NO_BINARY, *(name for name, _ in BINARIES)}
     for name, capabilities in (*BINARIES, *(pair for pair in listed.items() if pair[0] not in known)):
-        paths = _program_paths(places.driver, folders, name)
+        paths = _program_paths(context.driver, folders, name)
         hit = search.first(name, capabilities, paths, _is_executable)
         if hit:
             # Arch and Fedora have made /usr/sbin a link to bin.
-            folder = places.driver.resolve(hit[0].rpartition("/")[0])
+            folder = context.driver.resolve(hit[0].rpartition("/")[0])
             target = "/usr/sbin" if folder.endswith("sbin") else "/usr/bin"
             search.take(hit[1], capabilities, (f"{target}/{name}",))
     return search.result()
@@ -113,21 +115,21 @@ def _program_paths(root: Root, folders: tuple[str, ...], name: str) -> Iterable[
         yield path
 
 
-def _find_firmware(places: Places, driver: Driver) -> Found:
-    search = _Search(places.driver, "firmware")
+def _find_firmware(context: DiscoveryContext, driver: Driver) -> Found:
+    search = _Search(context.driver, "firmware")
     try:
-        parameter = read_text(places.host, FIRMWARE_FOLDER_PARAMETER).strip()
+        parameter = read_text(context.host, FIRMWARE_FOLDER_PARAMETER).strip()
     except OSError:
         parameter = ""
     # "-" is no folder: without a release those of a release are passed over.
-    release = kernel_release(places.host) or "-"
+    release = kernel_release(context.host) or "-"
     folders = [folder.format(release=release) for folder in FIRMWARE_FOLDERS]
     if parameter.startswith("/") and is_plain(parameter):
         folders.insert(0, parameter)
     wanted = f"nvidia/{driver.version}/gsp*.bin"
     found = []
     for folder in folders:
-        for name in places.driver.names(f"{folder}/nvidia/{driver.version}"):
+        for name in context.driver.names(f"{folder}/nvidia/{driver.version}"):
             path = f"{folder}/nvidia/{driver.version}/{name}"
             if (
                 name.startswith("gsp")
@@ -135,16 +137,16 @@ def _find_firmware(places: Places, driver: Driver) -> Found:
                 and (real := search.check(path, stat.S_ISREG))
             ):
                 search.take(real, EVERY, (f"/lib/firmware/nvidia/{driver.version}/{name}",))
-                found.append(places.driver.host_path(real))
+                found.append(context.driver.host_path(real))
         if found:
             break
     search.sought(wanted, EVERY, found)
     return search.result()
 
 
-def _find_configs(places: Places, driver: Driver, prefixes: tuple[str, ...]) -> Found:
-    root = places.driver
-    folders = places.config_search_paths or (
+def _find_configs(context: DiscoveryContext, driver: Driver, prefixes: tuple[str, ...]) -> Found:
+    root = context.driver
+    folders = context.config_search_paths or (
         *CONFIG_FOLDERS,
         *(f"{prefix}{below}" for prefix in prefixes for below in ("/share", "/etc", "")),
     )
@@ -166,15 +168,15 @@ def _find_configs(places: Places, driver: Driver, prefixes: tuple[str, ...]) -> 
     return search.result()
 
 
-def _find_xorg_modules(places: Places, driver: Driver) -> Found:
-    search = _Search(places.driver, "module")
+def _find_xorg_modules(context: DiscoveryContext, driver: Driver) -> Found:
+    search = _Search(context.driver, "module")
     multiarch = MULTIARCH.get(driver.architecture, driver.architecture)
     for file, below, link in XORG_MODULES:
         name = file.format(version=driver.version)
         folders = [folder.format(multiarch=multiarch) for folder in XORG_FOLDERS]
         paths = [path for folder in folders for path in (f"{folder}/{name}", f"{folder}/{below}/{name}")]
         if link:
-            paths.extend(_links_to(places.driver, [f"{folder}/{below}/{link}" for folder in folders], name))
+            paths.extend(_links_to(context.driver, [f"{folder}/{below}/{link}" for folder in folders], name))
         hit = search.first(name, DISPLAY, paths, stat.S_ISREG)
         if hit:
             names = (name, link) if link else (name,)
@@ -193,8 +195,8 @@ def _links_to(root: Root, paths: list[str], name: str) -> list[str]:
     return [path for path, real in found if real in {name, path.rpartition("/")[2]}]
 
 
-def _find_sockets(places: Places) -> Found:
-    search = _Search(places.driver, "socket")
+def _find_sockets(context: DiscoveryContext) -> Found:
+    search = _Search(context.driver, "socket")
     for name, capabilities in SOCKETS:
         paths = (f"{folder}/{name}" for folder in ("/run", "/var/run"))
         hit = search.first(name, capabilities, paths, stat.S_ISSOCK)
@@ -203,25 +205,25 @@ def _find_sockets(places: Places) -> Found:
     return search.result()
 
 
-def _find_mps(places: Places) -> Found:
+def _find_mps(context: DiscoveryContext) -> Found:
     """Look at the pipe directory of the Multi-Process Service, if one is configured.
 
     Anyone can plant a folder in /tmp: it counts only if no link leads there and root or the
     configured user owns it.
     """
-    path = places.mps_pipe_dir
+    path = context.mps_pipe_dir
     if not path:
         return [], [], []
-    search = _Search(places.driver, "pipe")
+    search = _Search(context.driver, "pipe")
     if real := search.check(path, stat.S_ISDIR):
-        owner = places.driver.stat(path).st_uid
+        owner = context.driver.stat(path).st_uid
         if real != path.rstrip("/"):
             search.broken(path, "is reached through a link")
-        elif owner not in {0, places.mps_uid}:
+        elif owner not in {0, context.mps_uid}:
             search.broken(path, f"belongs to the user {owner}, not to root or mps_uid")
         else:
             search.take(real, COMPUTE, (real,))
-            search.sought(path, COMPUTE, [places.driver.host_path(real)])
+            search.sought(path, COMPUTE, [context.driver.host_path(real)])
             return search.result()
     search.sought(path, COMPUTE, [])
     return search.result()
@@ -234,7 +236,7 @@ class _Search:
         self._root = root
         self._kind = kind
         self._files: list[DriverFile] = []
-        self._sought: list[Sought] = []
+        self._sought: list[ProbeResult] = []
         self._findings: list[Finding] = []
         self._refused = ""
 
@@ -253,7 +255,7 @@ class _Search:
         """Record that NAME was looked for, and the host paths where it was found."""
         paths = tuple(found)
         self._sought.append(
-            Sought(
+            ProbeResult(
                 name=name,
                 kind=self._kind,
                 capabilities=capabilities,

@@ -14,9 +14,9 @@ from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
-from cdigen.vendors import drm
 from cdigen.vendors.base import no_names
-from cdigen.vendors.nvidia.kernel import is_uuid, remedy
+from cdigen.vendors.kernel import drm
+from cdigen.vendors.nvidia.kernel_module import is_uuid, remedy
 from cdigen.vendors.nvidia.mig import MigReader
 from cdigen.vendors.nvidia.nvml_reply import not_asked
 from cdigen.vendors.nvidia.tables import CONTROL_NODES, GRAPHICS
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Severity
     from cdigen.model.inventory import HostNode
     from cdigen.model.partition_names import GpuPartitionNames, PartitionName
-    from cdigen.vendors.base import Places
-    from cdigen.vendors.nvidia.nodes import NodeReader
-    from cdigen.vendors.nvidia.nvml_reply import GpuReply, Reply
+    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
+    from cdigen.vendors.nvidia.nvml_reply import NvmlGpuReply, NvmlReply
 
     # Asks NVML, at most once.
-    Probe = Callable[[], Reply]
+    Probe = Callable[[], NvmlReply]
     # What of the running driver's GPUs is remembered.
     Memory = Callable[[], tuple[GpuPartitionNames, ...]]
 
@@ -44,17 +44,21 @@ PCI_CLASSES = (0x0300, 0x0302)  # VGA and 3D controllers (PCI Code and ID Assign
 MAX_MINOR = 0xFFFFF
 
 
-class GpuReader:
+class NvidiaGpuReader:
     """Reads the GPUs of one look at the host; ``findings`` gathers what there is to say."""
 
     def __init__(
-        self, places: Places, nodes: NodeReader, probe: Probe = not_asked, memory: Memory = no_names
+        self,
+        context: DiscoveryContext,
+        nodes: NvidiaNodeReader,
+        probe: Probe = not_asked,
+        memory: Memory = no_names,
     ) -> None:
-        self._places = places
+        self._places = context
         self._nodes = nodes
         self._probe = probe
         self._memory = memory
-        self._mig = MigReader(places, nodes)
+        self._mig = MigReader(context, nodes)
         self._own_findings: list[Finding] = []
 
     @property
@@ -286,7 +290,7 @@ class GpuReader:
             self._completed(each, reply.of(each.address)) if each.usable else each for each in accelerators
         ]
 
-    def _compare_numbers(self, accelerators: list[Accelerator], reply: Reply) -> None:
+    def _compare_numbers(self, accelerators: list[Accelerator], reply: NvmlReply) -> None:
         """Say which GPUs NVML numbers otherwise than by the order of their addresses, as we do."""
         others = [
             f"{each.address} is GPU {each.index} here and {answer.index} there"
@@ -302,7 +306,7 @@ class GpuReader:
                 "name GPUs by their UUIDs or addresses ('names' of a profile), which are the same everywhere",
             )
 
-    def _completed(self, accelerator: Accelerator, reply: GpuReply) -> Accelerator:
+    def _completed(self, accelerator: Accelerator, reply: NvmlGpuReply) -> Accelerator:
         answer = reply.answer
         uuid = accelerator.uuid or (answer.uuid if answer and is_uuid(answer.uuid or "") else None)
         if uuid is None:
@@ -328,7 +332,7 @@ class GpuReader:
             (),
         )
 
-    def _partitioned(self, gpu: Accelerator, reply: GpuReply) -> Accelerator:
+    def _partitioned(self, gpu: Accelerator, reply: NvmlGpuReply) -> Accelerator:
         """Return GPU with its MIG instances: as such, and never as a whole, where any side says so."""
         answer = reply.answer
         is_on = bool(answer and answer.mig_mode)

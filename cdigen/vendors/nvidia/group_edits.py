@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cdigen.model.cdi import ContainerEdits, Device, Draft
 from cdigen.value import replace
-from cdigen.vendors.nodes import device_nodes, gids
+from cdigen.vendors.kernel.nodes import device_nodes, gids
 from cdigen.vendors.nvidia.edits import CDI_VENDOR, ENV, payload
 
 TYPE_CHECKING = False

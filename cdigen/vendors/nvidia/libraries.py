@@ -10,9 +10,9 @@ from __future__ import annotations
 from cdigen.binfmt import elf, ldcache
 from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.findings import Finding
-from cdigen.model.inventory import DriverFile, Sought
+from cdigen.model.inventory import DriverFile, ProbeResult
 from cdigen.model.loader import MULTIARCH
-from cdigen.vendors.nvidia.kernel import is_version
+from cdigen.vendors.nvidia.kernel_module import is_version
 from cdigen.vendors.nvidia.tables import (
     EVERY,
     LIBRARIES,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import OpenFile, Root
     from cdigen.model.inventory import Driver, FileKind
-    from cdigen.vendors.base import Places
+    from cdigen.vendors.base import DiscoveryContext
     from cdigen.vendors.nvidia.tables import Library
 
 LD_SO_CACHE = "/etc/ld.so.cache"
@@ -46,7 +46,7 @@ _BY_STEM = {library.stem: library for library in LIBRARIES}
 _XORG_STEMS = frozenset(file.partition(".so")[0] for file, _, _ in XORG_MODULES)
 
 
-class Search:
+class LibrarySearch:
     """The libraries found so far, and what there is to say about the search.
 
     ``found`` maps each SONAME to its file, its row of the table, and the names that it needs;
@@ -109,15 +109,19 @@ class Search:
 
 
 def find_libraries(
-    places: Places, driver: Driver, *, bits: int = 64, listed: Mapping[str, tuple[str, ...]] = NONE_LISTED
-) -> Search:
+    context: DiscoveryContext,
+    driver: Driver,
+    *,
+    bits: int = 64,
+    listed: Mapping[str, tuple[str, ...]] = NONE_LISTED,
+) -> LibrarySearch:
     """Look through the library folders in their order; the first file of a SONAME wins.
 
     BITS may be 32 on x86-64, for what 32-bit programs load. LISTED are names of files that the driver itself
     says are its own, with the capabilities that they serve.
     """
-    search = Search(places.driver, driver, bits=bits, listed=listed)
-    for folder in _folders(places, search):
+    search = LibrarySearch(context.driver, driver, bits=bits, listed=listed)
+    for folder in _folders(context, search):
         names = search.names(folder)
         before = len(search.found)
         for name in names:
@@ -130,7 +134,7 @@ def find_libraries(
     return search
 
 
-def stale_versions(search: Search) -> tuple[str, ...]:
+def stale_versions(search: LibrarySearch) -> tuple[str, ...]:
     """Return the other versions of which a required library is installed while the running one is not."""
     served = {library.stem for _, library, _ in search.found.values()}
     stale: set[str] = set()
@@ -140,19 +144,19 @@ def stale_versions(search: Search) -> tuple[str, ...]:
     return tuple(sorted(stale))
 
 
-def library_files(search: Search) -> tuple[DriverFile, ...]:
+def library_files(search: LibrarySearch) -> tuple[DriverFile, ...]:
     """Return the libraries found, by the paths of their files."""
     return tuple(sorted((file for file, _, _ in search.found.values()), key=lambda file: file.host_path))
 
 
-def sought_libraries(search: Search) -> tuple[Sought, ...]:
+def library_probes(search: LibrarySearch) -> tuple[ProbeResult, ...]:
     """Return for each row of the table what was found, or why nothing was."""
     by_stem: dict[str, list[str]] = {}
     for file, library, _ in search.found.values():
         by_stem.setdefault(library.stem, []).append(file.host_path)
     rows = [*LIBRARIES, *(lib(stem, EVERY) for stem in sorted(by_stem.keys() - _BY_STEM.keys()))]
     return tuple(
-        Sought(
+        ProbeResult(
             name=row.stem,
             kind="library",
             capabilities=row.capabilities,
@@ -164,10 +168,10 @@ def sought_libraries(search: Search) -> tuple[Sought, ...]:
     )
 
 
-def _folders(places: Places, search: Search) -> Iterable[str]:
+def _folders(context: DiscoveryContext, search: LibrarySearch) -> Iterable[str]:
     """Yield the folders to look into, each real folder once."""
-    root = places.driver
-    wanted: list[str] = list(places.library_search_paths)
+    root = context.driver
+    wanted: list[str] = list(context.library_search_paths)
     if not wanted:
         multiarch = MULTIARCH.get(search.driver.architecture, search.driver.architecture)
         folders = LIBRARY_FOLDERS if search.bits == 64 else LIBRARY32_FOLDERS
@@ -186,7 +190,7 @@ def _folders(places: Places, search: Search) -> Iterable[str]:
                 yield place
 
 
-def _subfolders(search: Search, folder: str) -> list[str]:
+def _subfolders(search: LibrarySearch, folder: str) -> list[str]:
     """Return the vendor's folders below a library folder: nvidia/current, nvidia/tesla-470, vdpau."""
     below: list[str] = []
     if not search.root.exists(folder):
@@ -200,7 +204,7 @@ def _subfolders(search: Search, folder: str) -> list[str]:
     return below
 
 
-def _cache_folders(root: Root, search: Search) -> list[str]:
+def _cache_folders(root: Root, search: LibrarySearch) -> list[str]:
     """Return the folders in which ld.so.cache knows a library that may be the driver's."""
     try:
         data = root.read(LD_SO_CACHE, limit=ldcache.MAX_SIZE)
@@ -228,7 +232,7 @@ def _may_be_of_driver(soname: str) -> bool:
     return soname.startswith("libnvidia-") or soname.partition(".so")[0] in _BY_STEM
 
 
-def _look_at(search: Search, folder: str, name: str) -> None:
+def _look_at(search: LibrarySearch, folder: str, name: str) -> None:
     """Take the file NAME of FOLDER if it is a library of the running driver."""
     stem, dot_so, suffix = name.partition(".so")
     if not dot_so or not stem.startswith("lib") or stem in _XORG_STEMS:
@@ -251,12 +255,12 @@ def _look_at(search: Search, folder: str, name: str) -> None:
         search.reject(stem, path, f"{shown(search.root.host_path(path))} cannot be read: {reason(error)}")
 
 
-def _listed(search: Search, name: str, stem: str) -> Library | None:
+def _listed(search: LibrarySearch, name: str, stem: str) -> Library | None:
     capabilities = search.listed.get(name)
     return None if capabilities is None else lib(stem, capabilities, own_version=True)
 
 
-def _read(search: Search, file: OpenFile, stem: str, row: Library | None) -> None:
+def _read(search: LibrarySearch, file: OpenFile, stem: str, row: Library | None) -> None:
     """Read the library FILE, which a candidate's name led to, and record it."""
     shown_path = shown(search.root.host_path(file.path))
     if not is_plain(search.root.host_path(file.path)):
@@ -285,7 +289,9 @@ def _read(search: Search, file: OpenFile, stem: str, row: Library | None) -> Non
         search.found[soname] = (_driver_file(search, file, soname, row), row, library.needed)
 
 
-def _is_of_driver(search: Search, file: OpenFile, real_name: str, stem: str, row: Library | None) -> bool:
+def _is_of_driver(
+    search: LibrarySearch, file: OpenFile, real_name: str, stem: str, row: Library | None
+) -> bool:
     """Return whether FILE belongs to the running version, by its name or else by its content."""
     version = search.driver.version
     if real_name.endswith(f".so.{version}"):
@@ -316,7 +322,7 @@ def _contains(file: OpenFile, needle: bytes) -> bool:
     return False
 
 
-def _driver_file(search: Search, file: OpenFile, soname: str, row: Library) -> DriverFile:
+def _driver_file(search: LibrarySearch, file: OpenFile, soname: str, row: Library) -> DriverFile:
     folder = file.path.rpartition("/")[0]
     also = [name.format(version=search.driver.version) for name in row.also]
     links = [name for name in row.links if search.root.exists(f"{folder}/{name}")]
@@ -328,7 +334,7 @@ def _driver_file(search: Search, file: OpenFile, soname: str, row: Library) -> D
     )
 
 
-def _rejected(search: Search) -> list[Finding]:
+def _rejected(search: LibrarySearch) -> list[Finding]:
     """Say what is broken: an error where a required library has no other file that would do.
 
     A folder that is closed is one where no required library was found at all.
@@ -357,7 +363,7 @@ def _rejected(search: Search) -> list[Finding]:
     ]
 
 
-def _other_versions(search: Search) -> list[Finding]:
+def _other_versions(search: LibrarySearch) -> list[Finding]:
     others = sorted(set().union(*search.other_versions.values()))
     if not others or not search.found:
         return []
@@ -372,7 +378,7 @@ def _other_versions(search: Search) -> list[Finding]:
     ]
 
 
-def _missing_needs(search: Search) -> list[Finding]:
+def _missing_needs(search: LibrarySearch) -> list[Finding]:
     """Say which libraries of the driver need another of the driver that is not there."""
     served = {name for file, _, _ in search.found.values() for name in file.names}
     return [

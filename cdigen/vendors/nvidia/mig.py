@@ -15,16 +15,16 @@ from cdigen.model.findings import Finding
 from cdigen.model.inventory import Partition
 from cdigen.model.partition_names import CONTRADICTION, PartitionName
 from cdigen.vendors.nvidia import caps
-from cdigen.vendors.nvidia.kernel import is_uuid
+from cdigen.vendors.nvidia.kernel_module import is_uuid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.findings import Severity
     from cdigen.model.inventory import HostNode
-    from cdigen.vendors.base import Places
-    from cdigen.vendors.nvidia.nodes import NodeReader
+    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
     from cdigen.vendors.nvidia.nvml_document import NvmlGpu, NvmlMig
-    from cdigen.vendors.nvidia.nvml_reply import GpuReply
+    from cdigen.vendors.nvidia.nvml_reply import NvmlGpuReply
 
     # A GPU instance and a compute instance in it.
     Ids = tuple[int, int]
@@ -37,10 +37,10 @@ SHARED = ("config", "monitor")
 class MigReader:
     """Reads the instances of one look at the host."""
 
-    def __init__(self, places: Places, nodes: NodeReader) -> None:
-        self._host = places.host
+    def __init__(self, context: DiscoveryContext, nodes: NvidiaNodeReader) -> None:
+        self._host = context.host
         self._nodes = nodes
-        self._minors, findings = caps.read_minors(places.host)
+        self._minors, findings = caps.read_minors(context.host)
         self.findings: list[Finding] = list(findings)
         # Whose each capability minor is: opening its node grants what belongs to the first of these.
         self._owners = {self._minors[name]: name for name in SHARED if name in self._minors}
@@ -55,7 +55,7 @@ class MigReader:
         return caps.numbered(self._host, f"gpu{minor}/mig", "gi")
 
     def partitions(
-        self, index: int, minor: int, reply: GpuReply, before: tuple[PartitionName, ...] = ()
+        self, index: int, minor: int, reply: NvmlGpuReply, before: tuple[PartitionName, ...] = ()
     ) -> tuple[Partition, ...]:
         """Return the instances of the GPU with this index and minor, in the order of their numbers.
 
@@ -79,7 +79,7 @@ class MigReader:
         index: int,
         existing: list[Ids],
         told: dict[Ids, PartitionName],
-        reply: GpuReply,
+        reply: NvmlGpuReply,
         before: tuple[PartitionName, ...],
     ) -> dict[Ids, PartitionName]:
         """Return names of all EXISTING instances, of which NVML has TOLD some; say where they come from."""
@@ -108,7 +108,7 @@ class MigReader:
             self._silent("mig-not-named", index, reply, what)
         return dict(sorted(names.items(), key=lambda pair: (pair[1].index is None, pair[1].index, pair[0])))
 
-    def _silent(self, rule: str, index: int, reply: GpuReply, consequence: str) -> None:
+    def _silent(self, rule: str, index: int, reply: NvmlGpuReply, consequence: str) -> None:
         self._say(
             "error" if reply.was_asked else "info",
             rule,

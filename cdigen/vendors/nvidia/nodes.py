@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from cdigen.host.procfs import DEVICES, parse_majors, read_text
 from cdigen.host.root import reason
-from cdigen.vendors import nodes
-from cdigen.vendors.nodes import NODE_MODE, Making, Numbers
-from cdigen.vendors.nvidia.kernel import unusable_file
+from cdigen.vendors.kernel import nodes
+from cdigen.vendors.kernel.nodes import NODE_MODE, DeviceNumbers, NodeCreationPolicy
+from cdigen.vendors.nvidia.kernel_module import unusable_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cdigen.model.findings import Finding
-    from cdigen.vendors.base import Places
+    from cdigen.vendors.base import DiscoveryContext
 
 PARAMETERS = "/proc/driver/nvidia/params"
 # Documentation/admin-guide/devices.txt of the kernel gives 195 to NVIDIA; the others are dynamic.
@@ -28,43 +28,43 @@ MODESET_MINOR = 254
 MAX_ID = 0xFFFFFFFE  # of users and groups: the one above says "unchanged" (chown(2))
 
 
-class NodeReader(nodes.NodeReader):
+class NvidiaNodeReader(nodes.NodeReader):
     """Reads the nodes of one look at the host, made as the driver's parameters say.
 
     ``findings`` says which of the kernel's files tell nothing.
     """
 
-    def __init__(self, places: Places) -> None:
-        self._host = places.host
+    def __init__(self, context: DiscoveryContext) -> None:
+        self._host = context.host
         self.findings: list[Finding] = []
         self._majors = self._told(DEVICES, parse_majors, "majors of nodes are not compared")
         parameters = self._told(PARAMETERS, parse_parameters, "the driver's defaults hold for new nodes")
-        making = Making(
+        policy = NodeCreationPolicy(
             mode=parameters.get("DeviceFileMode", NODE_MODE),
             uid=min(parameters.get("DeviceFileUID", 0), MAX_ID),
             gid=min(parameters.get("DeviceFileGID", 0), MAX_ID),
             allowed=parameters.get("ModifyDeviceFiles", 1) != 0,
         )
-        super().__init__(places.dev, making)
+        super().__init__(context.dev, policy)
 
-    def gpu(self, minor: int) -> Numbers:
+    def gpu(self, minor: int) -> DeviceNumbers:
         """Return the numbers of a GPU's node."""
         return self._of_nvidia(minor)
 
-    def control(self, role: str) -> Numbers:
+    def control(self, role: str) -> DeviceNumbers:
         """Return the numbers of a node that all GPUs share, by its role."""
         if role in {"uvm", "uvm-tools"}:
             return self.of("nvidia-uvm", int(role == "uvm-tools"))
         return self._of_nvidia(MODESET_MINOR if role == "modeset" else CONTROL_MINOR)
 
-    def of(self, driver: str, minor: int) -> Numbers:
+    def of(self, driver: str, minor: int) -> DeviceNumbers:
         """Return the numbers of a node of another DRIVER in /proc/devices."""
         major = self._majors.get(driver)
-        return Numbers(major=major, minor=minor, make_with=major)
+        return DeviceNumbers(major=major, minor=minor, make_with=major)
 
-    def _of_nvidia(self, minor: int) -> Numbers:
+    def _of_nvidia(self, minor: int) -> DeviceNumbers:
         major = self._majors.get("nvidia", self._majors.get("nvidia-frontend"))
-        return Numbers(major=major, minor=minor, make_with=major or NVIDIA_MAJOR)
+        return DeviceNumbers(major=major, minor=minor, make_with=major or NVIDIA_MAJOR)
 
     def _told(self, path: str, parse: Callable[[str], dict[str, int]], consequence: str) -> dict[str, int]:
         """Return what the kernel's file PATH tells; one that is there and tells nothing is a finding."""

@@ -14,21 +14,21 @@ from cdigen.host.root import reason, shown
 from cdigen.model.findings import Finding
 from cdigen.value import frozen
 from cdigen.vendors.nvidia.nvml_document import (
-    Failure,
+    InvalidNvmlDocument,
     NvmlError,
+    NvmlFailure,
     NvmlGpu,
     NvmlMig,
-    Report,
-    WrongDocument,
+    NvmlReport,
     read,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.host.childprocess import Ending
+    from cdigen.host.childprocess import ChildResult
     from cdigen.model.findings import Severity
 
-__all__ = ["Answer", "NvmlError", "NvmlGpu", "NvmlMig", "Report", "ask"]
+__all__ = ["NvmlAnswer", "NvmlError", "NvmlGpu", "NvmlMig", "NvmlReport", "ask"]
 
 # A start without nvidia-persistenced took 2 s on one T4 and 24 s on a host that gave up its driver's
 # state each time (gvisor issue 9215, nvidia-container-toolkit issue 1053).
@@ -61,14 +61,14 @@ _EXPLAINED: dict[str, tuple[str, str]] = {
 
 
 @frozen
-class Answer:
+class NvmlAnswer:
     """What came of asking: the report where there is one, and what went wrong on the way."""
 
-    report: Report | None
+    report: NvmlReport | None
     findings: tuple[Finding, ...]
 
 
-def ask(library: str, *, deadline_s: float = DEADLINE_S, child: tuple[str, ...] | None = None) -> Answer:
+def ask(library: str, *, deadline_s: float = DEADLINE_S, child: tuple[str, ...] | None = None) -> NvmlAnswer:
     """Have a child load LIBRARY (an absolute path of this machine) and ask it, for DEADLINE_S at the most.
 
     CHILD is the command that is started with LIBRARY as its last argument; by default this Python with
@@ -77,7 +77,7 @@ def ask(library: str, *, deadline_s: float = DEADLINE_S, child: tuple[str, ...] 
     """
     problem = _unusable(library)
     if problem:
-        return Answer(report=None, findings=(problem,))
+        return NvmlAnswer(report=None, findings=(problem,))
     from cdigen.host.childprocess import run  # noqa: PLC0415 - most runs of cdigen ask no NVML
 
     try:
@@ -118,7 +118,7 @@ def _unusable(library: str) -> Finding | None:
     )
 
 
-def _answer(library: str, ending: Ending, deadline_s: float) -> Answer:
+def _answer(library: str, ending: ChildResult, deadline_s: float) -> NvmlAnswer:
     if ending.by == "deadline":
         fate = "cannot be ended: it hangs in the kernel" if ending.status is None else "was ended"
         what = f"NVML did not answer within {deadline_s:g} s; the process that asked it {fate}"
@@ -130,17 +130,17 @@ def _answer(library: str, ending: Ending, deadline_s: float) -> Answer:
         return _without_report("nvml-crashed", library, what, "see 'dmesg', and whether 'nvidia-smi' works")
     try:
         if ending.status:
-            raise WrongDocument(f"it ended with status {ending.status}")
+            raise InvalidNvmlDocument(f"it ended with status {ending.status}")
         said = read(ending.output)
-    except WrongDocument as error:
+    except InvalidNvmlDocument as error:
         what = f"NVML's process gave no proper answer: {error}{_quoted(ending)}"
         return _without_report("nvml-garbage", library, what)
-    if isinstance(said, Failure):
-        return Answer(report=None, findings=(_failure(library, said),))
-    return Answer(report=said, findings=(*map(_gpu_failure, _failed(said)), *_noise(library, ending)))
+    if isinstance(said, NvmlFailure):
+        return NvmlAnswer(report=None, findings=(_failure(library, said),))
+    return NvmlAnswer(report=said, findings=(*map(_gpu_failure, _failed(said)), *_noise(library, ending)))
 
 
-def _failure(library: str, failure: Failure) -> Finding:
+def _failure(library: str, failure: NvmlFailure) -> Finding:
     if failure.error:
         meaning, hint = _explain(failure.error)
         return _notice("nvml-failed", library, f"NVML refuses: {failure.error.call} gives {meaning}", hint)
@@ -153,7 +153,7 @@ def _failure(library: str, failure: Failure) -> Finding:
     return _notice("nvml-failed", library, f"NVML cannot be asked: {message}")
 
 
-def _failed(report: Report) -> list[NvmlGpu]:
+def _failed(report: NvmlReport) -> list[NvmlGpu]:
     return [gpu for gpu in report.gpus if gpu.error]
 
 
@@ -165,8 +165,8 @@ def _gpu_failure(gpu: NvmlGpu) -> Finding:
     return _notice("nvml-gpu-failed", gpu.address or f"GPU {gpu.index}", what, hint)
 
 
-def _noise(library: str, ending: Ending) -> list[Finding]:
-    if not ending.last_words:
+def _noise(library: str, ending: ChildResult) -> list[Finding]:
+    if not ending.last_stderr_line:
         return []
     what = f"NVML printed text beside its answer, which is passed over{_quoted(ending)}"
     return [_notice("nvml-garbage", library, what, severity="info")]
@@ -186,12 +186,12 @@ def _signal(number: int) -> str:
         return f"signal {number}"
 
 
-def _quoted(ending: Ending) -> str:
-    return f"; it said {ending.last_words!r}" if ending.last_words else ""
+def _quoted(ending: ChildResult) -> str:
+    return f"; it said {ending.last_stderr_line!r}" if ending.last_stderr_line else ""
 
 
-def _without_report(rule: str, library: str, message: str, hint: str = "") -> Answer:
-    return Answer(report=None, findings=(_notice(rule, library, message, hint),))
+def _without_report(rule: str, library: str, message: str, hint: str = "") -> NvmlAnswer:
+    return NvmlAnswer(report=None, findings=(_notice(rule, library, message, hint),))
 
 
 def _notice(rule: str, path: str, message: str, hint: str = "", severity: Severity = "warning") -> Finding:

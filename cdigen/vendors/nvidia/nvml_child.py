@@ -60,7 +60,7 @@ _PROFILE = re.compile(r"(?:^|\s)MIG\s+((?:\d+c\.)?\d+g\.\d+gb\S*)", re.ASCII)
 _BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.ASCII | re.IGNORECASE)
 
 
-class Failure(Exception):
+class NvmlUnavailable(Exception):
     """Report what keeps NVML from answering at all; ``document`` is what the parent gets to read."""
 
     def __init__(self, stage: str, message: str, error: dict[str, object] | None = None) -> None:
@@ -69,7 +69,7 @@ class Failure(Exception):
         self.document = {"format": FORMAT, "stage": stage, "message": shown, "error": error}
 
 
-class Refusal(Exception):
+class NvmlCallError(Exception):
     """Report that one function of NVML failed, and with which code."""
 
     def __init__(self, call: str, name: str, code: int) -> None:
@@ -97,13 +97,13 @@ class Nvml:
             code = FUNCTION_NOT_FOUND  # this pynvml is older than the function
         except UnicodeDecodeError:
             pass  # pynvml makes text of what may be none
-        raise Refusal(function, self._names.get(code, f"NVML_ERROR_{code}"), code)
+        raise NvmlCallError(function, self._names.get(code, f"NVML_ERROR_{code}"), code)
 
     def value(self, function: str, *arguments: object) -> Any:
         """Return what FUNCTION gives, None where the GPU or the driver knows no such thing."""
         try:
             return self.call(function, *arguments)
-        except Refusal as refusal:
+        except NvmlCallError as refusal:
             if refusal.code in {NOT_SUPPORTED, FUNCTION_NOT_FOUND}:
                 return None
             raise
@@ -119,10 +119,10 @@ def main(library: str) -> NoReturn:
     os.dup2(2, 1)
     try:
         document = ask(library)
-    except Failure as failure:
+    except NvmlUnavailable as failure:
         document = failure.document
     except Exception as error:  # noqa: BLE001 - the parent is told in any case, never by a traceback
-        document = Failure("internal", f"{type(error).__name__}: {error}").document
+        document = NvmlUnavailable("internal", f"{type(error).__name__}: {error}").document
     write(out, document)
     os._exit(0)
 
@@ -145,7 +145,7 @@ def ask(library: str) -> dict[str, object]:
 
         import pynvml  # type: ignore[import-untyped]  # noqa: PLC0415 - likewise; it ships no types
     except ImportError as error:
-        raise Failure("import", str(error)) from None
+        raise NvmlUnavailable("import", str(error)) from None
     # Where the parent is killed, nobody else would end a child that hangs.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
     load(ctypes, library)
@@ -153,8 +153,8 @@ def ask(library: str) -> dict[str, object]:
     try:
         nvml.call("nvmlInitWithFlags", INIT_FLAG_NO_GPUS)
         return report(nvml)
-    except Refusal as refusal:
-        raise Failure("nvml", str(refusal), refusal.document) from None
+    except NvmlCallError as refusal:
+        raise NvmlUnavailable("nvml", str(refusal), refusal.document) from None
 
 
 def load(ctypes: Any, library: str) -> None:
@@ -162,17 +162,19 @@ def load(ctypes: Any, library: str) -> None:
     try:
         loaded = ctypes.CDLL(library)
     except OSError as error:
-        raise Failure("load", str(error)) from None
+        raise NvmlUnavailable("load", str(error)) from None
     try:
         known = ctypes.CDLL(SONAME, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
         function = ctypes.cast(loaded.nvmlInitWithFlags, ctypes.c_void_p).value
     except OSError:
-        raise Failure("load", f"{library} is a library, but its SONAME is not {SONAME}") from None
+        raise NvmlUnavailable("load", f"{library} is a library, but its SONAME is not {SONAME}") from None
     except AttributeError:
-        raise Failure("load", f"{library} has no function nvmlInitWithFlags") from None
+        raise NvmlUnavailable("load", f"{library} has no function nvmlInitWithFlags") from None
     mapped = mapped_file(function)
     if known._handle != loaded._handle or mapped != os.path.realpath(library):  # noqa: SLF001 - dlopen's own answer
-        raise Failure("other-library", f"{mapped or 'an unknown file'} was loaded in the place of {library}")
+        raise NvmlUnavailable(
+            "other-library", f"{mapped or 'an unknown file'} was loaded in the place of {library}"
+        )
 
 
 def mapped_file(address: int) -> str:
@@ -204,7 +206,7 @@ def cuda_version(nvml: Nvml) -> int | None:
     """
     try:
         return int(nvml.call("nvmlSystemGetCudaDriverVersion"))
-    except Refusal:
+    except NvmlCallError:
         return None
 
 
@@ -218,7 +220,7 @@ def gpu(nvml: Nvml, index: int) -> dict[str, object]:
         if entry["mig_mode"]:
             for position in range(nvml.value("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
                 add_mig_device(nvml, entry, handle, position)
-    except Refusal as refusal:
+    except NvmlCallError as refusal:
         entry["error"] = refusal.document
     return entry
 
@@ -227,7 +229,7 @@ def add_mig_device(nvml: Nvml, entry: dict[str, Any], handle: object, position: 
     """Add the MIG device at POSITION to ENTRY; one that fails is the GPU's error, the others stay."""
     try:
         device = nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, position)
-    except Refusal as refusal:
+    except NvmlCallError as refusal:
         # Positions without a device are as good as any: NVML numbers 0 to the most there can be.
         if refusal.code not in {NOT_FOUND, INVALID_ARGUMENT}:
             entry["error"] = refusal.document
@@ -244,7 +246,7 @@ def add_mig_device(nvml: Nvml, entry: dict[str, Any], handle: object, position: 
                 "graphics": "+gfx" in name,
             }
         )
-    except Refusal as refusal:
+    except NvmlCallError as refusal:
         entry["error"] = refusal.document
 
 

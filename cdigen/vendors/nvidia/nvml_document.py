@@ -9,7 +9,7 @@ is refused.
 from __future__ import annotations
 
 from cdigen.host.sysfs import pci_address
-from cdigen.model.strict import WrongPlace, flag, many, number, one_of, optional, record
+from cdigen.model.strict import InvalidValue, flag, many, number, one_of, optional, record
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -66,7 +66,7 @@ class NvmlGpu:
 
 
 @frozen
-class Report:
+class NvmlReport:
     """All that NVML said; ``cuda_version`` is 12040 for CUDA 12.4."""
 
     driver_version: str | None
@@ -75,7 +75,7 @@ class Report:
 
 
 @frozen
-class Failure:
+class NvmlFailure:
     """Why NVML said nothing: ``stage`` is one of STAGES, ``error`` is there for the stage ``nvml``."""
 
     stage: str
@@ -83,27 +83,27 @@ class Failure:
     error: NvmlError | None
 
 
-class WrongDocument(ValueError):
+class InvalidNvmlDocument(ValueError):
     """Say which place of the document is not as it has to be."""
 
 
-def read(data: bytes) -> Report | Failure:
+def read(data: bytes) -> NvmlReport | NvmlFailure:
     """Return what the document DATA says; raises WrongDocument."""
     import json  # noqa: PLC0415 - most runs of cdigen read no document
 
     try:
         return _answer(json.loads(data, object_pairs_hook=_without_repetition))
-    except (WrongDocument, WrongPlace) as error:
-        raise WrongDocument(str(error)) from None
+    except (InvalidNvmlDocument, InvalidValue) as error:
+        raise InvalidNvmlDocument(str(error)) from None
     except (ValueError, RecursionError) as error:
-        raise WrongDocument(f"it is no JSON: {error}") from None
+        raise InvalidNvmlDocument(f"it is no JSON: {error}") from None
 
 
-def _answer(document: object) -> Report | Failure:
+def _answer(document: object) -> NvmlReport | NvmlFailure:
     if isinstance(document, dict) and "stage" in document:
-        failure: Failure = _FAILURE(_known_format(document), "$")
+        failure: NvmlFailure = _FAILURE(_known_format(document), "$")
         return failure
-    report: Report = _REPORT(_known_format(document), "$")
+    report: NvmlReport = _REPORT(_known_format(document), "$")
     _require_order(report)
     return report
 
@@ -111,45 +111,45 @@ def _answer(document: object) -> Report | Failure:
 def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise WrongDocument("an object has a key twice")
+        raise InvalidNvmlDocument("an object has a key twice")
     return made
 
 
 def _known_format(document: object) -> dict[str, object]:
     if not isinstance(document, dict):
-        raise WrongPlace("$", "an object")
+        raise InvalidValue("$", "an object")
     if document.get("format") != FORMAT or isinstance(document["format"], bool):
-        raise WrongPlace("$.format", f"{FORMAT}")
+        raise InvalidValue("$.format", f"{FORMAT}")
     return {key: value for key, value in document.items() if key != "format"}
 
 
-def _require_order(report: Report) -> None:
+def _require_order(report: NvmlReport) -> None:
     for position, gpu in enumerate(report.gpus):
         if gpu.index != position:
-            raise WrongPlace(f"$.gpus[{position}].index", f"{position}")
+            raise InvalidValue(f"$.gpus[{position}].index", f"{position}")
         numbers = [device.index for device in gpu.migs]
         if numbers != sorted(set(numbers)):
-            raise WrongPlace(f"$.gpus[{position}].migs", "in the order of its numbers")
+            raise InvalidValue(f"$.gpus[{position}].migs", "in the order of its numbers")
         if gpu.migs and not gpu.mig_mode:
-            raise WrongPlace(f"$.gpus[{position}].migs", "empty, though MIG is not on")
+            raise InvalidValue(f"$.gpus[{position}].migs", "empty, though MIG is not on")
 
 
 def _text(value: object, path: str) -> str:
     if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= MAX_TEXT:
-        raise WrongPlace(path, f"1 to {MAX_TEXT} printable characters")
+        raise InvalidValue(path, f"1 to {MAX_TEXT} printable characters")
     return value
 
 
 def _address(value: object, path: str) -> str:
     text = _text(value, path)
     if pci_address(text) != text:
-        raise WrongPlace(path, "a PCI address as sysfs spells it")
+        raise InvalidValue(path, "a PCI address as sysfs spells it")
     return text
 
 
 def _pair(value: object, path: str) -> tuple[int, int]:
     if not isinstance(value, list) or len(value) != 2:
-        raise WrongPlace(path, "a list of two numbers")
+        raise InvalidValue(path, "a list of two numbers")
     return number(value[0], f"{path}[0]"), number(value[1], f"{path}[1]")
 
 
@@ -180,5 +180,5 @@ _GPU = record(
     migs=many(_MIG),
     error=_ERROR,
 )
-_REPORT = record(Report, driver_version=optional(_text), cuda_version=optional(number), gpus=many(_GPU))
-_FAILURE = record(Failure, stage=one_of(*STAGES), message=_text, error=_ERROR)
+_REPORT = record(NvmlReport, driver_version=optional(_text), cuda_version=optional(number), gpus=many(_GPU))
+_FAILURE = record(NvmlFailure, stage=one_of(*STAGES), message=_text, error=_ERROR)

@@ -5,7 +5,7 @@ What a host without NVIDIA's GPUs does not need is imported where it is used.
 
 from __future__ import annotations
 
-from cdigen.vendors.nvidia.kernel import VERSION_FILE, read_driver
+from cdigen.vendors.nvidia.kernel_module import VERSION_FILE, read_driver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode, Inventory
     from cdigen.model.profile import Profile
-    from cdigen.vendors.base import Option, Places, Watches
+    from cdigen.vendors.base import DiscoveryContext, Option, Watches
 
 # What a host of each kind has, as far as one look tells: the module's own file, WSL2's node, and what tells a
 # Tegra board (``wsl``, ``csv``).
@@ -31,13 +31,13 @@ class Nvidia:
     MODULES = ("nvidia",)
     PCI_VENDORS = (0x10DE,)
 
-    def discover(self, places: Places) -> Inventory:
+    def discover(self, context: DiscoveryContext) -> Inventory:
         """Read the host; the kinds of what it raises are those of ``discovery.discover``."""
-        if places.mode in {"auto", "gpu", "management"} and not _is_any_sign(places):
-            read_driver(places.host)  # says that there is none
+        if context.mode in {"auto", "gpu", "management"} and not _is_any_sign(context):
+            read_driver(context.host)  # says that there is none
         from cdigen.vendors.nvidia.discovery import discover  # noqa: PLC0415 - see above
 
-        return discover(places)
+        return discover(context)
 
     def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
         """Return one draft per profile, and one per family of other devices."""
@@ -49,29 +49,29 @@ class Nvidia:
             return group_edits.group_drafts(group_edits.with_profiles(inventory, profiles), profiles)
         return group_edits.group_drafts(inventory, profiles)
 
-    def watches(self, places: Places) -> Watches:
+    def watches(self, context: DiscoveryContext) -> Watches:
         """Return the driver's files, nodes and sockets, and what its module shows of itself."""
         from cdigen.vendors.nvidia.watches import watches  # noqa: PLC0415 - see above
 
-        return watches(places)
+        return watches(context)
 
-    def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
+    def missing_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
         """Read which nodes of GPUs, MIG instances and the driver nobody has made yet; NVML is not asked."""
-        if not places.host.exists(VERSION_FILE):
+        if not context.host.exists(VERSION_FILE):
             return ()
         from cdigen.vendors.nvidia.discovery import read_nodes  # noqa: PLC0415 - see above
 
-        return tuple(read_nodes(places).missing)
+        return tuple(read_nodes(context).missing)
 
-    def wrong_nodes(self, places: Places) -> tuple[HostNode, ...]:
+    def wrong_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
         """Read which nodes have other numbers than the kernel gives them, or are none, as they should be."""
-        if not places.host.exists(VERSION_FILE):
+        if not context.host.exists(VERSION_FILE):
             return ()
         from cdigen.vendors.nvidia.discovery import read_nodes  # noqa: PLC0415 - see above
 
-        return tuple(read_nodes(places).wrong)
+        return tuple(read_nodes(context).wrong)
 
-    def pitfalls(self, places: Places, inventory: Inventory | None) -> tuple[Finding, ...]:  # noqa: ARG002
+    def diagnostics(self, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:  # noqa: ARG002
         """Return nothing: what there is to say of this vendor the general checks say."""
         return ()
 
@@ -79,5 +79,5 @@ class Nvidia:
 VENDOR = Nvidia()
 
 
-def _is_any_sign(places: Places) -> bool:
-    return places.dev.exists(_WSL_NODE) or any(places.host.exists(path) for path in _SIGNS)
+def _is_any_sign(context: DiscoveryContext) -> bool:
+    return context.dev.exists(_WSL_NODE) or any(context.host.exists(path) for path in _SIGNS)

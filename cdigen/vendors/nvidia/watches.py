@@ -1,4 +1,4 @@
-"""What tells the daemon that NVIDIA's side of a host has changed: the places that discovery looks into."""
+"""What tells the daemon that NVIDIA's side of a host has changed: the context that discovery looks into."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cdigen.host.root import Root
-    from cdigen.vendors.base import Places
+    from cdigen.vendors.base import DiscoveryContext
 
 # The module itself (pci, module), its DRM nodes, its character devices.
 SUBSYSTEMS = ("pci", "module", "drm", "misc")
@@ -41,25 +41,25 @@ LIBRARIES = (*LIBRARY_NAMES, "libdxcore*")
 OWN_FOLDERS = ("/etc/alternatives/nvidia*", "/etc/nvidia-container-runtime/host-files-for-container.d")
 
 
-def watches(places: Places) -> Watches:
+def watches(context: DiscoveryContext) -> Watches:
     """Return the paths and subsystems of PLACES that matter, as paths of this machine."""
-    driver = places.driver
-    files = [_outer(driver, path) for path in dict.fromkeys(_driver_paths(places))]
-    files += [_outer(places.dev, path) for path in NODES]
+    driver = context.driver
+    files = [_outer(driver, path) for path in dict.fromkeys(_driver_paths(context))]
+    files += [_outer(context.dev, path) for path in NODES]
     files += [_outer(driver, f"{folder}/{name}") for folder in ("/run", "/var/run") for name, _ in SOCKETS]
-    if places.mps_pipe_dir:
-        files.append(_outer(places.host, places.mps_pipe_dir))
+    if context.mps_pipe_dir:
+        files.append(_outer(context.host, context.mps_pipe_dir))
     return Watches(
         files=tuple(files),
-        polled=tuple(_outer(places.host, path) for path in POLLED),
+        polled=tuple(_outer(context.host, path) for path in POLLED),
         subsystems=SUBSYSTEMS,
     )
 
 
-def _driver_paths(places: Places) -> Iterator[str]:
-    libraries = places.library_search_paths or (
+def _driver_paths(context: DiscoveryContext) -> Iterator[str]:
+    libraries = context.library_search_paths or (
         *(folder.format(multiarch=name) for folder in LIBRARY_FOLDERS for name in MULTIARCH.values()),
-        *(LIBRARY32_FOLDERS if places.compat32 else ()),
+        *(LIBRARY32_FOLDERS if context.compat32 else ()),
     )
     for folder in libraries:
         yield from (f"{folder}/{name}" for name in LIBRARIES)
@@ -67,9 +67,9 @@ def _driver_paths(places: Places) -> Iterator[str]:
         yield f"{folder}/nvidia/current"
     yield "/etc/ld.so.cache"
     yield from OWN_FOLDERS
-    binaries = places.binary_search_paths or BINARY_FOLDERS
+    binaries = context.binary_search_paths or BINARY_FOLDERS
     yield from (f"{folder}/{name}" for folder in binaries for name, _ in BINARIES)
-    for folder in places.config_search_paths or CONFIG_FOLDERS:
+    for folder in context.config_search_paths or CONFIG_FOLDERS:
         yield f"{folder}/{file_list.PATH}"
         yield from (f"{folder}/{path.format(version='*', architecture='*')}" for path, _, _ in CONFIGS)
     yield from (f"{folder}/nvidia" for folder in FIRMWARE_FOLDERS if "{" not in folder)

@@ -1,6 +1,6 @@
 """WSL2: Windows drives the GPUs, and Linux programs reach all of them through /dev/dxg and dxcore.
 
-``is_wsl`` and ``discover`` are the central names. Windows shows WSL two places: /usr/lib/wsl/lib, with
+``is_wsl`` and ``discover`` are the central names. Windows shows WSL two context: /usr/lib/wsl/lib, with
 libdxcore and small libraries that programs load (libcuda.so.1), and below /usr/lib/wsl/drivers its
 driver store, a folder per driver package, with the libraries that do the work. The small ones ask
 dxcore for the store's folder, which is the host's: so its files have to be at the same path.
@@ -16,19 +16,19 @@ from cdigen.binfmt import elf
 from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
-from cdigen.model.inventory import Driver, DriverFile, Group, GroupDevice, Inventory, Sought
+from cdigen.model.inventory import Driver, DriverFile, Group, GroupDevice, Inventory, ProbeResult
 from cdigen.value import frozen
-from cdigen.vendors.nvidia import given_files
-from cdigen.vendors.nvidia.kernel import is_version
-from cdigen.vendors.nvidia.nodes import NodeReader
+from cdigen.vendors.nvidia import listed_files
+from cdigen.vendors.nvidia.kernel_module import is_version
+from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.findings import Severity
     from cdigen.model.inventory import FileKind, HostNode, Weight
-    from cdigen.vendors.base import Places
-    from cdigen.vendors.nvidia.given_files import Given
+    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.nvidia.listed_files import ListedFile
 
 NODE = "/dev/dxg"
 LIBRARIES = "/usr/lib/wsl/lib"
@@ -62,25 +62,25 @@ INF_HEAD = 1 << 16
 
 
 @frozen
-class Store:
+class DriverStore:
     """A folder of the driver store that holds NVIDIA's CUDA driver."""
 
     folder: str
-    libcuda: Given
+    libcuda: ListedFile
 
 
-def is_wsl(places: Places) -> bool:
+def is_wsl(context: DiscoveryContext) -> bool:
     """Return whether the host is a Linux in WSL2 to which Windows shows its GPUs."""
-    return places.driver.exists(f"{LIBRARIES}/{DXCORE}") and places.dev.exists(NODE)
+    return context.driver.exists(f"{LIBRARIES}/{DXCORE}") and context.dev.exists(NODE)
 
 
-def discover(places: Places) -> Inventory:
+def discover(context: DiscoveryContext) -> Inventory:
     """Read what Windows shows: there is one device, ``all``, since dxcore offers no part of the GPUs.
 
     Raises HostError with the kinds no-nodes, driver-not-found and driver-broken.
     """
-    node = _read_node(places)
-    reader = _Reader(places.driver)
+    node = _read_node(context)
+    reader = _Reader(context.driver)
     reader.require_dxcore()
     store = reader.choose_store()
     files = reader.files(store)
@@ -99,8 +99,8 @@ def discover(places: Places) -> Inventory:
     )
 
 
-def _read_node(places: Places) -> HostNode:
-    node, problem = NodeReader(places).read(NODE, role="dxg")
+def _read_node(context: DiscoveryContext) -> HostNode:
+    node, problem = NvidiaNodeReader(context).read(NODE, role="dxg")
     if node is None:
         raise HostError(
             f"Windows shows WSL no GPU: {problem}",
@@ -121,8 +121,8 @@ class _Reader:
         """Raise HostError where libdxcore is missing or broken: every library asks it first."""
         path = f"{LIBRARIES}/{DXCORE}"
         try:
-            given_files.look(self._root, path)
-        except (OSError, given_files.Unusable) as error:
+            listed_files.read_listed_file(self._root, path)
+        except (OSError, listed_files.UnusableFile) as error:
             problem = reason(error) if isinstance(error, OSError) else str(error)
             raise HostError(
                 f"{self._root.host_path(path)} cannot be used: {problem}",
@@ -130,7 +130,7 @@ class _Reader:
                 kind="driver-broken",
             ) from None
 
-    def choose_store(self) -> Store:
+    def choose_store(self) -> DriverStore:
         """Return the store of the driver that runs, of which Windows keeps older ones.
 
         Only dxcore knows it for certain. A store whose loader is the very one in /usr/lib/wsl/lib
@@ -154,7 +154,7 @@ class _Reader:
         )
         return chosen
 
-    def _stores(self) -> list[Store]:
+    def _stores(self) -> list[DriverStore]:
         """Return the folders with a libcuda; raises HostError where there is none that can be used.
 
         The store holds Windows' other drivers as well, a thousand of them: NVIDIA's come first.
@@ -167,13 +167,13 @@ class _Reader:
             for name in names:
                 path = f"{STORES}/{name}/{LIBCUDA}"
                 try:
-                    libcuda = given_files.look(self._root, path)
+                    libcuda = listed_files.read_listed_file(self._root, path)
                 except OSError:
                     continue
-                except given_files.Unusable as error:
+                except listed_files.UnusableFile as error:
                     problem = f"{self._root.host_path(path)}: {error}"
                     continue
-                stores.append(Store(folder=f"{STORES}/{name}", libcuda=libcuda))
+                stores.append(DriverStore(folder=f"{STORES}/{name}", libcuda=libcuda))
             if stores:
                 return stores
         raise HostError(
@@ -190,7 +190,7 @@ class _Reader:
         except OSError:
             return b""
 
-    def files(self, store: Store) -> tuple[DriverFile, ...]:
+    def files(self, store: DriverStore) -> tuple[DriverFile, ...]:
         """Return the small libraries, the store's files, and nvidia-smi under its usual name."""
         small = self._small_libraries()
         taken = {name for file in small for name in file.names}
@@ -210,7 +210,7 @@ class _Reader:
         has libnvoptix_loader.so.1); a file of that name goes before.
         """
         files = []
-        names = [name for name in self._root.names(LIBRARIES) if given_files.is_library_name(name)]
+        names = [name for name in self._root.names(LIBRARIES) if listed_files.is_library_name(name)]
         for name in names:
             path = f"{LIBRARIES}/{name}"
             given = self._look(path)
@@ -219,7 +219,7 @@ class _Reader:
                 files.append(_driver_file("library", given, (path,), own))
         return files
 
-    def _stored_files(self, store: Store, taken: set[str]) -> list[DriverFile]:
+    def _stored_files(self, store: DriverStore, taken: set[str]) -> list[DriverFile]:
         """Return the store's files, each at its own path.
 
         Libraries are loaded by SONAME as well (libnvidia-ptxjitcompiler.so.1) unless that is TAKEN; but
@@ -228,7 +228,7 @@ class _Reader:
         files = []
         names = self._root.names(store.folder)
         for name in names:
-            if not given_files.is_library_name(name) and not name.endswith(STORE_ENDINGS):
+            if not listed_files.is_library_name(name) and not name.endswith(STORE_ENDINGS):
                 continue
             path = f"{store.folder}/{name}"
             given = self._look(path)
@@ -240,27 +240,29 @@ class _Reader:
             files.append(_driver_file(kind, given, (path,), own))
         return files
 
-    def _look(self, path: str) -> Given | None:
+    def _look(self, path: str) -> ListedFile | None:
         where = shown(self._root.host_path(path))
         problem = ""
         try:
-            given = given_files.look(self._root, path)
+            given = listed_files.read_listed_file(self._root, path)
             if given.is_folder or not is_plain(path):
                 problem = "it is a folder" if given.is_folder else "a spec cannot hold its name"
         except FileNotFoundError:
             problem = "it is a link that leads nowhere"
         except OSError as error:
             problem = f"it cannot be read: {reason(error)}"
-        except given_files.Unusable as error:
+        except listed_files.UnusableFile as error:
             problem = str(error)
         if not problem:
             return given
-        rule = "library-unusable" if given_files.is_library_name(path.rpartition("/")[2]) else "file-unusable"
+        rule = (
+            "library-unusable" if listed_files.is_library_name(path.rpartition("/")[2]) else "file-unusable"
+        )
         message = f"{where} is left out: {problem}"
         self._say("warning", rule, where, message, "install NVIDIA's driver in Windows again")
         return None
 
-    def sought(self, store: Store, files: tuple[DriverFile, ...]) -> tuple[Sought, ...]:
+    def sought(self, store: DriverStore, files: tuple[DriverFile, ...]) -> tuple[ProbeResult, ...]:
         """Return what was found of the files that NVIDIA names; a missing one that matters is a finding."""
         found = {target: file.host_path for file in files for target in file.targets}
         sought = []
@@ -269,9 +271,9 @@ class _Reader:
             if name == PROGRAM:
                 host_path = found.get(PROGRAM_TARGET)
             sought.append(
-                Sought(
+                ProbeResult(
                     name=name,
-                    kind="library" if given_files.is_library_name(name) else "binary",
+                    kind="library" if listed_files.is_library_name(name) else "binary",
                     capabilities=(),
                     weight=weight,
                     found=(host_path,) if host_path else (),
@@ -288,7 +290,7 @@ class _Reader:
                 )
         return tuple(sought)
 
-    def version(self, store: Store) -> str:
+    def version(self, store: DriverStore) -> str:
         """Return the driver's version (581.15) as its package's INF file tells it, or an empty text."""
         name = store.folder.rpartition("/")[2].partition(".inf")[0]
         path = f"{store.folder}/{name}.inf"
@@ -325,6 +327,6 @@ def parse_inf(head: bytes) -> str:
 
 
 def _driver_file(
-    kind: FileKind, given: Given, targets: tuple[str, ...], names: tuple[str, ...] = ()
+    kind: FileKind, given: ListedFile, targets: tuple[str, ...], names: tuple[str, ...] = ()
 ) -> DriverFile:
     return DriverFile(kind=kind, host_path=given.host_path, capabilities=(), names=names, targets=targets)

@@ -12,12 +12,12 @@ from cdigen.host.sysfs import pci_key
 from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload
 from cdigen.model.errors import HostError
 from cdigen.model.inventory import Accelerator, DriverFile, Inventory
-from cdigen.vendors import drm
 from cdigen.vendors.base import Watches
 from cdigen.vendors.classes import by_class
-from cdigen.vendors.modules import is_loaded, read_driver
-from cdigen.vendors.nodes import NodeReader, device_nodes, gids
-from cdigen.vendors.notes import Notes
+from cdigen.vendors.kernel import drm
+from cdigen.vendors.kernel.modules import is_loaded, read_driver
+from cdigen.vendors.kernel.nodes import NodeReader, device_nodes, gids
+from cdigen.vendors.notes import FindingCollector
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode
     from cdigen.model.profile import Profile
-    from cdigen.vendors.base import Option, Places, Vendor
+    from cdigen.vendors.base import DiscoveryContext, Option, Vendor
 
 MODULE = "acme_npu"
 DRIVER = f"/sys/bus/pci/drivers/{MODULE}"
@@ -50,7 +50,7 @@ class Acme:
     MODULES: tuple[str, ...] = (MODULE,)
     PCI_VENDORS: tuple[int, ...] = (0xACE0,)
 
-    def discover(self, places: Places) -> Inventory:
+    def discover(self, places: DiscoveryContext) -> Inventory:
         """Read the host; raises HostError: driver-not-loaded, no-gpu, no-nodes."""
         if not is_loaded(places.host, MODULE):
             raise HostError(
@@ -58,7 +58,7 @@ class Acme:
                 hint=f"load it with 'modprobe {MODULE}'",
                 kind="driver-not-loaded",
             )
-        notes = Notes()
+        notes = FindingCollector()
         npus = _read_npus(places.host, _reader(places), notes)
         if not npus:
             raise HostError(
@@ -94,7 +94,7 @@ class Acme:
             if device_class == DEVICE_CLASS
         )
 
-    def watches(self, places: Places) -> Watches:
+    def watches(self, places: DiscoveryContext) -> Watches:
         """Return the nodes, the library, and the driver's list of its devices."""
         libraries = (f"{places.driver.outer}{folder}/{LIBRARY}" for folder in LIBRARY_FOLDERS)
         return Watches(
@@ -103,15 +103,15 @@ class Acme:
             subsystems=("pci", "module", "accel"),
         )
 
-    def missing_nodes(self, places: Places) -> tuple[HostNode, ...]:
+    def missing_nodes(self, places: DiscoveryContext) -> tuple[HostNode, ...]:
         """Read which nodes nobody has made yet."""
         return drm.with_groups(places.host, _read(places).missing)
 
-    def wrong_nodes(self, places: Places) -> tuple[HostNode, ...]:
+    def wrong_nodes(self, places: DiscoveryContext) -> tuple[HostNode, ...]:
         """Read which nodes have other numbers than the kernel gives them, or are none, as they should be."""
         return drm.with_groups(places.host, _read(places).wrong)
 
-    def pitfalls(self, places: Places, inventory: Inventory | None) -> tuple[Finding, ...]:  # noqa: ARG002
+    def diagnostics(self, places: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:  # noqa: ARG002
         """Return nothing: there is nothing to know of these NPUs that the general checks do not see."""
         return ()
 
@@ -161,24 +161,26 @@ def _edits(*npus: Accelerator) -> ContainerEdits:
     return ContainerEdits(env=(visible,), device_nodes=nodes, additional_gids=gids(nodes))
 
 
-def _reader(places: Places) -> NodeReader:
-    return NodeReader(places.dev, drm.MAKING)
+def _reader(places: DiscoveryContext) -> NodeReader:
+    return NodeReader(places.dev, drm.NODE_CREATION)
 
 
-def _read(places: Places) -> NodeReader:
+def _read(places: DiscoveryContext) -> NodeReader:
     """Return a reader that has looked at every node."""
     reader = _reader(places)
-    _read_npus(places.host, reader, Notes())
+    _read_npus(places.host, reader, FindingCollector())
     return reader
 
 
-def _read_npus(host: Root, reader: NodeReader, notes: Notes) -> tuple[Accelerator, ...]:
+def _read_npus(host: Root, reader: NodeReader, notes: FindingCollector) -> tuple[Accelerator, ...]:
     """Read the NPUs in the order of their addresses; each trouble is a finding and costs no other NPU."""
     addresses = sorted(filter(pci_key, host.names(DRIVER)), key=lambda name: pci_key(name) or ())
     return tuple(_read_npu(host, reader, notes, *item) for item in enumerate(addresses))
 
 
-def _read_npu(host: Root, reader: NodeReader, notes: Notes, index: int, address: str) -> Accelerator:
+def _read_npu(
+    host: Root, reader: NodeReader, notes: FindingCollector, index: int, address: str
+) -> Accelerator:
     minor = next(iter(drm.minors(host, f"{DRIVER}/{address}", "accel")), None)
     node, problem = None, "its driver shows no node of it"
     if minor is not None:

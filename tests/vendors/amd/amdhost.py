@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import amdtree
 import pytest
 
-from cdigen import reconcile
 from cdigen.host.root import Root
 from cdigen.model.errors import HostError
 from cdigen.model.profile import DEFAULT
+from cdigen.pipeline import generate
 from cdigen.value import replace
 from cdigen.vendors.amd.vendor import VENDOR
-from cdigen.vendors.base import Places
+from cdigen.vendors.base import DiscoveryContext
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Inventory
 
 
-def places(root: Path, *, rocm: bool = False) -> Places:
+def places(root: Path, *, rocm: bool = False) -> DiscoveryContext:
     host = Root(str(root))
     options = {"amd": {"rocm_libraries": True}} if rocm else {}
-    return Places(host=host, driver=host, dev=host, options=options)
+    return DiscoveryContext(host=host, driver=host, dev=host, options=options)
 
 
 def discover(root: Path, *gpus: AmdGpu, spelling: str = amdtree.UNDERSCORE) -> Inventory:
@@ -47,8 +47,8 @@ def refusal(root: Path) -> HostError:
 
 def document(root: Path, inventory: Inventory, **profile: object) -> dict[str, Any]:
     """Return the checked spec of INVENTORY, for a profile with these fields."""
-    wishes = reconcile.Wishes(profiles=(replace(DEFAULT, **profile),))
-    products, broken = reconcile.produce({"amd": inventory}, host=places(root).host, wishes=wishes)
+    options = generate.GenerateOptions(profiles=(replace(DEFAULT, **profile),))
+    products, broken = generate.generate_specs({"amd": inventory}, host=places(root).host, options=options)
     assert broken == {}
     return products[0].document if products else {"devices": []}
 

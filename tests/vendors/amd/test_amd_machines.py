@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from vendors.amd.amdhost import discover, numbered, offered, places, refusal, rules
 from vendors.fakehost import empty_root
 
-from cdigen import reconcile
+from cdigen.pipeline import generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +56,7 @@ def test_the_spec_of_a_machine_of_amds_is_the_golden_one(
     machine: Callable[[], tuple[AmdGpu, ...]], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     inventory = discover(tmp_path, *machine())
-    (product,), broken = reconcile.produce({"amd": inventory}, host=places(tmp_path).host)
+    (product,), broken = generate.generate_specs({"amd": inventory}, host=places(tmp_path).host)
     assert (product.kind, broken) == ("amd.com/gpu", {})
     golden = GOLDEN / f"{machine.__name__}.json"
     if request.config.getoption("--update-golden"):

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import amdtree
 import inteltree
 import pytest
-from service.daemonhost import Host, daemon
+from daemon.daemonhost import Host, daemon
 from vendors.amd.amdhost import discover, places, refusal, rules
 
-from cdigen import reconcile
 from cdigen.model.profile import DEFAULT
+from cdigen.pipeline import generate
 from cdigen.value import replace
 from cdigen.vendors.amd.vendor import VENDOR
 
@@ -29,8 +29,10 @@ KIND = "amd.com/npu"
 
 def documents(root: Path, *profiles: Profile) -> dict[str, dict[str, list[str]]]:
     """Return what is offered: kind -> device -> paths of its nodes."""
-    wishes = reconcile.Wishes(profiles=profiles or (DEFAULT,))
-    products, broken = reconcile.produce({"amd": discover(root)}, host=places(root).host, wishes=wishes)
+    options = generate.GenerateOptions(profiles=profiles or (DEFAULT,))
+    products, broken = generate.generate_specs(
+        {"amd": discover(root)}, host=places(root).host, options=options
+    )
     assert broken == {}
     return {product.kind: _devices(product.document) for product in products}
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from inteltree import Device, lay
 
-from cdigen import reconcile
 from cdigen.host.root import Root
 from cdigen.model.errors import HostError
-from cdigen.vendors.base import Places
+from cdigen.pipeline import generate
+from cdigen.vendors.base import DiscoveryContext
 from cdigen.vendors.intel.vendor import VENDOR
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Inventory
 
 
-def places(root: Path, *, vfio: bool = False) -> Places:
+def places(root: Path, *, vfio: bool = False) -> DiscoveryContext:
     host = Root(str(root))
-    return Places(host=host, driver=host, dev=host, options={"intel": {"vfio": vfio}})
+    return DiscoveryContext(host=host, driver=host, dev=host, options={"intel": {"vfio": vfio}})
 
 
 def discover(root: Path, *devices: Device, vfio: bool = False) -> Inventory:
@@ -42,7 +42,7 @@ def refusal(root: Path, *devices: Device) -> HostError:
 
 def kinds(root: Path, inventory: Inventory) -> dict[str, dict[str, list[str]]]:
     """Return what is offered, from checked specs: kind -> device -> paths of its nodes in a container."""
-    products, broken = reconcile.produce({"intel": inventory}, host=places(root).host)
+    products, broken = generate.generate_specs({"intel": inventory}, host=places(root).host)
     assert broken == {}
     return {product.kind: _devices(product.document) for product in products}
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from model.inventories import hosts
 
+from cdigen.cdi.build import build
 from cdigen.model.inventory import Accelerator, Driver, HostNode, Inventory
 from cdigen.model.profile import DEFAULT, Profile
-from cdigen.spec.build import build
 from cdigen.value import replace
 from cdigen.vendors.intel.edits import drafts
 

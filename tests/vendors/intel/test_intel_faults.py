@@ -16,7 +16,7 @@ from vendors.intel.intelhost import discover, kinds, places, plain, refusal, rul
 
 from cdigen.host.root import Root
 from cdigen.model.errors import HostError
-from cdigen.vendors.base import Places
+from cdigen.vendors.base import DiscoveryContext
 from cdigen.vendors.intel.vendor import VENDOR
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def test_a_gpu_that_vanishes_while_the_host_is_read_costs_no_other(tmp_path: Pat
     for at in range(1, 80, 3):
         lay(tmp_path, victim)
         host = _Vanishing(tmp_path, tmp_path / victim.folder, at)
-        inventory = VENDOR.discover(Places(host=host, driver=host, dev=host))
+        inventory = VENDOR.discover(DiscoveryContext(host=host, driver=host, dev=host))
         left = {each.address for each in inventory.accelerators if each.usable} - {victim.address}
         assert left == {device.address for device in flex_170(2)} - {victim.address}
 
@@ -305,10 +305,10 @@ def test_no_tree_whatever_makes_more_than_findings_or_one_error(
         VENDOR.watches(where)
         VENDOR.missing_nodes(where)
         VENDOR.wrong_nodes(where)
-        VENDOR.pitfalls(where, None)
+        VENDOR.diagnostics(where, None)
 
 
-def _found(where: Places) -> Inventory | HostError:
+def _found(where: DiscoveryContext) -> Inventory | HostError:
     try:
         return VENDOR.discover(where)
     except HostError as error:

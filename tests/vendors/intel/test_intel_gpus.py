@@ -142,7 +142,7 @@ def test_a_host_whose_gpus_no_driver_takes_has_nothing_to_offer(tmp_path: Path) 
     error = refusal(tmp_path, Device(address="0000:a0:00.0", device_id="0x674c"))
     assert error.kind == "driver-not-loaded"
     assert "force_probe" in error.hint
-    told = VENDOR.pitfalls(places(tmp_path), None)
+    told = VENDOR.diagnostics(places(tmp_path), None)
     assert [finding.path for finding in told] == ["0000:a0:00.0"]
 
 

@@ -13,7 +13,7 @@ import pytest
 from inteltree import arc_a770, b60, flex_170, gaudi_3, laptop, max_1550
 from vendors.intel.intelhost import discover, places, rules
 
-from cdigen import reconcile
+from cdigen.pipeline import generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ def test_the_specs_of_a_machine_are_the_golden_ones(
     machine: Callable[[], tuple[Device, ...]], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     inventory = discover(tmp_path, *machine(), vfio=machine is flex_170_with_vms)
-    products, broken = reconcile.produce({"intel": inventory}, host=places(tmp_path).host)
+    products, broken = generate.generate_specs({"intel": inventory}, host=places(tmp_path).host)
     assert (rules(inventory), broken) == ({}, {})
     for product in products:
         golden = GOLDEN / f"{machine.__name__}.{product.kind.rpartition('/')[2]}.json"

@@ -10,8 +10,8 @@ from hosttree import put
 from inteltree import arc_a770, b60, gpu, laptop, lay
 from vendors.intel.intelhost import discover, kinds, offered, places, rules
 
-from cdigen import reconcile
 from cdigen.model.profile import DEFAULT
+from cdigen.pipeline import generate
 from cdigen.value import replace as changed
 from cdigen.vendors.intel.vendor import VENDOR
 
@@ -92,8 +92,8 @@ def test_what_is_no_such_node_is_not_taken_for_one(tmp_path: Path) -> None:
 def test_a_profile_of_the_class_chooses_its_names(tmp_path: Path) -> None:
     inventory = discover(tmp_path, *arc_a770())
     profile = changed(DEFAULT, name="mei", device_class="gpu-mei", names=("card",))
-    wishes = reconcile.Wishes(profiles=(DEFAULT, profile))
-    products, _ = reconcile.produce({"intel": inventory}, host=places(tmp_path).host, wishes=wishes)
+    options = generate.GenerateOptions(profiles=(DEFAULT, profile))
+    products, _ = generate.generate_specs({"intel": inventory}, host=places(tmp_path).host, options=options)
     by_kind = {product.kind: product.document for product in products}
     assert [device["name"] for device in by_kind[KIND]["devices"]] == ["mei1", "mei2", "mei3", "all"]
     assert by_kind["intel.com/gpu"]["devices"][0]["name"] == "0"

@@ -1,0 +1,242 @@
+"""The rules of a CDI document in plain Python: what ``cdigen generate`` holds its own output to.
+
+At least as strict as ``schemas/cdi.schema.json`` (a test draws documents to prove it) and as every
+loader; imports neither jsonschema nor yaml nor re, since it runs in every one-shot command.
+Source of every rule: docs/cdi.md, "Checks"; docs/rules.md has them one by one.
+"""
+
+from __future__ import annotations
+
+from cdigen.cdi.rules.edit_rules import check_edits, is_empty
+from cdigen.cdi.rules.fields import (
+    MAX_INT64,
+    Shape,
+    check_object,
+    check_text,
+    member_path,
+    quote,
+    type_name,
+    wrong_type,
+)
+from cdigen.cdi.rules.rulebook import finding
+from cdigen.cdi.version import EARLIEST_VERSION, KNOWN_VERSIONS, is_newer, minimum_version
+from cdigen.model.names import MAX_CLASS, MAX_VENDOR, is_device_name, is_vendor_or_class
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.model.findings import Finding
+
+# Not limited by the specification; a name has to fit into a command line and an annotation, and the
+# vendor, the other long part of a qualified name, has the same bound.
+MAX_DEVICE_NAME = 253
+# Kubernetes, apimachinery, TotalAnnotationSizeLimitB; docs/cdi.md, "Names".
+MAX_ANNOTATIONS = 256 * 1024
+
+MAX_FINDINGS = 1000
+
+_MAX_ANNOTATION_PREFIX = 253
+_MAX_ANNOTATION_NAME = 63
+_LOWER = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+_QUALIFIED = _LOWER | frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ-_.")
+_LABEL = _LOWER | frozenset("-")
+
+
+def check(document: object) -> tuple[Finding, ...]:
+    """Return every problem of a parsed JSON DOCUMENT, in the document's order; nothing is raised.
+
+    The document is good exactly when no finding is an error.
+    """
+    if not isinstance(document, dict):
+        return (finding("not-an-object", "$", f"the document is no object but {type_name(document)}"),)
+    out = _Findings()
+    is_good = False
+    try:
+        is_good = check_object(document, "$", _DOCUMENT, out)
+        _check_minimum(document, out, is_good=is_good)
+    except _EnoughError:
+        out.dropped = True
+    if out.dropped:
+        more = finding("more-findings", "$", f"more than {MAX_FINDINGS} findings; the others are not shown")
+        return (*out, more)
+    return tuple(out)
+
+
+class _EnoughError(Exception):
+    """Says that a document has so many errors that no more are looked for."""
+
+
+class _Findings(list["Finding"]):
+    """Findings up to a bound: what is wrong in each of a million entries would fill the memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropped = False
+        self._errors = 0
+
+    def append(self, found: Finding) -> None:
+        """Keep FOUND; a warning beyond the bound is dropped, an error ends the search."""
+        if found.severity == "error":
+            self._errors += 1
+            if self._errors > MAX_FINDINGS:
+                raise _EnoughError
+        elif len(self) >= MAX_FINDINGS:
+            self.dropped = True
+            return
+        super().append(found)
+
+
+def _version(value: object, path: str, out: list[Finding]) -> bool:
+    if not isinstance(value, str):
+        return wrong_type(value, path, "a text", out)
+    if value in KNOWN_VERSIONS:
+        return True
+    hint = f"known: {', '.join(KNOWN_VERSIONS[2:])}"
+    out.append(finding("version-unknown", path, f"{quote(value)} is no released version", hint))
+    return False
+
+
+def _check_minimum(document: dict[str, object], out: list[Finding], *, is_good: bool) -> None:
+    declared = document.get("cdiVersion")
+    if not isinstance(declared, str) or declared not in KNOWN_VERSIONS:
+        return
+    needed = minimum_version(document)
+    if is_newer(needed, declared):
+        what = "any document" if needed == EARLIEST_VERSION else "what this document uses"
+        out.append(
+            finding("version-too-low", "$.cdiVersion", f"{declared} is too low: {what} needs {needed}")
+        )
+    elif is_good and is_newer(declared, needed):
+        message = f"{declared} unloads the file in runtimes that know no more than {needed}, which is enough"
+        out.append(finding("version-higher-than-needed", "$.cdiVersion", message))
+
+
+def _kind(value: object, path: str, out: list[Finding]) -> bool:
+    if not check_text(value, path, out) or not isinstance(value, str):
+        return False
+    vendor, slash, class_ = value.partition("/")
+    if not slash:
+        out.append(finding("kind-syntax", path, f"{quote(value)} has no slash"))
+        return False
+    good = True
+    for what, name, limit in (("vendor", vendor, MAX_VENDOR), ("class", class_, MAX_CLASS)):
+        good &= _kind_part(what, name, limit, path, out)
+    if good and (vendor != vendor.lower() or "_" in vendor):
+        out.append(finding("kind-not-dns", path, f"the vendor {quote(vendor)} is no lower-case DNS name"))
+    return good
+
+
+def _kind_part(what: str, name: str, limit: int, path: str, out: list[Finding]) -> bool:
+    if len(name) > limit:
+        out.append(finding("kind-length", path, f"the {what} has {len(name)} characters, more than {limit}"))
+        return False
+    if is_vendor_or_class(name):
+        return True
+    if len(name) == 1 and name.isascii() and name.isalpha():
+        message = f"the {what} is the one letter {quote(name)}, which crashes loaders up to 1.1.0"
+        out.append(finding("kind-one-letter", path, message))
+    else:
+        message = f"the {what} {quote(name)} is not letters, digits and inner _ . - from a letter on"
+        out.append(finding("kind-syntax", path, message))
+    return False
+
+
+def _annotations(value: object, path: str, out: list[Finding]) -> bool:
+    if not isinstance(value, dict):
+        return wrong_type(value, path, "an object", out)
+    good = True
+    size = 0
+    for key, text in value.items():
+        where = member_path(path, key)
+        if not is_annotation_key(str(key)):
+            out.append(finding("annotation-key", where, f"{quote(str(key))} is no qualified name"))
+            good = False
+        good &= check_text(text, where, out, MAX_INT64)  # their sum is what is limited
+        size += _bytes(key) + _bytes(text)
+    if size > MAX_ANNOTATIONS:
+        message = f"the annotations have {size} bytes, more than {MAX_ANNOTATIONS}"
+        out.append(finding("annotation-size", path, message))
+        good = False
+    return good
+
+
+def _bytes(text: object) -> int:
+    return len(text.encode(errors="surrogatepass")) if isinstance(text, str) else 0
+
+
+def is_annotation_key(key: str) -> bool:
+    """Return whether KEY is a Kubernetes qualified name: an optional DNS prefix, a slash, a name.
+
+    Source: Kubernetes, apimachinery, IsQualifiedName, called with the key in lower case.
+    """
+    prefix, slash, name = key.rpartition("/")
+    if slash and not (prefix.isascii() and _is_subdomain(prefix.lower())):
+        return False
+    return (
+        0 < len(name) <= _MAX_ANNOTATION_NAME
+        and _QUALIFIED.issuperset(name)
+        and name[0].isalnum()
+        and name[-1].isalnum()
+    )
+
+
+def _is_subdomain(name: str) -> bool:
+    return len(name) <= _MAX_ANNOTATION_PREFIX and all(
+        label and _LABEL.issuperset(label) and label[0] != "-" and label[-1] != "-"
+        for label in name.split(".")
+    )
+
+
+def _device_name(value: object, path: str, out: list[Finding]) -> bool:
+    if not isinstance(value, str):
+        return wrong_type(value, path, "a text", out)
+    if len(value) > MAX_DEVICE_NAME:
+        message = f"has {len(value)} characters, more than {MAX_DEVICE_NAME}"
+        out.append(finding("string-too-long", path, message))
+        return False
+    if is_device_name(value):
+        return True
+    out.append(finding("device-name", path, f"{quote(value)} is not letters, digits and inner _ . : -"))
+    return False
+
+
+def _device_edits(value: object, path: str, out: list[Finding]) -> bool:
+    good = check_edits(value, path, out)
+    if isinstance(value, dict) and is_empty(value):
+        out.append(finding("device-edits-empty", path, "changes nothing; edits of the document do not count"))
+        return False
+    return good
+
+
+def _devices(value: object, path: str, out: list[Finding]) -> bool:
+    if not isinstance(value, list):
+        return wrong_type(value, path, "a list", out)
+    if not value:
+        out.append(finding("devices-empty", path, "lists no device"))
+        return False
+    good = True
+    first: dict[str, int] = {}
+    for index, device in enumerate(value):
+        where = f"{path}[{index}]"
+        good &= check_object(device, where, _DEVICE, out)
+        name = device.get("name") if isinstance(device, dict) else None
+        if isinstance(name, str) and first.setdefault(name, index) != index:
+            message = f"{quote(name)} is the name of devices[{first[name]}] too"
+            out.append(finding("device-duplicate", f"{where}.name", message))
+            good = False
+    return good
+
+
+_DEVICE = Shape(
+    fields={"name": _device_name, "annotations": _annotations, "containerEdits": _device_edits},
+    required=("name", "containerEdits"),
+)
+_DOCUMENT = Shape(
+    fields={
+        "cdiVersion": _version,
+        "kind": _kind,
+        "annotations": _annotations,
+        "devices": _devices,
+        "containerEdits": check_edits,
+    },
+    required=("cdiVersion", "kind", "devices"),
+)

@@ -1,0 +1,259 @@
+"""The rules of container edits: environment, device nodes, mounts, hooks and the rest.
+
+Source of every rule: docs/cdi.md, "Checks"; docs/rules.md has them one by one.
+"""
+
+from __future__ import annotations
+
+from cdigen.cdi.rules.fields import (
+    MAX_INT64,
+    MAX_UINT32,
+    Shape,
+    check_boolean,
+    check_clean_path,
+    check_object,
+    check_text,
+    check_unbroken,
+    check_usual_path,
+    integer,
+    list_of,
+    one_of,
+    quote,
+    wrong_type,
+)
+from cdigen.cdi.rules.rulebook import finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.cdi.rules.fields import Check
+    from cdigen.model.findings import Finding
+
+HOOK_NAMES = ("createContainer", "createRuntime", "poststart", "poststop", "prestart", "startContainer")
+# Edits that count: a device with none of these is refused by every loader.
+EDIT_LISTS = ("env", "deviceNodes", "netDevices", "hooks", "mounts", "additionalGids")
+
+_MAX_CLOSID = 4095
+_BIND_OPTIONS = frozenset(("bind", "rbind"))
+_PERMISSIONS = frozenset("rwm")
+
+
+def check_edits(value: object, path: str, out: list[Finding]) -> bool:
+    """Check one ``containerEdits`` object; return whether it is one and all in it is good."""
+    good = check_object(value, path, _EDITS, out)
+    if isinstance(value, dict):
+        _warn_repeated(value, path, out)
+    return good
+
+
+def is_empty(edits: dict[str, object]) -> bool:
+    """Return whether EDITS change nothing, which loaders refuse in a device."""
+    return not any(edits.get(field) for field in EDIT_LISTS) and edits.get("intelRdt") is None
+
+
+def check_env_entry(value: object, path: str, out: list[Finding]) -> bool:
+    """Check one KEY=VALUE."""
+    if not check_text(value, path, out) or not isinstance(value, str):
+        return False
+    if value.find("=") < 1:
+        out.append(finding("env-syntax", path, f"{quote(value)} is not KEY=VALUE"))
+        return False
+    return check_unbroken("env-control-character", value, path, out)
+
+
+def _permissions(value: object, path: str, out: list[Finding]) -> bool:
+    if not isinstance(value, str):
+        return wrong_type(value, path, "a text", out)
+    if _PERMISSIONS.issuperset(value):
+        return True
+    out.append(finding("node-permissions", path, f"{quote(value)} has other letters than r, w and m"))
+    return False
+
+
+def _closid(value: object, path: str, out: list[Finding]) -> bool:
+    if not check_text(value, path, out) or not isinstance(value, str):
+        return False
+    is_name = value not in (".", "..") and "/" not in value and "\n" not in value
+    if value == "/" or (is_name and len(value.encode()) <= _MAX_CLOSID):
+        return True
+    out.append(finding("rdt-closid", path, f"{quote(value)} is no file name"))
+    return False
+
+
+def _removed(_value: object, path: str, out: list[Finding]) -> bool:
+    out.append(finding("rdt-removed-field", path, "was removed in 1.1.0; its libraries refuse the file"))
+    return False
+
+
+def _interface(value: object, path: str, out: list[Finding]) -> bool:
+    if not check_text(value, path, out):
+        return False
+    if value == "":
+        out.append(finding("net-device-name", path, "is empty"))
+        return False
+    return True
+
+
+def _entry(shape: Shape, advise: Check) -> Check:
+    """Return the check of a list's entry of SHAPE; null crashes the loaders, all versions of them."""
+
+    def check(value: object, path: str, out: list[Finding]) -> bool:
+        if value is None:
+            out.append(finding("null-entry", path, "is null, which crashes every loader"))
+            return False
+        return check_object(value, path, shape, out) & advise(value, path, out)
+
+    return check
+
+
+def _advise_node(value: object, path: str, out: list[Finding]) -> bool:
+    if isinstance(value, dict):
+        if "major" in value or "minor" in value:
+            message = "gives numbers, which runtimes take as they are when the host has others"
+            out.append(finding("node-numbers-given", path, message))
+        if "hostPath" in value and value["hostPath"] == value.get("path"):
+            out.append(finding("host-path-redundant", f"{path}.hostPath", "is the same as path"))
+    return True
+
+
+def _judge_mount(value: object, path: str, out: list[Finding]) -> bool:
+    if not isinstance(value, dict) or value.get("type"):
+        return True
+    options = value.get("options")
+    if isinstance(options, list) and any(isinstance(o, str) and o in _BIND_OPTIONS for o in options):
+        out.append(finding("mount-type-missing", path, "has no type", 'add "type": "bind"'))
+        return True
+    message = "has neither a type nor the option bind or rbind: runc fails with no such device"
+    out.append(finding("mount-not-bind", path, message))
+    return False
+
+
+def _advise_hook(value: object, path: str, out: list[Finding]) -> bool:
+    if not isinstance(value, dict):
+        return True
+    if value.get("hookName") in HOOK_NAMES and value["hookName"] != "createContainer":
+        out.append(finding("hook-not-create-container", f"{path}.hookName", f"runs at {value['hookName']}"))
+    env = value.get("env")
+    if not env:
+        out.append(
+            finding("hook-env-missing", path, "has no env: runtimes then pass on their own, or the image's")
+        )
+    elif isinstance(env, list) and any(isinstance(entry, str) and entry.startswith("LD_") for entry in env):
+        out.append(finding("hook-env-loader", f"{path}.env", "sets an LD_ variable"))
+    if value.get("timeout") is None:
+        out.append(
+            finding("hook-timeout-missing", path, "has no timeout: a hook that hangs hangs the container")
+        )
+    return True
+
+
+def _good(_value: object, _path: str, _out: list[Finding]) -> bool:
+    return True
+
+
+def _net_devices(value: object, path: str, out: list[Finding]) -> bool:
+    good = _NET_DEVICES(value, path, out)
+    for field in ("hostInterfaceName", "name"):
+        for index in _repeated(_values(value, field)):
+            message = f"{field} is that of an entry before it"
+            out.append(finding("net-device-duplicate", f"{path}[{index}].{field}", message))
+            good = False
+    return good
+
+
+def _values(entries: object, field: str) -> list[object]:
+    """Return FIELD of each of ENTRIES, None where an entry is not an object."""
+    if not isinstance(entries, list) or len(entries) < 2:
+        return []
+    return [entry.get(field) if isinstance(entry, dict) else None for entry in entries]
+
+
+def _repeated(values: list[object]) -> list[int]:
+    """Return the indexes of texts that stand in VALUES before."""
+    texts = [value for value in values if isinstance(value, str)]
+    if len(set(texts)) == len(texts):
+        return []
+    seen: set[str] = set()
+    repeated = []
+    for index, value in enumerate(values):
+        if isinstance(value, str):
+            if value in seen:
+                repeated.append(index)
+            seen.add(value)
+    return repeated
+
+
+def _warn_repeated(edits: dict[str, object], path: str, out: list[Finding]) -> None:
+    for field, key in (("deviceNodes", "path"), ("mounts", "containerPath")):
+        for index in _repeated(_values(edits.get(field), key)):
+            where = f"{path}.{field}[{index}].{key}"
+            out.append(finding("path-repeated", where, "is used by an entry before it, which it replaces"))
+    env = edits.get("env")
+    if isinstance(env, list):
+        for index in _repeated([e.partition("=")[0] if isinstance(e, str) else None for e in env]):
+            where = f"{path}.env[{index}]"
+            out.append(finding("env-repeated", where, "sets a key that an entry before it sets"))
+
+
+_UINT32 = integer("node-owner", 0, MAX_UINT32)
+_NUMBER = integer("node-number", 0, MAX_INT64)
+_TEXTS = list_of(check_text)
+
+_NODE = Shape(
+    fields={
+        "path": check_clean_path,
+        "hostPath": check_clean_path,
+        "type": one_of("node-type", ("b", "c", "p")),
+        "major": _NUMBER,
+        "minor": _NUMBER,
+        "fileMode": integer("node-file-mode", 0, 0o7777),
+        "permissions": _permissions,
+        "uid": _UINT32,
+        "gid": _UINT32,
+    },
+    required=("path",),
+)
+_MOUNT = Shape(
+    fields={
+        "hostPath": check_usual_path,
+        "containerPath": check_usual_path,
+        "options": _TEXTS,
+        "type": check_text,
+    },
+    required=("hostPath", "containerPath"),
+)
+_HOOK = Shape(
+    fields={
+        "hookName": one_of("hook-name", HOOK_NAMES),
+        "path": check_usual_path,
+        "args": _TEXTS,
+        "env": list_of(check_env_entry),
+        "timeout": integer("hook-timeout", 1, MAX_INT64),
+    },
+    required=("hookName", "path"),
+)
+_NET_DEVICE = Shape(
+    fields={"hostInterfaceName": _interface, "name": _interface}, required=("hostInterfaceName", "name")
+)
+_RDT = Shape(
+    fields={
+        "closID": _closid,
+        "l3CacheSchema": check_text,
+        "memBwSchema": check_text,
+        "schemata": _TEXTS,
+        "enableMonitoring": check_boolean,
+        "enableCMT": _removed,
+        "enableMBM": _removed,
+    }
+)
+_NET_DEVICES = list_of(_entry(_NET_DEVICE, _good))
+_EDITS = Shape(
+    fields={
+        "env": list_of(check_env_entry),
+        "deviceNodes": list_of(_entry(_NODE, _advise_node)),
+        "netDevices": _net_devices,
+        "hooks": list_of(_entry(_HOOK, _advise_hook)),
+        "mounts": list_of(_entry(_MOUNT, _judge_mount)),
+        "intelRdt": lambda value, path, out: check_object(value, path, _RDT, out),
+        "additionalGids": list_of(integer("additional-gid", 1, MAX_UINT32)),
+    }
+)

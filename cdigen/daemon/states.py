@@ -1,0 +1,175 @@
+"""In which state a vendor's side of the host is, and what that means for its spec: two tables.
+
+``assess`` names the state, ``decide`` what to do. Pure: what the host is like, and for how long, comes in.
+"""
+
+from __future__ import annotations
+
+from cdigen.model.findings import errors
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Literal
+
+    from cdigen.frontend.report import VendorState
+    from cdigen.model.errors import HostError
+    from cdigen.model.findings import Finding
+
+    SpecCondition = Literal["none", "whole", "broken"]
+    Action = Literal["write", "keep", "withdraw", "nothing"]
+
+# What the host is like for a moment while a driver is installed or a module is loaded, and what it is
+# when the moment has passed; other errors are what they are at once.
+_TRANSIENT_ERRORS: dict[str, VendorState] = {
+    "version-mismatch": "mismatch",  # the package is unpacked, the module not yet loaded: reload or reboot
+    "driver-broken": "absent",  # a library that is being written
+    "driver-not-found": "absent",  # the module comes before the libraries, or after them
+    "no-nodes": "absent",  # nvidia-modprobe and udev come after the module
+    "no-gpu": "absent",  # the module registers before it has seen its GPUs
+    "no-mig-instances": "absent",  # they are being made
+}
+# Errors about one GPU, or a node that all share (nvidia-uvm is a module of its own, with a new major each
+# time), that pass in the same way; what is lost or contradicts itself does not.
+_TRANSIENT_FINDINGS = frozenset(
+    (
+        "gpu-node-missing",
+        "accel-node-missing",
+        "control-node-missing",
+        "vfio-node-missing",
+        "gpu-information-unreadable",
+        "mig-instance-unusable",
+        # The kernel and NVML, one of which is a moment behind while instances are changed.
+        "mig-contradiction",
+        # A driver that has just been given its device has not yet made what belongs to it.
+        "gpu-without-drm",
+        "accel-without-node",
+        # KFD's topology is made anew while a GPU is split in another way.
+        "kfd-node-unusable",
+        "partition-without-kfd",
+        "partition-contradiction",
+        "partition-missing",
+    )
+)
+# Those of them that take numbers from a GPU's partitions, so that those of others move up, and back again.
+_RENUMBERING_FINDINGS = frozenset(("partition-without-kfd", "partition-contradiction", "partition-missing"))
+# What is offered meanwhile is true, so that it is written; NVML is asked again soon.
+_RETRIED_FINDINGS = frozenset(("mig-names-kept", "mig-not-named"))
+
+
+@frozen
+class VendorStatus:
+    """The state of one vendor, and why; ``offers`` says whether it has devices to give now.
+
+    ``passing`` says that another look is due soon, as the host is expected to change; ``transient`` names
+    what is expected to change, also when that has been waited for long enough.
+    """
+
+    state: VendorState
+    offers: bool
+    passing: bool = False
+    transient: str = ""
+    reason: str = ""
+    hint: str = ""
+
+
+def assess(
+    failure: HostError | None,
+    findings: tuple[Finding, ...] = (),
+    *,
+    patient: Callable[[str], bool],
+    busy: str = "",
+) -> VendorStatus:
+    """Return how a vendor stands whose discovery failed with FAILURE, or gave FINDINGS.
+
+    PATIENT(what) says whether a transient condition may still be waited for; BUSY names a package
+    manager that is at work, or is empty.
+    """
+    if failure is not None:
+        if failure.kind == "vendor-defect":
+            # What its code cannot say is no proof that anything has gone.
+            return VendorStatus(state="degraded", offers=False, reason=failure.message, hint=failure.hint)
+        transient = failure.kind if failure.kind in _TRANSIENT_ERRORS else ""
+        passing = bool(transient) and patient(transient)
+        return VendorStatus(
+            state="settling" if passing else _TRANSIENT_ERRORS.get(failure.kind, "absent"),
+            offers=False,
+            passing=passing,
+            transient=transient,
+            reason=failure.message,
+            hint=failure.hint,
+        )
+    wrong = errors(findings)
+    if wrong:
+        rules = [finding.rule for finding in wrong]
+        transient = next((rule for rule in rules if rule in _TRANSIENT_FINDINGS), "")
+        state: VendorState = "settling" if transient else "degraded"
+        transient = transient or next((rule for rule in rules if rule in _RETRIED_FINDINGS), "")
+        passing = bool(transient) and patient(transient)
+        return VendorStatus(
+            state=state if passing else "degraded",
+            # A name that means another device in a moment is worse than none.
+            offers=not (passing and not _RENUMBERING_FINDINGS.isdisjoint(rules)),
+            passing=passing,
+            transient=transient,
+            reason=wrong[0].message,
+            hint=wrong[0].hint,
+        )
+    if busy:
+        passing = patient(busy)
+        return VendorStatus(
+            state="settling" if passing else "ready",
+            # Half a driver is worse than the runtime's clear refusal.
+            offers=not passing,
+            passing=passing,
+            transient=busy,
+            reason=f"{busy} is at work" if passing else "",
+        )
+    return VendorStatus(state="ready", offers=True)
+
+
+# A spec that is whole names only what exists, of the driver that runs; one that is broken makes containers
+# fail half-way, and none at all gives the user the runtime's one clear line ("unresolvable CDI devices").
+ACTIONS: dict[tuple[VendorState, bool, SpecCondition], Action] = {
+    # (state, offers, spec on disk): action
+    ("ready", True, "none"): "write",
+    ("ready", True, "whole"): "write",
+    ("ready", True, "broken"): "write",
+    ("degraded", True, "none"): "write",
+    ("degraded", True, "whole"): "write",
+    ("degraded", True, "broken"): "write",
+    ("degraded", False, "none"): "nothing",
+    ("degraded", False, "whole"): "keep",
+    ("degraded", False, "broken"): "withdraw",
+    # What is there now is better than nothing; what was there before is better than half of it.
+    ("settling", True, "none"): "write",
+    ("settling", True, "whole"): "keep",
+    ("settling", True, "broken"): "write",
+    ("settling", False, "none"): "nothing",
+    ("settling", False, "whole"): "keep",
+    ("settling", False, "broken"): "withdraw",
+    # The old module runs: with the spec's files still there (a view), containers go on starting.
+    ("mismatch", False, "none"): "nothing",
+    ("mismatch", False, "whole"): "keep",
+    ("mismatch", False, "broken"): "withdraw",
+    ("absent", False, "none"): "nothing",
+    ("absent", False, "whole"): "withdraw",
+    ("absent", False, "broken"): "withdraw",
+}
+
+
+def decide(standing: VendorStatus, disk: SpecCondition) -> Action:
+    """Return what is to become of a vendor's specs whose condition on the disk is DISK."""
+    return ACTIONS[standing.state, standing.offers, disk]
+
+
+# What a withdrawal comes to: (the configuration says keep, another's spec would come to light): action.
+WITHDRAWALS: dict[tuple[bool, bool], Action] = {
+    (False, False): "withdraw",
+    # Runtimes would take the spec of the same kind in a directory of lower priority, which is as old or
+    # older: ours stays, and an error says so.
+    (False, True): "keep",
+    (True, False): "keep",
+    (True, True): "keep",
+}

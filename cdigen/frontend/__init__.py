@@ -1,0 +1,1 @@
+"""What every long-running process of cdigen is built on: run directory, signals, log, HTTP, systemd."""

@@ -1,0 +1,225 @@
+"""The daemon's log: JSON lines on stderr, times in UTC; ``make_logger`` gives the logger, ``cycle`` a line.
+
+structlog is used without its global configuration. Its console part imports rich where that is installed,
+45 ms and 6 MB for colours that no line of ours has, so rich is hidden from it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import os
+import select
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from itertools import islice
+
+from cdigen.frontend.report import MAX_NAMES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, MutableMapping
+    from typing import Any
+
+    from structlog.typing import FilteringBoundLogger
+
+    from cdigen.frontend.report import CycleReport
+
+
+@contextmanager
+def _without(name: str) -> Iterator[None]:
+    """Let imports of the module NAME fail (None in sys.modules: "The import system", 5.3.1)."""
+    hidden = name not in sys.modules
+    if hidden:
+        sys.modules[name] = None  # type: ignore[assignment]  # what the import system documents
+    try:
+        yield
+    finally:
+        if hidden:
+            del sys.modules[name]
+
+
+with _without("rich"):
+    import structlog
+
+# Libraries say more than anybody wants: waitress warns of every client that it sheds.
+_QUIET = ("waitress",)
+# Whoever reads the log takes a line within microseconds, or has stopped reading.
+WAIT_S = 0.2
+
+
+class _Lines:
+    """Writes lines to a descriptor, and waits for nobody: that no one takes them is no reason to stand still.
+
+    A line that cannot be written within WAIT_S is dropped, and so are the next ones at once, until there is
+    room again: how many is then said in a line of its own.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._lock = threading.Lock()
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+        self._dropped = 0
+        # The last line was cut: the next one must not go on where that ended.
+        self._is_torn = False
+
+    def msg(self, line: str) -> None:
+        # Whoever has the lock waits for the reader; a thread that ends the process must not wait for both.
+        if not self._lock.acquire(timeout=2 * WAIT_S):
+            self._dropped += 1
+            return
+        try:
+            if self._dropped and self._write(_losses(self._dropped), 0.0):
+                self._dropped = 0
+            if self._dropped or not self._write(line, WAIT_S):
+                self._dropped += 1
+        finally:
+            self._lock.release()
+
+    # structlog calls the method by the name of the level.
+    debug = info = warning = error = critical = msg
+
+    def _write(self, line: str, wait_s: float) -> bool:
+        """Write LINE, waiting for room for WAIT_S at most; returns whether all of it was taken."""
+        data = f"{line}\n".encode("utf-8", "replace")
+        if self._is_torn:
+            data = b"\n" + data
+        has_begun = False
+        until_s = time.monotonic() + wait_s
+        try:
+            while data:
+                # A pipe that has room at all takes so many bytes without waiting (poll(2), PIPE_BUF).
+                if not self._poll.poll(max(0.0, until_s - time.monotonic()) * 1000):
+                    break
+                data = data[os.write(self._fd, data[: select.PIPE_BUF]) :]
+                has_begun, self._is_torn = True, False
+        except OSError:
+            # Nobody is there, or a full disk.
+            pass
+        self._is_torn = self._is_torn or (has_begun and bool(data))
+        return not data
+
+
+def _losses(lines: int) -> str:
+    timestamp = dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
+    said = {"timestamp": timestamp, "level": "warning", "event": "log lines were dropped", "lines": lines}
+    return json.dumps(said)
+
+
+def make_logger(*, verbose: bool = False, fd: int = 2) -> FilteringBoundLogger:
+    """Return a logger that writes JSON lines to the descriptor FD; only with VERBOSE those of level debug."""
+    logger: FilteringBoundLogger = structlog.wrap_logger(
+        _Lines(fd),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            _ordered,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if verbose else logging.INFO),
+        cache_logger_on_first_use=True,
+    )
+    return logger
+
+
+def take_over(logger: FilteringBoundLogger) -> None:
+    """Bring what libraries log (warnings and above) into LOGGER, so that stderr holds one form of line."""
+    root = logging.getLogger()
+    root.handlers[:] = [_Bridge(logger)]
+    root.setLevel(logging.WARNING)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def cycle(logger: FilteringBoundLogger, report: CycleReport, previous: CycleReport | None = None) -> None:
+    """Write the line of the cycle REPORT.
+
+    One that changed a spec or a vendor's state since the PREVIOUS one is information, one that failed for
+    another reason an error; a cycle that found everything as it was is said only where everything is.
+    """
+    facts = _facts(report)
+    is_news = previous is None or (previous.result, previous.error) != (report.result, report.error)
+    if report.result == "failed" and is_news:
+        logger.error("cycle", **facts)
+    elif report.result == "changed" or _standing(report) != _standing(previous):
+        logger.info("cycle", **facts)
+    else:
+        logger.debug("cycle", **facts)
+
+
+def sources(
+    logger: FilteringBoundLogger, now: tuple[tuple[str, str], ...], before: tuple[tuple[str, str], ...]
+) -> None:
+    """Write of each source of triggers, a name and its problem, that is not as it was BEFORE."""
+    known = dict(before)
+    for name, problem in now:
+        if problem and problem != known.get(name, ""):
+            logger.warning("source", source=name, message=problem)
+        elif known.get(name, "") and not problem:
+            logger.info("source", source=name, message="works again")
+
+
+def _standing(report: CycleReport | None) -> list[tuple[str, str, str]]:
+    vendors = report.vendors if report is not None else ()
+    return [(vendor.vendor, vendor.state, vendor.reason) for vendor in vendors]
+
+
+def _facts(report: CycleReport) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "number": report.number,
+        "result": report.result,
+        "duration_ms": round(report.duration_s * 1000, 1),
+        "events": report.events,
+        "reasons": [f"{trigger.source}: {trigger.reason}" for trigger in report.reasons[:MAX_NAMES]],
+        "vendors": {
+            vendor.vendor: f"{vendor.state}: {vendor.reason}" if vendor.reason else vendor.state
+            for vendor in report.vendors
+        },
+    }
+    if specs := [spec for spec in report.specs if spec.result not in {"unchanged", "absent"}]:
+        facts["specs"] = [
+            {
+                "kind": spec.kind,
+                "file": spec.file,
+                "result": spec.result,
+                "reason": spec.reason,
+                "devices": spec.served,
+            }
+            | _named(spec.changes)
+            for spec in specs
+        ]
+    if report.error:
+        facts["error"] = report.error
+    return facts
+
+
+def _named(changes: Any) -> dict[str, Any]:
+    if changes is None:
+        return {}
+    lists = (("added", changes.added), ("removed", changes.removed), ("changed", changes.changed()))
+    named = {key: list(islice(names, MAX_NAMES)) for key, names in lists if names}
+    return {"changes": changes.summary(), **named}
+
+
+def _ordered(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Put first what people look for first."""
+    first = {key: event[key] for key in ("timestamp", "level", "event") if key in event}
+    return {**first, **event}
+
+
+class _Bridge(logging.Handler):
+    """Gives a library's message to our logger."""
+
+    def __init__(self, logger: FilteringBoundLogger) -> None:
+        super().__init__()
+        self._logger = logger
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = min(max(record.levelno, logging.WARNING), logging.ERROR) // 10 * 10
+        facts: dict[str, Any] = {"exc_info": record.exc_info} if record.exc_info else {}
+        self._logger.log(level, record.getMessage(), logger=record.name, **facts)

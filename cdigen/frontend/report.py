@@ -1,0 +1,215 @@
+"""What the daemon knows of itself: a ``CycleReport`` of each cycle, and the ``DaemonStatus`` they add up to.
+
+``next_status`` is the central name: it makes the next status of the last one and a report. Everything that
+shows the daemon (the state file, metrics, log, health) is made of these values and reads nothing else.
+Wall-clock times are seconds since 1970, as ``time.time`` gives them.
+"""
+
+from __future__ import annotations
+
+from cdigen.value import frozen, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Literal
+
+    from cdigen.cdi.compare import Changes
+    from cdigen.model.findings import Finding
+    from cdigen.watch.triggers import Trigger
+
+    VendorState = Literal["ready", "settling", "degraded", "mismatch", "absent"]
+    SpecResult = Literal["written", "unchanged", "kept", "withdrawn", "absent", "refused"]
+    CycleResult = Literal["changed", "unchanged", "waiting", "failed"]
+
+VENDOR_STATES: tuple[VendorState, ...] = ("ready", "settling", "degraded", "mismatch", "absent")
+CYCLE_RESULTS: tuple[CycleResult, ...] = ("changed", "unchanged", "waiting", "failed")
+# What there is to say of the host as a whole: the first of these that a vendor is in. A vendor that is
+# absent says nothing as long as another is there.
+_GRAVEST_FIRST: tuple[VendorState, ...] = ("mismatch", "settling", "degraded", "ready", "absent")
+_SERVING = frozenset({"ready", "degraded"})
+# Before the first cycle has ended.
+STARTING = "starting"
+MAX_JOURNAL = 50
+# Each entry is bounded as well: status.json is written in every cycle (50 entries: at most 200 kB).
+MAX_NAMES = 16
+
+
+@frozen
+class VendorReport:
+    """How one vendor's side of the host stands, why, what to do; ``next_status`` fills in since when."""
+
+    vendor: str
+    state: VendorState
+    reason: str = ""
+    hint: str = ""
+    since_s: float = 0.0
+
+
+@frozen
+class SpecReport:
+    """What became of one kind's spec.
+
+    ``served`` and ``left_out`` count devices; ``written_s`` is when the file on the disk was written, None
+    where there is none; ``changes`` are those of this cycle.
+    """
+
+    kind: str
+    file: str
+    result: SpecResult
+    reason: str = ""
+    served: int = 0
+    left_out: int = 0
+    written_s: float | None = None
+    changes: Changes | None = None
+
+
+@frozen
+class CycleReport:
+    """One cycle: why it ran, how long, what it found and did.
+
+    ``result`` is ``changed`` where a file was written or removed, ``waiting`` where the host is between
+    two states, ``failed`` where something asked for could not be done: ``error`` says what. ``events``
+    counts what happened since the last cycle, of which ``reasons`` are the distinct ones.
+    """
+
+    number: int
+    reasons: tuple[Trigger, ...]
+    started_s: float
+    duration_s: float
+    result: CycleResult
+    events: int = 0
+    vendors: tuple[VendorReport, ...] = ()
+    specs: tuple[SpecReport, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    error: str = ""
+
+
+@frozen
+class JournalEntry:
+    """A spec that was written or removed: when, in which cycle and why, and what changed by that.
+
+    The lists name ``MAX_NAMES`` at most; ``summary`` counts them all.
+    """
+
+    at_s: float
+    cycle: int
+    reasons: tuple[str, ...]
+    kind: str
+    file: str
+    result: SpecResult
+    summary: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    edits: tuple[str, ...] = ()
+
+
+@frozen
+class DaemonStatus:
+    """How the daemon and the host stand after the last cycle; ``cycle`` is None before the first.
+
+    ``specs`` are those of the last cycle that came so far; ``sources`` are the names of the sources, each
+    with its problem, "" for a healthy one. ``is_configured`` says whether the configuration on the
+    disk counts; where it is wrong, the last good one does.
+    """
+
+    version: str
+    started_s: float
+    since_s: float
+    state: str = STARTING
+    vendors: tuple[VendorReport, ...] = ()
+    specs: tuple[SpecReport, ...] = ()
+    cycle: CycleReport | None = None
+    last_success_s: float | None = None
+    sources: tuple[tuple[str, str], ...] = ()
+    journal: tuple[JournalEntry, ...] = ()
+    is_configured: bool = True
+
+
+def next_status(status: DaemonStatus, report: CycleReport, sources: Mapping[str, str]) -> DaemonStatus:
+    """Return what STATUS becomes by the cycle of REPORT, with the health of SOURCES. Pure."""
+    ended_s = report.started_s + report.duration_s
+    before = {vendor.vendor: vendor for vendor in status.vendors}
+    vendors = tuple(_since(vendor, before.get(vendor.vendor), ended_s) for vendor in report.vendors)
+    state = overall(vendors) if vendors else status.state
+    return replace(
+        status,
+        state=state,
+        since_s=status.since_s if state == status.state else ended_s,
+        vendors=vendors or status.vendors,
+        specs=status.specs if report.result == "failed" and not report.specs else report.specs,
+        cycle=report,
+        last_success_s=status.last_success_s if report.result == "failed" else ended_s,
+        sources=tuple(sources.items()),
+        journal=(*status.journal, *_journaled(report))[-MAX_JOURNAL:],
+    )
+
+
+def overall(vendors: tuple[VendorReport, ...]) -> VendorState:
+    """Return how the host as a whole stands: the gravest state of a vendor that is there."""
+    states = {vendor.state for vendor in vendors}
+    return next((state for state in _GRAVEST_FIRST if state in states), "absent")
+
+
+def reason_unready(status: DaemonStatus, wanted: tuple[str, ...] = ()) -> str:
+    """Return why containers cannot count on the vendors WANTED now, "" where they can.
+
+    A vendor serves where it is ready or degraded. Without names, one that serves is enough: a host need
+    not have GPUs of every maker.
+    """
+    if status.cycle is None:
+        return "the first cycle has not ended yet"
+    serving = {vendor.vendor for vendor in status.vendors if vendor.state in _SERVING}
+    missing = [name for name in wanted if name not in serving]
+    if (wanted and not missing) or (not wanted and serving):
+        return ""
+    named = {vendor.vendor: vendor for vendor in status.vendors if not wanted or vendor.vendor in missing}
+    said = [_why(vendor) for vendor in named.values()]
+    said += [f"{name}: nothing is known" for name in missing if name not in named]
+    return "; ".join(said) or status.cycle.error or "no vendor is known"
+
+
+def _why(vendor: VendorReport) -> str:
+    return f"{vendor.vendor}: {vendor.state}" + (f", {vendor.reason}" if vendor.reason else "")
+
+
+def _since(vendor: VendorReport, before: VendorReport | None, now_s: float) -> VendorReport:
+    same = before is not None and before.state == vendor.state
+    return replace(vendor, since_s=before.since_s if before is not None and same else now_s)
+
+
+def _journaled(report: CycleReport) -> tuple[JournalEntry, ...]:
+    return tuple(
+        _entry(report, spec, spec.changes)
+        for spec in report.specs
+        if spec.result in {"written", "withdrawn"} or (spec.changes is not None and spec.changes.any())
+    )
+
+
+def _entry(report: CycleReport, spec: SpecReport, changes: Changes | None) -> JournalEntry:
+    entry = JournalEntry(
+        at_s=report.started_s + report.duration_s,
+        cycle=report.number,
+        reasons=tuple(f"{trigger.source}: {trigger.reason}" for trigger in report.reasons[:MAX_NAMES]),
+        kind=spec.kind,
+        file=spec.file,
+        result=spec.result,
+        summary=spec.reason or spec.result,
+    )
+    if changes is None:
+        return entry
+    edits = [
+        f"{sign} {row['device'] or 'all'}: {name}"
+        for row in changes.rows()
+        for sign, key in (("+", "added"), ("-", "removed"), ("~", "changed"))
+        for name in row[key]
+    ]
+    return replace(
+        entry,
+        summary=changes.summary() + (f"; {spec.reason}" if spec.reason else ""),
+        added=changes.added[:MAX_NAMES],
+        removed=changes.removed[:MAX_NAMES],
+        changed=changes.changed()[:MAX_NAMES],
+        edits=tuple(edits[:MAX_NAMES]),
+    )

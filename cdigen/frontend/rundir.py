@@ -1,0 +1,107 @@
+"""The run directory of a service: ``RunDirectory`` is its own as long as it holds the lock in it.
+
+Others may remove it at any time (cleaners of /run, a careless administrator): it is made again, unless
+another instance has been faster.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+from cdigen.frontend import status
+from cdigen.model.errors import CdigenError
+from cdigen.store.directory import open_owned
+from cdigen.store.lock import LOCK_FILE, LockHeld, exclusive
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Protocol
+
+    class Logger(Protocol):
+        """What is needed of a logger."""
+
+        def info(self, event: str, **facts: Any) -> Any:
+            """Say that EVENT has happened."""
+
+        def error(self, event: str, **facts: Any) -> Any:
+            """Say that EVENT has happened, and that somebody has to act."""
+
+
+# How long a second instance looks whether the first is going to end.
+LOCK_TIMEOUT_S = 0.5
+
+
+class RunDirectory:
+    """The run directory PATH of this process; what goes wrong with it is said to LOGGER once."""
+
+    def __init__(self, path: str, logger: Logger) -> None:
+        self.lock = f"{path}/{LOCK_FILE}"
+        self._path = path
+        self._log = logger
+        self._held = ExitStack()
+        self._file: tuple[int, int] | None = None
+        # What went wrong in the last cycle, and what in this one.
+        self._said: set[str] = set()
+        self._troubles: set[str] = set()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Make the directory and hold its lock while the body runs; StoreError: see ``_take``."""
+        self._take()
+        try:
+            yield
+        finally:
+            self._held.close()
+
+    def _take(self) -> None:
+        """Make the directory and hold its lock.
+
+        StoreError: it cannot be made; ``LockHeld``: another daemon has it.
+        """
+        status.prepare(self._path)
+        with ExitStack() as new:
+            place = new.enter_context(open_owned(self._path, what=status.RUN_DIRECTORY))
+            held = os.fstat(new.enter_context(exclusive(place, timeout_s=LOCK_TIMEOUT_S)))
+            # What we held until now is no file of this directory any more.
+            self._held.close()
+            self._held, self._file = new.pop_all(), (held.st_dev, held.st_ino)
+
+    def keep(self) -> None:
+        """Take it again if its lock has gone. ``LockHeld``: another daemon has taken it meanwhile."""
+        if not self.is_ours():
+            self._attempt(self._take)
+
+    def is_ours(self) -> bool:
+        """Return whether the lock that we hold is the one that a second daemon would find."""
+        try:
+            there = os.lstat(self.lock)
+        except OSError:
+            return False
+        return (there.st_dev, there.st_ino) == self._file
+
+    def show(self, *savings: Callable[[str], object]) -> None:
+        """Let each of SAVINGS, which gets the directory's path, put its file into it."""
+        for saving in savings:
+            self._attempt(partial(saving, self._path))
+        if self._said and not self._troubles:
+            self._log.info("status", message=f"{self._path}: all is well again")
+        self._said, self._troubles = self._troubles, set()
+
+    def remove_status(self) -> None:
+        """Remove the status, if it is ours."""
+        if self.is_ours():
+            status.remove(self._path)
+
+    def _attempt(self, work: Callable[[], object]) -> None:
+        """Do WORK; a full disk must not end the daemon, nor be said in every cycle."""
+        try:
+            work()
+        except LockHeld:
+            raise
+        except CdigenError as error:
+            if error.message not in self._said | self._troubles:
+                self._log.error("status", message=error.message, hint=error.hint)
+            self._troubles.add(error.message)

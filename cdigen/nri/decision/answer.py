@@ -1,0 +1,153 @@
+"""What the runtime is told of one container, by what is known and what the runtime can do. Pure.
+
+``created`` answers CreateContainer, ``validated`` judges what all plugins together have made of a container.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from cdigen.nri.decision.adjustments import apply_adjustment, subtract_adjustment
+from cdigen.nri.decision.raw import raw_adjustment, read_numbers
+from cdigen.nri.decision.refusal import Refusal, quote
+from cdigen.nri.pods import Adjustment
+from cdigen.value import frozen, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.nri.context import DecisionContext
+    from cdigen.nri.decision.compat import Abilities
+    from cdigen.nri.decision.decide import Decision, Note, Outcome
+    from cdigen.nri.pods import Container, Pod
+
+# The annotation that says on a container what it got from us: an audit finds by it who got nothing, and a
+# validator by which devices it was. 256 names of UUIDs are 14 kB.
+MARK = "cdigen.dev/injected"
+
+
+@frozen
+class Answer:
+    """What becomes of a container, and why.
+
+    ``adjustment`` holds what it gets, nothing where it is as it was; one that is refused must not start, by
+    ``cause`` and ``reason``.
+    """
+
+    outcome: Outcome
+    adjustment: Adjustment = Adjustment()
+    devices: tuple[str, ...] = ()
+    cause: str = ""
+    reason: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+def created(pod: Pod, container: Container, known: DecisionContext, abilities: Abilities) -> Answer:
+    """Return what becomes of CONTAINER, which is about to be created."""
+    decision = known.decisions.decide(
+        pod, container, policy=known.policy, names=known.names, machine=known.machine
+    )
+    if decision.outcome != "inject":
+        return Answer(
+            outcome=decision.outcome, cause=decision.cause, reason=decision.reason, notes=decision.notes
+        )
+    try:
+        adjustment, notes = _adjustment(decision, known, abilities)
+    except Refusal as refusal:
+        return refused(refusal.cause, refusal.reason, decision.notes)
+    return Answer(
+        outcome="inject",
+        adjustment=adjustment,
+        devices=decision.devices,
+        notes=(*decision.notes, *notes),
+    )
+
+
+def refused(cause: str, reason: str, notes: tuple[Note, ...] = ()) -> Answer:
+    """Return the refusal for REASON."""
+    return Answer(outcome="refuse", cause=cause, reason=reason, notes=notes)
+
+
+def validated(
+    pod: Pod, container: Container, adjustment: Adjustment, known: DecisionContext, abilities: Abilities
+) -> str:
+    """Return why CONTAINER must not start with ADJUSTMENT, empty where it may.
+
+    So it is seen where we were not asked, our answer came too late, or another plugin has taken something
+    away. CONTAINER is as it was asked for: what the others have made of it is applied first, as ``created``
+    sees what those before us have. Our own part is not: with our nodes the container would be one that has
+    its devices already, and with the variables of our specs one that asks for nothing. It is told by what
+    MARK names, made anew; who sets that annotation in our place gains nothing, since what is missing is
+    looked for in ADJUSTMENT itself.
+    """
+    try:
+        theirs = _of_others(adjustment, known, abilities)
+    except Refusal as refusal:
+        return refusal.reason
+    wanted = created(pod, apply_adjustment(container, theirs), known, abilities)
+    if wanted.outcome == "refuse":
+        return wanted.reason
+    if wanted.outcome != "inject":
+        return ""
+    missing = _missing(wanted.adjustment, adjustment)
+    if not missing:
+        return ""
+    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    asked = ", ".join(wanted.devices[:6])
+    return f"the container asks for {asked} and would start without {missing[0]}{more}"
+
+
+def _of_others(adjustment: Adjustment, known: DecisionContext, abilities: Abilities) -> Adjustment:
+    """Return ADJUSTMENT without what we gave; Refusal: that cannot be told any more."""
+    devices = adjustment.annotations.get(MARK)
+    if devices is None or abilities.cdi == "injects" or known.prepared is None:
+        # What we gave, if anything, are CDI devices: they are no part of a container yet.
+        return subtract_adjustment(adjustment, Adjustment(), mark=MARK)
+    ours, _ = _raw(tuple(devices.split(",")), known)
+    return subtract_adjustment(adjustment, ours, mark=MARK)
+
+
+def _missing(wanted: Adjustment, given: Adjustment) -> list[str]:
+    """Return what WANTED has and GIVEN lacks; hooks are never taken away, and variables may be others'."""
+    devices, nodes = set(given.cdi_devices), {device.path for device in given.devices}
+    mounts = {mount.destination for mount in given.mounts}
+    return [
+        *[name for name in wanted.cdi_devices if name not in devices],
+        *[device.path for device in wanted.devices if device.path not in nodes],
+        *[mount.destination for mount in wanted.mounts if mount.destination not in mounts],
+    ]
+
+
+def _adjustment(
+    decision: Decision, known: DecisionContext, abilities: Abilities
+) -> tuple[Adjustment, tuple[Note, ...]]:
+    """Return how the runtime is told of DECISION's devices; Refusal where it could not give them."""
+    devices = decision.devices
+    marks = {MARK: ",".join(devices)}
+    if abilities.cdi == "injects":
+        return Adjustment(annotations=marks, cdi_devices=devices), ()
+    if abilities.takes_devices and known.prepared is not None:
+        made, notes = _raw(devices, known)
+        return replace(made, annotations=marks), notes
+    raise Refusal("runtime", _inability(abilities))
+
+
+def _raw(devices: tuple[str, ...], known: DecisionContext) -> tuple[Adjustment, tuple[Note, ...]]:
+    """Return what gives DEVICES by nodes and mounts; Refusal where that cannot be."""
+    prepared = known.prepared or {}
+    # Who defines a device is read after it is known to be there.
+    if gone := next((name for name in devices if name not in prepared), ""):
+        raise Refusal("unknown_device", f"the spec of {quote(gone)} has gone")
+    return raw_adjustment(
+        [(prepared[name], name.partition("=")[2]) for name in devices], partial(read_numbers, known.nodes)
+    )
+
+
+def _inability(abilities: Abilities) -> str:
+    name = f"{abilities.runtime or 'the runtime'} {abilities.version}".strip()
+    if abilities.cdi == "refuses":
+        return f"{name} takes no devices from NRI plugins: ask by its own option --device instead"
+    does = "drops CDI devices of NRI plugins without a word"
+    said = does if abilities.cdi == "drops" else f"is not known to cdigen, and may be one that {does}"
+    remedy = f"; {abilities.remedy}" if abilities.remedy else ""
+    raw = "'nri: unsupported_cdi: raw' in cdigen's configuration gives nodes and mounts"
+    return f"{name} {said}{remedy}; {raw}"

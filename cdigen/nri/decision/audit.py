@@ -1,0 +1,164 @@
+"""Who is there already and asked in vain: ``Audit`` of what a runtime tells when the plugin registers. Pure.
+
+While no plugin is registered, containers start as if there were none. NRI before 0.10 cannot prevent that, so
+it is at least told who they are.
+"""
+
+from __future__ import annotations
+
+from cdigen.nri.decision import existing_devices, request
+from cdigen.nri.decision.answer import MARK
+from cdigen.nri.events import container_name, shorten
+from cdigen.value import frozen, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.nri.context import DecisionContext
+    from cdigen.nri.pods import Container, Pod
+    from cdigen.nri.wire.messages import SynchronizePart
+
+# Of containers that came before their pods: Go sends both in proportion in each message, in random order
+# (adaptation's synchronize), so that half of a node's may be early. One takes some 1 kB, of which its texts
+# are the lesser part; no node has more than some thousands.
+_MAX_EARLY_BYTES = 64 << 20
+_EARLY_BYTES = 600
+_MAX_NAMED = 16
+
+
+@frozen
+class MissedContainer:
+    """A running container that asked for ``devices`` and has not got them; ``reason`` says why not."""
+
+    namespace: str
+    pod: str
+    container: str
+    devices: tuple[str, ...]
+    reason: str
+
+
+@frozen
+class AuditResult:
+    """What an audit found; ``foreign`` are annotations that another plugin serves as well.
+
+    ``is_complete``: all that the runtime told was looked at.
+    """
+
+    missed: tuple[MissedContainer, ...]
+    foreign: tuple[str, ...]
+    is_complete: bool
+
+
+class Audit:
+    """Takes the parts of a runtime's state one by one; what is not needed any more is not held.
+
+    Of containers that come before their pods it keeps about EARLY_BYTES at most.
+    """
+
+    def __init__(self, *, early_bytes: int = _MAX_EARLY_BYTES) -> None:
+        self._room = early_bytes
+        # None: a pod whose wishes do not count.
+        self._pods: dict[str, Pod | None] = {}
+        # Those that came before their pods, by the pods' ids.
+        self._early: dict[str, list[Container]] = {}
+        # Many containers have one and the same variable.
+        self._texts: dict[str, str] = {}
+        self._missed: list[MissedContainer] = []
+        self._foreign: dict[str, None] = {}
+        self._is_complete = True
+
+    def add(self, part: SynchronizePart | None, known: DecisionContext) -> None:
+        """Look at PART, by what is KNOWN now; None is one that was not held."""
+        if part is None:
+            self._is_complete = False
+            return
+        for pod in part.pods():
+            self._pods[pod.id] = _abridged(pod, known)
+            for container in self._early.pop(pod.id, ()):
+                self._room += _size(container)
+                self._judge(container, known)
+        for container in part.containers():
+            if MARK in container.annotations:
+                continue
+            if container.pod_id in self._pods:
+                self._judge(container, known)
+            else:
+                self._keep(container)
+        if part.unread:
+            self._is_complete = False
+
+    def findings(self) -> AuditResult:
+        """Return what there is to say after the last part."""
+        return AuditResult(
+            missed=tuple(self._missed),
+            foreign=tuple(self._foreign),
+            # Of whom no pod was told, nobody can say whether it may ask.
+            is_complete=self._is_complete and not self._early,
+        )
+
+    def _keep(self, container: Container) -> None:
+        """Keep what counts of a CONTAINER whose pod has not come yet."""
+        given = request.variables(container.env)
+        wishes = (*given.values.items(), *given.requirements)
+        kept = replace(
+            existing_devices.keep_evidence(container),
+            annotations={},
+            env=tuple([self._same(f"{name}={value}") for name, value in wishes]),
+        )
+        size = _size(kept)
+        if size > self._room:
+            self._is_complete = False
+            return
+        self._room -= size
+        self._early.setdefault(kept.pod_id, []).append(kept)
+
+    def _same(self, text: str) -> str:
+        return self._texts.setdefault(text, text)
+
+    def _judge(self, container: Container, known: DecisionContext) -> None:
+        pod = self._pods.get(container.pod_id)
+        if pod is None:
+            return
+        asked = request.requesting_annotations(
+            pod.annotations, container.name, known.policy.settings.annotations
+        )
+        others = existing_devices.injected_by_another(container, asked, container.annotations, MARK)
+        self._foreign |= dict.fromkeys(others)
+        found = _missed(pod, container, known)
+        if found and not others:
+            self._missed.append(found)
+
+
+def _abridged(pod: Pod, known: DecisionContext) -> Pod | None:
+    """Return POD with what counts of it, None where nothing does: labels and annotations may be long."""
+    policy = known.policy
+    grant = policy.grant(pod)
+    if not grant.rows and not grant.administers:
+        return None
+    prefixes = tuple(prefix for reader in policy.settings.annotations for prefix in request.PREFIXES[reader])
+    named = {name for row in policy.settings.allow for name, _ in row.labels}
+    return replace(
+        pod,
+        labels={name: text for name, text in pod.labels.items() if name in named},
+        annotations={name: text for name, text in pod.annotations.items() if name.startswith(prefixes)},
+    )
+
+
+def _size(container: Container) -> int:
+    texts = (*container.env, *container.devices, *container.cdi_devices, container.name, container.pod_id)
+    return _EARLY_BYTES + sum(map(len, texts))
+
+
+def _missed(pod: Pod, container: Container, known: DecisionContext) -> MissedContainer | None:
+    decision = known.decisions.decide(
+        pod, container, policy=known.policy, names=known.names, machine=known.machine
+    )
+    if decision.outcome not in {"inject", "refuse"}:
+        return None
+    names = container_name(pod, container)
+    return MissedContainer(
+        namespace=names.namespace,
+        pod=names.pod,
+        container=names.container,
+        devices=decision.devices[:_MAX_NAMED],
+        reason=shorten(decision.reason) or "it was started while no plugin was registered",
+    )

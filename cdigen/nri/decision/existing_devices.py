@@ -1,0 +1,196 @@
+"""Whether somebody else has given a container its devices, and who else may: ``InjectionEvidence``. Pure.
+
+kubelet, a device plugin or a claim (DRA) ask the runtime for CDI devices before any plugin is called. What
+they gave shows as names of CDI devices (containerd 2.3), as device nodes, and as NVIDIA_VISIBLE_DEVICES=void,
+which is in every spec of NVIDIA GPUs and asks for nothing. A device given twice has its hooks run twice.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from cdigen.host.root import shown
+from cdigen.model.view import DEFAULT_TARGET, view_target
+from cdigen.nri.decision.request import is_nvidia
+from cdigen.value import frozen, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cdigen.nri.decision.request import DeviceRequest
+    from cdigen.nri.pods import Container
+
+# Family -> the nodes by which it shows.
+_NODES = {
+    "nvidia.com/imex-channel": r"/dev/nvidia-caps-imex-channels/channel{token}",
+    "nvidia.com/gds": r"/dev/nvidia-fs[0-9]*",
+    "nvidia.com/gdrcopy": r"/dev/gdrdrv",
+    "nvidia.com/mofed": r"/dev/infiniband/uverbs[0-9]+",
+    "nvidia.com/nvswitch": r"/dev/nvidia-nvswitch(?:ctl|[0-9]+)",
+    "amd.com/npu": r"/dev/accel/accel[0-9]+",
+}
+_AMD = r"/dev/(?:kfd|dri/renderD[0-9]+)"
+# GPUs of NVIDIA, Tegra's as well. nvidiactl and nvidia-uvm are for all, and no GPU. WSL2 has one node for the
+# GPUs of every vendor: there the driver's files show whose it is.
+_GPUS = r"/dev/(?:nvidia[0-9]+|nvhost-gpu|nvgpu/igpu[0-9]+/.+)"
+_WSL = "/dev/dxg"
+GPU = "nvidia.com/gpu"
+# Kinds by which GPUs of NVIDIA are given: specs of cdigen and of NVIDIA's toolkit, also those of runtimes and
+# administrators (runtime.nvidia.com/gpu, management.nvidia.com/gpu), NVIDIA's device plugin
+# (k8s.device-plugin.nvidia.com/gpu), its DRA driver (k8s.gpu.nvidia.com/claim). Not: channels
+# (k8s.compute-domain.nvidia.com), what virtual machines get (nvidia.com/pgpu), MIG's administration.
+_GPU_KIND = re.compile(
+    r"(?:[a-z0-9.-]+\.)?nvidia\.com/(?:gpu.*|mig[-_.].+)|k8s\.gpu\.nvidia\.com/(?:claim|device)"
+    r"|nvidia\.com/management",
+    re.IGNORECASE | re.ASCII,
+)
+# Nodes that no device plugin gives: a privileged container has them, and with them all of the host's.
+_PRIVILEGED = frozenset(("/dev/mem", "/dev/port", "/dev/kmsg", "/dev/snapshot", "/dev/loop-control"))
+# All nodes that are looked for begin so.
+_TELLING = re.compile(r"/dev/(?:nvidia|nvhost-|nvgpu/|dxg$|kfd$|dri/|gdrdrv$|infiniband/)", re.ASCII)
+# Files of NVIDIA's driver by their names, and the places where containers have views of it.
+_DRIVER = re.compile(
+    r"/(?:libcuda|libnvidia-ml|libdxcore)\.so"
+    rf"|^(?:{re.escape(DEFAULT_TARGET)}|{re.escape(view_target('nvidia.com/'))}[^/]+)(?:/|$)",
+    re.ASCII,
+)
+
+# Whose annotations another plugin reads, by how it is called (NN-name): as its file in the runtime's plugin
+# folder, or as validators are told. NVIDIA's is part of its toolkit's container, has no file, and is called
+# as its program is: NRI's stub takes that where no name is given (ensureIdentity).
+_INJECTORS = (
+    (re.compile(r"[0-9]{2}-(?:.*[-_.])?device-injector(?:[-_.].*)?"), "noderesource"),
+    (re.compile(r"[0-9]{2}-nvidia-(?:ctk-installer|toolkit)"), "nvidia"),
+)
+
+
+@frozen
+class InjectionEvidence:
+    """What shows that a container was served: names of CDI devices and paths of nodes.
+
+    ``is_privileged``: the nodes are the host's own, all of them, and say nothing. ``has_driver``: files of
+    NVIDIA's driver are mounted, or the environment is that of a spec.
+    """
+
+    cdi_devices: frozenset[str]
+    nodes: frozenset[str]
+    is_privileged: bool
+    has_driver: bool
+
+
+def injection_evidence(container: Container, visible: str | None) -> InjectionEvidence:
+    """Return the signs on CONTAINER, whose NVIDIA_VISIBLE_DEVICES is VISIBLE (None: not set)."""
+    nodes = frozenset(container.devices)
+    return InjectionEvidence(
+        cdi_devices=frozenset(container.cdi_devices),
+        nodes=nodes,
+        is_privileged=bool(nodes & _PRIVILEGED),
+        has_driver=visible == "void" or any(_DRIVER.search(mount.destination) for mount in container.mounts),
+    )
+
+
+def keep_evidence(container: Container) -> Container:
+    """Return CONTAINER with those of its nodes and mounts alone that ``injection_evidence`` are made of."""
+    driver = next((mount for mount in container.mounts if _DRIVER.search(mount.destination)), None)
+    privileged = next((path for path in container.devices if path in _PRIVILEGED), "")
+    telling = (path for path in container.devices if _TELLING.match(path))
+    return replace(
+        container,
+        devices=(privileged,) if privileged else tuple(telling),
+        mounts=(driver,) if driver else (),
+    )
+
+
+def already_injected(
+    found: InjectionEvidence, item: DeviceRequest, *, gpu_kinds: frozenset[str], nodes: tuple[str, ...] = ()
+) -> str:
+    """Return by what a container has what ITEM asks for; empty where it has it not.
+
+    GPU_KINDS are kinds of NVIDIA GPUs whatever their names. Without a kind any GPU will do: who gave it has
+    decided which, and the environment only repeats it. For one that was named in full by its kind the nodes
+    of that GPU have to be there, which are NODES, or unknown if empty.
+    """
+    kind = item.kind or GPU
+    if (device := f"{kind}={item.token}") in found.cdi_devices:
+        return f"CDI device {shown(device)}"
+    if not item.qualified:
+        same = (name for name in sorted(found.cdi_devices) if _is_alike(name, item, gpu_kinds))
+        if device := next(same, ""):
+            return f"CDI device {shown(device)}"
+    if found.is_privileged or not found.nodes:
+        return ""
+    if item.qualified and nodes:
+        node = nodes[0] if found.nodes.issuperset(nodes) else ""
+    else:
+        node = _shows(found, kind, item.token, gpu_kinds)
+    return f"device node {shown(node)}" if node else ""
+
+
+def _shows(found: InjectionEvidence, kind: str, token: str, gpu_kinds: frozenset[str]) -> str:
+    """Return the node by which what KIND has under the name TOKEN shows, empty where there is none."""
+    if _is_gpu(kind, gpu_kinds):
+        return _node(found.nodes, _GPUS) or (_WSL if found.has_driver and _WSL in found.nodes else "")
+    rule = _NODES.get(kind) or (_AMD if kind.startswith("amd.com/") else "")
+    return _node(found.nodes, rule.replace("{token}", re.escape(token))) if rule else ""
+
+
+# A container that asks for 64 GPUs asks 64 times for the same.
+@lru_cache(maxsize=16)
+def _node(nodes: frozenset[str], rule: str) -> str:
+    pattern = re.compile(rule)
+    return next((node for node in sorted(nodes) if pattern.fullmatch(node)), "")
+
+
+def lacks_driver(found: InjectionEvidence) -> bool:
+    """Return whether nodes of NVIDIA GPUs are there and nothing shows that the driver's files are.
+
+    So it is where a device plugin passes nodes and leaves the rest to NVIDIA's runtime, which is not there.
+    """
+    has_nodes = any(re.fullmatch(r"/dev/nvidia[0-9]+", node) for node in found.nodes)
+    return has_nodes and not found.has_driver and not found.cdi_devices
+
+
+def other_injectors(plugins: Iterable[str], readers: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return which of PLUGINS (``10-name``) read annotations of READERS as well, and whose."""
+    return tuple(
+        (name, reader)
+        for name in sorted(plugins)
+        for rule, reader in _INJECTORS
+        if reader in readers and rule.fullmatch(name)
+    )
+
+
+def injected_by_another(
+    container: Container, asked: tuple[tuple[str, str], ...], marks: Mapping[str, str], mark: str
+) -> tuple[str, ...]:
+    """Return the annotations that another plugin must have served in a running CONTAINER.
+
+    ASKED are pairs of annotation and reader, MARKS the container's annotations, of which MARK is the one that
+    cdigen leaves. A device plugin that serves it, too, shows as CDI devices where the runtime tells them.
+    """
+    found = injection_evidence(container, None)
+    has_nodes = any(re.fullmatch(r"/dev/(?:nvidia[0-9]+|dxg|kfd)", node) for node in found.nodes)
+    if mark in marks or found.cdi_devices or found.is_privileged or not has_nodes:
+        return ()
+    return tuple(name for name, reader in asked if reader != "cdigen")
+
+
+def _is_alike(device: str, item: DeviceRequest, gpu_kinds: frozenset[str]) -> bool:
+    """Return whether the CDI name DEVICE, of whichever vendor's name, is such a thing as ITEM asks for."""
+    own, _, name = device.partition("=")
+    kind = item.kind or GPU
+    if _is_gpu(kind, gpu_kinds):
+        return own in gpu_kinds or bool(_GPU_KIND.fullmatch(own))
+    if kind.startswith("amd.com/"):
+        # GPUs may be of any class ("gpu-compute"); NPUs are of their own.
+        are_npus = (own.endswith("/npu"), kind.endswith("/npu"))
+        return own.split("/")[0].endswith("amd.com") and are_npus[0] == are_npus[1]
+    same = own.partition("/")[2] == kind.partition("/")[2] and name == item.token
+    return same and is_nvidia(own) and is_nvidia(kind)
+
+
+def _is_gpu(kind: str, gpu_kinds: frozenset[str]) -> bool:
+    """Return whether devices of KIND are GPUs of NVIDIA for programs, and not all of them for tools."""
+    return kind in gpu_kinds or kind == GPU or kind.startswith(f"{GPU}-")

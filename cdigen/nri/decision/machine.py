@@ -1,0 +1,171 @@
+"""What the host is, by the daemon's inventory: GPUs by every name, and facts for requirements. Pure.
+
+``read`` is the central function. An inventory that is absent or unreadable, that nobody keeps true, or that
+is of another driver than the one that runs is no ``Machine`` with GPUs, but one with a ``problem``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from cdigen.model.errors import ConfigError
+from cdigen.model.inventory_json import from_document
+from cdigen.nri.decision.modelnames import arch_of, brands_of, cuda_of
+from cdigen.nri.decision.requirements import Facts
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cdigen.model.inventory import Accelerator, Inventory, Partition
+
+VENDOR = "nvidia"
+ALL = "all"
+# Where the driver is the kernel module nvidia, its version tells CUDA's, and minors are numbers of nodes.
+PCI_MODES = frozenset(("gpu", "management"))
+# 0000:65:00.0, as sysfs writes it; NVML's eight digits of a domain; without a domain, as lspci.
+_PCI = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])", re.ASCII)
+# Of drivers up to 460: the GPU's UUID and the numbers of the instances.
+_OLD_MIG = re.compile(r"mig-(gpu-[0-9a-f-]{36})/([0-9]{1,3})/([0-9]{1,3})", re.ASCII)
+
+
+@frozen
+class Gpu:
+    """A GPU or a part of one: ``names`` it may have in a spec, the likely ones first.
+
+    ``nodes`` are those that show that a container has it, none where that is not known. ``problem`` says why
+    no spec has it; ``parts`` are the likely names of its instances in MIG mode.
+    """
+
+    names: tuple[str, ...]
+    facts: Facts
+    nodes: tuple[str, ...] = ()
+    problem: str = ""
+    is_partitioned: bool = False
+    parts: tuple[str, ...] = ()
+
+
+class Machine:
+    """The host's GPUs; ``problem`` is empty where they are known, ``facts`` what is known of the driver."""
+
+    def __init__(
+        self, *, problem: str = "", facts: Facts | None = None, gpus: Iterable[Gpu] = (), driver: str = ""
+    ) -> None:
+        self.problem = problem
+        self.facts = facts or Facts()
+        self.gpus = tuple(gpus)
+        self.driver = driver
+        usable = [gpu for gpu in self.gpus if not gpu.problem and not gpu.is_partitioned]
+        # None of a GPU that is not known means that not all are known.
+        known = all(gpu.nodes for gpu in usable)
+        self._nodes = tuple(dict.fromkeys(node for gpu in usable for node in gpu.nodes)) if known else ()
+        self._models = tuple({gpu.facts: gpu for gpu in reversed(usable)}.values())
+        self._by_name: dict[str, Gpu] = {}
+        for gpu in self.gpus:
+            for name in gpu.names:
+                self._by_name.setdefault(name.lower(), gpu)
+
+    def find(self, token: str) -> Gpu | None:
+        """Return the GPU that TOKEN names: by index, UUID, PCI address or as MIG's older UUIDs did."""
+        if not self._by_name:
+            return None
+        return self._by_name.get(token.lower()) or self._by_name.get(canonical(token))
+
+    def nodes(self, token: str) -> tuple[str, ...]:
+        """Return the nodes of the GPU that TOKEN names, of every GPU for ``all``; empty: not known."""
+        if token == ALL:
+            return self._nodes
+        gpu = self.find(token)
+        return gpu.nodes if gpu else ()
+
+    def models(self) -> tuple[Gpu, ...]:
+        """Return one GPU or instance that a container can have for each model: their facts are alike."""
+        return self._models
+
+
+def canonical(token: str) -> str:
+    """Return TOKEN in lower case, a PCI address as sysfs has it."""
+    lower = token.lower()
+    match = _PCI.fullmatch(lower)
+    if match:
+        domain, bus, device, function = match.groups()
+        return f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{int(device, 16):02x}.{function}"
+    match = _OLD_MIG.fullmatch(lower)
+    return f"{match[1]}/gi{int(match[2])}/ci{int(match[3])}" if match else lower
+
+
+def read(content: bytes | None, *, running_driver: str = "", is_kept: bool = True) -> Machine:
+    """Return the machine of an inventory.json; None is an absent one.
+
+    It is stale where nobody keeps it true any more (not IS_KEPT: no daemon holds its lock), and where it is
+    of another driver than RUNNING_DRIVER. That is empty where no kernel module tells a version: WSL2 and most
+    of Tegra have none of that name, and on a host without a loaded driver there is nothing to give, whatever
+    the inventory says. So it counts as it is there.
+    """
+    if content is None:
+        return Machine(problem="there is no inventory: the cdigen daemon has not written one")
+    try:
+        inventories = from_document(json.loads(content))
+    except (ConfigError, ValueError, RecursionError) as error:
+        text = error.message if isinstance(error, ConfigError) else "it is no JSON"
+        return Machine(problem=f"the inventory cannot be read: {text}")
+    if VENDOR not in inventories:
+        return Machine(problem="the inventory has no NVIDIA GPUs")
+    problem = _staleness(inventories[VENDOR], running_driver, is_kept=is_kept)
+    return Machine(problem=f"the inventory is stale: {problem}") if problem else _machine(inventories[VENDOR])
+
+
+def _staleness(inventory: Inventory, running_driver: str, *, is_kept: bool) -> str:
+    """Return why INVENTORY does not tell what is; empty: it does."""
+    if not is_kept:
+        return "the cdigen daemon, which keeps it true, does not run"
+    driver = inventory.driver.version
+    if running_driver not in {"", driver}:
+        return f"it is of driver {driver}, and {running_driver} runs"
+    return ""
+
+
+def _machine(inventory: Inventory) -> Machine:
+    driver = inventory.driver.version
+    # Drivers of Tegra and WSL have numbers of their own.
+    common = Facts(cuda=cuda_of(driver) if inventory.mode in PCI_MODES else "", driver=driver)
+    # Elsewhere minors are no numbers of nodes.
+    has_nodes = inventory.mode in PCI_MODES
+    gpus: list[Gpu] = []
+    for gpu in inventory.accelerators:
+        facts = Facts(
+            cuda=common.cuda, driver=common.driver, arch=arch_of(gpu.model), brands=brands_of(gpu.model)
+        )
+        nodes = (f"/dev/nvidia{gpu.minor}",) if has_nodes and gpu.minor is not None else ()
+        parts = tuple(_part(gpu, part, facts, nodes) for part in gpu.partitions)
+        whole = Gpu(
+            names=_names(str(gpu.index), gpu.uuid, gpu.address, f"gpu{gpu.index}", _minor(gpu.minor)),
+            facts=facts,
+            nodes=nodes,
+            problem="" if gpu.usable else gpu.problem or "it cannot be used",
+            is_partitioned=gpu.partitioned,
+            parts=tuple(part.names[0] for part in parts),
+        )
+        gpus += [whole, *parts]
+    return Machine(facts=common, gpus=gpus, driver=driver)
+
+
+def _part(gpu: Accelerator, part: Partition, facts: Facts, nodes: tuple[str, ...]) -> Gpu:
+    index = f"{gpu.index}:{part.label}"
+    old = f"{gpu.uuid}/{part.instance}" if gpu.uuid else None
+    return Gpu(
+        names=_names(index, part.uuid, f"mig{index}", old),
+        facts=facts,
+        nodes=(*nodes, *[node.path for node in part.nodes]) if nodes else (),
+        problem="" if part.usable else part.problem or "it cannot be used",
+    )
+
+
+def _minor(minor: int | None) -> str | None:
+    return None if minor is None else f"minor{minor}"
+
+
+def _names(*names: str | None) -> tuple[str, ...]:
+    return tuple(name for name in names if name)

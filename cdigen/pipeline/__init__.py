@@ -1,0 +1,1 @@
+"""The one function of this program: discover, name, deliver, build, check, publish."""

@@ -1,0 +1,346 @@
+"""How a draft's files reach containers on this host: the best of what its profile allows.
+
+``deliver`` is the central name. A layout or hook that the host cannot give is replaced by one that
+works everywhere, and a finding says so: a container without a hook is better than none at all.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import stat
+
+from cdigen.cdi.hooks import cdigen_hook, hook_lines, nvidia_hook
+from cdigen.cdi.layout import NO_VIEW, PlacedView, files_outside_view, lay_out, view_plan
+from cdigen.host.interpreter import copied_from, outdated, settings_of, standard_library
+from cdigen.host.root import shown
+from cdigen.host.trust import untrusted, untrusted_below
+from cdigen.model.errors import StoreError
+from cdigen.model.findings import Finding
+from cdigen.model.loader import X86_64_V2, capability_folders
+from cdigen.model.profile import STEPS
+from cdigen.model.view import DEFAULT_KIND, view_target
+from cdigen.value import frozen, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.cdi.hooks import HookProgram
+    from cdigen.host.root import Root
+    from cdigen.model.cdi import Draft, Payload, Step
+    from cdigen.model.findings import Severity
+    from cdigen.model.inventory import DriverFile
+
+CPUINFO = "/proc/cpuinfo"
+# What 'make install-hook' puts beside the script, in the folder lib.
+HOOK_MODULE = "cdigen/hook/main.py"
+_PLAIN = frozenset(("auto", "files", "none"))
+
+
+@frozen
+class DeliveryOptions:
+    """What may be used; paths are the host's, but for ``state_dir``, which is one of this machine.
+
+    Without ``hook_script`` there is no hook unless a profile insists, without ``state_dir`` there are no
+    views; only with ``make_views`` is one made that is not there yet, and only with ``view_copies`` by
+    copying. ``plain`` is for containers that get their files below a folder of their own.
+    ``folders_taken`` says that the default kind has nothing but the folders for capable processors.
+    """
+
+    hook_script: str = ""
+    hook_python: str = ""
+    nvidia_hook: str = ""
+    state_dir: str = ""
+    make_views: bool = False
+    view_copies: bool = False
+    plain: bool = False
+    folders_taken: bool = False
+
+
+DEFAULT_DELIVERY = DeliveryOptions()
+
+
+def deliver(draft: Draft, host: Root | None, means: DeliveryOptions) -> tuple[Draft, tuple[Finding, ...]]:
+    """Return DRAFT with the mounts, hooks and environment that bring its payload into containers.
+
+    HOST is None for an inventory from elsewhere: what such a host has besides is not known.
+    """
+    if draft.payload is None:
+        return draft, ()
+    return _Delivery(draft, draft.payload, host, means).settle()
+
+
+class _Delivery:
+    """One draft on its way; ``findings`` gathers what had to be replaced."""
+
+    def __init__(self, draft: Draft, payload: Payload, host: Root | None, means: DeliveryOptions) -> None:
+        self._draft = draft
+        self._payload = payload
+        self._profile = replace(draft.profile, layout="files", hook="none") if means.plain else draft.profile
+        self._host = host
+        self._means = means
+        self._view = NO_VIEW
+        self._findings: list[Finding] = []
+        self._has_libraries = any(file.names for file in payload.files)
+        asked = (draft.profile.layout, draft.profile.hook)
+        if means.plain and self._has_libraries and not _PLAIN.issuperset(asked):
+            self._say_unused(
+                f"the layout {asked[0]} with the hook {asked[1]} does not go with a container driver root, "
+                "below which no loader looks by itself"
+            )
+
+    def settle(self) -> tuple[Draft, tuple[Finding, ...]]:
+        program = self._program()
+        if program is None:
+            self._say_what_no_hook_does()
+        layout = self._layout(program)
+        is_covering = self._means.folders_taken and self._draft.kind != DEFAULT_KIND
+        capable = layout in {"view", "hwcaps"} and not is_covering and not self._against_capability_folders()
+        laid = lay_out(self._payload, layout, self._view, capable=capable)
+        edits = self._draft.edits
+        env = () if program else tuple(f"{name}={laid.folder}" for name in self._payload.folder_env)
+        hooks = hook_lines(program, self._steps(laid.steps), self._profile.hook_required) if program else ()
+        edits = replace(
+            edits, env=(*edits.env, *env), mounts=(*edits.mounts, *laid.mounts), hooks=(*edits.hooks, *hooks)
+        )
+        return replace(self._draft, edits=edits, payload=None), tuple(self._findings)
+
+    def _steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """Return the steps that the profile wants: links first, the cache when compatibility is settled."""
+        wanted = [step for step in (*self._payload.steps, *steps) if step.name in self._profile.hook_steps]
+        return tuple(sorted(wanted, key=lambda step: STEPS.index(step.name)))
+
+    # The hook.
+
+    def _program(self) -> HookProgram | None:
+        wanted = self._profile.hook
+        if (
+            wanted == "none"
+            or not self._has_libraries
+            or (wanted == "auto" and self._profile.layout == "hwcaps")
+        ):
+            return None
+        means = self._means
+        files: tuple[str, ...] = (means.nvidia_hook,)
+        library = ""
+        if wanted == "nvidia":
+            program = nvidia_hook(means.nvidia_hook)
+        else:
+            python, original = self._interpreter()
+            program = cdigen_hook(python, means.hook_script)
+            library = f"{posixpath.dirname(means.hook_script)}/lib"
+            files = (
+                means.hook_script,
+                f"{library}/{HOOK_MODULE}",
+                python,
+                *((settings_of(python),) if original else ()),
+                *standard_library(self._host, original or python),
+            )
+        if self._host is None or not files[0]:
+            return None if wanted == "auto" else program
+        return program if self._may_start(self._host, files, library) else None
+
+    def _interpreter(self) -> tuple[str, str]:
+        """Return the Python for the hook, and what it is a copy of; that one where the two differ."""
+        python = self._means.hook_python
+        original = copied_from(self._host, python)
+        problem = outdated(self._host, python, original) if self._host and original else ""
+        if not problem:
+            return python, original
+        self._say(
+            "warning",
+            "hook-python-outdated",
+            python,
+            f"{python} is no copy of the interpreter as it is now ({problem}), so the hook runs {original}, "
+            "into which a container with CAP_SYS_PTRACE in its user namespace may look",
+            f"'install -m 0711 {original} {python}' (docs/hook.md)",
+        )
+        return original, ""
+
+    def _may_start(self, host: Root, files: tuple[str, ...], library: str) -> bool:
+        """Return whether HOST has FILES, and only root can have changed them or what is below LIBRARY."""
+        missing = next((path for path in files if not host.exists(path)), "")
+        if missing:
+            self._say(
+                "info" if self._profile.hook == "auto" else "warning",
+                "hook-missing",
+                missing,
+                f"{missing} is not there, so nothing runs when a container starts",
+                "install the hook (docs/hook.md), or choose 'hook: none' in the profile",
+            )
+            return False
+        problems = [untrusted(path, base=host.outer) for path in files]
+        problem = next((text for text in problems if text), "") or untrusted_below(host, library)
+        if problem:
+            self._say(
+                "warning",
+                "hook-untrusted",
+                files[0],
+                f"the hook would run as root, and {problem}; it is not used",
+                "let it and its folders belong to root and be writable by root only",
+            )
+        return not problem
+
+    # The layout.
+
+    def _layout(self, program: HookProgram | None) -> str:
+        """Return the layout. They differ in how libraries are found: without any there is no choice."""
+        wanted = self._profile.layout
+        if not self._has_libraries:
+            return "files"
+        if program is not None and program.kind == "nvidia":
+            if wanted not in {"auto", "files"}:
+                self._say_unused(f"the layout {wanted} is not for NVIDIA's hooks, which link single files")
+            return "named"
+        if wanted in {"view", "hwcaps"} and self._is_without_a_place(program):
+            return "files"
+        if wanted == "hwcaps":
+            problem = self._against_capability_folders()
+            if problem:
+                self._say_unused(f"the layout hwcaps is not for this host: {problem}")
+            return "hwcaps" if not problem and self._has_view(asked=True) else "files"
+        if wanted == "view" or (wanted == "auto" and program is not None):
+            return self._view_or_files(program, asked=wanted == "view")
+        return "files"
+
+    def _is_without_a_place(self, program: HookProgram | None) -> bool:
+        """Return whether the layout needs a place that is one for all kinds, and this kind has it not.
+
+        With a hook a view may lie anywhere. Two kinds of a container must not cover each other's files.
+        """
+        layout = self._profile.layout
+        if self._draft.kind == DEFAULT_KIND or (layout == "view" and (program or self._payload.prefix)):
+            return False
+        how = " without a hook" if layout == "view" else ""
+        self._say_unused(
+            f"the layout {layout}{how} is for {DEFAULT_KIND} alone: its folders are the same in every "
+            "container, and of two kinds one would cover the other",
+            severity="warning" if self._profile.device_class == self._class() else "info",
+        )
+        return True
+
+    def _class(self) -> str:
+        return self._draft.kind.partition("/")[2]
+
+    def _view_or_files(self, program: HookProgram | None, *, asked: bool) -> str:
+        if program is None and self._profile.hook != "none":
+            if asked:
+                self._say_unused("the layout view needs a hook that can be used, or 'hook: none'")
+            return "files"
+        if not self._has_view(asked=asked):
+            return "files"
+        if program is None and not self._payload.prefix and self._against_capability_folders():
+            self._say(
+                "info",
+                "view-without-hook",
+                self._draft.kind,
+                "without a hook, libraries of the view are found only by images that look into "
+                "/usr/local/nvidia/lib64 themselves, as CUDA's do",
+                "'layout: files' needs neither",
+            )
+        return "view"
+
+    def _against_capability_folders(self) -> str:
+        """Return why loaders on this host do not look where ``hwcaps`` mounts; empty where they do."""
+        if not capability_folders(self._payload.architecture):
+            return f"{self._payload.architecture} has no such folders"
+        missing = X86_64_V2 - _processor_flags(self._host)
+        if missing:
+            return f"they need a processor of level x86-64-v2; {CPUINFO} lacks {', '.join(sorted(missing))}"
+        return ""
+
+    def _has_view(self, *, asked: bool) -> bool:
+        """Find or make the view of the payload; ASKED says that one that nobody has made yet is missed."""
+        host, state_dir = self._host, self._means.state_dir
+        if host is None or not state_dir:
+            if asked:
+                self._say_no_view("an inventory from elsewhere has no files to make one of", "")
+            return False
+        from cdigen.store import views  # noqa: PLC0415 - most one-shot calls have none
+
+        folders = frozenset(file.host_path for file in self._payload.files if _is_folder(host, file))
+        if strays := files_outside_view(self._payload, folders):
+            self._say_no_view(
+                f"{shown(strays[0])} belongs below {self._payload.prefix}, and a view there can hold neither "
+                "sockets nor folders",
+                "",
+            )
+            return False
+        plan = view_plan(self._payload, left_out=folders)
+        try:
+            if self._means.make_views:
+                published = views.publish_view(plan, host, state_dir, copies=self._means.view_copies)
+            else:
+                found = views.find_view(plan, host, state_dir)
+                if found is None:
+                    if asked:
+                        self._say_no_view("none is published yet", "'cdigen generate --write' makes it")
+                    return False
+                published = found
+        except StoreError as error:
+            self._say_no_view(error.message, error.hint)
+            return False
+        apart = frozenset(file.source for file in plan.files if file.path in published.apart)
+        self._view = PlacedView(
+            source=published.path, target=view_target(self._draft.kind), left_out=folders | apart
+        )
+        self._findings.extend(published.findings)
+        refused = {file.source for file in plan.files if file.path in published.left_out}
+        files = tuple(file for file in self._payload.files if file.host_path not in refused)
+        self._payload = replace(self._payload, files=files)
+        return True
+
+    # What there is to say.
+
+    def _say_what_no_hook_does(self) -> None:
+        """Say that there is no forward compatibility where the profile would have a hook enable it."""
+        wanted = [step.name for step in self._payload.steps if step.name in self._profile.hook_steps]
+        if "enable-cuda-compat" in wanted:
+            self._say(
+                "info",
+                "no-forward-compatibility",
+                self._draft.kind,
+                "without a hook there is no CUDA forward compatibility: an image's newer libcuda "
+                "(/usr/local/cuda/compat) is not used by itself",
+                "install the hook (docs/hook.md), or set LD_LIBRARY_PATH=/usr/local/cuda/compat in the "
+                "containers that need it",
+            )
+
+    def _say_unused(self, message: str, severity: Severity = "warning") -> None:
+        self._say(
+            severity,
+            "layout-not-used",
+            self._draft.kind,
+            f"{message}; single files are mounted",
+            "choose 'layout: auto' in the profile",
+        )
+
+    def _say_no_view(self, message: str, hint: str) -> None:
+        self._say(
+            "warning",
+            "view-not-made",
+            self._draft.kind,
+            f"single files are mounted, for there is no folder with all of them: {message}",
+            hint,
+        )
+
+    def _say(self, severity: Severity, rule: str, path: str, message: str, hint: str) -> None:
+        self._findings.append(Finding(severity=severity, rule=rule, path=path, message=message, hint=hint))
+
+
+def _is_folder(host: Root, file: DriverFile) -> bool:
+    """Return whether FILE is a folder, which a view cannot hold: some of Tegra's lists name such."""
+    try:
+        return file.kind not in {"library", "library32", "binary"} and stat.S_ISDIR(
+            host.stat(file.host_path).st_mode
+        )
+    except OSError:
+        return False
+
+
+def _processor_flags(host: Root | None) -> frozenset[str]:
+    """Return the features of the host's processor, by the kernel's names; none where they are not known."""
+    try:
+        text = host.read(CPUINFO, limit=1 << 22).decode("ascii", "replace") if host else ""
+    except OSError:
+        return frozenset()
+    line = next((line for line in text.splitlines() if line.startswith("flags")), "")
+    return frozenset(line.partition(":")[2].split())

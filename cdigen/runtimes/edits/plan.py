@@ -1,0 +1,129 @@
+"""What a runtime's configuration shall say, ``DesiredConfig``, and what that takes: ``Plan``.
+
+The functions are what the runtimes' modules share: which key needs to be set, and in which file it would
+have the last word.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from cdigen.host.root import shown
+from cdigen.model.change import Change
+from cdigen.model.errors import ConfigError
+from cdigen.runtimes.edits import tomltext
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cdigen.model.findings import Finding
+    from cdigen.runtimes.edits.tomltext import DesiredKey
+    from cdigen.runtimes.settings import RuntimeSettings
+
+    # The content of a file of the host, None where there is none.
+    Content = Callable[[str], bytes | None]
+
+# What settings.source says where a key is no file's.
+COMMAND_LINE = "the command line of "
+# Places whose files the runtimes read before the drop-ins of /etc.
+_EARLY = ("/etc/", "/usr/")
+
+
+@frozen
+class DesiredConfig:
+    """The spec directories that a runtime shall read, priority rising, and whether it shall have NRI.
+
+    ``nri_required``: besides, no container shall start without our plugin; ``nri`` is true then as well.
+    """
+
+    spec_dirs: tuple[str, ...]
+    nri: bool = False
+    nri_required: bool = False
+
+
+@frozen
+class Plan:
+    """The changes that a wish takes, none where the configuration is as it shall be."""
+
+    changes: tuple[Change, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def merged_dirs(present: tuple[str, ...], wished: tuple[str, ...]) -> tuple[str, ...]:
+    """Return PRESENT where it has the WISHED directories in their order; else its others, then the wished.
+
+    No directory is lost, and the last of the wished, where cdigen writes, has priority.
+    """
+    places = [_canonical(folder) for folder in present]
+    wanted = [_canonical(folder) for folder in wished]
+    if [place for place in places if place in wanted] == wanted:
+        return present
+    others = [folder for folder, place in zip(present, places, strict=True) if place not in wanted]
+    return (*others, *wished)
+
+
+def has_all(present: tuple[str, ...], wished: tuple[str, ...]) -> bool:
+    """Return whether PRESENT has all of the WISHED directories, in whatever order."""
+    return {_canonical(folder) for folder in wished} <= {_canonical(folder) for folder in present}
+
+
+def must_set(settings: RuntimeSettings, what: str, *, is_so: bool) -> bool:
+    """Return whether WHAT (see ``RuntimeSettings.set_by``) must be written: it is not so, or only by default.
+
+    ConfigError: the command line of the daemon decides otherwise, and no file can change that.
+    """
+    source = settings.source(what)
+    if not is_so and source.startswith(COMMAND_LINE):
+        raise ConfigError(
+            f"{shown(source)} sets what is to be configured, and a file cannot change that",
+            hint="take the option out of it, or change it there",
+        )
+    return not (is_so and source)
+
+
+def effective_file(settings: RuntimeSettings, what: str) -> str:
+    """Return the file in which WHAT counts if set: the drop-in, or one read after it that has it already."""
+    source = settings.source(what)
+    if not source or source == settings.wanted or source not in settings.files:
+        return settings.wanted
+    if settings.wanted in settings.files:
+        is_later = settings.files.index(source) > settings.files.index(settings.wanted)
+    elif posixpath.dirname(source) == posixpath.dirname(settings.wanted):
+        is_later = source > settings.wanted
+    else:
+        is_later = not source.startswith(_EARLY)
+    return source if is_later else settings.wanted
+
+
+def toml_changes(
+    wanted: Mapping[str, tuple[DesiredKey, ...]], content: Content, *, command: str
+) -> tuple[Change, ...]:
+    """Return the changes that set the WANTED keys in the files that they are given for."""
+    changes = []
+    for path, wants in wanted.items():
+        before = content(path)
+        start = header_comment(command).encode() if before is None else before
+        after, keys = tomltext.put(start, wants, path)
+        if keys:
+            changes.append(Change(path=path, before=before, after=after, keys=keys))
+    return tuple(changes)
+
+
+def header_comment(command: str) -> str:
+    """Return the first line of a file that we make."""
+    return f"# Written by 'cdigen configure {command}'; 'cdigen configure {command} --undo' takes it back.\n"
+
+
+def refuse_broken(settings: RuntimeSettings) -> None:
+    """Raise ConfigError for a file of the runtime's that is broken: nothing can be built on that."""
+    for finding in settings.findings:
+        if finding.severity == "error":
+            raise ConfigError(finding.message, hint=finding.hint, kind="broken-file")
+
+
+def _canonical(folder: str) -> str:
+    # /var/run is a link to /run (FHS 3.0, 3.15), and the runtimes' defaults are written with it.
+    path = posixpath.normpath(folder)
+    return f"/var{path}" if path.startswith("/run/") else path

@@ -1,0 +1,287 @@
+"""containerd's config.toml and all that it imports, merged as the release does.
+
+Sources: containerd cmd/containerd/server/config of 1.7 and 2.x. How versions, imports and sections meet was
+compared with ``containerd config dump`` of 1.7.24 and 2.1.9, and with the log of a running 2.1.9:
+
+- 1.7 takes each plugin's table whole from the last file that has one. 2.x merges the tables key by key.
+- The version that counts is that of the last file that says one; else 1 in 1.7, the newest in 2.x.
+- 2.x reads the old name of the CRI plugin in a document of version 2 alone, and what stands under the new
+  name wins. From 2.3 on each file is brought to the newest version by itself, before it is merged.
+- An imported file that is missing stops containerd, a pattern without a match does not.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+
+from cdigen.host.root import shown
+from cdigen.runtimes.settings import DEFAULT_DIRS, NRI_SOCKET, RuntimeSettings
+from cdigen.runtimes.settings.config_files import ConfigFiles
+from cdigen.runtimes.units import command
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+    from cdigen.runtimes.targets import Release
+
+FIRST_CDI: Release = (1, 7, 0)  # PR 6654; NRI came with it
+VERSION_2: Release = (2, 0, 0)
+MIGRATES_EACH_FILE: Release = (2, 3, 0)  # PRs 12891, 13939
+
+FILE = "/etc/containerd/config.toml"
+FOLDER = "/etc/containerd/conf.d"
+DROP_IN = f"{FOLDER}/99-cdigen.toml"
+UNIT = "containerd.service"
+OLD_CRI, CRI, NRI = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime", "io.containerd.nri.v1.nri"
+_MAX_FILES = 200
+
+
+@frozen
+class _File:
+    path: str
+    version: int
+    imports: tuple[str, ...]
+    disabled: tuple[str, ...]
+    plugins: dict[str, object]
+
+
+def newest_version(release: Release) -> int:
+    """Return the newest version of a configuration that RELEASE reads."""
+    return 4 if release >= (2, 3, 0) else 3 if release >= VERSION_2 else 2
+
+
+def read(host: Root, release: Release) -> RuntimeSettings:
+    """Return containerd's settings."""
+    sources = ConfigFiles(host, "containerd", consequence="containerd does not start with it")
+    line = command(host, UNIT)
+    named = line.values("--config", "-c")[-1:]
+    main = (*named, FILE)[0]
+    files = _load(sources, main, is_needed=bool(named))
+    version = _version(files, release)
+    _check_version(sources, files, release)
+    if version > 1:
+        _check_names(sources, files, release)
+    cri, nri = _sections(files, release, version)
+    disabled = {name for file in files for name in file.disabled}
+    dirs = _strings(sources, cri, "cdi_spec_dirs", DEFAULT_DIRS)
+    cdi = _boolean(sources, cri, "enable_cdi", default=release >= VERSION_2)
+    off = _boolean(sources, nri, "disable", default=release < VERSION_2)
+    socket = nri.get("socket_path", ("", NRI_SOCKET))[1]
+    if disabled & {"cri", OLD_CRI, CRI}:
+        text = " disables the CRI plugin: Kubernetes gets nothing from this containerd, ctr and Docker do"
+        sources.say("cri-disabled", main, text, severity="info")
+        cdi = False
+    _warn_of_unread(sources, files, release, version)
+    has_cdi = release >= FIRST_CDI
+    wanted = DROP_IN if release >= VERSION_2 else main
+    plugin = _names(release, version)[-1]
+    return RuntimeSettings(
+        runtime="containerd",
+        spec_dirs=dirs,
+        cdi_enabled=cdi and has_cdi,
+        nri_enabled=not off and not disabled & {"nri", NRI} if has_cdi else None,
+        files=tuple(file.path for file in files),
+        wanted=wanted,
+        findings=tuple(sources.findings),
+        wanted_is_read=wanted == main or _is_imported(files, wanted),
+        dirs_key=f'plugins."{plugin}".cdi_spec_dirs' if has_cdi else "",
+        cdi_key=f'plugins."{plugin}".enable_cdi' if has_cdi else "",
+        nri_key=f'plugins."{NRI}".disable' if has_cdi else "",
+        set_by=_set_by(cri, nri),
+        config_version=files[0].version if files and files[0].path == main else 0,
+        nri_socket=socket if has_cdi and isinstance(socket, str) else "",
+    )
+
+
+def _load(sources: ConfigFiles, main: str, *, is_needed: bool) -> list[_File]:
+    """Return the main file and all imported ones, in the order in which containerd merges them."""
+    files: list[_File] = []
+    pending = [(main, is_needed)]
+    seen: set[str] = set()
+    while pending and len(seen) < _MAX_FILES:
+        path, needed = pending.pop(0)
+        if path in seen:
+            continue
+        seen.add(path)
+        document = sources.toml(path, is_needed=needed)
+        if document is not None:
+            file = _file(sources, path, document)
+            files.append(file)
+            pending += [(found, True) for wish in file.imports for found in _matches(sources, path, wish)]
+    return files
+
+
+def _file(sources: ConfigFiles, path: str, document: dict[str, object]) -> _File:
+    version = document.get("version", 0)
+    if not isinstance(version, int) or isinstance(version, bool):
+        sources.wrong_type(path, "version", "a number")
+        version = 0
+    lists = {
+        key: sources.strings(path, key, document[key]) or () if key in document else ()
+        for key in ("imports", "disabled_plugins")
+    }
+    plugins = sources.table(path, document, "plugins")
+    return _File(
+        path=path,
+        version=version,
+        imports=lists["imports"],
+        disabled=lists["disabled_plugins"],
+        plugins=plugins,
+    )
+
+
+def _absolute(parent: str, wish: str) -> str:
+    """Return the path or pattern WISH of the file PARENT as containerd understands it."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(parent), wish))
+
+
+def _matches(sources: ConfigFiles, parent: str, wish: str) -> list[str]:
+    """Return the files that an import means. Only a star makes a pattern (resolveImports)."""
+    path = _absolute(parent, wish)
+    return _glob(sources, path) if "*" in path else [path]
+
+
+def _glob(sources: ConfigFiles, pattern: str) -> list[str]:
+    """Return what matches PATTERN as Go's filepath.Glob has it: in every part, dot files as well."""
+    found = [""]
+    for part in pattern.strip("/").split("/"):
+        if not any(character in part for character in "*?["):
+            found = [f"{folder}/{part}" for folder in found]
+            continue
+        found = [
+            f"{folder}/{name}"
+            for folder in found
+            for name in sources.names(folder or "/")
+            if fnmatch.fnmatchcase(name, part)
+        ][:_MAX_FILES]
+    return [path for path in found if sources.host.exists(path)]
+
+
+def _is_imported(files: list[_File], path: str) -> bool:
+    return any(
+        fnmatch.fnmatchcase(path, wish) and wish.count("/") == path.count("/")
+        for file in files
+        for wish in (_absolute(file.path, wish) for wish in file.imports)
+    )
+
+
+def _version(files: list[_File], release: Release) -> int:
+    said = [file.version for file in files if file.version]
+    return said[-1] if said else newest_version(release) if release >= VERSION_2 else 1
+
+
+def _check_version(sources: ConfigFiles, files: list[_File], release: Release) -> None:
+    """Say so where the last version that is said is too new; those before it do not count."""
+    newest = newest_version(release)
+    saying = [file for file in files if file.version]
+    if saying and saying[-1].version > newest:
+        path, version = saying[-1].path, saying[-1].version
+        text = f": version {version}, but this release reads {newest} at most"
+        sources.say("config-version", path, sources.line_of(path, "version") + text)
+
+
+def _check_names(sources: ConfigFiles, files: list[_File], release: Release) -> None:
+    """Say which plugins have the short names of version 1, which stop containerd in a newer version."""
+    for file in files:
+        # 2.x looks at the names of lists alone.
+        names = [*file.disabled, *(file.plugins if release < VERSION_2 else ())]
+        for name in names:
+            if "." not in name:
+                text = (
+                    f": the plugin {shown(name)} has its name of version 1, in a configuration of version 2"
+                )
+                sources.say("config-version", file.path, text)
+
+
+def _names(release: Release, version: int) -> tuple[str, ...]:
+    """Return under which names the CRI plugin's table is read, the stronger last."""
+    if release < VERSION_2:
+        return ("cri",) if version < 2 else (OLD_CRI,)
+    return (OLD_CRI, CRI) if version == 2 else (CRI,)
+
+
+def _sections(
+    files: list[_File], release: Release, version: int
+) -> tuple[dict[str, tuple[str, object]], dict[str, tuple[str, object]]]:
+    """Return the tables of the CRI and the NRI plugin: each key with the file it is from and its value."""
+    if release >= MIGRATES_EACH_FILE:
+        return _merge_migrated(files), _merge(files, NRI)
+    cri: dict[str, tuple[str, object]] = {}
+    merge = _last if release < VERSION_2 else _merge
+    for name in _names(release, version):
+        cri |= merge(files, name)
+    return cri, merge(files, "nri" if release < VERSION_2 and version < 2 else NRI)
+
+
+def _merge_migrated(files: list[_File]) -> dict[str, tuple[str, object]]:
+    found: dict[str, tuple[str, object]] = {}
+    for file in files:
+        names = (*(("cri",) if file.version < 2 else ()), *((OLD_CRI,) if file.version < 3 else ()), CRI)
+        for name in names:
+            found |= _merge([file], name)
+    return found
+
+
+def _merge(files: list[_File], name: str) -> dict[str, tuple[str, object]]:
+    found: dict[str, tuple[str, object]] = {}
+    for file in files:
+        table = file.plugins.get(name)
+        found |= {key: (file.path, value) for key, value in table.items()} if isinstance(table, dict) else {}
+    return found
+
+
+def _last(files: list[_File], name: str) -> dict[str, tuple[str, object]]:
+    having = [file for file in files if isinstance(file.plugins.get(name), dict)]
+    return _merge(having[-1:], name)
+
+
+def _strings(
+    sources: ConfigFiles, section: dict[str, tuple[str, object]], key: str, default: tuple[str, ...]
+) -> tuple[str, ...]:
+    if key not in section:
+        return default
+    path, value = section[key]
+    found = sources.strings(path, key, value)
+    return default if found is None else found
+
+
+def _boolean(
+    sources: ConfigFiles, section: dict[str, tuple[str, object]], key: str, *, default: bool
+) -> bool:
+    if key not in section:
+        return default
+    path, value = section[key]
+    found = sources.boolean(path, key, value)
+    return default if found is None else found
+
+
+def _warn_of_unread(sources: ConfigFiles, files: list[_File], release: Release, version: int) -> None:
+    """Say which tables of the CRI plugin stand under a name that this release passes over here."""
+    names = _names(release, version)
+    for file in files if release < MIGRATES_EACH_FILE else ():
+        for name in ("cri", OLD_CRI, CRI):
+            if isinstance(file.plugins.get(name), dict) and name not in names:
+                text = (
+                    f': plugins."{name}" is passed over; this release reads plugins."{names[-1]}" '
+                    f"in a configuration of version {version}"
+                )
+                sources.say("config-passed-over", file.path, text, severity="warning")
+    if release < VERSION_2:
+        _warn_of_replaced(sources, files, names[-1])
+
+
+def _warn_of_replaced(sources: ConfigFiles, files: list[_File], name: str) -> None:
+    having = [file for file in files if isinstance(file.plugins.get(name), dict)]
+    for file in having[:-1]:
+        text = f': plugins."{name}" is replaced as a whole by that of {having[-1].path}'
+        sources.say("config-passed-over", file.path, text, severity="warning")
+
+
+def _set_by(
+    cri: dict[str, tuple[str, object]], nri: dict[str, tuple[str, object]]
+) -> tuple[tuple[str, str], ...]:
+    rows = (("cdi", cri, "enable_cdi"), ("nri", nri, "disable"), ("nri_socket", nri, "socket_path"))
+    found = [(what, section[key][0]) for what, section, key in rows if key in section]
+    return (*found, *([("spec_dirs", cri["cdi_spec_dirs"][0])] if "cdi_spec_dirs" in cri else []))

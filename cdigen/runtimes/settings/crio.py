@@ -1,0 +1,108 @@
+"""CRI-O's crio.conf, its drop-ins, and crio's arguments in its systemd unit.
+
+Sources: cri-o pkg/config (UpdateFromPath walks the folder below itself too, and takes every file whatever
+its name, so a backup in it is configuration), crio.conf(5), crio.conf.d(5). Not compared with a real crio.
+"""
+
+from __future__ import annotations
+
+import stat
+
+from cdigen.runtimes.settings import DEFAULT_DIRS, NRI_SOCKET, RuntimeSettings
+from cdigen.runtimes.settings.config_files import ConfigFiles
+from cdigen.runtimes.units import command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cdigen.host.root import Root
+    from cdigen.runtimes.targets import Release
+    from cdigen.runtimes.units import Command
+
+FIRST_CDI: Release = (1, 24, 0)  # PR 5571; always on since then
+FIRST_NRI: Release = (1, 26, 0)
+NRI_BY_DEFAULT: Release = (1, 30, 0)
+
+FILE, FOLDER = "/etc/crio/crio.conf", "/etc/crio/crio.conf.d"
+DROP_IN = "99-cdigen.conf"
+UNITS = ("crio.service", "cri-o.service")
+_MAX_DEPTH = 8
+_MAX_FILES = 200
+
+
+def read(host: Root, release: Release) -> RuntimeSettings:
+    """Return CRI-O's settings."""
+    sources = ConfigFiles(host, "cri-o", consequence="CRI-O does not start with it")
+    line = next(
+        (found for found in (command(host, unit) for unit in UNITS) if found.file), command(host, UNITS[0])
+    )
+    named, folders = line.values("--config", "-c")[-1:], line.values("--config-dir", "-d")[-1:]
+    main, folder = (*named, FILE)[0], (*folders, FOLDER)[0]
+    dirs: tuple[str, ...] = DEFAULT_DIRS
+    is_on = release >= NRI_BY_DEFAULT
+    socket = NRI_SOCKET
+    set_by: dict[str, str] = {}
+    for path, is_needed in _files(sources, main, folder, is_needed=bool(named)):
+        document = sources.toml(path, is_needed=is_needed) or {}
+        runtime = sources.table(path, document, "crio", "runtime")
+        if "cdi_spec_dirs" in runtime:
+            listed = sources.strings(path, "cdi_spec_dirs", runtime["cdi_spec_dirs"])
+            if listed is not None:
+                dirs, set_by["spec_dirs"] = listed, path
+        nri = sources.table(path, document, "crio", "nri")
+        if "enable_nri" in nri:
+            wish = sources.boolean(path, "enable_nri", nri["enable_nri"])
+            is_on, set_by["nri"] = is_on if wish is None else wish, path
+        if isinstance(nri.get("nri_listen"), str):
+            socket, set_by["nri_socket"] = str(nri["nri_listen"]), path
+    given = _dirs_of(line)
+    if given:
+        dirs, set_by["spec_dirs"] = given, f"the command line of {line.file}"
+    flag = line.flag("--enable-nri")
+    if flag is not None:
+        is_on, set_by["nri"] = flag, f"the command line of {line.file}"
+    return RuntimeSettings(
+        runtime="cri-o",
+        spec_dirs=dirs,
+        cdi_enabled=release >= FIRST_CDI,
+        nri_enabled=is_on if release >= FIRST_NRI else None,
+        files=tuple(sources.files),
+        wanted=f"{folder}/{DROP_IN}",
+        findings=tuple(sources.findings),
+        dirs_key="crio.runtime.cdi_spec_dirs" if release >= FIRST_CDI else "",
+        nri_key="crio.nri.enable_nri" if release >= FIRST_NRI else "",
+        set_by=tuple(sorted(set_by.items())),
+        nri_socket=socket if release >= FIRST_NRI else "",
+    )
+
+
+def _files(sources: ConfigFiles, main: str, folder: str, *, is_needed: bool) -> Iterator[tuple[str, bool]]:
+    yield main, is_needed
+    yield from ((path, True) for path in _below(sources, folder)[:_MAX_FILES])
+
+
+def _below(sources: ConfigFiles, folder: str, depth: int = 0) -> list[str]:
+    """Return all files below FOLDER in the order of filepath.Walk, which follows no links to folders."""
+    found: list[str] = []
+    for name in sources.names(folder):
+        path = f"{folder}/{name}"
+        if _is_folder(sources.host, path):
+            found += _below(sources, path, depth + 1) if depth < _MAX_DEPTH else []
+        else:
+            found.append(path)
+    return found
+
+
+def _is_folder(host: Root, path: str) -> bool:
+    try:
+        real, status = host.located(path)
+        return stat.S_ISDIR(status.st_mode) and real.rpartition("/")[2] == path.rpartition("/")[2]
+    except OSError:
+        return False
+
+
+def _dirs_of(line: Command) -> tuple[str, ...]:
+    # An argument is stronger than the variable (urfave/cli), and both are lists with commas.
+    texts = line.values("--cdi-spec-dirs") or (dict(line.environment).get("CONTAINER_CDI_SPEC_DIRS", ""),)
+    return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())

@@ -1,0 +1,148 @@
+"""Docker's daemon.json and dockerd's arguments in its systemd unit.
+
+Sources: moby daemon/config and daemon/command (CDISpecDirs, Features), PRs 45134, 49963, 51624, 51634; what
+28.5.2 says of broken files was seen with ``dockerd --validate``. dockerd does not start with a file that it
+cannot parse, nor where the file and an argument set the same.
+"""
+
+from __future__ import annotations
+
+from cdigen.host.root import shown
+from cdigen.runtimes.settings import DEFAULT_DIRS, RuntimeSettings
+from cdigen.runtimes.settings.config_files import ConfigFiles
+from cdigen.runtimes.units import SYSTEM_FOLDERS, USER_FOLDERS, command
+from cdigen.runtimes.users import ROOT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+    from cdigen.runtimes.targets import Release
+    from cdigen.runtimes.units import Command
+    from cdigen.runtimes.users import User
+
+FIRST_CDI: Release = (25, 0, 0)  # PR 45134
+CDI_BY_DEFAULT: Release = (28, 2, 0)  # PR 49963
+# From then on unreadable directories are left out, links resolved, a user's own directories read (PR 51624).
+CAREFUL_DIRS: Release = (29, 2, 0)
+FIRST_NRI: Release = (29, 2, 0)  # PR 51634, off by default
+
+FILE = "/etc/docker/daemon.json"
+UNIT = "docker.service"
+_DIRS, _FEATURES, _NRI = "cdi-spec-dirs", "features", "nri-opts"
+# What sets the same as each key of the file: dockerd compares the file's names with the options' own.
+_OPTIONS = {_DIRS: ("--cdi-spec-dir",), _FEATURES: ("--feature",), _NRI: ("--nri-opts",)}
+
+
+def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
+    """Return the settings of the system's dockerd, or of USER's rootless one."""
+    sources = ConfigFiles(
+        host, "docker", reader=user.reader() if user else ROOT, consequence="dockerd does not start with it"
+    )
+    folders = (f"{user.config_home}/systemd/user", *USER_FOLDERS) if user else SYSTEM_FOLDERS
+    line = command(host, UNIT, folders)
+    named = line.values("--config-file")[-1:]
+    file = named[0] if named else f"{user.config_home}/docker/daemon.json" if user else FILE
+    document = sources.json(file, is_needed=bool(named)) or {}
+    _check_names(sources, file, document, release)
+    values, set_by = _values(sources, file, document, line)
+    dirs = values.get(_DIRS)
+    listed = dirs if isinstance(dirs, tuple) else _default_dirs(release, user)
+    # Either switches it off: the feature, or a list of one empty text (moby daemon/command).
+    is_on = listed != ("",) and release >= FIRST_CDI
+    features, nri = values.get(_FEATURES), values.get(_NRI)
+    feature = features.get("cdi") if isinstance(features, dict) else None
+    is_on = is_on and (feature if isinstance(feature, bool) else release >= CDI_BY_DEFAULT)
+    options = nri if isinstance(nri, dict) else {}
+    socket = options.get("socket-path")
+    return RuntimeSettings(
+        runtime="docker",
+        spec_dirs=() if listed == ("",) else listed,
+        cdi_enabled=is_on,
+        nri_enabled=options.get("enable") is True if release >= FIRST_NRI else None,
+        files=tuple(sources.files),
+        wanted=file,
+        findings=tuple(sources.findings),
+        follows_links=release >= CAREFUL_DIRS,
+        dirs_key=_DIRS if release >= FIRST_CDI else "",
+        cdi_key=f"{_FEATURES}.cdi" if release >= FIRST_CDI else "",
+        nri_key=f"{_NRI}.enable" if release >= FIRST_NRI else "",
+        set_by=set_by,
+        nri_socket=socket if isinstance(socket, str) else "",
+        rootless=user is not None,
+    )
+
+
+def _default_dirs(release: Release, user: User | None) -> tuple[str, ...]:
+    if user and release >= CAREFUL_DIRS:
+        return (*DEFAULT_DIRS, f"{user.config_home}/cdi", f"{user.runtime_dir}/cdi")
+    return DEFAULT_DIRS
+
+
+def _check_names(sources: ConfigFiles, file: str, document: dict[str, object], release: Release) -> None:
+    """Say which keys, of those that matter here, this dockerd does not know: it refuses the file for one."""
+    since = {_DIRS: FIRST_CDI, _NRI: FIRST_NRI}
+    for name in document:
+        text = ""
+        if name not in _OPTIONS and name.lower() in _OPTIONS:
+            text = f"{shown(name)} must be written {name.lower()}"
+        elif release < since.get(name, release):
+            text = f"{name} is not known to releases before {since[name][0]}.{since[name][1]}"
+        if text:
+            sources.say("config-unknown", file, f"{sources.line_of(file, name)}: {text}")
+
+
+def _values(
+    sources: ConfigFiles, file: str, document: dict[str, object], line: Command
+) -> tuple[dict[str, object], tuple[tuple[str, str], ...]]:
+    """Return what the file and the arguments say, by the file's names, and who says it."""
+    said = _of_file(sources, file, document)
+    set_by = dict.fromkeys(said, file)
+    for name, value in _of_arguments(line).items():
+        if name in document:
+            text = f"{sources.line_of(file, name)}: {name} is set by {line.file} as well"
+            hint = f"remove {_OPTIONS[name][0]} from the unit, or {name} from the file"
+            sources.say("config-twice", file, text, hint=hint)
+        said[name] = value
+        set_by[name] = f"the command line of {line.file}"
+    features, nri = said.get(_FEATURES), said.get(_NRI)
+    rows = [("spec_dirs", _DIRS)] if _DIRS in said else []
+    rows += [("cdi", _FEATURES)] if isinstance(features, dict) and "cdi" in features else []
+    rows += [("nri", _NRI)] if isinstance(nri, dict) and "enable" in nri else []
+    return said, tuple((what, set_by[name]) for what, name in rows)
+
+
+def _of_file(sources: ConfigFiles, file: str, document: dict[str, object]) -> dict[str, object]:
+    said: dict[str, object] = {}
+    if document.get(_DIRS) is not None:
+        dirs = sources.strings(file, _DIRS, document[_DIRS])
+        said |= {_DIRS: dirs} if dirs is not None else {}
+    for name in (_FEATURES, _NRI):
+        if document.get(name) is not None:
+            said[name] = sources.table(file, document, name)
+    features = said.get(_FEATURES)
+    for name, value in features.items() if isinstance(features, dict) else ():
+        if value is not None:
+            sources.boolean(file, name, value)
+    return said
+
+
+def _of_arguments(line: Command) -> dict[str, object]:
+    said: dict[str, object] = {}
+    if dirs := line.values(*_OPTIONS[_DIRS]):
+        said[_DIRS] = dirs
+    if features := line.values(*_OPTIONS[_FEATURES]):
+        said[_FEATURES] = _pairs(",".join(features))
+    if options := line.values(*_OPTIONS[_NRI]):
+        said[_NRI] = _pairs(",".join(options))
+    return said
+
+
+def _pairs(text: str) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        found[name] = value.lower() in {"1", "t", "true"} if value.lower() in _TRUTHS or not equals else value
+    return found
+
+
+_TRUTHS = {"1", "t", "true", "0", "f", "false"}

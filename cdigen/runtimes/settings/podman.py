@@ -1,0 +1,132 @@
+"""podman's containers.conf: every file that podman merges, in its order, for CDI's sake.
+
+Sources: containers/common pkg/config (new.go) and its attributedstring; containers.conf(5); podman's
+contrib/design-docs/config-file-parsing.md for 6.0. The orders of 4.3.1 and 5.8.6, root's and a user's, were
+seen with strace(1). podman stops at the first file that it cannot read or parse.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from cdigen.runtimes.settings import DEFAULT_DIRS, RuntimeSettings
+from cdigen.runtimes.settings.config_files import ConfigFiles
+from cdigen.runtimes.users import ROOT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cdigen.host.root import Root
+    from cdigen.runtimes.targets import Release
+    from cdigen.runtimes.users import User
+
+FIRST_CDI: Release = (4, 1, 0)
+DIRS_SETTABLE: Release = (5, 5, 0)  # podman PR 25717
+RUN_DEFAULT: Release = (5, 6, 0)  # 5.5 looked in /etc/cdi alone: podman 26569, containers/common PR 2462
+ROOT_HAS_HOME: Release = (5, 0, 0)  # seen in 5.8, and not in 4.3
+ROOTLESS_FILES: Release = (5, 7, 0)  # containers/common PR 2499
+ONE_MAIN_FILE: Release = (6, 0, 0)
+
+NAME = "containers.conf"
+DROP_IN = "90-cdigen.conf"
+_SHARE, _ETC = "/usr/share/containers", "/etc/containers"
+_KEY = "cdi_spec_dirs"
+
+
+def read(host: Root, release: Release, user: User | None, environment: Mapping[str, str]) -> RuntimeSettings:
+    """Return podman's settings for USER, or root; ENVIRONMENT may hold CONTAINERS_CONF and its _OVERRIDE."""
+    sources = ConfigFiles(
+        host, "podman", reader=user.reader() if user else ROOT, consequence="podman stops with an error"
+    )
+    home = _home(release, user)
+    dirs: tuple[str, ...] = (
+        DEFAULT_DIRS if release < DIRS_SETTABLE or release >= RUN_DEFAULT else ("/etc/cdi",)
+    )
+    set_by: list[tuple[str, str]] = []
+    appends = False
+    for path, is_needed in _files(sources, release, user, home, environment):
+        document = sources.toml(path, is_needed=is_needed)
+        engine = sources.table(path, document or {}, "engine")
+        if _KEY not in engine or release < DIRS_SETTABLE:
+            continue
+        listed, wish = _listed(sources, path, engine[_KEY])
+        if listed is None:
+            continue
+        # Once a file has said so, it holds for the files after it, too (attributedstring).
+        appends = appends if wish is None else wish
+        dirs = (*dirs, *listed) if appends else listed
+        set_by.append(("spec_dirs", path))
+    return RuntimeSettings(
+        runtime="podman",
+        spec_dirs=dirs,
+        cdi_enabled=release >= FIRST_CDI,
+        nri_enabled=None,
+        files=tuple(sources.files),
+        wanted=f"{home or _ETC}/{NAME}.d/{DROP_IN}" if user else f"{_ETC}/{NAME}.d/{DROP_IN}",
+        findings=tuple(sources.findings),
+        wanted_is_read=not environment.get("CONTAINERS_CONF"),
+        dirs_key=f"engine.{_KEY}" if release >= DIRS_SETTABLE else "",
+        set_by=tuple(set_by[-1:]),
+        rootless=user is not None,
+    )
+
+
+def _home(release: Release, user: User | None) -> str:
+    if user:
+        return f"{user.config_home}/containers"
+    return "/root/.config/containers" if release >= ROOT_HAS_HOME else ""
+
+
+def _files(
+    sources: ConfigFiles, release: Release, user: User | None, home: str, environment: Mapping[str, str]
+) -> Iterator[tuple[str, bool]]:
+    """Yield the files that there may be, lowest priority first, and whether podman insists on each."""
+    if path := environment.get("CONTAINERS_CONF"):
+        yield path, True
+    elif release >= ONE_MAIN_FILE:
+        yield from ((path, False) for path in _files_of_6(sources, user, home))
+    else:
+        yield from ((path, False) for path in _files_of_5(sources, release, user, home))
+    if path := environment.get("CONTAINERS_CONF_OVERRIDE"):
+        yield path, True
+
+
+def _files_of_5(sources: ConfigFiles, release: Release, user: User | None, home: str) -> Iterator[str]:
+    yield f"{_SHARE}/{NAME}"
+    yield f"{_ETC}/{NAME}"
+    yield from _conf_files(sources, f"{_ETC}/{NAME}.d")
+    if user and release >= ROOTLESS_FILES:
+        yield f"{_ETC}/containers.rootless.conf"
+        yield from _conf_files(sources, f"{_ETC}/containers.rootless.conf.d")
+        yield from _conf_files(sources, f"{_ETC}/containers.rootless.conf.d/{user.uid}")
+    if home:
+        yield f"{home}/{NAME}"
+        yield from _conf_files(sources, f"{home}/{NAME}.d")
+
+
+def _files_of_6(sources: ConfigFiles, user: User | None, home: str) -> Iterator[str]:
+    """Yield one main file, then all drop-ins by their names, of each name that of the last folder."""
+    mains = (f"{home}/{NAME}", f"{_ETC}/{NAME}", f"{_SHARE}/{NAME}")
+    yield from [path for path in mains if not sources.is_missing(path)][:1]
+    who = ["rootless.conf.d", f"rootless.conf.d/{user.uid}"] if user else ["rootful.conf.d"]
+    folders = [f"{base}/containers.{what}" for base in (_SHARE, _ETC) for what in ("conf.d", *who)]
+    found: dict[str, str] = {}
+    for folder in (*folders, f"{home}/{NAME}.d"):
+        found |= {posixpath.basename(path): path for path in _conf_files(sources, folder)}
+    yield from (found[name] for name in sorted(found))
+
+
+def _conf_files(sources: ConfigFiles, folder: str) -> list[str]:
+    return [f"{folder}/{name}" for name in sources.names(folder) if name.endswith(".conf")]
+
+
+def _listed(sources: ConfigFiles, path: str, value: object) -> tuple[tuple[str, ...] | None, bool | None]:
+    """Return the texts of a list, and its ``{append=true}`` if it has one."""
+    items = value if isinstance(value, list) else [None]
+    texts = tuple(item for item in items if isinstance(item, str))
+    wishes = [item.get("append") for item in items if isinstance(item, dict) and set(item) <= {"append"}]
+    if len(texts) + len(wishes) != len(items) or not all(isinstance(wish, bool) for wish in wishes):
+        sources.wrong_type(path, _KEY, "a list of texts, with {append=true} at its end at most")
+        return None, None
+    return texts, bool(wishes[-1]) if wishes else None

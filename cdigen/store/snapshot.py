@@ -1,0 +1,121 @@
+"""What lies at a name now: ``take_snapshot`` answers without ever opening anything but a regular file."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from cdigen.host.root import shown
+from cdigen.store.failures import store_error
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.store.directory import Directory
+
+# Specs hold tens of kilobytes (1,000 GPUs: under 2 MB). What is larger is not ours and is not read.
+MAX_BYTES = 64 << 20
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OTHERS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a fifo"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a character device"),
+    (stat.S_ISBLK, "a block device"),
+)
+
+
+@frozen
+class FileSnapshot:
+    """One look at a name.
+
+    ``description`` is for people ("a symlink to /etc/passwd"); ``content`` is None unless it is a
+    regular file that is not too large; ``identity`` changes whenever another file or other content
+    takes the name, and is None where there is nothing.
+    """
+
+    description: str
+    content: bytes | None = None
+    mode: int = 0
+    uid: int = -1
+    identity: tuple[int, ...] | None = None
+
+
+NO_FILE = FileSnapshot(description="nothing")
+
+
+def take_snapshot(directory: Directory, name: str, *, limit: int = MAX_BYTES) -> FileSnapshot:
+    """Return what lies at NAME in the directory, a regular file of at most LIMIT bytes with its content.
+
+    StoreError: it cannot be looked at or read.
+    """
+    try:
+        status = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode):
+            return _read(os.open(name, _FLAGS, dir_fd=directory.fd), limit)
+        return _unread(status, _description(directory, name, status.st_mode))
+    except FileNotFoundError:
+        return NO_FILE
+    except OSError as error:
+        raise store_error("cannot read", directory.file(name), error) from error
+
+
+def identity(directory: Directory, name: str) -> tuple[int, ...] | None:
+    """Return the ``identity`` that ``take_snapshot`` would give now, without reading. Raises OSError."""
+    try:
+        return _identity(os.stat(name, dir_fd=directory.fd, follow_symlinks=False))
+    except FileNotFoundError:
+        return None
+
+
+def _read(fd: int, limit: int) -> FileSnapshot:
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            return _unread(status, _other(status.st_mode))
+        content = read_all(fd, limit=limit + 1) if status.st_size <= limit else None
+        if content is None or len(content) > limit:  # it may grow while it is read
+            return _unread(status, f"a file of more than {limit} bytes")
+        return FileSnapshot(
+            description="a file",
+            content=content,
+            mode=stat.S_IMODE(status.st_mode),
+            uid=status.st_uid,
+            identity=_identity(status),
+        )
+    finally:
+        os.close(fd)
+
+
+def read_all(fd: int, *, limit: int = MAX_BYTES) -> bytes:
+    """Return the file's bytes from its beginning, at most LIMIT, whatever the descriptor's offset is."""
+    parts: list[bytes] = []
+    offset = 0
+    while part := os.pread(fd, min(1 << 20, limit - offset), offset):
+        parts.append(part)
+        offset += len(part)
+    return b"".join(parts)
+
+
+def _unread(status: os.stat_result, description: str) -> FileSnapshot:
+    return FileSnapshot(
+        description=description,
+        mode=stat.S_IMODE(status.st_mode),
+        uid=status.st_uid,
+        identity=_identity(status),
+    )
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return (status.st_dev, status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns)
+
+
+def _description(directory: Directory, name: str, mode: int) -> str:
+    if stat.S_ISLNK(mode):
+        return f"a symlink to {shown(os.readlink(name, dir_fd=directory.fd))}"
+    return _other(mode)
+
+
+def _other(mode: int) -> str:
+    return next((text for is_so, text in _OTHERS if is_so(mode)), "no regular file")

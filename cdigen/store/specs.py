@@ -1,0 +1,316 @@
+"""Spec files on the disk, by the protocol of docs/cdi.md, "Writing": ``publish`` and its counterparts.
+
+A reader of the directory sees the old content or the new, whole, and never nothing in between. Only
+what the state file knows as ours is replaced or removed; everything else is foreign, and at most
+moved aside under a name that no runtime loads. All of it happens under the lock.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import time
+from contextlib import ExitStack, nullcontext, suppress
+
+from cdigen.host.root import shown
+from cdigen.model.errors import SpecError, StoreError
+from cdigen.model.findings import Finding
+from cdigen.store import state as states
+from cdigen.store import tempfiles
+from cdigen.store.directory import (
+    STATE_DIRECTORY,
+    made,
+    open_existing,
+    open_owned,
+    require_owned,
+    writable_by_others,
+)
+from cdigen.store.failures import store_error
+from cdigen.store.lock import TIMEOUT_S, exclusive
+from cdigen.store.snapshot import NO_FILE, identity, read_all, take_snapshot
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Literal
+
+    from cdigen.store.directory import Directory
+    from cdigen.store.snapshot import FileSnapshot
+    from cdigen.store.state import OwnedSpec, State
+
+    Result = Literal["written", "unchanged"]
+    Removal = Literal["removed", "absent", "foreign"]
+
+# What runtimes load (docs/cdi.md, "Directories").
+EXTENSIONS = (".json", ".yaml")
+
+
+@frozen
+class PublishedSpec:
+    """What became of a spec: its path, whether it was written, foreign files that were moved aside."""
+
+    path: str
+    result: Result
+    set_aside: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has defaults
+    directory: str,
+    name: str,
+    content: bytes,
+    *,
+    kind: str,
+    state_dir: str,
+    check: Callable[[bytes], None],
+    driver: str = "",
+    replace_foreign: bool = False,
+    also_set_aside: tuple[str, ...] = (),
+    now: Callable[[], float] = time.time,
+    lock_timeout_s: float = TIMEOUT_S,
+) -> PublishedSpec:
+    """Make CONTENT, the spec of KIND, the file NAME of DIRECTORY.
+
+    CHECK is given the bytes as read back from the disk and raises to refuse them. DRIVER is the version
+    that the spec is made for, if it is for one. ``also_set_aside``
+    names foreign files of the same directory that must leave together with the write. A file with
+    the same bytes, mode and owner is not touched, and is ours from then on.
+
+    SpecError: NAME holds something foreign and ``replace_foreign`` is not set. StoreError: the
+    system refused (space, permission, read-only, the lock). Either leaves the directory as it was.
+    """
+    if posixpath.basename(name) != name or not name.endswith(EXTENSIONS):
+        raise ValueError(f"not a spec file's name: {name!r}")
+    with (
+        open_owned(state_dir, what=STATE_DIRECTORY) as home,
+        exclusive(home, timeout_s=lock_timeout_s),
+        made(directory) as place,
+    ):
+        tempfiles.sweep(home)
+        tempfiles.sweep(place)
+        state, findings = states.read_for_update(home)
+        present = take_snapshot(place, name)
+        write = _Write(
+            place=place,
+            name=name,
+            content=content,
+            kind=kind,
+            driver=driver,
+            home=home,
+            state=state,
+            present=present,
+        )
+        aside = tuple(other for other in also_set_aside if other != name)
+        if _is_done(write):
+            check(content)
+            moved = _exchange(write, None, aside, now)
+        else:
+            if _is_foreign(write):
+                if not replace_foreign:
+                    raise _foreign(write, findings)
+                aside = (name, *aside)
+            with tempfiles.staged(place, name, content) as staged:
+                check(_read_back(staged, write))
+                _record(write, _digests_during(write))
+                moved = _exchange(write, staged, aside, now)
+        return PublishedSpec(
+            path=place.file(name),
+            result="unchanged" if _is_done(write) else "written",
+            set_aside=moved,
+            findings=(*findings, *_exposed(place), *_record_last(write)),
+        )
+
+
+def recorded(directory: str, *, state_dir: str) -> tuple[tuple[OwnedSpec, ...], tuple[Finding, ...]]:
+    """Return what the state file records of the files of DIRECTORY, and what is wrong with it.
+
+    A record outlives a file that was removed or edited since; ``withdraw`` tells. StoreError: the state
+    file or the directory cannot be read.
+    """
+    with open_existing(state_dir, what=STATE_DIRECTORY) as home, open_existing(directory) as place:
+        if home is None or place is None:
+            return (), ()
+        state, findings = states.read_only(home)
+        return state.within(place.real), findings
+
+
+def withdraw(
+    directory: str, name: str, *, state_dir: str, dry_run: bool = False, lock_timeout_s: float = TIMEOUT_S
+) -> Removal:
+    """Remove our own spec file; a foreign file is left alone. With DRY_RUN only say what would become of it.
+
+    ``foreign``: it was ours and has been changed since. StoreError: the system refused.
+    """
+    with open_existing(state_dir, what=STATE_DIRECTORY) as home, open_existing(directory) as place:
+        if home is None or place is None:
+            return "absent"
+        # What is ours to remove is what the state says.
+        require_owned(home, what=STATE_DIRECTORY)
+        with nullcontext() if dry_run else exclusive(home, timeout_s=lock_timeout_s):
+            if not dry_run:
+                tempfiles.sweep(place)
+            state, _ = states.read_only(home)
+            present = take_snapshot(place, name)
+            if not state.owns(place.record(name), present.content):
+                changed = present != NO_FILE and state.of(place.record(name)) is not None
+                return "foreign" if changed else "absent"
+            if dry_run:
+                return "removed"
+            try:
+                os.unlink(name, dir_fd=place.fd)
+            except OSError as error:
+                raise store_error("cannot remove", place.file(name), error) from error
+            tempfiles.fsync_directory(place)
+            # The file is gone: a record that outlives it, for want of space, makes nothing else ours.
+            with suppress(StoreError):
+                states.write(home, state.forgetting(place.record(name)))
+            return "removed"
+
+
+@frozen
+class _Write:
+    # One publication: what is wanted, and what was there when the lock was taken.
+    place: Directory
+    name: str
+    content: bytes
+    kind: str
+    driver: str
+    home: Directory
+    state: State
+    present: FileSnapshot
+
+
+def _is_done(write: _Write) -> bool:
+    # Another mode or owner is fixed by writing anew: a chmod wakes no runtime's watch (docs/cdi.md,
+    # "Watching"), and a file of another user could change under us.
+    present = write.present
+    mine = present.mode == tempfiles.MODE and present.uid == os.geteuid()
+    return mine and present.content == write.content
+
+
+def _is_ours(write: _Write) -> bool:
+    return write.state.owns(write.place.record(write.name), write.present.content)
+
+
+def _is_foreign(write: _Write) -> bool:
+    present = write.present
+    return present != NO_FILE and present.content != write.content and not _is_ours(write)
+
+
+def _foreign(write: _Write, findings: tuple[Finding, ...]) -> SpecError:
+    # A damaged state file belongs to the reason: the file may have been ours.
+    path = shown(write.place.file(write.name))
+    reasons = "".join(f"; {finding.message}" for finding in findings)
+    return SpecError(
+        f"{path}: {write.present.description} not known as ours is here and was not replaced{reasons}",
+        hint="see whether it is still needed; 'cdigen generate --write --replace-foreign' moves it aside",
+        kind="foreign-file",
+    )
+
+
+def _exposed(place: Directory) -> tuple[Finding, ...]:
+    """Return the finding of a spec directory that others may write to.
+
+    It is written to nevertheless: whatever they may add there, our spec makes nothing worse.
+    """
+    if not (problem := writable_by_others(place)):
+        return ()
+    return (
+        Finding(
+            severity="warning",
+            rule="spec-directory-exposed",
+            path=place.path,
+            message=f"{shown(place.path)} {problem}: who may add a spec there can have any file of the host",
+            hint=f"'chown root:root' and 'chmod go-w' it, or take {shown(place.path)} out of spec_dirs",
+        ),
+    )
+
+
+def _read_back(staged: tempfiles.Staged, write: _Write) -> bytes:
+    try:
+        return read_all(staged.fd)
+    except OSError as error:
+        raise store_error("cannot read back", write.place.file(write.name), error) from error
+
+
+def _exchange(
+    write: _Write, staged: tempfiles.Staged | None, aside: tuple[str, ...], now: Callable[[], float]
+) -> tuple[str, ...]:
+    # Foreign files leave, then ours comes; whatever fails in between, the foreign ones return.
+    place = write.place
+    leaving = [name for name in dict.fromkeys(aside) if _identity(place, name) is not None]
+    if staged is not None and _identity(place, write.name) != write.present.identity:
+        raise StoreError(
+            f"{shown(place.file(write.name))}: another program changed it meanwhile",
+            hint="run the command again",
+        )
+    moved: list[str] = []
+    with ExitStack() as undo:
+        for name in leaving:
+            moved.append(_move_aside(place, name, now))
+            undo.callback(_rename, place, moved[-1], name, "cannot move back")
+        if staged is not None:
+            tempfiles.rename_into_place(staged, place, write.name)
+        undo.pop_all()
+    if staged is not None or moved:
+        tempfiles.fsync_directory(place)
+    return tuple(place.file(name) for name in moved)
+
+
+def _move_aside(place: Directory, name: str, now: Callable[[], float]) -> str:
+    # The extension (from the last dot on) is neither .json nor .yaml, so no runtime loads it.
+    base = f"{name}.foreign-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now()))}"
+    aside = base
+    number = 1
+    while _identity(place, aside) is not None:
+        number += 1
+        aside = f"{base}-{number}"
+    _rename(place, name, aside, "cannot move aside")
+    return aside
+
+
+def _rename(place: Directory, name: str, to: str, what: str) -> None:
+    try:
+        os.rename(name, to, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+    except OSError as error:
+        raise store_error(what, place.file(name), error) from error
+
+
+def _identity(place: Directory, name: str) -> tuple[int, ...] | None:
+    try:
+        return identity(place, name)
+    except OSError as error:
+        raise store_error("cannot look at", place.file(name), error) from error
+
+
+def _digests_during(write: _Write) -> tuple[str, ...]:
+    # What lies there stays ours until the rename, what comes is ours from the rename on.
+    ours = write.present.content if _is_ours(write) else None
+    before = () if ours is None else (states.digest(ours),)
+    return tuple(dict.fromkeys((*before, states.digest(write.content))))
+
+
+def _record(write: _Write, digests: tuple[str, ...]) -> None:
+    path = write.place.record(write.name)
+    owned = states.OwnedSpec(path=path, kind=write.kind, digests=digests, driver=write.driver)
+    if write.state.of(path) != owned:
+        states.write(write.home, write.state.recording(owned))
+
+
+def _record_last(write: _Write) -> tuple[Finding, ...]:
+    # The spec is in place and recorded already: one digest too many does not make that a failure.
+    try:
+        _record(write, (states.digest(write.content),))
+    except StoreError as error:
+        path = write.home.file(states.STATE_FILE)
+        return (
+            Finding(
+                severity="warning",
+                rule="state-not-written",
+                path=path,
+                message=error.message,
+                hint=error.hint,
+            ),
+        )
+    return ()

@@ -1,0 +1,40 @@
+"""Which boot of the machine the views were last looked through in: the file ``boot-id`` beside them."""
+
+from __future__ import annotations
+
+from cdigen.store.snapshot import NO_FILE, take_snapshot
+from cdigen.store.tempfiles import fsync_directory, rename_into_place, staged
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.store.directory import Directory
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+FILE = "boot-id"
+
+
+def current_boot(path: str = BOOT_ID) -> bytes:
+    """Return what the kernel calls this boot, or nothing where it does not say."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(64).strip()
+    except OSError:
+        return b""
+
+
+def begin_boot(place: Directory) -> None:
+    """Count the views of PLACE as looked through in this boot if they never were: the first is being made."""
+    if take_snapshot(place, FILE) == NO_FILE and (boot := current_boot()):
+        record(place, boot)
+
+
+def is_done(place: Directory, boot: bytes) -> bool:
+    """Return whether ``record`` was called with BOOT."""
+    return take_snapshot(place, FILE).content == boot + b"\n"
+
+
+def record(place: Directory, boot: bytes) -> None:
+    """Remember that the views of PLACE were looked through in BOOT; the caller holds the store's lock."""
+    with staged(place, FILE, boot + b"\n") as content:
+        rename_into_place(content, place, FILE)
+        fsync_directory(place)

@@ -1,0 +1,227 @@
+"""The directory that holds the views: which names are views, what lies in one, what dead builders left.
+
+A view grows under a temporary name (``.cdigen-<view>.<pid>.<random>.tmp``) and a view to be removed
+goes back to one, so a view's own name is never that of half a view. Whoever is at work in such a folder
+holds an flock on it: ``sweep`` knows a dead one's by being able to take the lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+from contextlib import contextmanager, suppress
+
+from cdigen.store import tempfiles
+from cdigen.store.directory import Directory
+from cdigen.store.failures import store_error
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cdigen.store.views.sources import ViewLayout
+
+    # What is at a path: a file's size and time in seconds, a link's target, None for all else.
+    Content = Mapping[str, tuple[int, int] | str | None]
+
+VIEWS = "views"
+VIEW_DIRECTORY = "view directory"
+# Views and, where a damaged one keeps its name, those that stand in for it: nvidia-<16 hex digits>-2.
+VIEW_NAME = re.compile(r"[a-z0-9]+-[0-9a-f]{16}(?:-[1-9][0-9]{0,5})?")
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_TEMPORARY = re.compile(
+    rf"{re.escape(tempfiles.PREFIX)}.+\.[0-9]+\.[0-9a-f]{{8}}{re.escape(tempfiles.SUFFIX)}"
+)
+_NS_PER_S = 10**9
+
+
+@frozen
+class IntactView:
+    """A view that is there. The files ``apart`` have only their place in it, to be mounted on."""
+
+    name: str
+    apart: tuple[str, ...] = ()
+
+
+def view_names(place: Directory) -> tuple[str, ...]:
+    """Return the names of the views in PLACE, sorted; everything else there is not ours to judge."""
+    try:
+        with os.scandir(place.fd) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError as error:
+        raise store_error("cannot list", place.path, error) from error
+    return tuple(sorted(name for name in names if VIEW_NAME.fullmatch(name)))
+
+
+def find_intact(place: Directory, layout: ViewLayout, *, whole: bool = False) -> IntactView | None:
+    """Return the view that holds exactly what LAYOUT says, or None where there is none.
+
+    Files that could not enter it have an empty file in their place; WHOLE wants a view without such.
+    """
+    wanted = expected_content(layout)
+    for name in view_names(place):
+        if name == layout.name or _stands_in(name, layout.name):
+            apart = _apart(place, name, wanted)
+            if apart is not None and not (whole and apart):
+                return IntactView(name=name, apart=apart)
+    return None
+
+
+def free_name(place: Directory, name: str) -> str:
+    """Return NAME for a new view, or with a number behind it where a damaged view has the name.
+
+    A damaged view is not fixed: running containers may have it mounted, and see whatever happens to it.
+    """
+    taken = set(os.listdir(place.fd))
+    number = 1
+    while (free := name if number == 1 else f"{name}-{number}") in taken:
+        number += 1
+    return free
+
+
+def expected_content(layout: ViewLayout) -> Content:
+    """Return what ``folder_content`` gives for a view that is as LAYOUT says."""
+    files = {source.path: (source.size, source.mtime_ns // _NS_PER_S) for source in layout.files}
+    return {**files, **{link.path: link.target for link in layout.links}}
+
+
+def folder_content(folder: int, prefix: str = "") -> Content:
+    """Return all that lies below the open FOLDER. OSError is the caller's.
+
+    Times count in seconds: a file system may keep no more of a copy's.
+    """
+    found: dict[str, tuple[int, int] | str | None] = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path = prefix + entry.name
+            if entry.is_dir(follow_symlinks=False):
+                below = os.open(entry.name, FOLDER, dir_fd=folder)
+                try:
+                    found |= folder_content(below, f"{path}/")
+                finally:
+                    os.close(below)
+            elif entry.is_symlink():
+                found[path] = os.readlink(entry.name, dir_fd=folder)
+            else:
+                found[path] = _file(entry.stat(follow_symlinks=False))
+    return found
+
+
+@contextmanager
+def temporary_view(place: Directory, name: str) -> Iterator[Directory]:
+    """Make the folder in which the view NAME grows, and remove it unless it was renamed.
+
+    The caller holds the store's lock at the beginning, so that no sweep comes between making the folder
+    and locking it. StoreError: the system refused.
+    """
+    temporary = temporary_name(name)
+    try:
+        os.mkdir(temporary, 0o700, dir_fd=place.fd)
+        fd = os.open(temporary, FOLDER, dir_fd=place.fd)
+    except OSError as error:
+        raise store_error("cannot make", place.file(temporary), error) from error
+    try:
+        _hold(fd)
+        yield Directory(path=place.file(temporary), real=place.record(temporary), fd=fd)
+    finally:
+        with suppress(OSError):  # the next sweep takes what is left
+            remove(place, temporary)
+        os.close(fd)
+
+
+def temporary_name(name: str) -> str:
+    """Return a new temporary name for the view NAME."""
+    return f"{tempfiles.PREFIX}{name}.{os.getpid()}.{os.urandom(4).hex()}{tempfiles.SUFFIX}"
+
+
+def remove(place: Directory, name: str) -> None:
+    """Remove the folder NAME of PLACE with all that is in it; none is no failure. OSError is the caller's."""
+    try:
+        fd = os.open(name, FOLDER, dir_fd=place.fd)
+    except FileNotFoundError:
+        return
+    try:
+        _empty(fd)
+    finally:
+        os.close(fd)
+    os.rmdir(name, dir_fd=place.fd)
+
+
+def sweep(place: Directory) -> None:
+    """Remove what dead builders and removers left; the caller holds the store's lock.
+
+    What cannot be removed stays: it harms nobody, and its space is told about when there is none left.
+    """
+    tempfiles.sweep(place)
+    for name in os.listdir(place.fd):
+        if _TEMPORARY.fullmatch(name):
+            with suppress(OSError):
+                _sweep(place, name)
+
+
+def _sweep(place: Directory, name: str) -> None:
+    fd = os.open(name, FOLDER, dir_fd=place.fd)
+    try:
+        if os.fstat(fd).st_uid != os.geteuid():
+            return
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: its builder lives
+        remove(place, name)
+    finally:
+        os.close(fd)
+
+
+def _stands_in(name: str, base: str) -> bool:
+    return name.startswith(f"{base}-")
+
+
+def _apart(place: Directory, name: str, wanted: Content) -> tuple[str, ...] | None:
+    """Return which files of the view NAME have only their place in it; None where it does not hold WANTED."""
+    try:
+        fd = os.open(name, FOLDER, dir_fd=place.fd)
+    except OSError:
+        return None
+    try:
+        found = folder_content(fd)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    apart = tuple(path for path, told in wanted.items() if found.get(path) == _place_of(told) != told)
+    return apart if found == {**wanted, **{path: _place_of(wanted[path]) for path in apart}} else None
+
+
+def _place_of(told: tuple[int, int] | str | None) -> tuple[int, int] | str | None:
+    # An empty file with the time of the one that it stands for: one that was cut off has its own.
+    return (0, told[1]) if isinstance(told, tuple) else told
+
+
+def _file(status: os.stat_result) -> tuple[int, int] | None:
+    # A hard link shares its source's mode: whoever makes that setuid has damaged the view.
+    if not stat.S_ISREG(status.st_mode) or status.st_mode & (stat.S_ISUID | stat.S_ISGID):
+        return None
+    return status.st_size, status.st_mtime_ns // _NS_PER_S
+
+
+def _hold(fd: int) -> None:
+    # A file system without locks: no sweep can take the folder there either.
+    with suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _empty(folder: int) -> None:
+    with os.scandir(folder) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in found:
+        if not is_folder:
+            os.unlink(name, dir_fd=folder)
+            continue
+        fd = os.open(name, FOLDER, dir_fd=folder)
+        try:
+            _empty(fd)
+        finally:
+            os.close(fd)
+        os.rmdir(name, dir_fd=folder)

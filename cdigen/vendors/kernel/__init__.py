@@ -1,0 +1,1 @@
+"""What any vendor reads of the kernel: DRM devices, device nodes, modules, firmware."""

@@ -1,0 +1,358 @@
+"""Tegra boards (Jetson, IGX, DRIVE): what a container needs stands in lists that the board's system brings.
+
+Their integrated GPU is no PCI device (Orin), or needs nodes and libraries that the nvidia module does
+not tell (Thor); NVIDIA's tools read the same lists ("csv mode"). ``is_tegra`` and ``discover`` are the
+central names.
+
+Sources: nvidia-container-toolkit 1.20 (internal/platform-support/tegra), its test roots of an Orin and
+a Thor; Jetson Linux 35 to 39. On 39 libcuda lies in /opt/nvidia/l4t-gpu-libs/openrm or .../nvgpu, and
+only l4t.csv, which the board writes when it starts, names it.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from cdigen.host.procfs import read_text
+from cdigen.host.root import is_plain, reason, shown
+from cdigen.model.errors import HostError
+from cdigen.model.findings import Finding
+from cdigen.model.inventory import Driver, DriverFile, Group, GroupDevice, Inventory
+from cdigen.model.loader import library_folders
+from cdigen.vendors.nvidia import csv_lines, gpus, kernel_module, listed_files
+from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
+from cdigen.vendors.nvidia.tables import LIBRARIES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+    from cdigen.model.findings import Severity
+    from cdigen.model.inventory import FileKind, HostNode
+    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.nvidia.csv_lines import CsvEntry
+    from cdigen.vendors.nvidia.listed_files import ListedFile
+
+FOLDER = "/etc/nvidia-container-runtime/host-files-for-container.d"
+# Those that NVIDIA's tools read unless told others. Jetson Linux 32 to 35 brings l4t.csv, 36 the first
+# two, 39 all; those of other names (cuda.csv, cudnn.csv) put toolkits over those of the image.
+LISTS = ("devices.csv", "drivers.csv", "l4t.csv")
+# The largest seen, drivers.csv of Jetson Linux 38, has 18 KB.
+MAX_LIST = 1 << 20
+
+RELEASE = "/etc/nv_tegra_release"
+SOC_FAMILY = "/sys/devices/soc0/family"
+# Words in the names of integrated GPUs. NVML says "Orin (nvgpu)" and "NVIDIA Thor".
+INTEGRATED = ("nvgpu", "thor", "orin", "xavier", "tegra")
+
+# Bound of ours for what one pattern with wildcards may stand for; /dev/dri/card* stands for 4.
+MAX_MATCHES = 1024
+ARCHITECTURE = "aarch64"
+
+# Folders of libraries that programs load by their paths; the loader is not to find them.
+PLUGIN_FOLDERS = ("gbm", "gstreamer-1.0", "nvsipl_drv", "nvsipl_uddf", "plugins", "weston*")
+
+_BY_STEM = {library.stem: library for library in LIBRARIES}
+
+
+def is_tegra(context: DiscoveryContext) -> bool:
+    """Return whether the host is a Tegra board whose integrated GPU is to be served.
+
+    A board is known by its release file or its SoC's family, as go-nvlib does. Boards with a discrete
+    GPU (IGX Orin) can run the desktop driver instead: then the nvidia module lists that GPU on the
+    PCI bus and no integrated one. That the module is loaded says nothing: Orin's display uses it.
+    """
+    if not _has_tegra_files(context.host):
+        return False
+    integrated, discrete = _listed_gpus(context.host)
+    return bool(integrated) or not discrete
+
+
+def discover(context: DiscoveryContext) -> Inventory:
+    """Read the lists, and what they name.
+
+    Raises HostError with the kinds driver-not-found (no list) and no-nodes (no device node).
+    """
+    reader = _Reader(context)
+    entries = reader.read_lists()
+    if not entries:
+        why = f": {reader.findings[0].message}" if reader.findings else ""
+        raise HostError(
+            f"no list in {context.host.host_path(FOLDER)} names a file of the driver{why}",
+            hint="install the board's nvidia-l4t-init package, which brings devices.csv and drivers.csv",
+            kind="driver-not-found",
+        )
+    before = len(reader.findings)
+    nodes = reader.nodes(entries)
+    if not nodes:
+        why = next((finding.message for finding in reader.findings[before:]), "there is no dev line")
+        raise HostError(
+            f"none of the device nodes in the lists can be used: {why}",
+            hint="is the GPU's driver loaded? see 'dmesg | grep -i -e nvgpu -e NVRM'",
+            kind="no-nodes",
+        )
+    driver = Driver(version=reader.version(), flavour="tegra", architecture=ARCHITECTURE)
+    files = reader.files(entries, driver.version)
+    reader.say_discrete()
+    devices = tuple(GroupDevice(name=name, nodes=nodes) for name in ("0", "all"))
+    return Inventory(
+        vendor="nvidia",
+        driver=driver,
+        accelerators=(),
+        nodes=(),
+        files=(),
+        sought=(),
+        findings=tuple(reader.findings),
+        mode="csv",
+        groups=(Group(device_class="gpu", devices=devices, files=files),),
+    )
+
+
+def _has_tegra_files(host: Root) -> bool:
+    if host.exists(RELEASE):
+        return True
+    try:
+        return read_text(host, SOC_FAMILY).lower().startswith("tegra")
+    except OSError:
+        return False
+
+
+def _listed_gpus(host: Root) -> tuple[list[str], list[str]]:
+    """Return the names of the GPUs that the nvidia module lists: integrated ones, those on the PCI bus."""
+    integrated, discrete = [], []
+    for name in host.names(gpus.GPUS):
+        try:
+            model = gpus.parse_information(read_text(host, f"{gpus.GPUS}/{name}/information")).get(
+                "Model", ""
+            )
+        except OSError:
+            continue
+        if any(word in model.lower() for word in INTEGRATED):
+            integrated.append(model)
+        elif host.exists(f"/sys/bus/pci/devices/{name}"):
+            discrete.append(model)
+    return integrated, discrete
+
+
+class _Reader:
+    """Reads what the lists of one host name; ``findings`` gathers what there is to say."""
+
+    def __init__(self, context: DiscoveryContext) -> None:
+        self._places = context
+        self._nodes = NvidiaNodeReader(context)
+        self.findings: list[Finding] = []
+
+    def read_lists(self) -> list[CsvEntry]:
+        """Read the lists that there are; one that cannot be read, or says nothing, is a finding."""
+        entries: list[CsvEntry] = []
+        for name in LISTS:
+            path = f"{FOLDER}/{name}"
+            try:
+                text = self._places.host.read(path, limit=MAX_LIST).decode("utf-8", "replace")
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                self._say_list(path, f"cannot be read: {reason(error)}")
+                continue
+            found, findings = csv_lines.parse(text, self._places.host.host_path(path))
+            entries.extend(found)
+            self.findings.extend(findings)
+            if not found:
+                self._say_list(path, "holds no entry")
+        return entries
+
+    def version(self) -> str:
+        """Return the driver's version: the kernel module's, else the release of Jetson Linux."""
+        host = self._places.host
+        try:
+            driver = kernel_module.parse_version(read_text(host, kernel_module.VERSION_FILE))
+        except OSError:
+            driver = None
+        if driver is not None:
+            return driver.version
+        try:
+            release = parse_release(read_text(host, RELEASE))
+        except OSError as error:
+            release, problem = "", reason(error)
+        else:
+            problem = "it names no release"
+        if not release:
+            message = f"the driver's version is unknown: {RELEASE} cannot be used: {problem}"
+            self._say("info", "tegra-release-unknown", RELEASE, message)
+        return release
+
+    def nodes(self, entries: list[CsvEntry]) -> tuple[HostNode, ...]:
+        """Read the nodes of the ``dev`` lines."""
+        found: dict[str, HostNode] = {}
+        for entry in entries:
+            for path in self._paths(self._places.dev, entry) if entry.kind == "dev" else ():
+                node, problem = self._nodes.read(path, role="csv")
+                if node is not None and is_plain(node.host_path):
+                    found.setdefault(path, node)
+                else:
+                    self._unusable(entry, path, problem or "it leads to a path that a spec cannot hold")
+        return tuple(found.values())
+
+    def files(self, entries: list[CsvEntry], version: str) -> tuple[DriverFile, ...]:
+        """Read the files of the other lines; each is found where its line says, a library also by the loader.
+
+        A link (``sym``) becomes a mount of what it leads to: no hook has to make it.
+        """
+        given: dict[str, ListedFile] = {}
+        targets: dict[str, str] = {}
+        for entry in [*entries, *self._release_entry()]:
+            for path in self._paths(self._places.driver, entry) if entry.kind != "dev" else ():
+                file = self._look(entry, path)
+                if file is not None:
+                    given.setdefault(file.host_path, file)
+                    targets.setdefault(path, file.host_path)
+        names = _loader_names(given, targets, version)
+        context: dict[str, list[str]] = {}
+        for path, host_path in targets.items():
+            context.setdefault(host_path, []).append(path)
+        if given and "libcuda.so.1" not in {name for every in names.values() for name in every}:
+            self._say(
+                "warning",
+                "library-missing",
+                "libcuda",
+                f"no list in {FOLDER} names libcuda.so.1: CUDA will not work, or use what the image has",
+                "Jetson Linux 39 writes l4t.csv when it starts: see 'systemctl status nv-load-gpu-libs'",
+            )
+        return tuple(
+            DriverFile(
+                kind=_kind(file),
+                host_path=host_path,
+                capabilities=(),
+                names=names.get(host_path, ()),
+                targets=tuple(context.get(host_path, ())),
+            )
+            for host_path, file in given.items()
+        )
+
+    def say_discrete(self) -> None:
+        """Say that a discrete GPU beside the integrated one is no device of its own."""
+        _, discrete = _listed_gpus(self._places.host)
+        if discrete:
+            names = shown(", ".join(discrete))
+            message = (
+                f"{names}: a discrete GPU; it is part of the devices 0 and all where the lists name its node"
+            )
+            self._say("info", "csv-discrete-gpu", gpus.GPUS, message)
+
+    def _release_entry(self) -> list[CsvEntry]:
+        """Return a line for the release file, by which programs in the container know the board."""
+        if not self._places.driver.exists(RELEASE):
+            return []
+        return [csv_lines.CsvEntry(kind="lib", path=RELEASE, where=RELEASE)]
+
+    def _paths(self, root: Root, entry: CsvEntry) -> list[str]:
+        """Return the paths that ENTRY stands for; none is a finding, as lists name what other boards have."""
+        paths = [path for path in expand(root, entry.path) if root.exists(path)]
+        if not paths:
+            where = shown(root.host_path(entry.path))
+            message = f"{where} is not there ({entry.where}); containers do without it"
+            self._say("info", "csv-path-missing", where, message)
+        return paths
+
+    def _look(self, entry: CsvEntry, path: str) -> ListedFile | None:
+        try:
+            file = listed_files.read_listed_file(self._places.driver, path)
+        except listed_files.NotALibrary as problem:
+            where = shown(self._places.driver.host_path(path))
+            message = f"{where} is left out ({entry.where}): {problem}"
+            self._say("warning", "library-unusable", where, message, "reinstall the board's packages")
+            return None
+        except (OSError, listed_files.UnusableFile) as problem:
+            self._unusable(entry, path, str(problem))
+            return None
+        if entry.kind != "sym" and file.is_folder != (entry.kind == "dir"):
+            self._unusable(entry, path, "it is a folder" if file.is_folder else "it is no folder")
+            return None
+        return file
+
+    def _unusable(self, entry: CsvEntry, path: str, problem: str) -> None:
+        where = shown(path)
+        message = f"{where} is left out ({entry.kind} line, {entry.where}): {problem}"
+        self._say("warning", "csv-path-unusable", where, message, "reinstall the board's packages")
+
+    def _say_list(self, path: str, problem: str) -> None:
+        where = self._places.host.host_path(path)
+        hint = "reinstall the board's nvidia-l4t-init package"
+        self._say("warning", "csv-unreadable", where, f"{where} {problem}; it is passed over", hint)
+
+    def _say(self, severity: Severity, rule: str, path: str, message: str, hint: str = "") -> None:
+        self.findings.append(Finding(severity=severity, rule=rule, path=path, message=message, hint=hint))
+
+
+def parse_release(text: str) -> str:
+    """Return the release in the text of /etc/nv_tegra_release: ``36.4.3``, or an empty text.
+
+    Its first line is ``# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, ...``.
+    """
+    fields = [field.strip() for field in text.partition("\n")[0].removeprefix("#").split(",")]
+    major = fields[0].partition(" ")[0]
+    minor = next((field[9:].strip() for field in fields if field.startswith("REVISION:")), "")
+    release = f"{major[1:]}.{minor}"
+    is_release = major.startswith("R") and all(
+        part.isascii() and part.isdigit() and len(part) <= 4 for part in release.split(".")
+    )
+    return release if is_release else ""
+
+
+def expand(root: Root, path: str) -> list[str]:
+    """Return the paths for which PATH stands: itself, or what its wildcards (``* ? [``) match.
+
+    As in Go's filepath.Glob they may be in any part, and match no slash. At most MAX_MATCHES are
+    followed from folder to folder.
+    """
+    context = [""]
+    for part in path.split("/")[1:]:
+        if not any(character in part for character in "*?["):
+            context = [f"{place}/{part}" for place in context]
+            continue
+        context = [
+            f"{place}/{name}"
+            for place in context
+            for name in root.names(place or "/")
+            if fnmatchcase(name, part)
+        ][:MAX_MATCHES]
+    return context
+
+
+def _loader_names(
+    given: dict[str, ListedFile], targets: dict[str, str], version: str
+) -> dict[str, tuple[str, ...]]:
+    """Return the names under which the container's loader shall find each library.
+
+    NVIDIA's tools have a hook run ldconfig over the libraries' folders. A name is left out where a
+    line gives another file that place, and where another library came first.
+    """
+    folders = library_folders(ARCHITECTURE)
+    taken: dict[str, str] = {}
+    names: dict[str, tuple[str, ...]] = {}
+    for host_path, file in given.items():
+        if not file.is_library or _is_plugin(file.path):
+            continue
+        row = _BY_STEM.get(file.path.rpartition("/")[2].partition(".so")[0])
+        also = [name for name in (row.also if row else ()) if version or "{version}" not in name]
+        wanted = [file.soname, *(name.format(version=version) for name in also)]
+        own = [
+            name
+            for name in wanted
+            if name is not None
+            and taken.setdefault(name, host_path) == host_path
+            and all(targets.get(f"{folder}/{name}", host_path) == host_path for folder in folders)
+        ]
+        names[host_path] = tuple(dict.fromkeys(own))
+    return names
+
+
+def _is_plugin(path: str) -> bool:
+    return any(fnmatchcase(part, folder) for part in path.split("/")[:-1] for folder in PLUGIN_FOLDERS)
+
+
+def _kind(file: ListedFile) -> FileKind:
+    if file.is_library:
+        return "library"
+    if "/firmware/" in file.path:
+        return "firmware"
+    return "binary" if file.is_executable and not file.is_folder else "config"

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import process_time
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from cdi.cdi_documents import plain, rich, to_bytes, with_edits, with_node
+
+from cdigen.cdi.loaders.emulation import DEFAULT_VERSIONS, loader_verdicts, verdicts
+from cdigen.cdi.reader import MAX_SIZE
+from cdigen.cdi.yaml_scalars import as_text, resolve
+from cdigen.cdi.yaml_text import read_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+CONFORMANCE = DATA / "cdi-conformance"
+
+PANICS = "panic"
+REJECTS = "reject"
+ACCEPTS = "accept"
+
+
+def long_annotation() -> bytes:
+    return json.dumps({**plain(), "cdiVersion": "0.6.0", "annotations": {"k": "x" * 300_000}}).encode()
+
+
+def long_env() -> bytes:
+    return json.dumps({**plain(), "containerEdits": {"env": ["A=" + "x" * 200_000]}}).encode()
+
+
+# Two of the conformance documents are long texts of one letter; the repository does not carry them.
+MADE = {"41-annotation-long.json": long_annotation(), "65-longenv.json": long_env()}
+
+
+def conformance() -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield each document's file name and what the real libraries did with it."""
+    rows = (CONFORMANCE / "verdicts.tsv").read_text(encoding="utf-8").splitlines()
+    versions = rows[0].split("\t")[2:]
+    for row in rows[1:]:
+        name, _schema, *answers = row.split("\t")
+        yield name, dict(zip(versions, answers, strict=True))
+
+
+def observed() -> Iterator[tuple[str, bytes, dict[str, str]]]:
+    """Yield each document of our own that real libraries were run on: name, bytes, verdicts."""
+    for line in (DATA / "cdi-loaders" / "documents.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        data = row["text"].encode() if "text" in row else bytes.fromhex(row["hex"])
+        yield row["name"], data, row["verdicts"]
+
+
+@pytest.mark.parametrize(("name", "expected"), [pytest.param(*row, id=row[0]) for row in conformance()])
+def test_the_verdicts_are_those_of_the_real_libraries(name: str, expected: dict[str, str]) -> None:
+    data = MADE[name] if name in MADE else (CONFORMANCE / "specs" / name).read_bytes()
+    assert verdicts(data, yaml=False, versions=tuple(expected)) == expected
+
+
+def test_the_verdicts_on_drawn_documents_are_those_of_the_real_libraries() -> None:
+    differing = []
+    for name, data, expected in observed():
+        answers = verdicts(data, yaml=False, versions=tuple(expected))
+        if answers != expected:
+            differing.append((name, answers, expected))
+    assert differing == []
+
+
+def test_a_file_name_that_ends_in_yaml_changes_no_verdict() -> None:
+    differing = [
+        name
+        for name, data, expected in observed()
+        if verdicts(data, yaml=True, versions=tuple(expected)) != expected
+    ]
+    assert differing == []
+
+
+def test_without_libyaml_no_verdict_is_wrong() -> None:
+    differing = []
+    for name, data, expected in observed():
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            continue
+        try:
+            text = data.decode().removeprefix("\ufeff")
+        except UnicodeDecodeError:
+            continue
+        read = read_yaml(text, loader=yaml.SafeLoader)
+        if read.is_refused and not read.is_unsure and set(expected.values()) != {REJECTS}:
+            differing.append(name)
+    assert differing == []
+
+
+def answers_of(document: object, *versions: str) -> list[str]:
+    data = document if isinstance(document, bytes) else to_bytes(document)
+    return list(verdicts(data, yaml=False, versions=versions or DEFAULT_VERSIONS).values())
+
+
+def test_each_new_field_is_refused_by_the_releases_before_it() -> None:
+    assert answers_of({**plain(), "annotations": {}}, "0.5.4", "0.6.0") == [REJECTS, ACCEPTS]
+    document = with_edits(intelRdt={})
+    assert answers_of({**document, "cdiVersion": "0.7.0"}, "0.6.2", "0.7.0") == [REJECTS, ACCEPTS]
+    assert answers_of(with_edits(netDevices=[]), "1.0.1", "1.1.0") == [REJECTS, ACCEPTS]
+
+
+def test_a_field_that_was_removed_is_refused_by_the_releases_after_it() -> None:
+    document = {**with_edits(intelRdt={"enableCMT": True}), "cdiVersion": "0.7.0"}
+    assert answers_of(document, "0.7.2", "1.0.1", "1.1.0", "main") == [ACCEPTS, ACCEPTS, REJECTS, REJECTS]
+
+
+def test_a_version_is_known_from_its_release_on() -> None:
+    document = {**plain(), "cdiVersion": "0.8.0"}
+    assert answers_of(document, "0.7.2", "0.8.0", "1.0.1") == [REJECTS, ACCEPTS, ACCEPTS]
+
+
+def test_a_one_letter_vendor_crashes_every_release_but_the_development_branch() -> None:
+    document = {**plain(), "kind": "v/gpu"}
+    assert answers_of(document, "0.5.2", "1.1.0", "main") == [PANICS, PANICS, ACCEPTS]
+
+
+def test_a_null_entry_crashes_only_where_the_loader_comes_to_it() -> None:
+    assert set(answers_of({**plain(), "containerEdits": {"mounts": [None]}})) == {PANICS}
+    document = {**plain(), "cdiVersion": "0.9.0", "containerEdits": {"mounts": [None]}}
+    assert set(answers_of(document)) == {REJECTS}
+
+
+def test_where_the_order_of_a_go_map_decides_the_verdict_is_unknown() -> None:
+    document = {**with_edits(netDevices=[{"hostInterfaceName": "a", "name": "b"}], mounts=[None])}
+    assert answers_of({**document, "cdiVersion": "1.0.0"}, "1.1.0") == ["unknown"]
+    assert answers_of(document, "1.1.0") == [PANICS]
+
+
+def test_releases_between_those_that_were_observed_can_be_asked() -> None:
+    document = {**plain(), "cdiVersion": "0.6.0"}
+    assert answers_of(document, "0.5.3", "0.5.4", "0.6.0", "0.6.1", "0.7.1", "0.8.0", "1.0.0") == [
+        *(REJECTS, REJECTS),
+        *[ACCEPTS] * 5,
+    ]
+
+
+def test_a_slash_as_closid_is_taken_from_1_1_0_on() -> None:
+    document = {**with_edits(intelRdt={"closID": "/"}), "cdiVersion": "0.7.0"}
+    assert answers_of(document, "0.7.2", "1.0.1", "1.1.0") == [REJECTS, REJECTS, ACCEPTS]
+
+
+def test_a_verdict_that_is_no_accept_has_its_reason() -> None:
+    for name, data, _ in observed():
+        for judgement in loader_verdicts(data, yaml=False).values():
+            assert bool(judgement.reason) is (judgement.verdict != ACCEPTS), name
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ({**plain(), "x": 1}, "unknown field 'x'"),
+        ({**plain(), "cdiVersion": "9"}, 'unknown cdiVersion "9"'),
+        ({**plain(), "cdiVersion": "0.3.0"}, "cdiVersion 0.3.0 is too low: the content needs 0.5.0"),
+        ({**plain(), "kind": "v/gpu"}, '"v" in kind is one letter'),
+        (with_node(major=True), "a boolean where an integer from -9223372036854775808"),
+        (b"{", "not YAML: "),
+        (b"\xff", "the bytes are no UTF-8"),
+    ],
+)
+def test_a_reason_says_what_is_in_the_way(document: object, reason: str) -> None:
+    data = document if isinstance(document, bytes) else to_bytes(document)
+    assert loader_verdicts(data, yaml=False, versions=["1.1.0"])["1.1.0"].reason.startswith(reason)
+
+
+def test_releases_that_were_never_observed_are_unknown() -> None:
+    versions = ("0.4.0", "0.5.1", "0.6.3", "1.1.1", "1.2.0", "9.9.9", "1.0", "x", "", "1.0.0-rc1", "v1.0.1")
+    assert set(answers_of(plain(), *versions)) == {"unknown"}
+
+
+def test_a_file_above_the_size_limit_is_unknown() -> None:
+    assert set(answers_of(b" " * (MAX_SIZE + 1))) == {"unknown"}
+
+
+def test_heavy_use_of_aliases_is_unknown_and_takes_no_time() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
+    assert set(answers_of("\n".join(lines).encode())) == {"unknown"}
+
+
+def test_the_default_versions_are_those_of_the_command_line_contract_and_more() -> None:
+    assert {"0.5.2", "0.6.2", "0.7.2", "1.0.1", "1.1.0"} <= set(DEFAULT_VERSIONS)
+    assert list(verdicts(to_bytes(rich()), yaml=False)) == list(DEFAULT_VERSIONS)
+
+
+def test_a_document_of_a_thousand_devices_is_judged_within_a_second() -> None:
+    devices = [
+        {"name": str(n), "containerEdits": with_node()["devices"][0]["containerEdits"]} for n in range(1000)
+    ]
+    start = process_time()
+    assert answers_of({**plain(), "devices": devices}) == [ACCEPTS] * len(DEFAULT_VERSIONS)
+    assert process_time() - start < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", None),
+        ("~", None),
+        ("nUll", "nUll"),
+        ("on", True),
+        ("No", False),
+        ("010", 8),
+        ("08", 8.0),
+        ("0o17", 15),
+        ("0b101", 5),
+        ("-0x1f", -31),
+        ("+5", 5),
+        ("1_000", 1000),
+        ("18446744073709551615", 2**64 - 1),
+        ("18446744073709551616", float(2**64)),
+        ("+18446744073709551615", float(2**64)),
+        ("-9223372036854775808", -(2**63)),
+        ("1e3", 1000.0),
+        ("1e999", "1e999"),
+        (".5", 0.5),
+        ("._5", "._5"),
+        (".", "."),
+        ("-", "-"),
+        ("1.2.3", "1.2.3"),
+        ("12:30", "12:30"),
+        ("2001-01-01", "2001-01-01"),
+        (".inf", float("inf")),
+        ("9" * 5000, "9" * 5000),
+    ],
+)
+def test_a_plain_scalar_is_what_go_yaml_takes_it_for(text: str, value: object) -> None:
+    assert (type(resolve(text)), resolve(text)) == (type(value), value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "true"),
+        (5, "5"),
+        (0.5, "0.5"),
+        (1.0, "1"),
+        (-0.0, "-0"),
+        (100000.0, "100000"),
+        (1e6, "1e+06"),
+        (1234567.0, "1.234567e+06"),
+        (0.0001, "0.0001"),
+        (0.00001, "1e-05"),
+        (0.1, "0.1"),
+        (1 / 3, "0.33333334"),
+        (16777217.0, "1.6777216e+07"),
+        (1e300, "+Inf"),
+        (float("-inf"), "-Inf"),
+        (float("nan"), "NaN"),
+        ("x", "x"),
+        (None, None),
+        ([], None),
+    ],
+)
+def test_a_number_becomes_the_text_that_go_makes_of_it(value: object, text: str | None) -> None:
+    assert as_text(value) == text

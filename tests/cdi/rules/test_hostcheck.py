@@ -1,0 +1,135 @@
+"""A document held against the host that it is for."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hosttree import link, put
+
+from cdigen.cdi.rules.hostcheck import check_host
+from cdigen.host.root import Root
+
+NODE, BLOCK = "/dev/nvidia0", "/dev/block"
+
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a host with a GPU's node, a block device, a FIFO, a library and a hook."""
+    (tmp_path / "dev").mkdir()
+    os.mknod(tmp_path / "dev/nvidia0", stat.S_IFCHR | 0o666, os.makedev(195, 0))
+    os.mknod(tmp_path / "dev/block", stat.S_IFBLK | 0o600, os.makedev(7, 1))
+    os.mkfifo(tmp_path / "dev/fifo")
+    link(tmp_path / "dev/link", "nvidia0")
+    link(tmp_path / "dev/loop", "loop")
+    put(tmp_path / "lib/libcuda.so.1")
+    link(tmp_path / "lib/libcuda.so", "libcuda.so.1")
+    link(tmp_path / "lib/dangling", "nowhere")
+    put(tmp_path / "bin/hook", mode=0o755)
+    put(tmp_path / "bin/text")
+    return tmp_path
+
+
+def document(**edits: object) -> dict[str, object]:
+    return {"devices": [{"name": "0", "containerEdits": edits}]}
+
+
+def problems(root: Path, given: dict[str, object]) -> list[tuple[str, str, str]]:
+    found = check_host(given, Root(str(root)))
+    assert all(finding.severity == "error" for finding in found)
+    return [(finding.rule, finding.path, finding.message) for finding in found]
+
+
+def node_problem(root: Path, **node: object) -> str:
+    ((rule, path, message),) = problems(root, document(deviceNodes=[node]))
+    assert (rule, path) == ("host-node-wrong", "$.devices[0].containerEdits.deviceNodes[0]")
+    return message
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"path": NODE},
+        {"path": "/dev/other", "hostPath": NODE},
+        {"path": NODE, "type": "c", "major": 195, "minor": 0},
+        {"path": BLOCK, "type": "b"},
+        {"path": "/dev/fifo", "type": "p"},
+        {"path": NODE, "minor": 7},
+    ],
+    ids=["plain", "host path", "numbers", "block", "FIFO", "minor without major"],
+)
+def test_a_node_that_is_what_it_claims_to_be_is_right(root: Path, node: dict[str, object]) -> None:
+    assert problems(root, document(deviceNodes=[node])) == []
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"path": BLOCK},
+        {"path": "/dev/fifo"},
+        {"path": "/lib/libcuda.so.1"},
+        {"path": "/dev"},
+        {"path": NODE, "type": "b"},
+        {"path": "/dev/other", "hostPath": BLOCK},
+    ],
+    ids=["block", "FIFO", "file", "folder", "other type", "host path"],
+)
+def test_a_node_of_another_type_is_wrong(root: Path, node: dict[str, object]) -> None:
+    assert "is no device of type" in node_problem(root, **node)
+
+
+def test_a_link_to_a_node_is_wrong_because_runtimes_do_not_follow_it(root: Path) -> None:
+    assert "is no device of type 'c'" in node_problem(root, path="/dev/link")
+
+
+def test_a_missing_node_is_wrong(root: Path) -> None:
+    assert node_problem(root, path="/dev/nvidia1") == "/dev/nvidia1 on the host: No such file or directory"
+
+
+def test_a_node_with_other_numbers_than_the_hosts_is_wrong(root: Path) -> None:
+    message = node_problem(root, path=NODE, major=510, minor=0)
+    assert message == "/dev/nvidia0 on the host has the numbers 195:0, not 510:0"
+
+
+@pytest.mark.parametrize("path", ["/lib/libcuda.so.1", "/lib/libcuda.so", "/lib"])
+def test_a_mount_of_anything_that_exists_is_right(root: Path, path: str) -> None:
+    assert problems(root, document(mounts=[{"hostPath": path, "containerPath": "/x"}])) == []
+
+
+@pytest.mark.parametrize("path", ["/lib/missing", "/lib/dangling", "/dev/loop", "/lib/libcuda.so.1/below"])
+def test_a_mount_of_nothing_is_wrong(root: Path, path: str) -> None:
+    good = {"hostPath": "/lib", "containerPath": "/y"}
+    given = document(mounts=[good, {"hostPath": path, "containerPath": "/x"}])
+    ((rule, where, message),) = problems(root, given)
+    assert (rule, where) == ("host-path-missing", "$.devices[0].containerEdits.mounts[1].hostPath")
+    assert message.startswith(f"{path} on the host: ")
+
+
+@pytest.mark.parametrize("path", ["/bin/missing", "/bin/text", "/bin"])
+def test_a_hook_that_cannot_be_executed_is_wrong(root: Path, path: str) -> None:
+    ((rule, where, _),) = problems(root, document(hooks=[{"hookName": "createContainer", "path": path}]))
+    assert (rule, where) == ("host-hook-wrong", "$.devices[0].containerEdits.hooks[0].path")
+
+
+def test_a_hook_that_is_a_program_is_right(root: Path) -> None:
+    assert problems(root, document(hooks=[{"hookName": "createContainer", "path": "/bin/hook"}])) == []
+
+
+def test_the_edits_that_all_devices_share_are_checked_as_well(root: Path) -> None:
+    given = {**document(), "containerEdits": {"mounts": [{"hostPath": "/no", "containerPath": "/x"}]}}
+    assert [path for _, path, _ in problems(root, given)] == ["$.containerEdits.mounts[0].hostPath"]
+
+
+def test_every_problem_is_named_and_not_the_first_only(root: Path) -> None:
+    mounts = [{"hostPath": path, "containerPath": "/x"} for path in ("/no", "/lib", "/no")]
+    given = document(mounts=mounts, deviceNodes=[{"path": "/dev/no"}])
+    assert len(problems(root, given)) == 3
+
+
+def test_a_path_that_exists_only_outside_of_the_root_is_missing(root: Path) -> None:
+    link(root / "lib/escape", str(Path(__file__)))
+    given = document(mounts=[{"hostPath": "/lib/escape", "containerPath": "/x"}])
+    assert [rule for rule, _, _ in problems(root, given)] == ["host-path-missing"]

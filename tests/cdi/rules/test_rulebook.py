@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cdigen.cdi.rules.rulebook import ERRORS, RULES, WARNINGS, finding
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def documented() -> dict[str, str]:
+    """Return the rules of the section "Spec files" of docs/rules.md, with their severity."""
+    text = (REPOSITORY / "docs" / "rules.md").read_text(encoding="utf-8")
+    section = text.split("\n## Spec files\n")[1].split("\n## ")[0]
+    return dict(re.findall(r"^\| `([a-z0-9-]+)` \| (\w+) \|", section, flags=re.MULTILINE))
+
+
+def test_every_rule_has_its_row_in_the_documentation_and_every_row_its_rule() -> None:
+    assert documented() == dict.fromkeys(ERRORS, "error") | dict.fromkeys(WARNINGS, "warning")
+
+
+def test_every_rule_that_the_code_names_is_in_the_rulebook_and_the_other_way_round() -> None:
+    source = "".join(
+        path.read_text(encoding="utf-8")
+        for path in (
+            *(REPOSITORY / "cdigen" / "cdi").rglob("*.py"),
+            REPOSITORY / "cdigen" / "cli" / "validate.py",
+        )
+        if path.name != "rulebook.py"
+    )
+    assert [rule for rule in RULES if f'"{rule}"' not in source] == []
+
+
+def test_no_rule_is_both_an_error_and_a_warning() -> None:
+    assert not ERRORS.keys() & WARNINGS.keys()
+
+
+def test_a_name_that_is_no_rule_cannot_be_reported() -> None:
+    with pytest.raises(KeyError):
+        finding("no-such-rule", "$", "message")
+
+
+def test_a_finding_has_the_severity_of_its_rule() -> None:
+    assert finding("env-syntax", "$", "m").severity == "error"
+    assert finding("env-repeated", "$", "m").severity == "warning"

@@ -1,0 +1,78 @@
+"""Whatever cdigen writes, for whichever target, the CDI libraries of that target load."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdigen.cdi.library import RELEASES
+from cdigen.cdi.loaders.emulation import verdicts
+from cdigen.cdi.validation import validate_content
+from cdigen.cdi.version import is_newer
+from cdigen.model.inventory_json import from_document
+from cdigen.pipeline import generate
+from cdigen.runtimes.targets import RUNTIMES, parse
+
+if TYPE_CHECKING:
+    from cdigen.model.inventory import Inventory
+
+TESTS = Path(__file__).resolve().parents[1]
+EXAMPLES = TESTS.parent / "examples"
+WRITTEN = [*(TESTS / "golden").glob("*.json"), *(TESTS / "golden" / "ways").glob("*.json")]
+TARGETS = [
+    f"{runtime}-{'.'.join(map(str, first))}" for runtime, rows in RUNTIMES.items() for first, _, _ in rows
+]
+
+
+def libraries(oldest: str) -> tuple[str, ...]:
+    """Return the libraries that were observed, from OLDEST on: what runs there later must read it too."""
+    return (*(version for version in RELEASES if not is_newer(oldest, version)), "main")
+
+
+def assert_loads(content: bytes, versions: tuple[str, ...]) -> None:
+    for yaml in (False, True):
+        answers = verdicts(content, yaml=yaml, versions=versions)
+        assert answers == dict.fromkeys(versions, "accept")
+
+
+def inventory(*, closed: bool = False) -> dict[str, Inventory]:
+    """Return the recorded host; CLOSED: its card and render nodes are open to their groups only."""
+    document: dict[str, Any] = json.loads((EXAMPLES / "hosts" / "debian13-8xh100.json").read_text())
+    waiting: list[Any] = [document]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if closed and "/dri/" in str(value.get("path", value.get("host_path", ""))) and "mode" in value:
+                value |= {"mode": 0o660, "gid": 44}
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+    return from_document(document)
+
+
+@pytest.mark.parametrize("file", WRITTEN, ids=lambda path: path.stem)
+def test_every_library_loads_a_golden_spec(file: Path) -> None:
+    content = file.read_bytes()
+    assert_loads(content, libraries("0.5.2"))
+    assert not [
+        found for found in validate_content(content, yaml=False).findings if found.severity == "error"
+    ]
+
+
+def test_every_library_loads_the_example() -> None:
+    assert_loads((EXAMPLES / "specs" / "debian13-8xh100.json").read_bytes(), libraries("0.5.2"))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
+def test_the_libraries_of_a_target_and_later_ones_load_its_spec(target: str, closed: bool) -> None:  # noqa: FBT001
+    wanted = parse(target)
+    (product,), broken = generate.generate_specs(
+        inventory(closed=closed), host=None, options=generate.GenerateOptions(target=wanted)
+    )
+    assert broken == {}
+    assert not is_newer(product.document["cdiVersion"], wanted.newest)
+    assert_loads(product.content, libraries(wanted.library))

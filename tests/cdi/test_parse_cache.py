@@ -1,0 +1,94 @@
+"""Documents that are judged once: the answers are those of the parts, and memory is bounded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cdigen.cdi import parse_cache
+from cdigen.cdi.reader import parse_document
+from cdigen.cdi.render import render
+from cdigen.cdi.rules.document_rules import check
+from cdigen.model.findings import errors
+
+
+def spec(devices: int = 1, *, name: str = "gpu") -> dict[str, Any]:
+    """Return a good document with as many devices."""
+    node = [{"path": "/dev/null"}]
+    entries = [{"name": f"{name}{i}", "containerEdits": {"deviceNodes": node}} for i in range(devices)]
+    return {"cdiVersion": "0.3.0", "kind": "example.com/gpu", "devices": entries}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        render(spec()),
+        b'{"cdiVersion": "0.5.0", "kind": "no slash", "devices": []}',
+        b'{"kind": "a.b/c", "kind": "a.b/c"}',
+        b"[1]",
+        b"\xff",
+        b"",
+    ],
+)
+def test_a_reading_is_what_parsing_and_the_rules_give_the_first_time_and_the_second(data: bytes) -> None:
+    parsed = parse_document(data, yaml=False)
+    ruled = () if parsed.document is None else check(parsed.document)
+    for _ in range(2):
+        reading = parse_cache.parse_and_check(data)
+        assert reading.document == parsed.document
+        assert reading.findings == (*parsed.findings, *ruled)
+
+
+def test_the_same_bytes_as_json_and_as_yaml_are_two_readings() -> None:
+    data = b"cdiVersion: 0.5.0\n"
+    assert parse_cache.parse_and_check(data, yaml=False).document is None
+    assert parse_cache.parse_and_check(data, yaml=True).document == {"cdiVersion": "0.5.0"}
+
+
+def test_equal_bytes_are_read_once() -> None:
+    data = render(spec())
+    assert (
+        parse_cache.parse_and_check(data).document
+        is parse_cache.parse_and_check(bytes(bytearray(data))).document
+    )
+
+
+def test_a_document_is_written_as_it_is_rendered_unless_it_breaks_a_rule() -> None:
+    good, bad = spec(), {**spec(), "kind": "\udc80/x"}
+    assert parse_cache.check_and_render(good).content == render(good)
+    assert parse_cache.check_and_render(json.loads(json.dumps(good))) is parse_cache.check_and_render(good)
+    assert parse_cache.check_and_render(bad).content == b""
+    assert errors(parse_cache.check_and_render(bad).findings)
+
+
+def test_what_was_asked_for_lately_is_remembered_within_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(render(spec(name="a")))
+    monkeypatch.setattr(parse_cache, "BUDGET", 2 * size)
+    first, second, third = (render(spec(name=name)) for name in "abc")
+    kept = parse_cache.parse_and_check(first).document
+    parse_cache.parse_and_check(second)
+    assert parse_cache.parse_and_check(first).document is kept
+    forgotten = parse_cache.parse_and_check(second).document
+    parse_cache.parse_and_check(first)
+    parse_cache.parse_and_check(third)
+    assert parse_cache.parse_and_check(first).document is kept
+    assert parse_cache.parse_and_check(second).document is not forgotten
+
+
+def test_a_document_beyond_the_budget_is_read_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parse_cache, "BUDGET", 100)
+    data = render(spec(50))
+    assert parse_cache.parse_and_check(data).document is not parse_cache.parse_and_check(data).document
+    assert parse_cache.parse_and_check(data) == parse_cache.parse_and_check(data)
+
+
+def test_what_is_compared_with_each_of_many_small_documents_is_bounded() -> None:
+    """20,000 small files took minutes: each was compared with all before it."""
+    first = parse_cache.parse_and_check(b'{"kind": "first"}')
+    for number in range(1000):
+        parse_cache.parse_and_check(b'{"kind": "%d"}' % number)
+    assert parse_cache.parse_and_check(b'{"kind": "first"}') is not first
+    last = parse_cache.parse_and_check(b'{"kind": "last"}')
+    assert parse_cache.parse_and_check(b'{"kind": "last"}') is last

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import random
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+import pytest
+from cdi.cdi_documents import plain, rich, to_bytes, with_edits, with_hook, with_mount, with_node
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from cdigen.cdi.loaders.emulation import verdicts
+from cdigen.cdi.reader import parse_document
+from cdigen.cdi.rules.document_rules import check
+from cdigen.cdi.schema import check_schema, load_schema
+from cdigen.model.errors import StoreError
+
+if TYPE_CHECKING:
+    from cdi.cdi_documents import Document
+
+VALIDATOR = Draft202012Validator(load_schema("cdi.schema.json"))
+
+TEXTS = (
+    *("", "a", "A=B", "=B", "A=\n", "A=b\n", "A=\x00", "A=\x7f\u2028", "A=\U0001f600", "a=b", "é", "x" * 300),
+    *("/dev/x", "/", "//", "/a/", "/a/../b", "/a/..", "/.a", "/..a/b", "/a\n", "/\u00e9", "/dev/x ", "dev"),
+    *(
+        "vendor.com/gpu",
+        "v/gpu",
+        "a1/b2\n",
+        "vendor.com/g.u",
+        "v" * 254 + "/gp",
+        "\u212aa/bb",
+        "a" * 253 + "/x",
+    ),
+    *("0", "a:b", "a\n", "-a", "0.3.0", "0.5.0", "1.1.0", "0.5.0\n", "b", "c", "p", "u", "rwm", "rr", "none"),
+    *("bind", "rbind", "createContainer", "prestart", "..", "c" * 4095, "c" * 4096, "example.com/a", "A/b"),
+)
+NUMBERS = (0, 1, -1, 438, 0o7777, 0o10000, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 1.0, 1.5, 10**30)
+KEYS = (
+    *(
+        "cdiVersion",
+        "kind",
+        "annotations",
+        "devices",
+        "containerEdits",
+        "name",
+        "env",
+        "deviceNodes",
+        "mounts",
+    ),
+    *("netDevices", "hooks", "intelRdt", "additionalGids", "path", "hostPath", "type", "options", "timeout"),
+    *("example.com/a", "enableCMT", "schemata", "bad key", "x", "\u212a.com/a", "a\n", "y" * 64),
+)
+SCALARS = (*TEXTS, *NUMBERS, True, False, None)
+
+
+class Mutation:
+    """Changes to a good document, drawn from a seed: small enough that many results are good too."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def document(self) -> Document:
+        choices = (plain(), rich(), rich(), with_node(), with_mount(), with_hook(), with_edits())
+        document = self.random.choice(choices)
+        for _ in range(self.random.choice((1, 1, 1, 2, 3))):
+            self.change(self.containers(document))
+        return document
+
+    def containers(self, document: Document) -> list[dict[str, object] | list[object]]:
+        found: list[dict[str, object] | list[object]] = []
+        waiting: list[object] = [document]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, dict | list):
+                found.append(value)
+                waiting.extend(value.values() if isinstance(value, dict) else value)
+        return found
+
+    def change(self, containers: list[dict[str, object] | list[object]]) -> None:
+        target = self.random.choice(containers)
+        other = deepcopy(self.random.choice(containers))
+        value = self.random.choice((self.random.choice(SCALARS), self.random.choice(TEXTS), other, [], {}))
+        if isinstance(target, list):
+            self.change_list(target, value)
+        elif self.random.random() < 0.25 and target:
+            del target[self.random.choice(list(target))]
+        else:
+            keys = [*target, *target, self.random.choice(KEYS)]
+            target[self.random.choice(keys)] = value
+
+    def change_list(self, target: list[object], value: object) -> None:
+        index = self.random.randrange(len(target) + 1)
+        if self.random.random() < 0.3:
+            del target[index : index + 1]
+        else:
+            target[index : index + self.random.randrange(2)] = [value]
+
+
+@pytest.fixture(scope="module")
+def accepted() -> list[Document]:
+    """Return drawn documents that the rules accept."""
+    drawn = [Mutation(seed).document() for seed in range(4000)]
+    good = [document for document in drawn if not any(f.severity == "error" for f in check(document))]
+    assert len(good) > 400
+    return good
+
+
+def test_whatever_the_rules_accept_the_schema_accepts(accepted: list[Document]) -> None:
+    refused = [
+        (document, error.message) for document in accepted for error in VALIDATOR.iter_errors(document)
+    ]
+    assert refused == []
+
+
+def test_whatever_the_rules_accept_the_newest_library_loads(accepted: list[Document]) -> None:
+    refused = []
+    for document in accepted:
+        answers = verdicts(to_bytes(document), yaml=False, versions=("1.1.0", "main"))
+        if set(answers.values()) != {"accept"}:
+            refused.append(document)
+    assert refused == []
+
+
+def test_whatever_the_rules_accept_is_read_back_as_it_was_written(accepted: list[Document]) -> None:
+    for document in accepted:
+        parsed = parse_document(to_bytes(document), yaml=False)
+        assert (parsed.document, parsed.findings) == (document, ())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(min_value=10_000))
+def test_no_drawn_document_passes_the_rules_and_fails_the_schema(seed: int) -> None:
+    document = Mutation(seed).document()
+    if not any(finding.severity == "error" for finding in check(document)):
+        assert list(VALIDATOR.iter_errors(document)) == []
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {**plain(), "x": 1},
+        {**plain(), "kind": "vendor.com/gpu\n"},
+        {**plain(), "kind": "v/gpu"},
+        {**plain(), "cdiVersion": "0.2.0"},
+        {**plain(), "devices": []},
+        {**plain(), "devices": [{"name": "0", "containerEdits": {"env": []}}]},
+        {**plain(), "annotations": {"bad key!": "x"}},
+        {**plain(), "annotations": {"a": 1}},
+        with_edits(env=["A=b\n"]),
+        with_edits(additionalGids=[0]),
+        with_edits(deviceNodes=[None]),
+        with_edits(intelRdt={"enableCMT": True}),
+        with_edits(intelRdt={"closID": ".."}),
+        with_node(path="/dev/../x"),
+        with_node(path="/dev/x\n"),
+        with_node(type="u"),
+        with_node(permissions="none"),
+        with_node(fileMode=4096),
+        with_mount(type=""),
+        with_mount(type="", options=["ro"]),
+        with_hook(timeout=0),
+        with_hook(hookName="x"),
+    ],
+)
+def test_the_schema_says_itself_what_a_schema_can_say(document: Document) -> None:
+    assert {finding.rule for finding in check_schema(document)} == {"schema"}
+
+
+def test_the_schema_accepts_a_document_with_every_field() -> None:
+    assert check_schema(rich()) == ()
+
+
+def test_a_schema_finding_has_the_path_of_what_is_wrong_and_a_short_message() -> None:
+    (finding,) = check_schema(with_edits(env=["x" * 10_000]))
+    assert finding.path == "$.devices[0].containerEdits.env[0]"
+    assert len(finding.message) < 300
+
+
+def test_the_schema_is_itself_valid() -> None:
+    Draft202012Validator.check_schema(load_schema("cdi.schema.json"))
+
+
+def test_a_schema_that_is_not_installed_is_an_error_that_names_it() -> None:
+    with pytest.raises(StoreError, match=r"nothing\.schema\.json"):
+        load_schema("nothing.schema.json")

@@ -1,0 +1,179 @@
+"""The run directory while the daemon lives: removed, taken by another, full; and a log that nobody reads."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from daemon.daemonhost import REPOSITORY, Host, daemon, unshared
+from waiting import PATIENCE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from command import Run
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+ENDS_WITHIN_S = 2.0
+
+
+@pytest.fixture
+def gpu_host(tmp_path: Path) -> Host:
+    host = Host(tmp_path / "host").make()
+    host.configure()
+    return host
+
+
+def serves(host: Host) -> bool:
+    """Return whether somebody answers on the socket."""
+    try:
+        # The path of a socket has 107 bytes at most.
+        folder = os.open(host.run_dir, os.O_PATH)
+    except OSError:
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(PATIENCE_S)
+            client.connect(f"/proc/self/fd/{folder}/http.sock")
+            client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            return client.recv(100).startswith(b"HTTP/1.0 200")
+    except OSError:
+        return False
+    finally:
+        os.close(folder)
+
+
+def test_a_run_directory_that_was_removed_is_made_again_with_all_that_is_in_it(
+    gpu_host: Host, cdigen: Run
+) -> None:
+    with daemon(gpu_host) as running:
+        running.rests()
+        shutil.rmtree(gpu_host.run_dir)
+        running.sees(lambda: running.state == "ready")
+        assert (gpu_host.run_dir / "lock").read_text() == f"{running.process.pid}\n"
+        assert cdigen("status", "--root", gpu_host.root).code == 0
+        assert cdigen("run", "--root", gpu_host.root).failed(5, f"held by process {running.process.pid}")
+        running.sees(lambda: serves(gpu_host))
+        running.sees(lambda: running.status["sources"]["http"]["healthy"])
+        assert running.state == "ready"
+
+
+def test_a_lock_that_was_removed_is_made_again(gpu_host: Host, cdigen: Run) -> None:
+    with daemon(gpu_host) as running:
+        running.rests()
+        lock = gpu_host.run_dir / "lock"
+        lock.unlink()
+        running.sees(lock.exists)
+        assert cdigen("run", "--root", gpu_host.root).failed(5, f"held by process {running.process.pid}")
+
+
+def test_a_socket_that_was_removed_is_made_again(gpu_host: Host) -> None:
+    with daemon(gpu_host) as running:
+        running.rests()
+        (gpu_host.run_dir / "http.sock").unlink()
+        running.sees(lambda: serves(gpu_host))
+
+
+def test_where_another_daemon_was_faster_it_ends_in_words_and_leaves_that_ones_files(gpu_host: Host) -> None:
+    with daemon(gpu_host) as running:
+        running.rests()
+        # Nothing runs until the other one has all that it needs.
+        running.process.send_signal(signal.SIGSTOP)
+        shutil.rmtree(gpu_host.run_dir)
+        gpu_host.run_dir.mkdir()
+        lock = os.open(gpu_host.run_dir / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.write(lock, b"4711\n")
+        (gpu_host.run_dir / "status.json").write_text("another's")
+        running.process.send_signal(signal.SIGCONT)
+        assert running.process.wait(PATIENCE_S) == 5
+        assert "held by process 4711" in running.text
+        assert "Traceback" not in running.text
+        assert (gpu_host.run_dir / "status.json").read_text() == "another's"
+        os.close(lock)
+
+
+def test_what_is_wrong_with_the_run_directory_is_said_once_until_it_changes(gpu_host: Host) -> None:
+    gpu_host.configure(resync_s=0.1)
+    with daemon(gpu_host, "-v") as running:
+        moved = gpu_host.run_dir.rename(gpu_host.root / "moved")
+        gpu_host.run_dir.write_text("in the way")
+        seen = len(running.lines())
+        running.sees(lambda: len(running.lines()) > seen + 5)
+        # Between one step and the next, the first cycle may have met another trouble.
+        messages = [line["message"] for line in running.lines("status")]
+        assert any("is not a directory" in message for message in messages)
+        assert len(messages) == len(set(messages))
+        gpu_host.run_dir.unlink()
+        moved.rename(gpu_host.run_dir)
+        running.sees(lambda: running.status and running.lines("status")[-1]["level"] == "info")
+        seen = len(running.lines("status"))
+        gpu_host.run_dir.rename(gpu_host.root / "moved")
+        gpu_host.run_dir.write_text("in the way")
+        running.sees(lambda: len(running.lines("status")) > seen)
+        gpu_host.run_dir.unlink()
+
+
+def test_a_full_disk_is_said_once(gpu_host: Host) -> None:
+    gpu_host.configure(resync_s=0.1)
+    gpu_host.run_dir.mkdir()
+    fill = f"mount -t tmpfs -o size=16k,mode=755 none {gpu_host.run_dir}"
+    fill += f" && head -c 8192 /dev/zero > {gpu_host.run_dir}/x"
+    before = (*unshared("--mount", "--propagation", "private"), "/bin/sh", "-c", f'{fill}; exec "$@"', "sh")
+    with daemon(gpu_host, "-v", wait=False, before=before) as running:
+        running.sees(lambda: len(running.lines()) > 6)
+        messages = [line["message"] for line in running.lines("status") if line["level"] == "error"]
+        assert messages
+        assert len(messages) == len(set(messages))
+        assert running.stop()[0] == 0
+
+
+# A log that nobody reads.
+
+
+@contextmanager
+def unread(host: Host) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Start the daemon with a pipe for its log that is full; gives the end from which it can be read."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(writing, b"x" * 4095 + b"\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cdigen", "run", "-v", "--root", str(host.root)],
+        stdin=subprocess.DEVNULL,
+        stderr=writing,
+        cwd=REPOSITORY,
+    )
+    os.close(writing)
+    try:
+        yield process, reading
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        os.close(reading)
+
+
+def test_a_log_that_nobody_reads_keeps_no_spec_from_being_written_and_no_end_from_coming(
+    gpu_host: Host,
+) -> None:
+    with unread(gpu_host) as (process, _):
+        began = time.monotonic()
+        for gpus in (2, 3, 4):
+            gpu_host.load(gpus)
+            while str(gpus - 1) not in gpu_host.devices():
+                assert time.monotonic() - began < PATIENCE_S
+                time.sleep(0.01)
+        began = time.monotonic()
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+        assert time.monotonic() - began < ENDS_WITHIN_S

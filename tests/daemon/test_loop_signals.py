@@ -1,0 +1,149 @@
+"""Signals: from the daemon's first moment to its last, one by one and in storms."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from daemon.daemonhost import REPOSITORY, Host, daemon
+from waiting import PATIENCE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+ENDS_WITHIN_S = 2.0
+
+
+@pytest.fixture
+def gpu_host(tmp_path: Path) -> Host:
+    host = Host(tmp_path / "host").make()
+    host.configure()
+    return host
+
+
+def caught(pid: int) -> set[int]:
+    """Return the signals that the process PID has handlers for; nothing while it is not known."""
+    return mask(pid, "SigCgt")
+
+
+def mask(pid: int | str, name: str) -> set[int]:
+    text = Path(f"/proc/{pid}/status").read_text()
+    bits = int(text.partition(f"{name}:")[2].split()[0], 16)
+    return {number for number in range(1, 65) if bits & 1 << (number - 1)}
+
+
+def wait_for(truth: Callable[[], object]) -> None:
+    began = time.monotonic()
+    while not truth():
+        assert time.monotonic() - began < PATIENCE_S
+        time.sleep(0.001)
+
+
+def test_signals_are_heard_before_anything_that_takes_long_is_imported(gpu_host: Host) -> None:
+    with daemon(gpu_host, wait=False) as running:
+        wait_for(lambda: signal.SIGHUP in caught(running.process.pid))
+        maps = Path(f"/proc/{running.process.pid}/maps").read_text()
+        # Both are C extensions of what a daemon imports.
+        assert "_ssl" not in maps
+        assert "_socket" not in maps
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.02, 0.05, 0.1, 0.2, 0.3])
+def test_a_reload_that_comes_while_it_starts_ends_nothing_and_is_obeyed(
+    delay_s: float, gpu_host: Host
+) -> None:
+    with daemon(gpu_host, wait=False) as running:
+        wait_for(lambda: signal.SIGHUP in caught(running.process.pid))
+        time.sleep(delay_s)
+        running.process.send_signal(signal.SIGHUP)
+        assert running.manager.hears("RELOADING=1") is not None
+        assert running.manager.hears("READY=1", "STATUS=ready, 5 devices") is not None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.15, 0.3])
+def test_a_signal_to_end_while_it_starts_is_obeyed(
+    delay_s: float, number: signal.Signals, gpu_host: Host
+) -> None:
+    with daemon(gpu_host, wait=False) as running:
+        wait_for(
+            lambda: number in caught(running.process.pid) and signal.SIGHUP in caught(running.process.pid)
+        )
+        time.sleep(delay_s)
+        code, took = running.stop(number)
+        assert (code, took < ENDS_WITHIN_S) == (0, True)
+        assert "Traceback" not in running.text
+    assert gpu_host.rubbish() == []
+
+
+def test_a_storm_of_reloads_at_full_rate_is_survived_and_the_last_one_obeyed(gpu_host: Host) -> None:
+    with daemon(gpu_host) as running:
+        running.rests()
+        until = time.monotonic() + 1.5
+        sent = 0
+        while time.monotonic() < until and running.process.poll() is None:
+            for _ in range(100):
+                os.kill(running.process.pid, signal.SIGHUP)
+            sent += 100
+        before = running.cycles
+        gpu_host.configure("profiles:\n  - {name: gpu, class: card}\n")
+        running.process.send_signal(signal.SIGHUP)
+        running.sees(lambda: running.cycles > before)
+        running.sees(lambda: gpu_host.devices("nvidia.com-card.json"))
+        print(f"\n{sent} signals, {before} cycles")
+        assert "Traceback" not in running.text
+        assert running.stop()[0] == 0
+
+
+def test_reloads_that_come_while_it_ends_do_not_spoil_its_exit_code(gpu_host: Host) -> None:
+    for _ in range(3):
+        with daemon(gpu_host) as running:
+            running.process.terminate()
+            while running.process.poll() is None:
+                running.process.send_signal(signal.SIGHUP)
+                time.sleep(0.0005)
+            assert running.process.returncode == 0
+
+
+def test_signals_to_end_one_after_the_other_are_one(gpu_host: Host) -> None:
+    with daemon(gpu_host) as running:
+        began = time.monotonic()
+        while running.process.poll() is None:
+            running.process.terminate()
+            time.sleep(0.001)
+        assert (running.process.returncode, time.monotonic() - began < ENDS_WITHIN_S) == (0, True)
+
+
+def test_signals_that_whoever_started_it_had_blocked_are_heard(gpu_host: Host) -> None:
+    script = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [1, 2, 15])"
+    script += "; os.execv(sys.argv[1], sys.argv[1:])"
+    with daemon(gpu_host, before=(sys.executable, "-c", script)) as running:
+        assert running.stop()[0] == 0
+
+
+# What it starts.
+
+CHILD = """
+from cdigen.host import childprocess
+from cdigen.frontend import signals
+signals.listen()
+print(childprocess.run(("/bin/cat", "/proc/self/status"), deadline_s=10).output.decode())
+"""
+
+
+def test_programs_that_it_starts_find_every_signal_as_it_is_by_default() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD], cwd=REPOSITORY, check=True, capture_output=True, text=True
+    )
+    rows = dict(line.split(":\t", 1) for line in done.stdout.splitlines() if ":\t" in line)
+    ours = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGALRM}
+    for name in ("SigBlk", "SigIgn", "SigCgt"):
+        bits = int(rows[name], 16)
+        assert [number for number in ours if bits & 1 << (number - 1)] == []

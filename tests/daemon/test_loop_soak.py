@@ -1,0 +1,102 @@
+"""The daemon killed again and again, and kept busy for long: `make soak` raises the numbers."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from daemon.daemonhost import NEW, OLD, Daemon, Host, daemon
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+KILLS = int(os.environ.get("CDIGEN_SOAK_KILLS", "20"))
+CYCLES = int(os.environ.get("CDIGEN_SOAK_CYCLES", "300"))
+WARM = 100
+GROWTH_KB = 2048
+FEW = ("--library-search-path", "/usr/lib/x86_64-linux-gnu", "--config-search-path", "/usr/share")
+VIEW = ("--layout", "view", "--hook", "none")
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    host = Host(tmp_path / "host").make()
+    host.configure(debounce_s=0.01)
+    return host
+
+
+def become(host: Host, version: str) -> None:
+    """Exchange the driver in three steps, between which a host has the old one, none, or both.
+
+    While single files come and go, a driver may also seem whole and smaller; only a package manager's lock
+    tells.
+    """
+    old, new = (host.root / f"usr.{name}" for name in (OLD if version == NEW else NEW, version))
+    if new.exists():
+        if (host.root / "usr").exists():
+            (host.root / "usr").rename(old)
+        new.rename(host.root / "usr")
+    host.say_version(version)
+
+
+def settled(running: Daemon, host: Host, version: str) -> bytes:
+    """Wait for the spec of the driver VERSION; returns it."""
+    running.sees(lambda: running.state == "ready" and host.driver_of_view() == version)
+    return host.spec.read_bytes()
+
+
+def test_killed_at_any_moment_it_leaves_the_old_or_the_new_spec_and_no_rubbish_for_long(host: Host) -> None:
+    whole = {}
+    (host.root / "usr").rename(host.root / f"usr.{OLD}")
+    host.install(NEW)
+    (host.root / "usr").rename(host.root / f"usr.{NEW}")
+    become(host, OLD)
+    with daemon(host, *VIEW) as running:
+        for version in (NEW, OLD):
+            become(host, version)
+            whole[version] = settled(running, host, version)
+    version, rubbish, seen = OLD, 0, set()
+    for _ in range(KILLS):
+        with daemon(host, *VIEW) as running:
+            assert settled(running, host, version) == whole[version]
+            running.sees(lambda: host.rubbish() == [])
+            version = NEW if version == OLD else OLD
+            become(host, version)
+            running.process.send_signal(signal.SIGHUP)
+            time.sleep(random.uniform(0, 0.1))
+            running.stop(signal.SIGKILL)
+        content = host.spec.read_bytes()
+        assert content in whole.values()
+        seen.add(content == whole[version])
+        rubbish += len(host.rubbish())
+    print(
+        f"\n{KILLS} kills: {rubbish} temporary files left and swept; old and new spec seen: {len(seen) == 2}"
+    )
+
+
+def test_its_memory_does_not_grow() -> None:
+    # In memory: each cycle waits for the disk where there is one.
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+        keep_busy(Host(Path(folder)).make())
+
+
+def keep_busy(host: Host) -> None:
+    # The same work in less time: what a cycle keeps does not depend on how many files there are.
+    host.configure("profiles: [{name: gpu, class: gpu, capabilities: [utility]}]\n", debounce_s=0.01)
+    with daemon(host, *FEW) as running:
+        running.rests()
+        running.manager.drain()
+        sizes = {0: running.resident_kb()}
+        for number in range(1, CYCLES + 1):
+            if number % 10 == 0:
+                host.load(gpus=2 + number // 10 % 2)
+            running.process.send_signal(signal.SIGHUP)
+            assert running.manager.hears("READY=1") is not None
+            if number % WARM == 0:
+                sizes[number] = running.resident_kb()
+        print(f"\n{running.cycles} cycles, resident kB: {sizes}")
+        assert sizes[CYCLES] - sizes[WARM] < GROWTH_KB
+        assert sizes[CYCLES] < 45 * 1024

@@ -1,0 +1,205 @@
+"""The daemon keeps specs of AMD's and Intel's devices true: partitions, GPUs that go, virtual functions."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import amdtree
+import inteltree
+import pytest
+from abilities import cannot_run
+from daemon.daemonhost import Host, daemon
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+AMD, INTEL, NPU = "amd.com-gpu.json", "intel.com-gpu.json", "intel.com-npu.json"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    """Return a host without any device, whose daemon looks quickly."""
+    made = Host(tmp_path / "host").prepare()
+    made.configure()
+    return made
+
+
+def numbers(host: Host, name: str) -> int:
+    """Return how many devices of a spec are named by a number."""
+    return sum(device.isdigit() for device in host.devices(name))
+
+
+def repartition(root: Path, *gpus: amdtree.AmdGpu) -> None:
+    """Let the GPUs of a host be split in another way, as writing to current_compute_partition does."""
+    for folder in ("sys/devices", "sys/class/kfd", "sys/bus/pci/drivers/amdgpu", "sys/bus/pci/devices"):
+        shutil.rmtree(root / folder, ignore_errors=True)
+    for node in (root / "dev/dri").iterdir():
+        node.unlink()
+    amdtree.write(root, gpus)
+    (root / "sys/class/kfd/kfd/topology/generation_id").write_text("2\n")
+
+
+def test_gpus_that_are_split_and_made_whole_again_are_followed(host: Host) -> None:
+    whole, split = amdtree.mi300x(1, count=2), amdtree.mi300x(8, count=2)
+    amdtree.write(host.root, whole)
+    with daemon(host) as running:
+        assert numbers(host, AMD) == 2
+        repartition(host.root, *split)
+        running.sees(lambda: numbers(host, AMD) == 16 and running.state == "ready")
+        repartition(host.root, *whole)
+        running.sees(lambda: numbers(host, AMD) == 2 and running.state == "ready")
+
+
+def test_while_a_gpu_is_being_split_no_other_takes_its_numbers(host: Host) -> None:
+    gpus = amdtree.mi300x(4, count=2)
+    amdtree.write(host.root, gpus)
+    nodes = host.root / amdtree.NODES
+    topology = host.root / "sys/class/kfd/kfd/topology/generation_id"
+    with daemon(host) as running:
+        running.rests()
+        before = (host.specs / AMD).read_bytes()
+        lost = [amdtree.node_of(host.root, render).parent for render in gpus[0].renders]
+        for folder in lost:
+            folder.rename(host.root / f"kfd-{folder.name}")
+        topology.write_text("2\n")
+        running.sees(lambda: running.state == "settling")
+        assert "says QPX, but KFD knows no part of it" in running.status["vendors"][0]["reason"]
+        assert (host.specs / AMD).read_bytes() == before
+        for folder in lost:
+            (host.root / f"kfd-{folder.name}").rename(nodes / folder.name)
+        topology.write_text("3\n")
+        running.sees(lambda: running.state == "ready")
+        assert (host.specs / AMD).read_bytes() == before
+
+
+def test_a_daemon_that_starts_while_a_gpu_is_being_split_waits_with_its_numbers(host: Host) -> None:
+    host.configure(settle_timeout_s=2)
+    gpus = amdtree.mi300x(4, count=2)
+    amdtree.write(host.root, gpus)
+    for render in gpus[0].renders:
+        shutil.rmtree(amdtree.node_of(host.root, render).parent)
+    with daemon(host) as running:
+        assert running.state == "settling"
+        assert host.document(AMD) is None
+        # It was not being split: KFD has lost it, and those that are left are counted as AMD's tools do.
+        running.sees(lambda: running.state == "degraded")
+        assert numbers(host, AMD) == 4
+        assert amdtree.ADDRESSES[0] not in host.devices(AMD)
+
+
+def test_an_instinct_that_kfd_lost_makes_the_host_degraded(host: Host) -> None:
+    amdtree.write(host.root, amdtree.mi210(8))
+    shutil.rmtree(amdtree.node_of(host.root, 131).parent)
+    with daemon(host) as running:
+        assert running.state == "degraded"
+        assert "cannot compute" in running.status["vendors"][0]["reason"]
+        assert numbers(host, AMD) == 7
+        assert amdtree.ADDRESSES[3] not in host.devices(AMD)
+
+
+def test_a_word_in_a_partition_file_is_enough_to_look_again(host: Host) -> None:
+    amdtree.write(host.root, amdtree.mi300x(1, count=1))
+    with daemon(host) as running:
+        running.rests()
+        file = next((host.root / "sys/devices").glob("*/*/current_memory_partition"))
+        file.write_text("NPS4\n")
+        running.sees(lambda: "current_memory_partition" in str(running.status["last_cycle"]["reasons"]))
+
+
+def test_a_gpu_that_is_taken_out_goes_from_the_spec_and_the_other_stays(host: Host) -> None:
+    amdtree.write(host.root, amdtree.mi210(2))
+    with daemon(host) as running:
+        assert host.devices(AMD) >= {"0", "1", amdtree.ADDRESSES[1]}
+        address = amdtree.ADDRESSES[1]
+        shutil.rmtree(amdtree.node_of(host.root, 129).parent)
+        for folder in ("bus/pci/devices", "bus/pci/drivers/amdgpu"):
+            (host.root / "sys" / folder / address).unlink()
+        shutil.rmtree(host.root / f"sys/devices/pci0000:00/{address}")
+        (host.root / "dev/dri/renderD129").unlink()
+        running.sees(lambda: numbers(host, AMD) == 1 and running.state == "ready")
+        assert address not in host.devices(AMD)
+
+
+def test_a_module_that_is_unloaded_takes_its_spec_along_and_no_other(host: Host) -> None:
+    amdtree.write(host.root, amdtree.mi210(1))
+    inteltree.lay(host.root, inteltree.npu())
+    with daemon(host) as running:
+        assert numbers(host, AMD) == 1
+        shutil.rmtree(host.root / "sys/bus/pci/drivers/amdgpu")
+        shutil.rmtree(host.root / "sys/module/amdgpu")
+        running.sees(lambda: host.document(AMD) is None)
+        assert numbers(host, NPU) == 1
+
+
+def test_virtual_functions_that_are_made_and_removed_are_followed(host: Host) -> None:
+    inteltree.lay(host.root, *inteltree.flex_170(0))
+    physical = host.root / "sys/bus/pci/devices/0000:4d:00.0"
+    (physical / "sriov_numvfs").write_text("0\n")
+    with daemon(host) as running:
+        assert numbers(host, INTEL) == 2
+        inteltree.lay(host.root, *inteltree.flex_170(3))
+        running.sees(lambda: numbers(host, INTEL) == 5 and running.state == "ready")
+        for function in inteltree.flex_170(3)[2:]:
+            (host.root / "sys/bus/pci/devices" / function.address).unlink()
+            (host.root / f"sys/bus/pci/drivers/i915/{function.address}").unlink()
+            shutil.rmtree(host.root / function.folder)
+        (physical / "sriov_numvfs").write_text("0\n")
+        running.sees(lambda: numbers(host, INTEL) == 2)
+
+
+def test_a_node_that_udev_makes_late_ends_the_waiting(host: Host) -> None:
+    inteltree.lay(host.root, *inteltree.laptop())
+    node = host.root / "dev/accel/accel0"
+    node.unlink()
+    with daemon(host) as running:
+        assert running.state == "settling"
+        assert numbers(host, INTEL) == 1
+        inteltree.lay_nodes(host.root, inteltree.npu())
+        running.sees(lambda: running.state == "ready" and numbers(host, NPU) == 1)
+
+
+def test_what_kfd_does_not_tell_while_it_changes_is_waited_for(host: Host) -> None:
+    amdtree.write(host.root, amdtree.mi210(2))
+    properties = amdtree.node_of(host.root, 129)
+    whole = properties.read_text()
+    with daemon(host) as running:
+        properties.write_text(
+            "".join(line for line in whole.splitlines(keepends=True) if "location_id" not in line)
+        )
+        (host.root / "sys/class/kfd/kfd/topology/generation_id").write_text("2\n")
+        running.sees(lambda: running.state == "settling")
+        assert numbers(host, AMD) == 2
+        properties.write_text(whole)
+        running.sees(lambda: running.state == "ready")
+
+
+# Whose tree, a device of this machine that can be made to speak, and its subsystem; it has not all of them.
+EVENTS = [
+    ("amd", "bus/pci/devices/*", "pci"),
+    ("amd", "devices/platform/*", "platform"),
+    ("amd", "module/*", "module"),
+    ("amd", "class/drm/card*", "drm"),
+    ("intel", "bus/pci/devices/*", "pci"),
+    ("intel", "module/*", "module"),
+    ("intel", "class/drm/card*", "drm"),
+    ("intel", "class/accel/*", "accel"),
+]
+HERE = [row for row in EVENTS if any(Path("/sys").glob(f"{row[1]}/uevent"))]
+
+
+@pytest.mark.parametrize(("lay", "pattern", "subsystem"), HERE)
+def test_an_event_of_the_kernel_is_a_reason_to_look(
+    host: Host, lay: str, pattern: str, subsystem: str
+) -> None:
+    files = sorted(Path("/sys").glob(f"{pattern}/uevent"))
+    if lay == "amd":
+        amdtree.write(host.root, amdtree.mi210(1))
+    else:
+        inteltree.lay(host.root, *inteltree.laptop())
+    with daemon(host, "--vendor", lay) as running:
+        running.rests()
+        try:
+            files[0].write_text("change")
+        except OSError as error:
+            cannot_run(f"no uevent can be sent ({error.strerror}): run as root, with a writable /sys")
+        wanted = f"{subsystem} change {files[0].parent.name}"
+        running.sees(lambda: wanted in str(running.status["last_cycle"]["reasons"]))

@@ -1,0 +1,181 @@
+"""status.json and inventory.json: written by the daemon, read by everybody."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from daemon.reports import CHANGED, FILE, FINDING, KIND, QUIET, STARTING
+
+from cdigen.frontend import status as files
+from cdigen.frontend.report import next_status
+from cdigen.model.errors import HostError, StoreError
+from cdigen.model.inventory_json import from_document
+from cdigen.store.directory import made
+from cdigen.store.lock import exclusive
+from cdigen.value import replace
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples/hosts/debian13-8xh100.json"
+HOST = from_document(json.loads(EXAMPLE.read_text()))
+STATUS = next_status(
+    next_status(STARTING, CHANGED, {"files": ""}), QUIET, {"files": "", "uevents": "no permission"}
+)
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> str:
+    return str(tmp_path / "run/cdigen")
+
+
+def saved(run_dir: str) -> Path:
+    files.prepare(run_dir)
+    files.save(run_dir, files.document(STATUS, files.this_process()))
+    return Path(run_dir, files.STATUS_FILE)
+
+
+def test_what_is_saved_is_read_back(run_dir: str) -> None:
+    saved(run_dir)
+    found = files.read(run_dir)
+    assert (found["state"], found["since"]) == ("ready", "2026-01-01T00:00:00.264Z")
+    assert (found["pid"], found["version"]) == (os.getpid(), "1.2.3")
+    assert found["last_cycle"] == {
+        "number": 2,
+        "started": "2026-01-01T00:05:00.250Z",
+        "duration_s": 0.01,
+        "result": "unchanged",
+        "error": "",
+        "events": 1,
+        "reasons": [{"source": "timer", "reason": "periodic look"}],
+    }
+    assert [(spec["kind"], spec["file"], spec["devices"]) for spec in found["specs"]] == [
+        (KIND, FILE, {"served": 2, "left_out": 0})
+    ]
+    assert found["sources"]["uevents"] == {"healthy": False, "problem": "no permission"}
+    assert [entry["summary"] for entry in found["journal"]] == ["+1 device"]
+
+
+def test_before_the_first_cycle_the_document_has_the_same_keys() -> None:
+    process = files.this_process()
+    assert files.document(STARTING, process).keys() == files.document(STATUS, process).keys()
+    assert files.document(STARTING, process)["state"] == "starting"
+
+
+def test_findings_of_the_last_cycle_are_shown() -> None:
+    (row,) = files.document(next_status(STARTING, CHANGED, {}), files.this_process())["findings"]
+    assert (row["severity"], row["rule"], row["hint"]) == ("warning", FINDING.rule, FINDING.hint)
+
+
+def test_everybody_may_read_the_files_and_nothing_else_lies_there(run_dir: str) -> None:
+    old = os.umask(0o077)
+    try:
+        path = saved(run_dir)
+        files.save_inventory(run_dir, HOST)
+    finally:
+        os.umask(old)
+    assert sorted(os.listdir(run_dir)) == ["inventory.json", "status.json"]
+    assert {stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()} == {0o644}
+
+
+def test_a_reader_never_sees_half_a_status(run_dir: str) -> None:
+    path = saved(run_dir)
+    script = (
+        f"import json\nwhile True:\n json.load(open({str(path)!r}))\n"
+        f" if json.load(open({str(path)!r}))['last_cycle'].get('number') == 199: break\n"
+    )
+    reader = subprocess.Popen([sys.executable, "-I", "-S", "-c", script], stderr=subprocess.PIPE)
+    for number in range(200):
+        files.save(
+            run_dir,
+            files.document(replace(STATUS, cycle=replace(QUIET, number=number)), files.this_process()),
+        )
+    _, problem = reader.communicate(timeout=30)
+    assert (reader.returncode, problem) == (0, b"")
+
+
+def test_what_a_killed_writer_left_is_swept(run_dir: str) -> None:
+    files.prepare(run_dir)
+    rubbish = Path(run_dir, ".cdigen-status.json.999999.0123abcd.tmp")
+    rubbish.write_text("{")
+    files.prepare(run_dir)
+    assert os.listdir(run_dir) == []
+
+
+def test_an_unchanged_inventory_is_not_written_again(run_dir: str) -> None:
+    files.prepare(run_dir)
+    assert files.save_inventory(run_dir, HOST)
+    path = Path(run_dir, files.INVENTORY_FILE)
+    before = path.stat().st_ino
+    assert not files.save_inventory(run_dir, HOST)
+    assert path.stat().st_ino == before
+    assert from_document(json.loads(path.read_text())) == HOST
+
+
+def test_a_missing_status_is_no_daemon(run_dir: str) -> None:
+    with pytest.raises(HostError, match=r"status\.json does not exist") as caught:
+        files.read(run_dir)
+    assert (caught.value.kind, caught.value.exit_code) == ("no-daemon", 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ("[]", "schema is None"),
+        ('{"schema": 2}', "schema is 2"),
+        ('{"schema": 1}', "state is not there"),
+    ],
+)
+def test_what_is_no_status_is_refused_with_the_reason(run_dir: str, text: str, said: str) -> None:
+    saved(run_dir).write_text(text)
+    with pytest.raises(StoreError, match=said):
+        files.read(run_dir)
+
+
+def test_a_living_process_is_not_gone(run_dir: str) -> None:
+    saved(run_dir)
+    assert files.reason_not_running(run_dir, files.read(run_dir)) == ""
+
+
+def test_a_process_that_ended_is_gone(run_dir: str) -> None:
+    saved(run_dir)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    found = {**files.read(run_dir), "pid": ended.pid}
+    assert files.reason_not_running(run_dir, found) == f"process {ended.pid} wrote it, and is gone"
+
+
+def test_another_process_with_the_same_number_is_not_taken_for_it(run_dir: str) -> None:
+    saved(run_dir)
+    found = files.read(run_dir)
+    assert "another process now" in files.reason_not_running(
+        run_dir, {**found, "pid_started": found["pid_started"] + 1}
+    )
+
+
+def test_a_number_of_another_pid_namespace_tells_nothing(run_dir: str) -> None:
+    saved(run_dir)
+    found = {**files.read(run_dir), "pid": 1 << 22, "pid_namespace": "pid:[1]"}
+    assert files.reason_not_running(run_dir, found) == ""
+
+
+def test_the_lock_tells_in_every_namespace(run_dir: str) -> None:
+    saved(run_dir)
+    found = {**files.read(run_dir), "pid_namespace": "pid:[1]"}
+    with made(run_dir) as place, exclusive(place, timeout_s=0.2):
+        assert files.reason_not_running(run_dir, found) == ""
+    assert "nobody holds" in files.reason_not_running(run_dir, found)
+
+
+def test_a_stopped_daemon_leaves_no_status(run_dir: str) -> None:
+    path = saved(run_dir)
+    files.remove(run_dir)
+    files.remove(run_dir)
+    assert not path.exists()
+
+
+def test_times_are_rounded_to_milliseconds_without_a_sixtieth_second() -> None:
+    assert files.timestamp(59.9996) == "1970-01-01T00:01:00.000Z"

@@ -1,0 +1,164 @@
+"""A remedy is safe to run as it is printed, whatever a file is called and whoever has put it there."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from abilities import tool
+from doctor.brokenhost import BINARIES, BrokenHost
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdigen.doctor.words import commands, quoted
+
+ALICE = "alice:x:1000:1000::/home/alice:/bin/sh\n"
+CONFIGURATION = "home/alice/.config/containers/containers.conf"
+
+
+@pytest.fixture
+def shared(host: BrokenHost) -> BrokenHost:
+    """Return the host with alice, whose podman looks into her own directory as well."""
+    host.put("etc/passwd", ALICE)
+    host.put("etc/shadow", "root:secret\n", mode=0o600)
+    host.put(CONFIGURATION, '[engine]\ncdi_spec_dirs = ["/etc/cdi", "/var/run/cdi", "/home/alice/cdi"]\n')
+    (host.root / "home/alice/cdi").mkdir()
+    for path in (
+        "home/alice",
+        *(str(p.relative_to(host.root)) for p in (host.root / "home/alice").rglob("*")),
+    ):
+        os.chown(host.root / path, 1000, 1000)
+    (host.root / "root").mkdir(mode=0o700, exist_ok=True)
+    return host
+
+
+def remedies(host: BrokenHost) -> str:
+    return "\n".join(row["remedy"] for row in host.ask("--user", "alice") if not row["ok"])
+
+
+def printed(host: BrokenHost) -> list[str]:
+    """Return the remedies as a terminal shows them."""
+    command = f"cdigen doctor --root {host.root}; true"
+    return [line.partition("remedy: ")[2] for line in host.shell(command).splitlines() if "remedy: " in line]
+
+
+@pytest.mark.parametrize("odd", ["\xa0", "\x1b", "\n", "\udcff"])
+def test_a_printed_remedy_never_executes_a_file_name(host: BrokenHost, tmp_path: Path, odd: str) -> None:
+    host.put(f"run/cdi/x'$(touch PWNED){odd}.json", host.document())
+    lines = printed(host)
+    assert lines
+    for line in lines:
+        assert line.isprintable()
+        subprocess.run(
+            [tool("bash"), "-c", line],
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            env={"PATH": "/usr/bin:/bin"},
+        )
+    assert not (tmp_path / "PWNED").exists()
+    assert len(list(host.path("run/cdi").glob("*.disabled"))) == 1
+
+
+@given(
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]) | st.just("\udcff"), min_size=1)
+)
+def test_a_quoted_word_is_printable_and_one_word(text: str) -> None:
+    word = quoted(text)
+    assert word.isprintable()
+    assert len(commands(f"rm {word} && mv {word} b")) == 2
+    assert [len(words) for _, words in commands(f"rm {word} && mv {word} b")] == [2, 3]
+
+
+@pytest.mark.parametrize("text", ["a b", "it's", "a\nb", "\x1b1'\\", "\udcff7", "é\xa0", "$(id)\t`id`"])
+def test_a_quoted_word_is_the_text_for_bash(text: str) -> None:
+    done = subprocess.run([tool("bash"), "-c", f"printf %s {quoted(text)}"], capture_output=True, check=True)
+    assert done.stdout == text.encode("utf-8", "surrogateescape")
+
+
+def test_a_line_with_a_substitution_is_no_list_of_commands() -> None:
+    assert commands("rm $(id)") == []
+    assert commands("rm 'a") == []
+
+
+@pytest.mark.parametrize("name", ["al;ice", "al$(id)ice"])
+def test_a_users_name_is_quoted(host: BrokenHost, name: str) -> None:
+    host.put("etc/passwd", ALICE.replace("alice:x", f"{name}:x"))
+    row = host.result("user-id-ranges", "--user", "1000")
+    assert host.told(row).endswith(f" '{name}'")
+
+
+def test_a_users_link_to_a_file_of_roots_is_not_opened(shared: BrokenHost) -> None:
+    shared.link("home/alice/cdi/nvidia.json", "/etc/shadow")
+    assert "chmod" not in remedies(shared)
+
+
+def test_a_users_configuration_that_leads_to_a_file_of_roots_is_not_opened(shared: BrokenHost) -> None:
+    (shared.root / CONFIGURATION).unlink()
+    shared.link(CONFIGURATION, "/etc/shadow")
+    assert "chmod" not in remedies(shared)
+    assert not shared.result("podman-config", "--user", "alice")["ok"]
+
+
+def test_a_systems_configuration_that_users_may_not_read_is_opened(shared: BrokenHost) -> None:
+    (shared.root / CONFIGURATION).unlink()
+    file = shared.put("etc/containers/containers.conf", "[engine]\n", mode=0o600)
+    row = shared.result("podman-config", "--user", "alice")
+    shared.shell(row["remedy"])
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("folder", ["/root", "/etc/cdi/../../root"])
+def test_a_directory_of_roots_that_a_user_has_named_is_not_opened(shared: BrokenHost, folder: str) -> None:
+    (shared.root / CONFIGURATION).write_text(f'[engine]\ncdi_spec_dirs = ["{folder}", "/var/run/cdi"]\n')
+    assert "chmod" not in remedies(shared)
+
+
+def test_a_users_home_is_neither_opened_nor_given_to_root(shared: BrokenHost) -> None:
+    shared.put("home/alice/cdi/other.json", shared.document(), mode=0o600)
+    (shared.root / "home/alice").chmod(0o700)
+    assert "home/alice" not in remedies(shared)
+
+
+def test_a_users_own_spec_is_trusted_for_her(shared: BrokenHost) -> None:
+    file = shared.put("home/alice/cdi/nvidia.json", shared.document())
+    os.chown(file, 1000, 1000)
+    rows = [row for row in shared.ask("--user", "alice") if row["check"] == "spec-trust"]
+    assert all(row["ok"] for row in rows)
+
+
+def test_a_directory_that_is_a_users_link_is_not_copied(shared: BrokenHost) -> None:
+    (shared.root / "home/alice/cdi").rmdir()
+    shared.link("home/alice/cdi", "/root")
+    assert "cp " not in remedies(shared)
+
+
+def test_a_hook_in_a_users_home_does_not_give_her_home_to_root(shared: BrokenHost) -> None:
+    hook = shared.put("home/alice/hook", "", mode=0o755)
+    os.chown(hook, 1000, 1000)
+    document = shared.document()
+    edit = {"hookName": "createContainer", "path": "/home/alice/hook", "env": ["PATH=/bin"]}
+    document["containerEdits"]["hooks"] = [edit]
+    shared.put("run/cdi/nvidia.com-gpu.json", document)
+    rows = [row for row in shared.ask() if row["check"] == "hook-trust"]
+    assert [(row["ok"], row["remedy"]) for row in rows] == [(False, "")]
+
+
+def test_a_spec_directory_that_others_may_change_is_closed(shared: BrokenHost) -> None:
+    (shared.root / "run/cdi").chmod(0o777)
+    row = shared.result("spec-trust")
+    shared.shell(row["remedy"])
+    assert shared.result("spec-trust")["ok"]
+
+
+def test_nothing_is_to_be_run_on_this_machine_for_a_host_that_is_a_folder(host: BrokenHost) -> None:
+    for runtime in BINARIES:
+        (host.root / "usr/bin" / BINARIES[runtime]).unlink(missing_ok=True)
+    host.put("usr/bin/apt-get", "", mode=0o755)
+    shutil.rmtree(host.root / "proc/driver")
+    rows = [row for row in host.ask("--for", "docker") if not row["ok"]]
+    assert {"driver-loaded", "docker-installed"} <= {row["check"] for row in rows}
+    for row in rows:
+        assert row["remedy"] == "" or str(host.root) in row["remedy"]
+    assert "on that host: modprobe nvidia" in rows[0]["detail"] + rows[1]["detail"]

@@ -1,0 +1,379 @@
+"""Metrics and health over HTTP, asked by raw clients: honest, slow, huge and broken ones."""
+
+import logging
+import os
+import select
+import socket
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from waiting import until
+
+from cdigen.frontend import http
+from cdigen.frontend.http import MAX_CONNECTIONS, Answers, Server
+from cdigen.model.errors import ConfigError, StoreError
+
+AGE_S = 1.5
+# Longer than anything takes on a busy machine; only a failing test waits so long.
+PATIENCE_S = 20.0
+
+
+class Daemon:
+    """What the server is asked for."""
+
+    def __init__(self) -> None:
+        self.dead = ""
+        self.unready = ""
+        self.body = b"cdigen_up 1\n"
+
+    def answers(self) -> Answers:
+        return Answers(metrics=lambda: self.body, alive=lambda: self.dead, ready=lambda: self.unready)
+
+
+@pytest.fixture
+def daemon() -> Daemon:
+    return Daemon()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "http.sock")
+
+
+@pytest.fixture
+def server(daemon: Daemon, path: str) -> Iterator[Server]:
+    made = Server(daemon.answers(), path, max_age_s=AGE_S)
+    made.start()
+    yield made
+    made.stop()
+
+
+def connected(path: str) -> socket.socket:
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(PATIENCE_S)
+    client.connect(path)
+    return client
+
+
+def received(client: socket.socket) -> bytes:
+    """Return all that comes until the server closes."""
+    data = b""
+    try:
+        while piece := client.recv(65536):
+            data += piece
+    except ConnectionResetError:
+        pass
+    return data
+
+
+def asked(path: str, request: bytes) -> bytes:
+    with connected(path) as client:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            client.sendall(request)
+        return received(client)
+
+
+def get(path: str, target: str, method: str = "GET") -> tuple[int, bytes, bytes]:
+    answer = asked(path, f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split(b" ")[1]), head, body
+
+
+@pytest.mark.usefixtures("server")
+def test_metrics_are_served_as_prometheus_reads_them(path: str) -> None:
+    code, head, body = get(path, "/metrics")
+    assert (code, body) == (200, b"cdigen_up 1\n")
+    assert b"Content-Type: text/plain; version=0.0.4" in head
+
+
+@pytest.mark.usefixtures("server")
+def test_health_is_what_the_loop_says(daemon: Daemon, path: str) -> None:
+    assert get(path, "/healthz")[::2] == (200, b"ok\n")
+    daemon.dead = "no cycle for 90 s"
+    assert get(path, "/healthz")[::2] == (503, b"no cycle for 90 s\n")
+
+
+@pytest.mark.usefixtures("server")
+def test_readiness_tells_the_reason_in_one_line(daemon: Daemon, path: str) -> None:
+    assert get(path, "/readyz")[0] == 200
+    daemon.unready = "nvidia: mismatch\nSet-Cookie: \udcff"
+    code, _, body = get(path, "/readyz")
+    assert (code, body) == (503, b"nvidia: mismatch\\nSet-Cookie: \\udcff\n")
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize("target", ["/", "/metrics/", "/reload", "/..%2fetc/passwd"])
+def test_nothing_else_is_there(path: str, target: str) -> None:
+    assert get(path, target)[0] == 404
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+def test_nothing_can_be_done_but_to_look(path: str, method: str) -> None:
+    code, head, _ = get(path, "/metrics", method)
+    assert code == 405
+    assert b"Allow: GET, HEAD" in head
+
+
+@pytest.mark.usefixtures("server")
+def test_head_gives_the_length_and_no_body(path: str) -> None:
+    code, head, body = get(path, "/metrics", "HEAD")
+    assert (code, body) == (200, b"")
+    assert b"Content-Length: 12" in head
+
+
+@pytest.mark.usefixtures("server")
+def test_only_root_and_its_group_may_connect(path: str) -> None:
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o660
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", b"431"),
+        (b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n", b"431"),
+        (b"GET /metrics HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\n", b"413"),
+        (b"GET /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", b"413"),
+        (b"GET /metrics HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"400"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
+        (b"get /metrics\r\nbroken\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nA: b\nc: d\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n", b"4"),
+    ],
+)
+def test_huge_and_malformed_requests_are_refused_and_shed(path: str, request_: bytes, code: bytes) -> None:
+    assert asked(path, request_).startswith(b"HTTP/1.1 " + code) or asked(path, request_).startswith(
+        b"HTTP/1.0 " + code
+    )
+    assert get(path, "/healthz")[0] == 200
+
+
+@pytest.mark.usefixtures("server")
+def test_a_client_that_sends_a_byte_now_and_then_is_shed_although_it_is_never_idle(path: str) -> None:
+    begun = time.monotonic()
+    with connected(path) as slow:
+        slow.settimeout(0.4)
+        for byte in b"GET /metrics HTTP/1.1\r\nX-Long: " + b"x" * 1000:
+            try:
+                slow.sendall(bytes([byte]))
+                assert slow.recv(100) == b""
+            except TimeoutError:
+                continue
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            break
+        assert AGE_S - 0.5 < time.monotonic() - begun < AGE_S + PATIENCE_S
+
+
+def test_a_crowd_of_slow_clients_keeps_no_honest_one_out(daemon: Daemon, path: str) -> None:
+    # None of them grows too old before the honest one loses patience.
+    server = Server(daemon.answers(), path, max_age_s=10 * PATIENCE_S)
+    server.start()
+    crowd = []
+    for _ in range(5 * MAX_CONNECTIONS):
+        crowd.append(connected(path))
+        crowd[-1].sendall(b"GET /met")
+        if len(crowd) % 10 == 0:
+            assert get(path, "/healthz")[0] == 200
+    assert len(os.listdir("/proc/self/fd")) < len(crowd) + 3 * MAX_CONNECTIONS
+    for client in crowd:
+        client.close()
+    server.stop()
+
+
+@pytest.mark.usefixtures("server")
+def test_a_client_that_asks_much_and_reads_nothing_is_shed(daemon: Daemon, path: str) -> None:
+    daemon.body = b"x" * 1_000_000
+    begun = time.monotonic()
+    with connected(path) as greedy:
+        greedy.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
+        ended = select.poll()
+        ended.register(greedy, 0)  # POLLHUP comes unasked
+        assert get(path, "/healthz")[0] == 200
+        assert ended.poll((AGE_S + PATIENCE_S) * 1000)
+        assert time.monotonic() - begun > AGE_S - 0.5
+        assert get(path, "/healthz")[0] == 200
+
+
+@pytest.mark.usefixtures("server")
+def test_a_client_that_leaves_in_the_middle_is_nobodys_trouble(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        for request in (b"", b"GET", b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"):
+            with connected(path) as client:
+                client.sendall(request)
+        assert get(path, "/healthz")[0] == 200
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.usefixtures("server")
+def test_many_requests_on_one_connection_are_answered_in_order(path: str) -> None:
+    request = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    with connected(path) as client:
+        client.sendall(request * 50 + b"GET /x HTTP/1.1\r\nConnection: close\r\n\r\n")
+        answers = received(client).split(b"HTTP/1.1 ")[1:]
+    assert [answer[:3] for answer in answers] == [b"200"] * 50 + [b"404"]
+
+
+def test_an_answer_that_fails_is_an_error_without_a_traceback(path: str) -> None:
+    def fail() -> bytes:
+        raise ValueError("secret")
+
+    broken = Server(Answers(metrics=fail, alive=str, ready=str), path)
+    broken.start()
+    try:
+        code, _, body = get(path, "/metrics")
+        assert code == 500
+        assert b"secret" not in body
+        assert get(path, "/healthz")[0] == 200
+    finally:
+        broken.stop()
+
+
+def test_stopping_takes_less_than_a_second_whatever_clients_do(daemon: Daemon, path: str) -> None:
+    took = []
+    for _ in range(3):
+        server = Server(daemon.answers(), path)
+        server.start()
+        clients = [connected(path) for _ in range(5)]
+        clients[0].sendall(b"GET /met")
+        begun = time.monotonic()
+        server.stop()
+        took.append(time.monotonic() - begun)
+        assert not os.path.exists(path)
+        assert until(lambda: "http" not in {thread.name for thread in threading.enumerate()})
+        for client in clients:
+            with client:
+                assert received(client) == b""
+        server.stop()
+    # A busy machine is not busy in each of them.
+    assert min(took) < 1
+
+
+def test_a_server_tells_whether_it_serves(server: Server) -> None:
+    assert server.problem() == ""
+    server.stop()
+    assert server.problem() == "not started"
+
+
+def test_the_socket_of_a_dead_daemon_is_replaced(daemon: Daemon, path: str) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(path)
+    server = Server(daemon.answers(), path)
+    server.start()
+    assert get(path, "/healthz")[0] == 200
+    server.stop()
+
+
+def test_the_socket_of_a_living_daemon_is_left_alone(daemon: Daemon, path: str, server: Server) -> None:
+    with pytest.raises(StoreError, match="in use by another process"):
+        Server(daemon.answers(), path).start()
+    assert get(path, "/healthz")[0] == 200
+    assert server.problem() == ""
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+def test_what_is_no_socket_of_ours_is_left_alone(
+    daemon: Daemon, tmp_path: Path, path: str, kind: str
+) -> None:
+    foreign = Path(path)
+    if kind == "file":
+        foreign.write_text("mine")
+    elif kind == "folder":
+        foreign.mkdir()
+    else:
+        foreign.symlink_to(tmp_path / "elsewhere")
+    before = foreign.lstat()
+    with pytest.raises(StoreError, match="no socket of ours"):
+        Server(daemon.answers(), path).start()
+    assert foreign.lstat().st_ino == before.st_ino
+
+
+def test_a_socket_that_another_put_in_our_place_is_not_removed(daemon: Daemon, path: str) -> None:
+    server = Server(daemon.answers(), path)
+    server.start()
+    os.unlink(path)
+    Path(path).write_text("another's")
+    server.stop()
+    assert Path(path).read_text() == "another's"
+
+
+def test_a_path_too_long_for_a_socket_is_refused_in_words(daemon: Daemon, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="107 bytes at most"):
+        Server(daemon.answers(), str(tmp_path / ("x" * 120))).start()
+
+
+def test_a_missing_run_directory_is_refused_in_words(daemon: Daemon, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"cannot make the socket .*No such file"):
+        Server(daemon.answers(), str(tmp_path / "gone/http.sock")).start()
+
+
+def free_port(host: str) -> int:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("host", http.LOOPBACK)
+def test_a_loopback_port_serves_the_same(daemon: Daemon, path: str, host: str) -> None:
+    try:
+        port = free_port(host)
+    except OSError as error:
+        pytest.skip(f"this machine has no {host}: {error}")
+    server = Server(daemon.answers(), path, port=port, host=host)
+    server.start()
+    try:
+        with socket.create_connection((host, port), timeout=5) as client:
+            client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert received(client).endswith(b"cdigen_up 1\n")
+        assert get(path, "/metrics")[0] == 200
+    finally:
+        server.stop()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, port), timeout=1)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "localhost", "127.0.0.2", "192.0.2.1"])
+def test_no_other_address_is_served(daemon: Daemon, path: str, host: str) -> None:
+    with pytest.raises(ConfigError, match=r"only on 127\.0\.0\.1 or ::1"):
+        Server(daemon.answers(), path, port=9999, host=host)
+
+
+def test_a_port_in_use_is_a_problem_and_the_socket_serves_all_the_same(daemon: Daemon, path: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        server = Server(daemon.answers(), path, port=port)
+        server.start()
+        assert f"127.0.0.1 port {port}: Address already in use" in server.problem()
+        assert get(path, "/metrics")[0] == 200
+        server.stop()
+    server.start()
+    assert server.problem() == ""
+    server.stop()
+
+
+@pytest.mark.usefixtures("server")
+def test_without_clients_nothing_runs(path: str) -> None:
+    assert get(path, "/healthz")[0] == 200
+    thread = next(each for each in threading.enumerate() if each.name == "http")
+    switches = Path(f"/proc/self/task/{thread.native_id}/status")
+
+    def count() -> int:
+        lines = switches.read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+
+    def rests() -> bool:
+        before = count()
+        time.sleep(1)
+        return count() - before <= 1
+
+    # At first, the connection that was just closed is noticed.
+    assert until(rests, PATIENCE_S)

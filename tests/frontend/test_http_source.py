@@ -1,0 +1,145 @@
+"""The HTTP server as a source: the supervisor sees that it is ill, and starts it again."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from abilities import cannot_run
+from daemon.daemonhost import REPOSITORY
+from waiting import until
+from watch.watching import KILLS, Ear
+
+from cdigen.frontend.http import Answers, Server
+from cdigen.watch.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ANSWERS = Answers(metrics=lambda: b"x 1\n", alive=str, ready=str)
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        self.now += 2.0
+        return self.now
+
+
+@pytest.fixture
+def ear() -> Ear:
+    return Ear()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "http.sock")
+
+
+@pytest.fixture
+def supervisor(ear: Ear, path: str) -> Iterator[Supervisor]:
+    made = Supervisor((Server(ANSWERS, path),), ear.inbox, clock=Clock())
+    made.start()
+    yield made
+    made.stop()
+
+
+def connects(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(path)
+        except OSError:
+            return False
+        return True
+
+
+def heals(supervisor: Supervisor) -> bool:
+    """Return whether the supervisor has made it well; its clock goes on by itself."""
+    supervisor.tick()
+    return supervisor.health() == {"http": ""}
+
+
+@KILLS
+def test_a_thread_that_has_ended_is_told_seen_and_replaced(
+    ear: Ear, path: str, supervisor: Supervisor
+) -> None:
+    (thread,) = [each for each in threading.enumerate() if each.name == "http"]
+    assert thread.ident is not None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
+    # It ends as soon as it runs Python again.
+    connects(path)
+    assert ear.hears("stopped by itself")
+    thread.join()
+    assert supervisor.health() == {"http": "the thread that serves HTTP has ended"}
+    assert until(lambda: heals(supervisor))
+    assert connects(path)
+    assert ear.hears("started again")
+
+
+def test_a_socket_that_was_removed_is_seen_and_made_again(path: str, supervisor: Supervisor) -> None:
+    os.unlink(path)
+    assert supervisor.health() == {"http": f"{path} was removed"}
+    assert until(lambda: heals(supervisor))
+    assert connects(path)
+
+
+def test_a_socket_that_cannot_be_made_is_a_problem_in_words_until_it_can(path: str, ear: Ear) -> None:
+    os.mkdir(path)
+    supervisor = Supervisor((Server(ANSWERS, path),), ear.inbox, clock=Clock())
+    supervisor.start()
+    assert supervisor.health() == {"http": f"{path} is there and is no socket of ours (move it away)"}
+    os.rmdir(path)
+    assert until(lambda: heals(supervisor))
+    assert connects(path)
+    supervisor.stop()
+
+
+# What RestrictAddressFamilies= of the unit does: seccomp, here of a child that refuses itself IPv4.
+REFUSED = """
+import ctypes, errno, struct, sys
+from cdigen.frontend.http import Answers, Server
+AF_INET, SYS_SOCKET = 2, 41
+def statement(code, jt, jf, k):
+    return struct.pack("HBBI", code, jt, jf, k)
+program = b"".join([
+    statement(0x20, 0, 0, 0), statement(0x15, 0, 3, SYS_SOCKET),
+    statement(0x20, 0, 0, 16), statement(0x15, 0, 1, AF_INET),
+    statement(0x06, 0, 0, 0x00050000 | errno.EAFNOSUPPORT), statement(0x06, 0, 0, 0x7FFF0000),
+])
+held = ctypes.create_string_buffer(program, len(program))
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+libc = ctypes.CDLL(None, use_errno=True)
+filtered = Program(len(program) // 8, ctypes.addressof(held))
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(filtered), 0, 0):
+    print("no seccomp")
+    sys.exit(0)
+server = Server(Answers(metrics=bytes, alive=str, ready=str), sys.argv[1], port=9095)
+server.start()
+print(server.problem())
+server.stop()
+"""
+
+
+def test_where_the_unit_has_no_network_the_problem_names_the_drop_in(path: str) -> None:
+    if os.uname().machine != "x86_64":
+        cannot_run("the filter in this test knows the numbers of x86_64")
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSED, path], cwd=REPOSITORY, check=True, capture_output=True, text=True
+    )
+    if done.stdout.startswith("no seccomp"):
+        cannot_run("no seccomp filter can be set")
+    assert "port 9095: Address family not supported" in done.stdout
+    assert "http-port.conf.example" in done.stdout
+    assert (REPOSITORY / "etc/cdigen.service.d/http-port.conf.example").exists()

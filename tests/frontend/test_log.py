@@ -1,0 +1,144 @@
+"""The log as it arrives at the other end of a real pipe."""
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from daemon.reports import CHANGED, FAILED, KIND, MISMATCH, QUIET, WRITTEN, document
+
+from cdigen.cdi.compare import compare
+from cdigen.frontend import log
+from cdigen.frontend.report import MAX_NAMES
+from cdigen.value import replace
+
+Read = Callable[[], list[dict[str, Any]]]
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, Read]]:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+
+    def read() -> list[dict[str, Any]]:
+        try:
+            return [json.loads(line) for line in os.read(reading, 1 << 16).splitlines()]
+        except BlockingIOError:
+            return []
+
+    yield writing, read
+    os.close(reading)
+    os.close(writing)
+
+
+@pytest.fixture
+def libraries() -> Iterator[None]:
+    """Give the standard library's logging back as it was."""
+    root, waitress = logging.getLogger(), logging.getLogger("waitress")
+    before = (root.handlers[:], root.level, waitress.level)
+    yield
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+    waitress.setLevel(before[2])
+
+
+def test_a_line_is_json_with_time_level_and_event_first(pipe: tuple[int, Read]) -> None:
+    log.make_logger(fd=pipe[0]).info("started", version="1.2.3")
+    (line,) = pipe[1]()
+    assert list(line) == ["timestamp", "level", "event", "version"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", line["timestamp"])
+
+
+def test_a_cycle_that_changed_something_is_one_line(pipe: tuple[int, Read]) -> None:
+    log.cycle(log.make_logger(fd=pipe[0]), CHANGED)
+    (line,) = pipe[1]()
+    assert (line["event"], line["level"], line["result"]) == ("cycle", "info", "changed")
+    assert (line["number"], line["duration_ms"], line["events"]) == (1, 14.5, 7)
+    assert line["reasons"] == ["uevents: pci add 0000:65:00.0", "poll: mig"]
+    (spec,) = line["specs"]
+    assert (spec["kind"], spec["result"], spec["added"], spec["changes"]) == (
+        KIND,
+        "written",
+        ["1"],
+        "+1 device",
+    )
+
+
+def test_a_cycle_that_found_everything_as_it_was_is_quiet(pipe: tuple[int, Read]) -> None:
+    log.cycle(log.make_logger(fd=pipe[0]), QUIET, CHANGED)
+    assert pipe[1]() == []
+
+
+def test_with_verbose_every_cycle_is_said(pipe: tuple[int, Read]) -> None:
+    log.cycle(log.make_logger(fd=pipe[0], verbose=True), QUIET, CHANGED)
+    (line,) = pipe[1]()
+    assert (line["level"], line["result"]) == ("debug", "unchanged")
+
+
+def test_another_state_of_a_vendor_is_said_once(pipe: tuple[int, Read]) -> None:
+    logger, other = log.make_logger(fd=pipe[0]), replace(QUIET, vendors=(MISMATCH,))
+    log.cycle(logger, other, QUIET)
+    log.cycle(logger, other, other)
+    (line,) = pipe[1]()
+    assert line["vendors"] == {"nvidia": f"mismatch: {MISMATCH.reason}"}
+
+
+def test_a_failure_is_an_error_with_its_reason(pipe: tuple[int, Read]) -> None:
+    log.cycle(log.make_logger(fd=pipe[0]), FAILED, QUIET)
+    (line,) = pipe[1]()
+    assert (line["level"], line["error"]) == ("error", FAILED.error)
+
+
+def test_a_line_stays_short_however_much_changed(pipe: tuple[int, Read]) -> None:
+    changes = compare(None, document(*map(str, range(5000))))
+    log.cycle(log.make_logger(fd=pipe[0]), replace(CHANGED, specs=(replace(WRITTEN, changes=changes),)))
+    (line,) = pipe[1]()
+    assert len(line["specs"][0]["added"]) == MAX_NAMES
+    assert len(json.dumps(line)) < 4096
+
+
+def test_stray_bytes_and_line_breaks_stay_within_their_line(pipe: tuple[int, Read]) -> None:
+    log.make_logger(fd=pipe[0]).warning("odd", path="/lib/\udcff\n{}")
+    (line,) = pipe[1]()
+    assert line["path"] == "/lib/\udcff\n{}"
+
+
+def test_an_exception_is_one_line(pipe: tuple[int, Read]) -> None:
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        log.make_logger(fd=pipe[0]).exception("cycle crashed")
+    (line,) = pipe[1]()
+    assert line["level"] == "error"
+    assert "ValueError: broken" in line["exception"]
+
+
+def test_a_log_that_nobody_reads_any_more_is_harmless() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    log.make_logger(fd=writing).info("into the void")
+    os.close(writing)
+
+
+@pytest.mark.usefixtures("libraries")
+def test_what_libraries_log_becomes_lines_of_ours(pipe: tuple[int, Read]) -> None:
+    log.take_over(log.make_logger(fd=pipe[0]))
+    logging.getLogger("watchdog").warning("queue of %d", 7)
+    logging.getLogger("watchdog").info("not this")
+    logging.getLogger("waitress.queue").warning("nor this")
+    logging.getLogger("waitress").critical("but this")
+    assert [(line["logger"], line["level"], line["event"]) for line in pipe[1]()] == [
+        ("watchdog", "warning", "queue of 7"),
+        ("waitress", "error", "but this"),
+    ]
+
+
+def test_rich_is_not_loaded_even_where_it_is_installed() -> None:
+    pytest.importorskip("rich")
+    code = "import sys, cdigen.frontend.log; assert 'rich' not in sys.modules; import rich"
+    subprocess.run([sys.executable, "-c", code], check=True)

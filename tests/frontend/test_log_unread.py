@@ -1,0 +1,89 @@
+"""A log that is not read for a while: lines are dropped, counted, and nobody waits."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdigen.frontend import log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Two pages: one that is only begun counts as full.
+ROOM = 8192
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """Return the two ends of a pipe that holds little."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, ROOM)
+    os.set_blocking(reading, False)
+    yield reading, writing
+    os.close(reading)
+    os.close(writing)
+
+
+def emptied(reading: int) -> bytes:
+    data = b""
+    try:
+        while piece := os.read(reading, 1 << 16):
+            data += piece
+    except BlockingIOError:
+        pass
+    return data
+
+
+def test_lines_that_nobody_takes_are_dropped_and_counted_when_somebody_reads_again(
+    pipe: tuple[int, int],
+) -> None:
+    reading, writing = pipe
+    logger = log.make_logger(fd=writing)
+    os.write(writing, b"x" * ROOM)
+    began = time.monotonic()
+    for _ in range(20):
+        logger.info("dropped")
+    # Only the first one is waited for.
+    assert time.monotonic() - began < 2
+    emptied(reading)
+    logger.info("heard")
+    first, second = map(json.loads, emptied(reading).splitlines())
+    assert (first["level"], first["event"], first["lines"]) == ("warning", "log lines were dropped", 20)
+    assert second["event"] == "heard"
+    logger.info("again")
+    assert json.loads(emptied(reading))["event"] == "again"
+
+
+def test_a_line_that_was_cut_does_not_spoil_the_next_one(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    logger = log.make_logger(fd=writing)
+    logger.info("long", text="x" * 3 * ROOM)
+    cut = emptied(reading)
+    assert len(cut) == ROOM
+    logger.info("next")
+    lines = emptied(reading).splitlines()
+    assert [json.loads(line)["event"] for line in lines if line] == ["log lines were dropped", "next"]
+    assert lines[0] == b""
+
+
+def test_a_reader_that_is_slow_gets_a_long_line_whole(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    got = bytearray()
+
+    def read() -> None:
+        while not got.endswith(b"\n"):
+            time.sleep(0.005)
+            got.extend(emptied(reading))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    log.make_logger(fd=writing).info("long", text="x" * 3 * ROOM)
+    reader.join(10)
+    assert len(json.loads(got)["text"]) == 3 * ROOM

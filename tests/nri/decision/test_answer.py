@@ -1,0 +1,178 @@
+"""What all plugins together have made of a container, judged after plugins before and behind ours."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from nri.chain import chained
+from nri.nrihost import ALLOWED, POD, container
+from nri.serveside import known_of
+
+from cdigen.config import NriConfig, Settings
+from cdigen.nri.decision.answer import MARK, created, validated
+from cdigen.nri.decision.compat import abilities
+from cdigen.nri.pods import Adjustment, ContainerDevice, ContainerMount
+from cdigen.value import replace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nri.chain import Plugin
+
+    from cdigen.nri.context import DecisionContext
+    from cdigen.nri.pods import Container
+
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+LIBRARY = "/usr/lib/libcuda.so.1"
+INJECTS = abilities("containerd", "2.3.4", "v0.12.0")
+# Not one that is known: what it drops nobody can say, and it validates.
+RAW = abilities("something", "1", "v0.12.0")
+
+
+def device(minor: int) -> dict[str, Any]:
+    node = {"path": f"/dev/nvidia{minor}", "type": "c", "major": 195, "minor": minor}
+    return {"name": str(minor), "containerEdits": {"deviceNodes": [node]}}
+
+
+def knowledge(root: Path, *env: str) -> DecisionContext:
+    """Return what is known of a host whose spec of two GPUs sets ENV."""
+    spec = {
+        "cdiVersion": "0.5.0",
+        "kind": "nvidia.com/gpu",
+        "devices": [device(0), device(1)],
+        "containerEdits": {
+            "env": list(env),
+            "mounts": [{"hostPath": LIBRARY, "containerPath": LIBRARY, "options": ["ro", "bind"]}],
+        },
+    }
+    (root / "etc/cdi").mkdir(parents=True)
+    (root / "etc/cdi/gpu.json").write_text(json.dumps(spec))
+    return known_of(root, Settings(nri=NriConfig(allow=ALLOWED, unsupported_cdi="raw")))
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> DecisionContext:
+    return knowledge(tmp_path, "A=B")
+
+
+class Node:
+    """A runtime with cdigen among other plugins."""
+
+    def __init__(self, known: DecisionContext, able: Any) -> None:
+        self.known, self.able = known, able
+
+    def cdigen(self, given: Container) -> Adjustment:
+        found = created(POD, given, self.known, self.able)
+        assert found.outcome != "refuse", found.reason
+        return found.adjustment
+
+    def verdict(self, asked: Container, *plugins: Plugin) -> str:
+        return validated(POD, asked, chained(asked, *plugins), self.known, self.able)
+
+
+@pytest.fixture(params=["injects", "raw"])
+def node(known: DecisionContext, request: pytest.FixtureRequest) -> Node:
+    return Node(known, INJECTS if request.param == "injects" else RAW)
+
+
+def sets(name: str, value: str = "") -> Plugin:
+    return lambda _: Adjustment(env={name: value})
+
+
+def gives(*paths: str) -> Plugin:
+    devices = tuple(ContainerDevice(path=path, type="c", major=195, minor=0) for path in paths)
+    return lambda _: Adjustment(devices=devices)
+
+
+ASKS = container("PATH=/bin", f"{VISIBLE}=0")
+
+
+def test_what_nobody_else_touched_may_start(node: Node) -> None:
+    assert node.verdict(ASKS, node.cdigen) == ""
+    assert node.verdict(container("PATH=/bin"), node.cdigen) == ""
+
+
+def test_an_answer_that_was_lost_is_seen(node: Node) -> None:
+    assert "would start without" in node.verdict(ASKS)
+    assert "would start without" in node.verdict(ASKS, sets("OTHER", "1"))
+
+
+@pytest.mark.parametrize("value", ["1", "0,1"])
+def test_a_plugin_before_ours_may_ask_for_other_devices(node: Node, value: str) -> None:
+    assert node.verdict(ASKS, sets(VISIBLE, value), node.cdigen) == ""
+    assert "would start without" in node.verdict(ASKS, sets(VISIBLE, value))
+
+
+def test_a_plugin_before_ours_may_ask_for_a_container_that_did_not(node: Node) -> None:
+    asked = container("PATH=/bin")
+    assert node.verdict(asked, sets(VISIBLE, "0"), node.cdigen) == ""
+    assert "would start without" in node.verdict(asked, sets(VISIBLE, "0"))
+
+
+@pytest.mark.parametrize("value", ["void", ""])
+def test_a_plugin_before_ours_may_take_the_wish_away(node: Node, value: str) -> None:
+    assert node.verdict(ASKS, sets(VISIBLE, value), node.cdigen) == ""
+
+
+def test_a_variable_that_is_told_to_be_taken_away_counts_as_gone(node: Node) -> None:
+    told = Adjustment(env={f"-{VISIBLE}": ""})
+    assert validated(POD, ASKS, told, node.known, node.able) == ""
+
+
+def test_a_variable_that_was_taken_away_untold_is_still_a_wish(node: Node) -> None:
+    # The runtime does not take it away either: the container starts with it.
+    assert "would start without" in node.verdict(ASKS, sets(f"-{VISIBLE}"), node.cdigen)
+
+
+def test_a_plugin_before_ours_may_give_the_nodes_itself(node: Node) -> None:
+    assert node.verdict(ASKS, gives("/dev/nvidia0"), node.cdigen) == ""
+
+
+def test_a_plugin_before_ours_may_take_nodes_away(node: Node) -> None:
+    asked = replace(ASKS, devices=("/dev/nvidia0", "/dev/nvidiactl"))
+    assert node.verdict(asked, node.cdigen) == ""
+    assert node.verdict(asked, gives("-/dev/nvidia0", "-/dev/nvidiactl"), node.cdigen) == ""
+    assert "would start without" in node.verdict(asked, gives("-/dev/nvidia0", "-/dev/nvidiactl"))
+
+
+def test_a_plugin_behind_ours_that_asks_for_more_is_seen(node: Node) -> None:
+    later = sets(VISIBLE, "0,1")
+    if node.able.cdi == "injects":
+        assert "asks for nvidia.com/gpu=0, nvidia.com/gpu=1" in node.verdict(ASKS, node.cdigen, later)
+
+
+def test_the_mark_of_another_fools_nobody(node: Node) -> None:
+    def forger(_: Container) -> Adjustment:
+        return Adjustment(annotations={MARK: "nvidia.com/gpu=0"})
+
+    assert "would start without" in node.verdict(ASKS, forger)
+
+
+@pytest.mark.parametrize("stolen", ["/dev/nvidia1", LIBRARY])
+def test_nodes_and_mounts_of_ours_that_were_taken_away_behind_us_are_missed(
+    tmp_path: Path, stolen: str
+) -> None:
+    # Variables, nodes and mounts of ours are there, and would make it a container that has its devices.
+    node = Node(knowledge(tmp_path, f"{VISIBLE}=void"), RAW)
+    both = container(f"{VISIBLE}=0,1")
+
+    def thief(given: Container) -> Adjustment:
+        if stolen in given.devices:
+            return Adjustment(devices=(ContainerDevice(path=f"-{stolen}", type="", major=0, minor=0),))
+        return Adjustment(mounts=(ContainerMount(destination=f"-{stolen}", source="", type="", options=()),))
+
+    assert node.verdict(both, node.cdigen) == ""
+    assert f"would start without {stolen}" in node.verdict(both, node.cdigen, thief)
+
+
+def test_a_mark_that_names_what_no_spec_has_any_more_is_refused(known: DecisionContext) -> None:
+    made = Adjustment(annotations={MARK: "nvidia.com/gpu=7"})
+    assert validated(POD, ASKS, made, known, RAW) == "the spec of 'nvidia.com/gpu=7' has gone"
+
+
+def test_annotations_that_were_set_anew_are_those_that_count(node: Node) -> None:
+    made = Adjustment(annotations={"-a": "", "a": "1", "-b": ""})
+    asked = replace(container("PATH=/bin"), annotations={"a": "0", "b": "0"})
+    assert validated(POD, asked, made, node.known, node.able) == ""

@@ -1,0 +1,170 @@
+"""Who asked and was missed, from a runtime's state in any order."""
+
+from __future__ import annotations
+
+import json
+import random
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nri.runtimeside import container, pod
+from nri.serveside import known_of
+from nri.synchronizing import parts
+
+from cdigen.config import AllowRule, NriConfig, Settings
+from cdigen.nri.decision.answer import MARK
+from cdigen.nri.decision.audit import Audit, AuditResult
+from cdigen.nri.wire.messages import message_class, read_synchronize
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cdigen.nri.context import DecisionContext
+
+ALL = "NVIDIA_VISIBLE_DEVICES=all"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made: Path = tmp_path_factory.mktemp("host")
+    (made / "etc/cdi").mkdir(parents=True)
+    devices = [{"name": name, "containerEdits": {"env": ["A=B"]}} for name in ("0", "all")]
+    spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
+    (made / "etc/cdi/gpu.json").write_text(json.dumps(spec))
+    return made
+
+
+@pytest.fixture(scope="module")
+def known(root: Path) -> DecisionContext:
+    return known_of(root)
+
+
+def found(known: DecisionContext, *messages: Any) -> AuditResult:
+    """Return what there is to say of MESSAGES, requests of Synchronize, in this order."""
+    made = Audit()
+    for message in messages:
+        made.add(read_synchronize(message.SerializeToString()), known)
+    return made.findings()
+
+
+def part(*rows: Any) -> Any:
+    kind, asked = message_class("SynchronizeRequest"), message_class("Pod")
+    pods = [row.SerializeToString() for row in rows if isinstance(row, asked)]
+    containers = [row.SerializeToString() for row in rows if not isinstance(row, asked)]
+    return kind(pods=pods, containers=containers)
+
+
+def there(number: int, *env: str, namespace: str = "ml", **fields: Any) -> tuple[Any, Any]:
+    made = pod(id=f"p{number}", name=f"pod-{number}", namespace=namespace)
+    return made, container(id=f"c{number}", pod_sandbox_id=f"p{number}", env=[*env, "PATH=/bin"], **fields)
+
+
+def names(findings: AuditResult) -> list[str]:
+    return sorted(one.pod for one in findings.missed)
+
+
+def test_a_container_that_comes_before_its_pod_is_found(known: DecisionContext) -> None:
+    one, its = there(1, ALL)
+    for messages in ([part(its), part(one)], [part(one), part(its)], [part(one, its)]):
+        findings = found(known, *messages)
+        assert names(findings) == ["pod-1"]
+        assert findings.is_complete
+
+
+@given(st.randoms(use_true_random=False), st.integers(1, 5))
+def test_the_order_in_which_a_runtime_tells_its_state_changes_nothing(
+    known: DecisionContext, chance: Any, count: int
+) -> None:
+    rows = [
+        there(1, ALL),
+        there(2, "NVIDIA_VISIBLE_DEVICES=77", "NVIDIA_REQUIRE_CUDA=cuda>=1"),
+        there(3, ALL, annotations={MARK: "nvidia.com/gpu=all"}),
+        there(4, ALL, namespace="other"),
+        there(5, ALL, linux={"devices": [{"path": "/dev/nvidia0"}]}),
+        there(6, ALL, linux={"devices": [{"path": "/dev/nvidia0"}, {"path": "/dev/mem"}]}),
+        there(7, ALL, cdi_devices=[{"name": "k8s.gpu.nvidia.com/claim=x"}]),
+        there(8),
+        there(9, ALL, linux={"devices": [{"path": "/dev/dxg"}]}, mounts=[{"destination": "/x/libdxcore.so"}]),
+        there(10, ALL, linux={"devices": [{"path": "/dev/dxg"}]}),
+    ]
+    rows[7][0].annotations["devices.cdigen.dev"] = "nvidia.com/gpu=0"
+    rows[4][0].annotations["nvidia.cdi.k8s.io"] = "nvidia.com/gpu=0"
+    flat = [row for pair in rows for row in pair]
+    chance.shuffle(flat)
+    size = -(-len(flat) // count)
+    findings = found(known, *[part(*flat[at : at + size]) for at in range(0, len(flat), size)])
+    assert names(findings) == ["pod-1", "pod-10", "pod-2", "pod-6", "pod-8"]
+    assert findings.foreign == ("nvidia.cdi.k8s.io",)
+    assert findings.is_complete
+
+
+def test_labels_that_the_policy_names_count_in_any_order(root: Path) -> None:
+    allow = (AllowRule(namespaces=("ml",), labels=(("gpus", "yes"),)),)
+    known = known_of(root, Settings(nri=NriConfig(allow=allow)))
+    one, its = there(1, ALL)
+    assert names(found(known, part(its), part(one))) == []
+    one.labels["gpus"] = "yes"
+    one.labels["long"] = "x" * 1000
+    assert names(found(known, part(its), part(one))) == ["pod-1"]
+
+
+def test_a_container_whose_pod_never_comes_makes_the_audit_incomplete(known: DecisionContext) -> None:
+    assert not found(known, part(there(1, ALL)[1])).is_complete
+
+
+def test_what_cannot_be_read_makes_the_audit_incomplete(known: DecisionContext) -> None:
+    one, its = there(1, ALL)
+    for field in ("pods", "containers"):
+        broken = part(one, its)
+        getattr(broken, field).append(b"\xff\xff\xff")
+        findings = found(known, broken)
+        assert names(findings) == ["pod-1"]
+        assert not findings.is_complete
+
+
+def test_more_than_can_be_kept_makes_the_audit_incomplete(known: DecisionContext) -> None:
+    rows = [there(number, ALL) for number in range(20)]
+    made = Audit(early_bytes=5_000)
+    for message in (part(*[its for _, its in rows]), part(*[one for one, _ in rows])):
+        made.add(read_synchronize(message.SerializeToString()), known)
+    findings = made.findings()
+    assert 0 < len(findings.missed) < 20
+    assert not findings.is_complete
+
+
+def test_five_thousand_pods_in_the_order_of_go_are_found_in_little_memory(known: DecisionContext) -> None:
+    env = [
+        ALL,
+        f"NVIDIA_REQUIRE_CUDA={'cuda>=1 ' * 200}",
+        *[f"E{number}=" + "y" * 40 for number in range(20)],
+    ]
+    rows = [there(number, *env, namespace="ml" if number % 10 == 0 else "web") for number in range(5000)]
+    for one, _ in rows:
+        one.annotations["filler"] = "x" * 1500
+        one.labels["app"] = "y" * 60
+    pods = random.Random(1).sample([one for one, _ in rows], len(rows))
+    messages = list(parts(pods, [its for _, its in rows], limit=4 << 20))
+    assert len(messages) > 3
+    data = [message.SerializeToString() for message in messages]
+    made = Audit()
+    tracemalloc.start()
+    for each in data:
+        made.add(read_synchronize(each), known)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    findings = made.findings()
+    assert len(findings.missed) == 500
+    assert findings.is_complete
+    assert held < 8 << 20
+
+
+def test_texts_of_containers_that_wait_are_few(known: DecisionContext) -> None:
+    made = Audit()
+    rows = [there(number, ALL, "SECRET=x", f"A{number}=y") for number in range(10)]
+    made.add(read_synchronize(part(*[its for _, its in rows]).SerializeToString()), known)
+    kept = [one for each in made._early.values() for one in each]
+    assert {one.env for one in kept} == {(ALL,)}
+    assert len({id(one.env[0]) for one in kept}) == 1

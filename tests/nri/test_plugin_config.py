@@ -1,0 +1,183 @@
+"""The configuration of `cdigen nri`, read again by SIGHUP and whenever its file changes."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from daemon.daemonhost import Manager
+from nri.pluginside import Host, Plugin, asks, given, host, plugin, put
+from nri.runtimeside import Rejected, Runtime
+from waiting import PATIENCE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WRONG = "nri: {allow: [{namespaces: 7}]}\n"
+
+
+@pytest.fixture
+def at() -> Iterator[tuple[Host, Plugin, Runtime]]:
+    with host() as here, plugin(here) as running:
+        runtime = here.runtime()
+        running.serves()
+        yield here, running, runtime
+
+
+def injects(runtime: Runtime) -> bool:
+    return given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
+
+
+def until(truth: bool, runtime: Runtime) -> None:  # noqa: FBT001 - the test says what it waits for
+    """Wait until a container that asks gets its device, or does not any more."""
+    until_s = time.monotonic() + PATIENCE_S
+    while injects(runtime) != truth:
+        assert time.monotonic() < until_s
+        time.sleep(0.02)
+
+
+def test_a_configuration_that_is_replaced_counts_soon(at: tuple[Host, Plugin, Runtime]) -> None:
+    here, _, runtime = at
+    assert injects(runtime)
+    for _ in range(3):
+        here.configure(namespaces=["other"])
+        until(truth=False, runtime=runtime)
+        here.configure(namespaces=["m*"])
+        until(truth=True, runtime=runtime)
+
+
+def test_a_configuration_that_is_written_in_place_counts_soon_and_one_that_has_gone_does_not(
+    at: tuple[Host, Plugin, Runtime],
+) -> None:
+    here, running, runtime = at
+    file = here.root / "etc/cdigen/config.yaml"
+    before = file.read_text()
+    file.write_text(before.replace("ml", "other"))
+    until(truth=False, runtime=runtime)
+    file.write_text(before)
+    until(truth=True, runtime=runtime)
+    file.unlink()
+    running.sees(lambda: "has gone, or is empty" in str(running.lines("configuration")))
+    assert injects(runtime)
+
+
+@pytest.mark.parametrize("text", [WRONG, "nri: [", "\0", "nri: {allowed: []}\n"])
+def test_one_that_is_wrong_is_said_once_and_the_last_good_one_counts(
+    at: tuple[Host, Plugin, Runtime], text: str
+) -> None:
+    here, running, runtime = at
+    here.configure(text=text)
+    running.sees(lambda: running.lines("configuration"))
+    assert injects(runtime)
+    for number in range(3):
+        # Each of these makes it look again.
+        here.write_spec(["0", f"more{number}"])
+        assert given(runtime.create(*asks(f"more{number}"))) == [f"nvidia.com/gpu=more{number}"]
+    (line,) = running.lines("configuration")
+    assert line["level"] == "error"
+    assert line["message"].startswith("the configuration does not count, the last good one does: ")
+    running.sees(lambda: "configuration" in [row["rule"] for row in running.status.get("problems", ())])
+    here.configure()
+    running.sees(lambda: running.status.get("problems") == [])
+    assert injects(runtime)
+
+
+def test_sighup_reads_it_again_and_the_manager_hears_when_it_counts() -> None:
+    with host() as here:
+        manager = Manager(str(here.root.parent))
+        try:
+            with plugin(here, environment={"NOTIFY_SOCKET": manager.path}) as running:
+                runtime = here.runtime()
+                assert manager.hears("READY=1", "STATUS=") is not None
+                here.configure(namespaces=["other"])
+                running.process.send_signal(signal.SIGHUP)
+                assert manager.hears("RELOADING=1", "MONOTONIC_USEC=") is not None
+                assert manager.hears("READY=1") is not None
+                assert not injects(runtime)
+                assert running.stop() == 0
+                assert manager.hears("STOPPING=1") is not None
+        finally:
+            manager.close()
+
+
+def test_a_storm_of_signals_harms_nothing(at: tuple[Host, Plugin, Runtime]) -> None:
+    _, running, runtime = at
+    for _ in range(200):
+        running.process.send_signal(signal.SIGHUP)
+    assert injects(runtime)
+    assert running.stop() == 0
+
+
+def test_the_manager_hears_that_the_runtime_has_gone_and_come() -> None:
+    with host() as here:
+        manager = Manager(str(here.root.parent))
+        try:
+            with plugin(here, environment={"NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "300000"}):
+                assert manager.hears("READY=1") is not None
+                runtime = here.runtime()
+                assert manager.hears("STATUS=registered with containerd 2.1.9+unknown") is not None
+                assert manager.hears("WATCHDOG=1") is not None
+                here.deaf()
+                runtime.close()
+                assert manager.hears("STATUS=connecting; the runtime has closed the connection") is not None
+                # A runtime that is away is no reason to be killed for.
+                assert manager.hears("WATCHDOG=1") is not None
+        finally:
+            manager.close()
+
+
+def test_with_a_configuration_that_is_wrong_at_the_start_whoever_asks_is_refused_until_it_is_right() -> None:
+    with host() as here:
+        here.configure(text=WRONG)
+        with plugin(here) as running:
+            runtime = here.runtime()
+            with pytest.raises(Rejected, match="namespaces must be a list"):
+                runtime.create(*asks("0"))
+            assert runtime.create(*asks(None)).ByteSize() == 0
+            running.sees(lambda: running.status.get("refused") == {"configuration": 1})
+            here.configure()
+            until_s = time.monotonic() + PATIENCE_S
+            while time.monotonic() < until_s:
+                try:
+                    assert injects(runtime)
+                except Rejected:
+                    time.sleep(0.02)
+                else:
+                    return
+            pytest.fail("the right one never counted")
+
+
+def test_a_configuration_that_is_named_and_wrong_ends_it_in_one_line() -> None:
+    with host() as here:
+        put(here.root / "etc/wrong.yaml", WRONG)
+        with plugin(here, "--config", str(here.root / "etc/wrong.yaml")) as running:
+            assert running.process.wait(PATIENCE_S) == 2
+            (line,) = running.text.splitlines()
+            assert "namespaces must be a list" in line
+
+
+def test_dropper_and_require_count_when_they_are_changed(at: tuple[Host, Plugin, Runtime]) -> None:
+    here, running, runtime = at
+    needs = "NVIDIA_REQUIRE_CUDA=cuda>=99"
+    with pytest.raises(Rejected, match="there is no inventory"):
+        runtime.create(*asks("0", needs))
+    here.configure(require="off")
+    running.process.send_signal(signal.SIGHUP)
+    until_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until_s:
+        try:
+            assert given(runtime.create(*asks("0", needs))) == ["nvidia.com/gpu=0"]
+        except Rejected:
+            time.sleep(0.02)
+        else:
+            return
+    pytest.fail("it is still required")
+
+
+def test_a_spec_directory_of_its_command_line_that_is_not_there_is_logged() -> None:
+    with host() as here, plugin(here, "--spec-dir", "/nowhere") as running:
+        here.runtime()
+        running.serves()
+        assert ["--spec-dir /nowhere" in line["message"] for line in running.lines("options")] == [True]

@@ -1,0 +1,251 @@
+"""`cdigen nri` where the runtime validates, where it drops CDI devices, where images require something."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from nri.pluginside import (
+    DROPS_06,
+    INJECTS_08,
+    INJECTS_10,
+    INJECTS_12,
+    MARK,
+    Host,
+    Plugin,
+    asks,
+    given,
+    host,
+    plugin,
+)
+from nri.runtimeside import Rejected, Runtime, container, pod
+
+from cdigen.nri.wire.messages import message_class
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DROPPERS: tuple[dict[str, Any], ...] = (
+    DROPS_06,
+    {"name": "containerd", "version": "2.0.5", "nri": (0, 8)},
+    {"name": "containerd", "version": "v1.7.29", "nri": (0, 8)},
+    {"name": "cri-o", "version": "1.33.2", "nri": (0, 9)},
+)
+DOCKER: dict[str, Any] = {"name": "docker", "version": "29.3.0", "nri": (0, 11)}
+STRANGER: dict[str, Any] = {"name": "isulad", "version": "2.1.9", "nri": (0, 8)}
+NEEDS = "NVIDIA_REQUIRE_CUDA=cuda>=12.9"
+MET = "NVIDIA_REQUIRE_CUDA=cuda>=11.0 driver>=535"
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[Host, Plugin]]:
+    with host() as here, plugin(here) as running:
+        yield here, running
+
+
+# Validation: what all plugins together have made of a container.
+
+
+@pytest.fixture(params=[INJECTS_10, INJECTS_12], ids=["NRI 0.10", "NRI 0.12"])
+def validating(served: tuple[Host, Plugin], request: pytest.FixtureRequest) -> Iterator[Runtime]:
+    made = served[0].runtime(**request.param)
+    yield made
+    made.close()
+
+
+def test_what_it_has_given_passes(validating: Runtime) -> None:
+    adjustment = validating.create(*asks("all"))
+    assert validating.validate(*asks("all"), adjustment, ["20-cdigen"]) == ""
+
+
+def test_what_others_add_passes(validating: Runtime) -> None:
+    adjustment = validating.create(*asks("0"))
+    adjustment.cdi_devices.add(name="example.com/nic=0")
+    adjustment.env.add(key="A", value="b")
+    assert validating.validate(*asks("0"), adjustment, ["10-other", "20-cdigen"]) == ""
+
+
+def test_a_container_that_does_not_ask_passes(validating: Runtime) -> None:
+    assert validating.validate(*asks(None), message_class("Adjustment")()) == ""
+    assert validating.validate(pod(namespace="web"), asks("all")[1], message_class("Adjustment")()) == ""
+
+
+def test_a_container_of_which_it_was_not_asked_is_rejected(validating: Runtime) -> None:
+    reason = validating.validate(*asks("0"), message_class("Adjustment")(), ["10-other"])
+    assert reason == (
+        "cdigen: the container asks for nvidia.com/gpu=0 and would start without nvidia.com/gpu=0"
+    )
+
+
+def test_a_container_of_which_another_plugin_has_taken_a_device_is_rejected(validating: Runtime) -> None:
+    adjustment = validating.create(*asks("0,1"))
+    del adjustment.cdi_devices[1]
+    reason = validating.validate(*asks("0,1"), adjustment, ["20-cdigen", "90-thief"])
+    assert reason.endswith("would start without nvidia.com/gpu=1")
+
+
+def test_what_it_refuses_is_rejected_with_the_same_reason(validating: Runtime) -> None:
+    with pytest.raises(Rejected) as caught:
+        validating.create(*asks("77"))
+    assert validating.validate(*asks("77"), message_class("Adjustment")()) == caught.value.message
+
+
+def test_verdicts_are_counted_and_rejections_logged() -> None:
+    with host() as here, plugin(here) as running:
+        runtime = here.runtime(**INJECTS_12)
+        runtime.validate(*asks(None), message_class("Adjustment")())
+        runtime.validate(*asks("1", name="robbed"), message_class("Adjustment")())
+        running.sees(lambda: running.lines("rejected"))
+        running.sees(lambda: running.status.get("validations") == {"passed": 1, "rejected": 1})
+        (line,) = running.lines("rejected")
+        assert (line["level"], line["pod"]) == ("warning", "robbed")
+        running.serves()
+        assert running.metric('cdigen_nri_validations_total{verdict="rejected"}') == 1
+
+
+# Runtimes that drop CDI devices.
+
+
+@pytest.mark.parametrize("flavour", DROPPERS, ids=lambda flavour: f"{flavour['name']} {flavour['version']}")
+def test_a_runtime_that_drops_devices_starts_no_container_that_asks(
+    served: tuple[Host, Plugin], flavour: dict[str, Any]
+) -> None:
+    runtime = served[0].runtime(**flavour)
+    with pytest.raises(
+        Rejected, match=r"drops CDI devices of NRI plugins without a word; .* since "
+    ) as caught:
+        runtime.create(*asks("0"))
+    assert f"{flavour['name']} {flavour['version']}" in caught.value.message
+    assert runtime.create(*asks(None)).ByteSize() == 0
+    runtime.close()
+
+
+def test_docker_is_told_to_be_asked_by_its_own_option(served: tuple[Host, Plugin]) -> None:
+    runtime = served[0].runtime(**DOCKER)
+    with pytest.raises(Rejected, match=r"docker 29\.3\.0 takes no devices from NRI plugins: .* --device"):
+        runtime.create(*asks("0"))
+    runtime.close()
+
+
+def test_a_runtime_that_is_not_known_starts_no_container_that_asks(served: tuple[Host, Plugin]) -> None:
+    runtime = served[0].runtime(**STRANGER)
+    with pytest.raises(Rejected, match=r"isulad 2\.1\.9 is not known to cdigen"):
+        runtime.create(*asks("0"))
+    runtime.close()
+
+
+def test_a_dropper_is_named_in_log_status_and_metrics() -> None:
+    with host() as here, plugin(here) as running:
+        here.runtime(**DROPS_06)
+        running.sees(lambda: running.lines("runtime"))
+        (line,) = running.lines("runtime")
+        assert (line["level"], line["policy"]) == ("warning", "refuse")
+        assert "containerd 1.7.24~ds1 does not inject CDI devices of NRI plugins (drops)" in line["message"]
+        assert line["hint"] == "containerd injects CDI devices since 1.7.30 and 2.1.0"
+        running.sees(lambda: running.status.get("runtime", {}).get("cdi") == "drops")
+        running.serves()
+        row = '{cdi="drops",nri="0.6",runtime="containerd",version="1.7.24~ds1"}'
+        assert running.metric(f"cdigen_nri_runtime_info{row}") == 1
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_by_policy_a_dropper_gets_nodes_mounts_and_variables() -> None:
+    with host() as here:
+        here.configure(unsupported_cdi="raw")
+        (here.root / "dev").mkdir()
+        make_null(here)
+        here.write_spec(mounts=[{"hostPath": "/lib/x.so", "containerPath": "/lib/x.so", "options": ["ro"]}])
+        with plugin(here):
+            runtime = here.runtime(**DROPS_06)
+            adjustment = runtime.create(*asks("0"))
+            assert [device.path for device in adjustment.linux.devices] == ["/dev/0"]
+            assert (adjustment.linux.devices[0].major, adjustment.linux.devices[0].minor) == (1, 3)
+            assert [mount.destination for mount in adjustment.mounts] == ["/lib/x.so"]
+            assert [(pair.key, pair.value) for pair in adjustment.env] == [("NVIDIA_VISIBLE_DEVICES", "void")]
+            assert dict(adjustment.annotations) == {MARK: "nvidia.com/gpu=0"}
+            assert not adjustment.cdi_devices
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_docker_and_those_that_inject_get_nothing_raw() -> None:
+    with host() as here:
+        here.configure(unsupported_cdi="raw")
+        (here.root / "dev").mkdir()
+        make_null(here)
+        with plugin(here):
+            runtime = here.runtime(**DOCKER)
+            with pytest.raises(Rejected, match="takes no devices"):
+                runtime.create(*asks("0"))
+            runtime.close()
+            assert given(here.runtime(**INJECTS_08).create(*asks("0"))) == ["nvidia.com/gpu=0"]
+
+
+def make_null(here: Host) -> None:
+    os.mknod(here.root / "dev/null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+
+
+# Requirements, by the daemon's inventory of a driver that gives CUDA 12.4.
+
+
+@pytest.fixture(params=["enforce", "warn", "off"])
+def requiring(request: pytest.FixtureRequest) -> Iterator[tuple[Host, Plugin, str]]:
+    with host() as here:
+        here.configure(require=request.param)
+        with plugin(here) as running:
+            yield here, running, request.param
+
+
+def counted(running: Plugin, cause: str, mode: str) -> None:
+    """Wait until CAUSE has been counted once as MODE has it."""
+    running.serves()
+    name = "refused" if mode == "enforce" else "notes"
+    count = 0 if mode == "off" else 1
+    running.sees(lambda: running.metric(f'cdigen_nri_{name}_total{{cause="{cause}"}}') == count)
+
+
+def create(runtime: Runtime, mode: str, words: str, *env: str) -> None:
+    """Let a container with ENV be created: it is refused for WORDS, or not, as MODE has it."""
+    if mode == "enforce":
+        with pytest.raises(Rejected, match=words):
+            runtime.create(*asks("all", *env))
+    else:
+        assert given(runtime.create(*asks("all", *env))) == ["nvidia.com/gpu=all"]
+
+
+def test_requirements_are_judged_as_the_policy_says_as_soon_as_there_is_an_inventory(
+    requiring: tuple[Host, Plugin, str],
+) -> None:
+    here, running, mode = requiring
+    runtime = here.runtime()
+    create(runtime, mode, "there is no inventory: the cdigen daemon has not written one", NEEDS)
+    counted(running, "no_inventory", mode)
+    here.write_inventory()
+    create(runtime, mode, "NVIDIA_REQUIRE_CUDA='cuda>=12.9' is not met: .* cuda 12.4", NEEDS)
+    counted(running, "requirement", mode)
+    assert given(runtime.create(*asks("all", MET))) == ["nvidia.com/gpu=all"]
+
+
+def test_an_inventory_of_another_driver_than_the_one_that_runs_does_not_count(
+    requiring: tuple[Host, Plugin, str],
+) -> None:
+    here, _, mode = requiring
+    here.write_inventory(driver="580.10.01")
+    create(here.runtime(), mode, "is stale: it is of driver 550.163.01, and 580.10.01 runs", MET)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b"null", b"\xff\xfe"])
+def test_an_inventory_that_is_none_does_not_count_and_harms_nothing(data: bytes) -> None:
+    with host() as here, plugin(here):
+        here.write_inventory(data=data)
+        runtime = here.runtime()
+        create(runtime, "enforce", "the inventory cannot be read", MET)
+        assert given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
+
+
+def test_what_disables_requirements_is_obeyed(served: tuple[Host, Plugin]) -> None:
+    runtime = served[0].runtime()
+    assert given(runtime.create(*asks("0", NEEDS, "NVIDIA_DISABLE_REQUIRE=true"))) == ["nvidia.com/gpu=0"]
+    assert runtime.create(pod(namespace="ml"), container(env=[NEEDS])).ByteSize() == 0
+    runtime.close()

@@ -1,0 +1,203 @@
+"""The plugin's own deadline: what the host has cannot be looked up, and the runtime gets an error in time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from nri.holding import held
+from nri.pluginside import Host, asks, given, host, plugin
+from nri.runtimeside import Rejected, Runtime, SocketTransport, pod
+from nri.serveside import known_of, served
+
+from cdigen.nri.events import ContainerDecided, ContainerName, PluginActive, Synchronized, Validated
+from cdigen.nri.shared_state import SharedState
+from cdigen.nri.wire.messages import message_class
+from cdigen.nri.wire.session import SessionError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LATE = "the devices of this host could not be looked up within"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Host:
+    made = Host(tmp_path / "host")
+    made.write_spec()
+    return made
+
+
+def test_where_nothing_is_known_a_question_is_refused_before_the_runtime_gives_up() -> None:
+    with served() as link:
+        runtime = link.runtime(request_timeout_s=4)
+        began = time.monotonic()
+        with pytest.raises(Rejected, match=f"^cdigen: {LATE} 2 s"):
+            runtime.create(*asks("0"))
+        # The runtime itself has waited for 4 s at most, or it would have dropped the plugin.
+        assert time.monotonic() - began >= 2
+        assert link.desk.tally.refusals["late"] == 1
+        assert "question" in link.told
+
+
+def test_the_time_that_a_runtime_of_an_older_nri_does_not_tell_is_two_seconds() -> None:
+    with served() as link:
+        runtime = link.runtime(request_timeout_s=40)
+        runtime.nri = (0, 6)
+        runtime.configure()
+        with pytest.raises(Rejected, match=f"^cdigen: {LATE} 1 s"):
+            runtime.create(*asks("0"))
+
+
+def test_what_was_to_be_validated_is_rejected_in_time() -> None:
+    with served() as link:
+        runtime = link.runtime(request_timeout_s=1)
+        assert LATE in runtime.validate(*asks("0"), message_class("Adjustment")())
+
+
+def test_a_request_whose_time_is_over_is_refused_at_once() -> None:
+    with served() as link:
+        runtime = link.runtime()
+        runtime.request_timeout_s = -5.0
+        call = runtime.begin_create(*asks("0"))
+        runtime.request_timeout_s = 60.0
+        with pytest.raises(Rejected, match=LATE):
+            runtime.finish(call)
+
+
+def test_what_is_known_later_answers_those_who_wait(here: Host) -> None:
+    with served() as link:
+        runtime = link.runtime()
+        calls = [runtime.begin_create(*asks("0")) for _ in range(50)]
+        link.desk.give(known_of(here.root))
+        for call in calls:
+            assert given(runtime.created(runtime.finish(call))) == ["nvidia.com/gpu=0"]
+
+
+def test_those_who_wait_may_hold_so_much_and_no_more(here: Host) -> None:
+    with served() as link:
+        runtime = link.runtime()
+        big = pod(namespace="ml", labels={"a": "x" * 3_000_000})
+        calls = [runtime.begin_create(big, asks("0")[1]) for _ in range(30)]
+        with pytest.raises(Rejected, match="too many containers wait"):
+            runtime.finish(calls[-1])
+        link.desk.give(known_of(here.root))
+        assert given(runtime.created(runtime.finish(calls[0]))) == ["nvidia.com/gpu=0"]
+        assert given(runtime.create(big, asks("0")[1])) == ["nvidia.com/gpu=0"]
+
+
+def test_a_runtime_that_never_registers_it_is_left() -> None:
+    with served(register_within_s=0.2) as link:
+        error = link.result()
+        assert isinstance(error, SessionError)
+        assert str(error) == "the runtime has not registered the plugin within 0.2 s"
+        assert not link.serving.is_accepted
+
+
+def test_a_runtime_that_registers_it_and_never_tells_its_state_is_left() -> None:
+    with served(register_within_s=1) as link:
+        Runtime(SocketTransport(link.end), registration_timeout_s=60, request_timeout_s=60).start()
+        assert isinstance(link.result(), SessionError)
+        assert not link.serving.is_accepted
+
+
+def test_a_state_that_nobody_looks_at_does_not_keep_the_runtime_waiting() -> None:
+    with served() as link:
+        runtime = link.runtime(request_timeout_s=4)
+        tell_state(runtime)
+        runtime.call("StateChange", b"")
+        parts = [news.part for news in link.desk.news if isinstance(news, Synchronized)]
+        # The first is that of the registration. The last is held always, and what is missing is known.
+        assert len(parts) == 4
+        assert parts[2] is None
+        assert parts[3] is not None
+
+
+def test_a_patient_runtime_waits_until_its_state_was_looked_at() -> None:
+    with served() as link:
+        telling = threading.Thread(target=tell_state, args=(link.runtime(request_timeout_s=60),))
+        telling.start()
+        looked: list[Synchronized] = []
+        while len(looked) < 4:
+            # Longer than half of the time that a runtime of an older NRI gives.
+            time.sleep(0.3 if looked else 1.2)
+            while link.desk.news:
+                news = link.desk.news.popleft()
+                if isinstance(news, Synchronized):
+                    looked.append(news)
+                    link.desk.part_done(news)
+        telling.join()
+        assert all(news.part is not None for news in looked)
+
+
+def tell_state(runtime: Runtime) -> None:
+    """Tell the state of RUNTIME in three parts."""
+    for more in (True, True, False):
+        part = message_class("SynchronizeRequest")(pods=[pod().SerializeToString()], more=more)
+        runtime.call("Synchronize", part.SerializeToString())
+
+
+def test_news_of_containers_are_bounded_and_those_of_the_runtime_are_not() -> None:
+    desk = SharedState(lambda _: None)
+    told = Validated(who=ContainerName(namespace="ml", pod="p", container="c"), reason="why")
+    for _ in range(10_100):
+        desk.report(told)
+    assert len(desk.news) == 10_000
+    desk.report(PluginActive())
+    assert len(desk.news) == 10_001
+    assert isinstance(desk.news[-1], PluginActive)
+
+
+def test_news_of_a_container_hold_no_more_than_is_said_of_it(here: Host) -> None:
+    with served(known_of(here.root)) as link:
+        runtime = link.runtime()
+        long = pod(namespace="ml", name="n" * 100_000, labels={"a": "x" * 1_000_000})
+        runtime.create(long, asks("0")[1])
+        with pytest.raises(Rejected):
+            runtime.create(long, asks("77")[1])
+        runtime.validate(long, asks("0")[1], message_class("Adjustment")())
+        link.close()
+        news = [one for one in link.desk.news if isinstance(one, ContainerDecided | Validated)]
+        assert len(news) == 3
+        assert all(len(repr(one)) < 3_000 for one in news)
+
+
+# The real process, and a file system that hangs.
+
+
+def test_while_its_look_at_the_specs_hangs_a_container_is_refused_and_served_afterwards() -> None:
+    with host() as here, plugin(here) as running:
+        runtime = here.runtime(request_timeout_s=4)
+        assert given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
+        running.serves()
+        with held(here.specs) as hold:
+            here.write_spec(["0", "new"])
+            with pytest.raises(Rejected, match=f"^cdigen: {LATE} 2 s"):
+                runtime.create(*asks("new"))
+            assert hold.waiting.is_set()
+            assert runtime.create(*asks(None)).ByteSize() == 0
+            hold.release()
+            runtime.request_timeout_s = 40
+            assert given(runtime.create(*asks("new"))) == ["nvidia.com/gpu=new"]
+        assert running.metric('cdigen_nri_refused_total{cause="late"}') == 1
+
+
+def test_it_ends_while_its_look_at_the_specs_hangs() -> None:
+    with host() as here, plugin(here) as running:
+        here.runtime()
+        running.serves()
+        with held(here.specs) as hold:
+            here.write_spec(["0", "new"])
+            hold.waiting.wait(60)
+            assert running.stop() == 0
+
+
+def test_it_is_registered_before_the_specs_can_be_read() -> None:
+    with host() as here, held(here.specs) as hold, plugin(here):
+        runtime = here.runtime()
+        call = runtime.begin_create(*asks("0"))
+        hold.waiting.wait(60)
+        hold.release()
+        assert given(runtime.created(runtime.finish(call))) == ["nvidia.com/gpu=0"]

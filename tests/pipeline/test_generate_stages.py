@@ -1,0 +1,138 @@
+"""One cycle: a host becomes specs, or a reason why not; a recorded host becomes the same specs."""
+
+import json
+from pathlib import Path
+
+import hosttree
+import pytest
+from hypothesis import HealthCheck, given, settings
+from jsonschema import Draft202012Validator
+from model.inventories import hosts, inventories
+from vendors.fakehost import discover, install, places
+
+from cdigen.cdi.render import render
+from cdigen.cdi.rules.document_rules import check
+from cdigen.model.findings import errors
+from cdigen.model.inventory import Inventory
+from cdigen.model.inventory_json import from_document, to_document
+from cdigen.pipeline import generate
+from cdigen.value import replace
+
+SCHEMA = json.loads((Path(__file__).resolve().parents[1] / "schemas/cdi.schema.json").read_text())
+LAWS = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.fixture
+def root(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - asks for the right to make nodes
+    """Return a host with a driver and two GPUs."""
+    install(tmp_path, hosttree.ubuntu, gpus=2)
+    return tmp_path
+
+
+def produce(
+    root: Path, inventory: Inventory, *kinds: str
+) -> tuple[tuple[generate.GeneratedSpec, ...], tuple[str, ...]]:
+    options = generate.GenerateOptions(kinds=kinds)
+    products, broken = generate.generate_specs({"nvidia": inventory}, host=places(root).host, options=options)
+    return products, tuple(error.message for error in broken.values())
+
+
+def test_a_host_gives_an_inventory_and_no_failure(root: Path) -> None:
+    found, failures = generate.discover(("nvidia",), places(root))
+    assert found.keys() == {"nvidia"}
+    assert failures == {}
+
+
+def test_a_host_that_is_not_ready_gives_a_failure_and_no_inventory(tmp_path: Path) -> None:
+    found, failures = generate.discover(("nvidia",), places(tmp_path))
+    assert found == {}
+    assert failures["nvidia"].kind == "driver-not-loaded"
+
+
+def test_a_spec_carries_its_kind_its_document_and_its_bytes(root: Path) -> None:
+    (product,), broken = produce(root, discover(root))
+    assert not broken
+    assert (product.vendor, product.kind) == ("nvidia", "nvidia.com/gpu")
+    assert [finding.rule for finding in product.findings] == ["no-forward-compatibility"]
+    assert product.content == render(product.document)
+    assert [device["name"] for device in product.document["devices"]][:2] == ["0", "1"]
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_twelve_gpus_come_in_the_order_that_people_count(tmp_path: Path) -> None:
+    install(tmp_path, hosttree.ubuntu, gpus=12)
+    (product,), _ = produce(tmp_path, discover(tmp_path))
+    names = [device["name"] for device in product.document["devices"]]
+    assert names[:12] == [str(index) for index in range(12)]
+    assert (len(names), names[-1]) == (25, "all")
+
+
+def test_the_findings_of_the_inventory_go_with_the_spec(root: Path) -> None:
+    (root / "dev/nvidia-modeset").unlink()
+    (product,), _ = produce(root, discover(root))
+    assert [finding.rule for finding in product.findings] == [
+        "control-node-missing",
+        "no-forward-compatibility",
+    ]
+
+
+def test_only_the_kinds_that_are_wanted_are_made(root: Path) -> None:
+    inventory = discover(root)
+    assert [product.kind for product in produce(root, inventory, "nvidia.com/gpu")[0]] == ["nvidia.com/gpu"]
+    assert produce(root, inventory, "nvidia.com/other") == ((), ())
+
+
+def test_a_host_without_a_usable_gpu_gives_no_spec_and_no_error(root: Path) -> None:
+    inventory = discover(root)
+    unusable = tuple(replace(gpu, usable=False) for gpu in inventory.accelerators)
+    assert produce(root, replace(inventory, accelerators=unusable)) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [("usr/bin/nvidia-smi", "host-path-missing"), ("dev/nvidia1", "host-node-wrong")],
+)
+def test_a_host_that_changed_after_it_was_read_gives_no_spec(root: Path, path: str, rule: str) -> None:
+    inventory = discover(root)
+    (root / path).unlink()
+    products, (message,) = produce(root, inventory)
+    assert products == ()
+    assert message.startswith("the spec of nvidia.com/gpu breaks a rule and was not written: error: ")
+    assert f"/{path} on the host: No such file or directory" in message
+    assert f"[{rule}]" in message
+
+
+def test_the_same_host_gives_the_same_bytes_every_time(root: Path) -> None:
+    (one,), _ = produce(root, discover(root))
+    (two,), _ = produce(root, discover(root))
+    assert one.content == two.content
+
+
+def test_a_recorded_host_gives_the_bytes_of_the_host(root: Path) -> None:
+    inventory = discover(root)
+    recorded = from_document(json.loads(json.dumps(to_document({"nvidia": inventory}))))
+    (live,), _ = produce(root, inventory)
+    (replayed,), _ = generate.generate_specs(recorded, host=None)
+    assert replayed.content == live.content
+
+
+@LAWS
+@given(hosts())
+def test_a_spec_that_is_given_breaks_no_rule_and_is_valid(inventory: Inventory) -> None:
+    products, broken = generate.generate_specs({"nvidia": inventory}, host=None)
+    assert not broken
+    assert len(products) == any(gpu.usable for gpu in inventory.accelerators)
+    for product in products:
+        assert errors(check(product.document)) == ()
+        Draft202012Validator(SCHEMA).validate(json.loads(product.content))
+
+
+@LAWS
+@given(inventories)
+def test_a_strangers_inventory_gives_a_right_spec_or_an_error_of_one_line(inventory: Inventory) -> None:
+    products, broken = generate.generate_specs({"nvidia": inventory}, host=None)
+    for product in products:
+        assert errors(check(json.loads(product.content))) == ()
+    for error in broken.values():
+        assert error.message.isprintable()
+        assert error.hint

@@ -1,0 +1,50 @@
+"""A host's tree that holds runtimes' configuration files: ``Tree``."""
+
+from __future__ import annotations
+
+import textwrap
+
+from cdigen.host.root import Root
+from cdigen.runtimes.settings import read
+from cdigen.runtimes.users import User
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cdigen.runtimes.settings import RuntimeSettings
+    from cdigen.runtimes.targets import Release
+
+ALICE = User(
+    name="alice",
+    uid=1234,
+    gid=1234,
+    gids=(1234,),
+    home="/home/alice",
+    config_home="/home/alice/.config",
+    runtime_dir="/run/user/1234",
+)
+
+
+class Tree:
+    """Files below FOLDER, as a host of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def put(self, path: str, text: str | bytes, mode: int = 0o644) -> None:
+        place = self.folder / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        content = textwrap.dedent(text).encode() if isinstance(text, str) else text
+        place.write_bytes(content)
+        place.chmod(mode)
+
+    def read(
+        self, runtime: str, release: Release | None, user: User | None = None, **environment: str
+    ) -> RuntimeSettings:
+        return read(runtime, Root(str(self.folder)), release, user, environment=environment)
+
+
+def said(settings: RuntimeSettings) -> list[tuple[str, str, str]]:
+    """Return severity, rule and path of every finding."""
+    return [(found.severity, found.rule, found.path) for found in settings.findings]

@@ -1,0 +1,141 @@
+"""Configuration that nobody means well: any bytes, links, modes and sizes give settings and findings."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runtimes.settings.configtree import Tree, said
+
+FILES = {
+    "podman": "/etc/containers/containers.conf",
+    "docker": "/etc/docker/daemon.json",
+    "containerd": "/etc/containerd/config.toml",
+    "cri-o": "/etc/crio/crio.conf",
+}
+VALUES = st.recursive(
+    st.sampled_from(
+        ["1", "true", '"/a"', "[]", "[1]", '["/a"]', "{append=true}", "[{append=true}]", "1979-05-27"]
+    ),
+    lambda inner: st.builds("[{}, {}]".format, inner, inner),
+    max_leaves=4,
+)
+KEYS = st.sampled_from(
+    [
+        "version",
+        "imports",
+        "disabled_plugins",
+        "plugins",
+        "engine",
+        "engine.cdi_spec_dirs",
+        "crio.runtime.cdi_spec_dirs",
+        "crio.nri.enable_nri",
+        "crio",
+        'plugins."io.containerd.cri.v1.runtime"',
+        'plugins."io.containerd.grpc.v1.cri".cdi_spec_dirs',
+        'plugins."io.containerd.cri.v1.runtime".enable_cdi',
+        'plugins."io.containerd.nri.v1.nri".socket_path',
+    ]
+)
+
+
+def read_all(tree: Tree) -> None:
+    for runtime in FILES:
+        found = tree.read(runtime, None)
+        assert all(isinstance(path, str) for path in found.spec_dirs)
+        assert all(finding.message.isprintable() for finding in found.findings)
+
+
+@settings(max_examples=100, deadline=None)
+@given(content=st.binary(max_size=200))
+def test_any_bytes_give_settings(content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Tree(Path(folder))
+        for path in FILES.values():
+            tree.put(path, content)
+        read_all(tree)
+
+
+@settings(max_examples=150, deadline=None)
+@given(pairs=st.lists(st.tuples(KEYS, VALUES), max_size=4))
+def test_any_values_under_the_keys_that_matter_give_settings(pairs: list[tuple[str, str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Tree(Path(folder))
+        for path in FILES.values():
+            tree.put(path, "".join(f"{key} = {value}\n" for key, value in pairs))
+        tree.put(FILES["docker"], '{"cdi-spec-dirs": [{}], "features": {"cdi": []}, "nri-opts": 1}')
+        read_all(tree)
+
+
+@pytest.mark.parametrize("runtime", FILES)
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a = " + b"[" * 500_000,
+        b"a." * 100_000,
+        b"[" + b"'a' . " * 50_000,
+        b"a = {" + b"a." * 100_000,
+        b"x" * (1 << 20),
+        b"x" * (2 << 20),
+        b"'" * 500_000,
+        b" " * 1_000_000 + b"x",
+        b"1" * 10_000,
+    ],
+)
+def test_depth_and_size_end_in_a_finding_and_soon(tmp_path: Path, runtime: str, content: bytes) -> None:
+    tree = Tree(tmp_path)
+    tree.put(FILES[runtime], content)
+    begin = time.monotonic()
+    found = tree.read(runtime, None)
+    assert time.monotonic() - begin < 20
+    assert [finding.severity for finding in found.findings] == ["error"]
+    assert len(found.findings[0].message) < 400
+
+
+@pytest.mark.parametrize("runtime", FILES)
+@pytest.mark.parametrize("what", ["fifo", "folder", "dangling link", "link to itself", "link out"])
+def test_what_is_no_file_is_a_finding_or_nothing_and_never_waited_for(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, runtime: str, what: str
+) -> None:
+    place = tmp_path / FILES[runtime].lstrip("/")
+    place.parent.mkdir(parents=True)
+    match what:
+        case "fifo":
+            os.mkfifo(place)
+        case "folder":
+            place.mkdir()
+        case "dangling link":
+            place.symlink_to("nowhere")
+        case "link to itself":
+            place.symlink_to(place.name)
+        case "link out":
+            outside = tmp_path_factory.mktemp("outside") / "x"
+            outside.write_text("broken [")
+            place.symlink_to(outside)
+    found = Tree(tmp_path).read(runtime, None)
+    is_there = what in {"fifo", "folder", "link to itself"}
+    assert said(found) == ([("error", "config-unreadable", FILES[runtime])] if is_there else [])
+    assert found.files == ()
+
+
+def test_imports_without_end_come_to_an_end(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.put(FILES["containerd"], 'version = 3\nimports = ["*", "../containerd/./*", "/etc/*/*/../*"]\n')
+    for number in range(300):
+        tree.put(f"/etc/containerd/{number}.toml", 'version = 3\nimports = ["*"]\n')
+    begin = time.monotonic()
+    assert len(tree.read("containerd", (2, 1, 9)).files) <= 200
+    assert time.monotonic() - begin < 20
+
+
+def test_names_that_are_no_plain_text_are_shown_as_such(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    name = os.fsdecode(b"\xff\x1b.conf")
+    tree.put(f"/etc/containers/containers.conf.d/{name}", "[")
+    (found,) = tree.read("podman", None).findings
+    assert found.message.isprintable()

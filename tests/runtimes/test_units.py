@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+from runtimes.settings.configtree import Tree
+
+from cdigen.host.root import Root
+from cdigen.runtimes.units import Command, command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNIT = "/usr/lib/systemd/system/x.service"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path)
+
+
+def line(tree: Tree) -> Command:
+    return command(Root(str(tree.folder)), "x.service")
+
+
+def test_without_a_unit_there_are_no_words(tree: Tree) -> None:
+    assert line(tree) == Command()
+
+
+def test_the_words_are_those_after_the_program(tree: Tree) -> None:
+    tree.put(
+        UNIT, "[Unit]\nExecStart=/no\n[Service]\n# ExecStart=/no\nExecStart=-/bin/x --a=1 \\\n  --b '2 3'\n"
+    )
+    assert line(tree) == Command(words=("--a=1", "--b", "2 3"), file=UNIT)
+
+
+def test_a_unit_of_etc_takes_the_place_of_the_packages(tree: Tree) -> None:
+    tree.put(UNIT, "[Service]\nExecStart=/bin/x old\n")
+    tree.put("/etc/systemd/system/x.service", "[Service]\nExecStart=/bin/x new\n")
+    assert line(tree).words == ("new",)
+
+
+def test_drop_ins_count_by_name_and_the_stronger_folder_hides_the_weaker(tree: Tree) -> None:
+    tree.put(UNIT, "[Service]\nExecStart=/bin/x old\n")
+    tree.put(f"{UNIT}.d/10.conf", "[Service]\nExecStart=\nExecStart=/bin/x hidden\n")
+    tree.put("/etc/systemd/system/x.service.d/10.conf", "[Service]\nEnvironment=A=1 'B=2 3'\n")
+    tree.put("/run/systemd/system/x.service.d/20.conf", "[Service]\nExecStart=\nExecStart=/bin/x run ${B}\n")
+    tree.put("/etc/systemd/system/x.service.d/30.txt", "[Service]\nExecStart=/bin/x no\n")
+    assert line(tree).words == ("run", "2 3")
+    assert line(tree).environment == (("A", "1"), ("B", "2 3"))
+
+
+def test_variables_come_from_environment_files_and_alone_they_are_split(tree: Tree) -> None:
+    tree.put(UNIT, "[Service]\nEnvironmentFile=-/etc/default/x\nExecStart=/bin/x $OPTS $NONE end\n")
+    tree.put("/etc/default/x", '# no\nOPTS="--a 1 --b"\n')
+    assert line(tree).words == ("--a", "1", "--b", "end")
+
+
+def test_options_are_found_in_both_forms() -> None:
+    words = Command(words=("-c", "1", "--config=2", "--flag", "--no=false", "--config"))
+    assert words.values("--config", "-c") == ("1", "2", "")
+    assert (words.flag("--flag"), words.flag("--no"), words.flag("--none")) == (True, False, None)

@@ -1,0 +1,152 @@
+"""Directories that others than root may write to: state and views are refused, a spec directory is said."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import viewtrees
+from abilities import cannot_run
+from store.test_plainfiles import ALICE, MALLORY, ROOT, by, folder
+
+from cdigen.model.errors import StoreError
+from cdigen.store import specs
+from cdigen.store.views import pruning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+KIND = "nvidia.com/gpu"
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    """Return a folder that every user reaches."""
+    if os.geteuid() != 0:
+        cannot_run("folders of other users cannot be made here: run as root")
+    with tempfile.TemporaryDirectory(dir="/tmp") as top:
+        os.chmod(top, 0o755)
+        yield Path(top)
+
+
+def writable_by_everyone(path: Path) -> None:
+    path.chmod(0o777)
+
+
+def sticky(path: Path) -> None:
+    path.chmod(0o1777)
+
+
+def of_a_group(path: Path) -> None:
+    os.chown(path, ROOT, ALICE)
+    path.chmod(0o775)
+
+
+def of_a_user(path: Path) -> None:
+    os.chown(path, ALICE, ALICE)
+
+
+EXPOSED = [writable_by_everyone, sticky, of_a_group, of_a_user]
+
+
+def publish(base: Path) -> specs.PublishedSpec:
+    return specs.publish(
+        f"{base}/above/specs",
+        "x.json",
+        b"{}",
+        kind=KIND,
+        state_dir=f"{base}/above/state",
+        check=lambda _: None,
+    )
+
+
+def withdraw(base: Path) -> str:
+    return specs.withdraw(f"{base}/above/specs", "x.json", state_dir=f"{base}/above/state")
+
+
+def prune(base: Path) -> object:
+    return pruning.prune(f"{base}/above/state", spec_dirs=())
+
+
+@pytest.mark.parametrize("expose", EXPOSED)
+@pytest.mark.parametrize("work", [publish, withdraw, prune])
+def test_a_state_directory_of_others_is_refused_and_nothing_is_changed(
+    work: Callable[[Path], object], expose: Callable[[Path], None], base: Path
+) -> None:
+    publish(base)
+    (base / "above/state/views").mkdir()
+    before = sorted(base.rglob("*"))
+    expose(base / "above/state")
+    with pytest.raises(StoreError, match=r"state directory .*/state (belongs to uid|is writable by)"):
+        work(base)
+    assert sorted(base.rglob("*")) == before
+
+
+@pytest.mark.parametrize("expose", EXPOSED)
+@pytest.mark.parametrize("place", ["var/lib/cdigen", "var/lib/cdigen/views"])
+def test_no_view_is_made_where_others_could_change_it(
+    place: str, expose: Callable[[Path], None], base: Path
+) -> None:
+    host = viewtrees.driver(base / "host")
+    (host / "var/lib/cdigen/views").mkdir(parents=True)
+    expose(host / place)
+    with pytest.raises(StoreError, match=rf"directory {host / place} (belongs to uid|is writable by)"):
+        viewtrees.publish(host, copies=True)
+    assert list((host / "var/lib/cdigen/views").iterdir()) == []
+
+
+@pytest.mark.parametrize("expose", EXPOSED)
+@pytest.mark.parametrize("place", ["var/lib/cdigen", "var/lib/cdigen/views"])
+def test_no_spec_that_is_only_shown_names_a_view_that_others_could_change(
+    place: str, expose: Callable[[Path], None], base: Path
+) -> None:
+    host = viewtrees.driver(base / "host")
+    viewtrees.publish(host, copies=True)
+    assert viewtrees.find(host)
+    expose(host / place)
+    assert viewtrees.find(host) is None
+
+
+@pytest.mark.parametrize("expose", EXPOSED)
+def test_a_spec_directory_of_others_is_written_to_and_said(
+    expose: Callable[[Path], None], base: Path
+) -> None:
+    specs = folder(folder(base / "above", mode=0o755) / "specs", mode=0o755)
+    expose(specs)
+    done = publish(base)
+    assert done.result == "written"
+    (finding,) = done.findings
+    assert (finding.severity, finding.rule) == ("warning", "spec-directory-exposed")
+    assert finding.message.startswith(f"{specs} ")
+    assert finding.hint
+
+
+def test_roots_own_in_a_tree_of_a_users_is_roots(base: Path) -> None:
+    """`sudo cdigen generate --root ./rootfs --write`."""
+    folder(base / "above", ALICE, 0o775)
+    assert publish(base).findings == ()
+    os.rename(base / "above/state", base / "above/gone")
+    folder(base / "above/state", ALICE, 0o755)
+    with pytest.raises(StoreError, match="belongs to uid"):
+        publish(base)
+
+
+def test_what_is_roots_alone_is_said_nothing_about(base: Path) -> None:
+    folder(base / "above", mode=0o1777)
+    assert publish(base).findings == ()
+
+
+def test_a_user_writes_into_folders_of_her_own(base: Path) -> None:
+    folder(base / "above", ALICE, 0o775)
+
+    def work() -> None:
+        done = publish(base)
+        if done.findings:
+            raise StoreError(done.findings[0].message)
+
+    assert by(ALICE, work) == ""
+    assert (base / "above/specs/x.json").stat().st_uid == ALICE
+    assert f"{base}/above/state belongs to uid {ALICE}" in by(MALLORY, work)

@@ -1,0 +1,382 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from store.traces import traces
+
+from cdigen.model.errors import SpecError, StoreError
+from cdigen.store import specs
+from cdigen.store.specs import PublishedSpec
+from cdigen.store.state import read
+
+NAME = "nvidia.com-gpu.json"
+KIND = "nvidia.com/gpu"
+NOON = 1786449600.0  # 2026-08-11T12:00:00Z
+
+
+def accept(_: bytes) -> None:
+    pass
+
+
+def publish(base: Path, content: bytes = b"one", **options: object) -> PublishedSpec:
+    arguments = {"kind": KIND, "state_dir": f"{base}/state", "check": accept, "now": lambda: NOON, **options}
+    return specs.publish(f"{base}/cdi", NAME, content, **arguments)  # type: ignore[arg-type]
+
+
+def names(base: Path) -> list[str]:
+    return sorted(os.listdir(base / "cdi"))
+
+
+def recorded(base: Path) -> dict[str, int]:
+    state, findings = read(f"{base}/state")
+    assert findings == ()
+    return {owned.path: len(owned.digests) for owned in state.specs}
+
+
+def is_ours(base: Path) -> bool:
+    path = base / "cdi" / NAME
+    return read(f"{base}/state")[0].owns(str(path), path.read_bytes())
+
+
+# Writing
+
+
+def test_a_first_write_makes_the_directory_and_a_file_that_all_may_read(tmp_path: Path) -> None:
+    old = os.umask(0o077)
+    try:
+        published = publish(tmp_path)
+    finally:
+        os.umask(old)
+    path = tmp_path / "cdi" / NAME
+    assert published == PublishedSpec(path=str(path), result="written")
+    assert path.read_bytes() == b"one"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert names(tmp_path) == [NAME]
+    assert recorded(tmp_path) == {str(path): 1}
+
+
+def test_new_content_replaces_our_own_file(tmp_path: Path) -> None:
+    publish(tmp_path)
+    assert publish(tmp_path, b"two").result == "written"
+    assert (tmp_path / "cdi" / NAME).read_bytes() == b"two"
+    assert is_ours(tmp_path)
+    assert len(recorded(tmp_path)) == 1
+
+
+def test_unchanged_content_touches_neither_the_file_nor_the_directory_nor_the_state(tmp_path: Path) -> None:
+    publish(tmp_path)
+    paths = (tmp_path / "cdi", tmp_path / "cdi" / NAME, tmp_path / "state/state.json")
+    before = [(path.stat().st_ino, path.stat().st_mtime_ns, path.stat().st_ctime_ns) for path in paths]
+    assert publish(tmp_path).result == "unchanged"
+    assert [
+        (path.stat().st_ino, path.stat().st_mtime_ns, path.stat().st_ctime_ns) for path in paths
+    ] == before
+
+
+def test_a_wrong_mode_is_mended_by_a_new_file_because_watches_miss_a_chmod(tmp_path: Path) -> None:
+    publish(tmp_path)
+    path = tmp_path / "cdi" / NAME
+    before = path.stat().st_ino
+    path.chmod(0o600)
+    assert publish(tmp_path).result == "written"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert path.stat().st_ino != before
+
+
+@pytest.mark.skipif(os.geteuid() != 0 and "CI" not in os.environ, reason="only root can give a file away")
+def test_a_file_of_another_user_is_replaced_by_one_of_ours(tmp_path: Path) -> None:
+    publish(tmp_path)
+    path = tmp_path / "cdi" / NAME
+    os.chown(path, 65534, 65534)
+    assert publish(tmp_path).result == "written"
+    assert path.stat().st_uid == os.geteuid()
+
+
+def test_a_file_that_went_away_is_written_again(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "cdi" / NAME).unlink()
+    assert publish(tmp_path).result == "written"
+
+
+def test_the_check_sees_the_bytes_of_the_disk_and_its_refusal_leaves_all_as_it_was(tmp_path: Path) -> None:
+    publish(tmp_path)
+    seen: list[bytes] = []
+
+    def refuse(content: bytes) -> None:
+        seen.append(content)
+        raise SpecError("no")
+
+    with pytest.raises(SpecError):
+        publish(tmp_path, b"two", check=refuse)
+    with pytest.raises(SpecError):
+        publish(tmp_path, b"one", check=refuse)
+    assert seen == [b"two", b"one"]
+    assert (tmp_path / "cdi" / NAME).read_bytes() == b"one"
+    assert names(tmp_path) == [NAME]
+    assert is_ours(tmp_path)
+
+
+def test_a_file_that_another_program_changes_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    publish(tmp_path)
+    path = tmp_path / "cdi" / NAME
+    with pytest.raises(StoreError, match="meanwhile"):
+        publish(tmp_path, b"two", check=lambda _: path.write_bytes(b"somebody's"))
+    assert path.read_bytes() == b"somebody's"
+    assert names(tmp_path) == [NAME]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "../a.json", "", "a.json.tmp", "a.yml"])
+def test_a_name_that_runtimes_would_not_load_is_a_programming_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="name"):
+        specs.publish(str(tmp_path), name, b"", kind=KIND, state_dir=f"{tmp_path}/state", check=accept)
+
+
+def test_a_name_of_255_bytes_can_be_written_and_a_longer_one_is_one_line(tmp_path: Path) -> None:
+    for length, good in ((255, True), (256, False)):
+        name = "n" * (length - 5) + ".json"
+        if good:
+            assert (
+                specs.publish(
+                    f"{tmp_path}/cdi", name, b"", kind=KIND, state_dir=f"{tmp_path}/state", check=accept
+                ).result
+                == "written"
+            )
+            continue
+        with pytest.raises(StoreError, match="File name too long"):
+            specs.publish(
+                f"{tmp_path}/cdi", name, b"", kind=KIND, state_dir=f"{tmp_path}/state", check=accept
+            )
+
+
+def test_the_same_directory_under_another_name_holds_the_same_file_of_ours(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "alias").symlink_to(".")
+    arguments = {"kind": KIND, "state_dir": f"{tmp_path}/state", "check": accept}
+    published = specs.publish(f"{tmp_path}/alias/cdi", NAME, b"two", **arguments)  # type: ignore[arg-type]
+    assert published == PublishedSpec(path=f"{tmp_path}/alias/cdi/{NAME}", result="written")
+
+
+# Foreign files
+
+
+def put_foreign(base: Path, what: str) -> None:
+    path = base / "cdi" / NAME
+    path.parent.mkdir()
+    match what:
+        case "file":
+            path.write_bytes(b"foreign")
+        case "symlink":
+            path.symlink_to("/etc/passwd")
+        case "dangling symlink":
+            path.symlink_to("/nowhere")
+        case "directory":
+            (path / "below").mkdir(parents=True)
+        case "fifo":
+            os.mkfifo(path)
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as server, tempfile.TemporaryDirectory() as short:
+                server.bind(f"{short}/s")
+                os.rename(f"{short}/s", path)
+
+
+FOREIGN = ("file", "symlink", "dangling symlink", "directory", "fifo", "socket")
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_something_foreign_at_the_name_is_refused_with_the_remedy(tmp_path: Path, what: str) -> None:
+    put_foreign(tmp_path, what)
+    passwd = traces(Path("/etc/passwd"))
+    before = traces(tmp_path / "cdi" / NAME)
+    with pytest.raises(SpecError) as caught:
+        publish(tmp_path)
+    assert caught.value.exit_code == 4
+    assert f"{tmp_path}/cdi/{NAME}" in caught.value.message
+    assert "--replace-foreign" in caught.value.hint
+    assert traces(tmp_path / "cdi" / NAME) == before
+    assert traces(Path("/etc/passwd")) == passwd
+    assert names(tmp_path) == [NAME]
+    assert recorded(tmp_path) == {}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_replace_foreign_moves_it_aside_whatever_it_is(tmp_path: Path, what: str) -> None:
+    put_foreign(tmp_path, what)
+    before = os.lstat(tmp_path / "cdi" / NAME)
+    published = publish(tmp_path, replace_foreign=True)
+    aside = f"{tmp_path}/cdi/{NAME}.foreign-20260811T120000Z"
+    assert published.set_aside == (aside,)
+    assert os.lstat(aside).st_ino == before.st_ino
+    assert not aside.endswith((".json", ".yaml"))
+    assert (tmp_path / "cdi" / NAME).read_bytes() == b"one"
+    assert is_ours(tmp_path)
+
+
+def test_a_second_foreign_file_in_one_second_gets_another_name(tmp_path: Path) -> None:
+    put_foreign(tmp_path, "file")
+    publish(tmp_path, replace_foreign=True)
+    (tmp_path / "cdi" / NAME).write_bytes(b"foreign again")
+    published = publish(tmp_path, replace_foreign=True)
+    assert published.set_aside == (f"{tmp_path}/cdi/{NAME}.foreign-20260811T120000Z-2",)
+    assert (tmp_path / f"cdi/{NAME}.foreign-20260811T120000Z").read_bytes() == b"foreign"
+
+
+def test_our_file_becomes_foreign_when_somebody_edits_it(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "cdi" / NAME).write_bytes(b"edited by hand")
+    with pytest.raises(SpecError):
+        publish(tmp_path, b"two")
+    assert (tmp_path / "cdi" / NAME).read_bytes() == b"edited by hand"
+
+
+def test_a_foreign_file_stays_when_ours_is_refused(tmp_path: Path) -> None:
+    put_foreign(tmp_path, "file")
+
+    def refuse(_: bytes) -> None:
+        raise SpecError("no")
+
+    with pytest.raises(SpecError, match="no"):
+        publish(tmp_path, replace_foreign=True, check=refuse)
+    assert (tmp_path / "cdi" / NAME).read_bytes() == b"foreign"
+    assert names(tmp_path) == [NAME]
+
+
+def test_a_foreign_file_with_our_very_bytes_is_kept_and_counts_as_ours_from_then_on(tmp_path: Path) -> None:
+    put_foreign(tmp_path, "file")
+    (tmp_path / "cdi" / NAME).chmod(0o644)
+    assert publish(tmp_path, b"foreign").result == "unchanged"
+    assert publish(tmp_path, b"two").result == "written"
+
+
+def test_other_foreign_files_leave_together_with_the_write(tmp_path: Path) -> None:
+    put_foreign(tmp_path, "file")
+    (tmp_path / "cdi/nvidia.yaml").write_bytes(b"nvidia-ctk's")
+    published = publish(tmp_path, replace_foreign=True, also_set_aside=("nvidia.yaml", "gone.json", NAME))
+    stamp = "foreign-20260811T120000Z"
+    assert published.set_aside == (f"{tmp_path}/cdi/{NAME}.{stamp}", f"{tmp_path}/cdi/nvidia.yaml.{stamp}")
+    assert names(tmp_path) == [NAME, f"{NAME}.{stamp}", f"nvidia.yaml.{stamp}"]
+
+
+def test_other_foreign_files_leave_even_when_ours_is_unchanged(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "cdi/nvidia.yaml").write_bytes(b"nvidia-ctk's")
+    published = publish(tmp_path, also_set_aside=("nvidia.yaml",))
+    assert published.result == "unchanged"
+    assert published.set_aside == (f"{tmp_path}/cdi/nvidia.yaml.foreign-20260811T120000Z",)
+
+
+def test_foreign_files_return_when_one_of_them_cannot_leave(tmp_path: Path) -> None:
+    put_foreign(tmp_path, "file")
+    long = "n" * 245 + ".yaml"
+    (tmp_path / "cdi" / long).write_bytes(b"its name has no room for a suffix")
+    with pytest.raises(StoreError, match="too long"):
+        publish(tmp_path, replace_foreign=True, also_set_aside=(long,))
+    assert names(tmp_path) == sorted([NAME, long])
+    assert (tmp_path / "cdi" / NAME).read_bytes() == b"foreign"
+
+
+# The state file
+
+
+def test_without_the_state_file_nothing_is_ours_any_more(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "state/state.json").unlink()
+    with pytest.raises(SpecError):
+        publish(tmp_path, b"two")
+    assert publish(tmp_path).result == "unchanged"
+    assert publish(tmp_path, b"two").result == "written"
+
+
+def test_a_damaged_state_file_is_reported_and_the_write_goes_on(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "state/state.json").write_bytes(b"\0" * 100)
+    published = publish(tmp_path)
+    assert published.result == "unchanged"
+    assert [(finding.severity, finding.rule) for finding in published.findings] == [
+        ("warning", "state-damaged")
+    ]
+    assert (tmp_path / "state/state.json.damaged").read_bytes() == b"\0" * 100
+    assert is_ours(tmp_path)
+    assert publish(tmp_path).findings == ()
+
+
+def test_a_refusal_after_damage_says_that_the_state_file_was_damaged(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "state/state.json").write_bytes(b"")
+    with pytest.raises(SpecError, match=r"not known as ours .*state\.json is damaged"):
+        publish(tmp_path, b"two")
+    assert (tmp_path / "cdi" / NAME).read_bytes() == b"one"
+
+
+def test_what_a_writer_leaves_that_died_between_record_and_rename_is_recognised(tmp_path: Path) -> None:
+    publish(tmp_path)
+    state = json.loads((tmp_path / "state/state.json").read_text())
+    entry = state["specs"][f"{tmp_path}/cdi/{NAME}"]
+    entry["sha256"].append("0" * 64)
+    (tmp_path / "state/state.json").write_text(json.dumps(state))
+    assert is_ours(tmp_path)
+    assert publish(tmp_path, b"two").result == "written"
+    assert recorded(tmp_path) == {f"{tmp_path}/cdi/{NAME}": 1}
+
+
+# Withdrawing
+
+
+def test_withdraw_removes_our_own_file_once(tmp_path: Path) -> None:
+    publish(tmp_path)
+    assert specs.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") == "removed"
+    assert names(tmp_path) == []
+    assert recorded(tmp_path) == {}
+    assert specs.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") == "absent"
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_withdraw_leaves_what_is_not_ours(tmp_path: Path, what: str) -> None:
+    put_foreign(tmp_path, what)
+    (tmp_path / "state").mkdir()
+    assert specs.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") == "absent"
+    assert names(tmp_path) == [NAME]
+
+
+def test_withdraw_leaves_our_file_after_somebody_edited_it(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "cdi" / NAME).write_bytes(b"edited by hand")
+    assert specs.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") == "foreign"
+    assert names(tmp_path) == [NAME]
+
+
+def test_withdraw_makes_no_directories(tmp_path: Path) -> None:
+    assert specs.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") == "absent"
+    assert list(tmp_path.iterdir()) == []
+
+
+# What is recorded
+
+
+def test_recorded_names_the_files_of_a_directory_whichever_link_leads_there(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    for folder in ("cdi", "link/cdi"):
+        (owned,), findings = specs.recorded(f"{tmp_path}/{folder}", state_dir=f"{tmp_path}/state")
+        assert (owned.name, owned.kind, findings) == (NAME, KIND, ())
+    assert specs.recorded(f"{tmp_path}/other", state_dir=f"{tmp_path}/state") == ((), ())
+    assert specs.recorded(f"{tmp_path}/cdi", state_dir=f"{tmp_path}/none") == ((), ())
+
+
+# Start-up
+
+
+def test_the_store_imports_nothing_slow() -> None:
+    code = (
+        "import sys, dataclasses; before = set(sys.modules); import cdigen.store.specs; "
+        "print(*sorted(name.partition('.')[0] for name in set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert set(done.stdout.split()) <= {"__future__", "_json", "cdigen", "errno", "fcntl", "json"}

@@ -1,0 +1,31 @@
+"""What refusals over others' files say to do next: a whole command, since the daemon has no such option."""
+
+from pathlib import Path
+
+import pytest
+
+from cdigen.model.errors import SpecError
+from cdigen.store import specs, state
+
+COMMAND = "'cdigen generate --write --replace-foreign'"
+
+
+def test_a_foreign_file_is_moved_aside_by_a_command_that_there_is(tmp_path: Path) -> None:
+    (tmp_path / "cdi").mkdir()
+    (tmp_path / "cdi/nvidia.com-gpu.json").write_text("{}")
+    with pytest.raises(SpecError) as caught:
+        specs.publish(
+            str(tmp_path / "cdi"),
+            "nvidia.com-gpu.json",
+            b"{ }",
+            kind="nvidia.com/gpu",
+            state_dir=str(tmp_path / "state"),
+            check=lambda _: None,
+        )
+    assert COMMAND in caught.value.hint
+
+
+def test_after_a_damaged_state_the_command_takes_the_files_over(tmp_path: Path) -> None:
+    (tmp_path / state.STATE_FILE).write_text("[")
+    _, (finding,) = state.read(str(tmp_path))
+    assert COMMAND in finding.hint

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from abilities import cannot_run
+
+from cdigen.model.errors import CdigenError, StoreError
+from cdigen.store import specs
+from cdigen.store.state import read
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+NAME = "nvidia.com-gpu.json"
+NOBODY = 65534
+
+
+def accept(_: bytes) -> None:
+    pass
+
+
+def publish(directory: Path | str, state_dir: Path | str, content: bytes) -> specs.PublishedSpec:
+    return specs.publish(
+        str(directory), NAME, content, kind="nvidia.com/gpu", state_dir=str(state_dir), check=accept
+    )
+
+
+def refusal(directory: Path | str, state_dir: Path | str, content: bytes) -> StoreError:
+    with pytest.raises(StoreError) as caught:
+        publish(directory, state_dir, content)
+    assert "\n" not in caught.value.message
+    return caught.value
+
+
+@contextmanager
+def mounted(path: Path, *arguments: str) -> Iterator[Path]:
+    path.mkdir(exist_ok=True)
+    subprocess.run(["mount", *arguments, str(path)], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", str(path)], check=True)
+
+
+@pytest.fixture
+def root() -> None:
+    if os.geteuid() != 0:
+        cannot_run("only root can become another user")
+
+
+@pytest.fixture(scope="module")
+def mounts(tmp_path_factory: pytest.TempPathFactory) -> None:
+    try:
+        with mounted(tmp_path_factory.mktemp("mount") / "tmpfs", "-t", "tmpfs", "tmpfs"):
+            pass
+    except (OSError, subprocess.CalledProcessError):
+        cannot_run("file systems that refuse cannot be mounted here (that takes root and CAP_SYS_ADMIN)")
+
+
+def tmpfs(path: Path, options: str) -> AbstractContextManager[Path]:
+    return mounted(path, "-t", "tmpfs", "-o", f"mode=0755,{options}", "tmpfs")
+
+
+@contextmanager
+def read_only(path: Path) -> Iterator[None]:
+    with mounted(path, "--bind", str(path)):
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(path)], check=True)
+        yield
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+
+
+def as_nobody(work: Callable[[], object]) -> str:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        try:
+            answer = str(work())
+        except CdigenError as error:
+            answer = f"{type(error).__name__}: {error.message} ({error.hint})"
+        finally:
+            os.write(writer, answer.encode())
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answers:
+        answer = answers.read()
+    os.waitpid(pid, 0)
+    return answer
+
+
+@pytest.mark.usefixtures("mounts")
+def test_a_full_disk_leaves_the_old_spec_whole_and_no_rubbish(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "cdi", "size=16k") as directory:
+        publish(directory, tmp_path / "state", b"old" * 1000)
+        error = refusal(directory, tmp_path / "state", b"new" * 10_000)
+        assert f"{directory}/{NAME}" in error.message
+        assert "No space left on device" in error.message
+        assert "df" in error.hint
+        assert os.listdir(directory) == [NAME]
+        assert (directory / NAME).read_bytes() == b"old" * 1000
+        state, _ = read(f"{tmp_path}/state")
+        assert state.owns(f"{directory}/{NAME}", b"old" * 1000)
+        assert publish(directory, tmp_path / "state", b"less" * 1000).result == "written"
+
+
+@pytest.mark.usefixtures("mounts")
+def test_a_disk_without_inodes_is_a_full_disk(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "cdi", "size=1m,nr_inodes=2") as directory:
+        publish(directory, tmp_path / "state", b"old")
+        assert "No space left on device" in refusal(directory, tmp_path / "state", b"new").message
+        assert (directory / NAME).read_bytes() == b"old"
+
+
+@pytest.mark.usefixtures("mounts")
+def test_the_space_of_a_dead_writer_is_free_again_for_the_next(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "cdi", "size=16k") as directory:
+        (directory / ".cdigen-x.json.1.00000000.tmp").write_bytes(b"x" * 16384)
+        assert publish(directory, tmp_path / "state", b"new").result == "written"
+
+
+@pytest.mark.usefixtures("mounts")
+def test_a_full_disk_below_the_state_leaves_the_old_spec(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "state", "size=16k") as state_dir:
+        publish(tmp_path / "cdi", state_dir, b"old")
+        fill(state_dir / "more")
+        error = refusal(tmp_path / "cdi", state_dir, b"new")
+        assert f"{state_dir}/state.json" in error.message
+        assert os.listdir(tmp_path / "cdi") == [NAME]
+        assert (tmp_path / "cdi" / NAME).read_bytes() == b"old"
+        (state_dir / "more").unlink()
+        assert publish(tmp_path / "cdi", state_dir, b"new").result == "written"
+
+
+@pytest.mark.usefixtures("mounts")
+def test_a_spec_that_is_in_place_is_no_failure_because_of_the_state(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "state", "size=16k") as state_dir:
+        publish(tmp_path / "cdi", state_dir, b"old")
+        (state_dir / "state.json").unlink()
+        fill(state_dir / "more")
+        published = publish(tmp_path / "cdi", state_dir, b"old")
+        assert published.result == "unchanged"
+        assert [(finding.severity, finding.rule) for finding in published.findings] == [
+            ("warning", "state-not-written")
+        ]
+
+
+@pytest.mark.usefixtures("mounts")
+def test_a_full_disk_below_the_state_hinders_no_withdrawal(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "state", "size=16k") as state_dir:
+        publish(tmp_path / "cdi", state_dir, b"old")
+        fill(state_dir / "more")
+        assert specs.withdraw(f"{tmp_path}/cdi", NAME, state_dir=str(state_dir)) == "removed"
+        assert os.listdir(tmp_path / "cdi") == []
+
+
+@pytest.mark.usefixtures("mounts")
+def test_a_read_only_spec_directory_is_named_and_left_alone(tmp_path: Path) -> None:
+    publish(tmp_path / "cdi", tmp_path / "state", b"old")
+    with read_only(tmp_path / "cdi"):
+        error = refusal(tmp_path / "cdi", tmp_path / "state", b"new")
+        assert f"{tmp_path}/cdi/{NAME}: Read-only file system" in error.message
+        assert "writable" in error.hint
+        assert publish(tmp_path / "cdi", tmp_path / "state", b"old").result == "unchanged"
+        with pytest.raises(StoreError, match="Read-only"):
+            specs.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state")
+    assert (tmp_path / "cdi" / NAME).read_bytes() == b"old"
+
+
+@pytest.mark.usefixtures("mounts")
+def test_a_directory_that_is_missing_on_a_read_only_file_system_is_named(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    with read_only(tmp_path / "etc"):
+        error = refusal(tmp_path / "etc/a/cdi", tmp_path / "state", b"new")
+    assert f"cannot make spec directory {tmp_path}/etc/a/cdi: {tmp_path}/etc/a: Read-only" in error.message
+
+
+@pytest.mark.usefixtures("mounts")
+def test_a_read_only_state_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    with read_only(tmp_path / "state"):
+        error = refusal(tmp_path / "cdi", tmp_path / "state", b"new")
+    assert f"cannot open {tmp_path}/state/lock: Read-only file system" in error.message
+    assert not (tmp_path / "cdi").exists()
+
+
+@pytest.mark.usefixtures("root")
+def test_a_user_without_permission_is_told_what_and_where() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        base = Path(folder)
+        base.chmod(0o755)
+        (base / "cdi").mkdir()
+        (base / "closed").mkdir(mode=0o700)
+        (base / "state").mkdir()
+        os.chown(base / "state", NOBODY, NOBODY)
+        answer = as_nobody(lambda: publish(base / "cdi", base / "state", b"new"))
+        assert answer.startswith(f"StoreError: cannot write {base}/cdi/{NAME}: Permission denied (run")
+        answer = as_nobody(lambda: publish(base / "closed/cdi", base / "state", b"new"))
+        assert answer.startswith("StoreError: cannot open spec directory")
+        assert "Permission denied" in answer
+        answer = as_nobody(lambda: publish(base / "new/cdi", base / "state", b"new"))
+        assert answer.startswith(
+            f"StoreError: cannot make spec directory {base}/new/cdi: {base}/new: Permission"
+        )
+        answer = as_nobody(lambda: publish(base / "cdi", base / "mine", b"new"))
+        assert answer.startswith(f"StoreError: cannot make state directory {base}/mine: Permission denied")
+        assert os.listdir(base / "cdi") == []
+
+
+@pytest.mark.usefixtures("root")
+def test_a_file_that_must_not_be_replaced_is_left_alone() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        base = Path(folder)
+        base.chmod(0o755)
+        publish(base / "cdi", base / "state", b"old")
+        (base / "cdi").chmod(0o1777)  # all may write here, but nobody may rename over another's file
+        for path in (base / "state", *(base / "state").iterdir()):
+            os.chown(path, NOBODY, NOBODY)
+        answer = as_nobody(lambda: publish(base / "cdi", base / "state", b"new"))
+        assert answer.startswith(f"StoreError: cannot write {base}/cdi/{NAME}: Operation not permitted (run")
+        assert (base / "cdi" / NAME).read_bytes() == b"old"
+        assert os.listdir(base / "cdi") == [NAME]

@@ -1,0 +1,178 @@
+"""The driver is found as each distribution lays it."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import hosttree
+import pytest
+from hosttree import Laid
+from vendors.fakehost import boot, discover, install, places
+
+from cdigen.model.inventory import Inventory
+from cdigen.pipeline import generate
+from cdigen.vendors.nvidia.vendor import VENDOR
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+LAYOUTS = (
+    hosttree.debian_13,
+    hosttree.debian_12,
+    hosttree.debian_tesla_470,
+    hosttree.ubuntu,
+    hosttree.ubuntu_aarch64,
+    hosttree.red_hat,
+    hosttree.arch,
+    hosttree.nixos,
+    hosttree.container_optimized_os,
+    hosttree.talos,
+    hosttree.bottlerocket,
+)
+
+
+class Host(NamedTuple):
+    root: Path
+    laid: Laid
+    inventory: Inventory
+
+
+@pytest.fixture(scope="module", params=LAYOUTS, ids=lambda layout: layout.__name__)
+def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Host:
+    root = tmp_path_factory.mktemp(request.param.__name__)
+    laid = install(root, request.param, gpus=2)
+    return Host(root, laid, discover(root))
+
+
+def libraries(inventory: Inventory) -> dict[str, str]:
+    return {name: file.host_path for file in inventory.files for name in file.names}
+
+
+def targets(inventory: Inventory) -> dict[str, str]:
+    return {target: file.host_path for file in inventory.files for target in file.targets}
+
+
+def test_every_library_is_found_under_its_names_in_its_real_file(host: Host) -> None:
+    assert libraries(host.inventory) == host.laid.libraries
+
+
+def test_every_other_file_is_found_for_its_place_in_the_container(host: Host) -> None:
+    assert targets(host.inventory) == host.laid.files
+
+
+def test_a_whole_driver_gives_no_finding(host: Host) -> None:
+    assert host.inventory.findings == ()
+
+
+def test_what_was_found_is_what_was_taken(host: Host) -> None:
+    sought = {path for thing in host.inventory.sought for path in thing.found}
+    assert sought == {file.host_path for file in host.inventory.files}
+
+
+def test_every_path_is_a_real_file_of_the_host(host: Host) -> None:
+    for file in host.inventory.files:
+        path = host.root / file.host_path.lstrip("/")
+        assert path.is_file()
+        assert path.resolve() == path
+
+
+def test_the_spec_breaks_no_rule_and_holds_on_the_host(host: Host) -> None:
+    where = places(host.root)
+    products, broken = generate.generate_specs({"nvidia": host.inventory}, host=where.host)
+    assert not broken
+    assert [[finding.rule for finding in product.findings] for product in products] == [
+        ["no-forward-compatibility"]
+    ]
+    assert [product.document["cdiVersion"] for product in products] == ["0.5.0"]
+
+
+@pytest.mark.parametrize("folder", ["/opt/vendor/nvidia", "/mnt/state/drivers"])
+def test_a_driver_that_only_the_loader_cache_names_is_found(tmp_path: Path, folder: str) -> None:
+    laid = hosttree.own_folder(tmp_path, folder=folder)
+    hosttree.write_loader_cache(tmp_path, f"{folder}/lib64")
+    boot(tmp_path)
+    inventory = discover(tmp_path)
+    assert libraries(inventory) == laid.libraries
+    assert targets(inventory) == laid.files
+
+
+def test_a_driver_in_two_folders_of_which_the_loader_cache_names_one_is_found_whole(tmp_path: Path) -> None:
+    laid = hosttree.container_optimized_os(tmp_path)
+    moved = "/opt/vendor/nvidia/lib64"
+    source = tmp_path / "home/kubernetes/bin/nvidia/lib64"
+    target = tmp_path / moved.lstrip("/")
+    target.mkdir(parents=True)
+    for path in source.glob("libnvidia-*"):
+        path.rename(target / path.name)
+    hosttree.write_loader_cache(tmp_path, moved)
+    boot(tmp_path)
+    found = libraries(discover(tmp_path))
+    assert found.keys() == laid.libraries.keys()
+    assert found["libcuda.so.1"] == laid.libraries["libcuda.so.1"]
+    assert found["libnvidia-ml.so.1"].startswith(moved)
+
+
+def test_the_driver_of_plain_container_optimized_os_needs_no_loader_cache(tmp_path: Path) -> None:
+    laid = hosttree.own_folder(tmp_path, folder="/var/lib/nvidia")
+    boot(tmp_path)
+    assert libraries(discover(tmp_path)) == laid.libraries
+
+
+def test_a_driver_container_gives_host_paths_with_its_prefix_and_places_without(tmp_path: Path) -> None:
+    prefix = "/run/nvidia/driver"
+    laid = hosttree.ubuntu(tmp_path / prefix.lstrip("/"))
+    boot(tmp_path)
+    inventory = VENDOR.discover(places(tmp_path, driver=prefix))
+    assert libraries(inventory) == {name: prefix + path for name, path in laid.libraries.items()}
+    assert targets(inventory) == {name: prefix + path for name, path in laid.files.items()}
+
+
+def test_a_dev_root_gives_nodes_their_usual_names_in_the_container(tmp_path: Path) -> None:
+    hosttree.ubuntu(tmp_path)
+    boot(tmp_path)
+    (tmp_path / "srv").mkdir()
+    (tmp_path / "dev").rename(tmp_path / "srv/dev")
+    inventory = VENDOR.discover(places(tmp_path, dev="/srv"))
+    nodes = (*inventory.nodes, *inventory.accelerators[0].nodes)
+    assert {node.host_path for node in nodes} == {f"/srv{node.path}" for node in nodes}
+    assert "/dev/nvidia0" in {node.path for node in nodes}
+
+
+def test_talos_earlier_folders_are_known(tmp_path: Path) -> None:
+    laid = hosttree.talos(tmp_path, libraries="/usr/local/glibc/usr/lib")
+    boot(tmp_path)
+    assert libraries(discover(tmp_path)) == laid.libraries
+
+
+@pytest.mark.parametrize("stem", ["libEGL", "libGL", "libGLESv1_CM", "libGLESv2", "libGLX", "libOpenCL"])
+def test_what_all_vendors_share_is_never_the_drivers(tmp_path: Path, stem: str) -> None:
+    laid = hosttree.ubuntu(tmp_path)
+    folder = tmp_path / "usr/lib/x86_64-linux-gnu"
+    for name in (f"{stem}.so.{hosttree.V550}", f"libnvidia-{stem}.so.{hosttree.V550}"):
+        hosttree.write_library(folder / name, f"{stem}.so.1")
+    boot(tmp_path)
+    inventory = discover(tmp_path)
+    assert libraries(inventory) == laid.libraries
+    assert not inventory.findings
+
+
+def test_library_search_paths_replace_every_other_folder(tmp_path: Path) -> None:
+    hosttree.ubuntu(tmp_path)
+    laid = hosttree.own_folder(tmp_path, folder="/opt/other")
+    boot(tmp_path)
+    inventory = VENDOR.discover(places(tmp_path, libraries=("/opt/other/lib64",)))
+    assert libraries(inventory) == laid.libraries
+
+
+def test_libraries_are_taken_from_the_first_folder_that_has_them(tmp_path: Path) -> None:
+    laid = hosttree.ubuntu(tmp_path)
+    hosttree.own_folder(tmp_path, folder="/usr/local/nvidia")
+    boot(tmp_path)
+    assert libraries(discover(tmp_path)) == laid.libraries
+
+
+def test_a_debian_host_with_two_flavours_gives_the_one_that_runs(tmp_path: Path) -> None:
+    hosttree.debian_12(tmp_path)
+    laid = install(tmp_path, hosttree.debian_tesla_470)
+    inventory = discover(tmp_path)
+    assert libraries(inventory) == laid.libraries
+    assert targets(inventory) == laid.files
+    assert [finding.rule for finding in inventory.findings] == ["other-driver-version"]

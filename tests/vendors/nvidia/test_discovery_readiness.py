@@ -1,0 +1,236 @@
+"""A host that is not ready: which error ends discovery, and what is merely said."""
+
+import shutil
+from errno import EACCES
+from pathlib import Path
+
+import hosttree
+import pytest
+from hosttree import V535, V550, link
+from kernelside import example_gpus
+from vendors.fakehost import boot, discover, install, make_instead, places, refusal, rules
+
+from cdigen.host.root import Root
+from cdigen.model.errors import HostError
+from cdigen.value import replace
+from cdigen.vendors.nvidia import gpus, kernel_module
+from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
+from cdigen.vendors.nvidia.vendor import VENDOR
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+VERSION = "proc/driver/nvidia/version"
+
+
+def test_a_host_without_the_kernel_module_is_told_to_load_it(tmp_path: Path) -> None:
+    hosttree.ubuntu(tmp_path)
+    error = refusal(tmp_path)
+    assert error.kind == "driver-not-loaded"
+    assert "modprobe nvidia" in error.hint
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        bytes(range(256)),
+        b"NVRM version: NVIDIA UNIX x86_64 Kernel Module\n",
+        b"NVRM version: NVIDIA UNIX x86_64 Kernel Module  five.fifty\n",
+        b"GCC version:  gcc version 14.2.0\n",
+        b"NVRM version: 550.163.01\n" + b"x" * (1 << 20),
+    ],
+    ids=["empty", "newline", "binary", "no version", "words", "GCC only", "huge"],
+)
+def test_a_version_file_that_makes_no_sense_is_no_driver(tmp_path: Path, content: bytes) -> None:
+    install(tmp_path, hosttree.ubuntu)
+    (tmp_path / VERSION).write_bytes(content)
+    assert refusal(tmp_path).kind == "driver-not-loaded"
+
+
+@pytest.mark.parametrize("kind", ["folder", "FIFO", "looping link"])
+def test_a_version_file_that_is_no_file_is_no_driver(tmp_path: Path, kind: str) -> None:
+    install(tmp_path, hosttree.ubuntu)
+    make_instead(tmp_path / VERSION, kind)
+    error = refusal(tmp_path)
+    assert error.kind == "driver-not-loaded"
+    assert "as root" not in error.hint
+
+
+def test_a_driver_without_gpus_is_no_gpu(tmp_path: Path) -> None:
+    hosttree.ubuntu(tmp_path)
+    boot(tmp_path, 0)
+    assert refusal(tmp_path).kind == "no-gpu"
+
+
+def test_gpus_that_are_all_excluded_are_no_gpu(tmp_path: Path) -> None:
+    hosttree.ubuntu(tmp_path)
+    (gpu,) = boot(tmp_path, 1)
+    information = tmp_path / f"proc/driver/nvidia/gpus/{gpu.bdf}/information"
+    information.write_text(information.read_text().replace("No", "Yes"))
+    assert refusal(tmp_path).kind == "no-gpu"
+
+
+def test_a_driver_without_any_node_is_told_how_to_make_them(tmp_path: Path) -> None:
+    install(tmp_path, hosttree.ubuntu)
+    shutil.rmtree(tmp_path / "dev")
+    error = refusal(tmp_path)
+    assert error.kind == "no-nodes"
+    assert "nvidia-modprobe" in error.hint
+
+
+def test_gpus_without_their_nodes_are_no_nodes(tmp_path: Path) -> None:
+    install(tmp_path, hosttree.ubuntu, gpus=2)
+    for node in (tmp_path / "dev").glob("nvidia[0-9]"):
+        node.unlink()
+    assert refusal(tmp_path).kind == "no-nodes"
+
+
+def test_without_the_control_node_no_gpu_can_be_used(tmp_path: Path) -> None:
+    install(tmp_path, hosttree.ubuntu)
+    (tmp_path / "dev/nvidiactl").unlink()
+    error = refusal(tmp_path)
+    assert error.kind == "no-nodes"
+    assert "/dev/nvidiactl does not exist" in error.message
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"), [("nvidia-uvm", "error"), ("nvidia-uvm-tools", "info"), ("nvidia-modeset", "info")]
+)
+def test_another_missing_control_node_is_a_finding_by_its_weight(
+    tmp_path: Path, name: str, severity: str
+) -> None:
+    install(tmp_path, hosttree.ubuntu)
+    (tmp_path / "dev" / name).unlink()
+    inventory = discover(tmp_path)
+    assert rules(inventory) == {"control-node-missing": severity}
+    assert len(inventory.nodes) == 3
+
+
+def test_control_nodes_keep_the_numbers_that_the_kernel_chose(tmp_path: Path) -> None:
+    boot(tmp_path)
+    nodes = gpus.NvidiaGpuReader(places(tmp_path), NvidiaNodeReader(places(tmp_path))).read_control_nodes()
+    assert {node.path: (node.major, node.minor) for node in nodes} == {
+        "/dev/nvidiactl": (195, 255),
+        "/dev/nvidia-uvm": (510, 0),
+        "/dev/nvidia-uvm-tools": (510, 1),
+        "/dev/nvidia-modeset": (195, 254),
+    }
+
+
+def test_a_driver_whose_libraries_are_not_installed_is_not_found(tmp_path: Path) -> None:
+    boot(tmp_path)
+    error = refusal(tmp_path)
+    assert error.kind == "driver-not-found"
+    assert V550 in error.message
+
+
+def test_libraries_that_outlive_those_which_programs_load_are_no_driver(tmp_path: Path) -> None:
+    install(tmp_path, hosttree.ubuntu)
+    for name in ("libcuda", "libnvidia-ml", "libGLX_nvidia", "libEGL_nvidia"):
+        for file in tmp_path.glob(f"usr/lib/x86_64-linux-gnu/{name}.so*"):
+            file.unlink()
+    assert list(tmp_path.glob("usr/lib/x86_64-linux-gnu/libnvidia-*.so.*"))
+    assert refusal(tmp_path).kind == "driver-not-found"
+
+
+def test_libraries_of_another_version_than_the_kernel_module_are_a_mismatch(tmp_path: Path) -> None:
+    hosttree.ubuntu(tmp_path, V535)
+    boot(tmp_path)
+    error = refusal(tmp_path)
+    assert error.kind == "version-mismatch"
+    assert V550 in error.message
+    assert V535 in error.message
+    assert "reboot" in error.hint
+
+
+def test_two_installed_versions_give_the_one_that_runs(tmp_path: Path) -> None:
+    hosttree.ubuntu(tmp_path, V535)
+    laid = install(tmp_path, hosttree.ubuntu)
+    inventory = discover(tmp_path)
+    found = {name: file.host_path for file in inventory.files for name in file.names}
+    assert found == laid.libraries
+    assert rules(inventory) == {"other-driver-version": "info"}
+
+
+def test_the_version_that_runs_is_given_even_where_the_links_lead_to_the_other(tmp_path: Path) -> None:
+    laid = hosttree.ubuntu(tmp_path)
+    hosttree.ubuntu(tmp_path, V535)
+    boot(tmp_path)
+    found = {name: file.host_path for file in discover(tmp_path).files for name in file.names}
+    assert found.items() <= laid.libraries.items()
+    assert {"libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libGLX_nvidia.so.0"} <= found.keys()
+
+
+@pytest.mark.parametrize("stem", ["libcuda", "libnvidia-ml"])
+def test_an_upgrade_that_replaced_a_required_library_is_a_mismatch(tmp_path: Path, stem: str) -> None:
+    install(tmp_path, hosttree.ubuntu)
+    folder = tmp_path / "usr/lib/x86_64-linux-gnu"
+    (folder / f"{stem}.so.{V550}").rename(folder / f"{stem}.so.580.95.05")
+    hosttree.link(folder / f"{stem}.so.1", f"{stem}.so.580.95.05")
+    error = refusal(tmp_path)
+    assert error.kind == "version-mismatch"
+    assert "580.95.05" in error.message
+
+
+def test_an_upgrade_that_replaced_another_library_leaves_the_rest_usable(tmp_path: Path) -> None:
+    install(tmp_path, hosttree.ubuntu)
+    folder = tmp_path / "usr/lib/x86_64-linux-gnu"
+    (folder / f"libnvidia-glcore.so.{V550}").rename(folder / "libnvidia-glcore.so.580.95.05")
+    inventory = discover(tmp_path)
+    assert rules(inventory) == {
+        "other-driver-version": "info",
+        "library-incomplete": "warning",
+        "capability-incomplete": "warning",
+    }
+    (sought,) = [thing for thing in inventory.sought if thing.name == "libnvidia-glcore"]
+    assert sought.reason == "installed only as version 580.95.05"
+
+
+def test_a_kernel_module_of_the_open_kind_is_told_apart(tmp_path: Path) -> None:
+    boot(tmp_path)
+    text = "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.95.05  Release Build  (x@y)  Tue\n"
+    (tmp_path / VERSION).write_text(text)
+    driver = kernel_module.read_driver(places(tmp_path).host)
+    assert (driver.version, driver.flavour, driver.architecture) == ("580.95.05", "open", "aarch64")
+
+
+def test_a_whole_host_is_ready(tmp_path: Path) -> None:
+    install(tmp_path, hosttree.ubuntu, gpus=12)
+    inventory = discover(tmp_path)
+    assert [gpu.uuid for gpu in inventory.accelerators] == [gpu.uuid for gpu in example_gpus(12)]
+    assert inventory.findings == ()
+
+
+class ClosedRoot(Root):
+    """A tree of which some folders may not be listed; root itself is never refused."""
+
+    def listdir(self, path: str) -> list[str]:
+        if self.resolve(path) in {gpus.GPUS, "/usr/lib/x86_64-linux-gnu"}:
+            raise PermissionError(EACCES, "Permission denied", path)
+        return super().listdir(path)
+
+
+@pytest.mark.parametrize("with_sys", [True, False])
+def test_gpus_that_may_not_be_listed_are_not_called_absent(tmp_path: Path, *, with_sys: bool) -> None:
+    install(tmp_path, hosttree.ubuntu)
+    if not with_sys:
+        shutil.rmtree(tmp_path / "sys")
+    with pytest.raises(HostError, match=f"{gpus.GPUS} cannot be read: Permission denied") as caught:
+        VENDOR.discover(replace(places(tmp_path), host=ClosedRoot(str(tmp_path))))
+    assert caught.value.hint == "run as root"
+
+
+def test_libraries_whose_folder_may_not_be_listed_are_not_called_absent(tmp_path: Path) -> None:
+    install(tmp_path, hosttree.ubuntu)
+    with pytest.raises(HostError, match="cannot be looked into: Permission denied") as caught:
+        VENDOR.discover(replace(places(tmp_path), driver=ClosedRoot(str(tmp_path))))
+    assert caught.value.hint == "run as root"
+
+
+def test_a_closed_folder_beside_the_libraries_is_named(tmp_path: Path) -> None:
+    install(tmp_path, hosttree.ubuntu)
+    link(tmp_path / "usr/local/nvidia/lib64", "lib64")
+    (finding,) = [each for each in discover(tmp_path).findings if each.rule == "library-unusable"]
+    assert finding.severity == "warning"
+    assert "/usr/local/nvidia/lib64" in finding.message

@@ -1,0 +1,266 @@
+"""From an inventory to the drafts of its specs."""
+
+import socket
+import subprocess
+from pathlib import Path
+from random import Random
+
+import pytest
+from abilities import cannot_run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model.inventories import CAPABILITIES, hosts
+from vendors.fakehost import delivered
+
+from cdigen.cdi.build import build
+from cdigen.cdi.render import render
+from cdigen.model.cdi import ContainerEdits, Draft
+from cdigen.model.inventory import Accelerator, Driver, DriverFile, HostNode, Inventory
+from cdigen.model.profile import DEFAULT, Profile
+from cdigen.value import replace
+from cdigen.vendors.nvidia.edits import drafts
+from cdigen.vendors.nvidia.vendor import VENDOR
+
+DEBIAN, RED_HAT = "/usr/lib/x86_64-linux-gnu", "/usr/lib64"
+
+
+def node(path: str, *capabilities: str, host_path: str = "", mode: int = 0o666) -> HostNode:
+    return HostNode(
+        path=path,
+        host_path=host_path or path,
+        role="gpu",
+        major=195,
+        minor=0,
+        mode=mode,
+        uid=0,
+        gid=0,
+        capabilities=capabilities,
+    )
+
+
+def gpu(index: int, uuid: str | None = None, *, usable: bool = True) -> Accelerator:
+    own = (node(f"/dev/nvidia{index}"), node(f"/dev/dri/card{index}", "graphics"))
+    return Accelerator(
+        index=index,
+        address="0000:01:00.0",
+        model="",
+        uuid=uuid,
+        minor=index,
+        nodes=own if usable else (),
+        usable=usable,
+    )
+
+
+def library(name: str, *capabilities: str) -> DriverFile:
+    return DriverFile(kind="library", host_path=f"/host/{name}", capabilities=capabilities, names=(name,))
+
+
+def inventory(
+    *gpus: Accelerator,
+    nodes: tuple[HostNode, ...] = (),
+    files: tuple[DriverFile, ...] = (),
+    machine: str = "x86_64",
+) -> Inventory:
+    return Inventory(
+        vendor="nvidia",
+        driver=Driver(version="550.163.01", flavour="open", architecture=machine),
+        accelerators=gpus,
+        nodes=nodes,
+        files=files,
+        sought=(),
+        findings=(),
+    )
+
+
+def draft(given: Inventory, *capabilities: str) -> Draft:
+    (made,) = drafts(given, (Profile(name="p", device_class="gpu", capabilities=capabilities),))
+    return delivered(made)
+
+
+def devices(made: Draft) -> dict[str, list[str]]:
+    return {device.name: [node.path for node in device.edits.device_nodes] for device in made.devices}
+
+
+def mounts(made: Draft) -> dict[str, str]:
+    return {mount.container_path: mount.host_path for mount in made.edits.mounts}
+
+
+def test_a_gpu_is_a_device_by_its_index_and_by_its_uuid() -> None:
+    own = ["/dev/nvidia0", "/dev/dri/card0"]
+    assert devices(draft(inventory(gpu(0, "GPU-a")))) == {"0": own, "GPU-a": own}
+
+
+def test_a_gpu_without_uuid_is_a_device_by_its_index_only() -> None:
+    assert list(devices(draft(inventory(gpu(0), gpu(1, "GPU-b"))))) == ["0", "1", "GPU-b"]
+
+
+def test_an_unusable_gpu_is_no_device_and_moves_no_name() -> None:
+    assert list(devices(draft(inventory(gpu(0, "GPU-a", usable=False), gpu(1))))) == ["1"]
+
+
+def test_a_host_whose_gpus_are_all_unusable_has_no_device() -> None:
+    assert draft(inventory(gpu(0, usable=False))).devices == ()
+
+
+def test_every_container_is_kept_from_a_second_injection() -> None:
+    assert draft(inventory(gpu(0))).edits.env == ("NVIDIA_VISIBLE_DEVICES=void",)
+
+
+def test_a_host_path_is_given_only_where_it_differs() -> None:
+    made = draft(inventory(nodes=(node("/dev/a"), node("/dev/b", host_path="/srv/dev/b", mode=0o640))))
+    assert [(n.path, n.host_path, n.file_mode) for n in made.edits.device_nodes] == [
+        ("/dev/a", None, 0o666),
+        ("/dev/b", "/srv/dev/b", 0o640),
+    ]
+
+
+def test_libraries_go_where_debians_and_red_hats_loaders_look() -> None:
+    assert mounts(draft(inventory(files=(library("libcuda.so.1"),)))) == {
+        f"{DEBIAN}/libcuda.so.1": "/host/libcuda.so.1",
+        f"{RED_HAT}/libcuda.so.1": "/host/libcuda.so.1",
+    }
+
+
+def test_on_arm_libraries_go_where_its_loaders_look() -> None:
+    made = draft(inventory(files=(library("libcuda.so.1"),), machine="aarch64"))
+    assert mounts(made).keys() == {"/usr/lib/aarch64-linux-gnu/libcuda.so.1", "/usr/lib64/libcuda.so.1"}
+
+
+def test_a_file_with_places_of_its_own_is_mounted_there_only() -> None:
+    file = DriverFile(kind="binary", host_path="/opt/smi", capabilities=(), targets=("/usr/bin/nvidia-smi",))
+    assert mounts(draft(inventory(files=(file,)))) == {"/usr/bin/nvidia-smi": "/opt/smi"}
+
+
+def test_of_two_files_for_one_place_the_first_is_mounted() -> None:
+    one, two = library("libcuda.so.1"), library("libcuda.so.1")
+    made = draft(inventory(files=(one, replace(two, host_path="/other/libcuda.so.1"))))
+    assert set(mounts(made).values()) == {"/host/libcuda.so.1"}
+    assert len(made.edits.mounts) == 2
+
+
+@pytest.mark.parametrize("kind", ["library", "binary", "firmware", "config", "module"])
+def test_files_are_mounted_read_only(kind: str) -> None:
+    file = replace(library("a"), kind=kind, targets=("/opt/a",))
+    for mount in draft(inventory(files=(file,))).edits.mounts:
+        assert mount.type == "bind"
+        assert mount.options == ("ro", "nosuid", "nodev", "rbind", "rprivate")
+
+
+def options_of(kind: str) -> tuple[str, ...]:
+    file = replace(library("a"), kind=kind, targets=("/run/a/socket",))
+    (made,) = drafts(inventory(files=(file,)), (Profile(name="mps", device_class="gpu", mps=True),))
+    return delivered(made).edits.mounts[0].options
+
+
+def test_sockets_and_pipes_are_mounted_without_the_right_to_execute() -> None:
+    assert options_of("socket") == ("nosuid", "nodev", "rbind", "rprivate", "noexec")
+    assert {"ro", "nosuid", "nodev", "noexec"} < set(options_of("pipe"))
+
+
+def test_a_container_within_the_container_can_bind_a_socket_as_nvidias_tools_do(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+    for name in ("outer", "inner"):
+        (tmp_path / name).touch()
+    flags = [option for option in options_of("socket") if option not in {"rbind", "rprivate"}]
+    # What a runtime makes of the options, and what libnvidia-container does in a user namespace below: its
+    # flags take the place of those that are there.
+    script = f"""
+        mount --rbind socket outer && mount -o remount,bind,{",".join(flags)} outer
+        exec unshare --user --map-root-user --mount sh -ec '
+            mount --bind outer inner && mount -o remount,bind,rw,nosuid,nodev,noexec inner'
+    """
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-ec", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "unshare" in done.stderr:
+        cannot_run(f"namespaces within namespaces: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_profile_gives_the_files_and_nodes_of_its_capabilities_and_of_all() -> None:
+    given = inventory(
+        gpu(0),
+        nodes=(node("/dev/ctl"), node("/dev/uvm", "compute")),
+        files=(library("a", "compute", "video"), library("b", "graphics"), library("c")),
+    )
+    made = draft(given, "compute")
+    assert {mount.host_path for mount in made.edits.mounts} == {"/host/a", "/host/c"}
+    assert [n.path for n in made.edits.device_nodes] == ["/dev/ctl", "/dev/uvm"]
+    assert devices(made) == {"0": ["/dev/nvidia0"]}
+
+
+def test_each_profile_gives_a_draft_of_its_own_kind() -> None:
+    profiles = (DEFAULT, Profile(name="video", device_class="video", capabilities=("video",)))
+    kinds = [made.kind for made in VENDOR.edits(inventory(gpu(0)), profiles)]
+    assert kinds == ["nvidia.com/gpu", "nvidia.com/video"]
+
+
+LAWS = settings(max_examples=60, deadline=None)
+PROFILES = st.lists(st.sampled_from(CAPABILITIES), unique=True, max_size=3).map(
+    lambda wanted: Profile(name="p", device_class="gpu", capabilities=tuple(wanted))
+)
+
+
+def every_edit(made: Draft) -> list[ContainerEdits]:
+    return [made.edits, *(device.edits for device in made.devices)]
+
+
+@LAWS
+@given(hosts(), PROFILES)
+def test_every_path_of_a_draft_was_in_the_inventory(given: Inventory, profile: Profile) -> None:
+    (made,) = drafts(given, (profile,))
+    gpu_nodes = [node for accelerator in given.accelerators for node in accelerator.nodes]
+    known_nodes = {(node.path, node.host_path) for node in (*given.nodes, *gpu_nodes)}
+    for edits in every_edit(made):
+        assert {(node.path, node.host_path) for node in edits.device_nodes} <= known_nodes
+        assert {mount.host_path for mount in edits.mounts} <= {file.host_path for file in given.files}
+
+
+@LAWS
+@given(hosts(), PROFILES)
+def test_no_name_and_no_place_is_given_twice(given: Inventory, profile: Profile) -> None:
+    (made,) = drafts(given, (profile,))
+    names = [device.name for device in made.devices]
+    places = [mount.container_path for mount in made.edits.mounts]
+    assert len(set(names)) == len(names)
+    assert len(set(places)) == len(places)
+
+
+@LAWS
+@given(hosts())
+def test_a_usable_gpu_has_all_its_names_and_an_unusable_none(given: Inventory) -> None:
+    (made,) = drafts(given, (DEFAULT,))
+    wanted = [name for a in given.accelerators if a.usable for name in (str(a.index), a.uuid) if name]
+    assert [device.name for device in made.devices] == wanted
+
+
+@LAWS
+@given(hosts(), PROFILES)
+def test_a_profile_gives_no_more_than_the_whole(given: Inventory, profile: Profile) -> None:
+    part, whole = (drafts(given, (each,))[0] for each in (profile, DEFAULT))
+    for some, every in zip(every_edit(part), every_edit(whole), strict=True):
+        assert set(some.device_nodes) <= set(every.device_nodes)
+        assert set(some.mounts) <= set(every.mounts)
+
+
+@LAWS
+@given(hosts(), st.randoms(use_true_random=False))
+def test_the_bytes_of_a_spec_do_not_depend_on_the_order_of_the_inventory(
+    given: Inventory, random: Random
+) -> None:
+    def shuffled(values: tuple[object, ...]) -> tuple[object, ...]:
+        return tuple(random.sample(values, len(values)))
+
+    other = replace(
+        given,
+        accelerators=shuffled(given.accelerators),
+        nodes=shuffled(given.nodes),
+        files=shuffled(given.files),
+    )
+    one, two = (render(build(drafts(each, (DEFAULT,))[0])) for each in (given, other))
+    assert one == two

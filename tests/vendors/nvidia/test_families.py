@@ -1,0 +1,326 @@
+"""The families beside the GPUs: a kind each where its nodes are, and never half a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hosttree import put
+from kernelside import Node, control_nodes, make_node, write
+from vendors.fakehost import DRIVER, delivered, make_instead, places
+
+from cdigen.cdi.build import build
+from cdigen.cdi.rules.document_rules import check
+from cdigen.model.inventory import Inventory
+from cdigen.model.profile import DEFAULT
+from cdigen.vendors.nvidia import caps
+from cdigen.vendors.nvidia.families import management_group, read_groups
+from cdigen.vendors.nvidia.group_edits import group_drafts
+from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from cdigen.model.findings import Finding
+    from cdigen.model.inventory import Group
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+CAPS_MAJOR = 511
+CHANNELS = "/dev/nvidia-caps-imex-channels/channel"
+KERNEL_MINORS = "config 1\nmonitor 2\ngpu0/gi0/access 3\n"
+
+
+def nodes(root: Path, *paths: str, major: int = 240, mode: int = 0o666) -> None:
+    for minor, path in enumerate(paths):
+        make_node(root, Node(path=path, major=major, minor=minor), mode)
+
+
+def capability(root: Path, name: str, minor: int) -> None:
+    """Write a capability's own file, as the kernel does for MIG's administration."""
+    text = f"DeviceFileMinor: {minor}\nDeviceFileMode: 256\nDeviceFileModify: 1\n"
+    write(root / f"proc/driver/nvidia/capabilities/mig/{name}", text)
+
+
+def with_mig_administration(root: Path) -> None:
+    (root / "proc/driver/nvidia/capabilities/gpu0/mig").mkdir(parents=True, exist_ok=True)
+    write(root / "proc/devices", f"Character devices:\n{CAPS_MAJOR} nvidia-caps\n")
+    write(root / "proc/driver/nvidia-caps/mig-minors", KERNEL_MINORS)
+    for name, minor in (("config", 1), ("monitor", 2)):
+        capability(root, name, minor)
+        make_node(root, Node(path=caps.node_path(minor), major=CAPS_MAJOR, minor=minor), 0o400)
+
+
+def look(root: Path) -> tuple[dict[str, Group], tuple[Finding, ...]]:
+    where = places(root)
+    groups, findings = read_groups(where, NvidiaNodeReader(where))
+    assert len({group.device_class for group in groups}) == len(groups)
+    return {group.device_class: group for group in groups}, findings
+
+
+def offered(root: Path) -> dict[str, dict[str, list[str]]]:
+    """Return what is offered, with no finding: class -> device -> paths of its nodes."""
+    groups, findings = look(root)
+    assert findings == ()
+    return {
+        name: {device.name: [node.path for node in device.nodes] for device in group.devices}
+        for name, group in groups.items()
+    }
+
+
+def documents(root: Path) -> dict[str, Any]:
+    """Return the specs of the groups, all of them valid: kind -> document."""
+    where = places(root)
+    groups, findings = read_groups(where, NvidiaNodeReader(where))
+    inventory = Inventory(
+        vendor="nvidia",
+        driver=DRIVER,
+        accelerators=(),
+        nodes=(),
+        files=(),
+        sought=(),
+        findings=findings,
+        groups=groups,
+    )
+    made = {draft.kind: build(delivered(draft)) for draft in group_drafts(inventory, (DEFAULT,))}
+    assert [finding for document in made.values() for finding in check(document)] == []
+    return made
+
+
+def test_a_host_without_any_has_no_group(tmp_path: Path) -> None:
+    nodes(tmp_path, "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/null")
+    assert offered(tmp_path) == {}
+
+
+def test_a_gb200_offers_its_imex_channels_by_number_in_the_order_people_count(tmp_path: Path) -> None:
+    nodes(tmp_path, *(f"{CHANNELS}{number}" for number in (0, 2, 10, 2047)))
+    wanted = {str(number): [f"{CHANNELS}{number}"] for number in (0, 2, 10, 2047)}
+    assert offered(tmp_path) == {"imex-channel": wanted}
+    assert list(offered(tmp_path)["imex-channel"]) == ["0", "2", "10", "2047"]
+
+
+def test_every_imex_channel_of_a_rack_is_in_the_spec_and_together_in_all(tmp_path: Path) -> None:
+    nodes(tmp_path, *(f"{CHANNELS}{number}" for number in range(300)))
+    document = documents(tmp_path)["nvidia.com/imex-channel"]
+    assert [device["name"] for device in document["devices"]] == [*map(str, range(300)), "all"]
+    assert len(document["devices"][-1]["containerEdits"]["deviceNodes"]) == 300
+
+
+def test_a_dgx_offers_all_of_its_nvswitches_as_one_device(tmp_path: Path) -> None:
+    switches = [f"/dev/nvidia-nvswitch{number}" for number in range(12)]
+    nodes(tmp_path, "/dev/nvidia-nvswitchctl", *switches)
+    assert offered(tmp_path) == {"nvswitch": {"all": ["/dev/nvidia-nvswitchctl", *switches]}}
+
+
+def test_a_gds_host_offers_its_nodes_with_what_libcufile_reads(tmp_path: Path) -> None:
+    nodes(tmp_path, *(f"/dev/nvidia-fs{number}" for number in range(16)))
+    put(tmp_path / "etc/cufile.json", b"{}\n")
+    (tmp_path / "run/udev/data").mkdir(parents=True)
+    document = documents(tmp_path)["nvidia.com/gds"]
+    (device,) = document["devices"]
+    assert device["name"] == "all"
+    assert len(device["containerEdits"]["deviceNodes"]) == 16
+    mounts = document["containerEdits"]["mounts"]
+    assert [(mount["hostPath"], mount["containerPath"]) for mount in mounts] == [
+        (path, path) for path in ("/etc/cufile.json", "/run/udev")
+    ]
+    assert all("ro" in mount["options"] for mount in mounts)
+
+
+def test_gds_is_served_without_the_files_that_a_host_lacks(tmp_path: Path) -> None:
+    nodes(tmp_path, "/dev/nvidia-fs0")
+    groups, findings = look(tmp_path)
+    assert groups["gds"].files == ()
+    assert findings == ()
+
+
+@pytest.mark.parametrize("path", ["etc/cufile.json", "run/udev"])
+def test_gds_is_served_without_a_file_that_is_empty_or_something_else(tmp_path: Path, path: str) -> None:
+    nodes(tmp_path, "/dev/nvidia-fs0")
+    put(tmp_path / path)
+    groups, findings = look(tmp_path)
+    assert groups["gds"].files == ()
+    assert [(finding.severity, finding.rule, finding.path) for finding in findings] == [
+        ("warning", "file-unusable", f"/{path}")
+    ]
+
+
+def test_the_configuration_of_gds_is_the_drivers_before_the_hosts(tmp_path: Path) -> None:
+    nodes(tmp_path, "/dev/nvidia-fs0")
+    put(tmp_path / "etc/cufile.json", b"{}")
+    put(tmp_path / "run/nvidia/driver/etc/cufile.json", b"{}")
+    where = places(tmp_path, driver="/run/nvidia/driver")
+    (group,), _ = read_groups(where, NvidiaNodeReader(where))
+    assert [(file.host_path, file.targets) for file in group.files] == [
+        ("/run/nvidia/driver/etc/cufile.json", ("/etc/cufile.json",))
+    ]
+
+
+def test_a_mofed_host_offers_its_adapters_as_one_device(tmp_path: Path) -> None:
+    paths = ["/dev/infiniband/uverbs0", "/dev/infiniband/uverbs10", "/dev/infiniband/rdma_cm"]
+    nodes(tmp_path, *paths, "/dev/infiniband/issm0", "/dev/infiniband/umad0")
+    assert offered(tmp_path) == {"mofed": {"all": paths}}
+
+
+def test_rdma_cm_without_an_adapter_is_no_group(tmp_path: Path) -> None:
+    nodes(tmp_path, "/dev/infiniband/rdma_cm")
+    assert offered(tmp_path) == {}
+
+
+def test_gdrcopy_is_one_node(tmp_path: Path) -> None:
+    nodes(tmp_path, "/dev/gdrdrv")
+    assert offered(tmp_path) == {"gdrcopy": {"all": ["/dev/gdrdrv"]}}
+
+
+def test_a_group_without_an_own_all_gets_one_and_one_with_it_gets_no_second(tmp_path: Path) -> None:
+    nodes(tmp_path, "/dev/gdrdrv", f"{CHANNELS}0")
+    made = documents(tmp_path)
+    assert [device["name"] for device in made["nvidia.com/gdrcopy"]["devices"]] == ["all"]
+    assert [device["name"] for device in made["nvidia.com/imex-channel"]["devices"]] == ["0", "all"]
+
+
+def test_a_spec_of_a_group_keeps_nvidias_own_runtime_from_injecting_again(tmp_path: Path) -> None:
+    nodes(tmp_path, "/dev/gdrdrv")
+    assert documents(tmp_path)["nvidia.com/gdrcopy"]["containerEdits"] == {
+        "env": ["NVIDIA_VISIBLE_DEVICES=void"]
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["channel", "channelx", "channel-1", "channel01", "channel12345678", "channel٣", "xchannel0"]
+)
+def test_a_name_that_is_no_channels_is_passed_over(tmp_path: Path, name: str) -> None:
+    nodes(tmp_path, f"/dev/nvidia-caps-imex-channels/{name}")
+    assert offered(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["FIFO", "folder", "block device", "regular file", "dangling link", "looping link"],
+)
+@pytest.mark.parametrize(
+    ("path", "other"),
+    [
+        (f"{CHANNELS}1", f"{CHANNELS}0"),
+        ("/dev/nvidia-nvswitch1", "/dev/nvidia-nvswitch0"),
+        ("/dev/nvidia-fs1", "/dev/nvidia-fs0"),
+        ("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0"),
+        ("/dev/gdrdrv", "/dev/nvidia-fs0"),
+    ],
+)
+def test_what_is_no_node_is_left_out_and_the_others_are_served(
+    tmp_path: Path, path: str, other: str, kind: str
+) -> None:
+    nodes(tmp_path, other)
+    make_instead(tmp_path / path.lstrip("/"), kind)
+    groups, findings = look(tmp_path)
+    served = [node.path for group in groups.values() for device in group.devices for node in device.nodes]
+    assert served == [other]
+    assert [(finding.severity, finding.rule, finding.path) for finding in findings] == [
+        ("warning", "family-node-unusable", path)
+    ]
+
+
+def test_a_node_behind_a_link_is_given_as_what_it_leads_to(tmp_path: Path) -> None:
+    nodes(tmp_path, "/dev/gpu/gdrdrv")
+    (tmp_path / "dev/gdrdrv").symlink_to("/dev/gpu/gdrdrv")
+    groups, _ = look(tmp_path)
+    (node,) = groups["gdrcopy"].devices[0].nodes
+    assert (node.path, node.host_path) == ("/dev/gdrdrv", "/dev/gpu/gdrdrv")
+
+
+def test_nodes_are_sought_below_the_dev_root(tmp_path: Path) -> None:
+    nodes(tmp_path / "driver", "/dev/gdrdrv")
+    where = places(tmp_path, dev="/driver")
+    (group,), _ = read_groups(where, NvidiaNodeReader(where))
+    (node,) = group.devices[0].nodes
+    assert (node.path, node.host_path) == ("/dev/gdrdrv", "/driver/dev/gdrdrv")
+
+
+def test_mig_is_administered_by_two_devices(tmp_path: Path) -> None:
+    with_mig_administration(tmp_path)
+    wanted = {"mig-config": [caps.node_path(1)], "mig-monitor": [caps.node_path(2)]}
+    assert offered(tmp_path) == {"mig": wanted}
+    names = [device["name"] for device in documents(tmp_path)["nvidia.com/mig"]["devices"]]
+    assert names == ["mig-config", "mig-monitor", "all"]
+
+
+def test_where_no_gpu_has_mig_nobody_needs_to_administer_it(tmp_path: Path) -> None:
+    with_mig_administration(tmp_path)
+    (tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig").rmdir()
+    assert offered(tmp_path) == {}
+
+
+@pytest.mark.parametrize("only", ["capabilities", "mig-minors"])
+def test_either_of_the_kernels_files_tells_the_minors(tmp_path: Path, only: str) -> None:
+    with_mig_administration(tmp_path)
+    other = {"capabilities": "nvidia-caps/mig-minors", "mig-minors": "nvidia/capabilities/mig"}[only]
+    (tmp_path / "proc/driver" / other).rename(tmp_path / "away")
+    assert offered(tmp_path)["mig"].keys() == {"mig-config", "mig-monitor"}
+
+
+def test_a_missing_administration_node_leaves_its_device_out_and_could_be_made(tmp_path: Path) -> None:
+    with_mig_administration(tmp_path)
+    (tmp_path / f".{caps.node_path(1)}").unlink()
+    where = places(tmp_path)
+    reader = NvidiaNodeReader(where)
+    (group,), findings = read_groups(where, reader)
+    assert [device.name for device in group.devices] == ["mig-monitor"]
+    assert [(finding.severity, finding.rule, finding.path) for finding in findings] == [
+        ("info", "mig-admin-node-missing", "mig-config")
+    ]
+    assert [(node.path, node.major, node.minor, node.mode) for node in reader.missing] == [
+        (caps.node_path(1), CAPS_MAJOR, 1, 0o400)
+    ]
+
+
+def test_an_administration_node_of_another_minor_is_not_given(tmp_path: Path) -> None:
+    with_mig_administration(tmp_path)
+    make_node(tmp_path, Node(path=caps.node_path(2), major=CAPS_MAJOR, minor=9))
+    groups, findings = look(tmp_path)
+    assert [device.name for device in groups["mig"].devices] == ["mig-config"]
+    assert [finding.rule for finding in findings] == ["mig-admin-node-missing"]
+
+
+def test_minors_that_contradict_each_other_give_no_device(tmp_path: Path) -> None:
+    with_mig_administration(tmp_path)
+    capability(tmp_path, "config", 7)
+    groups, findings = look(tmp_path)
+    assert [device.name for device in groups["mig"].devices] == ["mig-monitor"]
+    assert "its minor is 7" in findings[0].message
+
+
+@pytest.mark.parametrize("content", ["", "rubbish", "DeviceFileMinor: many\n", "DeviceFileMinor: -1\n"])
+def test_a_capability_without_a_minor_gives_no_device_and_a_finding(tmp_path: Path, content: str) -> None:
+    with_mig_administration(tmp_path)
+    (tmp_path / "proc/driver/nvidia-caps/mig-minors").unlink()
+    write(tmp_path / "proc/driver/nvidia/capabilities/mig/config", content)
+    groups, findings = look(tmp_path)
+    assert [device.name for device in groups["mig"].devices] == ["mig-monitor"]
+    assert [finding.path for finding in findings] == ["mig-config"]
+
+
+def test_management_is_every_node_but_those_that_are_asked_for_by_themselves(tmp_path: Path) -> None:
+    given = [
+        *("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia10"),
+        *(node.path for node in control_nodes()),
+        *(caps.node_path(1), caps.node_path(2), f"{CHANNELS}0"),
+    ]
+    others = ("/dev/nvidia-fs0", "/dev/nvidia-nvswitch0", "/dev/nvidia-nvswitchctl", "/dev/nvidia-nvlink")
+    nodes(tmp_path, *given, *others, "/dev/gdrdrv", "/dev/null")
+    put(tmp_path / "dev/nvidia-notes.txt", b"no node")
+    where = places(tmp_path)
+    group = management_group(where, NvidiaNodeReader(where))
+    assert group is not None
+    assert group.device_class == "management"
+    (device,) = group.devices
+    assert device.name == "all"
+    assert {node.path for node in device.nodes} == set(given)
+    paths = [node.path for node in device.nodes]
+    assert paths.index("/dev/nvidia1") < paths.index("/dev/nvidia10")
+
+
+def test_a_host_without_nodes_has_no_management(tmp_path: Path) -> None:
+    where = places(tmp_path)
+    assert management_group(where, NvidiaNodeReader(where)) is None

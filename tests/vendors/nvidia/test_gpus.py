@@ -1,0 +1,329 @@
+"""Which GPUs a host offers: their order, their names, and what is said of those that cannot be served."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kernelside import Gpu, Node, example_gpus, information_text, link, make_node, write, write_pci_device
+from vendors.fakehost import boot, make_instead, places
+
+from cdigen.model.findings import Finding
+from cdigen.model.inventory import Accelerator
+from cdigen.vendors.nvidia.gpus import NvidiaGpuReader
+from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+PROC = "proc/driver/nvidia/gpus"
+UNKNOWN = "GPU-????????-????-????-????-????????????"
+
+
+def read(root: Path) -> tuple[tuple[Accelerator, ...], tuple[Finding, ...]]:
+    reader = NvidiaGpuReader(places(root), NvidiaNodeReader(places(root)))
+    return reader.read(), reader.findings
+
+
+def usable(root: Path) -> list[int]:
+    return [gpu.index for gpu in read(root)[0] if gpu.usable]
+
+
+def problems(root: Path) -> list[tuple[str, str]]:
+    return [(finding.severity, finding.rule) for finding in read(root)[1]]
+
+
+def information(root: Path, gpu: Gpu) -> Path:
+    return root / PROC / gpu.bdf / "information"
+
+
+def test_a_gpu_is_read_as_the_driver_describes_it(tmp_path: Path) -> None:
+    (gpu,) = boot(tmp_path, 1)
+    ((found,), findings) = read(tmp_path)
+    assert findings == ()
+    assert (found.index, found.minor, found.uuid) == (0, 0, gpu.uuid)
+    assert (found.address, found.model) == (gpu.bdf, gpu.model)
+    assert (found.usable, found.problem) == (True, "")
+
+
+def test_a_gpu_has_its_own_node_and_those_of_its_drm_devices(tmp_path: Path) -> None:
+    (gpu,) = boot(tmp_path, 1)
+    ((found,), _) = read(tmp_path)
+    assert [(node.path, node.role, node.major, node.minor) for node in found.nodes] == [
+        ("/dev/nvidia0", "gpu", 195, 0),
+        (f"/dev/dri/card{gpu.card}", "card", 226, gpu.card),
+        (f"/dev/dri/renderD{gpu.render}", "render", 226, gpu.render),
+    ]
+
+
+def test_a_nodes_mode_and_owner_are_those_of_the_host(tmp_path: Path) -> None:
+    boot(tmp_path, 1)
+    (tmp_path / "dev/nvidia0").chmod(0o640)
+    os.chown(tmp_path / "dev/nvidia0", 3, 44)
+    node = read(tmp_path)[0][0].nodes[0]
+    assert (node.mode, node.uid, node.gid) == (0o640, 3, 44)
+
+
+def test_a_node_that_is_a_link_is_given_by_what_it_leads_to(tmp_path: Path) -> None:
+    boot(tmp_path, 1)
+    (tmp_path / "dev/char").mkdir()
+    (tmp_path / "dev/nvidia0").rename(tmp_path / "dev/char/195:0")
+    link(tmp_path / "dev/nvidia0", "/dev/char/195:0")
+    node = read(tmp_path)[0][0].nodes[0]
+    assert (node.path, node.host_path) == ("/dev/nvidia0", "/dev/char/195:0")
+
+
+def test_gpus_are_counted_by_their_address_and_not_by_their_minor(tmp_path: Path) -> None:
+    one, two = example_gpus(2)
+    boot(tmp_path, (replace(one, minor=1), replace(two, minor=0)))
+    assert [(gpu.index, gpu.address, gpu.minor) for gpu in read(tmp_path)[0]] == [
+        (0, one.bdf, 1),
+        (1, two.bdf, 0),
+    ]
+
+
+def test_addresses_are_ordered_as_numbers_with_domains_above_ffff_last(tmp_path: Path) -> None:
+    addresses = [
+        "0000:0a:00.0",
+        "0000:9f:00.0",
+        "000a:01:00.0",
+        "ffff:01:00.0",
+        "10000:01:00.0",
+        "10000:e1:00.0",
+    ]
+    some = example_gpus(len(addresses))
+    boot(tmp_path, tuple(replace(gpu, bdf=bdf) for gpu, bdf in zip(some, reversed(addresses), strict=True)))
+    found, findings = read(tmp_path)
+    assert [gpu.address for gpu in found] == addresses
+    assert findings == ()
+
+
+@pytest.mark.parametrize(
+    "uuid", [UNKNOWN, "", "GPU-", "GPU-123", "N/A", "GPU-5a1c7e42-8f0e-4d3b-9c52-7b6d1e0fzzzz"]
+)
+def test_a_gpu_whose_uuid_is_unknown_is_offered_by_its_index(tmp_path: Path, uuid: str) -> None:
+    boot(tmp_path, (replace(example_gpus(1)[0], uuid=uuid),))
+    assert [(gpu.uuid, gpu.usable) for gpu in read(tmp_path)[0]] == [(None, True)]
+    assert problems(tmp_path) == [("warning", "uuid-unknown")]
+
+
+def test_a_uuid_in_capitals_is_spelled_as_the_tools_do(tmp_path: Path) -> None:
+    (gpu,) = example_gpus(1)
+    boot(tmp_path, (replace(gpu, uuid=gpu.uuid.upper()),))
+    assert read(tmp_path)[0][0].uuid == gpu.uuid
+
+
+def test_an_excluded_gpu_has_no_index_and_is_named(tmp_path: Path) -> None:
+    one, two, three = example_gpus(3)
+    boot(tmp_path, (one, replace(two, excluded=True), three))
+    assert [(gpu.index, gpu.address) for gpu in read(tmp_path)[0]] == [(0, one.bdf), (1, three.bdf)]
+    assert problems(tmp_path) == [("info", "gpu-excluded")]
+    assert read(tmp_path)[1][0].path == two.bdf
+
+
+def test_gpus_without_a_node_are_left_out_and_the_others_keep_their_index(tmp_path: Path) -> None:
+    for gpu in boot(tmp_path, 8)[::2]:
+        (tmp_path / f"dev/nvidia{gpu.minor}").unlink()
+    assert usable(tmp_path) == [1, 3, 5, 7]
+    assert problems(tmp_path) == [("error", "gpu-node-missing")] * 4
+
+
+@pytest.mark.parametrize("kind", ["regular file", "folder", "FIFO", "block device"])
+def test_a_node_that_is_no_character_device_is_called_what_it_is(tmp_path: Path, kind: str) -> None:
+    boot(tmp_path, 1)
+    node = tmp_path / "dev/nvidia0"
+    make_instead(node, kind)
+    assert usable(tmp_path) == []
+    assert f"/dev/nvidia0 is a {kind}, not a character device" in read(tmp_path)[1][0].message
+
+
+def test_a_missing_drm_node_costs_graphics_only(tmp_path: Path) -> None:
+    (gpu,) = boot(tmp_path, 1)
+    (tmp_path / f"dev/dri/renderD{gpu.render}").unlink()
+    assert usable(tmp_path) == [0]
+    assert problems(tmp_path) == [("warning", "drm-node-missing")]
+
+
+TEXT = information_text(example_gpus(2)[1], "550.163.01").encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        TEXT[: TEXT.index(b"Device Minor")],
+        TEXT[: TEXT.index(b"Device Minor") + 8],
+        bytes(range(256)),
+        TEXT + b"x" * (1 << 20),
+        TEXT.replace(b"Device Minor: \t 1", b"Device Minor: \t one"),
+        TEXT.replace(b"Device Minor: \t 1", b"Device Minor: \t -1"),
+        TEXT.replace(b"Device Minor: \t 1", b"Device Minor: \t 1048576"),
+        TEXT.replace(b"Device Minor: \t 1", "Device Minor: \t ²".encode()),
+    ],
+    ids=[
+        "empty",
+        "truncated",
+        "cut in a word",
+        "binary",
+        "huge",
+        "word",
+        "negative",
+        "too high",
+        "superscript",
+    ],
+)
+def test_one_gpus_unreadable_information_costs_no_other_gpu(tmp_path: Path, content: bytes) -> None:
+    broken = boot(tmp_path, 3)[1]
+    information(tmp_path, broken).write_bytes(content)
+    assert usable(tmp_path) == [0, 2]
+    assert problems(tmp_path) == [("error", "gpu-information-unreadable")]
+    assert broken.bdf in read(tmp_path)[1][0].message
+    assert read(tmp_path)[1][0].message.isprintable()
+
+
+def test_information_that_vanished_costs_no_other_gpu(tmp_path: Path) -> None:
+    information(tmp_path, boot(tmp_path, 3)[1]).unlink()
+    assert usable(tmp_path) == [0, 2]
+    assert problems(tmp_path) == [("error", "gpu-information-unreadable")]
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "folder", "looping link"])
+def test_information_that_is_no_file_costs_no_other_gpu(tmp_path: Path, kind: str) -> None:
+    path = information(tmp_path, boot(tmp_path, 3)[1])
+    make_instead(path, kind)
+    assert usable(tmp_path) == [0, 2]
+
+
+def test_a_minor_stands_for_one_gpu_only(tmp_path: Path) -> None:
+    one, two = example_gpus(2)
+    boot(tmp_path, (one, replace(two, minor=one.minor)))
+    found, findings = read(tmp_path)
+    assert [(gpu.usable, bool(gpu.nodes)) for gpu in found] == [(True, True), (False, False)]
+    assert found[1].problem == "its minor 0 is that of GPU 0"
+    assert [(finding.severity, finding.rule) for finding in findings] == [("error", "gpu-repeated")]
+
+
+def test_a_uuid_stands_for_one_gpu_only(tmp_path: Path) -> None:
+    one, two = example_gpus(2)
+    boot(tmp_path, (one, replace(two, uuid=one.uuid)))
+    assert [(gpu.uuid, gpu.usable) for gpu in read(tmp_path)[0]] == [(one.uuid, True), (None, True)]
+    assert problems(tmp_path) == [("error", "gpu-repeated")]
+
+
+def test_a_gpu_of_another_kernel_driver_is_named_and_not_offered(tmp_path: Path) -> None:
+    boot(tmp_path, 1)
+    passed_on = example_gpus(2)[1]
+    write_pci_device(tmp_path / "sys", passed_on)
+    link(tmp_path / f"sys/bus/pci/devices/{passed_on.bdf}/driver", "../../../bus/pci/drivers/vfio-pci")
+    (tmp_path / "sys/bus/pci/drivers/vfio-pci").mkdir()
+    assert usable(tmp_path) == [0]
+    assert problems(tmp_path) == [("info", "gpu-not-bound")]
+    assert f"{passed_on.bdf} is bound to the driver vfio-pci" in read(tmp_path)[1][0].message
+
+
+def test_a_gpu_without_any_kernel_driver_is_named(tmp_path: Path) -> None:
+    boot(tmp_path, 1)
+    unbound = example_gpus(2)[1]
+    write_pci_device(tmp_path / "sys", unbound)
+    (tmp_path / f"sys/bus/pci/devices/{unbound.bdf}/driver").unlink()
+    assert "is bound to no driver" in read(tmp_path)[1][0].message
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"not-an-address", b"0000:1b:00", b"0000:1g:00.0", b"two\nlines", b"\xff\xfe", b"0000:1b:00.0 ", b"..."],
+)
+def test_a_folder_that_is_no_address_is_passed_over(tmp_path: Path, name: bytes) -> None:
+    boot(tmp_path, 1)
+    os.mkdir(os.fsencode(tmp_path / PROC) + b"/" + name)
+    assert usable(tmp_path) == [0]
+    assert problems(tmp_path) == [("warning", "gpu-address-unknown")]
+    assert read(tmp_path)[1][0].line().isprintable()
+
+
+def test_a_gpu_that_fell_off_the_bus_is_named_and_the_others_keep_their_index(tmp_path: Path) -> None:
+    lost = boot(tmp_path, 3)[1]
+    shutil.rmtree(tmp_path / PROC / lost.bdf)
+    found, findings = read(tmp_path)
+    assert [(gpu.index, gpu.address, gpu.usable) for gpu in found][1] == (1, lost.bdf, False)
+    assert usable(tmp_path) == [0, 2]
+    assert [(finding.severity, finding.rule, finding.path) for finding in findings] == [
+        ("error", "gpu-lost", lost.bdf)
+    ]
+
+
+def test_a_function_of_another_class_is_no_lost_gpu(tmp_path: Path) -> None:
+    boot(tmp_path, 1)
+    write_pci_device(tmp_path / "sys", replace(example_gpus(2)[1], pci_class=0x040300))
+    assert read(tmp_path)[1] == ()
+
+
+def test_gpus_that_cannot_be_listed_are_not_called_lost(tmp_path: Path) -> None:
+    boot(tmp_path, 2)
+    shutil.rmtree(tmp_path / PROC)
+    (tmp_path / PROC).symlink_to("gpus")
+    assert usable(tmp_path) == []
+    assert problems(tmp_path) == [("error", "gpu-information-unreadable")]
+    assert "Too many levels of symbolic links" in read(tmp_path)[0][0].problem
+
+
+def test_a_node_of_another_major_is_never_given(tmp_path: Path) -> None:
+    boot(tmp_path, 1)
+    make_node(tmp_path, Node(path="/dev/nvidia0", major=1, minor=0))
+    assert usable(tmp_path) == []
+    assert "/dev/nvidia0 has the numbers 1:0, but the kernel's are 195:0" in read(tmp_path)[1][0].message
+
+
+def test_a_major_that_the_kernel_does_not_tell_is_not_compared(tmp_path: Path) -> None:
+    boot(tmp_path, 1)
+    (tmp_path / "proc/devices").unlink()
+    make_node(tmp_path, Node(path="/dev/nvidia0", major=240, minor=0))
+    assert usable(tmp_path) == [0]
+
+
+def test_a_drm_node_of_other_numbers_costs_graphics_only(tmp_path: Path) -> None:
+    (gpu,) = boot(tmp_path, 1)
+    make_node(tmp_path, Node(path=f"/dev/dri/card{gpu.card}", major=226, minor=0))
+    ((found,), (finding,)) = read(tmp_path)
+    assert [node.role for node in found.nodes] == ["gpu", "render"]
+    assert finding.rule == "drm-node-missing"
+    assert "has the numbers 226:0, but the kernel's are 226:1" in finding.message
+
+
+def test_a_control_node_of_another_major_is_a_missing_one(tmp_path: Path) -> None:
+    boot(tmp_path, 1)
+    make_node(tmp_path, Node(path="/dev/nvidia-uvm", major=511, minor=0))
+    reader = NvidiaGpuReader(places(tmp_path), NvidiaNodeReader(places(tmp_path)))
+    assert "/dev/nvidia-uvm" not in [node.path for node in reader.read_control_nodes()]
+    assert [finding.rule for finding in reader.findings] == ["control-node-missing"]
+
+
+@pytest.mark.parametrize("path", ["proc/devices", "proc/driver/nvidia/params"])
+@pytest.mark.parametrize("content", ["", "rubbish\n", "\0"])
+def test_a_file_of_the_kernel_that_tells_nothing_is_named(tmp_path: Path, path: str, content: str) -> None:
+    boot(tmp_path, 1)
+    write(tmp_path / path, content)
+    assert usable(tmp_path) == [0]
+    (finding,) = read(tmp_path)[1]
+    assert (finding.severity, finding.rule, finding.path) == (
+        "warning",
+        "kernel-file-unusable",
+        f"/{path}",
+    )
+
+
+def test_a_node_to_be_made_is_never_executable_or_setuid(tmp_path: Path) -> None:
+    boot(tmp_path, 1)
+    (tmp_path / "dev/nvidia0").unlink()
+    path = tmp_path / "proc/driver/nvidia/params"
+    text = path.read_text().replace("DeviceFileMode: 438", f"DeviceFileMode: {0o4777}")
+    write(path, text.replace("DeviceFileUID: 0", "DeviceFileUID: 9999999999"))
+    nodes = NvidiaNodeReader(places(tmp_path))
+    NvidiaGpuReader(places(tmp_path), nodes).read()
+    assert [(node.mode, node.uid) for node in nodes.missing] == [(0o666, 0xFFFFFFFE)]
+
+
+def test_a_domain_of_eight_digits_makes_no_lost_gpu(tmp_path: Path) -> None:
+    boot(tmp_path, (replace(example_gpus(1)[0], bdf="00000002:02:00.0"),))
+    assert [(gpu.address, gpu.usable) for gpu in read(tmp_path)[0]] == [("0002:02:00.0", True)]
+    assert problems(tmp_path) == []

@@ -1,0 +1,284 @@
+"""What is in a library's place instead of the library, and what becomes of the others."""
+
+import os
+from pathlib import Path
+
+import hosttree
+import pytest
+from hosttree import AARCH64, I386, V535, V550, link, put, write_library
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vendors.fakehost import DRIVER, discover, empty_root, install, make_instead, places, refusal
+
+from cdigen.model.findings import Finding
+from cdigen.vendors.nvidia.libraries import LibrarySearch, find_libraries, library_files, library_probes
+
+SYSTEM = "usr/lib/x86_64-linux-gnu"
+STEMS = ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler")
+SONAMES = {f"{stem}.so.1" for stem in STEMS}
+
+
+def file(root: Path, stem: str, version: str = V550) -> Path:
+    return root / SYSTEM / f"{stem}.so.{version}"
+
+
+def install_few(root: Path) -> None:
+    """Lay a driver of three libraries, of which the first two are required."""
+    for stem in STEMS:
+        write_library(file(root, stem), f"{stem}.so.1")
+        link(root / SYSTEM / f"{stem}.so.1", f"{stem}.so.{V550}")
+
+
+def search(root: Path, *folders: str) -> LibrarySearch:
+    return find_libraries(places(root, libraries=folders), DRIVER)
+
+
+def found(root: Path, *folders: str) -> dict[str, str]:
+    files = library_files(search(root, *folders))
+    return {name: file.host_path for file in files for name in file.names}
+
+
+def findings(root: Path) -> list[Finding]:
+    said = search(root).findings
+    assert all(finding.line().isprintable() for finding in said)
+    return said
+
+
+def why_not(root: Path, stem: str) -> str:
+    (reason,) = [thing.reason for thing in library_probes(search(root)) if thing.name == stem]
+    return reason
+
+
+def test_the_libraries_of_a_whole_driver_are_found(tmp_path: Path) -> None:
+    install_few(tmp_path)
+    assert found(tmp_path).keys() == {*SONAMES, "libcuda.so"}
+    assert findings(tmp_path) == []
+
+
+NO_LIBRARIES = {
+    "text": b"This is a text and no library.\n",
+    "empty": b"",
+    "ELF magic only": b"\x7fELF",
+    "linker script": b"/* GNU ld script */\nINPUT(libcuda.so.1)\n",
+}
+
+
+@pytest.mark.parametrize("content", NO_LIBRARIES.values(), ids=NO_LIBRARIES.keys())
+def test_a_file_that_is_no_library_is_left_out_with_its_path(tmp_path: Path, content: bytes) -> None:
+    install_few(tmp_path)
+    file(tmp_path, "libnvidia-ptxjitcompiler").write_bytes(content)
+    assert found(tmp_path).keys() == {"libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"}
+    (finding,) = findings(tmp_path)
+    assert (finding.severity, finding.rule) == ("warning", "library-unusable")
+    assert finding.path == f"/{SYSTEM}/libnvidia-ptxjitcompiler.so.{V550}"
+
+
+@pytest.mark.parametrize("stem", ["libcuda", "libnvidia-ml"])
+def test_a_required_library_that_is_no_library_is_an_error(tmp_path: Path, stem: str) -> None:
+    install_few(tmp_path)
+    file(tmp_path, stem).write_text("no library\n")
+    (finding,) = findings(tmp_path)
+    assert (finding.severity, finding.rule) == ("error", "library-unusable")
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_a_text_file_named_libcuda_ends_discovery_with_its_path(tmp_path: Path) -> None:
+    install(tmp_path, hosttree.ubuntu)
+    file(tmp_path, "libcuda").write_text("no library\n")
+    error = refusal(tmp_path)
+    assert error.kind == "driver-broken"
+    assert f"/{SYSTEM}/libcuda.so.{V550}" in error.message
+
+
+@pytest.mark.usefixtures("real_nodes")
+@pytest.mark.parametrize("kind", ["dangling link", "looping link", "FIFO", "folder", "character device"])
+def test_something_else_in_an_optional_librarys_place_costs_that_library_only(
+    tmp_path: Path, kind: str
+) -> None:
+    laid = install(tmp_path, hosttree.ubuntu)
+    make_instead(file(tmp_path, "libnvidia-cfg"), kind)
+    inventory = discover(tmp_path)
+    names = {name for file in inventory.files for name in file.names}
+    assert names == laid.libraries.keys() - {"libnvidia-cfg.so.1"}
+    assert {(f.severity, f.rule) for f in inventory.findings} == {("warning", "library-unusable")}
+
+
+@pytest.mark.parametrize("kind", ["dangling link", "looping link", "FIFO", "folder"])
+def test_something_else_in_a_required_librarys_place_is_an_error(tmp_path: Path, kind: str) -> None:
+    install_few(tmp_path)
+    make_instead(file(tmp_path, "libcuda"), kind)
+    assert {finding.severity for finding in findings(tmp_path)} == {"error"}
+
+
+def test_a_library_that_is_cut_off_anywhere_is_left_out(tmp_path: Path) -> None:
+    install_few(tmp_path)
+    path = file(tmp_path, "libnvidia-ptxjitcompiler")
+    whole = path.read_bytes()
+    for length in range(0, len(whole), 5):
+        path.write_bytes(whole[:length])
+        assert "libnvidia-ptxjitcompiler.so.1" not in found(tmp_path), length
+
+
+@pytest.mark.parametrize("target", ["/opt/driver/{}", "../../../../../../../../opt/driver/{}"])
+def test_a_link_that_would_lead_out_of_the_root_leads_into_it(tmp_path: Path, target: str) -> None:
+    install_few(tmp_path)
+    name = f"libcuda.so.{V550}"
+    (tmp_path / "opt/driver").mkdir(parents=True)
+    file(tmp_path, "libcuda").rename(tmp_path / "opt/driver" / name)
+    link(file(tmp_path, "libcuda"), target.format(name))
+    assert found(tmp_path)["libcuda.so.1"] == f"/opt/driver/{name}"
+
+
+def test_a_library_outside_of_the_root_is_never_taken(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside" / f"libcuda.so.{V550}"
+    install_few(root)
+    write_library(outside, "libcuda.so.1")
+    link(file(root, "libcuda"), str(outside))
+    assert "libcuda.so.1" not in found(root)
+    assert "No such file" in why_not(root, "libcuda")
+
+
+def test_a_packagers_name_without_version_is_accepted_where_the_content_has_it(tmp_path: Path) -> None:
+    install_few(tmp_path)
+    path = tmp_path / SYSTEM / "libGLX_nvidia.so.0"
+    write_library(path, "libGLX_nvidia.so.0", contains=bytes(1 << 20) + V550.encode())
+    assert found(tmp_path)["libGLX_nvidia.so.0"] == f"/{SYSTEM}/libGLX_nvidia.so.0"
+
+
+def test_a_name_without_version_is_refused_where_the_content_has_another(tmp_path: Path) -> None:
+    install_few(tmp_path)
+    write_library(tmp_path / SYSTEM / "libGLX_nvidia.so.0", "libGLX_nvidia.so.0", contains=V535.encode())
+    assert "libGLX_nvidia.so.0" not in found(tmp_path)
+    assert f"does not hold {V550}" in why_not(tmp_path, "libGLX_nvidia")
+
+
+def test_a_version_that_lies_across_two_reads_is_seen(tmp_path: Path) -> None:
+    install_few(tmp_path)
+    path = tmp_path / SYSTEM / "libGLX_nvidia.so.0"
+    write_library(path, "libGLX_nvidia.so.0")
+    padding = (1 << 20) - path.stat().st_size - 4
+    write_library(path, "libGLX_nvidia.so.0", contains=bytes(padding) + V550.encode())
+    assert "libGLX_nvidia.so.0" in found(tmp_path)
+
+
+@pytest.mark.parametrize(("machine", "bits"), [(I386, 32), (AARCH64, 64), (62, 32)])
+def test_a_library_of_another_machine_is_passed_over_silently(
+    tmp_path: Path, machine: int, bits: int
+) -> None:
+    install_few(tmp_path)
+    write_library(file(tmp_path, "libnvidia-ptxjitcompiler"), "libptx.so.1", machine=machine, bits=bits)
+    assert "libptx.so.1" not in found(tmp_path)
+    assert findings(tmp_path) == []
+    assert "is for another machine" in why_not(tmp_path, "libnvidia-ptxjitcompiler")
+
+
+def test_a_library_of_another_machine_does_not_hide_ours(tmp_path: Path) -> None:
+    install_few(tmp_path)
+    write_library(tmp_path / f"opt/a/libcuda.so.{V550}", "libcuda.so.1", machine=I386, bits=32)
+    assert found(tmp_path, "/opt/a", f"/{SYSTEM}")["libcuda.so.1"] == f"/{SYSTEM}/libcuda.so.{V550}"
+
+
+def test_the_name_in_the_container_is_the_soname_and_not_the_files(tmp_path: Path) -> None:
+    install_few(tmp_path)
+    write_library(file(tmp_path, "libnvidia-opencl"), "libsurprise.so.7")
+    assert found(tmp_path)["libsurprise.so.7"] == f"/{SYSTEM}/libnvidia-opencl.so.{V550}"
+
+
+@pytest.mark.parametrize("soname", ["", "/usr/lib/libcuda.so.1", "../libcuda.so.1"])
+def test_a_library_without_a_usable_soname_keeps_its_files_name(tmp_path: Path, soname: str) -> None:
+    install_few(tmp_path)
+    write_library(file(tmp_path, "libnvidia-opencl"), soname)
+    assert f"libnvidia-opencl.so.{V550}" in found(tmp_path)
+
+
+@pytest.mark.parametrize("soname", ["two\nlines", "\udcff", "\x1b[31m", ".", ".."])
+def test_a_soname_that_is_no_file_name_costs_that_library(tmp_path: Path, soname: str) -> None:
+    install_few(tmp_path)
+    write_library(file(tmp_path, "libnvidia-opencl"), soname)
+    assert found(tmp_path).keys() == {*SONAMES, "libcuda.so"}
+    assert [finding.rule for finding in findings(tmp_path)] == ["library-unusable"]
+
+
+def test_a_library_that_no_table_knows_is_taken_by_its_version(tmp_path: Path) -> None:
+    install_few(tmp_path)
+    write_library(file(tmp_path, "libnvidia-novelty"), "libnvidia-novelty.so.1")
+    assert "libnvidia-novelty.so.1" in found(tmp_path)
+    (sought,) = [row for row in library_probes(search(tmp_path)) if row.name == "libnvidia-novelty"]
+    assert sought.capabilities == ()
+
+
+def test_what_is_no_library_of_the_driver_is_not_looked_at(tmp_path: Path) -> None:
+    install_few(tmp_path)
+    for name in ("libnvidia-container.so.1", "libc.so.6", "libcudart.so.12", "cuda.so.550.163.01"):
+        put(tmp_path / SYSTEM / name, b"rubbish")
+    assert findings(tmp_path) == []
+    assert found(tmp_path).keys() == {*SONAMES, "libcuda.so"}
+
+
+def test_a_library_that_another_needs_and_that_is_missing_is_named(tmp_path: Path) -> None:
+    install_few(tmp_path)
+    write_library(
+        file(tmp_path, "libnvidia-encode"), "libnvidia-encode.so.1", ("libnvcuvid.so.1", "libc.so.6")
+    )
+    (finding,) = findings(tmp_path)
+    assert (finding.severity, finding.rule) == ("warning", "library-incomplete")
+    assert "libnvidia-encode.so.1 needs libnvcuvid.so.1" in finding.message
+
+
+def test_a_needed_library_of_odd_name_is_named_in_one_line(tmp_path: Path) -> None:
+    install_few(tmp_path)
+    write_library(file(tmp_path, "libnvidia-encode"), "libnvidia-encode.so.1", ("libnvidia-\n\udcff",))
+    (finding,) = findings(tmp_path)
+    assert "needs libnvidia-\\n\\udcff, which" in finding.message
+
+
+def test_a_path_with_spaces_and_letters_of_any_script_is_served(tmp_path: Path) -> None:
+    for folder in ("/opt/my driver/lib64", "/opt/ドライバ/lib64"):
+        write_library(tmp_path / folder.lstrip("/") / f"libcuda.so.{V550}", "libcuda.so.1")
+        assert found(tmp_path, folder)["libcuda.so.1"] == f"{folder}/libcuda.so.{V550}"
+
+
+@pytest.mark.parametrize("folder", ["/opt/two\nlines", "/opt/\udcff\udcfe", "/opt/\x1b[31m"])
+def test_a_path_that_no_spec_can_hold_is_refused_in_one_line(tmp_path: Path, folder: str) -> None:
+    install_few(tmp_path)
+    odd = os.fsencode(tmp_path) + os.fsencode(folder)
+    (tmp_path / "opt").mkdir()
+    (tmp_path / SYSTEM).rename(os.fsdecode(odd))
+    said = search(tmp_path, folder)
+    assert said.found == {}
+    assert {finding.rule for finding in said.findings} == {"library-unusable"}
+    assert all(finding.line().isprintable() for finding in said.findings)
+
+
+def test_a_folder_of_odd_name_that_leads_to_a_plain_one_is_served(tmp_path: Path) -> None:
+    install_few(tmp_path)
+    write_library(file(tmp_path, "libcuda", V535), "libcuda.so.1")
+    link(tmp_path / "odd\nname", f"/{SYSTEM}")
+    said = search(tmp_path, "/odd\nname")
+    assert said.found.keys() == SONAMES
+    assert all(finding.line().isprintable() for finding in said.findings)
+
+
+FUZZ = settings(max_examples=60, deadline=None)
+
+
+@FUZZ
+@given(st.binary(max_size=300), st.sampled_from([b"", b"\x7fELF\x02\x01\x01"]))
+def test_no_content_of_a_library_raises_anything(content: bytes, head: bytes) -> None:
+    with empty_root() as root:
+        install_few(root)
+        put(file(root, "libnvidia-cfg"), head + content)
+        assert found(root).keys() >= SONAMES
+
+
+@FUZZ
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=8))
+def test_a_damaged_library_raises_nothing(changes: list[tuple[int, int]]) -> None:
+    with empty_root() as root:
+        install_few(root)
+        data = bytearray(file(root, "libcuda").read_bytes())
+        for position, value in changes:
+            data[position % len(data)] = value
+        put(file(root, "libcuda"), bytes(data))
+        assert found(root).keys() >= SONAMES - {"libcuda.so.1"}
+        findings(root)

@@ -1,0 +1,344 @@
+"""Tegra boards: what the lists name reaches the container, and whatever they hold, there is no traceback."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hosttree import put
+from vendors.fakehost import make_instead, places
+from vendors.platformtrees import (
+    LISTS,
+    OPENRM,
+    OWN,
+    SYSTEM,
+    board,
+    list_gpu,
+    mounts,
+    only_document,
+    only_files,
+    orin,
+    release,
+    said,
+    thor,
+    write_list,
+)
+
+from cdigen.model.errors import HostError
+from cdigen.vendors.nvidia import tegra
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cdigen.model.inventory import Inventory
+
+LIB64 = "/usr/lib64"
+
+
+def discover(root: Path) -> Inventory:
+    return tegra.discover(places(root))
+
+
+def mounted(root: Path) -> dict[str, str]:
+    return mounts(only_document(root, discover(root)))
+
+
+# Which hosts are boards.
+
+
+@pytest.mark.parametrize("layout", [orin, thor])
+@pytest.mark.usefixtures("real_nodes")
+def test_a_jetson_is_a_tegra_board_though_the_nvidia_module_is_loaded(
+    layout: Callable[[Path], None], tmp_path: Path
+) -> None:
+    layout(tmp_path)
+    assert (tmp_path / "proc/driver/nvidia/version").exists()
+    assert tegra.is_tegra(places(tmp_path))
+
+
+@pytest.mark.parametrize("family", ["Tegra\n", "tegra234\n", "Tegra210"])
+def test_a_board_without_a_release_file_is_known_by_its_soc(tmp_path: Path, family: str) -> None:
+    put(tmp_path / "sys/devices/soc0/family", family.encode())
+    assert tegra.is_tegra(places(tmp_path))
+
+
+@pytest.mark.parametrize("family", [None, "", "jep106:036b\n", "Samsung Exynos\n", "NVIDIA Tegra\n"])
+def test_another_host_is_no_board(tmp_path: Path, family: str | None) -> None:
+    if family is not None:
+        put(tmp_path / "sys/devices/soc0/family", family.encode())
+    assert not tegra.is_tegra(places(tmp_path))
+
+
+def test_a_board_with_the_desktop_driver_and_a_discrete_gpu_is_served_as_any_other_host(
+    tmp_path: Path,
+) -> None:
+    release(tmp_path, 36, "4.3")
+    list_gpu(tmp_path, "NVIDIA RTX A6000", bdf="0005:09:00.0")
+    assert not tegra.is_tegra(places(tmp_path))
+
+
+def test_a_listed_gpu_that_is_on_no_pci_bus_is_not_discrete(tmp_path: Path) -> None:
+    release(tmp_path, 36, "4.3")
+    list_gpu(tmp_path, "Unknown", bdf="0000:00:00.0", on_pci=False)
+    assert tegra.is_tegra(places(tmp_path))
+
+
+def test_an_integrated_gpu_beside_a_discrete_one_makes_a_board(tmp_path: Path) -> None:
+    release(tmp_path, 38, "4.0")
+    list_gpu(tmp_path, "NVIDIA Thor")
+    list_gpu(tmp_path, "NVIDIA RTX PRO 6000", 1, bdf="0003:01:00.0")
+    assert tegra.is_tegra(places(tmp_path))
+
+
+# Whole boards.
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_an_orin_gives_every_node_to_0_and_all(tmp_path: Path) -> None:
+    orin(tmp_path)
+    devices = only_document(tmp_path, discover(tmp_path))["devices"]
+    assert [device["name"] for device in devices] == ["0", "all"]
+    paths = [entry["path"] for entry in devices[0]["containerEdits"]["deviceNodes"]]
+    assert paths == [
+        "/dev/dri/card0",
+        "/dev/dri/card1",
+        "/dev/dri/renderD128",
+        "/dev/dri/renderD129",
+        "/dev/nvgpu/igpu0/as",
+        "/dev/nvgpu/igpu0/channel",
+        "/dev/nvhost-ctrl-gpu",
+        "/dev/nvhost-gpu",
+        "/dev/nvidia0",
+        "/dev/nvidia-modeset",
+        "/dev/nvidiactl",
+        "/dev/nvmap",
+    ]
+    assert devices[0]["containerEdits"] == devices[1]["containerEdits"]
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_nodes_of_the_group_video_carry_it(tmp_path: Path) -> None:
+    orin(tmp_path)
+    edits = only_document(tmp_path, discover(tmp_path))["devices"][0]["containerEdits"]
+    assert edits["additionalGids"] == [44]
+    assert {entry["path"]: entry.get("gid") for entry in edits["deviceNodes"]}["/dev/nvmap"] == 44
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_an_orins_files_are_where_their_lines_say(tmp_path: Path) -> None:
+    orin(tmp_path)
+    found = mounted(tmp_path)
+    wanted = {
+        "/etc/nv_tegra_release": "/etc/nv_tegra_release",
+        "/dev/dri/by-path": "/dev/dri/by-path",
+        f"{OWN}/libcuda.so.1.1": f"{OWN}/libcuda.so.1.1",
+        "/lib/firmware/tegra23x/nvhost_nvdec050_desc_prod.bin": (
+            "/usr/lib/firmware/tegra23x/nvhost_nvdec050_desc_prod.bin"
+        ),
+        "/usr/sbin/nvidia-smi": "/usr/sbin/nvidia-smi",
+        # links are what they lead to
+        "/etc/vulkan/icd.d/nvidia_icd.json": f"{OWN}/nvidia_icd.json",
+        f"{SYSTEM}/libcuda.so": f"{OWN}/libcuda.so.1.1",
+        f"{OWN}/libcuda.so.1": f"{OWN}/libcuda.so.1.1",
+        f"{SYSTEM}/tegra": OWN,
+    }
+    assert {path: found.get(path) for path in wanted} == wanted
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_the_containers_loader_finds_an_orins_libraries_without_a_hook(tmp_path: Path) -> None:
+    orin(tmp_path)
+    found = mounted(tmp_path)
+    for name, path in (
+        ("libcuda.so.1", f"{OWN}/libcuda.so.1.1"),
+        ("libnvos.so", f"{OWN}/libnvos.so"),
+        ("libnvidia-ptxjitcompiler.so.1", f"{OWN}/libnvidia-ptxjitcompiler.so.540.3.0"),
+        ("libEGL_nvidia.so.0", f"{SYSTEM}/tegra-egl/libEGL_nvidia.so.0"),
+        ("libv4l2.so.0", f"{OWN}/libv4l2.so.0.0.999999"),
+    ):
+        assert (found[f"{SYSTEM}/{name}"], found[f"{LIB64}/{name}"]) == (path, path)
+    assert f"{SYSTEM}/libgstnvjpeg.so" not in found
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_what_a_board_lacks_of_its_lists_is_information(tmp_path: Path) -> None:
+    orin(tmp_path)
+    inventory = discover(tmp_path)
+    assert said(inventory) == {
+        ("info", "csv-path-missing", "/dev/fb0"),
+        ("info", "csv-path-missing", f"{OWN}/libnvdla_compiler.so"),
+    }
+    assert "drivers.csv:6)" in next(f.message for f in inventory.findings if "nvdla" in f.path)
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_an_orins_inventory_says_what_it_is(tmp_path: Path) -> None:
+    orin(tmp_path)
+    inventory = discover(tmp_path)
+    driver = inventory.driver
+    assert (inventory.mode, driver.version, driver.flavour, driver.architecture) == (
+        "csv",
+        "540.4.0",
+        "tegra",
+        "aarch64",
+    )
+    assert (inventory.accelerators, inventory.nodes, inventory.files) == ((), (), ())
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_a_thor_gets_libcuda_from_the_folder_that_only_l4t_csv_names(tmp_path: Path) -> None:
+    thor(tmp_path)
+    found = mounted(tmp_path)
+    assert {found[f"{folder}/libcuda.so.1"] for folder in (SYSTEM, LIB64)} == {f"{OPENRM}/libcuda.so.1.1"}
+    assert found[f"{SYSTEM}/libcuda.so"] == f"{OPENRM}/libcuda.so.1.1"
+    assert said(discover(tmp_path)) == set()
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_wildcards_within_a_path_find_a_thors_nodes(tmp_path: Path) -> None:
+    thor(tmp_path)
+    (group,) = discover(tmp_path).groups
+    paths = {each.path for each in group.devices[0].nodes}
+    assert {path for path in paths if "nvgpu" in path} == {
+        "/dev/nvgpu/igpu-0000:01:00.0/channel",
+        "/dev/nvgpu/igpu-0000:01:00.0/ctrl",
+    }
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_a_board_whose_lists_name_no_libcuda_is_warned_about(tmp_path: Path) -> None:
+    thor(tmp_path)
+    (tmp_path / LISTS / "l4t.csv").unlink()
+    assert said(discover(tmp_path)) == {("warning", "library-missing", "libcuda")}
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_a_discrete_gpu_beside_a_thor_is_spoken_of(tmp_path: Path) -> None:
+    thor(tmp_path)
+    list_gpu(tmp_path, "NVIDIA RTX PRO 6000", 1, bdf="0003:01:00.0")
+    (finding,) = discover(tmp_path).findings
+    assert (finding.severity, finding.rule) == ("info", "csv-discrete-gpu")
+    assert "RTX PRO 6000" in finding.message
+
+
+# The version.
+
+
+@pytest.mark.usefixtures("real_nodes")
+@pytest.mark.parametrize("module", [None, "NVRM version: 35.4.1\n", "rubbish"])
+def test_the_version_is_the_systems_where_the_module_tells_none(tmp_path: Path, module: str | None) -> None:
+    board(tmp_path)
+    release(tmp_path, 35, "4.1")
+    if module is not None:
+        put(tmp_path / "proc/driver/nvidia/version", module.encode())
+    assert discover(tmp_path).driver.version == "35.4.1"
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_a_board_of_no_known_version_is_served(tmp_path: Path) -> None:
+    board(tmp_path)
+    inventory = discover(tmp_path)
+    assert inventory.driver.version == ""
+    assert said(inventory) == {("info", "tegra-release-unknown", "/etc/nv_tegra_release")}
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic\n# KERNEL_VARIANT: oot\n", "36.4.3"),
+        ("# R32 (release), REVISION: 7.1, GCID: 29818004, BOARD: t210ref", "32.7.1"),
+        ("# R39 (release), REVISION: 2\n", "39.2"),
+        ("", ""),
+        ("# R36 (release)\n", ""),
+        ("# X36 (release), REVISION: 4.3\n", ""),
+        ("# R36 (release), REVISION: x\n", ""),
+        ("# R36 (release), REVISION: ٣\n", ""),
+    ],
+)
+def test_the_release_is_read_from_its_first_line(text: str, version: str) -> None:
+    assert tegra.parse_release(text) == version
+
+
+# Lists that are not as they should be.
+
+
+@pytest.mark.usefixtures("real_nodes")
+@pytest.mark.parametrize(
+    ("content", "rule"),
+    [
+        (b"", "csv-unreadable"),
+        (b"# nothing\n", "csv-unreadable"),
+        (b"#" * (tegra.MAX_LIST + 1), "csv-unreadable"),
+        (bytes(range(256)) * 40, "csv-line-unknown"),
+    ],
+    ids=["empty", "comments", "too large", "binary"],
+)
+def test_a_list_that_says_nothing_is_a_finding_and_the_others_are_read(
+    tmp_path: Path, content: bytes, rule: str
+) -> None:
+    board(tmp_path)
+    put(tmp_path / LISTS / "drivers.csv", content)
+    inventory = discover(tmp_path)
+    assert rule in {finding.rule for finding in inventory.findings}
+    assert all(finding.message.isprintable() for finding in inventory.findings)
+
+
+@pytest.mark.usefixtures("real_nodes")
+@pytest.mark.parametrize("kind", ["FIFO", "folder", "dangling link", "looping link", "character device"])
+def test_a_list_that_is_no_file_hinders_nothing(tmp_path: Path, kind: str) -> None:
+    board(tmp_path)
+    make_instead(tmp_path / LISTS / "drivers.csv", kind)
+    rules = {finding.rule for finding in discover(tmp_path).findings}
+    assert ("csv-unreadable" in rules) == (kind != "dangling link")
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_lists_of_other_names_are_not_read(tmp_path: Path) -> None:
+    board(tmp_path)
+    write_list(tmp_path, "cuda.csv", "dir, /usr/local/cuda\n")
+    (tmp_path / "usr/local/cuda").mkdir(parents=True)
+    assert only_files(discover(tmp_path)) == ()
+
+
+def refusal(root: Path) -> HostError:
+    with pytest.raises(HostError) as caught:
+        discover(root)
+    assert caught.value.message.isprintable()
+    assert caught.value.hint
+    return caught.value
+
+
+def test_a_board_without_lists_is_told_what_to_install(tmp_path: Path) -> None:
+    assert refusal(tmp_path).kind == "driver-not-found"
+    write_list(tmp_path, "devices.csv", "")
+    error = refusal(tmp_path)
+    assert error.kind == "driver-not-found"
+    assert "holds no entry" in error.message
+
+
+@pytest.mark.parametrize("line", ["dev, /dev/nvmap\n", "lib, /etc/hostname\n", "dev, /dev/log\n"])
+def test_a_board_without_nodes_is_refused(tmp_path: Path, line: str) -> None:
+    write_list(tmp_path, "devices.csv", line)
+    put(tmp_path / "dev/log", b"no node")
+    assert refusal(tmp_path).kind == "no-nodes"
+
+
+@pytest.mark.usefixtures("real_nodes")
+@pytest.mark.parametrize("layout", [orin, thor])
+def test_every_file_of_a_board_may_be_empty_and_each_is_a_finding(
+    layout: Callable[[Path], None], tmp_path: Path
+) -> None:
+    layout(tmp_path)
+    before = set(discover(tmp_path).findings)
+    paths = [Path(folder, name) for folder, _, names in os.walk(tmp_path) for name in names]
+    # What the kernel says of itself is asked for only where something else does not tell.
+    files = [path for path in paths if path.is_file() and not path.is_symlink()]
+    for path in (path for path in files if not path.is_relative_to(tmp_path / "proc")):
+        if path.name in {"devices.csv", "family"}:
+            continue
+        content = path.read_bytes()
+        path.write_bytes(b"")
+        assert set(discover(tmp_path).findings) - before, path
+        path.write_bytes(content)
