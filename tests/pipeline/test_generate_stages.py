@@ -18,7 +18,7 @@ from cdigen.model.inventory_json import from_document, to_document
 from cdigen.pipeline import generate
 from cdigen.value import replace
 
-SCHEMA = json.loads((Path(__file__).resolve().parents[1] / "schemas/cdi.schema.json").read_text())
+SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "schemas/cdi.schema.json").read_text())
 LAWS = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
