@@ -13,7 +13,7 @@ from cdigen.model.errors import ConfigError, HostError, SpecError
 from cdigen.model.findings import errors
 from cdigen.model.names import spec_file_name
 from cdigen.pipeline import generate
-from cdigen.pipeline.naming import require_kinds
+from cdigen.pipeline.naming import offered_kinds, require_kinds
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -90,7 +90,7 @@ def run(arguments: Namespace) -> int:
         inventories, host=None if is_recorded else host, options=wished, delivery=ways
     )
     if arguments.write or len(products) > 1:
-        products = _with_covered_mounts(arguments, host, settings, products)
+        products = _with_mount_conflicts(arguments, host, settings, products)
     results = _Results(inventories=inventories, failures=failures, products=products, broken=broken)
     unready = _reason_unready(arguments, results)
     if unready is not None and not arguments.withdraw:
@@ -109,14 +109,14 @@ def run(arguments: Namespace) -> int:
     return _conclude(arguments, results, outcomes, unready)
 
 
-def _with_covered_mounts(
+def _with_mount_conflicts(
     arguments: Namespace, host: Root, settings: Settings, products: tuple[GeneratedSpec, ...]
 ) -> tuple[GeneratedSpec, ...]:
     """Return PRODUCTS with what there is to say of kinds that cover each other's mounts."""
-    from cdigen.pipeline.publish import with_covered_mounts  # noqa: PLC0415 - one spec to print needs none of it
+    from cdigen.pipeline.publish import with_mount_conflicts  # noqa: PLC0415 - one spec to print needs none of it
 
     directories = options.spec_directories(arguments, host, settings) if arguments.write else ()
-    return with_covered_mounts(products, directories, host if arguments.inventory is None else None)
+    return with_mount_conflicts(products, directories, host if arguments.inventory is None else None)
 
 
 def _discover(
@@ -129,7 +129,9 @@ def _discover(
     context = options.context(arguments, host, settings)
     argument_checks.require_sources(arguments, context)
     if settings.create_nodes and arguments.write:
-        report.print_findings(generate.make_nodes(names, context), arguments)
+        from cdigen.pipeline.device_nodes import make_nodes  # noqa: PLC0415 - only where it is allowed
+
+        report.print_findings(make_nodes(names, context), arguments)
         context = options.context(arguments, host, settings)
     inventories, failures = options.discover(arguments, settings, context)
     if arguments.write:
@@ -193,7 +195,7 @@ def _remember(
     context: DiscoveryContext,
     settings: Settings,
 ) -> None:
-    from cdigen.pipeline.publish import save_partition_names  # noqa: PLC0415 - the store is not for printing
+    from cdigen.pipeline.discovery import save_partition_names  # noqa: PLC0415 - the store is not for printing
 
     state_dir = options.outer_directory(context.host, settings.state_dir)
     unsaved = save_partition_names(inventories, failures, context, state_dir)
@@ -219,7 +221,7 @@ def _judge_old(
     arguments: Namespace, host: Root, settings: Settings, results: _Results
 ) -> tuple[Finding, ...]:
     """Return whether the specs that stay on disk because a vendor is not ready still hold."""
-    from cdigen.pipeline.publish import check_old_specs  # noqa: PLC0415 - the store is not for printing
+    from cdigen.pipeline.withdraw import check_old_specs  # noqa: PLC0415 - the store is not for printing
 
     directory = options.spec_directories(arguments, host, settings)[-1]
     state_dir = options.outer_directory(host, settings.state_dir)
@@ -245,7 +247,7 @@ def _write(
     arguments: Namespace, host: Root, settings: Settings, results: _Results, wished: GenerateOptions
 ) -> list[PublishOutcome]:
     from cdigen.cli.outcomes import prune_views  # noqa: PLC0415 - likewise
-    from cdigen.pipeline import publish  # noqa: PLC0415 - the store is not for printing
+    from cdigen.pipeline import publish, withdraw  # noqa: PLC0415 - the store is not for printing
     from cdigen.store import specs  # noqa: PLC0415 - likewise
 
     directories = options.spec_directories(arguments, host, settings)
@@ -263,14 +265,14 @@ def _write(
         # What the configuration offers but the options left out is not gone.
         defective = generate.defective_vendors(results.broken, results.inventories)
         sound = {name: found for name, found in results.inventories.items() if name not in defective}
-        lost = publish.stale_specs(
+        lost = withdraw.stale_specs(
             recorded,
             vendors=[name for name in options.vendor_names(arguments, settings) if name not in defective],
             failures=results.failures,
-            offered=publish.offered_kinds(sound, settings.profiles),
+            offered=offered_kinds(sound, settings.profiles),
             wanted=wished.kinds,
         )
-        outcomes += [publish.withdraw_spec(spec, directory, state_dir) for spec in lost]
+        outcomes += [withdraw.withdraw_spec(spec, directory, state_dir) for spec in lost]
     return outcomes
 
 

@@ -289,11 +289,11 @@ def discover(
     arguments: argparse.Namespace, settings: config.Settings, where: DiscoveryContext
 ) -> tuple[dict[str, Inventory], dict[str, HostError]]:
     """Read the inventory of each vendor to ask; of those that nobody named, what is worth telling."""
-    from cdigen.pipeline import generate  # noqa: PLC0415 - most of the commands with these options have it anyway
+    from cdigen.pipeline import discovery  # noqa: PLC0415 - most of the commands with these options have it anyway
 
-    inventories, failures = generate.discover(vendor_names(arguments, settings), where)
+    inventories, failures = discovery.discover(vendor_names(arguments, settings), where)
     if not are_vendors_named(arguments, settings):
-        failures = generate.relevant_failures(inventories, failures, where.host)
+        failures = discovery.relevant_failures(inventories, failures, where.host)
     return inventories, failures
 
 

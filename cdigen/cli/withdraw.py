@@ -11,7 +11,7 @@ from cdigen.cli import argument_checks, options, report
 from cdigen.frontend.status import RUN_DIRECTORY
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import StoreError
-from cdigen.pipeline import publish
+from cdigen.pipeline import withdraw
 from cdigen.runtimes.daemon_service import service_of
 from cdigen.runtimes.lookup import scan
 from cdigen.store import state as states
@@ -137,8 +137,8 @@ def _names(file: str, hook: str) -> bool:
 
 
 def _withdraw(owned: OwnedSpec, state_dir: str, *, dry_run: bool) -> PublishOutcome:
-    spec = publish.StaleSpec(name=owned.name, kind=owned.kind, reason=_REASON)
-    return publish.withdraw_spec(spec, os.path.dirname(owned.path), state_dir, dry_run=dry_run)
+    spec = withdraw.StaleSpec(name=owned.name, kind=owned.kind, reason=_REASON)
+    return withdraw.withdraw_spec(spec, os.path.dirname(owned.path), state_dir, dry_run=dry_run)
 
 
 def _foreign_specs(

@@ -21,7 +21,7 @@ from cdigen.frontend.signals import Overdue
 from cdigen.host.root import Root
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.model.findings import Finding
-from cdigen.pipeline import generate
+from cdigen.pipeline import discovery
 from cdigen.value import replace
 from cdigen.watch.debounce import Backoff, Debounce
 from cdigen.watch.files import FileSource
@@ -244,7 +244,7 @@ class Daemon:
         except ConfigError:
             # The driver root is not there yet: its folder is what to wait for.
             return setup.roots, (), ("pci", "module", "drm")
-        wanted, failures = generate.watches(setup.vendors, context)
+        wanted, failures = discovery.watches(setup.vendors, context)
         for name, error in failures.items():
             self._log.warning("vendor-defect", vendor=name, error=error.message)
         return (

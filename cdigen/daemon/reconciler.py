@@ -18,7 +18,7 @@ from cdigen.host.root import Root
 from cdigen.model.errors import CdigenError, ConfigError, HostError
 from cdigen.model.findings import Finding
 from cdigen.model.names import spec_file_name
-from cdigen.pipeline import generate, publish
+from cdigen.pipeline import device_nodes, discovery, generate, publish, withdraw
 from cdigen.runtimes import lookup
 from cdigen.store import specs
 from cdigen.store.views.pruning import prune_after_boot
@@ -187,7 +187,7 @@ class _ReconcileRun:
         try:
             context = setup.context(self._host)
             if setup.create_nodes:
-                self._said.extend(generate.make_nodes(setup.vendors, context))
+                self._said.extend(device_nodes.make_nodes(setup.vendors, context))
                 context = setup.context(self._host)
         except ConfigError as error:
             # A driver container that is not there yet.
@@ -195,16 +195,16 @@ class _ReconcileRun:
             return dict.fromkeys(
                 setup.vendors, HostError(error.message, hint=error.hint, kind="driver-not-found")
             )
-        self.inventories, failures = generate.discover(setup.vendors, context)
-        unsaved = publish.save_partition_names(self.inventories, failures, context, setup.state_dir)
+        self.inventories, failures = discovery.discover(setup.vendors, context)
+        unsaved = discovery.save_partition_names(self.inventories, failures, context, setup.state_dir)
         self._said.extend(() if unsaved is None else (unsaved,))
         if setup.are_named:
             return failures
-        told = generate.relevant_failures(self.inventories, failures, self._host)
+        told = discovery.relevant_failures(self.inventories, failures, self._host)
         self._told = tuple(name for name in setup.vendors if name in self.inventories or name in told)
         # What is not told is absent: nothing of it is under way that would have to be waited for.
         absent = {
-            name: HostError(error.message, hint=error.hint, kind=generate.NOT_LOADED)
+            name: HostError(error.message, hint=error.hint, kind=discovery.NOT_LOADED)
             for name, error in failures.items()
         }
         return {**absent, **told}
@@ -263,7 +263,7 @@ class _ReconcileRun:
         products, broken = generate.generate_specs(
             inventories, host=self._host, options=setup.options, delivery=setup.delivery
         )
-        products = publish.with_covered_mounts(products, setup.directories, self._host)
+        products = publish.with_mount_conflicts(products, setup.directories, self._host)
         if os.path.isdir(f"{setup.state_dir}/views"):
             prune_after_boot(setup.state_dir, spec_dirs=setup.view_directories)
         for product in products:
@@ -280,7 +280,7 @@ class _ReconcileRun:
                 self._keep(vendor, defective[vendor].message)
                 continue
             lost = [owned for owned in self._of(vendor) if owned.kind not in offered]
-            self._withdraw(lost, publish.NOT_OFFERED)
+            self._withdraw(lost, withdraw.NOT_OFFERED)
 
     def _keep(self, vendor: str, why: str) -> None:
         for owned in self._of(vendor):
@@ -311,14 +311,14 @@ class _ReconcileRun:
             wishes_to_keep, foreign = self._setup.daemon.stale_specs == "keep", self._unmasked(kind)
             if WITHDRAWALS[wishes_to_keep, bool(foreign)] == "keep":
                 if foreign and not wishes_to_keep:
-                    self._said.append(publish.unmasking_finding(kind, file, foreign))
+                    self._said.append(withdraw.unmasking_finding(kind, file, foreign))
                     self._failed.append(self._said[-1].line())
                 self._report_kept(kind, file, why)
                 continue
-            gone = publish.StaleSpec(name=owned.name, kind=kind, reason=why)
+            gone = withdraw.StaleSpec(name=owned.name, kind=kind, reason=why)
             before = publish.read_spec(file)
             self._tell(
-                publish.withdraw_spec(gone, self._setup.directories[-1], self._setup.state_dir), before, None
+                withdraw.withdraw_spec(gone, self._setup.directories[-1], self._setup.state_dir), before, None
             )
 
     def _unmasked(self, kind: str) -> str:

@@ -9,7 +9,7 @@ from cdigen.doctor.daemons import running
 from cdigen.doctor.words import joined, quoted
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.model.names import natural_key, spec_file_name
-from cdigen.pipeline import generate
+from cdigen.pipeline import discovery, generate
 from cdigen.runtimes import installed, lookup, settings
 from cdigen.runtimes.scan import SpecCache
 from cdigen.runtimes.targets import RUNTIMES
@@ -118,9 +118,9 @@ class Context:
 
     @cached_property
     def _discovered(self) -> tuple[dict[str, Inventory], dict[str, HostError]]:
-        inventories, failures = generate.discover(self.request.vendors, self.request.places)
+        inventories, failures = discovery.discover(self.request.vendors, self.request.places)
         if not self.request.are_named:
-            failures = generate.relevant_failures(inventories, failures, self.host)
+            failures = discovery.relevant_failures(inventories, failures, self.host)
         return inventories, failures
 
     @property

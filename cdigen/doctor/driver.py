@@ -7,7 +7,7 @@ from collections import Counter
 from cdigen.doctor.result import Topic, command_in
 from cdigen.host.procfs import kernel_release
 from cdigen.host.sysfs import ACCELERATORS, PCI_DEVICES, pci_devices
-from cdigen.pipeline import generate
+from cdigen.pipeline import discovery
 from cdigen.vendors import registry
 
 TYPE_CHECKING = False
@@ -99,7 +99,7 @@ def _pitfalls(context: Context) -> Iterator[CheckResult]:
         if inventory is None and name not in context.failures:
             continue  # nobody asked for it, and it is not here
         said = context.failures[name].message if name in context.failures else ""
-        for finding in generate.diagnostics(name, context.request.places, inventory):
+        for finding in discovery.diagnostics(name, context.request.places, inventory):
             if finding.message in said:
                 continue
             detail = f"{finding.message}; {finding.hint}" if finding.hint else finding.message

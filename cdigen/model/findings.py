@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Literal
 
+    from cdigen.model.errors import CdigenError
+
     Severity = Literal["error", "warning", "info"]
 
 
@@ -50,3 +52,8 @@ class Finding:
 def errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings that are errors, in their order."""
     return tuple(finding for finding in findings if finding.severity == "error")
+
+
+def finding_of(error: CdigenError, path: str) -> Finding:
+    """Return ERROR, which concerns PATH alone, as a finding: its kind is the rule."""
+    return Finding(severity="error", rule=error.kind, path=path, message=error.message, hint=error.hint)

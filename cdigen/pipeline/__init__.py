@@ -1,1 +1,1 @@
-"""The one function of this program: discover, name, deliver, build, check, publish."""
+"""The one function of cdigen: a host's state becomes its CDI specs. ``generate`` lists the stages."""

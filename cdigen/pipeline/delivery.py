@@ -1,7 +1,7 @@
-"""How a draft's files reach containers on this host: the best of what its profile allows.
+"""Delivery: ``deliver`` chooses how a draft's files reach containers, the best that profile and host allow.
 
-``deliver`` is the central name. A layout or hook that the host cannot give is replaced by one that
-works everywhere, and a finding says so: a container without a hook is better than none at all.
+A layout or hook that this host cannot use is replaced by one that works everywhere, with a finding: a
+container without a hook is better than none.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ if TYPE_CHECKING:
 CPUINFO = "/proc/cpuinfo"
 # What 'make install-hook' puts beside the script, in the folder lib.
 HOOK_MODULE = "cdigen/hook/main.py"
-_PLAIN = frozenset(("auto", "files", "none"))
+_FILES_ONLY_CHOICES = frozenset(("auto", "files", "none"))
 
 
 @frozen
 class DeliveryOptions:
-    """What may be used; paths are the host's, but for ``state_dir``, which is one of this machine.
+    """What delivery may use. Paths are the host's, but ``state_dir`` is one of this machine.
 
-    Without ``hook_script`` there is no hook unless a profile insists, without ``state_dir`` there are no
-    views; only with ``make_views`` is one made that is not there yet, and only with ``view_copies`` by
-    copying. ``plain`` is for containers that get their files below a folder of their own.
-    ``folders_taken`` says that the default kind has nothing but the folders for capable processors.
+    Without ``hook_script`` there is no hook unless a profile insists; without ``state_dir`` there are no
+    views. A missing view is made only with ``make_views``, by copying only with ``view_copies``.
+    ``files_only`` is for containers that get their files below a folder of their own;
+    ``capability_folders_taken`` says that only the default kind may use the folders that the loaders of
+    capable processors search.
     """
 
     hook_script: str = ""
@@ -51,49 +52,52 @@ class DeliveryOptions:
     state_dir: str = ""
     make_views: bool = False
     view_copies: bool = False
-    plain: bool = False
-    folders_taken: bool = False
+    files_only: bool = False
+    capability_folders_taken: bool = False
 
 
 DEFAULT_DELIVERY = DeliveryOptions()
 
 
-def deliver(draft: Draft, host: Root | None, means: DeliveryOptions) -> tuple[Draft, tuple[Finding, ...]]:
+def deliver(draft: Draft, host: Root | None, options: DeliveryOptions) -> tuple[Draft, tuple[Finding, ...]]:
     """Return DRAFT with the mounts, hooks and environment that bring its payload into containers.
 
     HOST is None for an inventory from elsewhere: what such a host has besides is not known.
     """
     if draft.payload is None:
         return draft, ()
-    return _Delivery(draft, draft.payload, host, means).settle()
+    return _Delivery(draft, draft.payload, host, options).resolve()
 
 
 class _Delivery:
-    """One draft on its way; ``findings`` gathers what had to be replaced."""
+    """The choices for one draft; the findings say what had to be replaced."""
 
-    def __init__(self, draft: Draft, payload: Payload, host: Root | None, means: DeliveryOptions) -> None:
+    def __init__(self, draft: Draft, payload: Payload, host: Root | None, options: DeliveryOptions) -> None:
         self._draft = draft
         self._payload = payload
-        self._profile = replace(draft.profile, layout="files", hook="none") if means.plain else draft.profile
+        self._profile = draft.profile
+        if options.files_only:
+            self._profile = replace(draft.profile, layout="files", hook="none")
         self._host = host
-        self._means = means
+        self._options = options
         self._view = NO_VIEW
         self._findings: list[Finding] = []
         self._has_libraries = any(file.names for file in payload.files)
-        asked = (draft.profile.layout, draft.profile.hook)
-        if means.plain and self._has_libraries and not _PLAIN.issuperset(asked):
-            self._say_unused(
-                f"the layout {asked[0]} with the hook {asked[1]} does not go with a container driver root, "
+        layout, hook = draft.profile.layout, draft.profile.hook
+        is_possible = _FILES_ONLY_CHOICES.issuperset((layout, hook))
+        if options.files_only and self._has_libraries and not is_possible:
+            self._report_unused_layout(
+                f"the layout {layout} with the hook {hook} does not go with a container driver root, "
                 "below which no loader looks by itself"
             )
 
-    def settle(self) -> tuple[Draft, tuple[Finding, ...]]:
-        program = self._program()
+    def resolve(self) -> tuple[Draft, tuple[Finding, ...]]:
+        program = self._hook_program()
         if program is None:
-            self._say_what_no_hook_does()
+            self._report_lost_compatibility()
         layout = self._layout(program)
-        is_covering = self._means.folders_taken and self._draft.kind != DEFAULT_KIND
-        capable = layout in {"view", "hwcaps"} and not is_covering and not self._against_capability_folders()
+        is_covering = self._options.capability_folders_taken and self._draft.kind != DEFAULT_KIND
+        capable = layout in {"view", "hwcaps"} and not is_covering and not self._why_not_capability_folders()
         laid = lay_out(self._payload, layout, self._view, capable=capable)
         edits = self._draft.edits
         env = () if program else tuple(f"{name}={laid.folder}" for name in self._payload.folder_env)
@@ -104,13 +108,13 @@ class _Delivery:
         return replace(self._draft, edits=edits, payload=None), tuple(self._findings)
 
     def _steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-        """Return the steps that the profile wants: links first, the cache when compatibility is settled."""
+        """Return the steps that the profile wants: links first, the cache after forward compatibility."""
         wanted = [step for step in (*self._payload.steps, *steps) if step.name in self._profile.hook_steps]
         return tuple(sorted(wanted, key=lambda step: STEPS.index(step.name)))
 
     # The hook.
 
-    def _program(self) -> HookProgram | None:
+    def _hook_program(self) -> HookProgram | None:
         wanted = self._profile.hook
         if (
             wanted == "none"
@@ -118,17 +122,17 @@ class _Delivery:
             or (wanted == "auto" and self._profile.layout == "hwcaps")
         ):
             return None
-        means = self._means
-        files: tuple[str, ...] = (means.nvidia_hook,)
+        options = self._options
+        files: tuple[str, ...] = (options.nvidia_hook,)
         library = ""
         if wanted == "nvidia":
-            program = nvidia_hook(means.nvidia_hook)
+            program = nvidia_hook(options.nvidia_hook)
         else:
             python, original = self._interpreter()
-            program = cdigen_hook(python, means.hook_script)
-            library = f"{posixpath.dirname(means.hook_script)}/lib"
+            program = cdigen_hook(python, options.hook_script)
+            library = f"{posixpath.dirname(options.hook_script)}/lib"
             files = (
-                means.hook_script,
+                options.hook_script,
                 f"{library}/{HOOK_MODULE}",
                 python,
                 *((settings_of(python),) if original else ()),
@@ -136,16 +140,16 @@ class _Delivery:
             )
         if self._host is None or not files[0]:
             return None if wanted == "auto" else program
-        return program if self._may_start(self._host, files, library) else None
+        return program if self._is_trusted(self._host, files, library) else None
 
     def _interpreter(self) -> tuple[str, str]:
-        """Return the Python for the hook, and what it is a copy of; that one where the two differ."""
-        python = self._means.hook_python
+        """Return the Python that runs the hook, and the one it is a copy of; the latter where they differ."""
+        python = self._options.hook_python
         original = copied_from(self._host, python)
         problem = outdated(self._host, python, original) if self._host and original else ""
         if not problem:
             return python, original
-        self._say(
+        self._report(
             "warning",
             "hook-python-outdated",
             python,
@@ -155,11 +159,11 @@ class _Delivery:
         )
         return original, ""
 
-    def _may_start(self, host: Root, files: tuple[str, ...], library: str) -> bool:
+    def _is_trusted(self, host: Root, files: tuple[str, ...], library: str) -> bool:
         """Return whether HOST has FILES, and only root can have changed them or what is below LIBRARY."""
         missing = next((path for path in files if not host.exists(path)), "")
         if missing:
-            self._say(
+            self._report(
                 "info" if self._profile.hook == "auto" else "warning",
                 "hook-missing",
                 missing,
@@ -170,7 +174,7 @@ class _Delivery:
         problems = [untrusted(path, base=host.outer) for path in files]
         problem = next((text for text in problems if text), "") or untrusted_below(host, library)
         if problem:
-            self._say(
+            self._report(
                 "warning",
                 "hook-untrusted",
                 files[0],
@@ -188,29 +192,31 @@ class _Delivery:
             return "files"
         if program is not None and program.kind == "nvidia":
             if wanted not in {"auto", "files"}:
-                self._say_unused(f"the layout {wanted} is not for NVIDIA's hooks, which link single files")
+                self._report_unused_layout(
+                    f"the layout {wanted} is not for NVIDIA's hooks, which link single files"
+                )
             return "named"
-        if wanted in {"view", "hwcaps"} and self._is_without_a_place(program):
+        if wanted in {"view", "hwcaps"} and self._needs_default_kind(program):
             return "files"
         if wanted == "hwcaps":
-            problem = self._against_capability_folders()
+            problem = self._why_not_capability_folders()
             if problem:
-                self._say_unused(f"the layout hwcaps is not for this host: {problem}")
-            return "hwcaps" if not problem and self._has_view(asked=True) else "files"
+                self._report_unused_layout(f"the layout hwcaps is not for this host: {problem}")
+            return "hwcaps" if not problem and self._has_view(is_requested=True) else "files"
         if wanted == "view" or (wanted == "auto" and program is not None):
-            return self._view_or_files(program, asked=wanted == "view")
+            return self._view_or_files(program, is_requested=wanted == "view")
         return "files"
 
-    def _is_without_a_place(self, program: HookProgram | None) -> bool:
-        """Return whether the layout needs a place that is one for all kinds, and this kind has it not.
+    def _needs_default_kind(self, program: HookProgram | None) -> bool:
+        """Return whether only the default kind may use the places of the layout, and this is another kind.
 
-        With a hook a view may lie anywhere. Two kinds of a container must not cover each other's files.
+        With a hook a view may lie anywhere. Two kinds in one container must not cover each other's files.
         """
         layout = self._profile.layout
         if self._draft.kind == DEFAULT_KIND or (layout == "view" and (program or self._payload.prefix)):
             return False
         how = " without a hook" if layout == "view" else ""
-        self._say_unused(
+        self._report_unused_layout(
             f"the layout {layout}{how} is for {DEFAULT_KIND} alone: its folders are the same in every "
             "container, and of two kinds one would cover the other",
             severity="warning" if self._profile.device_class == self._class() else "info",
@@ -220,15 +226,15 @@ class _Delivery:
     def _class(self) -> str:
         return self._draft.kind.partition("/")[2]
 
-    def _view_or_files(self, program: HookProgram | None, *, asked: bool) -> str:
+    def _view_or_files(self, program: HookProgram | None, *, is_requested: bool) -> str:
         if program is None and self._profile.hook != "none":
-            if asked:
-                self._say_unused("the layout view needs a hook that can be used, or 'hook: none'")
+            if is_requested:
+                self._report_unused_layout("the layout view needs a hook that can be used, or 'hook: none'")
             return "files"
-        if not self._has_view(asked=asked):
+        if not self._has_view(is_requested=is_requested):
             return "files"
-        if program is None and not self._payload.prefix and self._against_capability_folders():
-            self._say(
+        if program is None and not self._payload.prefix and self._why_not_capability_folders():
+            self._report(
                 "info",
                 "view-without-hook",
                 self._draft.kind,
@@ -238,7 +244,7 @@ class _Delivery:
             )
         return "view"
 
-    def _against_capability_folders(self) -> str:
+    def _why_not_capability_folders(self) -> str:
         """Return why loaders on this host do not look where ``hwcaps`` mounts; empty where they do."""
         if not capability_folders(self._payload.architecture):
             return f"{self._payload.architecture} has no such folders"
@@ -247,18 +253,18 @@ class _Delivery:
             return f"they need a processor of level x86-64-v2; {CPUINFO} lacks {', '.join(sorted(missing))}"
         return ""
 
-    def _has_view(self, *, asked: bool) -> bool:
-        """Find or make the view of the payload; ASKED says that one that nobody has made yet is missed."""
-        host, state_dir = self._host, self._means.state_dir
+    def _has_view(self, *, is_requested: bool) -> bool:
+        """Find or make the view of the payload; IS_REQUESTED: report why there is none."""
+        host, state_dir = self._host, self._options.state_dir
         if host is None or not state_dir:
-            if asked:
-                self._say_no_view("an inventory from elsewhere has no files to make one of", "")
+            if is_requested:
+                self._report_no_view("an inventory from elsewhere has no files to make one of", "")
             return False
         from cdigen.store import views  # noqa: PLC0415 - most one-shot calls have none
 
         folders = frozenset(file.host_path for file in self._payload.files if _is_folder(host, file))
         if strays := files_outside_view(self._payload, folders):
-            self._say_no_view(
+            self._report_no_view(
                 f"{shown(strays[0])} belongs below {self._payload.prefix}, and a view there can hold neither "
                 "sockets nor folders",
                 "",
@@ -266,35 +272,35 @@ class _Delivery:
             return False
         plan = view_plan(self._payload, left_out=folders)
         try:
-            if self._means.make_views:
-                published = views.publish_view(plan, host, state_dir, copies=self._means.view_copies)
+            if self._options.make_views:
+                view = views.publish_view(plan, host, state_dir, copies=self._options.view_copies)
             else:
                 found = views.find_view(plan, host, state_dir)
                 if found is None:
-                    if asked:
-                        self._say_no_view("none is published yet", "'cdigen generate --write' makes it")
+                    if is_requested:
+                        self._report_no_view("none is published yet", "'cdigen generate --write' makes it")
                     return False
-                published = found
+                view = found
         except StoreError as error:
-            self._say_no_view(error.message, error.hint)
+            self._report_no_view(error.message, error.hint)
             return False
-        apart = frozenset(file.source for file in plan.files if file.path in published.apart)
+        apart = frozenset(file.source for file in plan.files if file.path in view.apart)
         self._view = PlacedView(
-            source=published.path, target=view_target(self._draft.kind), left_out=folders | apart
+            source=view.path, target=view_target(self._draft.kind), left_out=folders | apart
         )
-        self._findings.extend(published.findings)
-        refused = {file.source for file in plan.files if file.path in published.left_out}
+        self._findings.extend(view.findings)
+        refused = {file.source for file in plan.files if file.path in view.left_out}
         files = tuple(file for file in self._payload.files if file.host_path not in refused)
         self._payload = replace(self._payload, files=files)
         return True
 
     # What there is to say.
 
-    def _say_what_no_hook_does(self) -> None:
+    def _report_lost_compatibility(self) -> None:
         """Say that there is no forward compatibility where the profile would have a hook enable it."""
         wanted = [step.name for step in self._payload.steps if step.name in self._profile.hook_steps]
         if "enable-cuda-compat" in wanted:
-            self._say(
+            self._report(
                 "info",
                 "no-forward-compatibility",
                 self._draft.kind,
@@ -304,8 +310,8 @@ class _Delivery:
                 "containers that need it",
             )
 
-    def _say_unused(self, message: str, severity: Severity = "warning") -> None:
-        self._say(
+    def _report_unused_layout(self, message: str, severity: Severity = "warning") -> None:
+        self._report(
             severity,
             "layout-not-used",
             self._draft.kind,
@@ -313,8 +319,8 @@ class _Delivery:
             "choose 'layout: auto' in the profile",
         )
 
-    def _say_no_view(self, message: str, hint: str) -> None:
-        self._say(
+    def _report_no_view(self, message: str, hint: str) -> None:
+        self._report(
             "warning",
             "view-not-made",
             self._draft.kind,
@@ -322,7 +328,7 @@ class _Delivery:
             hint,
         )
 
-    def _say(self, severity: Severity, rule: str, path: str, message: str, hint: str) -> None:
+    def _report(self, severity: Severity, rule: str, path: str, message: str, hint: str) -> None:
         self._findings.append(Finding(severity=severity, rule=rule, path=path, message=message, hint=hint))
 
 

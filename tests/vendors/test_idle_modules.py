@@ -12,7 +12,7 @@ from hosttree import link, put
 
 from cdigen.host.root import Root
 from cdigen.model.errors import HostError
-from cdigen.pipeline import generate
+from cdigen.pipeline import discovery
 from cdigen.vendors import registry
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def told(root: Path, kinds: dict[str, str], inventories: tuple[str, ...] = ()) -
     """Return which vendors are told of, whose failures are of KINDS."""
     failures = {name: HostError("it failed", hint="", kind=kind) for name, kind in kinds.items()}
     found = dict.fromkeys(inventories)
-    return list(generate.relevant_failures(found, failures, Root(str(root))))  # type: ignore[arg-type]
+    return list(discovery.relevant_failures(found, failures, Root(str(root))))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", registry.VENDORS)

@@ -10,7 +10,7 @@ from vendors.addedvendor import CODE, WELL, install
 from vendors.fakehost import places
 
 from cdigen.model.errors import ConfigError, HostError
-from cdigen.pipeline import generate
+from cdigen.pipeline import device_nodes, discovery, generate
 from cdigen.vendors import plugin, registry
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test_a_vendor_of_the_tree_is_what_the_registry_says(name: str) -> None:
 
 
 def test_every_vendor_of_the_tree_says_that_it_is_absent(tmp_path: Path) -> None:
-    found, failures = generate.discover(tuple(registry.VENDORS), places(tmp_path))
+    found, failures = discovery.discover(tuple(registry.VENDORS), places(tmp_path))
     assert found == {}
     assert {error.kind for error in failures.values()} == {"driver-not-loaded"}
 
@@ -82,7 +82,7 @@ def test_what_is_no_vendor_is_its_own_failure_in_one_line(
 ) -> None:
     name = parts.get("name", "added")
     install(packages, **parts)
-    found, failures = generate.discover((name, "amd"), places(tmp_path))
+    found, failures = discovery.discover((name, "amd"), places(tmp_path))
     assert found == {}
     assert problem in failures[name].message
     assert failures[name].message.isprintable()
@@ -91,14 +91,14 @@ def test_what_is_no_vendor_is_its_own_failure_in_one_line(
 
 def test_a_defect_of_one_vendor_is_its_own_failure(packages: Path, tmp_path: Path) -> None:
     install(packages, discover=DEFECTIVE)
-    _, failures = generate.discover(("added", "amd"), places(tmp_path))
+    _, failures = discovery.discover(("added", "amd"), places(tmp_path))
     assert (failures["added"].kind, failures["amd"].kind) == ("vendor-defect", "driver-not-loaded")
     assert failures["added"].message == "the code for added failed: RuntimeError: two lines"
 
 
 def test_a_defect_in_making_specs_is_the_error_of_its_kind(packages: Path, tmp_path: Path) -> None:
     install(packages, edits=DEFECTIVE)
-    found, _ = generate.discover(("added",), places(tmp_path))
+    found, _ = discovery.discover(("added",), places(tmp_path))
     products, broken = generate.generate_specs(found, host=None)
     assert products == ()
     assert broken["example.com/gpu"].kind == "vendor-defect"
@@ -106,21 +106,21 @@ def test_a_defect_in_making_specs_is_the_error_of_its_kind(packages: Path, tmp_p
 
 def test_a_defect_in_watching_costs_no_other_its_watches(packages: Path, tmp_path: Path) -> None:
     install(packages, watches=DEFECTIVE)
-    wanted, failures = generate.watches(("added", "amd"), places(tmp_path))
+    wanted, failures = discovery.watches(("added", "amd"), places(tmp_path))
     assert (len(wanted), list(failures)) == (1, ["added"])
 
 
 def test_a_defect_in_what_doctor_asks_is_a_finding(packages: Path, tmp_path: Path) -> None:
     install(packages, diagnostics=DEFECTIVE, missing_nodes=DEFECTIVE)
-    (finding,) = generate.diagnostics("added", places(tmp_path), None)
+    (finding,) = discovery.diagnostics("added", places(tmp_path), None)
     assert (finding.severity, finding.rule) == ("error", "vendor-defect")
-    assert generate.make_nodes(("added",), places(tmp_path)) == ()
+    assert device_nodes.make_nodes(("added",), places(tmp_path)) == ()
 
 
 def test_absent_vendors_are_not_told_beside_one_that_is_there(packages: Path, tmp_path: Path) -> None:
     install(packages)
-    found, failures = generate.discover(("added", "amd"), places(tmp_path))
-    assert generate.relevant_failures(found, failures, places(tmp_path).host) == {}
+    found, failures = discovery.discover(("added", "amd"), places(tmp_path))
+    assert discovery.relevant_failures(found, failures, places(tmp_path).host) == {}
 
 
 def test_of_absent_vendors_the_one_on_the_bus_is_told(tmp_path: Path) -> None:
@@ -129,14 +129,14 @@ def test_of_absent_vendors_the_one_on_the_bus_is_told(tmp_path: Path) -> None:
     (folder / "vendor").write_text("0x1002\n")
     (folder / "class").write_text("0x120000\n")
     where = places(tmp_path)
-    found, failures = generate.discover(tuple(registry.VENDORS), where)
-    assert list(generate.relevant_failures(found, failures, where.host)) == ["amd"]
+    found, failures = discovery.discover(tuple(registry.VENDORS), where)
+    assert list(discovery.relevant_failures(found, failures, where.host)) == ["amd"]
 
 
 def test_a_host_without_any_gpu_gets_one_line(tmp_path: Path) -> None:
     where = places(tmp_path)
-    found, failures = generate.discover(tuple(registry.VENDORS), where)
-    (error,) = generate.relevant_failures(found, failures, where.host).values()
+    found, failures = discovery.discover(tuple(registry.VENDORS), where)
+    (error,) = discovery.relevant_failures(found, failures, where.host).values()
     assert isinstance(error, HostError)
     assert (error.kind, error.exit_code) == ("driver-not-loaded", 3)
     assert "no GPU is on the PCI bus" in error.message

@@ -1,0 +1,49 @@
+"""Check a document before it becomes a spec: CDI's rules, what the target reads, what the host has."""
+
+from __future__ import annotations
+
+from cdigen.cdi.fit import REPORTED_BY_FIT, refuse_newer
+from cdigen.cdi.parse_cache import check_and_render, parse_and_check
+from cdigen.cdi.rules.hostcheck import check_host
+from cdigen.model.errors import SpecError
+from cdigen.model.findings import errors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from cdigen.host.root import Root
+    from cdigen.model.findings import Finding
+    from cdigen.model.target import Target
+
+
+def check_document(
+    document: dict[str, Any], *, host: Root | None, target: Target | None
+) -> tuple[bytes, tuple[Finding, ...]]:
+    """Return the bytes of DOCUMENT, and the findings that do not keep it from being written.
+
+    SpecError: it breaks a rule of CDI, TARGET does not know its version, or HOST, where one is given, does
+    not have what it names.
+    """
+    if target is not None:
+        refuse_newer(document, target)
+    rendered = check_and_render(document)
+    findings = tuple(finding for finding in rendered.findings if finding.rule not in REPORTED_BY_FIT)
+    if host is not None and not errors(findings):
+        findings = (*findings, *check_host(document, host))
+    if broken := errors(findings):
+        more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+        raise SpecError(
+            f"the spec of {document['kind']} breaks a rule and was not written: {broken[0].line()}{more}",
+            hint="run it again if the driver was being changed; else report it with the output of "
+            "'cdigen inspect --json'",
+        )
+    return rendered.content, findings
+
+
+def check_written(content: bytes) -> None:
+    """Raise SpecError for CONTENT that is not a good spec: what the store has read back from the disk."""
+    if broken := errors(parse_and_check(content).findings):
+        raise SpecError(
+            f"the spec read back from the disk is wrong: {broken[0].line()}", hint="check the disk"
+        )
