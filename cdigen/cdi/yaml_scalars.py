@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
-import struct
-from math import isfinite, isnan
+from math import isfinite
 
 _WORDS: dict[str, bool | float | None] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
@@ -71,24 +70,21 @@ def _integer(match: re.Match[str]) -> int | None:
 
 
 def as_text(value: object) -> str | None:
-    """Return the text that a number or bool becomes where the loaders want text; None for the rest."""
+    """Return the text that a number or bool becomes where the loaders want text; None for the rest.
+
+    Go writes a float with the fewest digits that tell its 32-bit value; where six do not, None is returned.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
     if isinstance(value, float):
-        return _float_text(value)
-    return value if isinstance(value, str) else None
+        text = f"{value:g}"
+        return text if isfinite(value) and float(text) == value else None
+    return str(value) if isinstance(value, str | int) else None
 
 
 def as_key(value: object) -> str | None:
     """Return the text of a mapping's key; None for null, which the loaders refuse as a key."""
-    text = as_text(value)
-    return (
-        {"+Inf": ".inf", "-Inf": "-.inf", "NaN": ".nan"}.get(text or "", text)
-        if isinstance(value, float)
-        else text
-    )
+    return None if value is None else as_text(value) or str(value)
 
 
 def tagged(tag: str, text: str) -> object:
@@ -103,23 +99,3 @@ def tagged(tag: str, text: str) -> object:
     if type(value) is not _TYPES_OF_TAGS[tag]:
         raise ValueError(f"{text!r} is no {tag}")
     return value
-
-
-def _float_text(value: float) -> str:
-    """Return VALUE as Go's ``FormatFloat(value, 'g', -1, 32)``: the shortest text of its 32-bit float."""
-    try:
-        packed = struct.pack("<f", value)
-    except OverflowError:
-        return "+Inf" if value > 0 else "-Inf"
-    if not isfinite(value):
-        return "NaN" if isnan(value) else "+Inf" if value > 0 else "-Inf"
-    single = struct.unpack("<f", packed)[0]
-    # Nine digits tell any two 32-bit floats apart, so the search ends.
-    shortest = next(
-        text for digits in range(9) if struct.pack("<f", float(text := f"{single:.{digits}e}")) == packed
-    )
-    mantissa, _, exponent = shortest.partition("e")
-    if not -4 <= int(exponent) < 6:
-        return f"{mantissa}e{int(exponent):+03d}"
-    decimals = len(mantissa.lstrip("-").replace(".", "")) - 1 - int(exponent)
-    return f"{float(shortest):.{max(0, decimals)}f}"

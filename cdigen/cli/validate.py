@@ -6,9 +6,8 @@ import os
 import sys
 
 from cdigen.cdi.fit import unknown_releases
-from cdigen.cdi.library import RELEASES
+from cdigen.cdi.library import DEFAULT_RELEASES, RELEASES
 from cdigen.cdi.loaders.emulation import (
-    DEFAULT_VERSIONS,
     PANIC,
     REJECT,
     UNKNOWN,
@@ -182,7 +181,7 @@ def _asked(arguments: Namespace) -> tuple[RequestedLibrary, ...]:
 def _judge(
     file: SpecInput, asked: tuple[RequestedLibrary, ...], host: Root | None, mount_conflicts: MountConflicts
 ) -> ValidatedFile:
-    versions = dict.fromkeys((*DEFAULT_VERSIONS, *(one.library for one in asked), *acceptance.LIBRARIES))
+    versions = dict.fromkeys((*DEFAULT_RELEASES, *(one.library for one in asked), *acceptance.LIBRARIES))
     if file.rule:
         problem = Finding(severity="error", rule=file.rule, path="$", message=file.problem)
         unknown_releases = dict.fromkeys(versions, LoaderVerdict(verdict=UNKNOWN, reason=file.problem))
@@ -213,7 +212,7 @@ def _is_yaml(file: str) -> bool | None:
 
 
 def _row(verdict: ValidatedFile, asked: tuple[RequestedLibrary, ...]) -> dict[str, object]:
-    shown_versions = dict.fromkeys((*DEFAULT_VERSIONS, *(one.library for one in asked)))
+    shown_versions = dict.fromkeys((*DEFAULT_RELEASES, *(one.library for one in asked)))
     return {
         "file": verdict.file,
         "valid": verdict.is_valid,

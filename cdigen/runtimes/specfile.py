@@ -12,7 +12,7 @@ import posixpath
 import stat
 
 from cdigen.cdi.parse_cache import parse_and_check
-from cdigen.cdi.reader import MAX_SIZE, parse_document
+from cdigen.cdi.reader import MAX_SIZE, ParsedDocument
 from cdigen.host.root import shown
 from cdigen.model.findings import Finding, errors
 from cdigen.value import frozen
@@ -121,17 +121,11 @@ def as_loaded(
     Field names in any letter case, a bare 0 that becomes text, comments and trailing commas in .json: the
     library's parser is one for YAML. DOCUMENT where the library refuses it too.
     """
-    from cdigen.cdi.library import release_of  # noqa: PLC0415
-    from cdigen.cdi.loaders.decoding import RefusedError, decode_document  # noqa: PLC0415
+    # Imported here: what the loaders make of a file may need PyYAML (19 ms).
+    from cdigen.cdi.loaders.emulation import loaded_document  # noqa: PLC0415
 
-    release = release_of(library)
-    value = parse_document(data, yaml=True).document if document is None else document
-    if release is None or value is None:
-        return document
-    try:
-        return decode_document(value, release)
-    except RefusedError:
-        return document
+    parsed = None if document is None else ParsedDocument(document=document, findings=())
+    return loaded_document(data, library, parsed)
 
 
 def names_in(document: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:

@@ -1,48 +1,44 @@
-"""The CDI library's data types, and how its JSON decoder fills them from what YAML gave.
+"""Fill the CDI library's data types as its JSON decoder does with what YAML gave.
 
 The decoder is Go's: a field's name matches in any case, a null leaves the zero value, numbers and
-booleans become text where text is wanted (sigs.k8s.io/yaml does that), an unknown field refuses the
-whole file, and two fields that differ only in case fill the same place one after the other.
-Source: specs-go/config.go of the tags v0.5.2 to v1.1.0; Go, encoding/json, decode.go.
+booleans become text where text is wanted (sigs.k8s.io/yaml does that), and an unknown field refuses the
+whole file. What a decoder does with two spellings of one field, or with a float that no short text
+tells, is not followed. Source: specs-go/config.go of the tags v0.5.2 to v1.1.0; Go, encoding/json, decode.go.
 """
 
 from __future__ import annotations
 
-from cdigen.cdi.library import NEWEST, CdiLibrary, is_everywhere
-from cdigen.cdi.rules.fields import type_name
+from cdigen.cdi.library import CdiLibrary
+from cdigen.cdi.rules.fields import MAX_INT64, MAX_UINT32, type_name
 from cdigen.cdi.yaml_scalars import as_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.cdi.library import Release
+    Decode = Callable[[object, CdiLibrary], object]
 
-    # Takes a value and what its place holds already; None stands for nil and for a zero value.
-    Decode = Callable[[object, object, CdiLibrary], object]
-
-_MAX_UINT32 = 2**32 - 1
-_MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
-# From here on Go's encoder writes a float with an exponent, which its decoder takes for no integer.
-_MAX_PLAIN_FLOAT = 1e21
+# Whole floats up to here are the integers that Go writes for them.
+_MAX_EXACT_FLOAT = 2.0**53
+# Zero values are the same in all releases.
+_NO_LIBRARY = CdiLibrary((0, 0, 0))
 
 
 class RefusedError(Exception):
     """Says that a library refuses the document; the text says why, for people."""
 
 
-def decode_document(value: object, release: Release) -> dict[str, object]:
-    """Return VALUE as the ``Spec`` of library RELEASE; RefusedError where its decoder refuses it.
+class UnknownError(Exception):
+    """Says that what a library does depends on chance or is not known."""
+
+
+def decode_document(value: object, library: CdiLibrary) -> dict[str, object]:
+    """Return VALUE as the ``Spec`` of LIBRARY; RefusedError where its decoder refuses it, or UnknownError.
 
     Every field that any release has is there, named as in JSON; absent ones have Go's zero value,
     which is None for lists, maps and pointers.
     """
-    return decode_for(value, CdiLibrary(release))
-
-
-def decode_for(value: object, library: CdiLibrary) -> dict[str, object]:
-    """Return VALUE as ``decode_document`` does, for what LIBRARY says it knows."""
-    document = _SPEC(value, None, library)
+    document = _SPEC(value, library)
     if value is None or not isinstance(document, dict):
         raise RefusedError("there is no document")
     return document
@@ -50,46 +46,40 @@ def decode_for(value: object, library: CdiLibrary) -> dict[str, object]:
 
 def _struct(fields: dict[str, Decode], *, is_pointer: bool = False) -> Decode:
     """Return the decoder of a struct with FIELDS, as far as a library has them, or of a pointer to it."""
-    nothing = CdiLibrary(NEWEST)
-    zero = {name: decode(None, None, nothing) for name, decode in fields.items()}
-    folded = {name.casefold(): name for name in fields}
-    everywhere = frozenset(name for name in fields if is_everywhere(name))
+    zero = {name: decode(None, _NO_LIBRARY) for name, decode in fields.items()}
+    spellings = {name.casefold(): name for name in fields}
 
-    def name_of(key: str, library: CdiLibrary) -> str:
-        name = key if key in fields else folded.get(key.casefold())
-        if name is None or len(name) != len(key) or not library.has_field(name):
-            raise RefusedError(f"unknown field {key!r:.60}")
-        return name
-
-    def decode(value: object, old: object, library: CdiLibrary) -> object:
+    def decode(value: object, library: CdiLibrary) -> object:
         if value is None:
-            return None if is_pointer else old or zero
-        if not isinstance(value, dict):
-            raise RefusedError(f"{type_name(value)} where an object is wanted")
-        filled = dict(old if isinstance(old, dict) else zero)
-        # encoding/json writes a map's keys in the order of their bytes, so that is how they are read.
-        for key in sorted(value):
-            name = key if key in everywhere else name_of(key, library)
-            filled[name] = fields[name](value[key], filled[name], library)
-        return filled
+            return None if is_pointer else zero
+        given: dict[str, object] = {}
+        for key, item in _members(value).items():
+            name = key if key in fields else spellings.get(key.casefold())
+            if name is None or len(name) != len(key) or not library.has_field(name):
+                raise RefusedError(f"unknown field {key!r:.60}")
+            if name in given:
+                raise UnknownError(f"the field {name} in two spellings")
+            given[name] = fields[name](item, library)
+        return {**zero, **given}
 
     return decode
 
 
-def _list(item: Decode) -> Decode:
-    """Return the decoder of a slice; null makes it nil, and what was there is filled once more."""
+def _members(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise RefusedError(f"{type_name(value)} where an object is wanted")
+    return value
 
-    def decode(value: object, old: object, library: CdiLibrary) -> object:
+
+def _list(item: Decode) -> Decode:
+    """Return the decoder of a slice; null makes it nil."""
+
+    def decode(value: object, library: CdiLibrary) -> object:
         if value is None:
             return None
         if not isinstance(value, list):
             raise RefusedError(f"{type_name(value)} where a list is wanted")
-        if not isinstance(old, list):
-            return [item(entry, None, library) for entry in value]
-        missing = len(value) - len(old)
-        return [
-            item(entry, before, library) for entry, before in zip(value, old + [None] * missing, strict=False)
-        ]
+        return [item(entry, library) for entry in value]
 
     return decode
 
@@ -97,68 +87,52 @@ def _list(item: Decode) -> Decode:
 def _integer(minimum: int, maximum: int, *, zero: int | None) -> Decode:
     """Return the decoder of an integer within MINIMUM and MAXIMUM; ZERO is None for a pointer to one."""
 
-    def decode(value: object, old: object, _library: CdiLibrary) -> object:
+    def decode(value: object, _library: CdiLibrary) -> object:
         if value is None:
-            return zero if zero is None or old is None else old
-        if isinstance(value, float) and value.is_integer() and abs(value) < _MAX_PLAIN_FLOAT:
-            value = _as_written(value, minimum)
+            return zero
+        if isinstance(value, float) and value.is_integer() and abs(value) <= maximum:
+            if abs(value) > _MAX_EXACT_FLOAT or str(value) == "-0.0":
+                raise UnknownError(f"{value!r} where an integer is wanted")
+            value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
-            raise RefusedError(f"{_shown(value)} where an integer from {minimum} to {maximum} is wanted")
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            what = f"{value!r:.30}" if is_number else type_name(value)
+            raise RefusedError(f"{what} where an integer from {minimum} to {maximum} is wanted")
         return value
 
     return decode
 
 
-def _as_written(value: float, minimum: int) -> int | None:
-    """Return the integer that Go writes for the whole VALUE: the shortest digits that tell it, then zeros."""
-    if minimum == 0 and repr(value).startswith("-"):
-        return None  # "-0" is no unsigned number
-    mantissa, _, exponent = repr(value).partition("e")
-    if not exponent:
-        return int(value)
-    whole, _, decimals = mantissa.partition(".")
-    digits = whole + ("" if decimals == "0" else decimals)
-    return int(digits + "0" * (int(exponent) - (len(digits) - len(whole))))
-
-
-def _shown(value: object) -> str:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return f"{value!r:.30}" if is_number else type_name(value)
-
-
-def _text(value: object, old: object, _library: CdiLibrary) -> object:
+def _text(value: object, _library: CdiLibrary) -> object:
     if isinstance(value, str):
         return value
     if value is None:
-        return old or ""
+        return ""
+    if isinstance(value, dict | list):
+        raise RefusedError(f"{type_name(value)} where a text is wanted")
     text = as_text(value)
     if text is None:
-        raise RefusedError(f"{type_name(value)} where a text is wanted")
+        raise UnknownError(f"{value!r} where a text is wanted")
     return text
 
 
-def _bool(value: object, old: object, _library: CdiLibrary) -> object:
-    if value is None:
-        return bool(old)
-    if not isinstance(value, bool):
+def _bool(value: object, _library: CdiLibrary) -> object:
+    if value is not None and not isinstance(value, bool):
         raise RefusedError(f"{type_name(value)} where a boolean is wanted")
-    return value
+    return bool(value)
 
 
-def _texts_by_key(value: object, old: object, library: CdiLibrary) -> object:
+def _texts_by_key(value: object, library: CdiLibrary) -> object:
     if value is None:
         return None
-    if not isinstance(value, dict):
-        raise RefusedError(f"{type_name(value)} where an object is wanted")
-    before = old if isinstance(old, dict) else {}
-    return {**before, **{key: _text(text, None, library) for key, text in value.items()}}
+    return {key: _text(text, library) for key, text in _members(value).items()}
 
 
 _TEXTS = _list(_text)
-_INT64 = _integer(_MIN_INT64, _MAX_INT64, zero=0)
-_INT64_POINTER = _integer(_MIN_INT64, _MAX_INT64, zero=None)
-_UINT32 = _integer(0, _MAX_UINT32, zero=0)
-_UINT32_POINTER = _integer(0, _MAX_UINT32, zero=None)
+_INT64 = _integer(-(2**63), MAX_INT64, zero=0)
+_INT64_POINTER = _integer(-(2**63), MAX_INT64, zero=None)
+_UINT32 = _integer(0, MAX_UINT32, zero=0)
+_UINT32_POINTER = _integer(0, MAX_UINT32, zero=None)
 
 _NODE: dict[str, Decode] = {
     "path": _text,
@@ -171,7 +145,6 @@ _NODE: dict[str, Decode] = {
     "uid": _UINT32_POINTER,
     "gid": _UINT32_POINTER,
 }
-_MOUNT: dict[str, Decode] = {"hostPath": _text, "containerPath": _text, "options": _TEXTS, "type": _text}
 _HOOK: dict[str, Decode] = {
     "hookName": _text,
     "path": _text,
@@ -179,6 +152,7 @@ _HOOK: dict[str, Decode] = {
     "env": _TEXTS,
     "timeout": _INT64_POINTER,
 }
+_MOUNT: dict[str, Decode] = {"hostPath": _text, "containerPath": _text, "options": _TEXTS, "type": _text}
 _NET_DEVICE: dict[str, Decode] = {"hostInterfaceName": _text, "name": _text}
 _RDT: dict[str, Decode] = {
     "closID": _text,
@@ -189,7 +163,6 @@ _RDT: dict[str, Decode] = {
     "schemata": _TEXTS,
     "enableMonitoring": _bool,
 }
-
 
 _EDITS = _struct(
     {

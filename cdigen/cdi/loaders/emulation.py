@@ -1,17 +1,18 @@
-"""What each release of the CDI library, and so each runtime, does with the bytes of a spec file.
+"""Foretell what each release of the CDI library, and so each runtime, does with the bytes of a spec file.
 
-An emulation, step by step in the order of the Go code, from one table keyed by the release in which
-a behaviour changed. It agrees with the real loaders on the 43 documents of
-``tests/data/cdi-conformance`` in six releases and on all of ``tests/data/cdi-loaders`` in two or three.
+An emulation, step by step in the order of the Go code, with what ``library`` says of each release. It agrees
+with the real loaders on the 43 documents of ``tests/data/cdi-conformance`` in six releases and on those of
+``tests/data/cdi-loaders`` in two or three, or says that it does not know.
 """
 
 from __future__ import annotations
 
-from cdigen.cdi.library import CdiLibrary, release_of
-from cdigen.cdi.loaders.decoding import RefusedError, decode_for
+from cdigen.cdi.library import DEFAULT_RELEASES, CdiLibrary, LibraryBehaviour, release_of
+from cdigen.cdi.loaders.decoding import RefusedError, UnknownError, decode_document
 from cdigen.cdi.reader import BYTE_ORDER_MARK, MAX_SIZE, parse_document
 from cdigen.cdi.rules.fields import quote
 from cdigen.cdi.version import is_newer, minimum_version
+from cdigen.model.names import is_device_name, is_vendor_or_class
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -23,30 +24,9 @@ if TYPE_CHECKING:
 
 ACCEPT, REJECT, PANIC, UNKNOWN = "accept", "reject", "panic", "unknown"
 
-DEFAULT_VERSIONS = ("0.5.2", "0.5.4", "0.6.2", "0.7.2", "0.8.1", "1.0.1", "1.1.0", "main")
-
 _TYPES = ("", "b", "c", "u", "p")
 _HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_DIGITS = frozenset("0123456789")
-_ALNUM = _LETTERS | _DIGITS
-_OF_DEVICE_NAMES = _ALNUM | frozenset("_-.:")
-# What strict reading complains of and every loader refuses as well (docs/cdi.md, "Encoding").
-_REFUSED_BY_ALL = frozenset(
-    (
-        "control-character",
-        "duplicate-key",
-        "empty-document",
-        "escaped-slash",
-        "key-split",
-        "key-too-long",
-        "leading-tab",
-        "lone-surrogate",
-        "not-an-object",
-        "surrogate-escape",
-        "too-deep",
-    )
-)
 
 
 @frozen
@@ -61,15 +41,11 @@ class _PanicError(Exception):
     """Says that the library crashes, and the runtime with it."""
 
 
-class _UnsureError(Exception):
-    """Says that what the library does depends on chance or is not known."""
-
-
 def verdicts(
     data: bytes,
     *,
     yaml: bool,
-    versions: tuple[str, ...] = DEFAULT_VERSIONS,
+    versions: tuple[str, ...] = DEFAULT_RELEASES,
     parsed: ParsedDocument | None = None,
 ) -> dict[str, str]:
     """Return for each of VERSIONS what that release of the library does with the file content DATA.
@@ -87,7 +63,7 @@ def loader_verdicts(
     data: bytes,
     *,
     yaml: bool,
-    versions: Iterable[str] = DEFAULT_VERSIONS,
+    versions: Iterable[str] = DEFAULT_RELEASES,
     parsed: ParsedDocument | None = None,
 ) -> dict[str, LoaderVerdict]:
     """Return what ``verdicts`` does, with the reasons."""
@@ -96,89 +72,75 @@ def loader_verdicts(
         case = _Case(_read(data, parsed or parse_document(data, yaml=yaml)))
     except RefusedError as error:
         return dict.fromkeys(wanted, LoaderVerdict(verdict=REJECT, reason=str(error)))
-    except _UnsureError as error:
+    except UnknownError as error:
         return dict.fromkeys(wanted, LoaderVerdict(verdict=UNKNOWN, reason=str(error)))
     return {version: case.judge(version) for version in wanted}
 
 
 class _Case:
-    """One file before several releases: what is alike for two of them is found out once."""
+    """One file before several releases: those that do alike are emulated once."""
 
     def __init__(self, value: object) -> None:
         self._value = value
-        self._decoded: list[tuple[CdiLibrary, dict[str, object]]] = []
-        self._judged: list[tuple[CdiLibrary, LoaderVerdict]] = []
-        self._checked: list[tuple[CdiLibrary, Exception | None]] = []
+        self._known: list[tuple[CdiLibrary, LoaderVerdict]] = []
 
     def judge(self, version: str) -> LoaderVerdict:
         """Return what VERSION does with the file."""
         release = release_of(version)
         if release is None:
             return LoaderVerdict(verdict=UNKNOWN, reason=f"no library {quote(version)} was ever observed")
-        for library, judgement in self._judged:
-            if library.does_as(release):
-                return judgement
+        for library, verdict in self._known:
+            if library.answers_like(release):
+                return verdict
         library = CdiLibrary(release)
-        judgement = self._verdict(library)
-        self._judged.append((library, judgement))
-        return judgement
+        verdict = _verdict(self._value, library)
+        self._known.append((library, verdict))
+        return verdict
 
-    def _verdict(self, library: CdiLibrary) -> LoaderVerdict:
-        try:
-            document = self._document(library)
-            _check_version(document, library)
-            self._check_rest(document, library)
-        except RefusedError as error:
-            return LoaderVerdict(verdict=REJECT, reason=str(error))
-        except _PanicError as error:
-            return LoaderVerdict(verdict=PANIC, reason=str(error))
-        except _UnsureError as error:
-            return LoaderVerdict(verdict=UNKNOWN, reason=str(error))
-        return LoaderVerdict(verdict=ACCEPT)
 
-    def _check_rest(self, document: dict[str, object], library: CdiLibrary) -> None:
-        for before, error in self._checked:
-            if before.does_as(library.release):
-                library.asked.update(before.asked)
-                if error:
-                    raise error
-                return
-        asked = CdiLibrary(library.release)
-        error = None
-        try:
-            _after_version(document, asked)
-        except (RefusedError, _PanicError) as caught:
-            error = caught
-        self._checked.append((asked, error))
-        library.asked.update(asked.asked)
-        if error:
-            raise error
+def _verdict(value: object, library: CdiLibrary) -> LoaderVerdict:
+    try:
+        document = decode_document(value, library)
+        _check_version(document, library)
+        _check_content(document, library)
+    except RefusedError as error:
+        return LoaderVerdict(verdict=REJECT, reason=str(error))
+    except _PanicError as error:
+        return LoaderVerdict(verdict=PANIC, reason=str(error))
+    except UnknownError as error:
+        return LoaderVerdict(verdict=UNKNOWN, reason=str(error))
+    return LoaderVerdict(verdict=ACCEPT)
 
-    def _document(self, library: CdiLibrary) -> dict[str, object]:
-        for before, document in self._decoded:
-            if before.does_as(library.release):
-                library.asked.update(before.asked)
-                return document
-        document = decode_for(self._value, library)
-        self._decoded.append((library.copy(), document))
-        return document
+
+def loaded_document(
+    data: bytes, library: str, parsed: ParsedDocument | None = None
+) -> dict[str, object] | None:
+    """Return what the release LIBRARY makes of the file content DATA, or strict reading where it refuses it.
+
+    Field names in any letter case, a bare 0 that becomes text, comments and trailing commas in .json: the
+    library's parser is one for YAML. PARSED is what ``parse_document`` made of DATA, if known.
+    """
+    parsed = parsed or parse_document(data, yaml=None)
+    release = release_of(library)
+    if release is None:
+        return parsed.document
+    try:
+        return decode_document(_read(data, parsed), CdiLibrary(release))
+    except (RefusedError, UnknownError):
+        return parsed.document
 
 
 def _read(data: bytes, parsed: ParsedDocument) -> object:
     """Return DATA as the YAML parser of the libraries reads it: strict JSON first, which is faster."""
     if len(data) > MAX_SIZE:
-        raise _UnsureError(f"more than {MAX_SIZE} bytes were not read")
+        raise UnknownError(f"more than {MAX_SIZE} bytes were not read")
     if parsed.yaml is not None:
         return _value_of(parsed.yaml)
     rules = {found.rule for found in parsed.findings}
     if parsed.document is not None and rules <= {"byte-order-mark"}:
         return parsed.document
     if "too-many-values" in rules:
-        raise _UnsureError("too many values were not read")
-    if "json-syntax" not in rules:
-        for found in parsed.findings:
-            if found.rule in _REFUSED_BY_ALL:
-                raise RefusedError(found.message)
+        raise UnknownError("too many values were not read")
     return _value_of(read_yaml(_text(data)))
 
 
@@ -191,7 +153,7 @@ def read_yaml(text: str) -> YamlText:
 
 def _value_of(read: YamlText) -> object:
     if read.is_unsure:
-        raise _UnsureError("aliases, whose count decides, or too many values")
+        raise UnknownError("aliases, whose count decides, or too many values")
     if read.is_refused:
         raise RefusedError(read.reason)
     return read.value
@@ -207,82 +169,50 @@ def _text(data: bytes) -> str:
 
 
 def _check_version(document: dict[str, object], library: CdiLibrary) -> None:
-    """Validate the version; a null entry crashes here already where the minimum is computed.
+    """Validate the version; a null entry may crash here already, where the minimum is computed.
 
-    The minimum is searched in Go's random map order, and the search ends early once it has found the
-    newest version there is. Where that can happen, a null entry may or may not be reached.
+    The minimum is searched in Go's random map order, and the search ends early where it has found the
+    newest version there is, so chance decides whether it comes to a null entry.
     """
     declared = str(document["cdiVersion"])
-    spelt = declared
-    if declared[:1] == "v" and library.has("a v may stand before the version"):
-        declared = declared[1:]
-    if not library.knows(declared):
-        raise RefusedError(f"unknown cdiVersion {quote(spelt, 20)}")
-    if not library.has("the version must be enough"):
+    version = declared
+    if version[:1] == "v" and library.has(LibraryBehaviour.ALLOWS_V_BEFORE_VERSION):
+        version = version[1:]
+    if not library.knows(version):
+        raise RefusedError(f"unknown cdiVersion {quote(declared, 20)}")
+    if not library.has(LibraryBehaviour.CHECKS_MINIMUM_VERSION):
         return
-    needed = _needed(document, library)
-    is_enough = not is_newer(needed, declared)
-    if _search_meets_null(document, library):
-        if needed != library.newest() or _ends_in_panic(document, library, is_enough=is_enough):
-            raise _PanicError("a null entry in a list of edits")
-        raise _UnsureError("a null entry, which chance finds or does not")
-    if not is_enough:
-        raise RefusedError(f"cdiVersion {declared} is too low: the content needs {needed}")
-
-
-def _ends_in_panic(document: dict[str, object], library: CdiLibrary, *, is_enough: bool) -> bool:
-    if not is_enough:
-        return False
-    try:
-        _after_version(document, library)
-    except RefusedError:
-        return False
-    except _PanicError:
-        return True
-    return False
-
-
-def _needed(document: dict[str, object], library: CdiLibrary) -> str:
     needed = minimum_version(document)
-    return "0.5.0" if is_newer("0.5.0", needed) and _has_name_of_0_5(document, library) else needed
+    try:
+        if is_newer(needed, version):
+            raise RefusedError(f"cdiVersion {version} is too low: the content needs {needed}")
+        if _has_null(document):
+            _check_content(document, library)
+    except RefusedError as error:
+        if _has_null(document):
+            raise UnknownError("a null entry, which chance finds or does not") from error
+        raise
 
 
-def _has_name_of_0_5(document: dict[str, object], library: CdiLibrary) -> bool:
-    """Return whether a device's name begins in a way for which the search asks for 0.5.0."""
-    firsts = {str(device["name"])[:1] for device in _items(document["devices"])}
-    if not _DIGITS.isdisjoint(firsts):
-        return True
-    is_odd = not (_LETTERS | {""}).issuperset(firsts)
-    return is_odd and library.has("whatever is no letter before a name needs 0.5.0")
-
-
-def _search_meets_null(document: dict[str, object], library: CdiLibrary) -> bool:
-    """Return whether the search for hostPath or for a mount's type comes to a null entry."""
-    ends_early = _has_name_of_0_5(document, library)
-    return (not ends_early and _null_before(document, "deviceNodes", "hostPath")) or _null_before(
-        document, "mounts", "type"
+def _has_null(document: dict[str, object]) -> bool:
+    """Return whether the search for hostPath and for a mount's type may come to a null entry."""
+    owners = (document, *_items(document["devices"]))
+    return any(
+        None in _entries(owner["containerEdits"], field)
+        for owner in owners
+        for field in ("deviceNodes", "mounts")
     )
 
 
-def _null_before(document: dict[str, object], field: str, wanted: str) -> bool:
-    """Return whether a null comes before the first entry that has WANTED, which ends the search."""
-    for owner in [*_items(document["devices"]), document]:
-        edits = owner["containerEdits"]
-        for entry in (edits[field] if isinstance(edits, dict) else None) or ():
-            if entry is None:
-                return True
-            if entry[wanted]:
-                return False
-    return False
-
-
-def _after_version(document: dict[str, object], library: CdiLibrary) -> None:
+def _check_content(document: dict[str, object], library: CdiLibrary) -> None:
     """Validate what comes after the version, in the order of the Go code."""
     vendor, slash, class_ = str(document["kind"]).partition("/")
     if not (vendor and slash and class_):
         raise RefusedError("kind is not vendor/class")
-    _check_name(vendor, library, dots=True)
-    _check_name(class_, library, dots="." not in class_ or library.has("a class may have dots"))
+    _check_kind_part(vendor, library)
+    _check_kind_part(class_, library)
+    if "." in class_ and not library.has(LibraryBehaviour.ALLOWS_DOTS_IN_CLASS):
+        raise RefusedError(f"the class {quote(class_)} has a dot")
     _check_edits(document["containerEdits"], library)
     names: set[str] = set()
     for device in _items(document["devices"]):
@@ -291,27 +221,21 @@ def _after_version(document: dict[str, object], library: CdiLibrary) -> None:
         if name in names:
             raise RefusedError(f"device {quote(name)} is there twice")
         names.add(name)
-    if not names and library.has("a file without devices is refused"):
+    if not names and library.has(LibraryBehaviour.REFUSES_EMPTY_DEVICES):
         raise RefusedError("no devices")
 
 
-def _check_name(name: str, library: CdiLibrary, *, dots: bool) -> None:
-    if name[0] not in _LETTERS:
-        raise RefusedError(f"{quote(name)} in kind does not begin with a letter")
-    if len(name) == 1:
-        if library.has("a name of one letter crashes"):
+def _check_kind_part(name: str, library: CdiLibrary) -> None:
+    if name in _LETTERS:
+        if library.has(LibraryBehaviour.CRASHES_ON_ONE_LETTER):
             raise _PanicError(f"{quote(name)} in kind is one letter")
-        return
-    inner = _ALNUM | frozenset("_-." if dots else "_-")
-    if not inner.issuperset(name[1:-1]) or name[-1] not in _ALNUM:
-        raise RefusedError(f"{quote(name)} in kind holds a character that it may not")
+    elif not is_vendor_or_class(name):
+        raise RefusedError(f"{quote(name)} in kind is not letters, digits and inner _ . - from a letter on")
 
 
 def _check_device(device: dict[str, object], library: CdiLibrary) -> None:
     name = str(device["name"])
-    if not name or name[0] not in _ALNUM or name[-1] not in _ALNUM:
-        raise RefusedError(f"device name {quote(name)}")
-    if not _OF_DEVICE_NAMES.issuperset(name):
+    if not is_device_name(name):
         raise RefusedError(f"device name {quote(name)}")
     edits = device["containerEdits"]
     if isinstance(edits, dict) and not any(_is_edit(value) for value in edits.values()):
@@ -353,7 +277,7 @@ def _check_node(node: dict[str, object], library: CdiLibrary) -> None:
     if not node["path"] or node["type"] not in _TYPES:
         raise RefusedError("a device node without path, or of an unknown type")
     permissions = str(node["permissions"])
-    if permissions == "none" and library.has("permissions may be none"):
+    if permissions == "none" and library.has(LibraryBehaviour.ALLOWS_PERMISSIONS_NONE):
         return
     if not frozenset("rwm").issuperset(permissions):
         raise RefusedError(f"device permissions {quote(permissions)}")
@@ -366,7 +290,9 @@ def _check_hook(hook: dict[str, object]) -> None:
 
 
 def _check_closid(rdt: object, library: CdiLibrary) -> None:
-    if not isinstance(rdt, dict) or (rdt["closID"] == "/" and library.has("closID may be a slash")):
+    if not isinstance(rdt, dict) or (
+        rdt["closID"] == "/" and library.has(LibraryBehaviour.ALLOWS_SLASH_AS_CLOSID)
+    ):
         return
     name = str(rdt["closID"])
     if name in (".", "..") or "/" in name or "\n" in name or len(name.encode()) >= 4096:
