@@ -1,4 +1,4 @@
-"""``cdigen config check``: the configuration alone, every fault with its line and column."""
+"""``cdigen config check``: check the configuration file, and print every fault with its line and column."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cdigen import config
 from cdigen.cli import options, report
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
-from cdigen.model.findings import Finding
+from cdigen.model.findings import Finding, errors
 from cdigen.vendors.registry import require_distinct_kinds
 
 TYPE_CHECKING = False
@@ -28,7 +28,10 @@ WRONG = 2
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument(
-        "action", metavar="check", choices=("check",), help="check: is all of it right? exit 0; else exit 2"
+        "action",
+        metavar="check",
+        choices=("check",),
+        help="check every key: exit 0 if all are right, 2 if not, 5 if the file cannot be read",
     )
     options.add_root_options(parser)
     options.add_output_options(parser)
@@ -39,9 +42,10 @@ def run(arguments: Namespace) -> int:
     host = options.host_root(arguments)
     settings, found = options.configuration(arguments, host)
     file = arguments.config or host.outer_path(config.DEFAULT_PATH)
-    found = found or _together(settings, file)
+    found = found if errors(found) else (*found, *_together(settings, file))
+    wrong = errors(found)
     if arguments.json:
-        report.print_json({"file": file, "valid": not found, "findings": [_row(one) for one in found]})
+        report.print_json({"file": file, "valid": not wrong, "findings": [_row(one) for one in found]})
     else:
         report.write(sys.stdout, "".join(f"{shown(config.format_fault(one))}\n" for one in found))
     if not found:
@@ -50,7 +54,7 @@ def run(arguments: Namespace) -> int:
             "nothing is wrong" if is_there else "it does not exist, which is right: every key has a default"
         )
         report.print_note(f"{shown(file)}: {what}", arguments)
-    return WRONG if found else 0
+    return WRONG if wrong else 0
 
 
 def _together(settings: config.Settings, file: str) -> tuple[Finding, ...]:

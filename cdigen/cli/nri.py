@@ -23,6 +23,9 @@ from cdigen.runtimes.daemon_service import service_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable
+
+    from cdigen.model.findings import Finding
 
 EXAMPLES = """\
   cdigen nri                           as /etc/cdigen/config.yaml says; cdigen-nri.service does this
@@ -75,12 +78,16 @@ def run(arguments: Namespace) -> int:
     _refuse_outsider(arguments, given)
     heard = signals.listen()
     log = EarlyLog()
+
+    def warn(found: Finding) -> None:
+        log.warning("configuration", message=found.message, hint=found.hint)
+
     try:
         require_spec_directories(arguments)
     except ConfigError as error:  # the first spec may make it
         log.warning("options", message=error.message, hint=error.hint)
     plugin = Plugin(
-        lambda is_first: setup(arguments, given, is_lenient=is_first),
+        lambda is_first: setup(arguments, given, is_lenient=is_first, warn=warn),
         notifier=Notifier(),
         log=log,
         signals=heard,
@@ -101,7 +108,7 @@ def _refuse_outsider(arguments: Namespace, given: tuple[int, str, str] | None) -
     """
     if os.geteuid() == 0 or given is not None:
         return
-    wanted = setup(arguments, given, is_lenient=True)
+    wanted = setup(arguments, given, is_lenient=True, warn=lambda _: None)
     hint = f"the NRI plugin is root's: {service_of(options.host_root(arguments)).plugin} starts it"
     try:
         os.stat(wanted.endpoint.path)
@@ -117,15 +124,22 @@ def _refuse_outsider(arguments: Namespace, given: tuple[int, str, str] | None) -
         raise StoreError(error.message, hint=hint) from None
 
 
-def setup(arguments: Namespace, given: tuple[int, str, str] | None, *, is_lenient: bool) -> PluginConfig:
+def setup(
+    arguments: Namespace,
+    given: tuple[int, str, str] | None,
+    *,
+    is_lenient: bool,
+    warn: Callable[[Finding], object] | None = None,
+) -> PluginConfig:
     """Return what ARGUMENTS and the configuration, read now, make of the plugin; raises a CdigenError.
 
     GIVEN are the socket, the name and the index that a runtime has started us with. IS_LENIENT: where the
-    configuration of the host is wrong, the setup says so; a plugin that ends for that refuses nobody.
+    configuration of the host is wrong, the setup says so; a plugin that ends for that refuses nobody. WARN is
+    given each key that has its old name.
     """
     problem = ""
     try:
-        host, settings = options.host_and_settings(arguments)
+        host, settings = options.host_and_settings(arguments, warn)
     except (ConfigError, StoreError) as error:
         root = os.path.realpath(arguments.root)
         if not is_lenient or not os.path.isdir(root) or (arguments.config is not None and given is None):

@@ -6,11 +6,12 @@ import argparse
 import os
 
 from cdigen import config
+from cdigen.cli import report
 from cdigen.cli.inputs import read_input
 from cdigen.cli.userstate import own_state_dir
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import ConfigError, StoreError
-from cdigen.model.findings import Finding
+from cdigen.model.findings import Finding, errors
 from cdigen.model.names import is_kind
 from cdigen.value import replace
 from cdigen.vendors.base import DiscoveryContext
@@ -18,6 +19,8 @@ from cdigen.vendors.registry import NAMES, VENDORS, require_distinct_kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cdigen.model.errors import HostError
     from cdigen.model.findings import Severity
     from cdigen.model.inventory import Inventory
@@ -119,12 +122,22 @@ def add_discovery_options(parser: argparse.ArgumentParser, *, takes_inventory: b
     )
 
 
-def host_and_settings(arguments: argparse.Namespace) -> tuple[Root, config.Settings]:
-    """Open the root and read the configuration that ARGUMENTS name; raises ConfigError, StoreError."""
+def host_and_settings(
+    arguments: argparse.Namespace, warn: Callable[[Finding], object] | None = None
+) -> tuple[Root, config.Settings]:
+    """Open the root and read the configuration that ARGUMENTS name; raises ConfigError, StoreError.
+
+    WARN is given each key that has its old name; without it, they are printed.
+    """
     host = host_root(arguments)
     settings, found = configuration(arguments, host)
-    if found:
-        raise config.as_error(found)
+    if wrong := errors(found):
+        raise config.as_error(wrong)
+    if warn is None:
+        report.print_findings(_placed(found), arguments)
+    else:
+        for finding in _placed(found):
+            warn(finding)
     return host, _cautious(arguments, host, settings)
 
 
@@ -133,12 +146,14 @@ def host_and_usable_settings(
 ) -> tuple[Root, config.Settings, tuple[Finding, ...]]:
     """Open the root and read of the configuration what is right; what is wrong with it is one finding.
 
-    It is a warning where root alone may read it, and another user asks: the daemon may have a right one.
-    For commands that go on by what is right. Raises ConfigError for the root, StoreError for a file that
-    was named and cannot be read.
+    Keys with their old names are findings of their own after it. The first is a warning where root alone may
+    read the file, and another user asks: the daemon may have a right one. For commands that go on by what is
+    right. Raises ConfigError for the root, StoreError for a file that was named and cannot be read.
     """
     host = host_root(arguments)
     severity: Severity = "error"
+    said = ""
+    old: tuple[Finding, ...] = ()
     hint = "'cdigen config check' shows every fault with its line"
     try:
         settings, found = configuration(arguments, host)
@@ -149,11 +164,22 @@ def host_and_usable_settings(
         if isinstance(error.__cause__, PermissionError) and os.geteuid() != 0:
             severity, said, hint = "warning", f"the defaults are taken: {said}", "ask as root"
     else:
-        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-        said = f"the configuration is wrong: {config.format_fault(found[0])}{more}" if found else ""
+        faults, old = errors(found), _placed(found)
+        if faults:
+            more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+            said = f"the configuration is wrong: {config.format_fault(faults[0])}{more}"
     path = arguments.config or config.DEFAULT_PATH
     wrong = Finding(severity=severity, rule=config.RULE, path=path, message=said, hint=hint)
-    return host, _cautious(arguments, host, settings), (wrong,) if said else ()
+    return host, _cautious(arguments, host, settings), (*((wrong,) if said else ()), *old)
+
+
+def _placed(found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Return the warnings among FOUND with their places in their messages, which are what is printed."""
+    return tuple(
+        replace(finding, message=config.format_fault(replace(finding, severity="error")))
+        for finding in found
+        if finding.severity == "warning"
+    )
 
 
 def host_root(arguments: argparse.Namespace) -> Root:

@@ -16,12 +16,14 @@ from cdigen.vendors import registry
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable
 
     from structlog.typing import FilteringBoundLogger
 
     from cdigen.config import Settings
     from cdigen.daemon.reconciler import DaemonSetup
     from cdigen.host.root import Root
+    from cdigen.model.findings import Finding
     from cdigen.vendors.base import DiscoveryContext
 
 EXAMPLES = """\
@@ -56,8 +58,12 @@ def run(arguments: Namespace) -> int:
     log.take_over(logger)
     heard = signals.listen()
     _tell_what_is_not_there(arguments, logger)
+
+    def warn(found: Finding) -> None:
+        logger.warning("configuration", message=found.message, hint=found.hint)
+
     daemon = Daemon(
-        lambda: setup(arguments),
+        lambda: setup(arguments, warn),
         watched=(_configuration(arguments),),
         notifier=Notifier(),
         logger=logger,
@@ -73,7 +79,7 @@ def run(arguments: Namespace) -> int:
 def _tell_what_is_not_there(arguments: Namespace, logger: FilteringBoundLogger) -> None:
     """Log which paths of the command line are not there; the driver may still bring them."""
     try:
-        host, settings = options.host_and_settings(arguments)
+        host, settings = options.host_and_settings(arguments, lambda _: None)
         where = options.context(arguments, host, settings)
     except CdigenError:
         return  # the daemon reads them as well, and judges them
@@ -83,11 +89,14 @@ def _tell_what_is_not_there(arguments: Namespace, logger: FilteringBoundLogger) 
         logger.warning("options", message=error.message, hint=error.hint)
 
 
-def setup(arguments: Namespace) -> DaemonSetup:
-    """Return what ARGUMENTS and the configuration, read now, make of the daemon; raises a CdigenError."""
+def setup(arguments: Namespace, warn: Callable[[Finding], object] | None = None) -> DaemonSetup:
+    """Return what ARGUMENTS and the configuration, read now, make of the daemon; raises a CdigenError.
+
+    WARN is given each key that has its old name.
+    """
     from cdigen.daemon.reconciler import DaemonSetup  # noqa: PLC0415 - see above
 
-    host, settings = options.host_and_settings(arguments)
+    host, settings = options.host_and_settings(arguments, warn)
     times = settings.daemon
     run_dir = arguments.run_dir or options.outer_directory(host, times.run_dir)
 

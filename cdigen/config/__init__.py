@@ -1,11 +1,10 @@
-"""The configuration file: YAML in, checked ``Settings`` out."""
+"""The configuration file: ``read`` or ``parse`` its text, and get checked ``Settings``."""
 
-from cdigen.config.reading import MAX_SIZE, as_error, format_fault, parse, read
+from cdigen.config.reading import MAX_SIZE, OLD_KEY, as_error, format_fault, parse, read
 from cdigen.config.settings import (
     DEFAULT_PATH,
     MODES,
     SPEC_DIRS,
-    STALE_SPECS,
     STATE_DIR,
     AllowRule,
     DaemonConfig,
@@ -19,9 +18,9 @@ __all__ = [
     "DEFAULT_PATH",
     "MAX_SIZE",
     "MODES",
+    "OLD_KEY",
     "RULE",
     "SPEC_DIRS",
-    "STALE_SPECS",
     "STATE_DIR",
     "AllowRule",
     "DaemonConfig",

@@ -1,8 +1,8 @@
-"""What a configuration says: ``Settings``, with the defaults of every key."""
+"""What a configuration says, ``Settings``, with the default of every key (see ``config.keys``)."""
 
 from __future__ import annotations
 
-from cdigen.model.profile import CAPABILITIES, DEFAULT, Profile
+from cdigen.model.profile import DEFAULT, Profile
 from cdigen.value import frozen
 from cdigen.vendors.base import NO_OPTIONS
 
@@ -16,32 +16,15 @@ SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
 STATE_DIR = "/var/lib/cdigen"
 # What a host may be taken for; ``auto`` looks.
 MODES = ("auto", "gpu", "wsl", "csv", "management")
-# What becomes of a spec whose files or nodes are gone.
-STALE_SPECS = ("withdraw", "keep")
 # How a container asks the NRI plugin: by its pod's annotations, or by its environment.
 SOURCES = ("annotation", "environment")
 # Whose annotations count: cdigen's own, those of NVIDIA's plugin, those of NRI's sample device injector.
 ANNOTATIONS = ("cdigen", "nvidia", "noderesource")
-# What becomes of a pod's annotations where they do not count.
-DEFAULT_ACTIONS = ("ignore", "refuse")
-# What becomes of requirements (NVIDIA_REQUIRE_*) that are not met, or cannot be judged.
-REQUIRE = ("enforce", "warn", "off")
-# What a kind of GPUs may give, in the words of NVIDIA_DRIVER_CAPABILITIES.
-GPU_CAPABILITIES = (*CAPABILITIES, "compat32")
-# What becomes of a container that asks, where the runtime would drop CDI devices without a word.
-UNSUPPORTED_CDI = ("refuse", "raw")
 
 
 @frozen
 class DaemonConfig:
-    """How ``cdigen run`` waits; times are seconds (docs/operations.md has the reasons for the defaults).
-
-    A cycle follows ``debounce_s`` after the last event, ``max_delay_s`` after the first at most. A host
-    between
-    two states is looked at again after ``backoff_min_s``, later each time up to ``backoff_max_s``, and is
-    taken as it is after ``settle_timeout_s``. Every ``poll_s`` what the kernel does not announce is
-    compared, every ``resync_s`` all is looked at.
-    """
+    """How ``cdigen run`` waits (times are seconds), and where it keeps what it shows."""
 
     debounce_s: float = 0.2
     max_delay_s: float = 5.0
@@ -57,9 +40,8 @@ class DaemonConfig:
 
 @frozen
 class AllowRule:
-    """Where wishes count: a container has to fit in every respect; no handlers or labels means any.
+    """Where requests count: a container has to fit in every respect; no handlers or labels means any.
 
-    ``namespaces`` and ``kinds`` may end in ``*``. ``labels`` are the pod's; the value ``*`` stands for any.
     No ``kinds`` means those that variables can name: the spec directories hold others' devices as well,
     those of other pods' claims (DRA) above all.
     """
@@ -81,10 +63,9 @@ class GpuKind:
 
 @frozen
 class NriConfig:
-    """What the NRI plugin gives to whom (docs/configuration.md); without ``allow`` nobody gets anything.
+    """What the NRI plugin gives to whom; without ``allow`` nobody gets anything.
 
-    No ``gpu_kinds`` means those of the profiles. It connects to ``socket``; plugins are called in the order
-    of their ``index``, 0 to 99.
+    No ``gpu_kinds`` means those of the profiles.
     """
 
     allow: tuple[AllowRule, ...] = ()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 RULE = "configuration"
 MAX_DEPTH = 20  # what is right is 4 deep: stream, document, mapping, list
 NO_CONFIGURATION = "is it a configuration of cdigen?"
-_MEND = "fix the YAML"
+_FIX = "fix the YAML"
 
 
 class NoTreeError(ValueError):
@@ -46,11 +46,11 @@ def compose(data: bytes, file: str) -> yaml.Node | None:
         root: yaml.Node | None = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         where = place_of(error.problem_mark or error.context_mark)
-        raise NoTreeError(fault(file, _said(error, text, where), where, hint=_MEND)) from None
+        raise NoTreeError(fault(file, _said(error, text, where), where, hint=_FIX)) from None
     except yaml.reader.ReaderError as error:
         odd = yaml.reader.Reader.NON_PRINTABLE.search(text)
         where = _after(text[: odd.start()]) if odd else None
-        raise NoTreeError(fault(file, error.reason, where, hint=_MEND)) from None
+        raise NoTreeError(fault(file, error.reason, where, hint=_FIX)) from None
     return root
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.config import DEFAULT_PATH
+from cdigen.config import DEFAULT_PATH, OLD_KEY
 from cdigen.doctor.result import Topic
 
 TYPE_CHECKING = False
@@ -18,9 +18,14 @@ CONFIGURATION = "configuration"
 
 def check(context: Context) -> Iterator[CheckResult]:
     """Say what is wrong with the configuration; the other checks go by what is right in it."""
-    wrong = context.request.misconfigured
-    if not wrong:
+    found = context.request.misconfigured
+    for old in (one for one in found if one.rule == OLD_KEY):
+        yield TOPIC.warning(CONFIGURATION, f"{old.message}; {old.hint}")
+    wrong = [one for one in found if one.rule != OLD_KEY]
+    if not found:
         yield TOPIC.good(CONFIGURATION, f"{DEFAULT_PATH} is right, or not there")
+        return
+    if not wrong:
         return
     if wrong[0].severity == "warning":
         yield TOPIC.unchecked(CONFIGURATION, f"{wrong[0].message}; {wrong[0].hint}")

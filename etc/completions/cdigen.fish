@@ -69,7 +69,7 @@ complete -c cdigen -n '_shtab_cdigen_using config' -l root -xka "(__fish_complet
 complete -c cdigen -n '_shtab_cdigen_using config' -l json -d 'print one JSON document and nothing else on stdout'
 complete -c cdigen -n '_shtab_cdigen_using config' -s v -l verbose -d 'say more on stderr'
 complete -c cdigen -n '_shtab_cdigen_using config' -s q -l quiet -d 'say nothing but errors on stderr'
-complete -c cdigen -n '_shtab_cdigen_using config; and test $_shtab_cdigen_npos -eq 0' -ka "check" -d 'check: is all of it right? exit 0; else exit 2'
+complete -c cdigen -n '_shtab_cdigen_using config; and test $_shtab_cdigen_npos -eq 0' -ka "check" -d 'check every key: exit 0 if all are right, 2 if not, 5 if the file cannot be read'
 complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a configure -d 'Set in a container runtime'"'"'s own configuration what CDI needs.'
 complete -c cdigen -n '_shtab_cdigen_using configure' -s h -l help -d 'show this help message and exit'
 complete -c cdigen -n '_shtab_cdigen_using configure' -l dry-run -d 'change nothing, print what would be as a diff'

@@ -38,7 +38,7 @@ _shtab_cdigen_config_options=(
   "--json[print one JSON document and nothing else on stdout]"
   {-v,--verbose}"[say more on stderr]"
   {-q,--quiet}"[say nothing but errors on stderr]"
-  ":check\: is all of it right\? exit 0\; else exit 2:(check)"
+  ":check every key\: exit 0 if all are right, 2 if not, 5 if the file cannot be read:(check)"
 )
 
 # guard to ensure default positional specs are added only once per session

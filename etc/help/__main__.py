@@ -1,8 +1,8 @@
-"""Make etc/man and etc/completions from the parsers of the commands: ``python etc/help [--into FOLDER]``.
+"""Make man pages and completions from the parsers, and what describes the configuration from its keys.
 
-For developers: needs the modules of ``pip install '.[dev]'`` (docs/decisions/0009-generated-help.md). What
-it makes is kept in the repository, so that nobody needs them to build or to install; a test holds the one
-against the other.
+``python etc/help [--into FOLDER]``, for developers: needs the modules of ``pip install '.[dev]'``
+(docs/decisions/0009-generated-help.md). What it makes is kept in the repository, so that nobody needs them to
+build or to install; a test holds the one against the other.
 """
 
 from __future__ import annotations
@@ -20,19 +20,26 @@ def main() -> int:
     """Write every file that differs, and remove the pages of commands that are gone."""
     # Python 3.14 colours usage and help where the terminal or the environment says so.
     os.environ["NO_COLOR"] = "1"
-    from completions import completions  # noqa: PLC0415 - the path above is for what it imports
+    import configuration  # noqa: PLC0415 - the path above is for what it imports
+    from completions import completions  # noqa: PLC0415 - likewise
     from manpages import pages  # noqa: PLC0415 - likewise
 
-    parser = argparse.ArgumentParser(description="Make man pages and completions from the parsers.")
+    parser = argparse.ArgumentParser(description="Make what is made from parsers and keys.")
     parser.add_argument(
-        "--into", metavar="FOLDER", type=Path, default=REPOSITORY / "etc", help="default: etc"
+        "--into", metavar="FOLDER", type=Path, default=REPOSITORY, help="default: the repository"
     )
     into: Path = parser.parse_args().into
-    made = {f"man/{name}": text for name, text in pages().items()}
-    made |= {f"completions/{name}": text for name, text in completions().items()}
-    for page in (into / "man").glob("*.8"):
-        if f"man/{page.name}" not in made:
-            page.unlink()
+    made = {f"etc/man/{name}": text for name, text in pages().items()}
+    made |= {f"etc/completions/{name}": text for name, text in completions().items()}
+    page = "docs/configuration.md"
+    made |= {
+        "schemas/config.schema.json": configuration.schema(),
+        page: configuration.page((REPOSITORY / page).read_text(encoding="utf-8")),
+        "etc/config.yaml": configuration.example(),
+    }
+    for old in (into / "etc/man").glob("*.8"):
+        if f"etc/man/{old.name}" not in made:
+            old.unlink()
     for name, text in made.items():
         file = into / name
         if not file.exists() or file.read_text(encoding="utf-8") != text:

@@ -142,6 +142,33 @@ def test_the_parser_s_words_tell_what_is_wrong(cdigen: Run, tmp_path: Path, text
     assert (done.code, said in done.out) == (2, True), done.out
 
 
+OLD = "nri:\n  dropper: raw\n"
+OLD_SAID = "nri: the key 'dropper' is now 'unsupported_cdi'"
+
+
+def test_an_old_name_of_a_key_is_a_warning_of_every_command(cdigen: Run, host: Path) -> None:
+    put(host, OLD)
+    said = f"/etc/cdigen/config.yaml:2:3: warning: {OLD_SAID}"
+    checked = cdigen("config", "check", "--root", host)
+    assert (checked.code, checked.out) == (0, f"{said}\n")
+    told = cdigen("config", "check", "--root", host, "--json").json
+    assert told["valid"] is True
+    assert [(row["rule"], row["line"]) for row in told["findings"]] == [("configuration-old-key", 2)]
+    for command in ("generate", "list"):
+        done = cdigen(command, "--root", host)
+        assert (done.code, done.err.count(f"warning: /etc/cdigen/config.yaml:2:3: {OLD_SAID}")) == (0, 1)
+    (row,) = (
+        row for row in cdigen("doctor", "--root", host, "--json").json if row["check"] == "configuration"
+    )
+    assert (row["ok"], row["severity"], OLD_SAID in row["detail"]) == (False, "warning", True)
+
+
+def test_an_old_name_beside_a_fault_is_told_as_well(cdigen: Run, tmp_path: Path) -> None:
+    put(tmp_path, f"{OLD}{WRONG}")
+    done = cdigen("config", "check", "--root", tmp_path)
+    assert (done.code, len(done.out.splitlines())) == (2, 1 + len(PLACES))
+
+
 def test_a_link_that_leads_nowhere_is_no_absent_configuration(cdigen: Run, tmp_path: Path) -> None:
     put(tmp_path, "").unlink()
     (tmp_path / "etc/cdigen/config.yaml").symlink_to("/srv/config.yaml")

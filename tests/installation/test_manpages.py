@@ -32,7 +32,7 @@ def test_what_is_kept_is_what_the_parsers_give_now(tmp_path: Path) -> None:
     command = [sys.executable, str(REPOSITORY / "etc/help"), "--into", str(tmp_path)]
     subprocess.run(command, check=True, capture_output=True)
     for folder in ("man", "completions"):
-        made = {path.name: path.read_text() for path in (tmp_path / folder).iterdir()}
+        made = {path.name: path.read_text() for path in (tmp_path / "etc" / folder).iterdir()}
         kept = {path.name: path.read_text() for path in (REPOSITORY / "etc" / folder).iterdir()}
         assert sorted(kept) == sorted(made), "run 'make generated'"
         for name, text in made.items():

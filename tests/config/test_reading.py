@@ -5,13 +5,12 @@ from time import process_time
 
 import pytest
 import yaml
-from configtext import KEYS, LISTS, PATHS, ROOT, SCHEMA, exact_refusal, read, refusal
-from jsonschema import Draft202012Validator
+from configtext import LISTS, PATHS, VALIDATOR, exact_refusal, read, refusal
 
 from cdigen import config
 from cdigen.config import MAX_SIZE, DaemonConfig, Settings
+from cdigen.config.keys import DAEMON_KEYS, NRI_KEYS, Key
 from cdigen.model.profile import Profile
-from cdigen.value import fields
 from cdigen.vendors.registry import VENDORS
 
 
@@ -96,7 +95,7 @@ def test_an_unquoted_off_is_off_although_yaml_reads_it_as_false() -> None:
     ("text", "problem"),
     [
         ("profiles: []", "must not be empty"),
-        ("profiles: [1]", "a profile must be a mapping"),
+        ("profiles: [1]", "profile: must be a list of mappings"),
         ("profiles: [{name: ab}]", "the key 'class' is missing"),
         ("profiles: [{name: ab, class: a.b}]", "class must be 2 to 63 letters"),
         ("profiles: [{name: x, class: gpu}]", "profile: name must be 2 to 63 letters"),
@@ -125,27 +124,6 @@ def test_an_unquoted_off_is_off_although_yaml_reads_it_as_false() -> None:
 )
 def test_what_is_wrong_with_profiles_and_switches_is_named(text: str, problem: str) -> None:
     assert problem in refusal(text)
-
-
-def test_schema_and_settings_have_the_same_keys_and_defaults() -> None:
-    assert fields(Settings()) == KEYS
-    defaults = {key: rule["default"] for key, rule in SCHEMA["properties"].items() if "default" in rule}
-    given = {key: getattr(Settings(), key) for key in defaults}
-    assert {key: list(value) if key in LISTS else value for key, value in given.items()} == defaults
-
-
-def test_the_schema_is_one_and_knows_every_vendor() -> None:
-    Draft202012Validator.check_schema(SCHEMA)
-    assert SCHEMA["properties"]["vendors"]["items"]["enum"] == list(VENDORS)
-    assert all(rule["description"] for rule in SCHEMA["properties"].values())
-
-
-def test_the_shipped_file_holds_every_key_and_its_lines_are_right_without_the_comment_sign() -> None:
-    shipped = (ROOT / "etc/config.yaml").read_text()
-    assert read(shipped) == Settings()
-    uncommented = re.sub(r"^#(\w+:)", r"\1", shipped, flags=re.MULTILINE)
-    assert set(yaml.safe_load(uncommented)) == set(KEYS)
-    assert refusal(uncommented) == ""
 
 
 @pytest.mark.parametrize("key", PATHS)
@@ -214,9 +192,8 @@ def test_an_unknown_key_is_named_with_its_line_and_what_was_meant() -> None:
     )
 
 
-def test_a_key_like_no_other_is_answered_with_all_keys() -> None:
-    message = refusal("colour: blue\n")
-    assert all(key in message for key in KEYS)
+def test_a_key_like_no_other_is_answered_with_the_page_and_no_list() -> None:
+    assert refusal("colour: blue\n") == "c.yaml:1: unknown key 'colour' (see docs/configuration.md)"
 
 
 def test_a_key_that_comes_twice_is_named_with_its_second_line() -> None:
@@ -331,7 +308,7 @@ def test_what_changes_with_every_cycle_cannot_lie_among_the_specs(text: str, nam
     ("text", "places"),
     [
         ("state_dir: 1\n\nspec_dirs: [/a, b]\n", ("1:12", "3:17")),
-        ("daemon: {debounce_s: x, max_delay_s: 1, settle_timeout_s: y}\n", ("1:19", "1:44")),
+        ("daemon: {debounce_s: x, max_delay_s: 1, settle_timeout_s: y}\n", ("1:22", "1:59")),
         ("profiles:\n- {name: ab}\n- {name: 1, class: cd}\n", ("2:3", "3:10")),
         ("nri:\n  allow:\n  - {labels: {}}\n", ("3:5",)),
         ("colour: 1\n", ("1:1",)),
@@ -356,7 +333,7 @@ profiles: [{name: 1}]
 """
     settings, found = config.read(text.encode(), file="c.yaml", vendors=tuple(VENDORS))
     assert settings == Settings(state_dir="/srv/state", daemon=DaemonConfig(run_dir="/run/other"))
-    assert [finding.place for finding in found] == [(2, 1), (4, 12), (5, 40), (6, 12), (6, 19)]
+    assert [finding.place for finding in found] == [(2, 1), (4, 12), (5, 43), (6, 12), (6, 19)]
     assert {finding.severity for finding in found} == {"error"}
 
 
@@ -365,3 +342,40 @@ def test_of_what_is_no_tree_of_keys_nothing_counts(text: str | bytes) -> None:
     data = text.encode() if isinstance(text, str) else text
     settings, found = config.read(data, file="c.yaml", vendors=tuple(VENDORS))
     assert (settings, len(found)) == (Settings(), 1)
+
+
+OLD = [
+    (where, key) for where, keys in (("daemon", DAEMON_KEYS), ("nri", NRI_KEYS)) for key in keys if key.old
+]
+VALUES = {"stale_specs": "keep", "default_action": "refuse", "unsupported_cdi": "raw"}
+
+
+@pytest.mark.parametrize(("where", "key"), OLD, ids=[key.old for _, key in OLD])
+def test_a_key_is_read_under_its_old_name_with_a_warning(where: str, key: Key) -> None:
+    value = VALUES.get(key.name, "7")
+    text = f"{where}:\n  {key.old}: {value}\n"
+    new = read(f"{where}:\n  {key.name}: {value}\n")
+    settings, (found,) = config.read(text.encode(), file="c.yaml", vendors=tuple(VENDORS))
+    assert (settings, read(text)) == (new, new)
+    assert settings != Settings()
+    assert (found.severity, found.rule, found.place) == ("warning", "configuration-old-key", (2, 3))
+    assert found.message == f"{where}: the key {key.old!r} is now {key.name!r}"
+    assert VALIDATOR.is_valid(yaml.safe_load(text))
+
+
+@pytest.mark.parametrize(("where", "key"), OLD, ids=[key.old for _, key in OLD])
+@pytest.mark.parametrize("is_old_first", [True, False])
+def test_a_key_under_both_names_is_refused(where: str, key: Key, *, is_old_first: bool) -> None:
+    value = VALUES.get(key.name, "7")
+    names = (key.old, key.name) if is_old_first else (key.name, key.old)
+    text = "\n".join((f"{where}:", *(f"  {name}: {value}" for name in names)))
+    line = 2 if is_old_first else 3
+    said = f"c.yaml:{line}: {where}: {key.old!r} is the old name of {key.name!r}, which is given too"
+    assert refusal(text).startswith(said)
+    assert not VALIDATOR.is_valid(yaml.safe_load(text))
+
+
+def test_what_is_wrong_with_an_old_key_is_said_of_it() -> None:
+    assert refusal("daemon: {quiet_s: soon}").startswith(
+        "c.yaml:1: daemon: quiet_s must be a number of seconds"
+    )

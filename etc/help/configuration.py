@@ -1,0 +1,174 @@
+"""The JSON schema, the page's tables and the example of the configuration, from ``cdigen.config.keys``."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from cdigen.config.keys import ALLOW_KEYS, DAEMON_KEYS, GPU_KIND_KEYS, KEYS, NRI_KEYS, PROFILE_KEYS, Key
+from cdigen.config.settings import AllowRule, DaemonConfig, GpuKind, NriConfig, Settings
+from cdigen.config.types import VENDOR_OPTIONS, ListOf, Rows, Scalar, Table
+from cdigen.model.profile import Profile
+from cdigen.vendors.registry import VENDORS, load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# What str.isprintable refuses of the characters that Unicode has assigned (a test compares them).
+_UNPRINTABLE = (
+    r"\u0000-\u001f\u007f-\u00a0\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u1680\u180e"
+    r"\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ud800-\uf8ff\ufeff\ufff9-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001-\U000e007f"
+    "\U000f0000-\U0010fffd"
+)
+_DEFINITIONS = {
+    "path": {
+        "description": "An absolute path without '.' and '..', of printable characters: no control or format "
+        "character, no space but U+0020, nothing that Unicode keeps for private use. cdigen also refuses "
+        "what Unicode has not assigned.",
+        "type": "string",
+        "pattern": "^/",
+        "not": {"pattern": rf"/\.{{1,2}}(?:/|$)|[{_UNPRINTABLE}]"},
+    },
+    "vendor": {"enum": list(VENDORS)},
+}
+# The tables of docs/configuration.md: the head of the first column, the keys, the class with the defaults.
+_TABLES: dict[str, tuple[str, tuple[Key, ...], type]] = {
+    "keys": ("key", KEYS, Settings),
+    "profiles": ("key of a profile", PROFILE_KEYS, Profile),
+    "daemon": ("key of `daemon`", DAEMON_KEYS, DaemonConfig),
+    "nri": ("key of `nri`", NRI_KEYS, NriConfig),
+    "allow": ("key of a row of `allow`", ALLOW_KEYS, AllowRule),
+    "gpu_kinds": ("key of a row of `gpu_kinds`", GPU_KIND_KEYS, GpuKind),
+}
+
+
+def schema() -> str:
+    """Return schemas/config.schema.json."""
+    document = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "https://cdigen.invalid/schemas/config.schema.json",
+        "title": "Configuration of cdigen: /etc/cdigen/config.yaml",
+        "description": "For editors; made from cdigen/config/keys.py, by which cdigen reads the file. An "
+        "empty file is a configuration, too: everything has a default.",
+        **_mapping(KEYS, Settings),
+        "$defs": _DEFINITIONS,
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def page(text: str) -> str:
+    """Return docs/configuration.md, whose present TEXT is given, with its tables made anew."""
+
+    def table(found: re.Match[str]) -> str:
+        made = _old_names() if found[1] == "old names" else _table(*_TABLES[found[1]])
+        return f"<!-- table: {found[1]} -->\n{made}<!-- end -->"
+
+    return re.sub(r"<!-- table: ([a-z_ ]+) -->\n.*?<!-- end -->", table, text, flags=re.DOTALL)
+
+
+def example() -> str:
+    """Return etc/config.yaml: every key with its default, behind a comment sign."""
+    lines = ["# The configuration of cdigen, with its defaults. docs/configuration.md explains each key.", ""]
+    for key in KEYS:
+        if isinstance(key.type, Table) and key.type.keys:
+            lines.append(f"#{key.name}:")
+            lines += [f"#  {one.name}: {_yaml(one, key.type.cls)}" for one in key.type.keys]
+        else:
+            lines.append(f"#{key.name}: {_yaml(key, Settings)}")
+    return "\n".join(lines) + "\n"
+
+
+def _mapping(keys: tuple[Key, ...], cls: type) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    for key in keys:
+        rule = _typed(key.type)
+        default = _default(key, cls)
+        if not key.is_required and not key.default:
+            rule["default"] = dict(default) if rule.get("type") == "object" else default
+        properties[key.name] = {"description": key.text.replace("`", ""), **rule}
+        if key.old:
+            old = {"description": f"The old name of {key.name}.", "deprecated": True, **_typed(key.type)}
+            properties[key.old] = old
+    made: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": properties}
+    if required := [key.name for key in keys if key.is_required]:
+        made["required"] = required
+    if pairs := [[key.name, key.old] for key in keys if key.old]:
+        made["allOf"] = [{"not": {"required": pair}} for pair in pairs]
+    return made
+
+
+def _typed(type_: Scalar | ListOf | Table | Rows) -> dict[str, Any]:
+    if isinstance(type_, Scalar):
+        return dict(type_.schema)
+    if isinstance(type_, Table):
+        return _vendor_options() if type_ is VENDOR_OPTIONS else _mapping(type_.keys, type_.cls)
+    made: dict[str, Any] = {"type": "array", **({"minItems": type_.at_least} if type_.at_least else {})}
+    if isinstance(type_, Rows):
+        return {**made, "items": _mapping(type_.keys, type_.cls)}
+    return {**made, "uniqueItems": True, "items": _typed(type_.item)}
+
+
+def _vendor_options() -> dict[str, Any]:
+    options = {
+        vendor: {
+            one.name: {
+                "description": one.help,
+                "type": "boolean" if isinstance(one.default, bool) else "string",
+                "default": one.default,
+            }
+            for one in load(vendor).OPTIONS
+        }
+        for vendor in VENDORS
+    }
+    rows = {
+        vendor: {"type": "object", "additionalProperties": False, "properties": properties}
+        for vendor, properties in options.items()
+    }
+    return {"type": "object", "additionalProperties": False, "properties": rows}
+
+
+def _default(key: Key, cls: type) -> Any:
+    """Return the default of KEY as JSON has it, None where a value of CLS has none."""
+    default = vars(cls)["_defaults"].get(key.field or key.name)
+    if isinstance(default, tuple):
+        return list(default)
+    # 5 for 5.0, as people write it; a path that is not set is none.
+    return int(default) if isinstance(default, float) and default.is_integer() else default
+
+
+def _table(head: str, keys: tuple[Key, ...], cls: type) -> str:
+    rows = [f"| {head} | default | meaning |", "|---|---|---|"]
+    for key in keys:
+        default = "required" if key.is_required else key.default or _shown(_default(key, cls))
+        rows.append(f"| `{key.name}` | {default} | {key.text} |")
+    return "\n".join(rows) + "\n"
+
+
+def _old_names() -> str:
+    rows = ["| old name | now |", "|---|---|"]
+    for where, (_, keys, _cls) in _TABLES.items():
+        rows += [f"| `{where}: {key.old}` | `{key.name}` |" for key in keys if key.old]
+    return "\n".join(rows) + "\n"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return f"`[{', '.join(map(str, value))}]`" if value else "none"
+    return (
+        str(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+        else f"`{_plain(value)}`"
+    )
+
+
+def _yaml(key: Key, cls: type) -> str:
+    value = _default(key, cls)
+    if key.example or value is None:
+        return key.example or "{}"
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else _plain(value)
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
