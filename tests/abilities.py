@@ -6,6 +6,12 @@ from typing import NoReturn
 
 import pytest
 
+# PYTHONWARNINGS of the processes that tests start: as pyproject.toml has it for the tests themselves.
+WARNINGS = (
+    "error,ignore:Type google.protobuf.pyext:DeprecationWarning,"
+    "ignore:datetime.datetime.utcfromtimestamp:DeprecationWarning:google.protobuf.internal.well_known_types"
+)
+
 
 def cannot_run(reason: str) -> NoReturn:
     """End the test: a skip that says why, or in CI, where nothing may be skipped, a failure."""

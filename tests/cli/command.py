@@ -12,6 +12,7 @@ from typing import Any
 import hosttree
 import outputs
 import pytest
+from abilities import WARNINGS
 from kernelside import example_gpus, write_kernel_side
 
 GPUS = example_gpus(2)
@@ -51,7 +52,7 @@ def cdigen() -> Run:
             input=stdin,
             capture_output=True,
             timeout=60,
-            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONWARNINGS": "error", **environment},
+            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONWARNINGS": WARNINGS, **environment},
         )
         out = done.stdout.decode()
         if "--json" in arguments:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hosttree
-from abilities import cannot_run
+from abilities import WARNINGS, cannot_run
 from kernelside import control_nodes, example_gpus, make_node, write_driver, write_kernel_side
 from outputs import validator
 from waiting import PATIENCE_S, until
@@ -310,7 +310,7 @@ def daemon(
                 stdout=stderr,
                 stderr=stderr,
                 cwd=REPOSITORY,
-                env={**os.environ, "NOTIFY_SOCKET": manager.path, "PYTHONWARNINGS": "error", **environment},
+                env={**os.environ, "NOTIFY_SOCKET": manager.path, "PYTHONWARNINGS": WARNINGS, **environment},
             )
         running = Daemon(host, log, process, manager)
         try:

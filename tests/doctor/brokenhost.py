@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hosttree
+from abilities import WARNINGS
 from kernelside import example_gpus, write_kernel_side
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class BrokenHost:
             capture_output=True,
             text=True,
             cwd="/",
-            env={"PATH": f"{self.tools}:{os.environ['PATH']}", "LANG": "C.UTF-8", "PYTHONWARNINGS": "error"},
+            env={"PATH": f"{self.tools}:{os.environ['PATH']}", "LANG": "C.UTF-8", "PYTHONWARNINGS": WARNINGS},
         )
         assert done.returncode == code, f"{command}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -122,7 +123,7 @@ class BrokenHost:
             capture_output=True,
             text=True,
             cwd="/",
-            env={"PATH": f"{self.tools}:{os.environ['PATH']}", "LANG": "C.UTF-8", "PYTHONWARNINGS": "error"},
+            env={"PATH": f"{self.tools}:{os.environ['PATH']}", "LANG": "C.UTF-8", "PYTHONWARNINGS": WARNINGS},
         )
         rows: list[dict[str, Any]] = json.loads(done.stdout)
         return rows

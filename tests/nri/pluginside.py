@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from abilities import WARNINGS
 from nri.nrihost import content
 from nri.runtimeside import Runtime, SocketTransport, container, pod
 from outputs import validator
@@ -277,7 +278,7 @@ def plugin(
                 stdout=stderr,
                 stderr=stderr,
                 cwd=REPOSITORY,
-                env={"PYTHONWARNINGS": "error", **given},
+                env={"PYTHONWARNINGS": WARNINGS, **given},
                 **{"stdin": subprocess.DEVNULL, **more},
             )
         try:

@@ -14,6 +14,7 @@ trace (the function's name goes to the file "calls").
 
 import atexit
 import functools
+import importlib.util
 import os
 import pwd
 import shutil
@@ -122,7 +123,9 @@ def install(folder: Path, machine: Machine) -> Path:
 
 
 def put(library: Path, machine: Machine) -> None:
-    """Put the library to a path, and its machine beside it."""
+    """Put the library to a path, and its machine beside it. Where nothing can ask it, the test cannot run."""
+    if importlib.util.find_spec("pynvml") is None:
+        cannot_run("pynvml is not there (nvidia-ml-py of PyPI)")
     shutil.copyfile(_built(), library)
     _machine_of(library).write_bytes(machine.text().encode("utf-8", "surrogateescape"))
 
