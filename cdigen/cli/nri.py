@@ -13,9 +13,9 @@ from cdigen.cli.argument_checks import require_spec_directories
 from cdigen.config import DEFAULT_PATH, Settings
 from cdigen.frontend import signals
 from cdigen.frontend import status as files
+from cdigen.frontend.host_state import HostSources
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import ConfigError, StoreError
-from cdigen.nri.context import HostSources
 from cdigen.nri.link import Endpoint
 from cdigen.nri.plugin_config import PluginConfig
 from cdigen.runtimes.daemon_service import service_of

@@ -8,10 +8,11 @@ from argparse import ArgumentTypeError
 
 from cdigen.cli import argument_checks, options, report
 from cdigen.cli.nri import sources
+from cdigen.frontend.host_state import read_host_state
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.names import is_device_name, is_kind
-from cdigen.nri.context import read_context
+from cdigen.nri.decision.context import LIBRARY, context_of
 from cdigen.nri.decision.decide import decide
 from cdigen.nri.pods import Container, Pod
 from cdigen.value import replace
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdigen.config import Settings
+    from cdigen.frontend.host_state import HostSources
     from cdigen.host.root import Root
-    from cdigen.nri.context import HostSources
     from cdigen.nri.decision.decide import Decision
 
 EXAMPLES = """\
@@ -86,19 +87,20 @@ def run(arguments: Namespace) -> int:
     if arguments.run_dir:
         hint = "name the folder that holds the daemon's inventory.json"
         argument_checks.require_folders("--run-dir", [arguments.run_dir], hint=hint)
-    known = read_context(_sources(arguments, host, settings), settings)
+    state = read_host_state(_sources(arguments, host, settings), library=LIBRARY)
+    context = context_of(state, settings)
     decision = decide(
         _pod(arguments),
         _container(arguments),
-        policy=known.policy,
-        names=known.names,
-        machine=known.machine,
+        policy=context.policy,
+        names=context.names,
+        machine=context.machine,
     )
     if arguments.json:
         report.print_json(document(decision))
     else:
         _print(decision, arguments)
-    report.print_findings(known.problems, arguments)
+    report.print_findings(state.specs.problems, arguments)
     return EXIT_REFUSED if decision.outcome == "refuse" else 0
 
 

@@ -18,12 +18,13 @@ from contextlib import ExitStack
 from cdigen import __version__
 from cdigen.config import RULE, Settings
 from cdigen.frontend import status as files
+from cdigen.frontend.host_state import read_host_state, watched_paths
 from cdigen.frontend.rundir import RunDirectory
 from cdigen.frontend.signals import Overdue
 from cdigen.model.errors import CdigenError, ConfigError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.nri import status
-from cdigen.nri.context import INVENTORY, is_inventory_maintained, read_context
+from cdigen.nri.decision.context import LIBRARY, context_of
 from cdigen.nri.decision.policy import policy_of
 from cdigen.nri.link import Link
 from cdigen.nri.reporter import Reporter
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from cdigen.frontend.sd_notify import Notifier
     from cdigen.frontend.signals import Signals
-    from cdigen.nri.context import DecisionContext
+    from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.earlylog import EarlyLog
     from cdigen.nri.plugin_config import PluginConfig
     from cdigen.watch.supervisor import Supervisor
@@ -54,8 +55,6 @@ _SHOW_S = 1.0
 # The interpreter gives the link's thread its turn so soon, where another computes.
 _SWITCH_S = 0.0005
 _SILENT_S = 30.0
-# What runtimes load.
-_SPEC_SUFFIXES = (".json", ".yaml")
 
 
 class Plugin:
@@ -219,9 +218,7 @@ class Plugin:
     def _has_changed(self) -> bool:
         """Return whether something has changed that may make no event: a daemon has ended, another driver."""
         known = self._known
-        return (
-            known is None or not known.is_current() or known.is_kept != is_inventory_maintained(known.sources)
-        )
+        return known is None or known.host.has_changed()
 
     def _hear(self) -> None:
         """Take what has come; where nobody waits for it, after some quiet."""
@@ -255,12 +252,13 @@ class Plugin:
 
     def _look(self) -> None:
         self._is_stale = False
-        self._known = read_context(self._setup.sources, self._settings())
+        state = read_host_state(self._setup.sources, library=LIBRARY)
+        self._known = context_of(state, self._settings())
         self._desk.give(self._known)
         self._desk.problem = self._setup.problem
-        self._board.problems = (*self._misconfigured, *self._known.problems)
+        self._board.problems = (*self._misconfigured, *state.specs.problems)
         self._is_shown = False
-        said = frozenset(finding.message for finding in self._known.problems)
+        said = frozenset(finding.message for finding in state.specs.problems)
         for message in sorted(said - self._said):
             self._log.warning("spec", message=message)
         self._said = said
@@ -306,16 +304,10 @@ class Plugin:
 
     def _rearm(self) -> None:
         sources = self._setup.sources
-        specs = (
-            f"{sources.specs.rstrip('/')}{folder}/*{suffix}"
-            for folder in sources.spec_dirs
-            for suffix in _SPEC_SUFFIXES
-        )
-        inventory = f"{sources.runs.rstrip('/')}{sources.run_dir}/{INVENTORY}"
         socket = (self._setup.endpoint.path,) if self._setup.endpoint.path else ()
         # Links of a tree that is not this machine's own lead where they lead in it.
         roots = tuple({sources.specs, sources.runs} - {"/"})
-        paths = (*specs, inventory, *self._setup.watched, self._home.lock, *socket)
+        paths = (*watched_paths(sources), *self._setup.watched, self._home.lock, *socket)
         self._files.rearm(paths, roots=roots)
 
     def _read_news(self) -> None:

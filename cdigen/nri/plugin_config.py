@@ -7,7 +7,7 @@ from cdigen.value import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.config import Settings
-    from cdigen.nri.context import HostSources
+    from cdigen.frontend.host_state import HostSources
     from cdigen.nri.link import Endpoint
 
 

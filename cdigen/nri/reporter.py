@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.nri.context import DecisionContext
+    from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.earlylog import EarlyLog
     from cdigen.nri.events import Event
     from cdigen.nri.plugin_config import PluginConfig

@@ -45,9 +45,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
 
-    from cdigen.nri.context import DecisionContext
     from cdigen.nri.decision.answer import Answer
     from cdigen.nri.decision.compat import Abilities
+    from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.shared_state import SharedState
     from cdigen.nri.wire.messages import SynchronizePart
     from cdigen.nri.wire.session import Session, SessionEvent
@@ -392,7 +392,7 @@ def _depends(found: Answer) -> bool:
 
 def _is_new(known: DecisionContext, one: _Waiting) -> bool:
     """Return whether KNOWN is newer than the question, or nothing has changed since."""
-    return known.begun_s >= one.since_s or known.is_current()
+    return known.host.begun_s >= one.since_s or known.host.is_current()
 
 
 def _signed(text: str) -> str:

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.nri.context import DecisionContext
+    from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.decision.policy import Policy
     from cdigen.nri.events import Event, Synchronized
 

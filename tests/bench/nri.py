@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from cdigen.nri.context import DecisionContext
+    from cdigen.nri.decision.context import DecisionContext
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
@@ -306,7 +306,7 @@ def _alone(known: DecisionContext, name: str, requests: list[bytes], count: int)
         _, (event,) = session.feed(frames)
         assert isinstance(event, CreateContainer)
         found = created(event.pod, event.container, known, able)
-        assert known.is_current()
+        assert known.host.is_current()
         if found.outcome == "refuse":
             sent = session.refuse(event.call, found.reason)
         else:

@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 from cdigen.config import AllowRule, GpuKind, NriConfig, Settings
+from cdigen.frontend.host_state import parse_inventory
 from cdigen.model.inventory import Accelerator, Driver, Inventory, Partition
 from cdigen.model.inventory_json import to_document
 from cdigen.nri.decision.decide import Decision, decide
-from cdigen.nri.decision.machine import Machine, read
+from cdigen.nri.decision.machine import VENDOR, Machine, machine_of
 from cdigen.nri.decision.policy import Policy, policy_of
 from cdigen.nri.decision.select import DeviceNames
 from cdigen.nri.pods import Container, ContainerMount, Pod
@@ -70,7 +71,14 @@ def content(found: Inventory | None = None) -> bytes:
     return json.dumps(to_document({"nvidia": found or inventory()})).encode()
 
 
-MACHINE = read(content())
+def machine(found: bytes | None, *, running_driver: str = "", has_daemon: bool = True) -> Machine:
+    """Return the machine that decisions know by the inventory FOUND."""
+    drivers = {VENDOR: running_driver}
+    inventory = parse_inventory(found, running_drivers=drivers, has_daemon=has_daemon)
+    return machine_of(*inventory.of(VENDOR))
+
+
+MACHINE = machine(content())
 NAMES = DeviceNames(DEVICES)
 POD = Pod(
     id="p", name="pod", namespace="ml", uid="u", runtime_handler="runc", labels={"team": "a"}, annotations={}

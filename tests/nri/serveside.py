@@ -14,7 +14,8 @@ from nri.runtimeside import Runtime, SocketTransport
 from waiting import PATIENCE_S
 
 from cdigen.config import NriConfig, Settings
-from cdigen.nri.context import HostSources, read_context
+from cdigen.frontend.host_state import HostSources, HostState, read_host_state
+from cdigen.nri.decision.context import LIBRARY, context_of
 from cdigen.nri.serving import REGISTER_WITHIN_S, ServeOptions, Serving
 from cdigen.nri.shared_state import SharedState
 from cdigen.nri.wire.session import Session
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cdigen.nri.context import DecisionContext
+    from cdigen.nri.decision.context import DecisionContext
 
 SETTINGS = Settings(nri=NriConfig(allow=ALLOWED))
 
@@ -92,11 +93,16 @@ def served(
         made.close()
 
 
-def known_of(root: Path, settings: Settings = SETTINGS) -> DecisionContext:
-    """Return what there is to know of the host below ROOT, once that has not just been changed."""
+def settled(root: Path) -> HostState:
+    """Return the state of the host below ROOT, once that has not just been changed."""
     tree = str(root)
     dirs = ("/etc/cdi", "/run/cdi")
     sources = HostSources(host=tree, specs=tree, spec_dirs=dirs, runs=tree, run_dir="/run/cdigen")
-    while not (known := read_context(sources, settings)).is_current():
+    while not (state := read_host_state(sources, library=LIBRARY)).is_current():
         time.sleep(0.01)
-    return known
+    return state
+
+
+def known_of(root: Path, settings: Settings = SETTINGS) -> DecisionContext:
+    """Return what decisions on the host below ROOT know, once that has not just been changed."""
+    return context_of(settled(root), settings)

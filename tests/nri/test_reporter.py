@@ -8,8 +8,8 @@ import pytest
 from nri.nrihost import POD, container
 
 from cdigen.config import NriConfig, Settings
+from cdigen.frontend.host_state import HostSources
 from cdigen.nri import events
-from cdigen.nri.context import HostSources
 from cdigen.nri.counters import NriMetrics
 from cdigen.nri.decision.answer import Answer
 from cdigen.nri.decision.compat import abilities

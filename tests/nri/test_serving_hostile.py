@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cdigen.nri.context import DecisionContext
+    from cdigen.nri.decision.context import DecisionContext
 
 BIG = 0xFFFFFFFF
 

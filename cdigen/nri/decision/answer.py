@@ -15,8 +15,8 @@ from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.nri.context import DecisionContext
     from cdigen.nri.decision.compat import Abilities
+    from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.decision.decide import Decision, Note, Outcome
     from cdigen.nri.pods import Container, Pod
 

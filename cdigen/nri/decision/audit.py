@@ -13,7 +13,7 @@ from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.nri.context import DecisionContext
+    from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.pods import Container, Pod
     from cdigen.nri.wire.messages import SynchronizePart
 

@@ -1,16 +1,9 @@
-"""What the host is, by the daemon's inventory: GPUs by every name, and facts for requirements. Pure.
-
-``read`` is the central function. An inventory that is absent or unreadable, that nobody keeps true, or that
-is of another driver than the one that runs is no ``Machine`` with GPUs, but one with a ``problem``.
-"""
+"""The host's NVIDIA GPUs under every name, and their facts for requirements: ``machine_of``. Pure."""
 
 from __future__ import annotations
 
-import json
 import re
 
-from cdigen.model.errors import ConfigError
-from cdigen.model.inventory_json import from_document
 from cdigen.nri.decision.modelnames import arch_of, brands_of, cuda_of
 from cdigen.nri.decision.requirements import Facts
 from cdigen.value import frozen
@@ -96,38 +89,10 @@ def canonical(token: str) -> str:
     return f"{match[1]}/gi{int(match[2])}/ci{int(match[3])}" if match else lower
 
 
-def read(content: bytes | None, *, running_driver: str = "", is_kept: bool = True) -> Machine:
-    """Return the machine of an inventory.json; None is an absent one.
-
-    It is stale where nobody keeps it true any more (not IS_KEPT: no daemon holds its lock), and where it is
-    of another driver than RUNNING_DRIVER. That is empty where no kernel module tells a version: WSL2 and most
-    of Tegra have none of that name, and on a host without a loaded driver there is nothing to give, whatever
-    the inventory says. So it counts as it is there.
-    """
-    if content is None:
-        return Machine(problem="there is no inventory: the cdigen daemon has not written one")
-    try:
-        inventories = from_document(json.loads(content))
-    except (ConfigError, ValueError, RecursionError) as error:
-        text = error.message if isinstance(error, ConfigError) else "it is no JSON"
-        return Machine(problem=f"the inventory cannot be read: {text}")
-    if VENDOR not in inventories:
-        return Machine(problem="the inventory has no NVIDIA GPUs")
-    problem = _staleness(inventories[VENDOR], running_driver, is_kept=is_kept)
-    return Machine(problem=f"the inventory is stale: {problem}") if problem else _machine(inventories[VENDOR])
-
-
-def _staleness(inventory: Inventory, running_driver: str, *, is_kept: bool) -> str:
-    """Return why INVENTORY does not tell what is; empty: it does."""
-    if not is_kept:
-        return "the cdigen daemon, which keeps it true, does not run"
-    driver = inventory.driver.version
-    if running_driver not in {"", driver}:
-        return f"it is of driver {driver}, and {running_driver} runs"
-    return ""
-
-
-def _machine(inventory: Inventory) -> Machine:
+def machine_of(inventory: Inventory | None, problem: str = "") -> Machine:
+    """Return the machine with the GPUs of INVENTORY; without one PROBLEM says why."""
+    if inventory is None:
+        return Machine(problem=problem or "the inventory has no NVIDIA GPUs")
     driver = inventory.driver.version
     # Drivers of Tegra and WSL have numbers of their own.
     common = Facts(cuda=cuda_of(driver) if inventory.mode in PCI_MODES else "", driver=driver)

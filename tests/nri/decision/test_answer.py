@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from nri.chain import Plugin
 
-    from cdigen.nri.context import DecisionContext
+    from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.pods import Container
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"

@@ -22,7 +22,7 @@ from cdigen.nri.wire.messages import message_class, read_synchronize
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cdigen.nri.context import DecisionContext
+    from cdigen.nri.decision.context import DecisionContext
 
 ALL = "NVIDIA_VISIBLE_DEVICES=all"
 

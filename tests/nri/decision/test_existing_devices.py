@@ -2,11 +2,12 @@
 
 import pytest
 from nri.nrihost import container, content, devices, inventory, outcome
+from nri.nrihost import machine as machine_by
 
 from cdigen.config import GpuKind
 from cdigen.model.inventory import HostNode, Partition
 from cdigen.nri.decision.existing_devices import injected_by_another, other_injectors
-from cdigen.nri.decision.machine import Machine, read
+from cdigen.nri.decision.machine import Machine
 from cdigen.value import replace
 
 GPU0 = "NVIDIA_VISIBLE_DEVICES=0"
@@ -50,7 +51,7 @@ def test_what_was_named_in_full_is_not_taken_for_another_gpu(asked: str, nodes: 
         usable=True,
     )
     first, second, *_ = inventory().accelerators
-    machine = read(content(inventory(accelerators=(first, replace(second, partitions=(part,))))))
+    machine = machine_by(content(inventory(accelerators=(first, replace(second, partitions=(part,))))))
     annotated = {"devices.cdigen.dev": asked}
     assert devices(asked=annotated, machine=machine, here=container(devices=nodes)) == (asked,)
     every = ("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap12", "/dev/nvidia-caps/nvidia-cap13")

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nri.nrihost import DRIVER, content, devices, inventory, outcome
+from nri.nrihost import machine as machine_by
 
-from cdigen.nri.decision.machine import Machine, canonical, read
+from cdigen.nri.decision.machine import Machine, canonical
 from cdigen.nri.decision.modelnames import arch_of, brands_of, cuda_of
 from cdigen.nri.decision.requirements import Facts, holds, parse, unknown
 from cdigen.value import replace
@@ -175,7 +176,7 @@ def test_every_gpu_that_is_given_has_to_meet_it() -> None:
     mixed = inventory(accelerators=(replace(first, model="Tesla T4"), *others))
     env = ("NVIDIA_REQUIRE_ARCH=arch>=8.0", "NVIDIA_VISIBLE_DEVICES={}")
     found = {
-        asked: outcome(env[0], env[1].format(asked), machine=read(content(mixed))).outcome
+        asked: outcome(env[0], env[1].format(asked), machine=machine_by(content(mixed))).outcome
         for asked in ("0", "1:0", "all")
     }
     assert found == {"0": "refuse", "1:0": "inject", "all": "refuse"}
@@ -208,12 +209,14 @@ def test_the_longest_requirement_that_is_read_takes_a_moment() -> None:
     assert process_time() - begun < 0.5
 
 
-STALE = read(content(), running_driver="570.10")
-ABSENT = read(None)
+STALE = machine_by(content(), running_driver="570.10")
+ABSENT = machine_by(None)
 
 
 @pytest.mark.parametrize(
-    "machine", [ABSENT, STALE, read(b"{}"), read(b"\xff"), read(b"[" * 100_000)], ids=range(5)
+    "machine",
+    [ABSENT, STALE, machine_by(b"{}"), machine_by(b"\xff"), machine_by(b"[" * 100_000)],
+    ids=range(5),
 )
 def test_without_a_current_inventory_the_policy_decides(machine: Machine) -> None:
     env = (VISIBLE, "NVIDIA_REQUIRE_CUDA=cuda>=12")
@@ -228,17 +231,17 @@ def test_without_a_current_inventory_the_policy_decides(machine: Machine) -> Non
 
 def test_an_inventory_is_stale_once_another_driver_runs() -> None:
     assert STALE.problem == f"the inventory is stale: it is of driver {DRIVER}, and 570.10 runs"
-    assert read(content(), running_driver=DRIVER).problem == ""
+    assert machine_by(content(), running_driver=DRIVER).problem == ""
 
 
 def test_an_inventory_is_stale_once_nobody_keeps_it_true() -> None:
-    problem = read(content(), running_driver=DRIVER, is_kept=False).problem
+    problem = machine_by(content(), running_driver=DRIVER, has_daemon=False).problem
     assert problem == "the inventory is stale: the cdigen daemon, which keeps it true, does not run"
 
 
 @pytest.mark.parametrize("mode", ["gpu", "management", "wsl", "csv"])
 def test_where_no_driver_tells_its_version_an_inventory_counts_as_it_is(mode: str) -> None:
-    assert read(content(inventory(mode=mode)), running_driver="").problem == ""
+    assert machine_by(content(inventory(mode=mode)), running_driver="").problem == ""
 
 
 def test_where_requirements_are_only_warned_of_the_container_starts() -> None:

@@ -1,4 +1,4 @@
-"""What is known of a host, and whether it still counts: changes are seen, however soon they follow."""
+"""The state of a host, and whether it still counts: changes are seen, however soon they follow."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from abilities import cannot_run
 from nri.pluginside import NAME, Host, spec
-from nri.serveside import known_of
+from nri.serveside import settled
 
-from cdigen.config import Settings
-from cdigen.nri.context import HostSources, read_context
+from cdigen.frontend.host_state import HostSources, read_host_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,34 +51,34 @@ def replaced(folder: Path) -> None:
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_whatever_changes_makes_it_out_of_date(here: Host, change: str) -> None:
-    known = known_of(here.root)
-    assert known.is_current()
+    state = settled(here.root)
+    assert state.is_current()
     CHANGES[change](here)
-    assert not known.is_current()
+    assert not state.is_current()
 
 
 def test_a_folder_whose_time_was_set_back_has_changed_all_the_same(here: Host) -> None:
     before = here.specs.stat()
-    known = known_of(here.root)
+    state = settled(here.root)
     here.write_spec(["2"])
     os.utime(here.specs, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert not known.is_current()
+    assert not state.is_current()
 
 
 def test_a_spec_directory_behind_a_link_is_that_of_the_host_it_is_on(here: Host) -> None:
     tree = str(here.root)
     places = HostSources(host=tree, specs=tree, spec_dirs=("/var/run/cdi",), runs=tree, run_dir="/run/cdigen")
     time.sleep(0.05)
-    known = read_context(places, Settings())
-    assert known.names.find("nvidia.com/gpu", "0")
-    assert known.is_current()
+    state = read_host_state(places, library="1.0.1")
+    assert state.specs.resolve("nvidia.com/gpu=0").ok
+    assert state.is_current()
     here.write_spec(["2"])
-    assert not known.is_current()
+    assert not state.is_current()
 
 
-def test_ten_thousand_devices_are_known_in_a_moment(here: Host) -> None:
+def test_ten_thousand_devices_are_state_in_a_moment(here: Host) -> None:
     here.write_spec([f"d{number}" for number in range(10_000)])
-    assert len(known_of(here.root).names.of("nvidia.com/gpu")) == 10_000
+    assert len(settled(here.root).specs.devices) == 10_000
 
 
 def sources(root: Path) -> HostSources:
@@ -92,13 +91,13 @@ def changes_are_seen(root: Path, times: int) -> None:
     folder = root / "etc/cdi"
     folder.mkdir(parents=True)
     for number in range(times):
-        for state in ("old", "new"):
+        for age in ("old", "new"):
             new = folder / ".new"
-            new.write_text(json.dumps(spec([f"{state}{number}"])))
+            new.write_text(json.dumps(spec([f"{age}{number}"])))
             new.rename(folder / NAME)
-            if state == "old":
-                known = read_context(sources(root), Settings())
-        assert not known.is_current(), number
+            if age == "old":
+                state = read_host_state(sources(root), library="1.0.1")
+        assert not state.is_current(), number
 
 
 def test_a_second_change_within_one_tick_of_the_clock_is_seen(tmp_path: Path) -> None:
@@ -122,9 +121,9 @@ def test_what_nobody_has_touched_stays_current_and_an_inventory_counts_as_well(t
     (tmp_path / "run/cdigen").mkdir(parents=True)
     (tmp_path / "run/cdigen/inventory.json").write_text("{}")
     time.sleep(0.05)
-    known = read_context(sources(tmp_path), Settings())
-    assert known.is_current()
+    state = read_host_state(sources(tmp_path), library="1.0.1")
+    assert state.is_current()
     (tmp_path / "run/cdigen/inventory.json.new").write_text("{}")
-    assert known.is_current()
+    assert state.is_current()
     (tmp_path / "run/cdigen/inventory.json.new").rename(tmp_path / "run/cdigen/inventory.json")
-    assert not known.is_current()
+    assert not state.is_current()
