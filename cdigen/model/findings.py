@@ -49,6 +49,17 @@ class Finding:
         return f"{self.severity}: {where}{self.message}{hint} [{self.rule}]"
 
 
+class FindingCollector:
+    """Gathers what the readers of one host have to say, in its order."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+
+    def add(self, severity: Severity, rule: str, path: str, message: str, hint: str = "") -> None:
+        """Add a finding."""
+        self.findings.append(Finding(severity=severity, rule=rule, path=path, message=message, hint=hint))
+
+
 def errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings that are errors, in their order."""
     return tuple(finding for finding in findings if finding.severity == "error")

@@ -30,13 +30,13 @@ def discover(context: DiscoveryContext, *, libraries: bool) -> Inventory:
     With LIBRARIES, the host's ROCm is looked for as well.
     """
     reader = AmdGpuReader(context)
-    npus = read_npus(context.host, reader.nodes, reader.notes)
+    npus = read_npus(context.host, reader.nodes, reader.collector)
     has_gpus = context.host.exists(MODULE)
     driver = read_driver(context.host, "amdgpu" if has_gpus else "amdxdna")
     try:
         gpus = reader.read() if has_gpus else ()
         if not any(npu.usable for npu in npus):
-            _require_usable(gpus, npus, reader.notes.findings, has_gpus=has_gpus)
+            _require_usable(gpus, npus, reader.collector.findings, has_gpus=has_gpus)
     except HostError as error:
         error.driver = driver.version
         raise
@@ -45,7 +45,7 @@ def discover(context: DiscoveryContext, *, libraries: bool) -> Inventory:
     if libraries:
         from cdigen.vendors.amd.libraries import find_libraries  # noqa: PLC0415 - by choice only
 
-        files, sought = find_libraries(context, driver, reader.notes)
+        files, sought = find_libraries(context, driver, reader.collector)
     return Inventory(
         vendor="amd",
         driver=driver,
@@ -53,14 +53,14 @@ def discover(context: DiscoveryContext, *, libraries: bool) -> Inventory:
         nodes=(),
         files=files,
         sought=sought,
-        findings=tuple(reader.notes.findings),
+        findings=tuple(reader.collector.findings),
     )
 
 
 def read_nodes(context: DiscoveryContext) -> NodeReader:
     """Return a reader that has looked at every node."""
     reader = AmdGpuReader(context)
-    read_npus(context.host, reader.nodes, reader.notes)
+    read_npus(context.host, reader.nodes, reader.collector)
     if context.host.exists(MODULE):
         reader.read()
     return reader.nodes

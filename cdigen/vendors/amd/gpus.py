@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from cdigen.host.procfs import read_text
 from cdigen.host.root import reason
+from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Accelerator, Partition
 from cdigen.value import replace
 from cdigen.vendors.amd import kfd
@@ -16,7 +17,6 @@ from cdigen.vendors.amd.listing import read_devices
 from cdigen.vendors.amd.modes import NO_MODES, read_modes, report_contradictions
 from cdigen.vendors.kernel import drm
 from cdigen.vendors.kernel.nodes import NodeReader
-from cdigen.vendors.notes import FindingCollector
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ KFD_HINT = "see 'dmesg | grep kfd'"
 class AmdGpuReader:
     """Reads the GPUs of one look at the host.
 
-    ``notes`` has what there is to say, ``nodes`` which nodes are missing or wrong.
+    ``collector`` has what there is to say, ``nodes`` which nodes are missing or wrong.
     """
 
     def __init__(self, context: DiscoveryContext) -> None:
         self._host = context.host
         self._dev = context.dev
-        self.notes = FindingCollector()
+        self.collector = FindingCollector()
         self.nodes = NodeReader(context.dev, drm.NODE_CREATION)
         self._kfd: tuple[HostNode, ...] = ()
         # What KFD has to say of a GPU that it has not named.
@@ -55,14 +55,14 @@ class AmdGpuReader:
 
     def read(self) -> tuple[Accelerator, ...]:
         """Read every GPU, in the order of their numbers; one that is broken is unusable, with a finding."""
-        topology = kfd.read_topology(self._host, self.notes)
+        topology = kfd.read_topology(self._host, self.collector)
         if topology.nodes:
             self._read_kfd()
         self._asked = "does not know" if not topology.unread else "could not be asked about"
         gpus = by_gpu(numbered(read_devices(self._host), topology.nodes))
         modes = {address: self._modes(address, entries) for address, entries in gpus.items()}
         if topology.nodes:
-            report_contradictions(self.notes, gpus, modes)
+            report_contradictions(self.collector, gpus, modes)
         self._say_without_kfd(gpus, modes, topology)
         found = [self._gpu(address, entries, modes[address]) for address, entries in gpus.items()]
         return tuple(self._without_repetition(sorted(found, key=lambda gpu: gpu.index)))
@@ -72,7 +72,7 @@ class AmdGpuReader:
         node, problem = self.nodes.read(KFD_NODE, role="control", capabilities=COMPUTE, numbers=numbers)
         if node is None:
             text = f"{problem}; no container can compute on AMD's GPUs"
-            self.notes.say(
+            self.collector.add(
                 "error", "control-node-missing", self._dev.host_path(KFD_NODE), text, drm.UDEV_HINT
             )
         else:
@@ -80,7 +80,7 @@ class AmdGpuReader:
 
     def _modes(self, address: str, entries: list[NumberedDevice]) -> PartitionModes:
         own = _own_folder(entries)
-        return read_modes(self._host, self.notes, address, own) if own else NO_MODES
+        return read_modes(self._host, self.collector, address, own) if own else NO_MODES
 
     def _gpu(self, address: str, entries: list[NumberedDevice], modes: PartitionModes) -> Accelerator:
         """Return the GPU at ADDRESS, which is offered as ENTRIES."""
@@ -176,13 +176,13 @@ class AmdGpuReader:
             # Of a GPU that only shows pictures, the card is all there is.
             if minor.role == "render" or len(minors) == 1:
                 text = f"{who}: {problem}; it gets no device"
-                self.notes.say("error", "gpu-node-missing", path, text, drm.UDEV_HINT)
+                self.collector.add("error", "gpu-node-missing", path, text, drm.UDEV_HINT)
                 return (), f"its {'render node' if minor.role == 'render' else 'card'} cannot be used"
             text = f"{who}: {problem}; it cannot show pictures on a screen"
-            self.notes.say("warning", "drm-node-missing", path, text, drm.UDEV_HINT)
+            self.collector.add("warning", "drm-node-missing", path, text, drm.UDEV_HINT)
         if device.render is None and nodes:
             text = f"{who} has no render node: it is offered for showing pictures only"
-            self.notes.say("warning", "gpu-without-render-node", device.folder, text, DRIVER)
+            self.collector.add("warning", "gpu-without-render-node", device.folder, text, DRIVER)
         if not nodes:
             return (), "its device nodes are missing"
         return (*(self._kfd if entry.node else ()), *nodes), ""
@@ -192,14 +192,14 @@ class AmdGpuReader:
         device, node = entry.device, entry.node
         if node is None:
             text = f"{who}: KFD {self._asked} this partition, which gets no device"
-            self.notes.say("error", "partition-without-kfd", device.folder, text, KFD_HINT)
+            self.collector.add("error", "partition-without-kfd", device.folder, text, KFD_HINT)
             return f"KFD {self._asked} it"
         if not _is_adrift(entry, address):
             return ""
         # Of one without any location the topology's reader has told already.
         if node.location is not None:
             text = f"{who}: KFD tells no domain, and no one GPU is at its bus and device; it gets no device"
-            self.notes.say("error", "partition-without-gpu", device.folder, text, KFD_HINT)
+            self.collector.add("error", "partition-without-gpu", device.folder, text, KFD_HINT)
         return "it is not known of which GPU it is a partition"
 
     def _idle(self, entry: NumberedDevice, modes: PartitionModes, who: str) -> str:
@@ -211,7 +211,7 @@ class AmdGpuReader:
             return ""
         if entry.device.render is None:
             text = f"{who} has no render node: it cannot compute and gets no device"
-            self.notes.say("error", "gpu-without-render-node", entry.device.folder, text, DRIVER)
+            self.collector.add("error", "gpu-without-render-node", entry.device.folder, text, DRIVER)
         return f"KFD {self._asked} it, so it cannot compute"
 
     def _lost(self, device: AmdDevice, who: str) -> str:
@@ -222,7 +222,7 @@ class AmdGpuReader:
         except OSError as error:
             why = f"is listed, but its folder cannot be read: {reason(error)}"
         text = f"{who} {why}; it gets no device"
-        self.notes.say("error", "gpu-lost", device.folder, text, DRIVER)
+        self.collector.add("error", "gpu-lost", device.folder, text, DRIVER)
         return "it has no DRM devices"
 
     def _uuid(self, entry: NumberedDevice, address: str) -> str | None:
@@ -278,14 +278,14 @@ class AmdGpuReader:
             gets = "gets" if len(lacking) == 1 else "get"
             text = f"KFD {why}: {', '.join(lacking)} {what.format(gets=gets)}"
             hint = KFD_HINT if topology.unread else _no_kfd_hint(self._host.exists(kfd.KFD))
-            self.notes.say(severity, "gpu-without-kfd", kfd.NODES, text, hint)
+            self.collector.add(severity, "gpu-without-kfd", kfd.NODES, text, hint)
             return
         for address, entry in lacking.items():
             text = (
                 f"GPU {address}: KFD {self._asked} renderD{entry.device.render}, so it "
                 f"{what.format(gets='gets')}"
             )
-            self.notes.say(severity, "gpu-without-kfd", entry.device.folder, text, KFD_HINT)
+            self.collector.add(severity, "gpu-without-kfd", entry.device.folder, text, KFD_HINT)
 
     def _without_repetition(self, gpus: Iterable[Accelerator]) -> list[Accelerator]:
         """Return GPUS without the UUIDs that two of them have: a name is that of one device, or of none."""
@@ -297,7 +297,7 @@ class AmdGpuReader:
                 owners.setdefault(uuid, []).append(gpu.address)
         repeated = {uuid: addresses for uuid, addresses in owners.items() if len(addresses) > 1}
         for uuid, addresses in repeated.items():
-            self.notes.say(
+            self.collector.add(
                 "warning",
                 "gpu-repeated",
                 uuid,

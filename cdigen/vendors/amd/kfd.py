@@ -14,8 +14,7 @@ from cdigen.value import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
-    from cdigen.model.findings import Severity
-    from cdigen.vendors.notes import FindingCollector
+    from cdigen.model.findings import FindingCollector, Severity
 
 KFD = "/sys/class/kfd/kfd"
 NODES = f"{KFD}/topology/nodes"
@@ -52,21 +51,21 @@ class Topology:
     unread: int = 0
 
 
-def read_topology(host: Root, notes: FindingCollector) -> Topology:
+def read_topology(host: Root, collector: FindingCollector) -> Topology:
     """Return the nodes that compute; one that is broken is a finding.
 
     Of two with one number the last by the order of their names counts, as for AMD's tool
     (container-toolkit 1.3.0, internal/amdgpu).
     """
-    return _Reader(host, notes).read()
+    return _Reader(host, collector).read()
 
 
 class _Reader:
     """Reads the topology once; of many nodes with the same trouble it tells the first few, and how many."""
 
-    def __init__(self, host: Root, notes: FindingCollector) -> None:
+    def __init__(self, host: Root, collector: FindingCollector) -> None:
         self._host = host
-        self._notes = notes
+        self._collector = collector
         self._told: dict[tuple[Severity, str], int] = {}
         self._unread = 0
         # Render nodes of GPUs whose domain an old kernel does not tell.
@@ -143,13 +142,13 @@ class _Reader:
     def _say(self, severity: Severity, rule: str, path: str, text: str) -> None:
         count = self._told[severity, rule] = self._told.get((severity, rule), 0) + 1
         if count <= MAX_TOLD:
-            self._notes.say(severity, rule, path, text, _HINT)
+            self._collector.add(severity, rule, path, text, _HINT)
 
     def _say_the_rest(self, count: int) -> None:
         for (severity, rule), told in self._told.items():
             if told > MAX_TOLD:
                 text = f"{told - MAX_TOLD} more of KFD's nodes are like these"
-                self._notes.say(severity, rule, NODES, text, _HINT)
+                self._collector.add(severity, rule, NODES, text, _HINT)
         if self._without_domain:
             renders = ", ".join(f"renderD{render}" for render in self._without_domain[:MAX_TOLD])
             more = len(self._without_domain) - MAX_TOLD
@@ -158,10 +157,10 @@ class _Reader:
                 "tools do not count their GPUs, which come after the others here"
             )
             hint = "this kernel is old: KFD of newer ones has the property 'domain'"
-            self._notes.say("warning", "kfd-without-domain", NODES, text, hint)
+            self._collector.add("warning", "kfd-without-domain", NODES, text, hint)
         if count > MAX_NODES:
             text = f"KFD shows {count} nodes, of which the first {MAX_NODES} were read"
-            self._notes.say("warning", "kfd-nodes-unread", NODES, text, _HINT)
+            self._collector.add("warning", "kfd-nodes-unread", NODES, text, _HINT)
 
 
 def bus_and_device(location: int) -> tuple[int, int]:

@@ -15,9 +15,9 @@ from cdigen.model.loader import MULTIARCH
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
+    from cdigen.model.findings import FindingCollector
     from cdigen.model.inventory import Driver
     from cdigen.vendors.base import DiscoveryContext
-    from cdigen.vendors.notes import FindingCollector
 
 # What programs load: how the names of the files begin, and whether there is no computing without it.
 WANTED = (
@@ -54,7 +54,7 @@ MAX_LIBRARIES = 100
 
 
 def find_libraries(
-    context: DiscoveryContext, driver: Driver, notes: FindingCollector
+    context: DiscoveryContext, driver: Driver, collector: FindingCollector
 ) -> tuple[tuple[DriverFile, ...], tuple[ProbeResult, ...]]:
     """Return the ROCm libraries of the host with what they need, and what was looked for."""
     search = _Search(context.driver, driver, context.library_search_paths)
@@ -63,15 +63,15 @@ def find_libraries(
     for thing in sought:
         if thing.weight == "required" and not thing.found:
             text = f"{thing.name} was not found ({thing.reason}): programs without ROCm will not compute"
-            notes.say(
+            collector.add(
                 "warning", "library-missing", thing.name, text, "install ROCm, or use an image that has it"
             )
     for name, needed_by in search.missing.items():
         text = f"{needed_by} needs {shown(name)}, which is not installed; loading it may fail"
-        notes.say("warning", "library-incomplete", needed_by, text, "install the package that holds it")
+        collector.add("warning", "library-incomplete", needed_by, text, "install the package that holds it")
     for path, problem in search.broken.items():
         text = f"{path} is no library for containers: {problem}"
-        notes.say("warning", "library-unusable", path, text, "reinstall ROCm's packages")
+        collector.add("warning", "library-unusable", path, text, "reinstall ROCm's packages")
     return tuple(sorted(search.found.values(), key=lambda file: file.host_path)), sought
 
 

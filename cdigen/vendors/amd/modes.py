@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cdigen.host.root import Root
+    from cdigen.model.findings import FindingCollector
     from cdigen.vendors.amd.grouping import NumberedDevice
-    from cdigen.vendors.notes import FindingCollector
 
 WHOLE = "SPX"
 # How many devices a GPU is in each mode; in CPX it depends on the GPU: as many as it has compute dies.
@@ -53,19 +53,19 @@ class PartitionModes:
 NO_MODES = PartitionModes(compute="", memory="")
 
 
-def read_modes(host: Root, notes: FindingCollector, address: str, folder: str) -> PartitionModes:
+def read_modes(host: Root, collector: FindingCollector, address: str, folder: str) -> PartitionModes:
     """Read how the GPU at ADDRESS, with its FOLDER in /sys, is split; a word that is none is a finding."""
     if not host.exists(folder):
         return NO_MODES
     return PartitionModes(
-        compute=_mode(host, notes, address, f"{folder}/current_compute_partition", tuple(COMPUTE_MODES)),
-        memory=_mode(host, notes, address, f"{folder}/current_memory_partition", MEMORY_MODES),
+        compute=_mode(host, collector, address, f"{folder}/current_compute_partition", tuple(COMPUTE_MODES)),
+        memory=_mode(host, collector, address, f"{folder}/current_memory_partition", MEMORY_MODES),
         can_split=host.exists(f"{folder}/current_compute_partition"),
         device_id=_device_id(host, folder),
     )
 
 
-def _mode(host: Root, notes: FindingCollector, address: str, path: str, known: tuple[str, ...]) -> str:
+def _mode(host: Root, collector: FindingCollector, address: str, path: str, known: tuple[str, ...]) -> str:
     try:
         word = read_text(host, path).strip()
     except (FileNotFoundError, NotADirectoryError):
@@ -77,7 +77,7 @@ def _mode(host: Root, notes: FindingCollector, address: str, path: str, known: t
             return word.upper()
         problem = f"says {word[:40]!a}, which is none of {', '.join(known)}"
     text = f"GPU {address}: {path} {problem}; it is offered as it is found"
-    notes.say("warning", "partition-unknown", path, text)
+    collector.add("warning", "partition-unknown", path, text)
     return ""
 
 
@@ -89,7 +89,7 @@ def _device_id(host: Root, folder: str) -> str:
 
 
 def report_contradictions(
-    notes: FindingCollector, gpus: Mapping[str, list[NumberedDevice]], modes: Mapping[str, PartitionModes]
+    collector: FindingCollector, gpus: Mapping[str, list[NumberedDevice]], modes: Mapping[str, PartitionModes]
 ) -> None:
     """Say of which of GPUS KFD has not as many devices as they say, or as others of their kind have."""
     most: dict[PartitionModes, int] = {}
@@ -106,14 +106,14 @@ def report_contradictions(
         if not known or known != (wanted or known):
             word = f"says {said.compute}" if said.compute else "can be split"
             text = f"GPU {address} {word}, but KFD {_has(known)}"
-            notes.say("error", "partition-contradiction", path, text, HINT)
+            collector.add("error", "partition-contradiction", path, text, HINT)
         elif known < most[said]:
             # amdsmi issue 99: a fault of single GPUs in large fleets.
             text = (
                 f"GPU {address} has {known} partitions in {said.compute}, others of its kind have "
                 f"{most[said]}; what there is is offered, and counted as AMD's tools count it"
             )
-            notes.say("error", "partition-missing", path, text, HINT)
+            collector.add("error", "partition-missing", path, text, HINT)
 
 
 def _known(entries: list[NumberedDevice]) -> int:

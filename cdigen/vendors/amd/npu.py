@@ -13,8 +13,8 @@ from cdigen.vendors.kernel import drm
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
+    from cdigen.model.findings import FindingCollector
     from cdigen.vendors.kernel.nodes import NodeReader
-    from cdigen.vendors.notes import FindingCollector
 
 MODULE = "/sys/module/amdxdna"
 DRIVER = "/sys/bus/pci/drivers/amdxdna"
@@ -29,19 +29,23 @@ def addresses(host: Root) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda name: sysfs.pci_key(name) or ()))
 
 
-def read_npus(host: Root, reader: NodeReader, notes: FindingCollector) -> tuple[Accelerator, ...]:
+def read_npus(host: Root, reader: NodeReader, collector: FindingCollector) -> tuple[Accelerator, ...]:
     """Read the NPUs that their driver has; each trouble is a finding of NOTES."""
-    return tuple(_read(host, reader, notes, index, address) for index, address in enumerate(addresses(host)))
+    return tuple(
+        _read(host, reader, collector, index, address) for index, address in enumerate(addresses(host))
+    )
 
 
-def _read(host: Root, reader: NodeReader, notes: FindingCollector, index: int, address: str) -> Accelerator:
+def _read(
+    host: Root, reader: NodeReader, collector: FindingCollector, index: int, address: str
+) -> Accelerator:
     folder = f"{DRIVER}/{address}"
     minor = next(iter(drm.minors(host, folder, "accel")), None)
     node, problem = None, "its driver shows no node of it"
     if minor is not None:
         node, problem = drm.read_node(reader, minor, folder)
     if node is None:
-        notes.say(
+        collector.add(
             "error",
             "accel-node-missing" if minor else "accel-without-node",
             minor.path if minor else folder,

@@ -60,7 +60,7 @@ def read_accelerator(
     if minor is not None:
         node, problem = scan.minor(function, minor)
     if node is None:
-        scan.notes.say(
+        scan.collector.add(
             "error",
             "accel-node-missing" if minor else "accel-without-node",
             scan.dev.host_path(minor.path) if minor else function.address or function.folder,

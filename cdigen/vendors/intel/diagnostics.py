@@ -47,8 +47,8 @@ def _groups(nodes: list[HostNode]) -> Iterator[Finding]:
 def _unbound(context: DiscoveryContext) -> tuple[Finding, ...]:
     """Say what no driver of Intel's has, which an inventory says itself."""
     scan = NodeScan(context)
-    report_unbound(scan, read_functions(context.host, scan.notes), vfio=False)
-    return tuple(scan.notes.findings)
+    report_unbound(scan, read_functions(context.host, scan.collector), vfio=False)
+    return tuple(scan.collector.findings)
 
 
 def _firmware(host: Root) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ def discover(context: DiscoveryContext, *, vfio: bool) -> Inventory:
     Raises HostError where no container could use a device: driver-not-loaded, no-gpu, no-nodes.
     """
     scan, found, accelerators = _read(context, vfio=vfio)
-    findings = tuple(scan.notes.findings)
+    findings = tuple(scan.collector.findings)
     driver = read_driver(context.host, _module(found))
     try:
         _require_devices(accelerators, findings)
@@ -64,8 +64,8 @@ def _read(
     context: DiscoveryContext, *, vfio: bool
 ) -> tuple[NodeScan, tuple[PciFunction, ...], tuple[Accelerator, ...]]:
     scan = NodeScan(context)
-    found = read_functions(context.host, scan.notes)
-    virtual = virtual_functions(context.host, found, scan.notes)
+    found = read_functions(context.host, scan.collector)
+    virtual = virtual_functions(context.host, found, scan.collector)
     gpus = read_gpus(scan, found, virtual)
     meis = read_meis(scan, zip(served_gpus(found), gpus, strict=True))
     others = (*meis, *read_npus(scan, found), *read_gaudis(scan, found))

@@ -90,4 +90,4 @@ class _Others:
     def _say(self, rule: str, path: str, problem: str, consequence: str) -> None:
         where = self._look.dev.host_path(path)
         message = f"Gaudi {self._function.address}: {problem}; {consequence}"
-        self._look.notes.say("warning", rule, where, message, drm.UDEV_HINT)
+        self._look.collector.add("warning", rule, where, message, drm.UDEV_HINT)

@@ -72,7 +72,7 @@ def report_unbound(scan: NodeScan, functions: Iterable[PciFunction], *, vfio: bo
         if function.driver:
             given_away.setdefault(function.driver, []).append(function.address)
         else:
-            scan.notes.say(
+            scan.collector.add(
                 "info",
                 "device-not-bound",
                 function.address,
@@ -81,7 +81,7 @@ def report_unbound(scan: NodeScan, functions: Iterable[PciFunction], *, vfio: bo
             )
     for driver, addresses in given_away.items():
         is_one = len(addresses) == 1
-        scan.notes.say(
+        scan.collector.add(
             "info",
             "device-not-bound",
             driver,
@@ -165,7 +165,7 @@ class _Gpu:
             elif minor.role == "render" or not has_render:
                 return (), self._broken("gpu-node-missing", problem, drm.UDEV_HINT, path=minor.path)
             else:
-                self._look.notes.say(
+                self._look.collector.add(
                     "warning",
                     "drm-node-missing",
                     self._look.dev.host_path(minor.path),
@@ -181,7 +181,7 @@ class _Gpu:
 
     def _broken(self, rule: str, problem: str, hint: str, path: str = "") -> str:
         where = self._look.dev.host_path(path) if path else self._function.address or self._function.folder
-        self._look.notes.say("error", rule, where, f"{self._named} gets no device: {problem}", hint)
+        self._look.collector.add("error", rule, where, f"{self._named} gets no device: {problem}", hint)
         return problem
 
     def _accelerator(

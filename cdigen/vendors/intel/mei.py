@@ -63,4 +63,4 @@ def _nodes(scan: NodeScan, function: PciFunction) -> Iterator[HostNode]:
             else:
                 where = scan.dev.host_path(path)
                 text = f"{function.word}: {problem}; its firmware cannot be reached by it"
-                scan.notes.say("warning", "mei-node-unusable", where, text, drm.UDEV_HINT)
+                scan.collector.add("warning", "mei-node-unusable", where, text, drm.UDEV_HINT)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdigen.host.root import Root
-    from cdigen.vendors.notes import FindingCollector
+    from cdigen.model.findings import FindingCollector
 
 
 @frozen
@@ -42,12 +42,12 @@ class PciFunction:
         return f"{WORDS[self.device_class]} {self.address or shown(self.folder)}"
 
 
-def read_functions(host: Root, notes: FindingCollector) -> tuple[PciFunction, ...]:
+def read_functions(host: Root, collector: FindingCollector) -> tuple[PciFunction, ...]:
     """Read every GPU, NPU and Gaudi of Intel's that /sys lists, in the order of their addresses.
 
     What vanishes while it is read, leads nowhere or is listed twice is a finding of NOTES.
     """
-    reader = _Reader(host, notes)
+    reader = _Reader(host, collector)
     reader.read_bound()
     reader.read_others()
     reader.read_lists()
@@ -69,9 +69,9 @@ def _order(function: PciFunction) -> tuple[bool, tuple[int, ...], str]:
 class _Reader:
     """Reads the functions of one scan at the host."""
 
-    def __init__(self, host: Root, notes: FindingCollector) -> None:
+    def __init__(self, host: Root, collector: FindingCollector) -> None:
         self._host = host
-        self._notes = notes
+        self._collector = collector
         self._addresses: dict[str, str] = {}
         self.found: list[PciFunction] = []
 
@@ -133,10 +133,10 @@ class _Reader:
             message = (
                 f"{address} is listed twice, as {known} and by {driver or 'no driver'}; the first counts"
             )
-            self._notes.say("warning", "device-repeated", address, message, "see 'lspci -k'")
+            self._collector.add("warning", "device-repeated", address, message, "see 'lspci -k'")
             return
         if not folder:
-            self._notes.say(
+            self._collector.add(
                 "warning",
                 "device-vanished",
                 address,
@@ -175,7 +175,7 @@ class _Reader:
             return text
         if address:
             message = f"{path} {problem}; {address} is not offered by its PCI address"
-            self._notes.say("warning", "device-id-unreadable", path, message, "see 'lspci -nn'")
+            self._collector.add("warning", "device-id-unreadable", path, message, "see 'lspci -nn'")
         return ""
 
 

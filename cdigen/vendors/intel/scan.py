@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from cdigen.model.findings import FindingCollector
 from cdigen.vendors.kernel import drm
 from cdigen.vendors.kernel.nodes import NodeReader
-from cdigen.vendors.notes import FindingCollector
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class NodeScan:
     def __init__(self, context: DiscoveryContext) -> None:
         self.host = context.host
         self.dev = context.dev
-        self.notes = FindingCollector()
+        self.collector = FindingCollector()
         self.nodes = NodeReader(context.dev, drm.NODE_CREATION)
 
     def minor(self, function: PciFunction, minor: drm.DrmMinor) -> tuple[HostNode | None, str]:
@@ -45,7 +45,7 @@ class NodeScan:
         """Say so where the kernel's file with the numbers of a node is there and tells none."""
         folder = f"{function.folder}/{'accel' if minor.role == 'accel' else 'drm'}/{minor.name}"
         if minor.numbers is None and "dev" in self.host.names(folder):
-            self.notes.say(
+            self.collector.add(
                 "warning",
                 "node-numbers-unknown",
                 f"{folder}/dev",

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cdigen.host.root import Root
+    from cdigen.model.findings import FindingCollector
     from cdigen.vendors.intel.pci import PciFunction
-    from cdigen.vendors.notes import FindingCollector
 
 
 @frozen
@@ -29,7 +29,7 @@ class VirtualFunction:
 
 
 def virtual_functions(
-    host: Root, functions: Iterable[PciFunction], notes: FindingCollector
+    host: Root, functions: Iterable[PciFunction], collector: FindingCollector
 ) -> Mapping[str, VirtualFunction]:
     """Return which of FUNCTIONS are virtual ones, by address; a link that leads nowhere is a finding."""
     found: dict[str, VirtualFunction] = {}
@@ -52,5 +52,5 @@ def virtual_functions(
         message = (
             f"{path} leads to no PCI device; {function.word} is served as if it were no virtual function"
         )
-        notes.say("warning", "sysfs-link-broken", path, message, "see 'lspci -vv' and 'dmesg'")
+        collector.add("warning", "sysfs-link-broken", path, message, "see 'lspci -vv' and 'dmesg'")
     return found

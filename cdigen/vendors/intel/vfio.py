@@ -48,7 +48,7 @@ def _read(scan: NodeScan, function: PciFunction, index: int, virtual: VirtualFun
     # Its own node is of use with /dev/iommu alone.
     nodes = (*group, *own) if group or len(own) == 2 else ()
     if not nodes:
-        scan.notes.say(
+        scan.collector.add(
             "error",
             "vfio-node-missing",
             function.address,

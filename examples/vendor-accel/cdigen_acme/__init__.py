@@ -11,13 +11,13 @@ from __future__ import annotations
 from cdigen.host.sysfs import pci_key
 from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload
 from cdigen.model.errors import HostError
+from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Accelerator, DriverFile, Inventory
 from cdigen.vendors.base import Watches
 from cdigen.vendors.classes import by_class
 from cdigen.vendors.kernel import drm
 from cdigen.vendors.kernel.modules import is_loaded, read_driver
 from cdigen.vendors.kernel.nodes import NodeReader, device_nodes, gids
-from cdigen.vendors.notes import FindingCollector
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ class Acme:
                 hint=f"load it with 'modprobe {MODULE}'",
                 kind="driver-not-loaded",
             )
-        notes = FindingCollector()
-        npus = _read_npus(places.host, _reader(places), notes)
+        collector = FindingCollector()
+        npus = _read_npus(places.host, _reader(places), collector)
         if not npus:
             raise HostError(
                 f"no NPU: the module {MODULE} has no device",
@@ -67,7 +67,7 @@ class Acme:
                 kind="no-gpu",
             )
         if not any(npu.usable for npu in npus):
-            first = notes.findings[0]
+            first = collector.findings[0]
             raise HostError(f"no NPU can be used: {first.message}", hint=first.hint, kind="no-nodes")
         return Inventory(
             vendor=self.NAME,
@@ -76,7 +76,7 @@ class Acme:
             nodes=(),
             files=_libraries(places.driver),
             sought=(),
-            findings=tuple(notes.findings),
+            findings=tuple(collector.findings),
         )
 
     def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
@@ -172,14 +172,14 @@ def _read(places: DiscoveryContext) -> NodeReader:
     return reader
 
 
-def _read_npus(host: Root, reader: NodeReader, notes: FindingCollector) -> tuple[Accelerator, ...]:
+def _read_npus(host: Root, reader: NodeReader, collector: FindingCollector) -> tuple[Accelerator, ...]:
     """Read the NPUs in the order of their addresses; each trouble is a finding and costs no other NPU."""
     addresses = sorted(filter(pci_key, host.names(DRIVER)), key=lambda name: pci_key(name) or ())
-    return tuple(_read_npu(host, reader, notes, *item) for item in enumerate(addresses))
+    return tuple(_read_npu(host, reader, collector, *item) for item in enumerate(addresses))
 
 
 def _read_npu(
-    host: Root, reader: NodeReader, notes: FindingCollector, index: int, address: str
+    host: Root, reader: NodeReader, collector: FindingCollector, index: int, address: str
 ) -> Accelerator:
     minor = next(iter(drm.minors(host, f"{DRIVER}/{address}", "accel")), None)
     node, problem = None, "its driver shows no node of it"
@@ -188,7 +188,7 @@ def _read_npu(
         node, problem = drm.read_node(reader, minor, f"{DRIVER}/{address}")
     if node is None:
         message = f"NPU {index} ({address}) gets no device: {problem}"
-        notes.say("error", "acme-npu-unusable", address, message, UDEV if minor else "see 'dmesg'")
+        collector.add("error", "acme-npu-unusable", address, message, UDEV if minor else "see 'dmesg'")
     return Accelerator(
         index=index,
         address=address,
