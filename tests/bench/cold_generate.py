@@ -75,7 +75,7 @@ def main() -> None:
         with standin.trusted_folder() as folder_of_root:
             library = standin.install(folder_of_root, _mig_machine())
             child = next(
-                (work / "venv").glob("lib/python*/site-packages/cdigen/vendors/nvidia/nvml_child.py")
+                (work / "venv").glob("lib/python*/site-packages/cdigen/vendors/nvidia/nvml/child.py")
             )
             asking = _measure(
                 {

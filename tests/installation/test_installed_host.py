@@ -68,7 +68,7 @@ def of_the_system(root: Path) -> dict[str, tuple[int, int, int, int, str]]:
 
 def asked_nvml(root: Path) -> str:
     """Start NVML's process as the installed one does, for a library that is nowhere; return what it says."""
-    child = "/usr/local/lib/cdigen/cdigen/vendors/nvidia/nvml_child.py"
+    child = "/usr/local/lib/cdigen/cdigen/vendors/nvidia/nvml/child.py"
     command = ["chroot", str(root), "/usr/bin/python3", "-I", child, "/nowhere/libnvidia-ml.so.1"]
     return subprocess.run(command, check=False, capture_output=True, text=True).stdout
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cdigen.vendors.nvidia.nvml_document import InvalidNvmlDocument, NvmlError, NvmlFailure, NvmlReport, read
+from cdigen.vendors.nvidia.nvml.document import InvalidNvmlDocument, NvmlError, NvmlFailure, NvmlReport, read
 
 ERROR: dict[str, Any] = {"call": "nvmlDeviceGetUUID", "name": "NVML_ERROR_GPU_IS_LOST", "code": 15}
 MIG = {

@@ -13,7 +13,7 @@ from abilities import tool
 from asking import asked, refused, reported
 from standin import Machine, gpu, install, trusted_folder
 
-from cdigen.vendors.nvidia.nvml import ask
+from cdigen.vendors.nvidia.nvml.ask import ask
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEADLINE_S = 1.5
@@ -211,7 +211,7 @@ def test_only_the_childs_own_file_imports_pynvml() -> None:
                 continue
             if any(name.partition(".")[0] == "pynvml" for name in names):
                 importing.add(path.name)
-    assert importing == {"nvml_child.py"}
+    assert importing == {"child.py"}
 
 
 def modules(script: str) -> set[str]:
@@ -221,6 +221,6 @@ def modules(script: str) -> set[str]:
 
 
 def test_importing_the_parents_side_costs_next_to_nothing() -> None:
-    imported = modules(f"sys.path[:0] = {sys.path!r}; import cdigen.vendors.nvidia.nvml")
+    imported = modules(f"sys.path[:0] = {sys.path!r}; import cdigen.vendors.nvidia.nvml.ask")
     heavy = {"pynvml", "ctypes", "json", "select", "subprocess", "signal", "resource", "threading"}
     assert not (imported - modules("pass")) & heavy

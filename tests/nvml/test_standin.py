@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from standin import Machine, gpu, install, instances, trusted_folder, uuid
 
-from cdigen.vendors.nvidia.nvml import ask
+from cdigen.vendors.nvidia.nvml.ask import ask
 
 pytestmark = pytest.mark.e2e
 

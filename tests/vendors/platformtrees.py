@@ -20,7 +20,7 @@ from cdigen.cdi.rules.document_rules import check
 from cdigen.cdi.rules.hostcheck import check_host
 from cdigen.host.root import Root
 from cdigen.model.profile import DEFAULT
-from cdigen.vendors.nvidia.group_edits import group_drafts
+from cdigen.vendors.nvidia.edits import group_drafts
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,7 @@ from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Accelerator, Partition
 from cdigen.value import replace
 from cdigen.vendors.amd import kfd
-from cdigen.vendors.amd.grouping import by_gpu, numbered
-from cdigen.vendors.amd.listing import read_devices
+from cdigen.vendors.amd.listing import by_gpu, numbered, read_devices
 from cdigen.vendors.amd.modes import NO_MODES, read_modes, report_contradictions
 from cdigen.vendors.kernel import drm
 from cdigen.vendors.kernel.nodes import NodeReader
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
 
     from cdigen.model.findings import Severity
     from cdigen.model.inventory import HostNode
-    from cdigen.vendors.amd.grouping import NumberedDevice
     from cdigen.vendors.amd.kfd import Topology
-    from cdigen.vendors.amd.listing import AmdDevice
+    from cdigen.vendors.amd.listing import AmdDevice, NumberedDevice
     from cdigen.vendors.amd.modes import PartitionModes
     from cdigen.vendors.base import DiscoveryContext
 

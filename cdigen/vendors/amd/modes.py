@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
     from cdigen.model.findings import FindingCollector
-    from cdigen.vendors.amd.grouping import NumberedDevice
+    from cdigen.vendors.amd.listing import NumberedDevice
 
 WHOLE = "SPX"
 # How many devices a GPU is in each mode; in CPX it depends on the GPU: as many as it has compute dies.

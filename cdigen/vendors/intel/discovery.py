@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from cdigen.model.errors import HostError
 from cdigen.model.inventory import Inventory
-from cdigen.vendors.intel.gaudi import read_gaudis
+from cdigen.vendors.intel.accel import read_gaudis, read_npus
 from cdigen.vendors.intel.gpu import read_gpus, report_unbound, served_gpus
 from cdigen.vendors.intel.mei import read_meis
-from cdigen.vendors.intel.npu import read_npus
-from cdigen.vendors.intel.pci import read_functions
+from cdigen.vendors.intel.pci import read_functions, virtual_functions
 from cdigen.vendors.intel.presence import no_device
 from cdigen.vendors.intel.scan import NodeScan
-from cdigen.vendors.intel.sriov import virtual_functions
 from cdigen.vendors.intel.tables import DRIVERS
 from cdigen.vendors.intel.vfio import read_vfio_gpus
 from cdigen.vendors.kernel.modules import read_driver

@@ -1,14 +1,18 @@
-"""Turn an inventory of Intel's into drafts: kinds for GPUs, their firmware's nodes, NPUs and Gaudis.
+"""Turn Intel's inventory into drafts: kinds for GPUs, their firmware's nodes, NPUs and Gaudis.
 
 Pure: the same inventory and profiles give the same drafts on any machine.
+
+Names: by number; by PCI address and type as Intel's tools have it, the address with hyphens and PCI's number
+of the device, 0000-03-00-0-0x56c0 (intel-resource-drivers-for-kubernetes, pkg/helpers, DeviceUIDFromPCIinfo);
+by the kernel's node, card0 or accel0, as its generator's "classic" naming and the device plugins have it. No
+two namings can give the same name: one is a number, one holds ``-0x``, and one begins with a letter.
 """
 
 from __future__ import annotations
 
 from cdigen.model.cdi import ContainerEdits, Device, Draft
 from cdigen.vendors.classes import by_class
-from cdigen.vendors.intel.naming import is_for_machines, names_of
-from cdigen.vendors.intel.tables import CDI_VENDOR, NAMINGS
+from cdigen.vendors.intel.tables import CDI_VENDOR, MEI_ROLE, NAMINGS, VFIO_ROLE
 from cdigen.vendors.kernel.nodes import device_nodes, gids
 
 TYPE_CHECKING = False
@@ -30,7 +34,7 @@ def drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, 
 
 
 def _draft(accelerators: Iterable[Accelerator], profile: Profile, device_class: str) -> Draft:
-    """Return the draft of ACCELERATORS; a name that another has already is not given twice."""
+    """Return the draft of ACCELERATORS; a name is given once, to the first that has it."""
     devices: dict[str, Device] = {}
     together: dict[HostNode, None] = {}
     has_machines = False
@@ -58,3 +62,36 @@ def _draft(accelerators: Iterable[Accelerator], profile: Profile, device_class: 
 def _edits(nodes: Iterable[HostNode], profile: Profile) -> ContainerEdits:
     wanted = device_nodes(nodes, profile)
     return ContainerEdits(device_nodes=wanted, additional_gids=gids(wanted))
+
+
+# Roles of the nodes after which a device is named.
+_NAMING_ROLES = ("card", "accel")
+
+
+def is_for_machines(accelerator: Accelerator) -> bool:
+    """Return whether a device is for virtual machines: a driver of VFIO has it."""
+    return any(node.role == VFIO_ROLE for node in accelerator.nodes)
+
+
+def names_of(
+    accelerator: Accelerator, namings: tuple[str, ...]
+) -> tuple[tuple[str, tuple[HostNode, ...]], ...]:
+    """Return the names of a device, each with the nodes that it gives; what it does not have gives none.
+
+    One for virtual machines has no number: that of no other shall depend on it. The nodes of a GPU's
+    firmware are named together by the GPU, and each by itself (``mei1``), as Intel's generator has it.
+    """
+    nodes = accelerator.nodes
+    address = accelerator.address.replace(":", "-").replace(".", "-")
+    named = next((node for node in nodes if node.role in _NAMING_ROLES), None)
+    own = [(_base(named), nodes)] if named else [(_base(n), (n,)) for n in nodes if n.role == MEI_ROLE]
+    names = {
+        "index": [("" if is_for_machines(accelerator) else str(accelerator.index), nodes)],
+        "pci": [(f"{address}-{accelerator.device_id}" if address and accelerator.device_id else "", nodes)],
+        "card": own,
+    }
+    return tuple(pair for naming in namings for pair in names.get(naming, ()) if pair[0])
+
+
+def _base(node: HostNode) -> str:
+    return node.path.rpartition("/")[2]

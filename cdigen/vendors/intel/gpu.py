@@ -1,15 +1,24 @@
-"""GPUs of i915 and xe: their cards and render nodes.
+"""Read the GPUs of i915 and xe: their cards and render nodes, and udev's names of these by PCI address.
 
 The index counts the GPUs that a driver of Intel's has, by their PCI addresses. So do Intel's tools: xpu-smi
 sets ZE_ENABLE_PCI_ID_DEVICE_ORDER, with which the compute runtime sorts by domain, bus, device and function
 (shared/source/execution_environment/execution_environment.cpp, comparePciIdBusNumber). A GPU that cannot be
 served keeps its index.
+
+Intel's software finds GPUs by udev's names (/dev/dri/by-path/pci-0000:03:00.0-render). oneCCL opens what
+is in /dev/dri/by-path and gives up without the folder (src/common/global/ze/ze_fd_manager.cpp, oneCCL
+issue 121), and the compute runtime looks there before it tries /dev/dri/renderD128 and on
+(shared/source/os_interface/linux/drm_neo.cpp, Drm::discoverDevices). In a container they are nodes of their
+own, made from the real ones: CDI refuses a link as the source of a node. Only names that the host has are
+given, because a runtime without root binds what lies at the same path on the host.
 """
 
 from __future__ import annotations
 
+import re
+
 from cdigen.model.inventory import Accelerator
-from cdigen.vendors.intel import by_path
+from cdigen.value import replace
 from cdigen.vendors.intel.products import MODELS
 from cdigen.vendors.intel.tables import DRIVERS, GPU, VFIO_DRIVERS, WORDS
 from cdigen.vendors.kernel import drm
@@ -18,10 +27,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from cdigen.host.root import Root
     from cdigen.model.inventory import HostNode
-    from cdigen.vendors.intel.pci import PciFunction
+    from cdigen.vendors.intel.pci import PciFunction, VirtualFunction
     from cdigen.vendors.intel.scan import NodeScan
-    from cdigen.vendors.intel.sriov import VirtualFunction
 
 # There only while xe has found a GPU's own firmware broken (drivers/gpu/drm/xe/xe_survivability_mode.c).
 SURVIVABILITY = "survivability_mode"
@@ -30,8 +39,8 @@ SURVIVABILITY = "survivability_mode"
 def read_gpus(
     scan: NodeScan, functions: Iterable[PciFunction], virtual: Mapping[str, VirtualFunction]
 ) -> tuple[Accelerator, ...]:
-    """Read the GPUs that i915 and xe have; each trouble is a finding, and costs no other GPU."""
-    names = by_path.read_names(scan.dev)
+    """Read the GPUs that are bound to i915 or xe; each problem is a finding, and costs no other GPU."""
+    names = _read_names(scan.dev)
     return tuple(
         _Gpu(scan, function, index, virtual.get(function.address), names).read()
         for index, function in enumerate(served_gpus(functions))
@@ -39,18 +48,18 @@ def read_gpus(
 
 
 def served_gpus(functions: Iterable[PciFunction]) -> list[PciFunction]:
-    """Return which of FUNCTIONS are GPUs that i915 and xe have, in the order of their indices."""
+    """Return which of FUNCTIONS are GPUs that are bound to i915 or xe, in the order of their indices."""
     return [each for each in functions if each.device_class == GPU and not is_unbound(each)]
 
 
 def is_unbound(function: PciFunction) -> bool:
-    """Return whether no driver of Intel's has FUNCTION; one that has nodes has a driver, named or not."""
+    """Return whether FUNCTION is bound to no driver of Intel's; one with nodes has a driver, named or not."""
     is_nameless = not function.driver and bool(function.entries & {"drm", "accel"})
     return function.driver not in DRIVERS and not is_nameless
 
 
 def model_of(function: PciFunction, virtual: VirtualFunction | None = None) -> str:
-    """Return the name of a product as people know it, with what it is a virtual function of."""
+    """Return the product name of FUNCTION, and of which GPU it is a virtual function."""
     word = "Intel GPU" if function.device_class == GPU else WORDS[function.device_class]
     model = MODELS.get(function.device_id, f"{word} {function.device_id}".strip())
     if virtual is None:
@@ -60,7 +69,7 @@ def model_of(function: PciFunction, virtual: VirtualFunction | None = None) -> s
 
 
 def report_unbound(scan: NodeScan, functions: Iterable[PciFunction], *, vfio: bool) -> None:
-    """Say which devices no driver of Intel's has; VFIO says that those for virtual machines are offered."""
+    """Report the devices that no driver of Intel's has; VFIO: those for virtual machines are offered."""
     given_away: dict[str, list[str]] = {}
     every = tuple(functions)
     served = {function.address for function in every if not is_unbound(function)}
@@ -93,7 +102,7 @@ def report_unbound(scan: NodeScan, functions: Iterable[PciFunction], *, vfio: bo
 
 
 def _is_placeholder(function: PciFunction, served: set[str]) -> bool:
-    """Return whether FUNCTION is the second one of an old processor's GPU, which i915 never takes.
+    """Return whether FUNCTION is the second function of an old integrated GPU, which i915 never binds.
 
     Source: drivers/gpu/drm/i915/i915_pci.c, i915_pci_probe ("placeholder for multi-head").
     """
@@ -154,14 +163,14 @@ class _Gpu:
         """Return the GPU's nodes and no problem, or none and why.
 
         Programs compute and draw by the render node; a GPU that has one, and whose node cannot be used, is
-        of no use. A card that is missing beside it costs displays alone.
+        unusable. A card that is missing beside it costs displays alone.
         """
         nodes: list[HostNode] = []
         has_render = any(minor.role == "render" for minor in minors)
         for minor in minors:
             node, problem = self._look.minor(self._function, minor)
             if node is not None:
-                nodes.extend(by_path.with_names(node, self._names))
+                nodes.extend(_with_names(node, self._names))
             elif minor.role == "render" or not has_render:
                 return (), self._broken("gpu-node-missing", problem, drm.UDEV_HINT, path=minor.path)
             else:
@@ -199,3 +208,30 @@ class _Gpu:
             device_class=GPU,
             device_id=self._function.device_id,
         )
+
+
+BY_PATH = "/dev/dri/by-path"
+# As udev's 60-drm.rules writes them.
+_NAME = re.compile(r"(?:pci|platform)-[0-9A-Za-z:._-]{1,80}-(card|render)")
+
+
+def _read_names(dev: Root) -> dict[str, tuple[str, ...]]:
+    """Return the paths in /dev/dri/by-path by the node to which each leads, as the host names it."""
+    names: dict[str, tuple[str, ...]] = {}
+    for name in dev.names(BY_PATH):
+        if _NAME.fullmatch(name) is None:
+            continue
+        path = f"{BY_PATH}/{name}"
+        try:
+            real = dev.host_path(dev.resolve(path))
+        except OSError:
+            # The link of a node that is gone; udev removes it in a moment.
+            continue
+        names[real] = (*names.get(real, ()), path)
+    return names
+
+
+def _with_names(node: HostNode, names: dict[str, tuple[str, ...]]) -> tuple[HostNode, ...]:
+    """Return NODE, and once more for each of its NAMES that says what it is: a card, or a render node."""
+    fitting = (path for path in names.get(node.host_path, ()) if path.endswith(f"-{node.role}"))
+    return (node, *(replace(node, path=path) for path in fitting))

@@ -1,7 +1,11 @@
-"""Intel's accelerators as /sys lists them: PCI functions, and what only the classes of /sys show.
+"""List Intel's PCI functions: GPUs, NPUs and Gaudis, and which of them are SR-IOV virtual functions.
 
-``read_functions`` is the central name. A function that one of Intel's drivers has is listed by its driver,
-which is enough of a proof that it is Intel's; any other needs its vendor and its class.
+``read_functions`` is the central name. A function that is bound to one of Intel's drivers is listed by that
+driver, which proves that it is Intel's; any other is taken by its vendor and class.
+
+SR-IOV: a physical function has ``virtfn<N>`` for each virtual one, and that has ``physfn`` (the kernel's
+Documentation/ABI/testing/sysfs-bus-pci). To its driver, and so to containers, a virtual function is a GPU
+like any other; the physical one stays a GPU, too, with the resources that its driver kept.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from cdigen.vendors.intel.tables import CLASSES, DRIVERS, GPU, INTEL, WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from cdigen.host.root import Root
     from cdigen.model.findings import FindingCollector
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 
 @frozen
 class PciFunction:
-    """A device of Intel's: where it is in /sys, the driver that has it (or empty), what it is.
+    """A device of Intel's: its folder in /sys, its driver (or empty), its class.
 
     ``address`` is empty where /sys does not tell one, ``device_id`` (``0x56c0``) where it cannot be read.
     ``entries`` are the names in its folder.
@@ -45,7 +49,7 @@ class PciFunction:
 def read_functions(host: Root, collector: FindingCollector) -> tuple[PciFunction, ...]:
     """Read every GPU, NPU and Gaudi of Intel's that /sys lists, in the order of their addresses.
 
-    What vanishes while it is read, leads nowhere or is listed twice is a finding of NOTES.
+    A device that vanishes while it is read, or is listed twice, is a finding.
     """
     reader = _Reader(host, collector)
     reader.read_bound()
@@ -67,7 +71,7 @@ def _order(function: PciFunction) -> tuple[bool, tuple[int, ...], str]:
 
 
 class _Reader:
-    """Reads the functions of one scan at the host."""
+    """Reads the functions of one host."""
 
     def __init__(self, host: Root, collector: FindingCollector) -> None:
         self._host = host
@@ -76,7 +80,7 @@ class _Reader:
         self.found: list[PciFunction] = []
 
     def read_bound(self) -> None:
-        """Read what Intel's drivers have."""
+        """Read the functions that are bound to Intel's drivers."""
         for driver, device_class in DRIVERS.items():
             for name in self._host.names(f"{PCI_DRIVERS}/{driver}"):
                 if pci_address(name):
@@ -84,7 +88,7 @@ class _Reader:
                     self._add(name, folders, driver, device_class)
 
     def read_others(self) -> None:
-        """Read those of Intel's that no driver has, or another's."""
+        """Read Intel's functions that are bound to no driver, or to another's."""
         for name in self._host.names(PCI_DEVICES):
             address = pci_address(name)
             if not address or address in self._addresses:
@@ -96,7 +100,7 @@ class _Reader:
                 self._add(name, (folder,), driver, device_class)
 
     def read_lists(self) -> None:
-        """Read what only the classes of /sys show: their device is on no bus, or under no valid address."""
+        """Read the devices that only the classes of /sys list: on no bus, or without a valid address."""
         known = {entry for function in self.found for entry in _minors(self._host, function)}
         for path, prefix, device_class in CLASS_LISTS:
             for name in self._host.names(path):
@@ -182,3 +186,39 @@ class _Reader:
 def _minors(host: Root, function: PciFunction) -> list[str]:
     folder = "drm" if function.device_class == GPU else "accel"
     return host.names(f"{function.folder}/{folder}") if folder in function.entries else []
+
+
+@frozen
+class VirtualFunction:
+    """A virtual function: the address of its physical one, and its number, None where /sys does not tell."""
+
+    parent: str
+    number: int | None
+
+
+def virtual_functions(
+    host: Root, functions: Iterable[PciFunction], collector: FindingCollector
+) -> Mapping[str, VirtualFunction]:
+    """Return which of FUNCTIONS are virtual ones, by address; a link that leads nowhere is a finding."""
+    found: dict[str, VirtualFunction] = {}
+    every = tuple(functions)
+    for physical in every:
+        for name in physical.entries:
+            digits = name.removeprefix("virtfn")
+            if digits != name and digits.isascii() and digits.isdigit() and len(digits) <= 5:
+                address = pci_address(link_name(host, f"{physical.folder}/{name}"))
+                if address:
+                    found[address] = VirtualFunction(parent=physical.address, number=int(digits))
+    for function in every:
+        if "physfn" not in function.entries or function.address in found:
+            continue
+        path = f"{function.folder}/physfn"
+        parent = pci_address(link_name(host, path))
+        if parent:
+            found[function.address] = VirtualFunction(parent=parent, number=None)
+            continue
+        message = (
+            f"{path} leads to no PCI device; {function.word} is served as if it were no virtual function"
+        )
+        collector.add("warning", "sysfs-link-broken", path, message, "see 'lspci -vv' and 'dmesg'")
+    return found

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cdigen.model.inventory import HostNode
-    from cdigen.vendors.intel.pci import PciFunction
+    from cdigen.vendors.intel.pci import PciFunction, VirtualFunction
     from cdigen.vendors.intel.scan import NodeScan
-    from cdigen.vendors.intel.sriov import VirtualFunction
 
 SHARED_ROLE = "vfio-control"
 CONTAINER, IOMMU = "/dev/vfio/vfio", "/dev/iommu"

@@ -1,4 +1,4 @@
-"""What an NVIDIA host has: the readings put together, and the whole judged."""
+"""Put together what an NVIDIA host has, or say why no container could use a GPU: ``discover``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from cdigen.vendors.nvidia import (
     kernel_module,
     libraries,
     manifests,
-    tegra,
-    wsl,
+    platforms,
 )
 from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
-from cdigen.vendors.nvidia.nvml_reply import not_asked, reply_of
+from cdigen.vendors.nvidia.nvml import not_asked, reply_of
 from cdigen.vendors.nvidia.tables import ENTRANCES
 
 TYPE_CHECKING = False
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Accelerator, Driver, HostNode, ProbeResult
     from cdigen.model.partition_names import GpuPartitionNames
     from cdigen.vendors.base import DiscoveryContext
-    from cdigen.vendors.nvidia.nvml_reply import NvmlReply
+    from cdigen.vendors.nvidia.nvml import NvmlReply
 
 NAME = "nvidia"
 
@@ -38,9 +37,13 @@ def discover(context: DiscoveryContext) -> Inventory:
     Raises HostError where no container could use a GPU: driver-not-loaded, no-gpu, no-nodes,
     version-mismatch, driver-broken, driver-not-found, no-mig-instances.
     """
-    if context.mode == "wsl" or (context.mode == "auto" and wsl.is_wsl(context)):
+    if context.mode == "wsl" or (context.mode == "auto" and platforms.is_wsl(context)):
+        from cdigen.vendors.nvidia.platforms import wsl  # noqa: PLC0415 - few hosts are such
+
         return wsl.discover(context)
-    if context.mode == "csv" or (context.mode == "auto" and tegra.is_tegra(context)):
+    if context.mode == "csv" or (context.mode == "auto" and platforms.is_tegra(context)):
+        from cdigen.vendors.nvidia.platforms import tegra  # noqa: PLC0415 - likewise
+
         return tegra.discover(context)
     inventory = _discover_gpus(context)
     if context.mode == "management":
@@ -132,7 +135,7 @@ def _ask_nvml(
         if found is None:
             return not_asked("libnvidia-ml.so.1 was not found")
         library = found[0].host_path
-    from cdigen.vendors.nvidia.nvml import ask  # noqa: PLC0415 - most hosts need not be asked
+    from cdigen.vendors.nvidia.nvml.ask import ask  # noqa: PLC0415 - most hosts need not be asked
 
     answer = ask(library)
     findings.extend(answer.findings)

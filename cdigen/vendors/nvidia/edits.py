@@ -1,23 +1,40 @@
-"""Turn an NVIDIA inventory into drafts: which device gets which nodes, what all devices share.
+"""Turn NVIDIA's inventory into drafts: a kind of GPUs for each profile, and one for each other device family.
 
 Pure: the same inventory and profiles give the same drafts on any machine.
+
+Names are nvidia-container-toolkit's naming strategies index, uuid and type-index, and PCI addresses as sysfs
+spells them. No two namings can give the same name: an index is a number, two numbers with a colon, or one
+with a colon and an instance's ids; each of the others begins with its own letters or holds the dot of a PCI
+address.
 """
 
 from __future__ import annotations
 
 from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload, Step
+from cdigen.value import replace
 from cdigen.vendors.kernel.nodes import device_nodes, gids
-from cdigen.vendors.nvidia.naming import NAMINGS, gpu_names, mig_names
 from cdigen.vendors.nvidia.tables import CARRIED_BY_IMAGES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cdigen.model.inventory import Accelerator, Driver, DriverFile, HostNode, Inventory
+    from cdigen.model.inventory import (
+        Accelerator,
+        Driver,
+        DriverFile,
+        Group,
+        GroupDevice,
+        HostNode,
+        Inventory,
+        Partition,
+    )
     from cdigen.model.profile import Profile
 
 CDI_VENDOR = "nvidia.com"
+
+# The namings of a profile that names none.
+NAMINGS = ("index", "uuid")
 
 # "void" keeps NVIDIA's own runtime hook from injecting a second time into an image that asks for
 # GPUs by this variable (nvidia-container-toolkit issue 395).
@@ -106,3 +123,71 @@ def hook_steps(driver: Driver, files: tuple[DriverFile, ...]) -> tuple[Step, ...
 
 def _holds(files: tuple[DriverFile, ...], soname: str) -> bool:
     return any(soname in file.names for file in files)
+
+
+def group_drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
+    """Return one draft per group that has a device with nodes; a device without any would be invalid.
+
+    Its files get into containers as the profile of its class has it, or else as the first of PROFILES.
+    """
+    by_class = {profile.device_class: profile for profile in profiles}
+    drafts = (
+        _group_draft(group, inventory.driver, by_class.get(group.device_class, profiles[0]))
+        for group in inventory.groups
+    )
+    return tuple(draft for draft in drafts if draft.devices)
+
+
+def _group_draft(group: Group, driver: Driver, profile: Profile) -> Draft:
+    return Draft(
+        kind=f"{CDI_VENDOR}/{group.device_class}",
+        devices=tuple(_device(device) for device in group.devices if device.nodes),
+        edits=ContainerEdits(env=ENV),
+        payload=payload(driver, group.files),
+        profile=profile,
+    )
+
+
+def _device(device: GroupDevice) -> Device:
+    nodes = device_nodes(device.nodes)
+    return Device(name=device.name, edits=ContainerEdits(device_nodes=nodes, additional_gids=gids(nodes)))
+
+
+def with_profiles(inventory: Inventory, profiles: tuple[Profile, ...]) -> Inventory:
+    """Return INVENTORY, of a host that names its GPUs in one way only, with them once for each profile."""
+    groups = (
+        replace(
+            group,
+            device_class=profile.device_class,
+            files=tuple(file for file in group.files if profile.takes(file)),
+        )
+        for group in inventory.groups
+        for profile in profiles
+    )
+    return replace(inventory, groups=tuple(groups))
+
+
+def gpu_names(gpu: Accelerator, namings: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of a whole GPU; what it does not have (a UUID) gives none."""
+    names = {
+        "index": str(gpu.index),
+        "uuid": gpu.uuid,
+        "type-index": f"gpu{gpu.index}",
+        "pci": gpu.address,
+        "minor": None if gpu.minor is None else f"minor{gpu.minor}",
+    }
+    return tuple(name for naming in namings if (name := names.get(naming)))
+
+
+def mig_names(gpu: Accelerator, mig: Partition, namings: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of a MIG instance; namings of whole GPUs give none.
+
+    An instance whose number is not known is named by its ids (``0:gi9-ci0``): a number that is counted here
+    could be another instance's as soon as NVML answers.
+    """
+    names = {
+        "index": f"{gpu.index}:{mig.label}",
+        "uuid": mig.uuid,
+        "type-index": f"mig{gpu.index}:{mig.label}",
+    }
+    return tuple(name for naming in namings if (name := names.get(naming)))

@@ -100,29 +100,29 @@ class _Reader:
     """Reads the families of one look at the host; ``findings`` gathers what there is to say."""
 
     def __init__(self, context: DiscoveryContext, nodes: NvidiaNodeReader) -> None:
-        self._places = context
+        self._context = context
         self._nodes = nodes
         self.findings: list[Finding] = []
 
     def imex_channels(self) -> Group | None:
         """Read the IMEX channels: each is a device, named by its number."""
-        channels = self._usable(IMEX_CLASS, _listed(self._places.dev, IMEX_CHANNELS))
+        channels = self._usable(IMEX_CLASS, _listed(self._context.dev, IMEX_CHANNELS))
         prefix = IMEX_CHANNELS.removesuffix("#")
         devices = tuple(GroupDevice(name=node.path.removeprefix(prefix), nodes=(node,)) for node in channels)
         return Group(device_class=IMEX_CLASS, devices=devices) if devices else None
 
     def family(self, family: Family) -> Group | None:
         """Read a family that is one device."""
-        own = self._usable(family.device_class, _all_listed(self._places.dev, family.own))
+        own = self._usable(family.device_class, _all_listed(self._context.dev, family.own))
         if not own:
             return None
-        shared = self._usable(family.device_class, _all_listed(self._places.dev, family.shared))
+        shared = self._usable(family.device_class, _all_listed(self._context.dev, family.shared))
         files = self._gds_files() if family.device_class == "gds" else ()
         return _single(family.device_class, (*own, *shared), files)
 
     def _has_mig(self) -> bool:
         """Return whether any GPU has MIG; the nodes of its administration are there without, too."""
-        host = self._places.host
+        host = self._context.host
         folders = (name for name in host.names(caps.CAPABILITIES) if name.startswith("gpu"))
         return any(host.exists(f"{caps.CAPABILITIES}/{name}/mig") for name in folders)
 
@@ -134,7 +134,7 @@ class _Reader:
         """
         if not self._has_mig():
             return None
-        minors, _ = caps.read_minors(self._places.host)
+        minors, _ = caps.read_minors(self._context.host)
         devices = []
         for name, capability in MIG_ADMINISTRATION:
             node, problem = self._administration_node(capability, minors.get(capability))
@@ -149,7 +149,7 @@ class _Reader:
         """Return the node of a capability, or what is wrong; nothing where the driver has none such."""
         path = f"{caps.CAPABILITIES}/mig/{capability}"
         try:
-            access, findings = caps.read_access(self._places.host, path, listed)
+            access, findings = caps.read_access(self._context.host, path, listed)
         except (FileNotFoundError, NotADirectoryError):
             return None, ""
         except OSError as error:
@@ -180,7 +180,7 @@ class _Reader:
             self._say(
                 "warning",
                 "family-node-unusable",
-                self._places.dev.host_path(path),
+                self._context.dev.host_path(path),
                 f"{problem}; {device_class} is served without it",
                 "udev or the driver's service makes such nodes; remove what stands in its place",
             )
@@ -189,7 +189,7 @@ class _Reader:
     def _gds_files(self) -> tuple[DriverFile, ...]:
         """Return what GPUDirect Storage needs beside its nodes."""
         files = []
-        host, driver = self._places.host, self._places.driver
+        host, driver = self._context.host, self._context.driver
         if self._is_right(host, UDEV_DATABASE, folder=True):
             files.append(_file(host, UDEV_DATABASE))
         root = driver if driver.exists(CUFILE) else host

@@ -18,7 +18,7 @@ from cdigen.vendors.base import no_names
 from cdigen.vendors.kernel import drm
 from cdigen.vendors.nvidia.kernel_module import is_uuid, remedy
 from cdigen.vendors.nvidia.mig import MigReader
-from cdigen.vendors.nvidia.nvml_reply import not_asked
+from cdigen.vendors.nvidia.nvml import not_asked
 from cdigen.vendors.nvidia.tables import CONTROL_NODES, GRAPHICS
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cdigen.model.partition_names import GpuPartitionNames, PartitionName
     from cdigen.vendors.base import DiscoveryContext
     from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
-    from cdigen.vendors.nvidia.nvml_reply import NvmlGpuReply, NvmlReply
+    from cdigen.vendors.nvidia.nvml import NvmlGpuReply, NvmlReply
 
     # Asks NVML, at most once.
     Probe = Callable[[], NvmlReply]
@@ -54,7 +54,7 @@ class NvidiaGpuReader:
         probe: Probe = not_asked,
         memory: Memory = no_names,
     ) -> None:
-        self._places = context
+        self._context = context
         self._nodes = nodes
         self._probe = probe
         self._memory = memory
@@ -73,7 +73,7 @@ class NvidiaGpuReader:
         driver and that the driver does not list has fallen off the bus: it keeps its index, too.
         Raises HostError where the driver's list cannot be read and no GPU is known without it.
         """
-        bound = sysfs.pci_devices(self._places.host, vendor=PCI_VENDOR, classes=PCI_CLASSES)
+        bound = sysfs.pci_devices(self._context.host, vendor=PCI_VENDOR, classes=PCI_CLASSES)
         listed, problem = self._addresses()
         known = {address for _, address in listed}
         lost = [("", address) for address, driver in bound if driver == PCI_DRIVER and address not in known]
@@ -106,7 +106,7 @@ class NvidiaGpuReader:
             self._say(
                 "error" if required else "info",
                 "control-node-missing",
-                self._places.dev.host_path(path),
+                self._context.dev.host_path(path),
                 problem,
                 "'nvidia-modprobe -c 0 -u -m' makes the nodes" if required else "",
             )
@@ -116,7 +116,7 @@ class NvidiaGpuReader:
         """Return the folders of GPUs and their addresses, and why none could be listed."""
         found: list[tuple[str, str]] = []
         try:
-            names = self._places.host.listdir(GPUS)
+            names = self._context.host.listdir(GPUS)
         except (FileNotFoundError, NotADirectoryError):
             return [], ""
         except OSError as error:
@@ -167,7 +167,7 @@ class NvidiaGpuReader:
         path = f"{GPUS}/{folder}/information"
         problem = "it holds no 'Device Minor' line"
         try:
-            values = parse_information(read_text(self._places.host, path))
+            values = parse_information(read_text(self._context.host, path))
         except OSError as error:
             values, problem = {}, reason(error)
         if "Device Minor" not in values:
@@ -217,13 +217,13 @@ class NvidiaGpuReader:
             self._say(
                 "error",
                 "gpu-node-missing",
-                self._places.dev.host_path(f"/dev/nvidia{minor}"),
+                self._context.dev.host_path(f"/dev/nvidia{minor}"),
                 f"GPU {index} ({address}): {problem}; this GPU gets no device",
                 f"'nvidia-modprobe -c {minor}' makes it",
             )
             return ()
         nodes = [own]
-        for drm_minor in drm.minors(self._places.host, f"{sysfs.PCI_DEVICES}/{address}"):
+        for drm_minor in drm.minors(self._context.host, f"{sysfs.PCI_DEVICES}/{address}"):
             # The kernel makes these itself, so they are never made here.
             numbers = drm.node_numbers(drm_minor.numbers, make=False)
             node, problem = self._nodes.read(
@@ -235,7 +235,7 @@ class NvidiaGpuReader:
             self._say(
                 "warning",
                 "drm-node-missing",
-                self._places.dev.host_path(drm_minor.path),
+                self._context.dev.host_path(drm_minor.path),
                 f"GPU {index} ({address}): {problem}; graphics programs will not find the GPU",
                 "is udev running?",
             )

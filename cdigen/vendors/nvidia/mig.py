@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.base import DiscoveryContext
     from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
-    from cdigen.vendors.nvidia.nvml_document import NvmlGpu, NvmlMig
-    from cdigen.vendors.nvidia.nvml_reply import NvmlGpuReply
+    from cdigen.vendors.nvidia.nvml import NvmlGpuReply
+    from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlMig
 
     # A GPU instance and a compute instance in it.
     Ids = tuple[int, int]

@@ -41,13 +41,13 @@ class Nvidia:
 
     def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
         """Return one draft per profile, and one per family of other devices."""
-        from cdigen.vendors.nvidia import edits, group_edits  # noqa: PLC0415 - see above
+        from cdigen.vendors.nvidia import edits  # noqa: PLC0415 - see above
 
         if inventory.mode == "gpu":
-            return (*edits.drafts(inventory, profiles), *group_edits.group_drafts(inventory, profiles))
+            return (*edits.drafts(inventory, profiles), *edits.group_drafts(inventory, profiles))
         if inventory.mode in {"wsl", "csv"}:
-            return group_edits.group_drafts(group_edits.with_profiles(inventory, profiles), profiles)
-        return group_edits.group_drafts(inventory, profiles)
+            return edits.group_drafts(edits.with_profiles(inventory, profiles), profiles)
+        return edits.group_drafts(inventory, profiles)
 
     def watches(self, context: DiscoveryContext) -> Watches:
         """Return the driver's files, nodes and sockets, and what its module shows of itself."""

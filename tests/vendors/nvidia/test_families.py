@@ -14,8 +14,8 @@ from cdigen.cdi.rules.document_rules import check
 from cdigen.model.inventory import Inventory
 from cdigen.model.profile import DEFAULT
 from cdigen.vendors.nvidia import caps
+from cdigen.vendors.nvidia.edits import group_drafts
 from cdigen.vendors.nvidia.families import management_group, read_groups
-from cdigen.vendors.nvidia.group_edits import group_drafts
 from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
 
 if TYPE_CHECKING:

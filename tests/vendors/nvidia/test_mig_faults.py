@@ -21,8 +21,8 @@ from cdigen.value import replace
 from cdigen.vendors.nvidia import caps
 from cdigen.vendors.nvidia.gpus import NvidiaGpuReader
 from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
-from cdigen.vendors.nvidia.nvml_document import NvmlError, NvmlGpu, NvmlMig, NvmlReport
-from cdigen.vendors.nvidia.nvml_reply import not_asked, reply_of
+from cdigen.vendors.nvidia.nvml import not_asked, reply_of
+from cdigen.vendors.nvidia.nvml.document import NvmlError, NvmlGpu, NvmlMig, NvmlReport
 from cdigen.vendors.nvidia.vendor import VENDOR
 
 pytestmark = pytest.mark.usefixtures("real_nodes")

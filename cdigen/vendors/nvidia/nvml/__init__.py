@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cdigen.vendors.nvidia.nvml_document import NvmlGpu, NvmlReport
+    from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlReport
 
 
 @frozen

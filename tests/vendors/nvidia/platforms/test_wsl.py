@@ -25,7 +25,7 @@ from vendors.platformtrees import (
 )
 
 from cdigen.model.errors import HostError
-from cdigen.vendors.nvidia import wsl
+from cdigen.vendors.nvidia.platforms import is_wsl, wsl
 
 if TYPE_CHECKING:
     from cdigen.model.inventory import Inventory
@@ -60,15 +60,15 @@ def refusal(root: Path) -> HostError:
 
 
 def test_wsl_is_known_by_dxcore_and_its_node(host: Path) -> None:
-    assert wsl.is_wsl(places(host))
+    assert is_wsl(places(host))
     (host / "dev/dxg").unlink()
-    assert not wsl.is_wsl(places(host))
+    assert not is_wsl(places(host))
 
 
 def test_a_host_without_dxcore_is_not_wsl(tmp_path: Path) -> None:
     orin(tmp_path)
     node(tmp_path, "/dev/dxg", 10, 125)
-    assert not wsl.is_wsl(places(tmp_path))
+    assert not is_wsl(places(tmp_path))
 
 
 def test_there_is_one_device_with_one_node(host: Path) -> None:

@@ -27,7 +27,7 @@ from vendors.platformtrees import (
 )
 
 from cdigen.model.errors import HostError
-from cdigen.vendors.nvidia import tegra
+from cdigen.vendors.nvidia.platforms import is_tegra, tegra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,20 +55,20 @@ def test_a_jetson_is_a_tegra_board_though_the_nvidia_module_is_loaded(
 ) -> None:
     layout(tmp_path)
     assert (tmp_path / "proc/driver/nvidia/version").exists()
-    assert tegra.is_tegra(places(tmp_path))
+    assert is_tegra(places(tmp_path))
 
 
 @pytest.mark.parametrize("family", ["Tegra\n", "tegra234\n", "Tegra210"])
 def test_a_board_without_a_release_file_is_known_by_its_soc(tmp_path: Path, family: str) -> None:
     put(tmp_path / "sys/devices/soc0/family", family.encode())
-    assert tegra.is_tegra(places(tmp_path))
+    assert is_tegra(places(tmp_path))
 
 
 @pytest.mark.parametrize("family", [None, "", "jep106:036b\n", "Samsung Exynos\n", "NVIDIA Tegra\n"])
 def test_another_host_is_no_board(tmp_path: Path, family: str | None) -> None:
     if family is not None:
         put(tmp_path / "sys/devices/soc0/family", family.encode())
-    assert not tegra.is_tegra(places(tmp_path))
+    assert not is_tegra(places(tmp_path))
 
 
 def test_a_board_with_the_desktop_driver_and_a_discrete_gpu_is_served_as_any_other_host(
@@ -76,20 +76,20 @@ def test_a_board_with_the_desktop_driver_and_a_discrete_gpu_is_served_as_any_oth
 ) -> None:
     release(tmp_path, 36, "4.3")
     list_gpu(tmp_path, "NVIDIA RTX A6000", bdf="0005:09:00.0")
-    assert not tegra.is_tegra(places(tmp_path))
+    assert not is_tegra(places(tmp_path))
 
 
 def test_a_listed_gpu_that_is_on_no_pci_bus_is_not_discrete(tmp_path: Path) -> None:
     release(tmp_path, 36, "4.3")
     list_gpu(tmp_path, "Unknown", bdf="0000:00:00.0", on_pci=False)
-    assert tegra.is_tegra(places(tmp_path))
+    assert is_tegra(places(tmp_path))
 
 
 def test_an_integrated_gpu_beside_a_discrete_one_makes_a_board(tmp_path: Path) -> None:
     release(tmp_path, 38, "4.0")
     list_gpu(tmp_path, "NVIDIA Thor")
     list_gpu(tmp_path, "NVIDIA RTX PRO 6000", 1, bdf="0003:01:00.0")
-    assert tegra.is_tegra(places(tmp_path))
+    assert is_tegra(places(tmp_path))
 
 
 # Whole boards.

@@ -1,6 +1,6 @@
-"""WSL2: Windows drives the GPUs, and Linux programs reach all of them through /dev/dxg and dxcore.
+"""Read a WSL2 host, where Windows drives the GPUs and programs reach them by /dev/dxg: ``discover``.
 
-``is_wsl`` and ``discover`` are the central names. Windows shows WSL two context: /usr/lib/wsl/lib, with
+Windows shows WSL two folders: /usr/lib/wsl/lib, with
 libdxcore and small libraries that programs load (libcuda.so.1), and below /usr/lib/wsl/drivers its
 driver store, a folder per driver package, with the libraries that do the work. The small ones ask
 dxcore for the store's folder, which is the host's: so its files have to be at the same path.
@@ -18,9 +18,9 @@ from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Driver, DriverFile, Group, GroupDevice, Inventory, ProbeResult
 from cdigen.value import frozen
-from cdigen.vendors.nvidia import listed_files
 from cdigen.vendors.nvidia.kernel_module import is_version
 from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
+from cdigen.vendors.nvidia.platforms import DXCORE, WSL_LIBRARIES, WSL_NODE, listed_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,12 +28,9 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Severity
     from cdigen.model.inventory import FileKind, HostNode, Weight
     from cdigen.vendors.base import DiscoveryContext
-    from cdigen.vendors.nvidia.listed_files import ListedFile
+    from cdigen.vendors.nvidia.platforms.listed_files import ListedFile
 
-NODE = "/dev/dxg"
-LIBRARIES = "/usr/lib/wsl/lib"
 STORES = "/usr/lib/wsl/drivers"
-DXCORE = "libdxcore.so"
 LIBCUDA = "libcuda.so.1.1"
 LOADER = "libcuda_loader.so"
 PROGRAM = "nvidia-smi"
@@ -69,11 +66,6 @@ class DriverStore:
     libcuda: ListedFile
 
 
-def is_wsl(context: DiscoveryContext) -> bool:
-    """Return whether the host is a Linux in WSL2 to which Windows shows its GPUs."""
-    return context.driver.exists(f"{LIBRARIES}/{DXCORE}") and context.dev.exists(NODE)
-
-
 def discover(context: DiscoveryContext) -> Inventory:
     """Read what Windows shows: there is one device, ``all``, since dxcore offers no part of the GPUs.
 
@@ -100,7 +92,7 @@ def discover(context: DiscoveryContext) -> Inventory:
 
 
 def _read_node(context: DiscoveryContext) -> HostNode:
-    node, problem = NvidiaNodeReader(context).read(NODE, role="dxg")
+    node, problem = NvidiaNodeReader(context).read(WSL_NODE, role="dxg")
     if node is None:
         raise HostError(
             f"Windows shows WSL no GPU: {problem}",
@@ -119,7 +111,7 @@ class _Reader:
 
     def require_dxcore(self) -> None:
         """Raise HostError where libdxcore is missing or broken: every library asks it first."""
-        path = f"{LIBRARIES}/{DXCORE}"
+        path = f"{WSL_LIBRARIES}/{DXCORE}"
         try:
             listed_files.read_listed_file(self._root, path)
         except (OSError, listed_files.UnusableFile) as error:
@@ -139,7 +131,7 @@ class _Reader:
         stores = self._stores()
         if len(stores) == 1:
             return stores[0]
-        loader = self._content(f"{LIBRARIES}/{LIBCUDA}")
+        loader = self._content(f"{WSL_LIBRARIES}/{LIBCUDA}")
         same = [store for store in stores if loader and self._content(f"{store.folder}/{LOADER}") == loader]
         chosen = max(same or stores, key=lambda store: (store.libcuda.modified_ns, store.folder))
         others = ", ".join(store.folder for store in stores if store is not chosen)
@@ -149,7 +141,7 @@ class _Reader:
             "wsl-several-stores",
             chosen.folder,
             f"{chosen.folder} is taken as the driver that runs, and not {others}: "
-            + (f"its loader is that in {LIBRARIES}" if certain else "its libcuda is the newest"),
+            + (f"its loader is that in {WSL_LIBRARIES}" if certain else "its libcuda is the newest"),
             "" if certain else "'pnputil' in Windows removes old driver packages",
         )
         return chosen
@@ -195,7 +187,7 @@ class _Reader:
         small = self._small_libraries()
         taken = {name for file in small for name in file.names}
         files = [*small, *self._stored_files(store, taken)]
-        for folder in (store.folder, LIBRARIES):
+        for folder in (store.folder, WSL_LIBRARIES):
             path = f"{folder}/{PROGRAM}"
             given = self._look(path) if self._root.exists(path) else None
             if given is not None:
@@ -210,9 +202,9 @@ class _Reader:
         has libnvoptix_loader.so.1); a file of that name goes before.
         """
         files = []
-        names = [name for name in self._root.names(LIBRARIES) if listed_files.is_library_name(name)]
+        names = [name for name in self._root.names(WSL_LIBRARIES) if listed_files.is_library_name(name)]
         for name in names:
-            path = f"{LIBRARIES}/{name}"
+            path = f"{WSL_LIBRARIES}/{name}"
             given = self._look(path)
             if given is not None:
                 own = (name, given.soname) if given.soname and given.soname not in names else (name,)

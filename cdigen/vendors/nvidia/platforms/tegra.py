@@ -1,8 +1,7 @@
-"""Tegra boards (Jetson, IGX, DRIVE): what a container needs stands in lists that the board's system brings.
+"""Read a Tegra board (Jetson, IGX, DRIVE), whose system lists what a container needs: ``discover``.
 
-Their integrated GPU is no PCI device (Orin), or needs nodes and libraries that the nvidia module does
-not tell (Thor); NVIDIA's tools read the same lists ("csv mode"). ``is_tegra`` and ``discover`` are the
-central names.
+Its integrated GPU is no PCI device (Orin), or needs nodes and libraries that the nvidia module does
+not tell (Thor); NVIDIA's tools read the same lists ("csv mode").
 
 Sources: nvidia-container-toolkit 1.20 (internal/platform-support/tegra), its test roots of an Orin and
 a Thor; Jetson Linux 35 to 39. On 39 libcuda lies in /opt/nvidia/l4t-gpu-libs/openrm or .../nvgpu, and
@@ -19,8 +18,10 @@ from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Driver, DriverFile, Group, GroupDevice, Inventory
 from cdigen.model.loader import library_folders
-from cdigen.vendors.nvidia import csv_lines, gpus, kernel_module, listed_files
+from cdigen.vendors.nvidia import kernel_module
+from cdigen.vendors.nvidia.gpus import GPUS
 from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
+from cdigen.vendors.nvidia.platforms import TEGRA_RELEASE, csv_lines, listed_files, listed_gpus
 from cdigen.vendors.nvidia.tables import LIBRARIES
 
 TYPE_CHECKING = False
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Severity
     from cdigen.model.inventory import FileKind, HostNode
     from cdigen.vendors.base import DiscoveryContext
-    from cdigen.vendors.nvidia.csv_lines import CsvEntry
-    from cdigen.vendors.nvidia.listed_files import ListedFile
+    from cdigen.vendors.nvidia.platforms.csv_lines import CsvEntry
+    from cdigen.vendors.nvidia.platforms.listed_files import ListedFile
 
 FOLDER = "/etc/nvidia-container-runtime/host-files-for-container.d"
 # Those that NVIDIA's tools read unless told others. Jetson Linux 32 to 35 brings l4t.csv, 36 the first
@@ -38,11 +39,6 @@ FOLDER = "/etc/nvidia-container-runtime/host-files-for-container.d"
 LISTS = ("devices.csv", "drivers.csv", "l4t.csv")
 # The largest seen, drivers.csv of Jetson Linux 38, has 18 KB.
 MAX_LIST = 1 << 20
-
-RELEASE = "/etc/nv_tegra_release"
-SOC_FAMILY = "/sys/devices/soc0/family"
-# Words in the names of integrated GPUs. NVML says "Orin (nvgpu)" and "NVIDIA Thor".
-INTEGRATED = ("nvgpu", "thor", "orin", "xavier", "tegra")
 
 # Bound of ours for what one pattern with wildcards may stand for; /dev/dri/card* stands for 4.
 MAX_MATCHES = 1024
@@ -52,19 +48,6 @@ ARCHITECTURE = "aarch64"
 PLUGIN_FOLDERS = ("gbm", "gstreamer-1.0", "nvsipl_drv", "nvsipl_uddf", "plugins", "weston*")
 
 _BY_STEM = {library.stem: library for library in LIBRARIES}
-
-
-def is_tegra(context: DiscoveryContext) -> bool:
-    """Return whether the host is a Tegra board whose integrated GPU is to be served.
-
-    A board is known by its release file or its SoC's family, as go-nvlib does. Boards with a discrete
-    GPU (IGX Orin) can run the desktop driver instead: then the nvidia module lists that GPU on the
-    PCI bus and no integrated one. That the module is loaded says nothing: Orin's display uses it.
-    """
-    if not _has_tegra_files(context.host):
-        return False
-    integrated, discrete = _listed_gpus(context.host)
-    return bool(integrated) or not discrete
 
 
 def discover(context: DiscoveryContext) -> Inventory:
@@ -107,37 +90,11 @@ def discover(context: DiscoveryContext) -> Inventory:
     )
 
 
-def _has_tegra_files(host: Root) -> bool:
-    if host.exists(RELEASE):
-        return True
-    try:
-        return read_text(host, SOC_FAMILY).lower().startswith("tegra")
-    except OSError:
-        return False
-
-
-def _listed_gpus(host: Root) -> tuple[list[str], list[str]]:
-    """Return the names of the GPUs that the nvidia module lists: integrated ones, those on the PCI bus."""
-    integrated, discrete = [], []
-    for name in host.names(gpus.GPUS):
-        try:
-            model = gpus.parse_information(read_text(host, f"{gpus.GPUS}/{name}/information")).get(
-                "Model", ""
-            )
-        except OSError:
-            continue
-        if any(word in model.lower() for word in INTEGRATED):
-            integrated.append(model)
-        elif host.exists(f"/sys/bus/pci/devices/{name}"):
-            discrete.append(model)
-    return integrated, discrete
-
-
 class _Reader:
     """Reads what the lists of one host name; ``findings`` gathers what there is to say."""
 
     def __init__(self, context: DiscoveryContext) -> None:
-        self._places = context
+        self._context = context
         self._nodes = NvidiaNodeReader(context)
         self.findings: list[Finding] = []
 
@@ -147,13 +104,13 @@ class _Reader:
         for name in LISTS:
             path = f"{FOLDER}/{name}"
             try:
-                text = self._places.host.read(path, limit=MAX_LIST).decode("utf-8", "replace")
+                text = self._context.host.read(path, limit=MAX_LIST).decode("utf-8", "replace")
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
                 self._say_list(path, f"cannot be read: {reason(error)}")
                 continue
-            found, findings = csv_lines.parse(text, self._places.host.host_path(path))
+            found, findings = csv_lines.parse(text, self._context.host.host_path(path))
             entries.extend(found)
             self.findings.extend(findings)
             if not found:
@@ -162,7 +119,7 @@ class _Reader:
 
     def version(self) -> str:
         """Return the driver's version: the kernel module's, else the release of Jetson Linux."""
-        host = self._places.host
+        host = self._context.host
         try:
             driver = kernel_module.parse_version(read_text(host, kernel_module.VERSION_FILE))
         except OSError:
@@ -170,21 +127,21 @@ class _Reader:
         if driver is not None:
             return driver.version
         try:
-            release = parse_release(read_text(host, RELEASE))
+            release = parse_release(read_text(host, TEGRA_RELEASE))
         except OSError as error:
             release, problem = "", reason(error)
         else:
             problem = "it names no release"
         if not release:
-            message = f"the driver's version is unknown: {RELEASE} cannot be used: {problem}"
-            self._say("info", "tegra-release-unknown", RELEASE, message)
+            message = f"the driver's version is unknown: {TEGRA_RELEASE} cannot be used: {problem}"
+            self._say("info", "tegra-release-unknown", TEGRA_RELEASE, message)
         return release
 
     def nodes(self, entries: list[CsvEntry]) -> tuple[HostNode, ...]:
         """Read the nodes of the ``dev`` lines."""
         found: dict[str, HostNode] = {}
         for entry in entries:
-            for path in self._paths(self._places.dev, entry) if entry.kind == "dev" else ():
+            for path in self._paths(self._context.dev, entry) if entry.kind == "dev" else ():
                 node, problem = self._nodes.read(path, role="csv")
                 if node is not None and is_plain(node.host_path):
                     found.setdefault(path, node)
@@ -200,15 +157,15 @@ class _Reader:
         given: dict[str, ListedFile] = {}
         targets: dict[str, str] = {}
         for entry in [*entries, *self._release_entry()]:
-            for path in self._paths(self._places.driver, entry) if entry.kind != "dev" else ():
+            for path in self._paths(self._context.driver, entry) if entry.kind != "dev" else ():
                 file = self._look(entry, path)
                 if file is not None:
                     given.setdefault(file.host_path, file)
                     targets.setdefault(path, file.host_path)
         names = _loader_names(given, targets, version)
-        context: dict[str, list[str]] = {}
+        paths: dict[str, list[str]] = {}
         for path, host_path in targets.items():
-            context.setdefault(host_path, []).append(path)
+            paths.setdefault(host_path, []).append(path)
         if given and "libcuda.so.1" not in {name for every in names.values() for name in every}:
             self._say(
                 "warning",
@@ -223,26 +180,26 @@ class _Reader:
                 host_path=host_path,
                 capabilities=(),
                 names=names.get(host_path, ()),
-                targets=tuple(context.get(host_path, ())),
+                targets=tuple(paths.get(host_path, ())),
             )
             for host_path, file in given.items()
         )
 
     def say_discrete(self) -> None:
         """Say that a discrete GPU beside the integrated one is no device of its own."""
-        _, discrete = _listed_gpus(self._places.host)
+        _, discrete = listed_gpus(self._context.host)
         if discrete:
             names = shown(", ".join(discrete))
             message = (
                 f"{names}: a discrete GPU; it is part of the devices 0 and all where the lists name its node"
             )
-            self._say("info", "csv-discrete-gpu", gpus.GPUS, message)
+            self._say("info", "csv-discrete-gpu", GPUS, message)
 
     def _release_entry(self) -> list[CsvEntry]:
         """Return a line for the release file, by which programs in the container know the board."""
-        if not self._places.driver.exists(RELEASE):
+        if not self._context.driver.exists(TEGRA_RELEASE):
             return []
-        return [csv_lines.CsvEntry(kind="lib", path=RELEASE, where=RELEASE)]
+        return [csv_lines.CsvEntry(kind="lib", path=TEGRA_RELEASE, where=TEGRA_RELEASE)]
 
     def _paths(self, root: Root, entry: CsvEntry) -> list[str]:
         """Return the paths that ENTRY stands for; none is a finding, as lists name what other boards have."""
@@ -255,9 +212,9 @@ class _Reader:
 
     def _look(self, entry: CsvEntry, path: str) -> ListedFile | None:
         try:
-            file = listed_files.read_listed_file(self._places.driver, path)
+            file = listed_files.read_listed_file(self._context.driver, path)
         except listed_files.NotALibrary as problem:
-            where = shown(self._places.driver.host_path(path))
+            where = shown(self._context.driver.host_path(path))
             message = f"{where} is left out ({entry.where}): {problem}"
             self._say("warning", "library-unusable", where, message, "reinstall the board's packages")
             return None
@@ -275,7 +232,7 @@ class _Reader:
         self._say("warning", "csv-path-unusable", where, message, "reinstall the board's packages")
 
     def _say_list(self, path: str, problem: str) -> None:
-        where = self._places.host.host_path(path)
+        where = self._context.host.host_path(path)
         hint = "reinstall the board's nvidia-l4t-init package"
         self._say("warning", "csv-unreadable", where, f"{where} {problem}; it is passed over", hint)
 
@@ -304,18 +261,18 @@ def expand(root: Root, path: str) -> list[str]:
     As in Go's filepath.Glob they may be in any part, and match no slash. At most MAX_MATCHES are
     followed from folder to folder.
     """
-    context = [""]
+    paths = [""]
     for part in path.split("/")[1:]:
         if not any(character in part for character in "*?["):
-            context = [f"{place}/{part}" for place in context]
+            paths = [f"{folder}/{part}" for folder in paths]
             continue
-        context = [
-            f"{place}/{name}"
-            for place in context
-            for name in root.names(place or "/")
+        paths = [
+            f"{folder}/{name}"
+            for folder in paths
+            for name in root.names(folder or "/")
             if fnmatchcase(name, part)
         ][:MAX_MATCHES]
-    return context
+    return paths
 
 
 def _loader_names(

@@ -13,7 +13,7 @@ import stat
 from cdigen.host.root import reason, shown
 from cdigen.model.findings import Finding
 from cdigen.value import frozen
-from cdigen.vendors.nvidia.nvml_document import (
+from cdigen.vendors.nvidia.nvml.document import (
     InvalidNvmlDocument,
     NvmlError,
     NvmlFailure,
@@ -72,7 +72,7 @@ def ask(library: str, *, deadline_s: float = DEADLINE_S, child: tuple[str, ...] 
     """Have a child load LIBRARY (an absolute path of this machine) and ask it, for DEADLINE_S at the most.
 
     CHILD is the command that is started with LIBRARY as its last argument; by default this Python with
-    nvml_child. A library that others than root may change is not loaded. Never raises: whatever
+    nvml/child.py. A library that others than root may change is not loaded. Never raises: whatever
     happens is a finding, and those without a report are warnings, for NVML is never all there is.
     """
     problem = _unusable(library)
@@ -92,7 +92,7 @@ def _own_child() -> tuple[str, ...]:
     import sys  # noqa: PLC0415 - only here
 
     # -I: no variable and no folder of whoever called decides what is imported.
-    return (sys.executable, "-I", f"{os.path.dirname(os.path.abspath(__file__))}/nvml_child.py")
+    return (sys.executable, "-I", f"{os.path.dirname(os.path.abspath(__file__))}/child.py")
 
 
 def _unusable(library: str) -> Finding | None:

@@ -1,7 +1,7 @@
-"""The process that asks NVML, started by ``nvml.ask`` as ``python -I nvml_child.py LIBRARY``.
+"""The process that asks NVML, started by ``nvml.ask`` as ``python -I child.py LIBRARY``.
 
 It loads NVIDIA's library LIBRARY, asks what the GPUs are, prints one JSON document
-(``nvml_document.read``) and ends with status 0, also where NVML refuses: the document then says what.
+(``nvml.document``) and ends with status 0, also where NVML refuses: the document then says what.
 Only this file imports pynvml, and nothing of cdigen is imported here: it is a program of its own.
 Functions, structures and error codes: NVIDIA's NVML API reference.
 """
@@ -139,7 +139,7 @@ def write(out: int, document: dict[str, object]) -> None:
 def ask(library: str) -> dict[str, object]:
     """Return the document; raises Failure where NVML says nothing at all."""
     # An installed tree holds pynvml beside this package, where an isolated Python does not look by itself.
-    sys.path.append(os.path.abspath(__file__).rsplit("/", 4)[0])
+    sys.path.append(os.path.abspath(__file__).rsplit("/", 5)[0])
     try:
         import ctypes  # noqa: PLC0415 - a Python without it shall say so in its document
 

@@ -22,7 +22,7 @@ from vendors.platformtrees import (
 )
 
 from cdigen.host.root import Root
-from cdigen.vendors.nvidia import csv_lines, tegra
+from cdigen.vendors.nvidia.platforms import csv_lines, tegra
 
 if TYPE_CHECKING:
     from pathlib import Path
