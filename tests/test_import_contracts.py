@@ -1,0 +1,66 @@
+"""The import contracts of pyproject.toml notice what they forbid: each is broken in a copy of the package."""
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PROJECT = REPOSITORY / "pyproject.toml"
+CONTRACTS = tomllib.loads(PROJECT.read_text())["tool"]["importlinter"]["contracts"]
+DOWN, HOOK, STORE, STAGES = (contract["name"] for contract in CONTRACTS)
+
+# A module, an import that it must not have, and the contract that refuses it.
+FORBIDDEN = [
+    ("model/errors.py", "import cdigen.cli.main", DOWN),
+    ("frontend/log.py", "import cdigen.daemon.states", DOWN),
+    ("frontend/log.py", "import cdigen.nri.pods", DOWN),
+    ("vendors/nvidia/tables.py", "import cdigen.cdi.build", DOWN),
+    ("binfmt/elf.py", "import cdigen.model.errors", DOWN),
+    ("cli/list.py", "import cdigen.hook.main", DOWN),
+    ("host/root.py", "def late() -> None:\n    import cdigen.store.lock", DOWN),
+    ("newroom/__init__.py", "import cdigen.value", DOWN),
+    ("newroom/__init__.py", "import cdigen.value", HOOK),
+    ("hook/main.py", "import cdigen.model.errors", HOOK),
+    ("hook/state.py", "import cdigen.host.root", HOOK),
+    ("store/lock.py", "import cdigen.binfmt.elf", STORE),
+    ("pipeline/naming.py", "import cdigen.pipeline.generate", STAGES),
+    ("pipeline/newstage.py", "import cdigen.value", STAGES),
+]
+
+
+def lint(folder: Path) -> str:
+    """Return what lint-imports says of the package in FOLDER."""
+    program = Path(sys.executable).with_name("lint-imports")
+    command = [str(program), "--config", str(PROJECT), "--no-cache", "--no-logo"]
+    environment = {"PYTHONPATH": str(folder)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return " ".join(done.stdout.split())
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    shutil.copytree(REPOSITORY / "cdigen", tmp_path / "cdigen", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "cdigen"
+
+
+def test_the_package_keeps_every_contract(package: Path) -> None:
+    said = lint(package.parent)
+    assert f"Contracts: {len(CONTRACTS)} kept, 0 broken." in said, said
+
+
+@pytest.mark.parametrize(("module", "line", "contract"), FORBIDDEN)
+def test_a_forbidden_import_is_refused(package: Path, module: str, line: str, contract: str) -> None:
+    file = package / module
+    file.parent.mkdir(exist_ok=True)
+    with file.open("a") as text:
+        text.write(f"\n{line}\n")
+    said = lint(package.parent)
+    assert f"{contract} BROKEN" in said, said
+
+
+def test_every_contract_has_a_forbidden_import() -> None:
+    assert {contract for _, _, contract in FORBIDDEN} == {contract["name"] for contract in CONTRACTS}
