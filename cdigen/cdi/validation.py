@@ -6,7 +6,6 @@ runtimes' libraries do with the same bytes is ``cdigen.cdi.loaders.emulation``' 
 
 from __future__ import annotations
 
-from cdigen.cdi.positions import positions
 from cdigen.cdi.reader import BYTE_ORDER_MARK, parse_document
 from cdigen.cdi.rules.document_rules import check
 from cdigen.cdi.rules.hostcheck import check_host
@@ -72,6 +71,8 @@ def _with_positions(
 ) -> tuple[Finding, ...]:
     if not findings:
         return ()
+    from cdigen.cdi.positions import positions  # noqa: PLC0415 -- only where something is wrong
+
     text = data.decode().removeprefix(BYTE_ORDER_MARK)
     known = positions(text, {found.path for found in findings[:MAX_PLACED]}, is_yaml=parsed.yaml is not None)
     return tuple(

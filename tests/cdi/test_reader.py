@@ -10,9 +10,10 @@ from cdi.cdi_documents import plain, rich, to_bytes
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cdigen.cdi.json_text import MAX_DEPTH, MAX_PLACES
 from cdigen.cdi.loaders.emulation import verdicts
 from cdigen.cdi.reader import MAX_SIZE, parse_document
+from cdigen.cdi.rules.fields import MAX_DEPTH
+from cdigen.cdi.yaml_events import MAX_FINDINGS
 
 if TYPE_CHECKING:
     from cdigen.cdi.reader import ParsedDocument
@@ -112,7 +113,7 @@ def test_a_file_with_several_traps_has_a_finding_for_each_and_still_a_document()
 
 def test_places_are_looked_up_for_so_many_findings_and_no_more() -> None:
     parsed = read("{" + ", ".join(['"a": NaN'] * 5000) + "}")
-    assert len(parsed.findings) == MAX_PLACES
+    assert len(parsed.findings) == MAX_FINDINGS
 
 
 def test_bytes_that_are_no_utf8_are_named_with_their_place() -> None:

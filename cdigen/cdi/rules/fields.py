@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MAX_TEXT = 131_071
 # One path, less the final NUL (Linux, PATH_MAX).
 MAX_PATH = 4095
+# A CDI document nests seven levels; jsonschema and repr() recurse, so a bound is needed at all.
+MAX_DEPTH = 100
 MAX_UINT32 = 2**32 - 1
 MAX_INT64 = 2**63 - 1
 

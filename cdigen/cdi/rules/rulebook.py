@@ -107,3 +107,10 @@ def finding(
         raise KeyError(rule)
     severity: Severity = "error" if rule in ERRORS else "warning"
     return Finding(severity=severity, rule=rule, path=path, message=message, hint=hint, place=place)
+
+
+def finding_at(rule: str, text: str, offset: int, words: tuple[str, str]) -> Finding:
+    """Return a finding of RULE of what stands at OFFSET of TEXT; the position comes between the two WORDS."""
+    line, column = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+    message = f"{words[0]} at line {line}, column {column}{words[1]}"
+    return finding(rule, "$", message, place=(line, column))

@@ -1,0 +1,385 @@
+"""Read JSON and YAML as the runtimes do, from libyaml's events: a value, findings, lines and columns.
+
+Every CDI library reads spec files with go-yaml, which was translated from libyaml, so what libyaml refuses
+the libraries refuse. The events are read in a loop: nothing recurses, an alias is counted and never expanded,
+and reading stops at the end of the first document, as go-yaml does. PyYAML (19 ms to import) is loaded
+when the first text is read this way.
+"""
+
+from __future__ import annotations
+
+import re
+from math import isfinite
+
+from cdigen.cdi.rules.fields import MAX_DEPTH, member_path
+from cdigen.cdi.rules.rulebook import finding, finding_at
+from cdigen.cdi.yaml_scalars import as_key, resolve, tagged
+from cdigen.value import frozen, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+    import yaml
+
+    from cdigen.model.findings import Finding
+
+# A node takes microseconds, and a real file has thousands.
+MAX_NODES = 300_000
+# To count lines takes a pass over the text for each finding, so there is an end to it.
+MAX_FINDINGS = 100
+# go-yaml refuses a document once 1,000 nodes are decoded and 99 % of them come from aliases; below
+# this number it never does, above it we do not follow (go-yaml v2, decode.go, allowedAliasRatio).
+MAX_ALIASED = 900
+
+# A tag may be as long as the file.
+_MAX_WORDS = 200
+# What a text may use a thousand times is reported once.
+_ONCE = frozenset(("yaml-alias", "yaml-key", "yaml-tag"))
+_MERGE = "tag:yaml.org,2002:merge"
+# What YAML's reader refuses although a JSON string may hold it: DEL, most of C1, the non-characters.
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
+_LINE_SEPARATOR = re.compile("[\x85\u2028\u2029]")
+_CHARACTERS = (
+    (_CONTROL, "control-character", " is refused by every loader"),
+    (_LINE_SEPARATOR, "line-separator", " is read as a line break by every loader"),
+)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]..", re.DOTALL)
+# One escape after the other, since a backslash may belong to the one before.
+_ESCAPE = re.compile(
+    r"(?P<pair>\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|(?P<lone>\\u[dD][89a-fA-F]..)|(?P<slash>\\/)|\\.",
+    re.DOTALL,
+)
+_RULES_OF_ESCAPES = {"pair": "surrogate-escape", "lone": "lone-surrogate", "slash": "escaped-slash"}
+
+
+@frozen
+class YamlText:
+    """What a YAML text says: its first document's value, the findings, and a loader's view of it.
+
+    ``is_refused``: every loader refuses the text, for ``reason``. ``is_unsure``: what a loader does is
+    not known. ``value`` is meant to be used in neither case; containers may occur in it more than once.
+    """
+
+    value: object
+    findings: tuple[Finding, ...]
+    is_refused: bool
+    is_unsure: bool
+    reason: str
+
+
+class _Container:
+    """A mapping or sequence that is open; ``keys`` are a mapping's as they were before they became text."""
+
+    __slots__ = ("anchor", "is_flow", "key", "keys", "size", "value")
+
+    def __init__(self, value: dict[str, object] | list[object], event: yaml.CollectionStartEvent) -> None:
+        self.value = value
+        self.anchor = event.anchor
+        self.is_flow = bool(event.flow_style)
+        self.key: str | None = None
+        self.keys: set[tuple[type, object]] = set()
+        self.size = 1
+
+
+def _start(event: yaml.Event) -> int:
+    """Return where EVENT begins; parsers always say so, only PyYAML's types allow that they do not."""
+    return event.start_mark.index if event.start_mark else 0
+
+
+class _StopError(Exception):
+    """Ends the reading where nothing further can matter."""
+
+
+class _Reader:
+    """The state of one reading of TEXT, which is JSON that Python has accepted where IS_JSON says so."""
+
+    def __init__(self, text: str, *, is_json: bool) -> None:
+        self.root: object = None
+        self.findings: list[Finding] = []
+        self.is_refused = False
+        self.is_unsure = False
+        self.reason = ""
+        self.last_key = 0
+        self._text = text
+        self._is_json = is_json
+        self._open: list[_Container] = []
+        self._anchors: dict[str, tuple[object, int]] = {}
+        self._aliased = 0
+        self._nodes = 0
+
+    def report(self, rule: str, offset: int, what: str, after: str = "", *, refused: bool = False) -> None:
+        """Keep a finding of RULE; REFUSED says whether every loader refuses the text for it."""
+        if refused and not self.is_refused:
+            self.is_refused, self.reason = True, what
+        is_said = rule in _ONCE and any(found.rule == rule for found in self.findings)
+        if len(self.findings) < MAX_FINDINGS and not is_said:
+            what = what if len(what) <= _MAX_WORDS else f"{what[:_MAX_WORDS]}..."
+            found = finding_at(rule, self._text, offset, (what, after))
+            self.findings.append(replace(found, path=self._path()))
+
+    def scalar(self, event: yaml.ScalarEvent) -> None:
+        """Take a scalar, which is a key or a value."""
+        offset = _start(event)
+        self._count(offset)
+        self._note_oddities(event, offset)
+        if event.style == '"':
+            self._check_escapes(offset, event.end_mark.index if event.end_mark else offset)
+        elif not event.style and "?" in event.value and self._open and self._open[-1].is_flow:
+            # go-yaml v2, scannerc.go: in flow context a question mark ends a plain scalar.
+            self.report("yaml-syntax", offset, "? in an unquoted text", refused=True)
+        value = self._scalar_value(event, offset)
+        if self._is_key_next():
+            self._key(event, value, offset)
+            return
+        if self._is_json and event.value and not event.style:
+            self._check_number(event.value, offset)
+        self._keep(value, event.anchor, 1)
+
+    def _scalar_value(self, event: yaml.ScalarEvent, offset: int) -> object:
+        if event.tag is None:
+            return resolve(event.value) if event.implicit[0] else event.value
+        try:
+            return tagged(event.tag, event.value)
+        except ValueError as error:
+            self.report("yaml-syntax", offset, str(error), refused=True)
+            return event.value
+
+    def begin(self, value: dict[str, object] | list[object], event: yaml.CollectionStartEvent) -> None:
+        """Begin a mapping or a sequence."""
+        offset = _start(event)
+        self._count(offset)
+        self._note_oddities(event, offset)
+        if self._is_key_next():
+            self._stop("yaml-key", offset, "a key that is no text", refused=True)
+        if len(self._open) >= MAX_DEPTH:
+            self._stop("too-deep", offset, f"nesting beyond {MAX_DEPTH} levels", refused=True)
+        self._open.append(_Container(value, event))
+
+    def end(self, _event: yaml.CollectionEndEvent) -> None:
+        """End the mapping or sequence that was begun last."""
+        container = self._open.pop()
+        self._keep(container.value, container.anchor, container.size)
+
+    def alias(self, event: yaml.AliasEvent) -> None:
+        """Take the value of an anchor once more, by reference."""
+        offset = _start(event)
+        self.report("yaml-alias", offset, f"alias *{event.anchor}")
+        if event.anchor not in self._anchors:
+            self._stop(
+                "yaml-syntax", offset, f"alias *{event.anchor} without an anchor before it", refused=True
+            )
+        value, size = self._anchors[event.anchor]
+        self._aliased += size
+        if self._aliased > MAX_ALIASED or self._is_key_next():
+            self.is_unsure = True
+            raise _StopError
+        self._keep(value, None, size)
+
+    def _is_key_next(self) -> bool:
+        return bool(self._open) and isinstance(self._open[-1].value, dict) and self._open[-1].key is None
+
+    def _count(self, offset: int) -> None:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            self.is_unsure = True
+            self._stop("too-many-values", offset, f"more than {MAX_NODES} values")
+
+    def _note_oddities(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, offset: int) -> None:
+        if event.tag is not None:
+            self.report("yaml-tag", offset, f"tag {event.tag}")
+        if event.anchor is not None:
+            self.report("yaml-alias", offset, f"anchor &{event.anchor}")
+
+    def _stop(self, rule: str, offset: int, what: str, *, refused: bool = False) -> NoReturn:
+        self.report(rule, offset, what, refused=refused)
+        raise _StopError
+
+    def _key(self, event: yaml.ScalarEvent, value: object, offset: int) -> None:
+        if event.value == "<<" and (event.implicit[0] or event.tag == _MERGE):
+            self.is_unsure = True
+            self._stop("yaml-key", offset, "a merge key")
+        container = self._open[-1]
+        key = as_key(value)
+        if key is None:
+            self._stop("yaml-key", offset, "a key that is null", refused=True)
+        container.key = key
+        self.last_key = offset
+        if not isinstance(value, str):
+            self.report("yaml-key", offset, f"a key that is no text ({key})")
+        if isinstance(container.value, dict) and key in container.value:
+            # For go-yaml 1, "1" and 1.0 are three keys.
+            self.report(
+                "duplicate-key", offset, "repeated key", refused=(type(value), value) in container.keys
+            )
+        container.keys.add((type(value), value))
+
+    def _keep(self, value: object, anchor: str | None, size: int) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = (value, size)
+        if not self._open:
+            self.root = value
+            return
+        parent = self._open[-1]
+        parent.size += size
+        if isinstance(parent.value, list):
+            parent.value.append(value)
+        elif parent.key is not None:
+            parent.value[parent.key] = value
+        parent.key = None
+
+    def _path(self) -> str:
+        path = "$"
+        for container in self._open:
+            if isinstance(container.value, list):
+                path = f"{path}[{len(container.value)}]"
+            elif container.key is not None:
+                path = member_path(path, container.key)
+        return path
+
+    def _check_escapes(self, start: int, end: int) -> None:
+        if self._text.find("\\", start, end) < 0:
+            return
+        seen = set()
+        for match in _ESCAPE.finditer(self._text, start, end):
+            if (kind := match.lastgroup) and kind not in seen:
+                seen.add(kind)
+                rule, after = _RULES_OF_ESCAPES[kind], " is refused by every loader"
+                self.report(rule, match.start(), match[0], after, refused=True)
+
+    def _check_number(self, word: str, offset: int) -> None:
+        if word in ("NaN", "Infinity", "-Infinity"):
+            self.report("number-not-finite", offset, word, " is not JSON")
+        elif word not in ("true", "false", "null") and not _is_of_64_bits(word):
+            what = f"number of {len(word)} characters"
+            self.report("number-out-of-range", offset, what, " needs more than 64 bits")
+
+
+def _is_of_64_bits(number: str) -> bool:
+    """Return whether NUMBER, as JSON writes it, is an integer of 64 bits or a finite float."""
+    if not number.lstrip("-").isdigit():
+        return isfinite(float(number))
+    # Python refuses to read 4,300 digits.
+    return len(number) <= len(str(-(2**64))) and -(2**63) <= int(number) < 2**64
+
+
+def read_yaml(text: str, *, loader: type[yaml.SafeLoader] | None = None) -> YamlText:
+    """Return the first document of TEXT and all that is wrong with it; nothing is raised.
+
+    TEXT has no byte order mark. Text after the first document is a finding, and no reason for a
+    loader to refuse. LOADER is PyYAML's loader class: libyaml's where PyYAML was built with it, which
+    is 20 times faster and takes TABs where go-yaml does.
+    """
+    reader = _Reader(text, is_json=False)
+    if match := _CONTROL.search(text):
+        reader.report("control-character", match.start(), f"U+{ord(match[0]):04X}", refused=True)
+    elif problem := _feed(reader, text, loader):
+        _report_problem(reader, problem, text)
+        # PyYAML's own scanner refuses TABs that libyaml and go-yaml take.
+        reader.is_unsure |= problem.is_of_python and not problem.is_after and "\t" in text
+    # go-yaml 2 takes a byte order mark at the start of a line for one only where its buffer begins.
+    reader.is_unsure |= not reader.is_refused and "\n\ufeff" in text
+    if reader.root is None and not reader.findings:
+        reader.is_refused, reader.reason = True, "the file has no document"
+        reader.findings.append(finding("empty-document", "$", reader.reason))
+    return YamlText(
+        value=reader.root,
+        findings=tuple(reader.findings),
+        is_refused=reader.is_refused,
+        is_unsure=reader.is_unsure,
+        reason=reader.reason,
+    )
+
+
+def _report_problem(reader: _Reader, problem: _Problem, text: str) -> None:
+    if problem.is_after:
+        reader.report("trailing-data", problem.offset, f"not YAML: {problem.words}")
+        return
+    # go-yaml takes \\' for ', libyaml does not.
+    reader.is_unsure |= "unknown escape" in problem.words and "\\'" in text[max(0, problem.offset - 1) :][:3]
+    reader.report("yaml-syntax", problem.offset, f"not YAML: {problem.words}", refused=True)
+
+
+def json_findings(text: str) -> tuple[Finding, ...]:
+    """Return what a YAML parser trips over in TEXT, which Python reads as JSON, and what JSON does not allow.
+
+    Where libyaml stops at characters that others can stand for, it reads on with these.
+    """
+    reader = _Reader(text, is_json=True)
+    problem = _feed(reader, readable_json(text, tabs=True))
+    if problem and text[problem.offset] == "\t":
+        reader = _Reader(text, is_json=True)
+        reader.report("leading-tab", problem.offset, "TAB outside of the document")
+        problem = _feed(reader, readable_json(text))
+    for pattern, rule, after in _CHARACTERS:
+        if match := pattern.search(text):
+            reader.report(rule, match.start(), f"U+{ord(match[0]):04X}", after)
+    if problem:
+        _report_key(reader, text, problem.offset)
+    return tuple(reader.findings)
+
+
+def readable_json(text: str, *, tabs: bool = False) -> str:
+    """Return JSON TEXT with other characters where libyaml would stop, and no TABS: the positions stay."""
+    plain = _SURROGATE.sub(r"\\u0041", _LINE_SEPARATOR.sub("?", _CONTROL.sub("?", text)))
+    return plain if tabs else plain.replace("\t", " ")
+
+
+def _report_key(reader: _Reader, text: str, colon: int) -> None:
+    """Report what is wrong with the last key, which JSON allows: it is too far from its COLON."""
+    start = reader.last_key
+    if "\n" not in text[start:colon] and "\r" not in text[start:colon]:
+        reader.report("key-too-long", start, f"key of {colon - start} characters")
+    else:
+        reader.report("key-split", start, "line break between key and colon")
+
+
+@frozen
+class _Problem:
+    """Where a parser stopped, and why; after the first document, or in Python's own parser."""
+
+    offset: int
+    words: str
+    is_after: bool
+    is_of_python: bool
+
+
+def _feed(reader: _Reader, text: str, loader: type[yaml.SafeLoader] | None = None) -> _Problem | None:
+    """Have READER take the events of the first document of TEXT; return what stopped the parser."""
+    import yaml  # noqa: PLC0415 -- 19 ms, and most files are JSON
+
+    if loader is None:
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    takers: dict[type, Callable[[Any], None]] = {
+        yaml.MappingStartEvent: lambda event: reader.begin({}, event),
+        yaml.SequenceStartEvent: lambda event: reader.begin([], event),
+        yaml.MappingEndEvent: reader.end,
+        yaml.SequenceEndEvent: reader.end,
+        yaml.ScalarEvent: reader.scalar,
+        yaml.AliasEvent: reader.alias,
+    }
+    is_after = False
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            if is_after:
+                if isinstance(event, yaml.DocumentStartEvent):
+                    reader.report("several-documents", _start(event), "a second document")
+                return None
+            if take := takers.get(type(event)):
+                take(event)
+            elif isinstance(event, yaml.DocumentStartEvent) and event.version not in (None, (1, 1)):
+                # go-yaml v2, parserc.go: "found incompatible YAML document" for all but 1.1.
+                reader.report("yaml-syntax", _start(event), "YAML version other than 1.1", refused=True)
+            is_after = isinstance(event, yaml.DocumentEndEvent)
+    except _StopError:
+        return None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        return _Problem(
+            offset=mark.index if mark else getattr(error, "position", 0),
+            words=getattr(error, "problem", None) or str(error),
+            is_after=is_after,
+            is_of_python=loader is yaml.SafeLoader,
+        )
+    return None
