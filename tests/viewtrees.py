@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cdigen.host.root import Root
 from cdigen.model.view import ViewFile, ViewLink, ViewPlan
-from cdigen.store import views
+from cdigen.store.views import publishing
 
 VERSION = "550.163.01"
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libcuda.so.550.163.01"
@@ -58,15 +58,15 @@ def state(base: Path) -> str:
     return f"{base}/var/lib/cdigen"
 
 
-def publish(base: Path, plan: ViewPlan = PLAN, *, copies: bool = False) -> views.PublishedView:
-    return views.publish_view(plan, Root(str(base)), state(base), copies=copies)
+def publish(base: Path, plan: ViewPlan = PLAN, *, copies: bool = False) -> publishing.PublishedView:
+    return publishing.publish_view(plan, Root(str(base)), state(base), copies=copies)
 
 
-def find(base: Path, plan: ViewPlan = PLAN) -> views.PublishedView | None:
-    return views.find_view(plan, Root(str(base)), state(base))
+def find(base: Path, plan: ViewPlan = PLAN) -> publishing.PublishedView | None:
+    return publishing.find_view(plan, Root(str(base)), state(base))
 
 
-def view(base: Path, published: views.PublishedView) -> Path:
+def view(base: Path, published: publishing.PublishedView) -> Path:
     return base / published.path.lstrip("/")
 
 
@@ -76,7 +76,7 @@ def left(base: Path) -> list[str]:
     return sorted(set(os.listdir(folder)) - {"boot-id"}) if folder.exists() else []
 
 
-def is_whole(base: Path, published: views.PublishedView) -> bool:
+def is_whole(base: Path, published: publishing.PublishedView) -> bool:
     """Return whether the view holds exactly what PLAN says, byte for byte."""
     folder = view(base, published)
     there = {

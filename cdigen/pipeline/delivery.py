@@ -260,7 +260,7 @@ class _Delivery:
             if is_requested:
                 self._report_no_view("an inventory from elsewhere has no files to make one of", "")
             return False
-        from cdigen.store import views  # noqa: PLC0415 - most one-shot calls have none
+        from cdigen.store.views import publishing  # noqa: PLC0415 - most one-shot calls have none
 
         folders = frozenset(file.host_path for file in self._payload.files if _is_folder(host, file))
         if strays := files_outside_view(self._payload, folders):
@@ -273,9 +273,9 @@ class _Delivery:
         plan = view_plan(self._payload, left_out=folders)
         try:
             if self._options.make_views:
-                view = views.publish_view(plan, host, state_dir, copies=self._options.view_copies)
+                view = publishing.publish_view(plan, host, state_dir, copies=self._options.view_copies)
             else:
-                found = views.find_view(plan, host, state_dir)
+                found = publishing.find_view(plan, host, state_dir)
                 if found is None:
                     if is_requested:
                         self._report_no_view("none is published yet", "'cdigen generate --write' makes it")

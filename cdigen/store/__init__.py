@@ -1,12 +1,11 @@
-"""All that changes the host: the spec files, the state file that says which of them are ours, the lock.
+"""All that changes the host: spec files, driver views, device nodes, configuration files, our own state.
 
-``specfiles.publish`` is the one way a spec reaches a directory; the rest serves it, one topic a file:
+Start at ``specs.publish``, the one way a spec reaches a directory, or at ``views.publishing``. They use:
 
-- ``directory``: a directory opened once, by descriptor, its missing components made;
+- ``directory`` and ``pathwalk``: a directory opened once, by descriptor, past no link that others planted;
+- ``tempfiles``: content under a temporary name, renamed into place, and the sweep of what dead writers left;
 - ``lock``: one writer at a time;
 - ``state``: which content we wrote where, so that nothing foreign is ever replaced or removed;
-- ``present``: what lies at a name now;
-- ``views`` and the ``view...`` files: folders of a driver's files, made once, mounted, and pruned;
-- ``tempfiles``: content under a temporary name, and the sweep of what dead writers left;
-- ``failures``: the operating system's refusals, in words.
+- ``snapshot``: what lies at a name now; ``ownership``: owner, mode and labels of the file that is replaced;
+- ``failures``: the operating system's refusals, as errors with a hint.
 """

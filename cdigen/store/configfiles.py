@@ -26,7 +26,14 @@ from cdigen.model.change import Change, Key
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.store import tempfiles
 from cdigen.store.configrecord import MIXED, NONE, RecordedFile, read, write
-from cdigen.store.directory import STATE_DIRECTORY, Directory, made, open_existing, open_owned, require_owned
+from cdigen.store.directory import (
+    STATE_DIRECTORY,
+    Directory,
+    open_existing,
+    open_or_create,
+    open_owned,
+    require_owned,
+)
 from cdigen.store.failures import store_error
 from cdigen.store.lock import exclusive
 from cdigen.store.ownership import copy_ownership, status_of
@@ -282,7 +289,7 @@ def _place(host: Root, change: Change) -> Iterator[_Place]:
     with ExitStack() as stack:
         # Unless the file is put there, nothing of us stays.
         stack.callback(_remove_empty, host, missing)
-        at = stack.enter_context(made(host.outer_path(folder), what="the folder"))
+        at = stack.enter_context(open_or_create(host.outer_path(folder), what="the folder"))
         waiting = None
         if change.after is not None:
             room = stack.enter_context(_waiting_room(host, folder, at))
@@ -304,7 +311,7 @@ def _waiting_room(host: Root, folder: str, at: Directory) -> Iterator[Directory]
     if not folder.endswith(".d"):
         yield at
         return
-    with made(host.outer_path(posixpath.dirname(folder)), what="the folder") as above:
+    with open_or_create(host.outer_path(posixpath.dirname(folder)), what="the folder") as above:
         is_same = os.fstat(above.fd).st_dev == os.fstat(at.fd).st_dev
         yield above if is_same else at
 

@@ -1,4 +1,4 @@
-"""Device nodes that nobody has made yet, where the configuration allows making them."""
+"""Make a device node: ``make_node``, which the configuration must allow (``create_nodes``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import posixpath
 import stat
 from contextlib import suppress
 
-from cdigen.store.directory import made
+from cdigen.store.directory import open_or_create
 from cdigen.store.failures import store_error
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ def make_node(path: str, node: HostNode) -> bool:
     step: it is made under another name and linked. StoreError: the system refused.
     """
     folder, name = posixpath.split(path)
-    with made(folder, what=DEVICE_DIRECTORY) as place:
+    with open_or_create(folder, what=DEVICE_DIRECTORY) as place:
         temporary = f".cdigen-{name}.{os.getpid()}.tmp"
         try:
             _make(place, temporary, node)

@@ -1,8 +1,8 @@
-"""A directory opened once: everything after goes through its descriptor, never again through its path.
+"""Open a directory once, and reach all that is in it by its descriptor, never again by its path.
 
-``made`` and ``open_existing`` give a ``Directory``; both refuse a last component that is a symlink, and a
-link on the way that may have been planted (``store.pathwalk``).
-``require_owned`` refuses one in which others could put something in the place of ours.
+``open_or_create``, ``open_existing`` and ``open_owned`` give a ``Directory``. They refuse a last component
+that is a symlink, and a link on the way that another user may have planted (``store.pathwalk``);
+``open_owned`` also refuses a directory in which others could replace what is ours.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def clean_path(path: str, *, what: str = SPEC_DIRECTORY) -> str:
 
 
 @contextmanager
-def made(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory]:
+def open_or_create(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory]:
     """Open the directory PATH, making what is missing of it with mode 0755.
 
     StoreError: a component is no directory, or cannot be made or opened; the last one is a symlink.
@@ -70,7 +70,7 @@ def made(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory]:
 
 @contextmanager
 def open_existing(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory | None]:
-    """Open the directory PATH as ``made`` does, but give None where it does not exist."""
+    """Open the directory PATH as ``open_or_create`` does, but give None where it does not exist."""
     path = clean_path(path, what=what)
     with ExitStack() as stack:
         try:
@@ -83,17 +83,17 @@ def open_existing(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Director
 
 @contextmanager
 def open_owned(path: str, *, what: str) -> Iterator[Directory]:
-    """Open the directory PATH as ``made`` does, and make sure that it is ours: see ``require_owned``."""
-    with made(path, what=what) as directory:
+    """Open the directory PATH as ``open_or_create`` does; StoreError where it is not ours alone."""
+    with open_or_create(path, what=what) as directory:
         require_owned(directory, what=what)
         yield directory
 
 
 def require_owned(directory: Directory, *, what: str) -> None:
-    """Refuse a directory that others may write to. StoreError: whose it is, or who else may.
+    """Raise StoreError where others may write to DIRECTORY: whose it is, or who else may.
 
-    Theirs would be what its names lead to: we would wait for their FIFO, hold their lock, answer on
-    their socket, mount their libraries. Who may put another in its place has none but theirs for that.
+    They would decide what its names lead to: we would wait for their FIFO, hold their lock, answer on their
+    socket, mount their libraries.
     """
     if problem := writable_by_others(directory):
         hint = f"choose another directory, or 'chmod go-w {shown(directory.path)}'"
@@ -103,7 +103,7 @@ def require_owned(directory: Directory, *, what: str) -> None:
 
 
 def writable_by_others(directory: Directory) -> str:
-    """Return who may write to DIRECTORY but root and us ("is writable by everyone"); an empty text: nobody.
+    """Return who else than root and us may write to DIRECTORY ("is writable by everyone"), or "".
 
     The group that a user runs with counts as theirs alone (useradd(8), USERGROUPS_ENAB).
     """
@@ -160,7 +160,7 @@ def _opened(path: str, *, what: str, create: bool) -> Iterator[Directory]:
 
 
 def explain_blocked(blocked: pathwalk.Blocked, path: str, *, what: str) -> StoreError:
-    """Return in words what ended the walk to PATH, which is WHAT ("the folder")."""
+    """Return the error of the walk to PATH, which is WHAT ("the folder"), that BLOCKED ended."""
     error, at = blocked.error, blocked.at
     subject = f"{what} {shown(path)}:" if at == path else f"{what} {shown(path)}: {shown(at)}"
     if blocked.target is not None:

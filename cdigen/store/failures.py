@@ -1,4 +1,4 @@
-"""What the operating system refused, in words for whoever must act: ``store_error``."""
+"""Turn what the operating system refuses into an error with a hint: ``store_error``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One writer at a time: ``exclusive`` holds ``lock`` in the state directory.
+"""Let one process write at a time: ``exclusive`` holds the file ``lock`` in the state directory.
 
 The file is never removed: a lock on a file that another writer has unlinked protects nobody.
 """

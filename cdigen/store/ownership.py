@@ -1,4 +1,4 @@
-"""Owner and mode of a file, taken over from the file that it replaces: ``copy_ownership``."""
+"""Give a new file the owner, mode, access list and label of the one that it replaces."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The names of partitions (``model.partition_names``) on the disk, in the state directory.
+"""Read and save the names of GPU partitions (``model.partition_names``) in the state directory.
 
     {"schema": 1, "boot": "<the kernel's id of the boot>", "gpus": [{"vendor": "nvidia", ...}]}
 
-They hold for the boot in which they were given; what is not of it, or damaged, counts as nothing, and so does
-all where the kernel does not name its boot.
+They hold for the boot in which they were given. What is of another boot or damaged is ignored, and so is
+everything where the kernel does not name its boot.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Walk to a path with one descriptor at a time, and follow no link that another user may have planted.
+"""Walk to a path with one descriptor at a time, past no link that another user may have planted.
 
 The kernel's rule (``may_follow_link`` in fs/namei.c), whatever the sysctl fs.protected_symlinks says, and for
 every link on the way, not for the last one alone: in a sticky folder that everyone may write to, a link is

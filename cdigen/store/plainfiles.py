@@ -1,4 +1,4 @@
-"""Files that the user named (``--output``, ``--bundle``): whole or not at all, and nobody's trap."""
+"""Write files that the user named (``--output``, ``--bundle``): whole or not at all, past no planted link."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def create(path: str, content: bytes) -> None:
 def _found(
     path: str, *, create: bool, follow: bool = True
 ) -> Iterator[tuple[Directory, pathwalk.FileLocation]]:
-    """Walk to the file PATH, and hold its folder. StoreError: the way ends, or was laid by another user."""
+    """Walk to the file PATH, and hold its folder. StoreError: it cannot be reached, or not safely."""
     asked = os.path.join(os.getcwd(), path)
     try:
         place = pathwalk.to_file(asked, create=create, follow=follow)

@@ -1,8 +1,8 @@
-"""Spec files on the disk, by the protocol of docs/cdi.md, "Writing": ``publish`` and its counterparts.
+"""Write and remove spec files: ``publish``, ``withdraw``, and what was ``recorded`` of both.
 
-A reader of the directory sees the old content or the new, whole, and never nothing in between. Only
-what the state file knows as ours is replaced or removed; everything else is foreign, and at most
-moved aside under a name that no runtime loads. All of it happens under the lock.
+docs/cdi.md, "Writing", has the protocol. A reader of the directory sees the old content or the new one,
+whole. Only what the state file records as ours is replaced or removed; everything else is foreign, and at
+most moved aside under a name that no runtime loads. All of it happens under the lock.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from cdigen.store import state as states
 from cdigen.store import tempfiles
 from cdigen.store.directory import (
     STATE_DIRECTORY,
-    made,
     open_existing,
+    open_or_create,
     open_owned,
     require_owned,
     writable_by_others,
@@ -70,27 +70,26 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
     now: Callable[[], float] = time.time,
     lock_timeout_s: float = TIMEOUT_S,
 ) -> PublishedSpec:
-    """Make CONTENT, the spec of KIND, the file NAME of DIRECTORY.
+    """Write CONTENT, the spec of KIND, into the file NAME of DIRECTORY.
 
-    CHECK is given the bytes as read back from the disk and raises to refuse them. DRIVER is the version
-    that the spec is made for, if it is for one. ``also_set_aside``
-    names foreign files of the same directory that must leave together with the write. A file with
-    the same bytes, mode and owner is not touched, and is ours from then on.
+    CHECK gets the bytes as read back from the disk and raises to refuse them. DRIVER is the version that
+    the spec is made for, if any. ``also_set_aside`` names foreign files of the same directory that are moved
+    aside with the write. A file that has the same bytes, mode and owner is not touched, and is ours from then
+    on.
 
-    SpecError: NAME holds something foreign and ``replace_foreign`` is not set. StoreError: the
-    system refused (space, permission, read-only, the lock). Either leaves the directory as it was.
+    SpecError: NAME holds something foreign and ``replace_foreign`` is not set. StoreError: the system refused
+    (space, permission, read-only, the lock). Either leaves the directory as it was.
     """
     if posixpath.basename(name) != name or not name.endswith(EXTENSIONS):
         raise ValueError(f"not a spec file's name: {name!r}")
     with (
         open_owned(state_dir, what=STATE_DIRECTORY) as home,
         exclusive(home, timeout_s=lock_timeout_s),
-        made(directory) as place,
+        open_or_create(directory) as place,
     ):
         tempfiles.sweep(home)
         tempfiles.sweep(place)
         state, findings = states.read_for_update(home)
-        present = take_snapshot(place, name)
         write = _Write(
             place=place,
             name=name,
@@ -99,27 +98,33 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
             driver=driver,
             home=home,
             state=state,
-            present=present,
+            present=take_snapshot(place, name),
         )
         aside = tuple(other for other in also_set_aside if other != name)
-        if _is_done(write):
-            check(content)
-            moved = _exchange(write, None, aside, now)
-        else:
-            if _is_foreign(write):
-                if not replace_foreign:
-                    raise _foreign(write, findings)
-                aside = (name, *aside)
-            with tempfiles.staged(place, name, content) as staged:
-                check(_read_back(staged, write))
-                _record(write, _digests_during(write))
-                moved = _exchange(write, staged, aside, now)
+        if _is_foreign(write):
+            if not replace_foreign:
+                raise _foreign(write, findings)
+            aside = (name, *aside)
+        moved = _put_in_place(write, aside, check, now)
         return PublishedSpec(
             path=place.file(name),
             result="unchanged" if _is_done(write) else "written",
             set_aside=moved,
             findings=(*findings, *_exposed(place), *_record_last(write)),
         )
+
+
+def _put_in_place(
+    write: _Write, aside: tuple[str, ...], check: Callable[[bytes], None], now: Callable[[], float]
+) -> tuple[str, ...]:
+    """Write what WRITE says unless it is done, and move the files ASIDE away; returns where those are now."""
+    if _is_done(write):
+        check(write.content)
+        return _exchange(write, None, aside, now)
+    with tempfiles.staged(write.place, write.name, write.content) as staged:
+        check(_read_back(staged, write))
+        _record(write, _digests_during(write))
+        return _exchange(write, staged, aside, now)
 
 
 def recorded(directory: str, *, state_dir: str) -> tuple[tuple[OwnedSpec, ...], tuple[Finding, ...]]:

@@ -1,4 +1,4 @@
-"""Which spec files are ours: the state file records their paths and the digests of their content.
+"""Read and write the state file: which spec files are ours, by path and by digest of their content.
 
 A file is ours only while its content has a digest that is recorded for its path. Before a write the
 new digest joins that of the present content, afterwards it stands alone: whenever a writer is killed,

@@ -1,4 +1,4 @@
-"""Content under a temporary name in its own directory: ``staged``, ``rename_into_place``, and ``sweep``.
+"""Write content under a temporary name, rename it into place, and sweep what dead writers left.
 
 The name ends in ``.tmp``, which no runtime loads, and the file is in the directory of its target:
 a rename from elsewhere is not seen by the runtimes' watches (docs/cdi.md, "Watching"). A writer holds

@@ -14,7 +14,7 @@ from cdigen.frontend import status as files
 from cdigen.frontend.report import next_status
 from cdigen.model.errors import HostError, StoreError
 from cdigen.model.inventory_json import from_document
-from cdigen.store.directory import made
+from cdigen.store.directory import open_or_create
 from cdigen.store.lock import exclusive
 from cdigen.value import replace
 
@@ -165,7 +165,7 @@ def test_a_number_of_another_pid_namespace_tells_nothing(run_dir: str) -> None:
 def test_the_lock_tells_in_every_namespace(run_dir: str) -> None:
     saved(run_dir)
     found = {**files.read(run_dir), "pid_namespace": "pid:[1]"}
-    with made(run_dir) as place, exclusive(place, timeout_s=0.2):
+    with open_or_create(run_dir) as place, exclusive(place, timeout_s=0.2):
         assert files.reason_not_running(run_dir, found) == ""
     assert "nobody holds" in files.reason_not_running(run_dir, found)
 

@@ -39,7 +39,7 @@ assert size > 18 << 20, size
 from cdigen.doctor.mounts import remount
 from cdigen.hook.container import mount_of
 from cdigen.hook.device_params import _mountinfo
-from cdigen.store.views.mounts import mounted
+from cdigen.store.views.mounts import mounted_views
 def peak():
     # Not getrusage(2), which begins with the peak of who has started us.
     return int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) >> 10
@@ -67,7 +67,7 @@ def in_namespace(tmp_path: Path, program: str) -> str:
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
-        (f"mounted(['{VIEW}'], '/proc').processes.keys()", f"dict_keys(['{VIEW}'])"),
+        (f"mounted_views(['{VIEW}'], '/proc').processes.keys()", f"dict_keys(['{VIEW}'])"),
         ("remount('here/x')", "mount -o remount,rw {here}/here"),
         ("_mountinfo(mount_of(os.open('here', os.O_PATH)))", "([], b'tmpfs')"),
     ],

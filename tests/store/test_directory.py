@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from cdigen.model.errors import ConfigError, StoreError
-from cdigen.store.directory import clean_path, made, open_existing
+from cdigen.store.directory import clean_path, open_existing, open_or_create
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ def umask(mask: int) -> Iterator[None]:
 
 
 def refusal(path: Path | str, **options: str) -> StoreError:
-    with pytest.raises(StoreError) as caught, made(str(path), **options):
+    with pytest.raises(StoreError) as caught, open_or_create(str(path), **options):
         pass
     assert "\n" not in caught.value.message
     return caught.value
 
 
 def test_missing_components_are_made_with_mode_0755_whatever_the_umask(tmp_path: Path) -> None:
-    with umask(0o077), made(f"{tmp_path}/var/run/cdi") as directory:
+    with umask(0o077), open_or_create(f"{tmp_path}/var/run/cdi") as directory:
         assert os.fstat(directory.fd).st_ino == (tmp_path / "var/run/cdi").stat().st_ino
     for path in ("var", "var/run", "var/run/cdi"):
         assert stat.S_IMODE((tmp_path / path).stat().st_mode) == 0o755
@@ -40,7 +40,7 @@ def test_missing_components_are_made_with_mode_0755_whatever_the_umask(tmp_path:
 
 def test_a_directory_that_exists_keeps_its_mode(tmp_path: Path) -> None:
     (tmp_path / "cdi").mkdir(mode=0o700)
-    with made(f"{tmp_path}/cdi"):
+    with open_or_create(f"{tmp_path}/cdi"):
         pass
     assert stat.S_IMODE((tmp_path / "cdi").stat().st_mode) == 0o700
 
@@ -51,7 +51,7 @@ def test_a_symlink_among_the_parents_is_followed_and_the_record_names_the_real_d
     (tmp_path / "run").mkdir()
     (tmp_path / "var").mkdir()
     (tmp_path / "var/run").symlink_to("../run")
-    with made(f"{tmp_path}/var/run/cdi") as directory:
+    with open_or_create(f"{tmp_path}/var/run/cdi") as directory:
         assert directory.file("x.json") == f"{tmp_path}/var/run/cdi/x.json"
         assert directory.record("x.json") == f"{tmp_path}/run/cdi/x.json"
     assert (tmp_path / "run/cdi").is_dir()
@@ -108,7 +108,7 @@ def test_a_path_with_a_newline_and_bad_bytes_is_escaped_in_the_message(tmp_path:
 
 @pytest.mark.parametrize("path", ["etc/cdi", "", "/etc/\0cdi"])
 def test_a_path_that_is_not_absolute_is_a_usage_error(path: str) -> None:
-    with pytest.raises(ConfigError, match="absolute"), made(path):
+    with pytest.raises(ConfigError, match="absolute"), open_or_create(path):
         pass
 
 
@@ -126,7 +126,7 @@ def test_existing_gives_none_for_a_missing_directory_and_makes_nothing(tmp_path:
 def test_no_descriptor_stays_open_after_success_or_refusal(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     before = os.listdir("/proc/self/fd")
-    with made(f"{tmp_path}/a/b"), open_existing(f"{tmp_path}/a"), open_existing(f"{tmp_path}/none"):
+    with open_or_create(f"{tmp_path}/a/b"), open_existing(f"{tmp_path}/a"), open_existing(f"{tmp_path}/none"):
         pass
     refusal(tmp_path / "file")
     refusal(tmp_path / "file/below")

@@ -17,7 +17,7 @@ from abilities import cannot_run
 
 from cdigen.model.errors import StoreError
 from cdigen.store import plainfiles
-from cdigen.store.directory import made
+from cdigen.store.directory import open_or_create
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,7 +118,7 @@ def test_a_link_on_the_way_is_none_that_may_be_planted_either(place: str, base: 
             plainfiles.save_file(path, NEW)
         with pytest.raises(StoreError, match=f"symlink of uid {MALLORY}"):
             plainfiles.create(path, NEW)
-    with pytest.raises(StoreError, match=f"symlink of uid {MALLORY}"), made(f"{drop}/way/cdi"):
+    with pytest.raises(StoreError, match=f"symlink of uid {MALLORY}"), open_or_create(f"{drop}/way/cdi"):
         pass
     assert list(etc.iterdir()) == []
 
@@ -187,7 +187,7 @@ def test_a_fifo_of_another_user_is_not_waited_for(mode: int, base: Path) -> None
     theirs = folder(base / "drop", MALLORY, mode=mode) / "spec.json"
     os.mkfifo(theirs)
     os.chown(theirs, MALLORY, MALLORY)
-    command = "import sys; from cdigen.store.plainfiles import save; save(sys.argv[1], b'x')"
+    command = "import sys; from cdigen.store.plainfiles import save_file; save_file(sys.argv[1], b'x')"
     done = subprocess.run(
         [sys.executable, "-c", command, theirs], capture_output=True, check=False, cwd=os.getcwd(), timeout=20
     )
@@ -224,7 +224,9 @@ def test_a_hard_link_to_a_file_of_roots_is_replaced_and_not_written_through(base
 
 
 def test_standard_output_by_its_name_is_written_to(base: Path) -> None:
-    command = "import sys; from cdigen.store.plainfiles import save; save(sys.argv[1], b'x' * 200_000)"
+    command = (
+        "import sys; from cdigen.store.plainfiles import save_file; save_file(sys.argv[1], b'x' * 200_000)"
+    )
     for path in ("/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"):
         done = subprocess.run(
             [sys.executable, "-c", command, path], capture_output=True, check=True, cwd=os.getcwd()

@@ -12,7 +12,7 @@ import pytest
 from store.killing import PATIENCE_S, child, killed_after, moments
 
 from cdigen.store import specs, tempfiles
-from cdigen.store.directory import made
+from cdigen.store.directory import open_or_create
 from cdigen.store.state import read
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ def publish(base: Path, content: bytes) -> specs.PublishedSpec:
 
 
 def sweep(path: str) -> tuple[str, ...]:
-    with made(path) as directory:
+    with open_or_create(path) as directory:
         return tempfiles.sweep(directory)
 
 
@@ -136,7 +136,7 @@ def test_the_file_of_a_living_writer_is_never_swept_and_that_of_a_dead_one_is(tm
     ready, tell = os.pipe()
 
     def stay() -> None:
-        with made(str(tmp_path)) as directory, tempfiles.staged(directory, NAME, b"content"):
+        with open_or_create(str(tmp_path)) as directory, tempfiles.staged(directory, NAME, b"content"):
             os.write(tell, b"x")
             signal.pause()
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdigen.store import state as states
-from cdigen.store.directory import made
+from cdigen.store.directory import open_or_create
 from cdigen.store.state import OwnedSpec, State
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ OWNED = OwnedSpec(
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     state = State(specs=(OWNED, OwnedSpec(path=os.fsdecode(b"/etc/cdi/\xff.json"), kind="a.b/c", digests=())))
-    with made(str(tmp_path)) as directory:
+    with open_or_create(str(tmp_path)) as directory:
         states.write(directory, state)
     assert states.read(str(tmp_path)) == (state, ())
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
@@ -80,7 +80,7 @@ def test_a_damaged_state_file_means_nothing_is_ours_and_is_moved_aside(
     state, findings = states.read(str(tmp_path))
     assert (state, [finding.rule for finding in findings]) == (State(), ["state-damaged"])
     assert (tmp_path / "state.json").read_bytes() == content
-    with made(str(tmp_path)) as directory:
+    with open_or_create(str(tmp_path)) as directory:
         state, findings = states.read_for_update(directory)
     assert state == State()
     assert findings[0].severity == "warning"
@@ -99,7 +99,7 @@ def test_a_state_file_that_is_no_file_is_moved_aside_too(tmp_path: Path, kind: s
     else:
         path.symlink_to("/etc/passwd")
     (tmp_path / "state.json.damaged").write_text("an older one")
-    with made(str(tmp_path)) as directory:
+    with open_or_create(str(tmp_path)) as directory:
         state, findings = states.read_for_update(directory)
     assert state == State()
     assert kind in findings[0].message

@@ -16,9 +16,9 @@ from viewtrees import FILES, LAYER, LIBRARY, PLAN, SMI, find, is_whole, left, pu
 from cdigen.host.root import Root
 from cdigen.model.errors import StoreError
 from cdigen.model.view import ViewFile, ViewPlan
-from cdigen.store import views
-from cdigen.store.directory import made
+from cdigen.store.directory import open_or_create
 from cdigen.store.lock import exclusive
+from cdigen.store.views import publishing
 from cdigen.value import replace
 
 TYPE_CHECKING = False
@@ -42,7 +42,7 @@ def root() -> None:
 
 
 def name(base: Path, plan: ViewPlan = PLAN) -> str:
-    return views.view_name(plan, Root(str(base)))
+    return publishing.view_name(plan, Root(str(base)))
 
 
 def refusal(base: Path, plan: ViewPlan = PLAN) -> StoreError:
@@ -54,7 +54,7 @@ def refusal(base: Path, plan: ViewPlan = PLAN) -> StoreError:
 
 def test_a_view_holds_every_file_as_a_hard_link_and_every_link(base: Path) -> None:
     published = publish(base)
-    assert published == views.PublishedView(
+    assert published == publishing.PublishedView(
         name=name(base), path=f"/var/lib/cdigen/views/{name(base)}", how="linked"
     )
     assert is_whole(base, published)
@@ -347,8 +347,8 @@ def test_directories_get_the_label_of_the_folder_of_the_first_library(base: Path
 
 def test_the_lock_of_another_is_waited_for_and_then_named(base: Path) -> None:
     with (
-        made(state(base)) as home,
+        open_or_create(state(base)) as home,
         exclusive(home),
         pytest.raises(StoreError, match="held by process"),
     ):
-        views.publish_view(PLAN, Root(str(base)), state(base), copies=False, lock_timeout_s=0)
+        publishing.publish_view(PLAN, Root(str(base)), state(base), copies=False, lock_timeout_s=0)

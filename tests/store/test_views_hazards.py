@@ -16,9 +16,8 @@ from viewtrees import LIBRARY, PLAN, SMI, is_whole, left, publish, put, state, v
 
 from cdigen.host.root import Root
 from cdigen.model.errors import StoreError
-from cdigen.store import views
-from cdigen.store.directory import made
-from cdigen.store.views import builder, folder, sources
+from cdigen.store.directory import open_or_create
+from cdigen.store.views import builder, folder, publishing, sources
 from cdigen.store.views.folder import VIEW_NAME
 
 TYPE_CHECKING = False
@@ -43,7 +42,7 @@ def prepared(base: Path) -> tuple[Root, ViewLayout]:
 
 @contextmanager
 def growing(base: Path, name: str = "nvidia-0123456789abcdef") -> Iterator[tuple[Directory, Directory]]:
-    with made(f"{state(base)}/views") as place, folder.temporary_view(place, name) as view_folder:
+    with open_or_create(f"{state(base)}/views") as place, folder.temporary_view(place, name) as view_folder:
         yield place, view_folder
 
 
@@ -110,7 +109,7 @@ def test_the_folder_of_a_living_builder_is_not_swept_and_that_of_a_dead_one_is(b
         os.read(ready, 1)
         rest = left(base)
         assert len(rest) == 1
-        with made(f"{state(base)}/views") as place:
+        with open_or_create(f"{state(base)}/views") as place:
             folder.sweep(place)
         assert left(base) == rest
     os.close(ready)
@@ -238,10 +237,10 @@ def test_an_ordinary_user_gets_copies_where_the_kernel_refuses_links(base: Path)
         os.setresgid(65534, 65534, 65534)
         os.setresuid(65534, 65534, 65534)
         try:
-            views.publish_view(PLAN, Root(str(base)), f"{home}/state", copies=False)
+            publishing.publish_view(PLAN, Root(str(base)), f"{home}/state", copies=False)
         except StoreError as error:
             os.write(writer, f"{error.message}|".encode())
-        published = views.publish_view(PLAN, Root(str(base)), f"{home}/state", copies=True)
+        published = publishing.publish_view(PLAN, Root(str(base)), f"{home}/state", copies=True)
         os.write(writer, published.how.encode())
 
     os.chown(home, 65534, 65534)

@@ -17,7 +17,7 @@ from store.killing import killed_after, moments
 from viewtrees import LIBRARY, in_namespace, left, publish, put, state
 
 from cdigen.model.errors import StoreError
-from cdigen.store.directory import made
+from cdigen.store.directory import open_or_create
 from cdigen.store.lock import exclusive
 from cdigen.store.views import mounts, pruning
 from cdigen.store.views.folder import VIEW_NAME
@@ -26,8 +26,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.store.views import PublishedView
     from cdigen.store.views.pruning import PrunedView
+    from cdigen.store.views.publishing import PublishedView
 
 FIRST_NAMESPACE = "pid:[4026531836]"
 LINE = "36 35 98:0 {root} /mnt rw,noatime master:1 - ext4 /dev/root rw\n"
@@ -268,8 +268,8 @@ mkdir -p "$view"
 mount -t tmpfs tmpfs "$view"
 ---
 import time
-from cdigen.store import viewprune
-row, = viewprune.prune(state(base), spec_dirs=(), now=lambda: time.time() + 100)
+from cdigen.store.views import pruning
+row, = pruning.prune(state(base), spec_dirs=(), now=lambda: time.time() + 100)
 print(row.result, row.reason)
 """
     if os.geteuid() != 0:
@@ -372,7 +372,7 @@ def test_without_views_or_a_boot_id_nothing_is_made(base: Path, proc: Path) -> N
 def test_a_pruner_waits_for_the_lock(base: Path) -> None:
     publish(base)
     with (
-        made(state(base)) as home,
+        open_or_create(state(base)) as home,
         exclusive(home),
         pytest.raises(StoreError, match="held by process"),
     ):

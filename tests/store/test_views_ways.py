@@ -120,14 +120,14 @@ def test_a_disk_that_is_full_in_the_middle_leaves_nothing(base: Path, options: s
     mounts_of_case = STATE_ON_TMPFS.replace("size=200m", options)
     script = """
 from cdigen.model.errors import StoreError
-from cdigen.store import viewbuilder, viewfolder, viewsources
-from cdigen.store.directory import made
+from cdigen.store.directory import open_or_create
+from cdigen.store.views import builder, folder, sources
 root = Root(str(base))
 try:
-    layout = viewsources.layout(PLAN, root)
-    with made(f"{state(base)}/views") as place, viewfolder.begun(place, layout.name) as view:
+    layout = sources.view_layout(PLAN, root)
+    with open_or_create(f"{state(base)}/views") as place, folder.temporary_view(place, layout.name) as view:
         # Less than no margin: as if the space went after it was counted.
-        viewbuilder.fill(view, layout, root, copies=True, margin=-(1 << 30))
+        builder.fill(view, layout, root, copies=True, margin=-(1 << 30))
 except StoreError as error:
     print(error.message, error.hint, left(base), sep="|")
 """

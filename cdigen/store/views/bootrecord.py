@@ -1,4 +1,4 @@
-"""Which boot of the machine the views were last looked through in: the file ``boot-id`` beside them."""
+"""Remember in which boot the views were last pruned: the file ``boot-id`` beside them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def current_boot(path: str = BOOT_ID) -> bytes:
 
 
 def begin_boot(place: Directory) -> None:
-    """Count the views of PLACE as looked through in this boot if they never were: the first is being made."""
+    """Record this boot where PLACE has no record: its first view is being made."""
     if take_snapshot(place, FILE) == NO_FILE and (boot := current_boot()):
         record(place, boot)
 
@@ -34,7 +34,7 @@ def is_done(place: Directory, boot: bytes) -> bool:
 
 
 def record(place: Directory, boot: bytes) -> None:
-    """Remember that the views of PLACE were looked through in BOOT; the caller holds the store's lock."""
+    """Record that the views of PLACE were pruned in BOOT; the caller holds the store's lock."""
     with staged(place, FILE, boot + b"\n") as content:
         rename_into_place(content, place, FILE)
         fsync_directory(place)

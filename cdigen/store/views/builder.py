@@ -1,8 +1,8 @@
-"""Filling a view's folder: ``fill`` puts every file there by the cheapest way that the host allows.
+"""Fill a view's folder: ``fill`` puts every file there by the cheapest way that the host allows.
 
 A hard link costs nothing, keeps the SELinux label and needs one mount for both ends; a reflink (XFS,
 Btrfs) shares the blocks and needs one file system; a copy needs the space, and small files are copied
-without asking. What is left has only its place in the view, an empty file, and is mounted by itself. Every
+without asking. What is left is an empty file in the view, on which its source is mounted. Every
 file is opened once, checked, and the very file that was checked is linked, cloned or copied: what a name
 leads to may change meanwhile, what a descriptor stands for does not.
 """
@@ -60,7 +60,7 @@ _MEANINGS = {
 
 @frozen
 class FilledView:
-    """How a view was filled: the dearest way taken, and the files that have only their place in it."""
+    """How a view was filled: the most expensive way taken, and the files that are mounted by themselves."""
 
     way: Way
     apart: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ def fill(
 
 
 def _is_worth_it(layout: ViewLayout, refused: list[_Refused]) -> bool:
-    """Return whether most libraries (of a driver without any: files) of LAYOUT can be had for nothing."""
+    """Return whether most libraries (of a driver without any: files) of LAYOUT can be linked or reflinked."""
     paths = [source.path for source in layout.files]
     counted = {path for path in paths if path.startswith("lib")} or {*paths}
     return 2 * sum(entry.source.path in counted for entry in refused) < len(counted)

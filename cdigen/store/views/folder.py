@@ -1,4 +1,4 @@
-"""The directory that holds the views: which names are views, what lies in one, what dead builders left.
+"""Look after the directory that holds the views: find them, begin one, sweep what dead builders left.
 
 A view grows under a temporary name (``.cdigen-<view>.<pid>.<random>.tmp``) and a view to be removed
 goes back to one, so a view's own name is never that of half a view. Whoever is at work in such a folder
@@ -41,7 +41,7 @@ _NS_PER_S = 10**9
 
 @frozen
 class IntactView:
-    """A view that is there. The files ``apart`` have only their place in it, to be mounted on."""
+    """A view that is there. The files ``apart`` are empty in it, for their sources to be mounted on."""
 
     name: str
     apart: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ def find_intact(place: Directory, layout: ViewLayout, *, whole: bool = False) ->
 def free_name(place: Directory, name: str) -> str:
     """Return NAME for a new view, or with a number behind it where a damaged view has the name.
 
-    A damaged view is not fixed: running containers may have it mounted, and see whatever happens to it.
+    A damaged view is not repaired: running containers may have it mounted, and see whatever happens to it.
     """
     taken = set(os.listdir(place.fd))
     number = 1

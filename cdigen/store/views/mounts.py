@@ -1,4 +1,4 @@
-"""Which views are mounted anywhere on this machine, by every process's own table of mounts."""
+"""Find which views are mounted anywhere on this machine, by every process's table of mounts."""
 
 from __future__ import annotations
 

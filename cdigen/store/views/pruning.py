@@ -1,4 +1,4 @@
-"""Removing views that nobody uses: ``prune``, and once in a boot ``prune_after_boot``.
+"""Remove views that nobody uses: ``prune``, and once in a boot ``prune_after_boot``.
 
 To remove a view empties the mounts of running containers and breaks starts that have read an old spec.
 So one goes only if no spec names it, no process has it mounted, and nothing was written for a while;
@@ -103,11 +103,11 @@ def prune_after_boot(  # noqa: PLR0913  as prune
     now: Callable[[], float] = time.time,
     lock_timeout_s: float = TIMEOUT_S,
 ) -> tuple[PrunedView, ...]:
-    """Do as ``prune`` does, in the first cycle after a boot; returns () when this boot was already done.
+    """Prune in the first cycle after a boot; returns () where this boot was already done.
 
-    Meant for the moment after the views were published (which keeps them) and before the specs are
-    written: where spec directories were written less than the grace time ago, the boot is not done, and
-    the next cycle tries again. The boot is known by the kernel's BOOT_ID.
+    Called after views were published (which keeps them) and before specs are written. Where spec
+    directories were written less than the grace time ago, this boot is not recorded as done, and the next
+    cycle tries again. BOOT_ID is the kernel's file.
     """
     boot = bootrecord.current_boot(boot_id)
     with (

@@ -1,4 +1,4 @@
-"""The host's side of a view: which files of a plan may enter it, and the name that follows from them.
+"""Lay out a view: which of the host's files may enter it, and the name that follows from them.
 
 ``view_layout`` looks at every source without opening it, so that a view that is there already is found fast.
 """

@@ -1,0 +1,171 @@
+"""Publish and find driver views: ``publish_view`` makes the view of a plan, ``find_view`` looks for it.
+
+A view is the directory ``views/<vendor>-<digest>`` of the state directory, mounted into containers as a
+whole. Its name follows from what it holds, so it is never changed: another driver gives another view. It
+appears in one step, and a kill at any moment leaves none or a whole one. One that has been damaged since
+stays as it is, because running containers have it mounted; another with a number behind its name stands
+in for it. ``pruning`` removes what nobody uses.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+
+from cdigen.host.root import shown
+from cdigen.model.errors import ConfigError, StoreError
+from cdigen.model.findings import Finding
+from cdigen.store.directory import STATE_DIRECTORY, open_existing, open_owned, writable_by_others
+from cdigen.store.failures import store_error
+from cdigen.store.lock import TIMEOUT_S, exclusive
+from cdigen.store.tempfiles import fsync_directory
+from cdigen.store.views import bootrecord
+from cdigen.store.views.builder import fill
+from cdigen.store.views.folder import (
+    VIEW_DIRECTORY,
+    VIEWS,
+    IntactView,
+    find_intact,
+    free_name,
+    sweep,
+    temporary_view,
+)
+from cdigen.store.views.sources import view_layout
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from cdigen.host.root import Root
+    from cdigen.model.view import ViewPlan
+    from cdigen.store.directory import Directory
+    from cdigen.store.views.sources import ViewLayout
+
+    How = Literal["found", "linked", "cloned", "copied"]
+
+
+@frozen
+class PublishedView:
+    """A view that is there: its name, its path as the host names it, how it was made.
+
+    ``left_out`` are the paths of the plan that it does not hold, each with its reason in ``findings``
+    (a link's is that of the file it leads to). They must stay out of the spec. ``apart`` are the paths
+    of files that could not enter it: empty files, on which the sources are to be mounted.
+    """
+
+    name: str
+    path: str
+    how: How
+    left_out: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def view_name(plan: ViewPlan, root: Root) -> str:
+    """Return the name of the view of PLAN with the files of ROOT: ``nvidia-`` and 16 hex digits.
+
+    StoreError: the plan or one of its sources is not as it should be.
+    """
+    return view_layout(plan, root).name
+
+
+def find_view(plan: ViewPlan, root: Root, state_dir: str) -> PublishedView | None:
+    """Return the view of PLAN if it is there and whole, else None; changes nothing.
+
+    None, too, where a source is gone, or the state directory may not be read or may be written by others:
+    ``publish_view`` says why. Who is going to write a spec that names the view calls ``publish_view``,
+    which also keeps it from being pruned.
+    """
+    try:
+        wanted = view_layout(plan, root)
+        with (
+            open_existing(state_dir, what=STATE_DIRECTORY) as home,
+            open_existing(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY) as place,
+        ):
+            if home is None or place is None or writable_by_others(home) or writable_by_others(place):
+                return None
+            there = find_intact(place, wanted)
+            return _published(place, there, "found", wanted, root) if there else None
+    except (ConfigError, StoreError):
+        return None
+
+
+def publish_view(
+    plan: ViewPlan, root: Root, state_dir: str, *, copies: bool, lock_timeout_s: float = TIMEOUT_S
+) -> PublishedView:
+    """Make the view of PLAN from the files of ROOT, unless it is there already.
+
+    STATE_DIR is a path of this machine. Files that can be neither hard-linked nor reflinked are copied if
+    they are small or ``copies`` is set, and have their place alone in the view where not. The lock is not
+    held while files are copied. StoreError: the view cannot be made, and nothing is left of it.
+    """
+    wanted = view_layout(plan, root)
+    with ExitStack() as stack:
+        home = stack.enter_context(open_owned(state_dir, what=STATE_DIRECTORY))
+        place = stack.enter_context(open_owned(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY))
+        with exclusive(home, timeout_s=lock_timeout_s):
+            sweep(place)
+            bootrecord.begin_boot(place)
+            if there := find_intact(place, wanted, whole=copies):
+                _touch(place, there.name)
+                return _published(place, there, "found", wanted, root)
+            growing = stack.enter_context(temporary_view(place, wanted.name))
+        filled = fill(growing, wanted, root, copies=copies)
+        with exclusive(home, timeout_s=lock_timeout_s):
+            if there := find_intact(place, wanted, whole=copies):
+                _touch(place, there.name)
+                return _published(place, there, "found", wanted, root)
+            name = _put(place, growing, wanted)
+        return _published(place, IntactView(name=name, apart=filled.apart), filled.way, wanted, root)
+
+
+def _put(place: Directory, growing: Directory, wanted: ViewLayout) -> str:
+    # Under the lock the name is free. Were it taken behind our back, rename(2) replaces an empty folder
+    # at most, which is no view.
+    name = free_name(place, wanted.name)
+    try:
+        os.utime(growing.fd)
+        os.rename(os.path.basename(growing.path), name, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+    except OSError as error:
+        raise store_error("cannot make the view", place.file(name), error) from error
+    fsync_directory(place)
+    return name
+
+
+def _touch(place: Directory, name: str) -> None:
+    # A spec is about to name it: the grace time of a prune begins anew.
+    try:
+        os.utime(name, dir_fd=place.fd, follow_symlinks=False)
+    except OSError as error:
+        raise store_error("cannot use the view", place.file(name), error) from error
+
+
+def _published(
+    place: Directory, there: IntactView, how: How, wanted: ViewLayout, root: Root
+) -> PublishedView:
+    sources = {source.path: source.real for source in wanted.files}
+    return PublishedView(
+        name=there.name,
+        path=_host_path(place.record(there.name), root),
+        how=how,
+        left_out=wanted.left_out,
+        apart=there.apart,
+        findings=(*wanted.findings, *(_mounted_by_itself(sources[path]) for path in there.apart)),
+    )
+
+
+def _mounted_by_itself(source: str) -> Finding:
+    return Finding(
+        severity="info",
+        rule="view-apart",
+        path=source,
+        message=f"{shown(source)} is mounted by itself, beside the view: it can be neither hard-linked nor "
+        "reflinked into it",
+        hint="put state_dir on the same file system and mount as that file, or set view_copies: true",
+    )
+
+
+def _host_path(path: str, root: Root) -> str:
+    inside = os.path.realpath(root.outer_path("/")).rstrip("/") + "/"
+    return root.host_path(path[len(inside) - 1 :]) if path.startswith(inside) else path
