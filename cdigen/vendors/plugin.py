@@ -1,7 +1,7 @@
-"""A vendor of another package: its code is loaded here and held to the protocol.
+"""Load the vendor of another package (``load``), and hold it to the protocol.
 
-Whatever it does wrong is its own failure, in one line, and costs no other vendor: one that cannot be loaded
-is a vendor all the same, which has nothing but its error.
+Whatever it does wrong is an exception of that call, which the pipeline reports as this vendor's own failure;
+one that cannot be loaded at all is an ``UnusableVendor``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import posixpath
 
 from cdigen.model.cdi import Draft
-from cdigen.model.errors import ConfigError, HostError
+from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import HostNode, Inventory
 from cdigen.model.inventory_json import from_document, to_document
@@ -22,33 +22,37 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from importlib.metadata import EntryPoint
-    from typing import TypeVar
+    from typing import Any, NoReturn
 
-    from cdigen.model.profile import Profile
-    from cdigen.vendors.base import DiscoveryContext, Vendor
-
-    T = TypeVar("T")
+    from cdigen.vendors.base import DiscoveryContext
 
 HINT = "fix or remove the package that adds it"
-# What base.Vendor asks for: of values what their items are, of methods nothing more.
+# What base.Vendor asks for: values that are tuples of a type; what methods return, one of a type or a tuple.
 _VALUES: dict[str, type] = {"NAMINGS": str, "OPTIONS": Option, "MODULES": str, "PCI_VENDORS": int}
-_METHODS = ("discover", "edits", "watches", "missing_nodes", "wrong_nodes", "diagnostics")
-NEEDED = ("NAME", "CDI_VENDOR", *_VALUES, *_METHODS)
+_ONE: dict[str, type] = {"discover": Inventory, "watches": Watches}
+_MANY: dict[str, type] = {
+    "edits": Draft,
+    "missing_nodes": HostNode,
+    "wrong_nodes": HostNode,
+    "diagnostics": Finding,
+}
+NEEDED = ("NAME", "CDI_VENDOR", *_VALUES, *_ONE, *_MANY)
 
 
-def load(name: str, entry: EntryPoint, taken: tuple[str, ...]) -> Vendor:
+def load(name: str, entry: EntryPoint, taken: tuple[str, ...]) -> Any:
     """Return the vendor NAME that ENTRY leads to; TAKEN are the CDI vendors of others."""
     try:
-        vendor = _obey(entry.load)
-        if problem := _problem(vendor, name, taken):
-            return UnusableVendor(name, f"the vendor {name} ({entry.value}) {problem}")
-        return PluginVendor(vendor)
+        loaded = _obey(entry.load)
+        problem = _problem(loaded, name, taken)
     except Exception as error:  # noqa: BLE001 - the code is another's
         said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         return UnusableVendor(name, f"the vendor {name} cannot be loaded from {entry.value}: {said}")
+    if problem:
+        return UnusableVendor(name, f"the vendor {name} ({entry.value}) {problem}")
+    return PluginVendor(loaded)
 
 
-def _problem(vendor: Vendor, name: str, taken: tuple[str, ...]) -> str:
+def _problem(vendor: Any, name: str, taken: tuple[str, ...]) -> str:
     """Return what keeps VENDOR from being one, or nothing."""
     if lacking := [each for each in NEEDED if not hasattr(vendor, each)]:
         return f"lacks {', '.join(lacking)}"
@@ -61,70 +65,26 @@ def _problem(vendor: Vendor, name: str, taken: tuple[str, ...]) -> str:
     for attribute, kind in _VALUES.items():
         given = getattr(vendor, attribute)
         if not isinstance(given, tuple) or not all(isinstance(each, kind) for each in given):
-            return f"has {attribute} that is no tuple of {kind.__name__}"
+            return f"has {attribute} that is not a tuple of {kind.__name__}"
     if odd := [naming for naming in vendor.NAMINGS if not is_naming(naming)]:
-        return f"has the naming {odd[0]!r}, which is no word of small letters, digits, - and _"
-    if not vendor.NAMINGS:
-        return "has no NAMINGS"
-    return "" if vendor.MODULES else "has no MODULES"
+        return f"has the naming {odd[0]!r}, which is not a word of small letters, digits, - and _"
+    return next((f"has no {each}" for each in ("NAMINGS", "MODULES") if not getattr(vendor, each)), "")
 
 
 class PluginVendor:
-    """A vendor whose every answer is looked at before anybody works with it (``vendors.base.Vendor``)."""
+    """The vendor of another package (``vendors.base.Vendor``); a wrong answer is an exception."""
 
-    def __init__(self, vendor: Vendor) -> None:
-        self.NAME, self.CDI_VENDOR, self.NAMINGS = vendor.NAME, vendor.CDI_VENDOR, vendor.NAMINGS
-        self.OPTIONS, self.MODULES, self.PCI_VENDORS = vendor.OPTIONS, vendor.MODULES, vendor.PCI_VENDORS
-        self._vendor = vendor
-
-    def discover(self, context: DiscoveryContext) -> Inventory:
-        """Read the host; raises HostError as the vendor does, TypeError or ConfigError for what is none."""
-        inventory = _is_a(Inventory, _obey(lambda: self._vendor.discover(context)), "discover")
-        document = json.dumps(to_document({self.NAME: inventory}))
-        try:
-            return from_document(json.loads(document))[self.NAME]
-        except ConfigError as error:
-            raise TypeError(f"discover: {error.message}") from None
-
-    def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-        """Compute the drafts; raises TypeError for what is none, or of another vendor's kind."""
-        drafts = _are(Draft, _obey(lambda: self._vendor.edits(inventory, profiles)), "edits")
-        for draft in drafts:
-            if not draft.kind.startswith(f"{self.CDI_VENDOR}/"):
-                raise TypeError(f"edits: the kind {draft.kind} is not one of {self.CDI_VENDOR}")
-            if draft.payload and not _may_hold_libraries(draft.payload.prefix):
-                raise TypeError(
-                    f"edits: the prefix {draft.payload.prefix!r} is no folder of the vendor's own"
-                )
-        return drafts
-
-    def watches(self, context: DiscoveryContext) -> Watches:
-        """Return what to watch; raises TypeError for what is no such list."""
-        watches = _is_a(Watches, _obey(lambda: self._vendor.watches(context)), "watches")
-        for given in (watches.files, watches.polled, watches.subsystems):
-            _are(str, given, "watches")
-        return watches
-
-    def missing_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
-        """Read which nodes nobody has made; raises TypeError for what is none."""
-        return _are(HostNode, _obey(lambda: self._vendor.missing_nodes(context)), "missing_nodes")
-
-    def wrong_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
-        """Read which nodes are others; raises TypeError for what is none."""
-        return _are(HostNode, _obey(lambda: self._vendor.wrong_nodes(context)), "wrong_nodes")
-
-    def diagnostics(self, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
-        """Read what goes wrong besides; raises TypeError for what is no finding."""
-        return _are(Finding, _obey(lambda: self._vendor.diagnostics(context, inventory)), "diagnostics")
+    def __init__(self, vendor: Any) -> None:
+        for name in ("NAME", "CDI_VENDOR", *_VALUES):
+            setattr(self, name, getattr(vendor, name))
+        for name, kind in (*_ONE.items(), *_MANY.items()):
+            setattr(self, name, _checked(vendor, name, kind))
 
 
 class UnusableVendor:
     """A vendor that has nothing but its error (``vendors.base.Vendor``)."""
 
-    NAMINGS: tuple[str, ...] = ()
-    OPTIONS: tuple[Option, ...] = ()
-    MODULES: tuple[str, ...] = ()
-    PCI_VENDORS: tuple[int, ...] = ()
+    NAMINGS = OPTIONS = MODULES = PCI_VENDORS = ()
 
     def __init__(self, name: str, problem: str) -> None:
         self.NAME = name
@@ -132,53 +92,70 @@ class UnusableVendor:
         self.CDI_VENDOR = f"{name}.invalid"
         self._problem = problem
 
-    def discover(self, context: DiscoveryContext) -> Inventory:  # noqa: ARG002
+    def discover(self, _: DiscoveryContext) -> NoReturn:
         """Raise HostError: the package is broken."""
         raise HostError(self._problem, hint=HINT, kind="vendor-defect")
 
-    def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:  # noqa: ARG002
-        """Raise TypeError: nobody reads an inventory of it."""
+    def edits(self, *_: object) -> NoReturn:
+        """Raise TypeError: there is no inventory of it."""
         raise TypeError(self._problem)
 
-    def watches(self, context: DiscoveryContext) -> Watches:  # noqa: ARG002
+    def watches(self, _: DiscoveryContext) -> Watches:
         """Return nothing to watch: another package is another start."""
         return Watches(files=(), polled=(), subsystems=())
 
-    def missing_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:  # noqa: ARG002
-        """Return nothing."""
+    def diagnostics(self, *_: object) -> tuple[()]:
+        """Return nothing: ``discover`` says it all."""
         return ()
 
-    def wrong_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:  # noqa: ARG002
-        """Return nothing."""
-        return ()
+    missing_nodes = wrong_nodes = diagnostics
 
-    def diagnostics(self, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:  # noqa: ARG002
-        """Return nothing: its failure says it all."""
-        return ()
+
+def _checked(vendor: Any, name: str, kind: type) -> Callable[..., Any]:
+    """Return the method NAME of VENDOR, held to return KIND, or a tuple of KIND."""
+    method, is_many = getattr(vendor, name), name in _MANY
+
+    def call(*arguments: Any) -> Any:
+        answer = _obey(method, *arguments)
+        if is_many and not isinstance(answer, tuple):
+            raise TypeError(f"{name} gave {type(answer).__name__}, not a tuple")
+        for each in answer if is_many else (answer,):
+            if not isinstance(each, kind):
+                raise TypeError(f"{name} gave {type(each).__name__}, not {kind.__name__}")
+        if name == "discover":
+            # As strictly as one from a file: whatever it holds, the rest of cdigen can work with it.
+            return from_document(json.loads(json.dumps(to_document({vendor.NAME: answer}))))[vendor.NAME]
+        _require_own(vendor, answer if name == "edits" else ())
+        if name == "watches" and not _are_texts((*answer.files, *answer.polled, *answer.subsystems)):
+            raise TypeError("watches gave what is not a text")
+        return answer
+
+    return call
+
+
+def _obey(method: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what METHOD gives; a vendor's sys.exit() ends no program of ours."""
+    try:
+        return method(*arguments)
+    except SystemExit as error:
+        raise RuntimeError(f"it called sys.exit({error.code!r})") from None
+
+
+def _require_own(vendor: Any, drafts: tuple[Draft, ...]) -> None:
+    """Raise TypeError for drafts of another vendor's kind, or that would cover folders of images."""
+    for draft in drafts:
+        if not draft.kind.startswith(f"{vendor.CDI_VENDOR}/"):
+            raise TypeError(f"edits: the kind {draft.kind} is not one of {vendor.CDI_VENDOR}")
+        if draft.payload and not _may_hold_libraries(draft.payload.prefix):
+            raise TypeError(f"edits: the prefix {draft.payload.prefix!r} is not a folder of the vendor's own")
 
 
 def _may_hold_libraries(prefix: str) -> bool:
-    """Return whether PREFIX is none, or a folder deep enough that a mount there hides nothing of images."""
+    """Return whether PREFIX is empty, or a folder deep enough that a mount there hides nothing of images."""
     levels = 2 if prefix.startswith("/opt/") else 3
     is_clean = prefix.startswith("/") and posixpath.normpath(prefix) == prefix
     return not prefix or (is_clean and prefix.count("/") >= levels)
 
 
-def _obey(call: Callable[[], T]) -> T:
-    """Return what CALL gives; a vendor's sys.exit() ends no program of ours."""
-    try:
-        return call()
-    except SystemExit as error:
-        raise RuntimeError(f"it called sys.exit({error.code!r})") from None
-
-
-def _is_a(kind: type[T], given: object, where: str) -> T:
-    if not isinstance(given, kind):
-        raise TypeError(f"{where} gave {type(given).__name__}, not {kind.__name__}")
-    return given
-
-
-def _are(kind: type[T], given: object, where: str) -> tuple[T, ...]:
-    if not isinstance(given, tuple):
-        raise TypeError(f"{where} gave {type(given).__name__}, not a tuple")
-    return tuple(_is_a(kind, each, where) for each in given)
+def _are_texts(values: tuple[object, ...]) -> bool:
+    return all(isinstance(value, str) for value in values)

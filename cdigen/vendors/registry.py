@@ -52,8 +52,8 @@ def load(name: str) -> Vendor:
     One that another package adds and that cannot be used is a vendor whose ``discover`` says so.
     """
     if name in VENDORS:
-        vendor: Vendor = import_module(VENDORS[name][1]).VENDOR
-        return vendor
+        own: Vendor = import_module(VENDORS[name][1]).VENDOR
+        return own
     entry = _entry_point(name)
     if entry is None:
         raise ConfigError(
@@ -62,7 +62,8 @@ def load(name: str) -> Vendor:
         )
     from cdigen.vendors import plugin  # noqa: PLC0415 - hardly anybody has one
 
-    return plugin.load(name, entry, tuple(row[0] for row in VENDORS.values()))
+    added: Vendor = plugin.load(name, entry, tuple(row[0] for row in VENDORS.values()))
+    return added
 
 
 def cdi_vendor(name: str) -> str:

@@ -207,7 +207,7 @@ from cdigen.model.cdi import Payload
 from cdigen.value import replace
 payload = Payload(vendor='guest', version='1', architecture='x86_64', files=(), prefix={prefix!r})
 return tuple(replace(one, payload=payload) for one in super().edits(inventory, profiles))""",
-            f"the prefix {prefix!r} is no folder of the vendor's own",
+            f"the prefix {prefix!r} is not a folder of the vendor's own",
         )
         for prefix in ("/usr/lib", "/", "opt/acme", "/opt/acme/../../usr", "/opt/acme/")
     },
