@@ -71,6 +71,7 @@ _RULES = {
     "nvml-timeout": TOOL,
     "nvml-crashed": TOOL,
     "nvml-garbage": TOOL,
+    "nvml-module-missing": TOOL,
     "nvml-untrusted": TOOL,
 }
 # Other vendors' findings of any rule are about their GPUs; those about nodes are said in nodes.py.

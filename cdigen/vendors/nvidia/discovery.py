@@ -135,10 +135,12 @@ def _ask_nvml(
         if found is None:
             return not_asked("libnvidia-ml.so.1 was not found")
         library = found[0].host_path
-    from cdigen.vendors.nvidia.nvml.ask import ask  # noqa: PLC0415 - most hosts need not be asked
+    from cdigen.vendors.nvidia.nvml.ask import MODULE_MISSING, ask  # noqa: PLC0415 - most hosts need it not
 
     answer = ask(library)
     findings.extend(answer.findings)
+    if any(finding.rule == MODULE_MISSING for finding in answer.findings):
+        return not_asked("the Python module pynvml is missing")
     return reply_of(answer.report, next((finding.message for finding in answer.findings), "NVML is silent"))
 
 

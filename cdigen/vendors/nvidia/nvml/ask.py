@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["NvmlAnswer", "NvmlError", "NvmlGpu", "NvmlMig", "NvmlReport", "ask"]
 
+# The rule of the finding that NVML is not asked on this host, because pynvml is not installed.
+MODULE_MISSING = "nvml-module-missing"
+
 # A start without nvidia-persistenced took 2 s on one T4 and 24 s on a host that gave up its driver's
 # state each time (gvisor issue 9215, nvidia-container-toolkit issue 1053).
 DEADLINE_S = 10.0
@@ -148,8 +151,12 @@ def _failure(library: str, failure: NvmlFailure) -> Finding:
     if failure.stage == "other-library":
         return _notice("nvml-untrusted", library, f"NVML was not asked: {message}")
     if failure.stage == "import":
-        what = f"NVML cannot be asked, for the Python module pynvml is not to be had: {message}"
-        return _notice("nvml-failed", library, what, "install nvidia-ml-py beside cdigen")
+        what = (
+            f"NVML is not asked, because the Python module pynvml is missing ({message}): MIG instances have "
+            "no numbers and UUIDs, nor have GPUs a UUID before their first use"
+        )
+        hint = "install it, if their names are wanted: python3-pynvml (Debian: contrib), nvidia-ml-py (PyPI)"
+        return _notice(MODULE_MISSING, library, what, hint)
     return _notice("nvml-failed", library, f"NVML cannot be asked: {message}")
 
 
