@@ -35,7 +35,7 @@ format: $(VENV)/dev.stamp ## let ruff put the code into its form
 
 generated: $(VENV)/dev.stamp ## make man pages, completions and the NRI messages' descriptors anew from their sources
 	$(VENV)/bin/python etc/help
-	$(VENV)/bin/python -m grpc_tools.protoc -Icdigen/nri --descriptor_set_out=cdigen/nri/nri.binpb cdigen/nri/nri.proto
+	$(VENV)/bin/python -m grpc_tools.protoc -Icdigen/nri/wire --descriptor_set_out=cdigen/nri/wire/nri.binpb cdigen/nri/wire/nri.proto
 
 # uv resolves for every Python and machine at once, and writes no address of a registry. Sources are never built.
 lock: $(VENV)/bin/pip ## pin anew what 'make install' fetches, with hashes (requirements.lock)

@@ -9,7 +9,8 @@ import pytest
 # PYTHONWARNINGS of the processes that tests start: as pyproject.toml has it for the tests themselves.
 WARNINGS = (
     "error,ignore:Type google.protobuf.pyext:DeprecationWarning,"
-    "ignore:datetime.datetime.utcfromtimestamp:DeprecationWarning:google.protobuf.internal.well_known_types"
+    "ignore:datetime.datetime.utcfromtimestamp:DeprecationWarning:google.protobuf.internal.well_known_types,"
+    "ignore:Unexpected end-group tag:RuntimeWarning"
 )
 
 

@@ -68,10 +68,8 @@ def run(arguments: Namespace) -> int:
     """Run the plugin until it is told to stop; returns the exit code or raises a CdigenError."""
     from cdigen.frontend.sd_notify import Notifier  # noqa: PLC0415 - likewise
     from cdigen.nri.earlylog import EarlyLog  # noqa: PLC0415 - not for --help
-    from cdigen.nri.heap import limit_malloc_arenas  # noqa: PLC0415 - likewise
     from cdigen.nri.plugin import Plugin  # noqa: PLC0415 - likewise, 0.1 s
 
-    limit_malloc_arenas()
     # Commands end before garbage matters (cli.main turns this off); this one stays.
     gc.enable()
     given = _given()

@@ -29,7 +29,7 @@ from cdigen.nri.events import (
     summarize,
 )
 from cdigen.nri.pods import size_of
-from cdigen.nri.wire.messages import MessageError
+from cdigen.nri.wire.protobuf import MessageError
 from cdigen.nri.wire.session import (
     Configure,
     CreateContainer,

@@ -44,7 +44,7 @@ from nri.serveside import SETTINGS, known_of  # noqa: E402 - likewise
 from cdigen.nri.decision.answer import created  # noqa: E402 - likewise
 from cdigen.nri.decision.compat import abilities  # noqa: E402 - likewise
 from cdigen.nri.wire import mux  # noqa: E402 - likewise
-from cdigen.nri.wire.messages import message_class  # noqa: E402 - likewise
+from cdigen.nri.wire.protobuf import message_class  # noqa: E402 - likewise
 from cdigen.nri.wire.session import CreateContainer, Session  # noqa: E402 - likewise
 
 GPUS = 64
@@ -121,7 +121,8 @@ def _plugin(bin_dir: Path, host: Host) -> Iterator[subprocess.Popen[bytes]]:
         [str(bin_dir / "cdigen"), "nri", "--root", str(host.root)],
         cwd="/",
         stderr=subprocess.DEVNULL,
-        env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+        # As the unit has it.
+        env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "1"},
     )
     try:
         yield process

@@ -8,7 +8,8 @@ from nri.runtimeside import PLUGIN, Runtime
 
 from cdigen.nri.pods import Adjustment
 from cdigen.nri.wire import mux, ttrpc
-from cdigen.nri.wire.messages import message_class, read_response
+from cdigen.nri.wire.messages import read_response
+from cdigen.nri.wire.protobuf import message_class
 from cdigen.nri.wire.session import Configure, CreateContainer, Session, ValidateAdjustment
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cdigen.nri.wire.messages import message_class
+from cdigen.nri.wire.protobuf import message_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

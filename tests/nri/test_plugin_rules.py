@@ -22,7 +22,7 @@ from nri.pluginside import (
 )
 from nri.runtimeside import Rejected, Runtime, container, pod
 
-from cdigen.nri.wire.messages import message_class
+from cdigen.nri.wire.protobuf import message_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

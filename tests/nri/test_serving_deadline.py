@@ -14,7 +14,7 @@ from nri.serveside import known_of, served
 
 from cdigen.nri.events import ContainerDecided, ContainerName, PluginActive, Synchronized, Validated
 from cdigen.nri.shared_state import SharedState
-from cdigen.nri.wire.messages import message_class
+from cdigen.nri.wire.protobuf import message_class
 from cdigen.nri.wire.session import SessionError
 
 if TYPE_CHECKING:

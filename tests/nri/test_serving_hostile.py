@@ -15,7 +15,7 @@ from nri.runtimeside import PLUGIN, RUNTIME, Rejected, Runtime
 from nri.serveside import known_of, served
 from waiting import PATIENCE_S
 
-from cdigen.nri.wire.messages import message_class
+from cdigen.nri.wire.protobuf import message_class
 from cdigen.nri.wire.session import SessionError
 
 if TYPE_CHECKING:

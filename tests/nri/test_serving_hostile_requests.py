@@ -9,7 +9,7 @@ import pytest
 from nri.pluginside import VISIBLE, Host, Plugin, asks, given, host, plugin
 from nri.runtimeside import Rejected, Runtime, container, pod
 
-from cdigen.nri.wire.messages import message_class
+from cdigen.nri.wire.protobuf import message_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from nri.pluginside import VISIBLE, Host, Plugin, asks, given, host, plugin
 from nri.runtimeside import Rejected, container, pod
 from waiting import PATIENCE_S
 
-from cdigen.nri.wire.messages import message_class
+from cdigen.nri.wire.protobuf import message_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,19 +1,13 @@
-"""What NRI's messages hold, in protobuf: bytes in, values out, and back.
+"""NRI's messages as values: ``read_...`` decodes the bytes of a message, ``write_...`` encodes one.
 
-The only module that imports protobuf. The classes are made from the compiled ``nri.proto`` when this module
-is loaded, as generated code would bind cdigen to the one release of protobuf that it was generated for. They
-live in a pool of their own, where no other library's names can be in the way.
+Readers raise MessageError where the bytes are not their message, as with text that is not UTF-8; writers
+where values do not fit.
 """
 
 from __future__ import annotations
 
-import os
-
-from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError, EncodeError
-from google.protobuf.message_factory import GetMessageClass
-
 from cdigen.nri.pods import Adjustment, Container, ContainerDevice, ContainerHook, ContainerMount, Pod
+from cdigen.nri.wire.protobuf import MessageError, message_class, read, write
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -22,11 +16,6 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     T = TypeVar("T")
-
-PROTO = "nri.proto"
-DESCRIPTORS = os.path.join(os.path.dirname(__file__), "nri.binpb")
-
-_CONTINUES = 0x80  # the bit of a varint's bytes after which another one follows
 
 # Longer errors are cut off. Kubernetes shows 1,024 characters of them in an event.
 MAX_ERROR = 4096
@@ -40,10 +29,6 @@ _STAGES = {
     "poststart": "poststart",
     "poststop": "poststop",
 }
-
-
-class MessageError(ValueError):
-    """Report in one line why bytes are no such message, or values cannot be written as one."""
 
 
 @frozen
@@ -99,33 +84,11 @@ class SynchronizePart:
     def _each(self, rows: Iterable[bytes], kind: Any, made: Callable[[Any], T]) -> Iterator[T]:
         for data in rows:
             try:
-                yield made(_read(kind, data))
+                yield made(read(kind, data))
             except MessageError:
                 self.unread += 1
 
 
-def message_class(name: str) -> Any:
-    """Return the class of the message NAME of nri.proto."""
-    return _CLASSES[name]
-
-
-def _load() -> dict[str, Any]:
-    """Return all classes by their names.
-
-    They are held, those of inner messages as well: protobuf up to 4.24 crashes where one was collected.
-    """
-    with open(DESCRIPTORS, "rb") as stream:
-        data = stream.read()
-    # A FileDescriptorSet with one file is that file after a tag and its length, a varint: descriptor_pb2,
-    # which could read it, takes 15 ms to import.
-    start = 1 + next(at for at, byte in enumerate(data[1:], 1) if byte < _CONTINUES)
-    pool = DescriptorPool()
-    pool.AddSerializedFile(data[start:])
-    found = pool.FindFileByName(PROTO).message_types_by_name
-    return {name: GetMessageClass(descriptor) for name, descriptor in found.items()}
-
-
-_CLASSES = _load()
 _REQUEST = message_class("Request")
 _RESPONSE = message_class("Response")
 _REGISTER = message_class("RegisterPluginRequest")
@@ -142,13 +105,10 @@ _VALIDATED = message_class("ValidateContainerAdjustmentResponse")
 _HAPPENING = message_class("Happening")
 _STATE_CHANGE = message_class("StateChangeEvent")
 
-# Readers raise MessageError where the bytes are not their message, as with text that is not UTF-8; writers
-# where values do not fit.
-
 
 def read_request(data: bytes) -> TtrpcRequest:
     """Return the call that a ttrpc message of type Request carries."""
-    got = _read(_REQUEST, data)
+    got = read(_REQUEST, data)
     return TtrpcRequest(
         service=got.service, method=got.method, payload=got.payload, timeout_ns=got.timeout_nano
     )
@@ -156,7 +116,7 @@ def read_request(data: bytes) -> TtrpcRequest:
 
 def write_request(request: TtrpcRequest) -> bytes:
     """Return what a ttrpc message of type Request carries."""
-    return _write(
+    return write(
         _REQUEST,
         service=request.service,
         method=request.method,
@@ -167,13 +127,13 @@ def write_request(request: TtrpcRequest) -> bytes:
 
 def read_response(data: bytes) -> TtrpcResponse:
     """Return the answer that a ttrpc message of type Response carries."""
-    got = _read(_RESPONSE, data)
+    got = read(_RESPONSE, data)
     return TtrpcResponse(code=got.status.code, message=got.status.message, payload=got.payload)
 
 
 def write_response(payload: bytes) -> bytes:
     """Return what a ttrpc message of type Response carries."""
-    return _write(_RESPONSE, payload=payload)
+    return write(_RESPONSE, payload=payload)
 
 
 def write_error(code: int, message: str) -> bytes:
@@ -182,17 +142,17 @@ def write_error(code: int, message: str) -> bytes:
     Stray surrogates become "?", and a long text is cut off.
     """
     text = message[:MAX_ERROR].encode("utf-8", "replace").decode()
-    return _write(_RESPONSE, status={"code": code, "message": text})
+    return write(_RESPONSE, status={"code": code, "message": text})
 
 
 def write_register(name: str, index: str) -> bytes:
     """Return a RegisterPluginRequest."""
-    return _write(_REGISTER, plugin_name=name, plugin_idx=index)
+    return write(_REGISTER, plugin_name=name, plugin_idx=index)
 
 
 def read_configure(payload: bytes) -> RuntimeInfo:
     """Return what a ConfigureRequest holds."""
-    got = _read(_CONFIGURE, payload)
+    got = read(_CONFIGURE, payload)
     return RuntimeInfo(
         config=got.config,
         runtime=got.runtime_name,
@@ -205,28 +165,28 @@ def read_configure(payload: bytes) -> RuntimeInfo:
 
 def write_configured(events: int) -> bytes:
     """Return a ConfigureResponse that subscribes to the mask EVENTS."""
-    return _write(_CONFIGURED, events=events)
+    return write(_CONFIGURED, events=events)
 
 
 def read_synchronize(payload: bytes) -> SynchronizePart:
     """Return what a SynchronizeRequest holds; only its outermost layer is read yet."""
-    return SynchronizePart(_read(_SYNCHRONIZE, payload))
+    return SynchronizePart(read(_SYNCHRONIZE, payload))
 
 
 def write_synchronized(*, more: bool) -> bytes:
     """Return a SynchronizeResponse that updates nothing."""
-    return _write(_SYNCHRONIZED, more=more)
+    return write(_SYNCHRONIZED, more=more)
 
 
 def read_create(payload: bytes) -> tuple[Pod, Container]:
     """Return what a CreateContainerRequest holds."""
-    got = _read(_CREATE, payload)
+    got = read(_CREATE, payload)
     return _pod(got.pod), _container(got.container)
 
 
 def write_created(adjustment: Adjustment) -> bytes:
     """Return a CreateContainerResponse."""
-    return _write(_CREATED, adjust=_adjustment_fields(adjustment))
+    return write(_CREATED, adjust=_adjustment_fields(adjustment))
 
 
 def read_validate(payload: bytes) -> tuple[Pod, Container, Adjustment, tuple[str, ...]]:
@@ -235,43 +195,26 @@ def read_validate(payload: bytes) -> tuple[Pod, Container, Adjustment, tuple[str
     The container is as it was asked for, the adjustment that of all plugins; last come the names of the
     plugins that were asked, as ``20-cdigen``.
     """
-    got = _read(_VALIDATE, payload)
+    got = read(_VALIDATE, payload)
     plugins = tuple([f"{plugin.index}-{plugin.name}" for plugin in got.plugins])
     return _pod(got.pod), _container(got.container), _adjustment(got.adjust), plugins
 
 
 def write_validated(reason: str) -> bytes:
     """Return a ValidateContainerAdjustmentResponse that rejects for REASON, or accepts if that is empty."""
-    return _write(_VALIDATED, reject=bool(reason), reason=reason)
+    return write(_VALIDATED, reject=bool(reason), reason=reason)
 
 
 def read_notification(payload: bytes) -> tuple[str, str]:
     """Return the ids of pod and container in the request of an event; an id that is not there is empty."""
-    got = _read(_HAPPENING, payload)
+    got = read(_HAPPENING, payload)
     return got.pod.id, got.container.id
 
 
 def read_state_change(payload: bytes) -> tuple[int, str, str]:
     """Return the number of the event in a StateChangeEvent, and the ids of pod and container."""
-    got = _read(_STATE_CHANGE, payload)
+    got = read(_STATE_CHANGE, payload)
     return got.event, got.pod.id, got.container.id
-
-
-def _read(kind: Any, data: bytes) -> Any:
-    try:
-        return kind.FromString(data)
-    # ValueError is how protobuf written in Python reports text that is not UTF-8.
-    except (DecodeError, ValueError) as error:
-        raise MessageError(f"{kind.DESCRIPTOR.name} cannot be read: {error}") from None
-
-
-def _write(kind: Any, **fields: object) -> bytes:
-    try:
-        data: bytes = kind(**fields).SerializeToString()
-    # ValueError: a number that is too large, text with surrogates.
-    except (EncodeError, ValueError) as error:
-        raise MessageError(f"{kind.DESCRIPTOR.name} cannot be written: {error}") from None
-    return data
 
 
 def _pod(got: Any) -> Pod:

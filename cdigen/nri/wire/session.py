@@ -9,7 +9,8 @@ starts without its GPU; a refusal fails it. Whatever else the runtime calls is a
 from __future__ import annotations
 
 from cdigen.nri.wire import messages, mux, ttrpc
-from cdigen.nri.wire.messages import MessageError, TtrpcRequest
+from cdigen.nri.wire.messages import TtrpcRequest
+from cdigen.nri.wire.protobuf import MessageError
 from cdigen.value import frozen
 
 TYPE_CHECKING = False

@@ -17,7 +17,8 @@ from nri.synchronizing import parts
 from cdigen.config import AllowRule, NriConfig, Settings
 from cdigen.nri.decision.answer import MARK
 from cdigen.nri.decision.audit import Audit, AuditResult
-from cdigen.nri.wire.messages import message_class, read_synchronize
+from cdigen.nri.wire.messages import read_synchronize
+from cdigen.nri.wire.protobuf import message_class
 
 if TYPE_CHECKING:
     from pathlib import Path

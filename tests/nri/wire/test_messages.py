@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from cdigen.nri.pods import Adjustment, ContainerDevice, ContainerHook, ContainerMount
 from cdigen.nri.wire import messages
-from cdigen.nri.wire.messages import MessageError, TtrpcRequest, TtrpcResponse, message_class
+from cdigen.nri.wire.messages import TtrpcRequest, TtrpcResponse
+from cdigen.nri.wire.protobuf import DESCRIPTORS, MessageError, message_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,11 +68,11 @@ ADJUSTMENTS = st.builds(
 def test_the_shipped_descriptors_are_what_protoc_makes_of_nri_proto(tmp_path: Path) -> None:
     if find_spec("grpc_tools") is None:
         cannot_run("protoc is not there: pip install grpcio-tools")
-    source = Path(messages.DESCRIPTORS).with_name("nri.proto")
+    source = Path(DESCRIPTORS).with_name("nri.proto")
     made = tmp_path / "nri.binpb"
     command = ["-m", "grpc_tools.protoc", f"-I{source.parent}", f"--descriptor_set_out={made}", source.name]
     subprocess.run([sys.executable, *command], check=True, cwd=source.parent)
-    shipped = FileDescriptorSet.FromString(Path(messages.DESCRIPTORS).read_bytes())
+    shipped = FileDescriptorSet.FromString(Path(DESCRIPTORS).read_bytes())
     assert shipped == FileDescriptorSet.FromString(made.read_bytes()), "run 'make generated'"
 
 

@@ -12,7 +12,8 @@ from nri.runtimeside import PLUGIN, Dropped, Rejected, Runtime, SocketTransport,
 
 from cdigen.nri.pods import Adjustment
 from cdigen.nri.wire import ttrpc
-from cdigen.nri.wire.messages import MessageError, message_class, write_created, write_response
+from cdigen.nri.wire.messages import write_created, write_response
+from cdigen.nri.wire.protobuf import MessageError, message_class
 from cdigen.nri.wire.session import (
     Configure,
     CreateContainer,

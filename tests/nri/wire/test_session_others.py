@@ -12,7 +12,8 @@ from nri.directly import asked, codes, configured, connected, only
 from nri.runtimeside import PLUGIN, RUNTIME, Rejected, container, pod
 
 from cdigen.nri.wire import mux, ttrpc
-from cdigen.nri.wire.messages import message_class, read_create, write_error
+from cdigen.nri.wire.messages import read_create, write_error
+from cdigen.nri.wire.protobuf import message_class
 from cdigen.nri.wire.session import (
     NOTIFICATIONS,
     Configure,

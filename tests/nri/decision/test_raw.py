@@ -21,7 +21,7 @@ from cdigen.runtimes.specfile import as_loaded
 if TYPE_CHECKING:
     from cdigen.nri.decision.raw import Numbers
 
-EXAMPLE = Path(__file__).parents[2] / "examples/specs/debian13-8xh100.json"
+EXAMPLE = Path(__file__).parents[3] / "examples/specs/debian13-8xh100.json"
 # A GPU's node as NVIDIA's driver makes it.
 OPEN_NODE: Numbers = ("c", 195, 0, 0o666, 0, 0)
 RENDER_NODE: Numbers = ("c", 226, 128, 0o660, 0, 105)
