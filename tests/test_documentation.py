@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -256,3 +257,26 @@ def test_targets_of_make_that_a_document_names_exist(document: str) -> None:
         for target in re.findall(r"^(?:sudo )?make ([a-z][a-z-]*)", span)
     }
     assert named - targets == set()
+
+
+# Modules.
+
+
+def exists(name: str) -> bool:
+    """Return whether NAME (``room.module``, ``room.module.function``) is in the package."""
+    try:
+        resolve_name(f"cdigen.{name}")
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def test_what_the_architecture_names_is_in_the_package() -> None:
+    rooms = {path.parent.name for path in (REPOSITORY / "cdigen").glob("*/__init__.py")}
+    text = text_of("docs/architecture.md")
+    named = {span for span in spans(text) if re.fullmatch(r"[a-z_]+(?:\.[a-zA-Z_]+)+", span)}
+    modules = {name for name in named if name.partition(".")[0] in rooms}
+    files = set(re.findall(r"(?<![\w/])((?:cdigen|tests|schemas|etc|docs|examples)/[\w./-]+\w)", text))
+    assert {name for name in modules if not exists(name)} == set()
+    assert {name for name in files if not (REPOSITORY / name).exists()} == set()
+    assert len(modules) > 30
