@@ -110,7 +110,7 @@ def run(arguments: Namespace) -> int:
             check = _check(name, host, binary)
             configfiles.apply(name, work.changes, host=host, state_dir=state_dir, check=check)
     restarted = restart(name, host) if work.rows and arguments.restart else ""
-    command = command_for(name, host) if binary is not None else ""
+    command = " ".join(command_for(name, host)) if binary is not None else ""
     if arguments.json:
         report.print_json(_document(arguments, work, restarted=restarted, command=command))
     else:

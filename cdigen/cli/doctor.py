@@ -8,8 +8,9 @@ import sys
 from cdigen.cli import argument_checks, options, report, terminal
 from cdigen.cli.restarts import command_for
 from cdigen.cli.spec_options import delivery_options
-from cdigen.doctor.context import RUNTIME_NAMES, Context, DaemonReport, DoctorRequest
+from cdigen.doctor.context import Context
 from cdigen.doctor.examine import causes, examine
+from cdigen.doctor.request import RUNTIME_NAMES, DaemonReport, DoctorRequest
 from cdigen.doctor.users import find_user
 from cdigen.host.root import shown
 from cdigen.model.errors import CdigenError, ConfigError

@@ -27,9 +27,9 @@ _VALIDATE_S = 20.0
 VALIDATES = (23, 0, 0)  # dockerd --validate, moby PR 42393
 
 
-def command_for(runtime: str, host: Root) -> str:
-    """Return the command that restarts RUNTIME on HOST, an empty text where nothing needs to be restarted."""
-    return " ".join(_command(runtime, host)) if runtime in SERVICES else ""
+def command_for(runtime: str, host: Root) -> tuple[str, ...]:
+    """Return the command that restarts RUNTIME on HOST, nothing where it has no daemon."""
+    return _command(runtime, host) if runtime in SERVICES else ()
 
 
 def restart(runtime: str, host: Root) -> str:

@@ -1,4 +1,4 @@
-"""Whether cdigen's own configuration can be read: as long as it cannot, no other command of ours helps."""
+"""Check of cdigen's own configuration: while it is wrong, no command of cdigen's writes anything."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TOPIC = Topic(name="configuration")
 CONFIGURATION = "configuration"
 
 
-def check(context: Context) -> Iterator[CheckResult]:
-    """Say what is wrong with the configuration; the other checks go by what is right in it."""
+def _configuration(context: Context) -> Iterator[CheckResult]:
+    """Report what is wrong with the configuration; the other checks go by what is right in it."""
     found = context.request.misconfigured
     for old in (one for one in found if one.rule == OLD_KEY):
         yield TOPIC.warning(CONFIGURATION, f"{old.message}; {old.hint}")
@@ -32,3 +32,6 @@ def check(context: Context) -> Iterator[CheckResult]:
         return
     effect = "commands that write refuse, and the daemon does not start with it"
     yield TOPIC.error(CONFIGURATION, f"{wrong[0].message}; {effect}: {wrong[0].hint}")
+
+
+CHECKS = (_configuration,)

@@ -1,10 +1,11 @@
-"""The driver: whether its module is loaded, its files belong to it, and its GPUs are well."""
+"""Checks of the driver: that its module is loaded, its files belong to it, and its GPUs can be used."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from cdigen.doctor.result import Topic, command_in
+from cdigen.doctor.remedy import Remedy
+from cdigen.doctor.result import Topic, with_hint
 from cdigen.host.procfs import kernel_release
 from cdigen.host.sysfs import ACCELERATORS, PCI_DEVICES, pci_devices
 from cdigen.pipeline import discovery
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from cdigen.vendors.base import Vendor
 
 TOPIC = Topic(name="driver")
-LOADED, VERSION, FILES, GPUS, TOOL, PITFALL = (
+LOADED, VERSION, FILES, GPUS, TOOL, DIAGNOSTIC = (
     "driver-loaded",
     "driver-version",
     "driver-files",
@@ -76,72 +77,99 @@ _RULES = {
 }
 # Other vendors' findings of any rule are about their GPUs; those about nodes are said in nodes.py.
 _NODE_RULES = ("control-node-missing", "gpu-node-missing", "drm-node-missing", "accel-node-missing")
+# Findings that one command fixes -> that command.
+_TRIGGER_UDEV = (Remedy(argv=("udevadm", "trigger"), why="udev gives nodes their groups and modes"),)
+_REMEDIES = {
+    "ld-cache-unreadable": (Remedy(argv=("ldconfig",), why="write the cache anew"),),
+    "render-group": _TRIGGER_UDEV,
+    "kfd-mode": _TRIGGER_UDEV,
+}
+# NVIDIA's modules, each before those that it uses.
+_MODULES = ("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
 # What people call the devices of a class; of others, its own name.
 _WORDS = {"gpu": "GPU", "npu": "NPU", "gaudi": "Gaudi"}
 
 
-def check(context: Context) -> Iterator[CheckResult]:
-    """Say how each vendor's driver and its GPUs stand."""
+def _failures(context: Context) -> Iterator[CheckResult]:
+    """Report the vendors that offer nothing."""
     for name, error in context.failures.items():
-        if error.kind in _FAILED:
-            yield _failure(context, name, error)
+        if error.kind == "driver-not-loaded":
+            detail, remedies = _not_loaded(context, registry.load(name), error)
+            yield TOPIC.error(LOADED, detail, remedies)
+        elif error.kind in _FAILED:
+            yield TOPIC.error(
+                _FAILED[error.kind], with_hint(error), _remedies_of_failure(context, name, error)
+            )
+
+
+def _inventories(context: Context) -> Iterator[CheckResult]:
+    """Report what discovery found wrong with each vendor's driver and GPUs, and what is right."""
     for inventory in context.inventories.values():
         yield from _findings(context, inventory)
         yield from _good(inventory)
-    yield from _pitfalls(context)
 
 
-def _pitfalls(context: Context) -> Iterator[CheckResult]:
-    """Say what a vendor itself knows to go wrong on hosts whose discovery is content."""
+def _diagnostics(context: Context) -> Iterator[CheckResult]:
+    """Report what a vendor knows to go wrong on hosts where discovery found nothing wrong."""
     if context.inventories:
-        yield TOPIC.good(PITFALL, f"none that is known of {' and '.join(context.inventories)}")
+        yield TOPIC.good(DIAGNOSTIC, f"none that is known of {' and '.join(context.inventories)}")
     for name in context.request.vendors:
         inventory = context.inventories.get(name)
         if inventory is None and name not in context.failures:
             continue  # nobody asked for it, and it is not here
         said = context.failures[name].message if name in context.failures else ""
         for finding in discovery.diagnostics(name, context.request.places, inventory):
-            if finding.message in said:
-                continue
-            detail = f"{finding.message}; {finding.hint}" if finding.hint else finding.message
-            say = TOPIC.error if finding.severity == "error" else TOPIC.warning
-            yield say(PITFALL, detail, command_in(finding.hint))
+            if finding.message not in said:
+                yield TOPIC.finding(DIAGNOSTIC, finding, _remedies(context, finding))
 
 
-def _failure(context: Context, name: str, error: HostError) -> CheckResult:
-    remedy = command_in(error.hint)
-    detail = f"{error.message}; {error.hint}" if error.hint else error.message
-    if error.kind == "driver-not-loaded":
-        detail, remedy = _not_loaded(context.host, registry.load(name), error)
-    elif error.kind == "version-mismatch":
-        remedy = "rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe nvidia"
-    elif error.kind in {"driver-broken", "driver-not-found"} and name == "nvidia":
-        remedy = _reinstall(context, "libcuda.so.1", "libnvidia-ml.so.1")
-    return TOPIC.error(_FAILED[error.kind], detail, remedy)
+CHECKS = (_failures, _inventories, _diagnostics)
 
 
-def _not_loaded(host: Root, vendor: Vendor, error: HostError) -> tuple[str, str]:
+def _remedies_of_failure(context: Context, name: str, error: HostError) -> tuple[Remedy, ...]:
+    if name != "nvidia":
+        return ()
+    if error.kind == "version-mismatch":
+        loaded = tuple(module for module in _MODULES if context.host.exists(f"/sys/module/{module}"))
+        return (
+            Remedy(argv=("rmmod", *(loaded or _MODULES)), why="unload the old driver"),
+            _load("nvidia"),
+        )
+    if error.kind in {"driver-broken", "driver-not-found"}:
+        return _reinstall(context, "libcuda.so.1", "libnvidia-ml.so.1")
+    return ()
+
+
+def _load(module: str) -> Remedy:
+    return Remedy(argv=("modprobe", module), why="load the driver's module")
+
+
+def _not_loaded(context: Context, vendor: Vendor, error: HostError) -> tuple[str, tuple[Remedy, ...]]:
     """Return why no module runs, as far as the host tells, and what to do."""
-    module = vendor.MODULES[0]
+    host, module = context.host, vendor.MODULES[0]
     cards = [
         card
         for number in vendor.PCI_VENDORS
         for card in pci_devices(host, vendor=number, classes=ACCELERATORS)
     ]
     if not cards and host.exists(PCI_DEVICES):
-        return f"{error.message}, and no GPU of {vendor.NAME} is on the PCI bus", ""
+        # Where all vendors were asked, and none has a GPU here, discovery itself says so.
+        is_said = not context.request.are_named and len(context.request.vendors) > 1
+        text = "" if is_said else f", and no GPU of {vendor.NAME} is on the PCI bus"
+        return f"{error.message}{text}", ()
     holders = {driver for _, driver in cards if driver and driver not in vendor.MODULES}
     if "nouveau" in holders:
         text = f"{error.message}: the driver nouveau holds {_count(len(cards), 'GPU')}"
-        return text, f"modprobe -r nouveau && modprobe {module}"
+        return text, (Remedy(argv=("modprobe", "-r", "nouveau"), why="free the GPUs"), _load(module))
     release = kernel_release(host)
     known = _text(host, f"/lib/modules/{release}/modules.dep") if release else ""
     if known and not any(name in known for name in vendor.MODULES):
         text = f"{error.message}: there is no module of it for the kernel {release}"
-        has_dkms = host.exists("/usr/sbin/dkms")
-        return text, f"dkms autoinstall && modprobe {module}" if has_dkms else ""
-    remedy = "" if cards and not _would_take(host, vendor, {driver for _, driver in cards}) else module
-    return f"{error.message}; {error.hint}", f"modprobe {remedy}" if remedy else ""
+        if not host.exists("/usr/sbin/dkms"):
+            return text, ()
+        return text, (Remedy(argv=("dkms", "autoinstall"), why="build it for this kernel"), _load(module))
+    is_futile = cards and not _would_take(host, vendor, {driver for _, driver in cards})
+    return with_hint(error), () if is_futile else (_load(module),)
 
 
 def _would_take(host: Root, vendor: Vendor, drivers: set[str]) -> bool:
@@ -164,26 +192,20 @@ def _text(host: Root, path: str) -> str:
 def _findings(context: Context, inventory: Inventory) -> Iterator[CheckResult]:
     for finding in inventory.findings:
         check_name = _RULES.get(finding.rule, "" if inventory.vendor == "nvidia" else GPUS)
-        if not check_name or finding.severity == "info" or finding.rule in _NODE_RULES:
-            continue
-        detail = f"{finding.message}; {finding.hint}" if finding.hint else finding.message
-        remedy = _remedy(context, finding)
-        say = TOPIC.error if finding.severity == "error" else TOPIC.warning
-        yield say(check_name, detail, remedy)
+        if check_name and finding.severity != "info" and finding.rule not in _NODE_RULES:
+            yield TOPIC.finding(check_name, finding, _remedies(context, finding))
 
 
-def _remedy(context: Context, finding: Finding) -> str:
+def _remedies(context: Context, finding: Finding) -> tuple[Remedy, ...]:
     if finding.rule in {"library-missing", "library-incomplete", "library-unusable"}:
         return _reinstall(context, finding.path.rpartition("/")[2])
-    if finding.rule == "ld-cache-unreadable":
-        return "ldconfig"
-    return command_in(finding.hint)
+    return _REMEDIES.get(finding.rule, ())
 
 
-def _reinstall(context: Context, *names: str) -> str:
+def _reinstall(context: Context, *names: str) -> tuple[Remedy, ...]:
     """Return the command that installs again the Debian packages that hold files NAMES, if any is known."""
     if not context.host.exists("/usr/bin/apt-get"):
-        return ""
+        return ()
     folder = "/var/lib/dpkg/info"
     found: dict[str, None] = {}
     for entry in context.host.names(folder):
@@ -193,7 +215,8 @@ def _reinstall(context: Context, *names: str) -> str:
         listed = _text(context.host, f"{folder}/{entry}")
         if any(f"/{name}" in listed for name in names):
             found[package] = None
-    return f"apt-get install --reinstall --yes {' '.join(found)}" if found else ""
+    command = ("apt-get", "install", "--reinstall", "--yes", *found)
+    return (Remedy(argv=command, why="install the driver's files again"),) if found else ()
 
 
 def _good(inventory: Inventory) -> Iterator[CheckResult]:

@@ -3,45 +3,51 @@
 from __future__ import annotations
 
 from cdigen.doctor import configuration, driver, loading, nodes, others, runtimes, security, specs
-from cdigen.doctor.gate import filter_remedy
+from cdigen.doctor.remedy import filter_remedies
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from cdigen.doctor.context import Context
     from cdigen.doctor.result import CheckResult
 
+    Check = Callable[[Context], Iterator[CheckResult]]
+
 # From the configuration and the driver to the container: what is further down depends on what is above.
-FAMILIES = (
-    configuration.check,
-    driver.check,
-    nodes.check,
-    others.check,
-    loading.check,
-    specs.check,
-    security.check,
-    runtimes.check,
+CHECKS: tuple[Check, ...] = (
+    *configuration.CHECKS,
+    *driver.CHECKS,
+    *nodes.CHECKS,
+    *others.CHECKS,
+    *loading.CHECKS,
+    *specs.CHECKS,
+    *security.CHECKS,
+    *runtimes.CHECKS,
 )
-_GRAVITY = {"error": 0, "warning": 1, "info": 2}
+_SEVERITIES = {"error": 0, "warning": 1, "info": 2}
 
 
 def examine(context: Context) -> tuple[CheckResult, ...]:
     """Return every result: first what is wrong, each cause before what follows from it, then what is right.
 
-    Of causes the graver come first. A check that has failed is not said to be good as well.
+    Of causes, errors come before warnings. A check that has failed is not reported as good as well.
     """
-    found = [filter_remedy(context, result) for family in FAMILIES for result in family(context)]
+    found = [result for check in CHECKS for result in check(context)]
+    if not context.is_live:
+        found = [filter_remedies(result, context.host.outer) for result in found]
     wrong = list(dict.fromkeys(result for result in found if not result.ok))
     failed = {result.check for result in wrong}
     right = [result for result in found if result.ok and result.check not in failed]
     places = {id(result): place for place, result in enumerate(wrong)}
     ordered = sorted(
-        wrong, key=lambda result: (_depth(result, wrong), _GRAVITY[result.severity], places[id(result)])
+        wrong, key=lambda result: (_depth(result, wrong), _SEVERITIES[result.severity], places[id(result)])
     )
     return (*ordered, *right)
 
 
 def causes(result: CheckResult, found: tuple[CheckResult, ...]) -> tuple[CheckResult, ...]:
-    """Return of which of FOUND the failure VERDICT is a consequence."""
+    """Return of which of FOUND the failure RESULT is a consequence."""
     return tuple(
         other
         for other in found
@@ -50,7 +56,7 @@ def causes(result: CheckResult, found: tuple[CheckResult, ...]) -> tuple[CheckRe
 
 
 def _depth(result: CheckResult, wrong: list[CheckResult], seen: frozenset[str] = frozenset()) -> int:
-    """Return how many steps VERDICT is away from a cause that is nobody's consequence."""
+    """Return how many steps RESULT is away from a cause that is nobody's consequence."""
     above = [
         other
         for other in causes(result, tuple(wrong))

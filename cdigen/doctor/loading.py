@@ -1,4 +1,4 @@
-"""Whether the runtimes load the spec files: a check for each way in which one is passed over."""
+"""Checks of whether the runtimes load the spec files: one for each way in which a file is passed over."""
 
 from __future__ import annotations
 
@@ -8,10 +8,21 @@ import stat
 from cdigen.cdi.parse_cache import parse_and_check
 from cdigen.cdi.rules.hostcheck import check_host
 from cdigen.cdi.version import KNOWN_VERSIONS, is_newer
-from cdigen.doctor.authority import may_change, may_copy, may_rename
+from cdigen.doctor.authority import may_change, may_copy
+from cdigen.doctor.commands import (
+    file_command,
+    free_path,
+    move_aside,
+    open_to_all,
+    rename,
+    restart,
+    run_cdigen,
+    write_specs,
+)
 from cdigen.doctor.driver import CAUSES
-from cdigen.doctor.moving import free_path, move_aside
-from cdigen.doctor.result import Topic
+from cdigen.doctor.ownership import is_ours, own_file, was_ours
+from cdigen.doctor.result import Topic, severity_of
+from cdigen.doctor.spec_documents import MAX_SIZE
 from cdigen.host.root import shown
 from cdigen.model.findings import errors
 from cdigen.model.names import natural_key
@@ -21,7 +32,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cdigen.doctor.context import Context, ExaminedRuntime
+    from cdigen.doctor.context import Context
+    from cdigen.doctor.examined import ExaminedRuntime
+    from cdigen.doctor.remedy import Remedy
     from cdigen.doctor.result import CheckResult
     from cdigen.runtimes.scan import Resolution
     from cdigen.runtimes.spec_cache import SpecFile
@@ -29,7 +42,7 @@ if TYPE_CHECKING:
 TOPIC = Topic(name="specs")
 MISSING = "spec-missing"
 # The rule of runtimes.resolve -> the check's name, and what it says where nothing is wrong.
-CHECKS = {
+CAUSE_CHECKS = {
     "conflict": ("spec-conflict", "no two files of one directory define the same device"),
     "file-refused": ("spec-refused", "the runtimes take every file"),
     "runtime-crashes": ("spec-crash", "no file makes a runtime crash"),
@@ -43,10 +56,9 @@ CHECKS = {
 }
 # A refused file is told apart by what is wrong with it.
 VERSION, SYNTAX = "spec-version", "spec-syntax"
-LOADING = (*(name for name, _ in CHECKS.values()), VERSION, SYNTAX)
+LOADING = (*(name for name, _ in CAUSE_CHECKS.values()), VERSION, SYNTAX)
 _OF_FOLDERS = {"directory-symlink", "directory-unreadable", "scan-stops"}
 _FEW = 4
-_MAX = 16 << 20
 # Resolution.rule where no file is to blame.
 _NOWHERE = {"not-a-name", "unknown-device", "unknown-kind", "no-specs"}
 
@@ -62,22 +74,20 @@ class Problem:
     lost: tuple[str, ...]
 
 
-def check(context: Context) -> Iterator[CheckResult]:
-    """Say which files and directories the runtimes pass over, and what is wrong with each."""
-    failed: set[str] = set()
-    for problem in problems(context):
-        result = _result_of(context, problem)
-        if result is not None:
-            failed.add(result.check)
-            yield result
-    for name, text in (
-        *CHECKS.values(),
+def _loaded(context: Context) -> Iterator[CheckResult]:
+    """Report which files and directories the runtimes pass over, and what is wrong with each."""
+    found = [_result_of(context, problem) for problem in problems(context)]
+    failed = [result for result in found if result is not None]
+    yield from failed
+    names = {result.check for result in failed}
+    right = (
+        *CAUSE_CHECKS.values(),
         (VERSION, "no cdiVersion is too new"),
         (SYNTAX, "all files can be parsed"),
-    ):
-        if name not in failed:
+    )
+    for name, text in right:
+        if name not in names:
             yield TOPIC.good(name, text)
-    yield from _missing(context)
 
 
 def problems(context: Context) -> tuple[Problem, ...]:
@@ -125,52 +135,59 @@ def lost_names(context: Context, runtime: ExaminedRuntime) -> list[Resolution]:
 
 
 def _result_of(context: Context, problem: Problem) -> CheckResult | None:
-    name = CHECKS.get(problem.rule, ("spec-uncertain", ""))[0]
+    name = CAUSE_CHECKS.get(problem.rule, ("spec-uncertain", ""))[0]
     spec_file = _find_spec_file(context, problem.path)
     if _is_of_others(context, problem, spec_file):
         return None
-    remedy, reason = "", problem.reason
-    if problem.rule == "conflict":
-        remedy = _end_conflict(context, problem)
-    elif problem.rule in {"file-refused", "runtime-crashes", "file-uncertain"}:
-        name, reason, remedy = _refused(context, problem, name, spec_file)
-    elif problem.rule in _REMEDIES:
-        remedy = _REMEDIES[problem.rule](context, problem)
-    elif problem.rule == "directory-symlink":
-        remedy = _copy(context, problem)
-    elif problem.rule == "not-a-directory":
-        written = f" && {context.write_command()}" if context.products else ""
-        made = f"mkdir {context.outer(problem.path)}{written}"
-        remedy = f"{move_aside(context, problem.path)} && {made}{_restarts(context, problem)}"
-    elif problem.rule == "file-name-ignored":
-        stem = posixpath.splitext(problem.path)[0]
-        ending = ".json" if problem.path.lower().endswith(".json") else ".yaml"
-        remedy = f"mv {context.outer(problem.path)} {context.outer(free_path(context, stem, ending))}"
-    detail = f"{reason}{_loses(problem)}"
-    if problem.lost or problem.rule == "runtime-hangs":
-        return TOPIC.error(name, detail, remedy)
-    if problem.rule == "file-name-ignored":
+    reason, remedies = problem.reason, _REMEDIES.get(problem.rule, _no_remedy)(context, problem)
+    if problem.rule in {"file-refused", "runtime-crashes", "file-uncertain"}:
+        name, reason, remedies = _refused(context, problem, name, spec_file)
+    is_error = bool(problem.lost) or problem.rule == "runtime-hangs"
+    if problem.rule == "file-name-ignored" and not is_error:
         return None  # a copy that somebody keeps, of what is found elsewhere
-    return TOPIC.warning(name, detail, remedy)
+    return TOPIC.failed(severity_of(is_error=is_error), name, f"{reason}{_loses(problem)}", remedies)
 
 
-def _copy(context: Context, problem: Problem) -> str:
-    """Return the command that puts a copy in the place of a directory that is a link, if root may be told."""
+def _no_remedy(_context: Context, _problem: Problem) -> tuple[Remedy, ...]:
+    return ()
+
+
+def _copy(context: Context, problem: Problem) -> tuple[Remedy, ...]:
+    """Return the commands that put a copy in the place of a directory that is a link, if root may be told."""
     if not may_copy(context, problem.path):
-        return ""
+        return ()
     path, copy = context.outer(problem.path), context.outer(free_path(context, problem.path, ".cdigen"))
     source = context.outer(context.host.resolve(problem.path))
-    return f"cp -aT {source} {copy} && rm {path} && mv -T {copy} {path}{_restarts(context, problem)}"
+    return (
+        file_command("copy what the link leads to", "cp", "-aT", source, copy),
+        file_command("remove the link", "rm", path),
+        file_command("put the copy in its place", "mv", "-T", copy, path),
+        *_restarts(context, problem),
+    )
 
 
-def _restarts(context: Context, problem: Problem) -> str:
+def _make_directory(context: Context, problem: Problem) -> tuple[Remedy, ...]:
+    """Return the commands that put a directory in the place of what is none."""
+    moved = move_aside(context, problem.path)
+    if not moved:
+        return ()
+    made = file_command("make the directory", "mkdir", context.outer(problem.path))
+    written = write_specs(context) if context.products else ()
+    return (*moved, made, *written, *_restarts(context, problem))
+
+
+def _restarts(context: Context, problem: Problem) -> Iterator[Remedy]:
     """Return what makes daemons look anew: they go on watching the directory that a link led to."""
-    commands = [
-        context.request.restart(runtime.name)
-        for runtime in problem.runtimes
-        if runtime.name in context.daemons
-    ]
-    return "".join(f" && {command}" for command in commands if command)
+    for runtime in problem.runtimes:
+        if runtime.name in context.daemons:
+            yield from restart(context, runtime.name)
+
+
+def _change_ending(context: Context, problem: Problem) -> tuple[Remedy, ...]:
+    """Return the command that gives a file the ending by which runtimes know what is in it."""
+    stem, ending = posixpath.splitext(problem.path)
+    target = free_path(context, stem, ".json" if ending.lower() == ".json" else ".yaml")
+    return rename(context, {problem.path: target})
 
 
 def _loses(problem: Problem) -> str:
@@ -194,8 +211,8 @@ def _find_spec_file(context: Context, path: str) -> SpecFile | None:
     )
 
 
-def _end_conflict(context: Context, problem: Problem) -> str:
-    """Return the command that moves aside all but the best of the files that conflict."""
+def _end_conflict(context: Context, problem: Problem) -> tuple[Remedy, ...]:
+    """Return the commands that move aside all but the best of the files that conflict."""
     rivals: dict[str, SpecFile] = {}
     for runtime in problem.runtimes:
         view = context.view(runtime)
@@ -211,14 +228,13 @@ def _end_conflict(context: Context, problem: Problem) -> str:
             and set(spec_file.devices) & set(first.devices)
         }
     keep = max(rivals, key=lambda path: _preference(context, path))
-    moved = [path for path in rivals if path != keep]
-    return " && ".join(move_aside(context, path) for path in moved)
+    return move_aside(context, *(path for path in rivals if path != keep))
 
 
 def _preference(context: Context, path: str) -> tuple[bool, bool, bool, float]:
     """Return by what a file is preferred: ours, what it names exists, cdigen would write it, younger."""
     try:
-        data = context.host.read(path, limit=_MAX)
+        data = context.host.read(path, limit=MAX_SIZE)
         changed = context.host.stat(path).st_mtime
     except OSError:
         return False, False, False, 0.0
@@ -228,17 +244,17 @@ def _preference(context: Context, path: str) -> tuple[bool, bool, bool, float]:
         and not errors(reading.findings)
         and not check_host(reading.document, context.host)
     )
-    is_own = path in {context.own_file(kind) for kind in context.kinds}
-    return context.is_ours(path), holds, is_own, changed
+    is_own = path in {own_file(context, kind) for kind in context.kinds}
+    return is_ours(context, path), holds, is_own, changed
 
 
 def _refused(
     context: Context, problem: Problem, name: str, spec_file: SpecFile | None
-) -> tuple[str, str, str]:
+) -> tuple[str, str, tuple[Remedy, ...]]:
     """Return the check, the reason and the remedy for a file that runtimes refuse, or crash on."""
     path = problem.path
     try:
-        data = context.host.read(path, limit=_MAX)
+        data = context.host.read(path, limit=MAX_SIZE)
     except OSError:
         return name, problem.reason, move_aside(context, path)
     reading = parse_and_check(data, yaml=not path.endswith(".json"))
@@ -280,18 +296,17 @@ def _targets(context: Context, older: list[ExaminedRuntime], spec_file: SpecFile
     return tuple(words)
 
 
-def _anew(context: Context, path: str, spec_file: SpecFile | None, options: tuple[str, ...]) -> str:
-    """Return the command that puts a good spec in the place of the file PATH."""
+def _anew(
+    context: Context, path: str, spec_file: SpecFile | None = None, options: tuple[str, ...] = ()
+) -> tuple[Remedy, ...]:
+    """Return the commands that put a good spec in the place of the file PATH."""
+    own = {own_file(context, product.kind) for product in context.products}
+    if context.products and (path in own or was_ours(context, path)):
+        return write_specs(context, *options)
     moved = move_aside(context, path)
-    own = {context.own_file(product.kind) for product in context.products}
-    if path in own or context.was_ours(path):
-        if context.products:
-            return context.write_command(*options)
-        return moved
     offered = {product.kind for product in context.products}
-    if spec_file is not None and spec_file.kind in offered and not _others_define(context, spec_file):
-        return f"{moved} && {context.write_command(*options)}"
-    return moved
+    is_lost = spec_file is not None and spec_file.kind in offered and not _others_define(context, spec_file)
+    return (*moved, *write_specs(context, *options)) if moved and is_lost else moved
 
 
 def _others_define(context: Context, spec_file: SpecFile) -> bool:
@@ -303,43 +318,40 @@ def _others_define(context: Context, spec_file: SpecFile) -> bool:
     )
 
 
-def _open(context: Context, problem: Problem) -> str:
-    """Return the command that lets the runtime's user read a file or directory, if root may be told."""
-    path = problem.path
+def _open(context: Context, problem: Problem) -> tuple[Remedy, ...]:
+    """Return the commands that let the runtime's user read a file or directory, if root may be told."""
     is_file = problem.rule == "file-unreadable"
     try:
-        real, status = context.host.located(path)
+        real, status = context.host.located(problem.path)
     except OSError:
-        # A link that leads nowhere.
-        return _anew(context, path, None, ()) if is_file and may_rename(context, path) else ""
+        return _anew(context, problem.path) if is_file else ()  # a link that leads nowhere
     if is_file and not stat.S_ISREG(status.st_mode):
-        return _anew(context, path, None, ()) if may_rename(context, path) else ""
-    opened: dict[str, str] = {}
-    folders = [real] if stat.S_ISDIR(status.st_mode) else []
-    folder = real.rpartition("/")[0]
-    while folder:
-        folders.insert(0, folder)
-        folder = folder.rpartition("/")[0]
-    for each in folders:
-        mode = context.host.stat(each).st_mode
-        if mode & 0o005 != 0o005:
-            opened[each] = "a+rx"
+        return _anew(context, problem.path)
+    parents = [real[:place] for place, character in enumerate(real) if character == "/" and place]
+    folders = [*parents, real] if stat.S_ISDIR(status.st_mode) else parents
+    opened = {each: "a+rx" for each in folders if context.host.stat(each).st_mode & 0o005 != 0o005}
     if stat.S_ISREG(status.st_mode) and not status.st_mode & 0o004:
         opened[real] = "a+r"
-    if not all(may_change(context, each) for each in opened):
-        return ""
-    return " && ".join(f"chmod {mode} {context.outer(each)}" for each, mode in opened.items())
+    return open_to_all(context, opened) if all(may_change(context, each) for each in opened) else ()
 
 
-def _replace_fifo(context: Context, problem: Problem) -> str:
-    return _anew(context, problem.path, None, ())
+def _replace(context: Context, problem: Problem) -> tuple[Remedy, ...]:
+    return _anew(context, problem.path)
 
 
-_REMEDIES = {"file-unreadable": _open, "directory-unreadable": _open, "runtime-hangs": _replace_fifo}
+_REMEDIES = {
+    "conflict": _end_conflict,
+    "file-unreadable": _open,
+    "directory-unreadable": _open,
+    "runtime-hangs": _replace,
+    "directory-symlink": _copy,
+    "not-a-directory": _make_directory,
+    "file-name-ignored": _change_ending,
+}
 
 
 def _missing(context: Context) -> Iterator[CheckResult]:
-    """Say whether there is a spec at all for each kind that the host offers, and for each name asked for."""
+    """Report whether there is a spec for each kind that the host offers, and for each name asked for."""
     there = {spec_file.kind for view in context.views for spec_file in view.spec_files if spec_file.is_known}
     lost = [product.kind for product in context.products if product.kind not in there]
     asked = context.request.devices
@@ -347,8 +359,8 @@ def _missing(context: Context) -> Iterator[CheckResult]:
         lost = [kind for kind in lost if kind in context.kinds]
     if lost:
         text = f"no spec of {', '.join(lost)} is in {' or '.join(context.configuration.spec_dirs)}"
-        say = TOPIC.error if set(lost) & context.kinds else TOPIC.warning
-        yield say(MISSING, text, context.write_command(), because=())
+        severity = severity_of(is_error=bool(set(lost) & context.kinds))
+        yield TOPIC.failed(severity, MISSING, text, write_specs(context))
         return
     if not context.products and not there:
         text = f"there is no spec in {' or '.join(context.configuration.spec_dirs)}, and none can be made now"
@@ -369,4 +381,8 @@ def _missing(context: Context) -> Iterator[CheckResult]:
 def _unknown(context: Context, name: str, known: list[str]) -> CheckResult:
     listed = ", ".join(known[:_FEW]) + (f" and {len(known) - _FEW} more" if len(known) > _FEW else "")
     text = f"this host has no device {shown(name)}; it has {listed or 'none'}"
-    return TOPIC.error("device-unknown", text, context.cdigen("list"), because=CAUSES)
+    listing = run_cdigen(context, "list", why="list the devices that there are", as_root=False)
+    return TOPIC.error("device-unknown", text, (listing,), because=CAUSES)
+
+
+CHECKS = (_loaded, _missing)

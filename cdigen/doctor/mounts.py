@@ -1,19 +1,18 @@
-"""The mount that a folder of this machine lies on, to be made writable: ``remount``."""
+"""The command that makes the mount writable on which a folder of this machine lies: ``remount``."""
 
 from __future__ import annotations
 
 import os
 import re
 
-from cdigen.doctor.words import quoted
 from cdigen.host.mountinfo import rows
 
 _TABLE = "/proc/self/mountinfo"  # proc_pid_mountinfo(5)
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
-def remount(folder: str) -> str:
-    """Return the command that makes the mount of FOLDER writable; empty where the kernel does not tell it."""
+def remount(folder: str) -> tuple[str, ...]:
+    """Return the command that makes the mount of FOLDER writable; nothing where it is unknown."""
     real = os.fsencode(os.path.realpath(folder))
     point, options = b"", ""
     try:
@@ -28,8 +27,8 @@ def remount(folder: str) -> str:
                 is_own = _is_read_only(own) and not _is_read_only(file_system.rpartition(b" ")[2])
                 options = "remount,bind,rw" if is_own else "remount,rw"
     except OSError:
-        return ""
-    return f"mount -o {options} {quoted(os.fsdecode(point))}" if point else ""
+        return ()
+    return ("mount", "-o", options, os.fsdecode(point)) if point else ()
 
 
 def _is_read_only(options: bytes) -> bool:

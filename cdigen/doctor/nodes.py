@@ -1,19 +1,20 @@
-"""The device nodes: whether they are there, with the kernel's numbers, for the user, and for systemd."""
+"""Checks of the device nodes: that they exist, with the kernel's numbers, for the user and for systemd."""
 
 from __future__ import annotations
 
 import os
 import stat
 
+from cdigen.doctor.commands import file_command
 from cdigen.doctor.driver import CAUSES
-from cdigen.doctor.result import Topic, command_in
-from cdigen.doctor.words import quoted
+from cdigen.doctor.remedy import Remedy
+from cdigen.doctor.result import Topic, severity_of, with_hint
 from cdigen.model.errors import HostError
 from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.result import CheckResult
@@ -35,17 +36,6 @@ _OPEN = 6  # to read and to write
 _FEW = 4
 
 
-def check(context: Context) -> Iterator[CheckResult]:
-    """Say how the nodes of the host's devices stand."""
-    missing, wrong = _unmade(context)
-    findings = _said(context)
-    serious = {finding.path for finding in findings if finding.severity == "error"}
-    yield from _missing(context, findings, missing, wrong)
-    yield from _wrong(context, wrong, serious)
-    yield from _access(context)
-    yield from _links(context)
-
-
 def _unmade(context: Context) -> tuple[tuple[HostNode, ...], tuple[HostNode, ...]]:
     """Return the nodes that have to be made, and those that have to be made anew."""
     missing: list[HostNode] = []
@@ -65,8 +55,8 @@ def _unmade(context: Context) -> tuple[tuple[HostNode, ...], tuple[HostNode, ...
     return tuple(missing), tuple(wrong)
 
 
-def _said(context: Context) -> tuple[Finding, ...]:
-    """Return what discovery said of nodes."""
+def _found(context: Context) -> tuple[Finding, ...]:
+    """Return what discovery found wrong with nodes."""
     return tuple(
         finding
         for inventory in context.inventories.values()
@@ -75,43 +65,47 @@ def _said(context: Context) -> tuple[Finding, ...]:
     )
 
 
-def _missing(
-    context: Context,
-    findings: tuple[Finding, ...],
-    missing: tuple[HostNode, ...],
-    wrong: tuple[HostNode, ...],
-) -> Iterator[CheckResult]:
-    told = {node.host_path for node in (*missing, *wrong)}
-    serious = {finding.path for finding in findings if finding.severity == "error"}
-    lost = [error for error in context.failures.values() if error.kind == "no-nodes"]
-    needed = [node for node in missing if _is_needed(node, serious) or lost]
-    optional = [
-        node for node in missing if node not in needed and any(node.host_path == f.path for f in findings)
-    ]
-    for nodes, say in ((needed, TOPIC.error), (optional, TOPIC.warning)):
+def _missing(context: Context) -> Iterator[CheckResult]:
+    """Report the nodes that do not exist."""
+    missing, wrong = _unmade(context)
+    findings = _found(context)
+    known = [node.host_path for node in (*missing, *wrong)]
+    lost = {name: error for name, error in context.failures.items() if error.kind == "no-nodes"}
+    needed = [node for node in missing if lost or _is_needed(context, node)]
+    named = {finding.path for finding in findings}
+    optional = [node for node in missing if node not in needed and node.host_path in named]
+    for nodes, is_error in ((needed, True), (optional, False)):
         if nodes:
-            does = "does" if len(nodes) == 1 else "do"
-            yield say(
-                MISSING, f"{_paths(nodes)} {does} not exist, and the driver is loaded", _make(context, nodes)
+            text = (
+                f"{_paths(nodes)} {'does' if len(nodes) == 1 else 'do'} not exist, and the driver is loaded"
             )
+            yield TOPIC.failed(severity_of(is_error=is_error), MISSING, text, _make(context, nodes))
     for finding in findings:
-        if finding.path not in told and not any(
-            node.host_path in finding.message for node in (*missing, *wrong)
-        ):
-            say = TOPIC.error if finding.severity == "error" else TOPIC.warning
-            detail = f"{finding.message}; {finding.hint}" if finding.hint else finding.message
-            yield say(MISSING, detail, command_in(finding.hint))
-    if lost and not needed and not wrong:
-        yield TOPIC.error(MISSING, f"{lost[0].message}; {lost[0].hint}", command_in(lost[0].hint))
+        if finding.path not in known and not any(path in finding.message for path in known):
+            yield TOPIC.finding(MISSING, finding, _let_make(is_nvidia=finding.path.startswith("/dev/nvidia")))
+    if not needed and not wrong:
+        for name, error in lost.items():
+            yield TOPIC.error(MISSING, with_hint(error), _let_make(is_nvidia=name == "nvidia"))
     if context.nodes:
         yield TOPIC.good(MISSING, f"{len(context.nodes)} device nodes are there")
 
 
-def _is_needed(node: HostNode, serious: set[str]) -> bool:
-    return node.host_path in serious or node.role in {"gpu", "control", "capability"}
+def _is_needed(context: Context, node: HostNode) -> bool:
+    is_serious = any(f.severity == "error" and f.path == node.host_path for f in _found(context))
+    return is_serious or node.role in {"gpu", "control", "capability"}
 
 
-def _wrong(context: Context, wrong: tuple[HostNode, ...], serious: set[str]) -> Iterator[CheckResult]:
+def _let_make(*, is_nvidia: bool) -> tuple[Remedy, ...]:
+    """Return the command of who makes nodes: NVIDIA's own program, of others udev."""
+    if is_nvidia:
+        command = ("nvidia-modprobe", "-c", "0", "-u", "-m")
+        return (Remedy(argv=command, why="make NVIDIA's device nodes"),)
+    return (Remedy(argv=("udevadm", "trigger"), why="udev makes missing device nodes"),)
+
+
+def _wrong(context: Context) -> Iterator[CheckResult]:
+    """Report the nodes that are another device, or none."""
+    _, wrong = _unmade(context)
     if not wrong:
         if context.nodes:
             yield TOPIC.good(WRONG, "all have the numbers that the kernel gives them")
@@ -119,22 +113,16 @@ def _wrong(context: Context, wrong: tuple[HostNode, ...], serious: set[str]) -> 
     told = [
         f"{node.host_path} is {_is(context, node)}, and must be {node.major}:{node.minor}" for node in wrong
     ]
-    needed = any(_is_needed(node, serious) or node.role == "uvm" for node in wrong)
-    say = TOPIC.error if needed else TOPIC.warning
-    yield say(
-        WRONG,
-        "; ".join(told[:_FEW]) + (f" and {len(told) - _FEW} more" if len(told) > _FEW else ""),
-        f"{_remove(context, wrong)} && {_make(context, wrong)}",
-    )
+    severity = severity_of(is_error=any(_is_needed(context, node) or node.role == "uvm" for node in wrong))
+    text = "; ".join(told[:_FEW]) + (f" and {len(told) - _FEW} more" if len(told) > _FEW else "")
+    yield TOPIC.failed(severity, WRONG, text, (*_remove(context, wrong), *_make(context, wrong)))
 
 
-def _remove(context: Context, nodes: tuple[HostNode, ...]) -> str:
-    """Return the command that removes NODES: a directory, as container engines leave one, only if empty."""
-    commands = []
+def _remove(context: Context, nodes: tuple[HostNode, ...]) -> Iterator[Remedy]:
+    """Return the commands that remove NODES: a directory, as container engines leave one, only if empty."""
     for path in (node.host_path for node in nodes):
-        command = "rmdir" if not context.is_link(path) and _is_folder(context, path) else "rm -f"
-        commands.append(f"{command} {context.outer(path)}")
-    return " && ".join(commands)
+        command = ("rmdir",) if not context.is_link(path) and _is_folder(context, path) else ("rm", "-f")
+        yield file_command("remove what is in the place of the node", *command, context.outer(path))
 
 
 def _is_folder(context: Context, path: str) -> bool:
@@ -154,16 +142,21 @@ def _is(context: Context, node: HostNode) -> str:
     return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
 
 
-def _make(context: Context, nodes: tuple[HostNode, ...] | list[HostNode]) -> str:
-    """Return the command that makes NODES as the kernel says they have to be."""
+def _make(context: Context, nodes: Iterable[HostNode]) -> tuple[Remedy, ...]:
+    """Return the commands that make NODES as the kernel says they have to be."""
     folders = dict.fromkeys(node.host_path.rpartition("/")[0] for node in nodes)
-    commands = [f"mkdir -p {context.outer(folder)}" for folder in folders if not context.host.exists(folder)]
+    made = [
+        file_command("make the folder of the nodes", "mkdir", "-p", context.outer(folder))
+        for folder in folders
+        if not context.host.exists(folder)
+    ]
     for node in nodes:
-        path = context.outer(node.host_path)
-        commands.append(f"mknod -m {node.mode:04o} {path} c {node.major} {node.minor}")
+        path, numbers = context.outer(node.host_path), (str(node.major), str(node.minor))
+        command = ("mknod", "-m", f"{node.mode:04o}", path, "c", *numbers)
+        made.append(Remedy(argv=command, why="make the node with the kernel's numbers"))
         if node.uid or node.gid:
-            commands.append(f"chown {node.uid}:{node.gid} {path}")
-    return " && ".join(commands)
+            made.append(file_command("give it its owner", "chown", f"{node.uid}:{node.gid}", path))
+    return tuple(made)
 
 
 def _paths(nodes: list[HostNode]) -> str:
@@ -188,7 +181,7 @@ def _access(context: Context) -> Iterator[CheckResult]:
             )
             yield TOPIC.good("node-groups", text)
         return
-    say = TOPIC.error if needed else TOPIC.warning
+    severity = severity_of(is_error=bool(needed))
     groups = {node.gid for node in closed if node.gid and (node.mode >> 3) & _OPEN == _OPEN}
     helped = [node for node in closed if node.gid in groups and (node.mode >> 3) & _OPEN == _OPEN]
     if len(helped) == len(closed):
@@ -197,10 +190,12 @@ def _access(context: Context) -> Iterator[CheckResult]:
             f"{user.name} may not open {_paths(closed)}: they are open to the groups {names} (log in again "
             "afterwards; rootless containers keep groups with crun and 'podman run --group-add keep-groups')"
         )
-        yield say(ACCESS, text, f"usermod --append --groups {quoted(names)} {quoted(user.name)}")
+        join = ("usermod", "--append", "--groups", names, user.name)
+        yield TOPIC.failed(severity, ACCESS, text, (Remedy(argv=join, why="the groups may open the nodes"),))
         return
     text = f"{user.name} may not open {_paths(closed)}; to keep it so after a boot, {_lasting(closed)}"
-    yield say(ACCESS, text, f"chmod 0666 {' '.join(context.outer(node.host_path) for node in closed)}")
+    command = ("chmod", "0666", *(context.outer(node.host_path) for node in closed))
+    yield TOPIC.failed(severity, ACCESS, text, (file_command("let everybody open the nodes", *command),))
 
 
 def _lasting(closed: list[HostNode]) -> str:
@@ -240,16 +235,17 @@ def _links(context: Context) -> Iterator[CheckResult]:
     if not lost:
         yield TOPIC.good(LINKS, "all are in /dev/char, where systemd looks for them")
         return
-    commands = [f"mkdir -p {context.outer('/dev/char')}"]
+    links = [file_command("make the folder", "mkdir", "-p", context.outer("/dev/char"))]
     for node in lost:
         link = context.outer(f"/dev/char/{node.major}:{node.minor}")
-        commands.append(f"ln -sfn ../{node.host_path.removeprefix('/dev/')} {link}")
+        target = f"../{node.host_path.removeprefix('/dev/')}"
+        links.append(file_command("link the node for systemd", "ln", "-sfn", target, link))
     verb, what = ("is", "it") if len(lost) == 1 else ("are", "them")
     text = (
         f"{_paths(lost)} {verb} not in /dev/char: containers lose {what} at the next 'systemctl "
         "daemon-reload', where systemd manages their cgroups"
     )
-    yield TOPIC.warning(LINKS, text, " && ".join(commands), because=CAUSES)
+    yield TOPIC.warning(LINKS, text, tuple(links), because=CAUSES)
 
 
 def _is_linked(context: Context, node: HostNode) -> bool:
@@ -258,3 +254,6 @@ def _is_linked(context: Context, node: HostNode) -> bool:
     except OSError:
         return False
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == os.makedev(node.major, node.minor)
+
+
+CHECKS = (_missing, _wrong, _access, _links)

@@ -1,16 +1,17 @@
-"""Who else has a hand in it: NVIDIA's refresh service, foreign specs, legacy hooks, cdigen's daemon."""
+"""Checks of who else writes or reads specs: NVIDIA's refresh service, legacy hooks, cdigen's own daemon."""
 
 from __future__ import annotations
 
 import json
+import os
 import posixpath
 import re
 
+from cdigen.doctor.commands import file_command, give_to_root, move_aside, run_cdigen, write_specs
 from cdigen.doctor.mounts import remount
-from cdigen.doctor.moving import move_aside
-from cdigen.doctor.result import Topic
-from cdigen.doctor.specs import read_specs
-from cdigen.doctor.words import quoted
+from cdigen.doctor.ownership import own_file, was_ours
+from cdigen.doctor.remedy import Remedy
+from cdigen.doctor.result import Topic, severity_of
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.errors import CdigenError
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.result import CheckResult
-    from cdigen.doctor.specs import ExaminedSpec
+    from cdigen.doctor.spec_documents import ExaminedSpec
 
 TOPIC = Topic(name="others")
 DAEMON = Topic(name="daemon")
@@ -41,24 +42,15 @@ _DAEMON_JSON = "/etc/docker/daemon.json"
 # In containerd's and CRI-O's TOML; a comment or another runtime is none.
 _DEFAULT_RUNTIME = re.compile(r"""(?m)^\s*default_runtime(?:_name)?\s*=\s*["'](nvidia[\w.-]*)["']""")
 _VOID = "NVIDIA_VISIBLE_DEVICES=void"
+_HIDDEN_BECAUSE = ("spec-conflict", REFRESH, "spec-version", "spec-syntax", "spec-refused", "spec-unreadable")
 _ENABLED_AT = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 
 
-def check(context: Context) -> Iterator[CheckResult]:
-    """Say who else writes or reads what cdigen does, and how cdigen's daemon stands."""
-    found = read_specs(context)
-    yield from _refresh(context)
-    yield from _foreign(context, found)
-    yield from _twice(context, found)
-    yield from _daemon(context)
-    yield from _state(context)
-    yield from _space(context)
-
-
 def _refresh(context: Context) -> Iterator[CheckResult]:
+    """Report whether NVIDIA's own service writes specs beside cdigen's."""
     active = [unit for unit in _REFRESH_UNITS if is_enabled(context, unit)]
     there = [path for path in _REFRESH_FILES if context.host.exists(path)]
-    ours = any(context.host.exists(context.own_file(kind)) for kind in context.kinds)
+    ours = any(context.host.exists(own_file(context, kind)) for kind in context.kinds)
     if not active or not ours:
         what = "is enabled, and no spec of cdigen's lies beside its own" if active else "is not enabled"
         yield TOPIC.good(REFRESH, f"NVIDIA's own service that writes specs {what}")
@@ -67,13 +59,16 @@ def _refresh(context: Context) -> Iterator[CheckResult]:
         f"{' and '.join(active)} writes {_REFRESH_FILES[0]} beside cdigen's specs: two files define the "
         "same devices"
     )
-    remedy = f"systemctl disable --now {' '.join(_REFRESH_UNITS)}"
+    remedies = [
+        Remedy(argv=("systemctl", "disable", "--now", *_REFRESH_UNITS), why="NVIDIA's service stops writing")
+    ]
     for path in there:
-        # The service writes the first anew at any time; the other somebody has put there by hand.
-        gone = f"rm -f {context.outer(path)}" if path == _REFRESH_FILES[0] else move_aside(context, path)
-        remedy += f" && {gone}"
-    say = TOPIC.error if there else TOPIC.warning
-    yield say(REFRESH, text, remedy)
+        if path == _REFRESH_FILES[0]:
+            why = "remove what the service writes anew at any time"
+            remedies.append(file_command(why, "rm", "-f", context.outer(path)))
+        else:
+            remedies += move_aside(context, path)  # somebody has put it there by hand
+    yield TOPIC.failed(severity_of(is_error=bool(there)), REFRESH, text, tuple(remedies))
 
 
 def is_enabled(context: Context, unit: str) -> bool:
@@ -94,41 +89,31 @@ def is_enabled(context: Context, unit: str) -> bool:
     )
 
 
-def _foreign(context: Context, found: tuple[ExaminedSpec, ...]) -> Iterator[CheckResult]:
+def _foreign(context: Context) -> Iterator[CheckResult]:
+    """Report specs of our kinds that others wrote."""
     foreign = [
-        spec for spec in found if not context.was_ours(spec.path) and spec.path != context.own_file(spec.kind)
+        spec
+        for spec in context.specs
+        if not was_ours(context, spec.path) and spec.path != own_file(context, spec.kind)
     ]
-    hiding = [spec for spec in foreign if spec.is_used and context.host.exists(context.own_file(spec.kind))]
+    hiding = [
+        spec.path for spec in foreign if spec.is_used and context.host.exists(own_file(context, spec.kind))
+    ]
     if hiding:
-        paths = [spec.path for spec in hiding]
         text = (
-            f"{', '.join(map(shown, paths))} is used, though cdigen's own spec of the kind is there: nobody "
+            f"{', '.join(map(shown, hiding))} is used, though cdigen's own spec of the kind is there: nobody "
             "keeps it true"
         )
-        moves = [move_aside(context, path) for path in paths]
-        yield TOPIC.warning(
-            FOREIGN,
-            text,
-            " && ".join(moves),
-            because=(
-                "spec-conflict",
-                REFRESH,
-                "spec-version",
-                "spec-syntax",
-                "spec-refused",
-                "spec-unreadable",
-            ),
-        )
-        return
-    if foreign:
+        yield TOPIC.warning(FOREIGN, text, move_aside(context, *hiding), because=_HIDDEN_BECAUSE)
+    elif foreign:
         text = ", ".join(f"{shown(spec.path)}{'' if spec.is_used else ' (not in use)'}" for spec in foreign)
         yield TOPIC.good(FOREIGN, f"written by others, and not kept true by cdigen: {text}")
     else:
         yield TOPIC.good(FOREIGN, "nobody else has written specs of these kinds")
 
 
-def _twice(context: Context, found: tuple[ExaminedSpec, ...]) -> Iterator[CheckResult]:
-    """Say whether NVIDIA's legacy runtime or hook injects GPUs into containers that have them by CDI.
+def _twice(context: Context) -> Iterator[CheckResult]:
+    """Report whether NVIDIA's legacy runtime or hook injects GPUs into containers that have them by CDI.
 
     Images of CUDA set NVIDIA_VISIBLE_DEVICES=all, which both heed; void tells them that all is done
     (nvidia-container-toolkit issue 395).
@@ -146,16 +131,15 @@ def _twice(context: Context, found: tuple[ExaminedSpec, ...]) -> Iterator[CheckR
     if not legacy:
         yield TOPIC.good(TWICE, "nothing but CDI gives containers GPUs by itself")
         return
-    bare = [spec for spec in found if spec.is_used and "nvidia" in spec.kind and not _says_void(spec)]
+    bare = [spec for spec in context.specs if spec.is_used and "nvidia" in spec.kind and not _says_void(spec)]
     by = ", ".join(legacy)
     if not bare:
         yield TOPIC.good(TWICE, f"{by}: told by the specs ({_VOID}) that all is done")
         return
     paths = ", ".join(shown(spec.path) for spec in bare)
     text = f"{by} gives containers GPUs by NVIDIA_VISIBLE_DEVICES as well, and {paths} lacks {_VOID}"
-    own = all(spec.path == context.own_file(spec.kind) for spec in bare)
-    remedy = context.write_command() if own and context.products else ""
-    yield TOPIC.warning(TWICE, text, remedy)
+    own = all(spec.path == own_file(context, spec.kind) for spec in bare)
+    yield TOPIC.warning(TWICE, text, write_specs(context) if own and context.products else ())
 
 
 def _default_runtime(context: Context) -> str:
@@ -182,13 +166,15 @@ def _says_void(spec: ExaminedSpec) -> bool:
 
 
 def _daemon(context: Context) -> Iterator[CheckResult]:
+    """Report whether cdigen's daemon runs, and how its last cycle ended."""
     daemon = context.request.daemon()
     enabled = is_enabled(context, UNIT)
     if daemon.status is None or daemon.problem:
         if enabled:
             text = f"cdigen's daemon is enabled and not running: {daemon.problem}"
+            start = Remedy(argv=("systemctl", "restart", UNIT), why="start cdigen's daemon again")
             yield (
-                DAEMON.error(RUNNING, text, f"systemctl restart {UNIT}")
+                DAEMON.error(RUNNING, text, (start,))
                 if context.is_live
                 else DAEMON.unchecked(RUNNING, "the host is a folder")
             )
@@ -212,14 +198,14 @@ def _daemon(context: Context) -> Iterator[CheckResult]:
         if row.get("result") == "refused"
     ]
     if troubles:
-        yield DAEMON.warning(
-            CYCLE, f"its last look had trouble: {shown('; '.join(troubles))}", context.cdigen("status")
-        )
+        status = run_cdigen(context, "status", why="show what the daemon reports", as_root=False)
+        yield DAEMON.warning(CYCLE, f"its last cycle had trouble: {shown('; '.join(troubles))}", (status,))
     else:
-        yield DAEMON.good(CYCLE, "its last look had no trouble")
+        yield DAEMON.good(CYCLE, "its last cycle had no trouble")
 
 
 def _state(context: Context) -> Iterator[CheckResult]:
+    """Report whether the state directory is whole, and root's alone."""
     path = context.configuration.state_dir
     if not context.host.exists(path):
         yield DAEMON.good(STATE, f"{path} does not exist; the first write makes it")
@@ -231,41 +217,52 @@ def _state(context: Context) -> Iterator[CheckResult]:
         return
     real = context.host.resolve(path)
     if problem := untrusted(real, base=context.host.outer):
-        place = quoted(context.outer(real))
         is_itself = not untrusted(posixpath.dirname(real), base=context.host.outer)
         # A folder above it may be somebody's home: that is not ours to take away from them.
         text = f"driver views lie in it, and {problem}" + ("" if is_itself else "; choose another state_dir")
-        yield DAEMON.warning(
-            STATE, text, f"chown root:root {place} && chmod go-w {place}" if is_itself else ""
-        )
+        yield DAEMON.warning(STATE, text, give_to_root(context.outer(real)) if is_itself else ())
     elif findings:
         text = "; ".join(finding.message for finding in findings)
-        yield DAEMON.warning(STATE, text, context.cdigen("generate", "--write", "--replace-foreign"))
+        command = ("generate", "--write", "--replace-foreign")
+        anew = run_cdigen(context, *command, why="write the specs and their record anew")
+        yield DAEMON.warning(STATE, text, (anew,))
     else:
         yield DAEMON.good(STATE, f"{path} is whole")
 
 
 def _space(context: Context) -> Iterator[CheckResult]:
-    """Say whether a spec can be written where specs are."""
-    import os  # noqa: PLC0415 - for this alone
-
-    full = []
-    for path in dict.fromkeys((context.request.spec_dirs[-1], context.request.state_dir)):
-        folder = path
-        while folder and not os.path.isdir(folder):
-            folder = os.path.dirname(folder.rstrip("/")) if folder != "/" else ""
+    """Report whether a spec can be written where specs are."""
+    folders = dict.fromkeys(
+        _existing(path) for path in (context.request.spec_dirs[-1], context.request.state_dir)
+    )
+    full = False
+    for folder in folders:
         try:
-            status = os.statvfs(folder or "/")
+            status = os.statvfs(folder)
         except OSError:
             continue
+        look = Remedy(argv=("df", "-h", folder), why="show how full the file system is", as_root=False)
         if status.f_flag & os.ST_RDONLY:
-            full.append((folder, "is on a file system that is read-only"))
+            command = remount(folder)
+            text = "is on a file system that is read-only"
+            remedies = (Remedy(argv=command, why="make the mount writable"),) if command else ()
         elif status.f_bavail * status.f_frsize < 1 << 20:
-            full.append((folder, "has less than 1 MiB of free space"))
+            text, remedies = "has less than 1 MiB of free space", (look,)
         elif status.f_files and status.f_favail < 8:
-            full.append((folder, "has no free inode"))
-    for folder, text in full:
-        remedy = remount(folder) if "read-only" in text else f"df -h {quoted(folder)}"
-        yield DAEMON.warning(SPACE, f"{shown(folder)} {text}: specs cannot be written anew", remedy)
+            text, remedies = "has no free inode", (look,)
+        else:
+            continue
+        full = True
+        yield DAEMON.warning(SPACE, f"{shown(folder)} {text}: specs cannot be written anew", remedies)
     if not full:
         yield DAEMON.good(SPACE, "there is space for specs")
+
+
+def _existing(path: str) -> str:
+    """Return PATH of this machine, or the nearest folder above it that exists."""
+    while path != "/" and not os.path.isdir(path):
+        path = os.path.dirname(path.rstrip("/")) or "/"
+    return path
+
+
+CHECKS = (_refresh, _foreign, _twice, _daemon, _state, _space)

@@ -1,42 +1,46 @@
-"""What a check found: ``CheckResult``, and the few ways to say it.
+"""What a check returns: ``CheckResult``, made by the ``Topic`` of its family.
 
-A remedy is a command that a shell takes as it is printed, or empty where there is none to be run: what to do
-then stands in the detail. ``because`` names the checks of which, where they have failed too, this failure is
-a mere consequence: fixing those fixes it.
+``because`` names the checks of which, where they have failed too, this failure is a mere consequence: fixing
+those fixes it.
 """
 
 from __future__ import annotations
 
-import re
-
+from cdigen.doctor.remedy import command_line
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from cdigen.model.findings import Severity
-
-_QUOTED = re.compile(r"'([^']+)'")
+    from cdigen.doctor.remedy import Remedy
+    from cdigen.model.errors import HostError
+    from cdigen.model.findings import Finding, Severity
 
 
 @frozen
 class CheckResult:
-    """A check's result.
+    """What one check found.
 
     ``severity``: where not ``ok``, ``error`` stops containers of those who were asked for, ``warning`` will
     or may; ``info`` otherwise. ``is_checked`` False: it could not be looked at here, and counts as good.
     ``topic`` is the family: driver, nodes, specs, podman, docker, containerd, crio, security, user, others.
+    ``remedies`` are commands, to be run in their order; what a person has to do stands in ``detail``.
     """
 
     check: str
     ok: bool
     detail: str
     topic: str
-    remedy: str = ""
+    remedies: tuple[Remedy, ...] = ()
     severity: Severity = "info"
     because: tuple[str, ...] = ()
     is_checked: bool = True
+
+    @property
+    def remedy(self) -> str:
+        """The remedies as one line for a shell, empty without any."""
+        return command_line(self.remedies)
 
     def row(self) -> dict[str, Any]:
         """Return the result as JSON shows it."""
@@ -45,6 +49,7 @@ class CheckResult:
             "ok": self.ok,
             "detail": self.detail,
             "remedy": self.remedy,
+            "commands": [remedy.row() for remedy in self.remedies],
             "topic": self.topic,
             "severity": self.severity,
             "checked": self.is_checked,
@@ -54,53 +59,61 @@ class CheckResult:
 
 @frozen
 class Topic:
-    """The voice of one family of checks."""
+    """A family of checks, and how they report."""
 
     name: str
 
     def good(self, check: str, detail: str) -> CheckResult:
-        """Say that CHECK found nothing wrong."""
+        """Report that CHECK found nothing wrong."""
         return CheckResult(check=check, ok=True, detail=detail, topic=self.name)
 
     def unchecked(self, check: str, detail: str) -> CheckResult:
-        """Say that CHECK could not be made, and why."""
-        return CheckResult(
-            check=check, ok=True, detail=f"not checked: {detail}", topic=self.name, is_checked=False
-        )
+        """Report that CHECK could not be made, and why."""
+        text = f"not checked: {detail}"
+        return CheckResult(check=check, ok=True, detail=text, topic=self.name, is_checked=False)
 
-    def error(self, check: str, detail: str, remedy: str = "", because: tuple[str, ...] = ()) -> CheckResult:
-        """Say that CHECK found what stops containers."""
-        return CheckResult(
-            check=check,
-            ok=False,
-            detail=detail,
-            topic=self.name,
-            remedy=remedy,
-            severity="error",
-            because=because,
-        )
+    def error(
+        self, check: str, detail: str, remedies: tuple[Remedy, ...] = (), because: tuple[str, ...] = ()
+    ) -> CheckResult:
+        """Report that CHECK found what stops containers."""
+        return self.failed("error", check, detail, remedies, because)
 
     def warning(
-        self, check: str, detail: str, remedy: str = "", because: tuple[str, ...] = ()
+        self, check: str, detail: str, remedies: tuple[Remedy, ...] = (), because: tuple[str, ...] = ()
     ) -> CheckResult:
-        """Say that CHECK found what will stop containers one day, or some of them."""
+        """Report that CHECK found what will stop containers one day, or some of them."""
+        return self.failed("warning", check, detail, remedies, because)
+
+    def finding(self, check: str, finding: Finding, remedies: tuple[Remedy, ...] = ()) -> CheckResult:
+        """Report what discovery found as a failure of CHECK."""
+        severity: Severity = "error" if finding.severity == "error" else "warning"
+        return self.failed(severity, check, with_hint(finding), remedies)
+
+    def failed(
+        self,
+        severity: Severity,
+        check: str,
+        detail: str,
+        remedies: tuple[Remedy, ...] = (),
+        because: tuple[str, ...] = (),
+    ) -> CheckResult:
+        """Report that CHECK failed, with SEVERITY ``error`` or ``warning``."""
         return CheckResult(
             check=check,
             ok=False,
             detail=detail,
             topic=self.name,
-            remedy=remedy,
-            severity="warning",
+            remedies=remedies,
+            severity=severity,
             because=because,
         )
 
 
-def command_in(hint: str) -> str:
-    """Return the command that HINT names in quotes, if its first quoted words are one; else nothing."""
-    found = _QUOTED.search(hint)
-    words = found[1] if found else ""
-    return words if words.partition(" ")[0] in _COMMANDS and "..." not in words else ""
+def with_hint(problem: Finding | HostError) -> str:
+    """Return the message of PROBLEM and what a person may do about it."""
+    return f"{problem.message}; {problem.hint}" if problem.hint else problem.message
 
 
-# What hints of findings name and may be run as it is.
-_COMMANDS = frozenset({"cdigen", "nvidia-modprobe", "modprobe", "rmmod", "nvidia-smi", "ldconfig", "udevadm"})
+def severity_of(*, is_error: bool) -> Severity:
+    """Return ``error`` or ``warning``."""
+    return "error" if is_error else "warning"

@@ -1,14 +1,18 @@
-"""The container runtimes: whether they are there, read CDI, look where the specs are, and run."""
+"""Checks of the container runtimes: that they are installed, read CDI where the specs are, and run."""
 
 from __future__ import annotations
 
-from cdigen.doctor.authority import may_open_configuration
-from cdigen.doctor.context import ANY_RUNTIME, RUNTIME_NAMES
+from cdigen.doctor.authority import may_change_program, may_open_configuration
+from cdigen.doctor.commands import configure, give_to_root, open_to_all, restart, run_cdigen, write_specs
 from cdigen.doctor.daemons import PROCESSES
 from cdigen.doctor.driver import CAUSES
+from cdigen.doctor.examined import ANY_RUNTIME
 from cdigen.doctor.loading import LOADING, MISSING, lost_names
-from cdigen.doctor.result import Topic
+from cdigen.doctor.remedy import Remedy
+from cdigen.doctor.request import RUNTIME_NAMES
+from cdigen.doctor.result import Topic, severity_of, with_hint
 from cdigen.host.root import shown
+from cdigen.host.trust import untrusted
 from cdigen.runtimes.access import may_read
 from cdigen.runtimes.releases import known_issues
 
@@ -16,9 +20,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cdigen.doctor.context import Context, ExaminedRuntime
+    from cdigen.doctor.context import Context
+    from cdigen.doctor.examined import ExaminedRuntime
     from cdigen.doctor.result import CheckResult
-    from cdigen.runtimes.installed import InstalledRuntime
+    from cdigen.runtimes.releases import KnownIssue
 
 # What is judged by a check of its own.
 _JUDGED = frozenset({
@@ -34,46 +39,39 @@ _PACKAGES = {
     "crio": {"": "cri-o"},
 }
 _MANAGERS = (
-    ("/usr/bin/apt-get", "apt-get install --yes"),
-    ("/usr/bin/dnf", "dnf install --assumeyes"),
-    ("/usr/bin/zypper", "zypper --non-interactive install"),
-    ("/usr/bin/pacman", "pacman --sync --noconfirm"),
+    ("/usr/bin/apt-get", ("apt-get", "install", "--yes")),
+    ("/usr/bin/dnf", ("dnf", "install", "--assumeyes")),
+    ("/usr/bin/zypper", ("zypper", "--non-interactive", "install")),
+    ("/usr/bin/pacman", ("pacman", "--sync", "--noconfirm")),
 )
 _FEW = 4
 
 
-def check(context: Context) -> Iterator[CheckResult]:
-    """Say how each runtime that matters stands."""
+def _installed(context: Context) -> Iterator[CheckResult]:
+    """Report the runtimes that were asked for and are not installed."""
     for name in context.request.runtimes:
         if name not in context.installed:
-            yield _absent(context, name)
-    for runtime in context.runtimes:
-        if runtime.name == ANY_RUNTIME:
-            if not context.request.runtimes:
-                yield Topic(name="runtimes").good(
-                    "runtime-installed", "no podman, Docker, containerd or CRI-O was found"
-                )
-            yield from _devices(context, runtime)
-            continue
-        yield from _version(context, runtime)
-        yield from _configuration(context, runtime)
-        yield from _switch(context, runtime)
-        yield from _directories(context, runtime)
-        yield from _daemon(context, runtime)
-        yield from _devices(context, runtime)
-        yield from _limits(runtime)
-    for name, binary in context.low_level.items():
-        yield from _low_level(name, binary)
+            text = f"{name} is not installed at the usual places"
+            yield Topic(name=name).error(f"{name}-installed", text, _install(context, name))
+    if not context.installed and not context.request.runtimes:
+        text = "no podman, Docker, containerd or CRI-O was found"
+        yield Topic(name="runtimes").good("runtime-installed", text)
 
 
-def _absent(context: Context, name: str) -> CheckResult:
-    remedy = ""
+def _install(context: Context, name: str) -> tuple[Remedy, ...]:
     for program, command in _MANAGERS:
         if context.host.exists(program):
-            packages = _PACKAGES[name]
-            remedy = f"{command} {packages.get(program.rpartition('/')[2], packages[''])}"
-            break
-    return Topic(name=name).error(f"{name}-installed", f"{name} is not installed at the usual places", remedy)
+            package = _PACKAGES[name].get(program.rpartition("/")[2], _PACKAGES[name][""])
+            return (Remedy(argv=(*command, package), why=f"install {name}"),)
+    return ()
+
+
+def _each_runtime(context: Context) -> Iterator[CheckResult]:
+    """Report on every runtime that matters, by the checks of ``RUNTIME_CHECKS``."""
+    for runtime in context.runtimes:
+        checks = (_devices,) if runtime.name == ANY_RUNTIME else RUNTIME_CHECKS
+        for check in checks:
+            yield from check(context, runtime)
 
 
 def _version(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
@@ -85,7 +83,8 @@ def _version(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult
         if not context.is_live:
             yield topic.unchecked(name, f"{binary.binary}: {binary.problem}")
         else:
-            yield topic.warning(name, f"{shown(binary.binary)}: {binary.problem}", _trust(binary))
+            remedies = _trust(context, binary.binary)
+            yield topic.warning(name, f"{shown(binary.binary)}: {binary.problem}", remedies)
     elif not binary.library:
         texts = [
             limit
@@ -100,33 +99,30 @@ def _version(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult
         )
 
 
-def _trust(binary: InstalledRuntime) -> str:
-    return (
-        f"chown root:root {binary.binary} && chmod go-w {binary.binary}"
-        if "it was not asked" in binary.problem
-        else ""
-    )
+def _trust(context: Context, binary: str) -> tuple[Remedy, ...]:
+    """Return the commands that let root alone change a binary that others may, and that was not asked."""
+    is_others = untrusted(binary, base=context.host.outer) and may_change_program(context, binary)
+    return give_to_root(binary) if is_others else ()
 
 
 def _configuration(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
     topic, name = Topic(name=runtime.name), f"{runtime.name}-config"
     wrong = [finding for finding in runtime.settings.findings if finding.severity != "info"]
     for finding in wrong:
-        say = topic.error if finding.severity == "error" else topic.warning
-        remedy = _opening(context, runtime, finding.path) if finding.rule == "config-unreadable" else ""
-        detail = f"{finding.message}; {finding.hint}" if finding.hint and not remedy else finding.message
-        yield say(name, detail, remedy)
+        remedies = _opening(context, runtime, finding.path) if finding.rule == "config-unreadable" else ()
+        detail = finding.message if remedies else with_hint(finding)
+        yield topic.failed(severity_of(is_error=finding.severity == "error"), name, detail, remedies)
     if not wrong:
         files = ", ".join(map(shown, runtime.settings.files))
         yield topic.good(name, f"{files} can be read" if files else "there is none, so the defaults hold")
 
 
-def _opening(context: Context, runtime: ExaminedRuntime, path: str) -> str:
+def _opening(context: Context, runtime: ExaminedRuntime, path: str) -> tuple[Remedy, ...]:
     """Return the command that lets the runtime's user read its file PATH, if root may be told."""
     if may_read(context.host, path, runtime.reader) or not may_open_configuration(context, path):
-        return ""
+        return ()
     real, status = context.host.located(path)
-    return "" if status.st_mode & 0o004 else f"chmod a+r {context.outer(real)}"
+    return () if status.st_mode & 0o004 else open_to_all(context, {real: "a+r"})
 
 
 def _switch(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
@@ -143,11 +139,11 @@ def _switch(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]
     if any(finding.rule == "cri-disabled" for finding in settings.findings):
         yield topic.good(name, "the CRI plugin, which alone knows the switch, is disabled; ctr needs none")
         return
-    remedy = context.configure_command(runtime)
+    remedies = configure(context, runtime)
     if runtime.name != "containerd" or "containerd" in context.request.runtimes:
-        yield topic.error(name, text, remedy)
+        yield topic.error(name, text, remedies)
     elif by or "docker" not in context.installed or any(context.host.exists(path) for path in _KUBERNETES):
-        yield topic.warning(name, f"{text}; pods get no devices", remedy)
+        yield topic.warning(name, f"{text}; pods get no devices", remedies)
     else:
         yield topic.good(name, f"{text}; that matters for Kubernetes, of which this host has nothing")
 
@@ -156,9 +152,9 @@ def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckRe
     """Say whether the runtime looks where the specs of the wanted kinds are."""
     topic, name = Topic(name=runtime.name), f"{runtime.name}-directories"
     listed = runtime.settings.spec_dirs
-    holders = [spec_file for spec_file in context.own_view.spec_files if spec_file.kind in context.kinds]
+    holders = [file for file in context.own_view.spec_files if file.kind in context.kinds]
     theirs = {_identity(context, path) for path in listed}
-    places = dict.fromkeys(spec_file.folder for spec_file in holders) or dict.fromkeys(
+    places = dict.fromkeys(file.folder for file in holders) or dict.fromkeys(
         (context.configuration.spec_dirs[-1],)
     )
     unseen = [folder for folder in places if _identity(context, folder) not in theirs]
@@ -175,9 +171,11 @@ def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckRe
     if not context.products and not holders:
         yield topic.good(name, looks)
     elif runtime.settings.dirs_key:
-        yield topic.error(name, text, context.configure_command(runtime))
+        yield topic.error(name, text, configure(context, runtime))
     else:
-        yield topic.error(name, text, context.cdigen("generate", "--write", "--spec-dir", listed[-1]))
+        command = ("generate", "--write", "--spec-dir", listed[-1])
+        why = f"write the specs where {runtime.name} looks"
+        yield topic.error(name, text, (run_cdigen(context, *command, why=why),))
 
 
 def _identity(context: Context, path: str) -> str:
@@ -207,15 +205,12 @@ def _devices(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult
     )  # fmt: skip
     text = f"{runtime.shown} does not find {listed}{more}: {lost[0].reason}"
     # A host that has more than its specs say is stale, no less usable than before.
-    yield topic.error(name, text, _remedy(context, lost[0].rule), because=because)
+    yield topic.error(name, text, _remedies(context, lost[0].rule), because=because)
 
 
-def _remedy(context: Context, rule: str) -> str:
-    return (
-        context.write_command()
-        if context.products and rule in {"unknown-device", "unknown-kind", "no-specs"}
-        else ""
-    )
+def _remedies(context: Context, rule: str) -> tuple[Remedy, ...]:
+    is_unwritten = rule in {"unknown-device", "unknown-kind", "no-specs"}
+    return write_specs(context) if context.products and is_unwritten else ()
 
 
 def _daemon(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
@@ -227,13 +222,14 @@ def _daemon(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]
         yield topic.unchecked(name, "the host is a folder")
         return
     began = context.daemons.get(runtime.name)
-    restart = context.request.restart(runtime.name)
     if began is None:
         if runtime.name in context.request.runtimes:
-            start = restart.replace("restart", "start") or ""
-            yield topic.error(
-                name, f"{PROCESSES[runtime.name]} is not running", start, because=(f"{runtime.name}-config",)
+            argv = tuple(
+                "start" if word == "restart" else word for word in context.request.restart(runtime.name)
             )
+            start = Remedy(argv=argv, why=f"start {runtime.name}")
+            because = (f"{runtime.name}-config",)
+            yield topic.error(name, f"{PROCESSES[runtime.name]} is not running", (start,), because)
         else:
             yield topic.good(name, f"{PROCESSES[runtime.name]} is not running")
         return
@@ -245,7 +241,7 @@ def _daemon(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]
             f"{', '.join(map(shown, younger))} was changed after {PROCESSES[runtime.name]} had started, "
             "which may not have read it"
         )
-        yield topic.warning(f"{runtime.name}-restart", text, restart)
+        yield topic.warning(f"{runtime.name}-restart", text, restart(context, runtime.name))
     else:
         yield topic.good(
             f"{runtime.name}-restart", "its configuration has not been changed since it was started"
@@ -260,23 +256,28 @@ def _changed(context: Context, path: str) -> float:
         return 0.0
 
 
-def _limits(runtime: ExaminedRuntime) -> Iterator[CheckResult]:
+def _issues(_context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
+    """Tell what is known of the runtime's release."""
     if runtime.binary is None or runtime.binary.release is None:
         return
-    for limit in known_issues(RUNTIME_NAMES[runtime.name], runtime.binary.release):
-        if limit.name in _JUDGED:
-            continue
-        text = f"known of this release: {limit.text} ({', '.join(limit.references)}); {limit.remedy}"
-        if not limit.references:
-            text = f"known of this release: {limit.text}; {limit.remedy}"
-        yield Topic(name=runtime.name).good(f"limit-{limit.name}", text)
+    for issue in known_issues(RUNTIME_NAMES[runtime.name], runtime.binary.release):
+        if issue.name not in _JUDGED:
+            yield _told(Topic(name=runtime.name), "this release", issue)
 
 
-def _low_level(name: str, binary: InstalledRuntime) -> Iterator[CheckResult]:
-    if binary.release is None:
-        return
-    for limit in known_issues(name, binary.release):
-        references = f" ({', '.join(limit.references)})" if limit.references else ""
-        release = ".".join(map(str, binary.release))
-        text = f"known of {name} {release}: {limit.text}{references}; {limit.remedy}"
-        yield Topic(name="runtimes").good(f"limit-{limit.name}", text)
+def _low_level(context: Context) -> Iterator[CheckResult]:
+    """Tell what is known of the releases of runc and crun."""
+    for name, binary in context.low_level.items():
+        if binary.release is not None:
+            release = f"{name} {'.'.join(map(str, binary.release))}"
+            for issue in known_issues(name, binary.release):
+                yield _told(Topic(name="runtimes"), release, issue)
+
+
+def _told(topic: Topic, release: str, issue: KnownIssue) -> CheckResult:
+    references = f" ({', '.join(issue.references)})" if issue.references else ""
+    return topic.good(f"limit-{issue.name}", f"known of {release}: {issue.text}{references}; {issue.remedy}")
+
+
+RUNTIME_CHECKS = (_version, _configuration, _switch, _directories, _daemon, _devices, _issues)
+CHECKS = (_installed, _each_runtime, _low_level)

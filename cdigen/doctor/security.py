@@ -1,24 +1,23 @@
-"""Who may do what: the start-up hook, SELinux, user namespaces, a user's ranges of ids."""
+"""Checks of rights: the start-up hook, SELinux, user namespaces, a user's ranges of ids."""
 
 from __future__ import annotations
 
 import os
 
 from cdigen.doctor.authority import may_change_program, owners
+from cdigen.doctor.commands import give_to_root, write_specs
+from cdigen.doctor.remedy import Remedy
 from cdigen.doctor.result import Topic
-from cdigen.doctor.specs import read_specs
-from cdigen.doctor.words import quoted
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.result import CheckResult
-    from cdigen.doctor.specs import ExaminedSpec
 
 TOPIC = Topic(name="security")
 USER = Topic(name="user")
@@ -37,35 +36,37 @@ _WANTED_IDS = 65536
 _FIRST_ID = 100000
 
 
-def check(context: Context) -> Iterator[CheckResult]:
-    """Say what keeps containers from what the specs give them."""
-    found = read_specs(context)
-    yield from _hooks(context, found)
-    yield from _selinux(context, found)
-    yield from _user(context)
-
-
-def _hooks(context: Context, found: tuple[ExaminedSpec, ...]) -> Iterator[CheckResult]:
-    hooks = [hook for spec in found if spec.is_used for hook in _of(spec.document, "hooks")]
-    paths = dict.fromkeys(path for hook in hooks for path in _programs(hook))
+def _hooks(context: Context) -> Iterator[CheckResult]:
+    """Report whether the programs that the specs run at a container's start are there."""
+    hooks = _used_hooks(context)
     if not hooks:
         yield TOPIC.good(HOOK, "the specs run nothing when a container starts")
         return
+    paths = _paths(hooks)
     missing = [path for path in paths if not context.host.exists(path)]
     if missing:
         text = f"{', '.join(missing)}, which the specs run when a container starts, is not there"
-        yield TOPIC.error(HOOK, text, context.write_command() if context.products else "")
+        yield TOPIC.error(HOOK, text, write_specs(context) if context.products else ())
     else:
         yield TOPIC.good(HOOK, f"{', '.join(paths)}: there, and run when a container starts")
-    failed = False
-    for path in paths:
-        who = _owners_of(context, found, path)
-        if path not in missing and (problem := untrusted(path, base=context.host.outer, owners=who)):
+
+
+def _hook_trust(context: Context) -> Iterator[CheckResult]:
+    """Report whether others than root may change what runs as root at a container's start."""
+    hooks, failed = _used_hooks(context), False
+    for path in _paths(hooks):
+        if not context.host.exists(path):
+            continue
+        if problem := untrusted(path, base=context.host.outer, owners=_owners_of(context, path)):
             failed = True
-            text = f"the hook runs as root, and {problem}"
-            yield TOPIC.error(TRUST, text, _secure(context, path))
-    if not failed:
+            yield TOPIC.error(TRUST, f"the hook runs as root, and {problem}", _secure(context, path))
+    if hooks and not failed:
         yield TOPIC.good(TRUST, "nobody but root may change the hook")
+
+
+def _hook_environment(context: Context) -> Iterator[CheckResult]:
+    """Report whether a hook gets the image's environment."""
+    hooks = _used_hooks(context)
     bare = [hook["path"] for hook in hooks if not hook.get("env")]
     runc = context.low_level.get("runc")
     if bare and (runc is None or runc.release is None or runc.release < (1, 3, 0)):
@@ -73,9 +74,17 @@ def _hooks(context: Context, found: tuple[ExaminedSpec, ...]) -> Iterator[CheckR
             f"{bare[0]} is run without an environment of its own: runc before 1.3 gives it the image's "
             "(CVE-2025-23266)"
         )
-        yield TOPIC.error(ENVIRONMENT, text, context.write_command() if context.products else "")
-    else:
+        yield TOPIC.error(ENVIRONMENT, text, write_specs(context) if context.products else ())
+    elif hooks:
         yield TOPIC.good(ENVIRONMENT, "no hook gets the image's environment")
+
+
+def _used_hooks(context: Context) -> list[dict[str, Any]]:
+    return [hook for spec in context.specs if spec.is_used for hook in _of(spec.document, "hooks")]
+
+
+def _paths(hooks: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(path for hook in hooks for path in _programs(hook)))
 
 
 def _programs(hook: dict[str, Any]) -> list[str]:
@@ -83,21 +92,20 @@ def _programs(hook: dict[str, Any]) -> list[str]:
     return [hook["path"], *(word for word in hook.get("args") or () if word.endswith("/cdigen-hook"))]
 
 
-def _owners_of(context: Context, found: tuple[ExaminedSpec, ...], path: str) -> frozenset[int]:
+def _owners_of(context: Context, path: str) -> frozenset[int]:
     """Return who besides root may change the hook PATH: who alone runs it."""
     by = [
         owners(context, spec.path)
-        for spec in found
+        for spec in context.specs
         if spec.is_used and any(path in _programs(hook) for hook in _of(spec.document, "hooks"))
     ]
     return frozenset.intersection(*by)
 
 
-def _secure(context: Context, path: str) -> str:
-    """Return the command that makes root the only one who may change PATH, if root may be told."""
+def _secure(context: Context, path: str) -> tuple[Remedy, ...]:
+    """Return the commands that make root the only one who may change PATH, if root may be told."""
     culprit = _culprit(context, path)
-    place = context.outer(culprit)
-    return f"chown root:root {place} && chmod go-w {place}" if may_change_program(context, culprit) else ""
+    return give_to_root(context.outer(culprit)) if may_change_program(context, culprit) else ()
 
 
 def _culprit(context: Context, path: str) -> str:
@@ -113,45 +121,60 @@ def _of(document: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
         yield from holder.get("containerEdits", {}).get(key, ())
 
 
-def _selinux(context: Context, found: tuple[ExaminedSpec, ...]) -> Iterator[CheckResult]:
-    if context.text(f"{_SELINUX}/enforce").strip() != "1":
+def _selinux_boolean(context: Context) -> Iterator[CheckResult]:
+    """Report whether SELinux lets containers use device nodes."""
+    if not _enforces(context):
         state = "permissive" if context.host.exists(f"{_SELINUX}/enforce") else "not there"
         yield TOPIC.good(BOOLEAN, f"SELinux is {state}")
         return
     value = context.text(f"{_SELINUX}/booleans/container_use_devices").split()
     if value and value[0] == "0":
         text = "SELinux keeps containers from device nodes: container_use_devices is off"
-        yield TOPIC.error(BOOLEAN, text, "setsebool -P container_use_devices 1")
+        command = ("setsebool", "-P", "container_use_devices", "1")
+        yield TOPIC.error(BOOLEAN, text, (Remedy(argv=command, why="let containers use devices"),))
     elif value:
         yield TOPIC.good(BOOLEAN, "SELinux lets containers use device nodes")
     else:
-        yield TOPIC.good(
-            BOOLEAN, "SELinux knows no container_use_devices: container-selinux is not installed"
-        )
+        text = "SELinux knows no container_use_devices: container-selinux is not installed"
+        yield TOPIC.good(BOOLEAN, text)
+
+
+def _selinux_labels(context: Context) -> Iterator[CheckResult]:
+    """Report whether SELinux lets containers read what the specs mount."""
+    if not _enforces(context):
+        return
     sources = dict.fromkeys(
-        str(mount["hostPath"]) for spec in found if spec.is_used for mount in _of(spec.document, "mounts")
+        str(mount["hostPath"])
+        for spec in context.specs
+        if spec.is_used
+        for mount in _of(spec.document, "mounts")
     )
-    closed: dict[str, str] = {}
-    for path in sources:
-        kind = _label(context, path)
-        if kind in _CLOSED:
-            closed[path] = kind
+    labels = {path: _label(context, path) for path in sources}
+    closed = {path: label for path, label in labels.items() if label in _CLOSED}
     if not closed:
         yield TOPIC.good(LABELS, "containers may read what the specs mount")
         return
-    listed = ", ".join(f"{shown(path)} ({kind})" for path, kind in list(closed.items())[:_FEW])
+    listed = ", ".join(f"{shown(path)} ({label})" for path, label in list(closed.items())[:_FEW])
     more = f" and {len(closed) - _FEW} more" if len(closed) > _FEW else ""
+    yield TOPIC.error(LABELS, f"SELinux keeps containers from {listed}{more}", _relabel(context, closed))
+
+
+def _enforces(context: Context) -> bool:
+    return context.text(f"{_SELINUX}/enforce").strip() == "1"
+
+
+def _relabel(context: Context, closed: Iterable[str]) -> tuple[Remedy, ...]:
+    """Return the commands that give the paths CLOSED labels that containers may read."""
     views = f"{context.configuration.state_dir}/views"
-    commands = []
+    remedies: list[Remedy] = []
     if any(path.startswith(f"{views}/") for path in closed):
-        commands.append(
-            f"semanage fcontext --add --type container_ro_file_t {quoted(f'{views}(/.*)?')} && "
-            f"restorecon -R {quoted(views)}"
-        )
+        rule = ("semanage", "fcontext", "--add", "--type", "container_ro_file_t", f"{views}(/.*)?")
+        remedies.append(Remedy(argv=rule, why="views may be read by containers"))
+        remedies.append(Remedy(argv=("restorecon", "-R", views), why="label the views"))
     others = [context.outer(path) for path in closed if not path.startswith(f"{views}/")]
     if others:
-        commands.append(f"restorecon -R {' '.join(others)}")
-    yield TOPIC.error(LABELS, f"SELinux keeps containers from {listed}{more}", " && ".join(commands))
+        remedies.append(Remedy(argv=("restorecon", "-R", *others), why="label them as the policy says"))
+    return tuple(remedies)
 
 
 def _label(context: Context, path: str) -> str:
@@ -163,30 +186,41 @@ def _label(context: Context, path: str) -> str:
     return fields[2] if len(fields) > 2 else ""
 
 
-def _user(context: Context) -> Iterator[CheckResult]:
+def _user_ranges(context: Context) -> Iterator[CheckResult]:
+    """Report whether the user has ids for the users of rootless containers."""
     if context.user is None:
         return
-    yield from _namespaces(context)
     name, uid = context.user.name, context.user.uid
-    lacking = []
+    files: list[str] = []
+    words: list[str] = []
     for file, option in (("/etc/subuid", "--add-subuids"), ("/etc/subgid", "--add-subgids")):
         rows = _ranges(context.text(file, limit=1 << 20))
         if sum(count for who, _, count in rows if who in {name, str(uid)}) < _WANTED_IDS:
-            first = max((begin + count for _, begin, count in rows), default=_FIRST_ID)
-            lacking.append((file, option, max(first, _FIRST_ID)))
-    if lacking:
-        files = " and ".join(file for file, _, _ in lacking)
-        words = " ".join(f"{option} {first}-{first + _WANTED_IDS - 1}" for _, option, first in lacking)
-        text = f"{files} give {name} fewer than {_WANTED_IDS} ids, so rootless containers have no other users"
-        yield USER.error(RANGES, text, f"usermod {words} {quoted(name)}")
-    else:
+            first = max(_FIRST_ID, *(begin + count for _, begin, count in rows), 0)
+            files.append(file)
+            words += [option, f"{first}-{first + _WANTED_IDS - 1}"]
+    if not files:
         yield USER.good(RANGES, f"{name} has ids for containers")
+        return
+    text = (
+        f"{' and '.join(files)} give {name} fewer than {_WANTED_IDS} ids, so rootless containers have no "
+        "other users"
+    )
+    grant = Remedy(argv=("usermod", *words, name), why=f"give {name} a range of ids that is free")
+    yield USER.error(RANGES, text, (grant,))
+
+
+def _user_helpers(context: Context) -> Iterator[CheckResult]:
+    """Report whether the programs are installed that map a user's ids."""
+    if context.user is None:
+        return
     helpers = [one for one in ("newuidmap", "newgidmap") if not context.host.exists(f"/usr/bin/{one}")]
-    if helpers:
-        package = "apt-get install --yes uidmap" if context.host.exists("/usr/bin/apt-get") else ""
-        yield USER.error(HELPERS, f"{' and '.join(helpers)} is not installed", package)
-    else:
+    if not helpers:
         yield USER.good(HELPERS, "newuidmap and newgidmap are installed")
+        return
+    install = Remedy(argv=("apt-get", "install", "--yes", "uidmap"), why="install them")
+    remedies = (install,) if context.host.exists("/usr/bin/apt-get") else ()
+    yield USER.error(HELPERS, f"{' and '.join(helpers)} is not installed", remedies)
 
 
 def _ranges(text: str) -> list[tuple[str, int, int]]:
@@ -198,16 +232,28 @@ def _ranges(text: str) -> list[tuple[str, int, int]]:
     return found
 
 
-def _namespaces(context: Context) -> Iterator[CheckResult]:
+def _user_namespaces(context: Context) -> Iterator[CheckResult]:
+    """Report whether the kernel lets users make user namespaces."""
+    if context.user is None:
+        return
     most = context.text("/proc/sys/user/max_user_namespaces").strip()
     debian = context.text("/proc/sys/kernel/unprivileged_userns_clone").strip()
+    why = "rootless containers need user namespaces"
     if most == "0":
+        command = ("sysctl", "--write", "user.max_user_namespaces=15000")
         text = "the kernel allows no user namespaces, which rootless containers need"
-        yield USER.error(NAMESPACES, text, "sysctl --write user.max_user_namespaces=15000")
+        yield USER.error(NAMESPACES, text, (Remedy(argv=command, why=why),))
     elif debian == "0":
+        command = ("sysctl", "--write", "kernel.unprivileged_userns_clone=1")
         text = "the kernel allows users no user namespaces, which rootless containers need"
-        yield USER.error(NAMESPACES, text, "sysctl --write kernel.unprivileged_userns_clone=1")
+        yield USER.error(NAMESPACES, text, (Remedy(argv=command, why=why),))
     elif not most:
         yield USER.unchecked(NAMESPACES, "/proc/sys/user/max_user_namespaces cannot be read")
     else:
         yield USER.good(NAMESPACES, "users may make user namespaces")
+
+
+CHECKS = (
+    _hooks, _hook_trust, _hook_environment, _selinux_boolean, _selinux_labels, _user_namespaces, _user_ranges,
+    _user_helpers,
+)  # fmt: skip

@@ -278,7 +278,8 @@ class _Delivery:
                 found = publishing.find_view(plan, host, state_dir)
                 if found is None:
                     if is_requested:
-                        self._report_no_view("none is published yet", "'cdigen generate --write' makes it")
+                        hint = "'cdigen generate --write' makes it"
+                        self._report_no_view("none is published yet", hint, "view-unpublished")
                     return False
                 view = found
         except StoreError as error:
@@ -319,10 +320,10 @@ class _Delivery:
             "choose 'layout: auto' in the profile",
         )
 
-    def _report_no_view(self, message: str, hint: str) -> None:
+    def _report_no_view(self, message: str, hint: str, rule: str = "view-not-made") -> None:
         self._report(
             "warning",
-            "view-not-made",
+            rule,
             self._draft.kind,
             f"single files are mounted, for there is no folder with all of them: {message}",
             hint,

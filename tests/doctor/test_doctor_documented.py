@@ -8,12 +8,12 @@ from pathlib import Path
 from doctor.brokenhost import BINARIES, REPOSITORY, BrokenHost
 
 NAME = re.compile(r"[a-z]+(?:-[a-z]+)+")
-# How a check is said; the first argument is its name.
-SAYING = {"good", "error", "warning", "unchecked", "say"}
+# How a check reports; the first argument is its name.
+SAYING = {"good", "error", "warning", "unchecked", "finding", "failed"}
 
 
 def named_in(path: Path) -> set[str]:
-    """Return the checks that the code names where it says something: texts, and constants of the module."""
+    """Return the checks that the code names where it reports something: texts, and constants of the module."""
     tree = ast.parse(path.read_text())
     assigned = [(node.targets[0], node.value) for node in tree.body if isinstance(node, ast.Assign)]
     constants: dict[str, str] = {}
@@ -28,6 +28,8 @@ def named_in(path: Path) -> set[str]:
             continue
         function, first = call.func, call.args[0]
         said = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if said == "failed":  # the severity comes first
+            first = call.args[1]
         if said in SAYING and isinstance(first, ast.Constant):
             found.add(str(first.value))
         if said in SAYING and isinstance(first, ast.Name) and first.id in constants:

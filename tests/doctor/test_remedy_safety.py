@@ -1,6 +1,7 @@
 """A remedy is safe to run as it is printed, whatever a file is called and whoever has put it there."""
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,7 +12,8 @@ from doctor.brokenhost import BINARIES, BrokenHost
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdigen.doctor.words import commands, quoted
+from cdigen.doctor.remedy import Remedy, command_line, filter_remedies, quoted
+from cdigen.doctor.result import Topic
 
 ALICE = "alice:x:1000:1000::/home/alice:/bin/sh\n"
 CONFIGURATION = "home/alice/.config/containers/containers.conf"
@@ -67,8 +69,10 @@ def test_a_printed_remedy_never_executes_a_file_name(host: BrokenHost, tmp_path:
 def test_a_quoted_word_is_printable_and_one_word(text: str) -> None:
     word = quoted(text)
     assert word.isprintable()
-    assert len(commands(f"rm {word} && mv {word} b")) == 2
-    assert [len(words) for _, words in commands(f"rm {word} && mv {word} b")] == [2, 3]
+    remedies = (Remedy(argv=("rm", text), why=""), Remedy(argv=("mv", text, "b"), why=""))
+    assert command_line(remedies) == f"rm {word} && mv {word} b"
+    if not word.startswith("$"):
+        assert shlex.split(f"rm {word} && mv {word} b") == ["rm", text, "&&", "mv", text, "b"]
 
 
 @pytest.mark.parametrize("text", ["a b", "it's", "a\nb", "\x1b1'\\", "\udcff7", "é\xa0", "$(id)\t`id`"])
@@ -77,9 +81,25 @@ def test_a_quoted_word_is_the_text_for_bash(text: str) -> None:
     assert done.stdout == text.encode("utf-8", "surrogateescape")
 
 
-def test_a_line_with_a_substitution_is_no_list_of_commands() -> None:
-    assert commands("rm $(id)") == []
-    assert commands("rm 'a") == []
+@pytest.mark.parametrize(
+    ("argv", "is_kept"),
+    [
+        (("rm", "-f", "/host/etc/a"), True),
+        (("mv", "/host/etc/a b", "/host/etc/$(id)"), True),
+        (("mv", "/host/etc/a", "/etc/a"), False),
+        (("rm", "/host/../etc/a"), False),
+        (("rm", "/hostile/a"), False),
+        (("rm", "a"), False),
+        (("modprobe", "/host/etc/a"), False),
+        (("cdigen", "generate", "--write"), False),
+        (("cdigen", "generate", "--write", "--root", "/host"), True),
+    ],
+)
+def test_for_a_folder_only_commands_are_kept_that_stay_in_it(argv: tuple[str, ...], is_kept: bool) -> None:  # noqa: FBT001
+    remedy = Remedy(argv=argv, why="")
+    result = filter_remedies(Topic(name="x").error("y", "detail", (remedy,)), "/host")
+    assert (result.remedies == (remedy,)) == is_kept
+    assert ("on that host: " in result.detail) != is_kept
 
 
 @pytest.mark.parametrize("name", ["al;ice", "al$(id)ice"])

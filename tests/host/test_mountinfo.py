@@ -68,7 +68,7 @@ def in_namespace(tmp_path: Path, program: str) -> str:
     ("question", "answer"),
     [
         (f"mounted_views(['{VIEW}'], '/proc').processes.keys()", f"dict_keys(['{VIEW}'])"),
-        ("remount('here/x')", "mount -o remount,rw {here}/here"),
+        ("remount('here/x')", "('mount', '-o', 'remount,rw', '{here}/here')"),
         ("_mountinfo(mount_of(os.open('here', os.O_PATH)))", "([], b'tmpfs')"),
     ],
 )
