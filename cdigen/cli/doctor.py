@@ -32,7 +32,7 @@ EXAMPLES = """\
   cdigen doctor --for podman --device nvidia.com/gpu=0
                                                why podman does not find this device
   cdigen doctor --user alice                   what keeps alice's rootless containers from it
-  cdigen doctor --bundle report.tar.gz --mask  pack the evidence for a bug report
+  cdigen doctor --bundle report.tar.gz         pack the evidence for a bug report
 """
 
 WRONG = 1
@@ -74,7 +74,7 @@ def add_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "--mask",
         action="store_true",
-        help="replace UUIDs, serial numbers and the names of hosts and users in it",
+        help="has no effect any more: no bundle has UUIDs or the names of hosts and users",
     )
     options.add_discovery_options(parser, takes_inventory=False)
     options.add_output_options(parser)
@@ -91,7 +91,7 @@ def run(arguments: Namespace) -> int:
     if arguments.bundle is not None:
         from cdigen.doctor.bundle import pack  # noqa: PLC0415 - only where it is asked for
 
-        pack(context, found, arguments.bundle, mask=arguments.mask)
+        pack(context, found, arguments.bundle)
         report.print_note(
             f"the evidence is in {shown(arguments.bundle)}; read it before you give it away", arguments
         )

@@ -114,7 +114,7 @@ complete -c cdigen -n '_shtab_cdigen_using doctor' -l for -xka "podman docker co
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l device -xka "(_cdigen_devices)" -d 'only this device, such as nvidia.com/gpu=0'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l user -xka "(__fish_complete_users)" -d 'the rootless containers of this user (default: whoever runs the command)'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l bundle -xka "(__fish_complete_path (commandline -ct))" -d 'pack the evidence into FILE (tar.gz)'
-complete -c cdigen -n '_shtab_cdigen_using doctor' -l mask -d 'replace UUIDs, serial numbers and the names of hosts and users in it'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l mask -d 'has no effect any more: no bundle has UUIDs or the names of hosts and users'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l root -xka "(__fish_complete_directories)" -d 'pretend that the folder DIR is the host'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l vendor -xka "nvidia amd intel" -d 'only this vendor: nvidia, amd, intel, or one that another package adds'

@@ -98,7 +98,7 @@ _shtab_cdigen_doctor_options=(
   "*--device=[only this device, such as nvidia.com\/gpu\=0]:NAME:_cdigen_devices"
   "--user=[the rootless containers of this user (default\: whoever runs the command)]:NAME:_users"
   "--bundle=[pack the evidence into FILE (tar.gz)]:FILE:_files"
-  "--mask[replace UUIDs, serial numbers and the names of hosts and users in it]"
+  "--mask[has no effect any more\: no bundle has UUIDs or the names of hosts and users]"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
   "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
   "*--vendor=[only this vendor\: nvidia, amd, intel, or one that another package adds]:NAME:(nvidia amd intel)"

@@ -13,7 +13,7 @@ SAYING = {"good", "error", "warning", "unchecked", "finding", "failed"}
 
 
 def named_in(path: Path) -> set[str]:
-    """Return the checks that the code names where it reports something: texts, and constants of the module."""
+    """Return the checks that the code names where it reports: texts, and constants."""
     tree = ast.parse(path.read_text())
     assigned = [(node.targets[0], node.value) for node in tree.body if isinstance(node, ast.Assign)]
     constants: dict[str, str] = {}
