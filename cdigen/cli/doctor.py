@@ -143,11 +143,12 @@ def _user(arguments: Namespace, host: Root) -> User | None:
 
 
 def _daemon(host: Root, settings: Settings) -> DaemonReport:
-    from cdigen.frontend import status as files  # noqa: PLC0415 - where it is asked for
+    from cdigen.daemon import status  # noqa: PLC0415 - where it is asked for
+    from cdigen.frontend import status as files  # noqa: PLC0415 - likewise
 
     try:
         run_dir = options.outer_directory(host, settings.daemon.run_dir)
-        found = files.read(run_dir, service_of(host))
+        found = status.read(run_dir, service_of(host))
         if (owner := files.foreign_owner(run_dir)) is not None:
             problem = (
                 f"what is in {shown(run_dir)} was put there by uid {owner}, and only root's daemon counts"

@@ -11,8 +11,7 @@ import stat
 from cdigen.cli import options
 from cdigen.cli.argument_checks import require_spec_directories
 from cdigen.config import DEFAULT_PATH, Settings
-from cdigen.frontend import signals
-from cdigen.frontend import status as files
+from cdigen.frontend import rundir, signals
 from cdigen.frontend.host_state import HostSources
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import ConfigError, StoreError
@@ -66,8 +65,8 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the plugin until it is told to stop; returns the exit code or raises a CdigenError."""
+    from cdigen.frontend.earlylog import EarlyLog  # noqa: PLC0415 - not for --help
     from cdigen.frontend.sd_notify import Notifier  # noqa: PLC0415 - likewise
-    from cdigen.nri.earlylog import EarlyLog  # noqa: PLC0415 - not for --help
     from cdigen.nri.plugin import Plugin  # noqa: PLC0415 - likewise, 0.1 s
 
     # Commands end before garbage matters (cli.main turns this off); this one stays.
@@ -117,7 +116,7 @@ def _refuse_outsider(arguments: Namespace, given: tuple[int, str, str] | None) -
         path = shown(wanted.endpoint.path)
         raise StoreError(f"the runtime's socket {path} cannot be used: Permission denied", hint=hint)
     try:
-        files.prepare(wanted.run_dir)
+        rundir.prepare(wanted.run_dir)
     except StoreError as error:
         raise StoreError(error.message, hint=hint) from None
 

@@ -7,7 +7,9 @@ import time
 
 from cdigen import __version__
 from cdigen.cli import options, report, terminal
-from cdigen.frontend import status as files
+from cdigen.daemon import status
+from cdigen.frontend.rundir import STATUS_FILE
+from cdigen.frontend.status import reason_not_running
 from cdigen.host.root import shown
 from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
@@ -58,18 +60,24 @@ def run(arguments: Namespace) -> int:
     run_dir = arguments.run_dir or options.outer_directory(host, settings.daemon.run_dir)
     service = service_of(host)
     try:
-        found = files.read(run_dir, service)
-        if problem := files.reason_not_running(run_dir, found):
+        found = status.read(run_dir, service)
+        if problem := reason_not_running(run_dir, found):
             raise _dead(found, problem, service)
+        found = _with(found, (*wrong, *_outdated(found, service)))
+        shown_text = text(found, time.time(), verbose=arguments.verbose)
     except HostError as error:
         is_unstartable = any(finding.severity == "error" for finding in wrong)
         raise (_unstartable(error, wrong[0]) if is_unstartable else error) from None
-    found = _with(found, (*wrong, *_outdated(found, service)))
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        # Of our schema number, and not written by a daemon.
+        raise status.unreadable(
+            f"{run_dir}/{STATUS_FILE}", f"{type(error).__name__}, {error}", service
+        ) from None
     plugin = nri.read(options.outer_directory(host, settings.nri.run_dir))
     if arguments.json:
         report.print_json({**found, "nri": plugin})
         return 0
-    report.write(sys.stdout, terminal.fit_width(text(found, time.time(), verbose=arguments.verbose)))
+    report.write(sys.stdout, terminal.fit_width(shown_text))
     if plugin is not None:
         report.write(sys.stdout, terminal.fit_width(f"\n{plugin_text(plugin, time.time())}"))
     return 0

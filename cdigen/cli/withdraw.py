@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 
 from cdigen.cdi.reader import MAX_SIZE
 from cdigen.cli import argument_checks, options, report
-from cdigen.frontend.status import RUN_DIRECTORY
+from cdigen.frontend.rundir import RUN_DIRECTORY
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import StoreError
 from cdigen.pipeline import withdraw

@@ -1,4 +1,4 @@
-"""The loop around the cycles: events, quiet, a cycle, the word about it, and again.
+"""``Daemon``: the loop of ``cdigen run``: wait for events, debounce them, reconcile, report, and again.
 
 One thread does all of this; sources of events, the HTTP server and a timer for systemd have their own and
 share with it only the inbox and values that are replaced whole.
@@ -11,13 +11,14 @@ import time
 
 from cdigen import __version__
 from cdigen.config import RULE
+from cdigen.daemon import log, status
+from cdigen.daemon.metrics import DaemonMetrics
 from cdigen.daemon.reconciler import Reconciler
-from cdigen.frontend import log, status
-from cdigen.frontend.http import SOCKET_FILE, Answers, Server
-from cdigen.frontend.metrics import DaemonMetrics
-from cdigen.frontend.report import DaemonStatus, next_status, overall, reason_unready
-from cdigen.frontend.rundir import RunDirectory
-from cdigen.frontend.signals import Overdue
+from cdigen.daemon.report import DaemonStatus, next_status, overall, reason_unready
+from cdigen.frontend.chassis import Chassis
+from cdigen.frontend.http import SOCKET_FILE, Server, standard_routes
+from cdigen.frontend.log import log_sources
+from cdigen.frontend.rundir import save_status
 from cdigen.host.root import Root
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.model.findings import Finding
@@ -26,8 +27,7 @@ from cdigen.value import replace
 from cdigen.watch.debounce import Backoff, Debounce
 from cdigen.watch.files import FileSource
 from cdigen.watch.poll import PollSource
-from cdigen.watch.supervisor import Supervisor
-from cdigen.watch.triggers import Inbox, Trigger
+from cdigen.watch.triggers import Trigger
 from cdigen.watch.uevents import UeventSource
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from cdigen.daemon.reconciler import CycleOutcome, DaemonSetup
-    from cdigen.frontend.report import CycleReport
+    from cdigen.daemon.report import CycleReport
     from cdigen.frontend.sd_notify import Notifier
     from cdigen.frontend.signals import Signals
     from cdigen.watch.triggers import Batch
@@ -69,27 +69,23 @@ class Daemon:
         self._watched = watched
         self._notifier = notifier
         self._log = logger
-        self._signals = signals
         self._setup = load()
         # The lock is there, so that another one in the configuration counts from the next start.
-        self._home = RunDirectory(self._setup.daemon.run_dir, logger)
-        self._inbox = Inbox()
-        self._keeper = Reconciler()
+        self._chassis = Chassis(
+            self._setup.daemon.run_dir,
+            notifier=notifier,
+            logger=logger,
+            signals=signals,
+            turn_s=lambda: self._setup.daemon.resync_s,
+        )
+        self._reconciler = Reconciler()
         self._files = FileSource(compare_s=self._setup.daemon.poll_s)
         self._poll = PollSource(interval_s=self._setup.daemon.poll_s)
         self._uevents = UeventSource(())
         self._metrics = DaemonMetrics(SOURCES)
-        sources = (self._files, self._poll, self._uevents, self._server())
-        self._supervisor = Supervisor(sources, self._inbox)
         self._status = DaemonStatus(version=__version__, started_s=time.time(), since_s=time.time())
         self._last: CycleReport | None = None
-        self._stopping = False
-        self._reloading = False
-        # Whether the service manager waits for the word that we are ready, or have reloaded.
-        self._is_expected = True
         self._misconfigured: Finding | None = None
-        self._beat_s = time.monotonic()
-        self._process = status.this_process()
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT.
@@ -100,41 +96,29 @@ class Daemon:
         in_time = threading.Timer(READY_WITHIN_S, self._notifier.ready, ("looking at the host",))
         in_time.daemon = True
         in_time.start()
-        self._signals.attach(self._on_signal, give_up=self._give_up)
-        with self._home.taken():
-            try:
-                self._signals.is_interruptible = True
+        chassis = self._chassis
+        try:
+            with chassis.running():
                 # In the place of what one that was killed has left: the first cycle may take a while.
-                self._home.show(self._save_status)
+                chassis.save(self._save_status)
                 self._rearm()
-                self._supervisor.start()
+                chassis.start(self._files, self._poll, self._uevents, self._server())
                 self._log.info("started", version=__version__, vendors=list(self._setup.vendors))
-                self._inbox.put(Trigger(source="start", reason="the daemon has started"))
+                chassis.inbox.put(Trigger(source="start", reason="the daemon has started"))
                 self._loop(in_time)
-                self._signals.is_interruptible = False
-            except Overdue:
-                self._give_up()
-            finally:
-                self._signals.is_interruptible = False
-                in_time.cancel()
-                self._notifier.stopping()
-                self._home.remove_status()
-                self._supervisor.stop()
-                self._log.info("stopped")
-
-    def _give_up(self) -> None:
-        self._log.warning("gave up", message="it was still at work when it was to end")
+        finally:
+            in_time.cancel()
 
     # The loop.
 
     def _loop(self, in_time: threading.Timer) -> None:
         attempts = 0
         next_look_s = time.monotonic()
-        while not self._stopping:
+        while not self._chassis.is_stopping:
             batch = self._wait(next_look_s, why="retry" if attempts else "timer")
             if batch is None:
                 continue
-            self._home.keep()
+            self._chassis.run_directory.keep()
             self._reload()
             # Before the look: what changes at a path that is new after it was looked at makes an event. What
             # the look brings into being comes into a folder that is watched, so that another look follows.
@@ -142,13 +126,13 @@ class Daemon:
             done = self._look(batch)
             self._show(done)
             in_time.cancel()
-            self._tell()
-            attempts = _attempts(attempts, batch) if done.unsettled else 0
+            self._chassis.report(self._summary())
+            attempts = _attempts(attempts, batch) if done.needs_retry else 0
             next_look_s = time.monotonic() + self._delay_s(attempts)
 
     def _look(self, batch: Batch) -> CycleOutcome:
         """Run a cycle; its report also says what is wrong with the configuration."""
-        done = self._keeper.cycle(self._setup, batch)
+        done = self._reconciler.cycle(self._setup, batch)
         if self._misconfigured is None:
             return done
         findings = (self._misconfigured, *done.report.findings)
@@ -156,28 +140,14 @@ class Daemon:
 
     def _wait(self, next_look_s: float, *, why: str) -> Batch | None:
         """Wait for events and the quiet after them, or for NEXT_LOOK_S; None: it is not time for a cycle."""
-        now = time.monotonic()
-        self._pulse(now)
-        wake_s = min(next_look_s, self._supervisor.tick(), now + self._pulse_s())
-        if self._inbox.wait(max(0.0, wake_s - now)):
-            self._quiet()
-            return None if self._stopping else self._inbox.take()
-        if self._stopping or time.monotonic() < next_look_s:
+        chassis, times = self._chassis, self._setup.daemon
+        if chassis.wait(next_look_s):
+            batch = chassis.gather(Debounce(debounce_s=times.debounce_s, max_delay_s=times.max_delay_s))
+            return None if chassis.is_stopping else batch
+        if chassis.is_stopping or time.monotonic() < next_look_s:
             return None
-        self._inbox.put(Trigger(source=why, reason="looking without an event"))
-        return self._inbox.take()
-
-    def _quiet(self) -> None:
-        """Wait until no event has come for a while, or the first is old enough."""
-        times = self._setup.daemon
-        debounce = Debounce(debounce_s=times.debounce_s, max_delay_s=times.max_delay_s)
-        while not self._stopping:
-            pending = self._inbox.peek()
-            left_s = debounce.due(pending.first_s, pending.last_s) - time.monotonic()
-            if left_s <= 0:
-                return
-            time.sleep(min(left_s, 0.1))
-            self._pulse(time.monotonic())
+        chassis.inbox.put(Trigger(source=why, reason="looking without an event"))
+        return chassis.inbox.take()
 
     def _delay_s(self, attempts: int) -> float:
         times = self._setup.daemon
@@ -186,30 +156,11 @@ class Daemon:
         backoff = Backoff(first_s=times.backoff_min_s, factor=1.5, most_s=times.backoff_max_s)
         return backoff.delay(attempts - 1)
 
-    def _pulse_s(self) -> float:
-        return self._notifier.watchdog_s / 3 if self._notifier.watchdog_s else self._setup.daemon.resync_s
-
-    def _pulse(self, now: float) -> None:
-        self._beat_s = now
-        if self._notifier.watchdog_s:
-            self._notifier.ping()
-
-    # Signals and configuration.
-
-    def _on_signal(self, name: str) -> None:
-        if name == "SIGHUP":
-            self._reloading = True
-        else:
-            self._stopping = True
-        self._inbox.put(Trigger(source="signal", reason=name))
+    # Configuration.
 
     def _reload(self) -> None:
         """Read the configuration again before every cycle; one that is wrong changes nothing, and is said."""
-        if self._reloading:
-            # Before that is said: a signal that comes while it is asks for the next one.
-            self._reloading = False
-            self._is_expected = True
-            self._notifier.reloading()
+        self._chassis.take_reload()
         problem: Finding | None = None
         try:
             self._setup = self._load()
@@ -231,7 +182,9 @@ class Daemon:
         specs = (f"{folder}/*{suffix}" for folder in setup.directories for suffix in SPEC_SUFFIXES)
         own = (setup.outer,) if setup.outer != "/" else ()
         # Links of a driver container's tree lead where they lead in it.
-        self._files.rearm((*files, *specs, *self._watched, self._home.lock), roots=(*own, *setup.roots))
+        self._files.rearm(
+            (*files, *specs, *self._watched, self._chassis.run_directory.lock), roots=(*own, *setup.roots)
+        )
         # What is mounted over a folder makes no event: a driver container's root is compared as well.
         self._poll.rearm(polled, setup.roots)
         self._uevents.rearm(subsystems)
@@ -259,27 +212,19 @@ class Daemon:
         """Tell everybody who listens what the cycle did; a full disk must not end the daemon."""
         report = done.report
         before = replace(self._status, is_configured=self._misconfigured is None)
-        self._status = next_status(before, report, self._supervisor.health())
+        self._status = next_status(before, report, self._chassis.health())
         self._metrics.count(report)
         self._metrics.show(self._status)
         log.cycle(self._log, report, self._last)
-        log.sources(self._log, self._status.sources, before.sources)
+        log_sources(self._log, self._status.sources, before.sources)
         self._last = report
         savings: list[Callable[[str], object]] = [self._save_status]
         if done.inventories or report.result != "failed":
             savings.append(lambda run_dir: status.save_inventory(run_dir, done.inventories))
-        self._home.show(*savings)
+        self._chassis.save(*savings)
 
     def _save_status(self, run_dir: str) -> None:
-        status.save(run_dir, status.document(self._status, self._process))
-
-    def _tell(self) -> None:
-        """Tell the service manager how it is."""
-        if self._is_expected:
-            self._is_expected = False
-            self._notifier.ready(self._summary())
-        else:
-            self._notifier.status(self._summary())
+        save_status(run_dir, status.document(self._status, self._chassis.process))
 
     def _summary(self) -> str:
         vendors = self._status.vendors
@@ -291,16 +236,13 @@ class Daemon:
         return f"{state}, {served} devices" + (f"; {why}" if why else "")
 
     def _server(self) -> Server:
-        answers = Answers(
-            metrics=self._metrics.render, alive=self._alive, ready=lambda: reason_unready(self._status)
+        routes = standard_routes(
+            metrics=self._metrics.render,
+            alive=self._chassis.alive,
+            ready=lambda: reason_unready(self._status),
         )
         times = self._setup.daemon
-        return Server(answers, f"{times.run_dir}/{SOCKET_FILE}", port=times.http_port)
-
-    def _alive(self) -> str:
-        silent_s = time.monotonic() - self._beat_s
-        limit_s = max(60.0, 2 * self._pulse_s())
-        return f"the loop has not turned for {silent_s:.0f} s" if silent_s > limit_s else ""
+        return Server(routes, f"{times.run_dir}/{SOCKET_FILE}", port=times.http_port)
 
 
 def _attempts(before: int, batch: Batch) -> int:

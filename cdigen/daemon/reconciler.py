@@ -12,8 +12,8 @@ import time
 from cdigen.cdi.compare import compare
 from cdigen.cdi.rules.hostcheck import check_host
 from cdigen.daemon.packages import PACKAGE_MANAGERS, package_manager
+from cdigen.daemon.report import CycleReport, SpecReport, VendorReport
 from cdigen.daemon.states import WITHDRAWALS, assess, decide
-from cdigen.frontend.report import CycleReport, SpecReport, VendorReport
 from cdigen.host.root import Root
 from cdigen.model.errors import CdigenError, ConfigError, HostError
 from cdigen.model.findings import Finding
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from cdigen.config import DaemonConfig
+    from cdigen.daemon.report import CycleResult
     from cdigen.daemon.states import SpecCondition, VendorStatus
-    from cdigen.frontend.report import CycleResult
     from cdigen.model.inventory import Inventory
     from cdigen.pipeline.delivery import DeliveryOptions
     from cdigen.pipeline.generate import GenerateOptions
@@ -73,7 +73,7 @@ class CycleOutcome:
 
     report: CycleReport
     inventories: dict[str, Inventory]
-    unsettled: bool
+    needs_retry: bool
 
 
 class Reconciler:
@@ -117,7 +117,7 @@ class Reconciler:
         return CycleOutcome(
             report=report,
             inventories={} if error else work.inventories,
-            unsettled=report.result in {"failed", "waiting"}
+            needs_retry=report.result in {"failed", "waiting"}
             or any(standing.passing for standing in work.standings.values()),
         )
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Literal
 
-    from cdigen.frontend.report import VendorState
+    from cdigen.daemon.report import VendorState
     from cdigen.model.errors import HostError
     from cdigen.model.findings import Finding
 

@@ -1,12 +1,14 @@
-"""Metrics and health over HTTP, on a unix socket and, if asked, on a loopback port: ``Server``.
+"""Serve HTTP on a unix socket and, if asked, on a loopback port: ``Server``, with a ``Route`` for each path.
+
+``standard_routes`` are those that every process has:
 
     GET /metrics   what Prometheus scrapes
-    GET /healthz   200 while the daemon's loop is alive, else 503 and why
-    GET /readyz    200 when containers can count on the vendors asked for, else 503 and why
+    GET /healthz   200 while the process is of use, else 503 and why
+    GET /readyz    200 when containers can count on it, else 503 and why
 
-waitress parses and answers; nothing that a client sends reaches anything but these three. It closes idle
-connections, but one that sends a byte a second is never idle and holds its place for ever, so connections
-here have an age instead: see ``_shed``.
+waitress parses and answers; nothing that a client sends reaches anything but the routes. It closes idle
+connections, but one that sends a byte a second is never idle: each new connection ends those that are too old
+or too many (``_Listener``), so that slow clients keep nobody out.
 """
 
 from __future__ import annotations
@@ -19,8 +21,7 @@ import time
 from contextlib import suppress
 from errno import EACCES, EAFNOSUPPORT, EPERM
 
-from waitress import wasyncore  # type: ignore[import-untyped]  # waitress ships no types
-from waitress.server import create_server  # type: ignore[import-untyped]  # likewise
+from waitress import create_server  # type: ignore[import-untyped]  # waitress ships no types
 
 from cdigen.frontend.metrics import CONTENT_TYPE
 from cdigen.host.root import reason, shown
@@ -31,8 +32,11 @@ from cdigen.watch.triggers import Trigger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
+
+    # Answers a query string.
+    Route = Callable[[str], "Response"]
 
 SOCKET_FILE = "http.sock"
 SOCKET_MODE = 0o660
@@ -43,7 +47,8 @@ MAX_CONNECTIONS = 16
 STOP_S = 0.8
 _MAX_PATH = 107  # sun_path of unix(7), less the NUL
 _PLAIN = "text/plain; charset=utf-8"
-_TICK_S = 0.5
+# How long ``stop`` waits before it wakes the thread again.
+_WAKE_S = 0.05
 # What systemd says with RestrictAddressFamilies= (systemd.exec(5)), and a kernel without IP.
 _REFUSALS = {EAFNOSUPPORT, EPERM, EACCES}
 _NO_NETWORK = (
@@ -56,13 +61,18 @@ _LIMITS = {
     # More than we let live (the listeners count as well), so that accepting never stops.
     "connection_limit": 4 * MAX_CONNECTIONS,
     "channel_timeout": int(MAX_AGE_S),
+    "asyncore_use_poll": True,
+    # What comes wakes it at once; this is how often it closes idle connections.
+    "asyncore_loop_timeout": 5,
     "max_request_header_size": 8192,
     # No request of ours has a body. waitress refuses what is as large as the limit.
     "max_request_body_size": 1,
     # Pipelined requests of one read are all answered: with so few bytes, they are not many.
     "recv_bytes": 1024,
-    # Above this, waitress would make temporary files, for which a hardened service may have no place.
-    "outbuf_overflow": 16 << 20,
+    # What one connection may leave unread: above the one, waitress would make temporary files, for which a
+    # hardened service may have no place; above the other, all would wait for that client.
+    "outbuf_overflow": 64 << 20,
+    "outbuf_high_watermark": 64 << 20,
     "log_socket_errors": False,
     "expose_tracebacks": False,
     "ident": "cdigen",
@@ -71,29 +81,39 @@ _LIMITS = {
 
 
 @frozen
-class Answers:
-    """What is served: each is asked at every request, in the server's thread, and must not block.
+class Response:
+    """What is answered: ``status`` as in the status line."""
 
-    ``alive`` and ``ready`` return "" or why not.
-    """
+    body: bytes
+    content_type: str = _PLAIN
+    status: str = "200 OK"
+    headers: tuple[tuple[str, str], ...] = ()
 
-    metrics: Callable[[], bytes]
-    alive: Callable[[], str]
-    ready: Callable[[], str]
+
+def standard_routes(
+    *, metrics: Callable[[], bytes], alive: Callable[[], str], ready: Callable[[], str]
+) -> dict[str, Route]:
+    """Return the routes of metrics and health; ALIVE and READY return "" or why not."""
+    return {
+        "/metrics": lambda _: Response(body=metrics(), content_type=CONTENT_TYPE),
+        "/healthz": lambda _: _health(alive()),
+        "/readyz": lambda _: _health(ready()),
+    }
 
 
 class Server:
-    """Serves ANSWERS on the unix socket PATH and, where PORT is not 0, on that port of a loopback HOST.
+    """Serves ROUTES on the unix socket PATH and, where PORT is not 0, on that port of a loopback HOST.
 
-    It is a source (``watch.source``) that has nothing to say but that its thread has ended: so the supervisor
-    starts it again when its socket was removed, or while a port is in use by others.
+    A route gets the query string, is called in the server's thread, and must not block. The server is a
+    source (``watch.source``) that has nothing to say but that its thread has ended: so the supervisor starts
+    it again when its socket was removed, or while a port is in use by others.
     """
 
     name = "http"
 
     def __init__(
         self,
-        answers: Answers,
+        routes: Mapping[str, Route],
         path: str,
         *,
         port: int = 0,
@@ -105,14 +125,14 @@ class Server:
                 f"HTTP is not served on {shown(host)}: only on {' or '.join(LOOPBACK)}",
                 hint="let a reverse proxy with authentication serve it to other hosts",
             )
-        self._answers = answers
+        self._routes = routes
         self._path = path
         self._address = (host, port)
         self._max_age_s = max_age_s
-        self._map: dict[int, Any] = {}
-        self._born: dict[Any, float] = {}
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        # What waitress polls: its servers and their connections, by descriptor.
+        self._polled: dict[int, Any] = {}
         self._servers: list[Any] = []
         self._made: tuple[int, int] | None = None
         self._refusal = ""
@@ -122,23 +142,26 @@ class Server:
 
         A port that cannot be bound is a ``problem``, not an error. StoreError: the unix socket cannot be.
         """
-        sockets = [_bind_unix(self._path)]
+        connections = _Connections(self._max_age_s)
+        sockets = [_bind_unix(self._path, connections)]
         self._made = _identity(self._path)
         self._refusal = ""
         if self._address[1]:
             try:
-                sockets.append(_bind_loopback(self._address))
+                sockets.append(_bind_loopback(self._address, connections))
             except StoreError as error:
                 self._refusal = f"{error.message} ({error.hint})"
-        application = _Application(self._answers)
         # New ones, not those of a thread that may still hang.
-        self._stopping, self._map, self._born = threading.Event(), {}, {}
+        self._stopping, self._polled = threading.Event(), {}
         # One for each: waitress refuses to serve two families with one.
         self._servers = [
-            create_server(application, map=self._map, sockets=[each], **_LIMITS) for each in sockets
+            create_server(self._answer, map=self._polled, sockets=[each], **_LIMITS) for each in sockets
         ]
         self._thread = threading.Thread(
-            target=self._serve, args=(self._map, self._stopping, put), name=self.name, daemon=True
+            target=self._serve,
+            args=(self._servers, self._polled, self._stopping, put),
+            name=self.name,
+            daemon=True,
         )
         self._thread.start()
 
@@ -148,9 +171,18 @@ class Server:
         if thread is None:
             return
         self._stopping.set()
-        with suppress(OSError):  # the thread has ended, and closed its trigger
-            self._servers[0].pull_trigger()
-        thread.join(STOP_S)
+        until_s = time.monotonic() + STOP_S
+        ended: list[Any] = []
+        # It serves as long as there is something to poll; a client may be coming just now.
+        while thread.is_alive() and time.monotonic() < until_s:
+            ended += self._polled.values()
+            self._polled.clear()
+            with suppress(OSError):  # the thread has ended, and closed what wakes it
+                self._servers[0].pull_trigger()
+            thread.join(_WAKE_S)
+        for each in ended:
+            with suppress(OSError):
+                each.close()
         for server in self._servers:
             server.task_dispatcher.shutdown(timeout=0.1)
         self._unlink()
@@ -166,63 +198,93 @@ class Server:
         return self._refusal
 
     def _serve(
-        self, map_: dict[int, Any], stopping: threading.Event, put: Callable[[Trigger], None] | None
+        self,
+        servers: list[Any],
+        polled: dict[int, Any],
+        stopping: threading.Event,
+        put: Callable[[Trigger], None] | None,
     ) -> None:
         try:
-            while not stopping.is_set():
-                # Without clients nothing wakes us but a new one, or ``stop``.
-                timeout = _TICK_S if self._born else None
-                wasyncore.loop(timeout=timeout, use_poll=True, map=map_, count=1)
-                self._shed(time.monotonic())
+            # All servers and connections are in one map, which each of them serves.
+            servers[0].run()
         finally:
-            wasyncore.close_all(map_, ignore_all=True)
+            for each in list(polled.values()):
+                with suppress(OSError):
+                    each.close()
             if put is not None and not stopping.is_set():
                 put(Trigger(source=self.name, reason="stopped by itself"))
-
-    def _shed(self, now: float) -> None:
-        """Close connections that are too old, and of too many the oldest.
-
-        The oldest, because an honest client is done long before it is one of them: a crowd of slow clients
-        pushes out its own.
-        """
-        living = [channel for server in self._servers for channel in server.active_channels.values()]
-        self._born = {channel: self._born.get(channel, now) for channel in living}
-        excess = len(living) - MAX_CONNECTIONS
-        for position, (channel, born) in enumerate(sorted(self._born.items(), key=lambda item: item[1])):
-            if position < excess or now - born > self._max_age_s:
-                channel.handle_close()
-                del self._born[channel]
 
     def _unlink(self) -> None:
         if self._made is not None and _identity(self._path) == self._made:
             with suppress(OSError):
                 os.unlink(self._path)
 
+    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer a request, as WSGI (PEP 3333) wants it."""
+        method, route = environ["REQUEST_METHOD"], self._routes.get(environ["PATH_INFO"])
+        if route is None:
+            there = f"here are {', '.join(self._routes)}\n".encode()
+            answer = Response(body=there, status="404 Not Found")
+        elif method not in {"GET", "HEAD"}:
+            answer = Response(
+                body=b"only GET and HEAD\n",
+                status="405 Method Not Allowed",
+                headers=(("Allow", "GET, HEAD"),),
+            )
+        else:
+            answer = route(environ["QUERY_STRING"])
+        headers = [
+            ("Content-Type", answer.content_type),
+            ("Content-Length", str(len(answer.body))),
+            ("Cache-Control", "no-store"),
+            *answer.headers,
+        ]
+        start_response(answer.status, headers)
+        return [] if method == "HEAD" else [answer.body]
 
-class _Application:
-    """The WSGI application: what is asked for, answered by ``Answers``."""
 
-    def __init__(self, answers: Answers) -> None:
-        self._answers = answers
+def _health(problem: str) -> Response:
+    text = f"{shown(problem) if problem else 'ok'}\n".encode("utf-8", "replace")
+    return Response(body=text, status="503 Service Unavailable" if problem else "200 OK")
 
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        status, kind, body = self._answer(environ["REQUEST_METHOD"], environ["PATH_INFO"])
-        headers = [("Content-Type", kind), ("Content-Length", str(len(body))), ("Cache-Control", "no-store")]
-        if status.startswith("405"):
-            headers.append(("Allow", "GET, HEAD"))
-        start_response(status, headers)
-        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
-    def _answer(self, method: str, path: str) -> tuple[str, str, bytes]:
-        if path not in {"/metrics", "/healthz", "/readyz"}:
-            return "404 Not Found", _PLAIN, b"here are /metrics, /healthz and /readyz\n"
-        if method not in {"GET", "HEAD"}:
-            return "405 Method Not Allowed", _PLAIN, b"only GET and HEAD\n"
-        if path == "/metrics":
-            return "200 OK", CONTENT_TYPE, self._answers.metrics()
-        problem = self._answers.alive() if path == "/healthz" else self._answers.ready()
-        text = f"{shown(problem) if problem else 'ok'}\n".encode("utf-8", "replace")
-        return "503 Service Unavailable" if problem else "200 OK", _PLAIN, text
+class _Connections:
+    """The connections that were accepted, oldest first; ``admit`` ends those too old or too many.
+
+    The oldest, because an honest client is done long before it is one of them: a crowd of slow clients pushes
+    out its own.
+    """
+
+    def __init__(self, max_age_s: float) -> None:
+        self._max_age_s = max_age_s
+        self._born: list[tuple[float, socket.socket]] = []
+
+    def admit(self, connection: socket.socket) -> None:
+        """Note that CONNECTION was accepted, and end those that have to give way."""
+        now = time.monotonic()
+        living = [(born, each) for born, each in self._born if each.fileno() >= 0]
+        excess = len(living) + 1 - MAX_CONNECTIONS
+        kept = []
+        for position, (born, each) in enumerate(living):
+            if position < excess or now - born > self._max_age_s:
+                with suppress(OSError):  # the client has left already
+                    each.shutdown(socket.SHUT_RDWR)
+            else:
+                kept.append((born, each))
+        self._born = [*kept, (now, connection)]
+
+
+class _Listener(socket.socket):
+    """A listening socket that tells CONNECTIONS of each connection that it accepts."""
+
+    def __init__(self, family: socket.AddressFamily, connections: _Connections) -> None:
+        super().__init__(family, socket.SOCK_STREAM)
+        self._connections = connections
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        connection, address = super().accept()
+        self._connections.admit(connection)
+        return connection, address
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -234,13 +296,13 @@ def _identity(path: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _bind_unix(path: str) -> socket.socket:
+def _bind_unix(path: str, connections: _Connections) -> _Listener:
     if len(os.fsencode(path)) > _MAX_PATH:
         raise StoreError(
             f"{shown(path)}: the path of a socket can have {_MAX_PATH} bytes at most",
             hint="choose a shorter run_dir",
         )
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made = _Listener(socket.AF_UNIX, connections)
     try:
         _remove_stale(path)
         # The file gets this mode less the umask (unix_bind in the kernel), so it is never open to more.
@@ -276,12 +338,12 @@ def _remove_stale(path: str) -> None:
     raise StoreError(f"{shown(path)} is in use by another process", hint="end the other daemon")
 
 
-def _bind_loopback(address: tuple[str, int]) -> socket.socket:
+def _bind_loopback(address: tuple[str, int], connections: _Connections) -> _Listener:
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = None
     try:
-        made = socket.socket(family, socket.SOCK_STREAM)
+        made = _Listener(family, connections)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The daemon's log: JSON lines on stderr, times in UTC; ``make_logger`` gives the logger, ``cycle`` a line.
+"""Log JSON lines to stderr, times in UTC: ``make_logger`` makes the logger, ``take_over`` for libraries too.
 
 structlog is used without its global configuration. Its console part imports rich where that is installed,
 45 ms and 6 MB for colours that no line of ours has, so rich is hidden from it.
@@ -15,9 +15,6 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from itertools import islice
-
-from cdigen.frontend.report import MAX_NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +22,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from structlog.typing import FilteringBoundLogger
-
-    from cdigen.frontend.report import CycleReport
 
 
 @contextmanager
@@ -136,74 +131,16 @@ def take_over(logger: FilteringBoundLogger) -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-def cycle(logger: FilteringBoundLogger, report: CycleReport, previous: CycleReport | None = None) -> None:
-    """Write the line of the cycle REPORT.
-
-    One that changed a spec or a vendor's state since the PREVIOUS one is information, one that failed for
-    another reason an error; a cycle that found everything as it was is said only where everything is.
-    """
-    facts = _facts(report)
-    is_news = previous is None or (previous.result, previous.error) != (report.result, report.error)
-    if report.result == "failed" and is_news:
-        logger.error("cycle", **facts)
-    elif report.result == "changed" or _standing(report) != _standing(previous):
-        logger.info("cycle", **facts)
-    else:
-        logger.debug("cycle", **facts)
-
-
-def sources(
+def log_sources(
     logger: FilteringBoundLogger, now: tuple[tuple[str, str], ...], before: tuple[tuple[str, str], ...]
 ) -> None:
-    """Write of each source of triggers, a name and its problem, that is not as it was BEFORE."""
+    """Log each source of events, a name and its problem, that is not as it was BEFORE."""
     known = dict(before)
     for name, problem in now:
         if problem and problem != known.get(name, ""):
             logger.warning("source", source=name, message=problem)
         elif known.get(name, "") and not problem:
             logger.info("source", source=name, message="works again")
-
-
-def _standing(report: CycleReport | None) -> list[tuple[str, str, str]]:
-    vendors = report.vendors if report is not None else ()
-    return [(vendor.vendor, vendor.state, vendor.reason) for vendor in vendors]
-
-
-def _facts(report: CycleReport) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "number": report.number,
-        "result": report.result,
-        "duration_ms": round(report.duration_s * 1000, 1),
-        "events": report.events,
-        "reasons": [f"{trigger.source}: {trigger.reason}" for trigger in report.reasons[:MAX_NAMES]],
-        "vendors": {
-            vendor.vendor: f"{vendor.state}: {vendor.reason}" if vendor.reason else vendor.state
-            for vendor in report.vendors
-        },
-    }
-    if specs := [spec for spec in report.specs if spec.result not in {"unchanged", "absent"}]:
-        facts["specs"] = [
-            {
-                "kind": spec.kind,
-                "file": spec.file,
-                "result": spec.result,
-                "reason": spec.reason,
-                "devices": spec.served,
-            }
-            | _named(spec.changes)
-            for spec in specs
-        ]
-    if report.error:
-        facts["error"] = report.error
-    return facts
-
-
-def _named(changes: Any) -> dict[str, Any]:
-    if changes is None:
-        return {}
-    lists = (("added", changes.added), ("removed", changes.removed), ("changed", changes.changed()))
-    named = {key: list(islice(names, MAX_NAMES)) for key, names in lists if names}
-    return {"changes": changes.summary(), **named}
 
 
 def _ordered(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

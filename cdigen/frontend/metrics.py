@@ -1,156 +1,30 @@
-"""The daemon's metrics for Prometheus: ``DaemonMetrics`` counts cycles, and shows the last status when asked.
-
-Everything that can vanish (a kind, a vendor, a source) is computed from the status at each scrape, so that
-no series outlives what it tells of. Labels have few values: a reason is the name of a source, never a text.
-"""
+"""Make metrics for Prometheus: ``gauge`` and ``counter`` make families for a collector to yield."""
 
 from __future__ import annotations
 
-import time
-
-import prometheus_client
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import GaugeMetricFamily
-
-from cdigen.frontend.report import CYCLE_RESULTS, VENDOR_STATES
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Mapping
 
     from prometheus_client.metrics_core import Metric
 
-    from cdigen.frontend.report import CycleReport, DaemonStatus
-
 # What every version of Prometheus reads; our names and labels need nothing newer.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# A warm cycle takes milliseconds, one that has to copy a driver's files into a view most of a minute.
-BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-OTHER = "other"
 
 
-class DaemonMetrics:
-    """The metrics of one daemon, in a registry of their own.
-
-    SOURCES are the names of all sources of triggers; a cycle of any other counts as ``other``.
-    """
-
-    def __init__(self, sources: tuple[str, ...], *, clock: Callable[[], float] = time.time) -> None:
-        # A creation time for each series doubles their number, and nobody asks for it.
-        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
-        self._sources = sources
-        self._registry = CollectorRegistry()
-        self._cycles = Counter(
-            "cdigen_cycles",
-            "Cycles by result and by the source of the first of their reasons.",
-            ("result", "reason"),
-            registry=self._registry,
-        )
-        self._duration = Histogram(
-            "cdigen_cycle_duration_seconds",
-            "How long cycles took.",
-            buckets=BUCKETS,
-            registry=self._registry,
-        )
-        # A rate needs the zero before the first failure.
-        for result in CYCLE_RESULTS:
-            for source in (*sources, OTHER):
-                self._cycles.labels(result, source)
-        self._latest = _Latest(clock)
-        self._registry.register(self._latest)
-        ProcessCollector(registry=self._registry)
-
-    def count(self, report: CycleReport) -> None:
-        """Count the cycle of REPORT."""
-        first = report.reasons[0].source if report.reasons else OTHER
-        self._cycles.labels(report.result, first if first in self._sources else OTHER).inc()
-        self._duration.observe(report.duration_s)
-
-    def show(self, status: DaemonStatus) -> None:
-        """Let scrapes from now on show STATUS."""
-        self._latest.status = status
-
-    def render(self) -> bytes:
-        """Return all metrics as Prometheus reads them."""
-        return generate_latest(self._registry)
+def gauge(name: str, text: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
+    """Return the gauge NAME, explained by TEXT, with a sample for each tuple of values of LABELS."""
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for values, value in samples.items():
+        family.add_metric(values, value)
+    return family
 
 
-class _Latest:
-    """Computes metrics of the last status at each scrape."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self.status: DaemonStatus | None = None
-        self._clock = clock
-
-    def describe(self) -> tuple[Metric, ...]:
-        """Return what ``collect`` gives at most, so that registering it does not ask it."""
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        """Return the metrics of the last status, none before the first."""
-        status = self.status
-        if status is None:
-            return
-        yield _gauge("cdigen_build_info", "The version of cdigen.", ("version",), [((status.version,), 1)])
-        yield _gauge(
-            "cdigen_config_valid",
-            "Whether the configuration on the disk counts; where it is wrong, the last good one does.",
-            (),
-            [((), float(status.is_configured))],
-        )
-        if status.last_success_s is not None:
-            yield _gauge(
-                "cdigen_last_success_timestamp_seconds",
-                "When a cycle ended last without a failure.",
-                (),
-                [((), status.last_success_s)],
-            )
-        yield _gauge(
-            "cdigen_vendor_state",
-            "1 for the state that a vendor is in.",
-            ("vendor", "state"),
-            [
-                ((vendor.vendor, state), float(vendor.state == state))
-                for vendor in status.vendors
-                for state in VENDOR_STATES
-            ],
-        )
-        yield _gauge(
-            "cdigen_source_healthy",
-            "Whether a source of triggers works; the periodic look stands in for one that does not.",
-            ("source",),
-            [((name,), float(not problem)) for name, problem in status.sources],
-        )
-        yield from self._specs(status)
-
-    def _specs(self, status: DaemonStatus) -> Iterator[Metric]:
-        yield _gauge(
-            "cdigen_devices",
-            "Devices that a spec serves, and those that had to be left out of it.",
-            ("kind", "state"),
-            [
-                ((spec.kind, state), float(count))
-                for spec in status.specs
-                for state, count in (("served", spec.served), ("left-out", spec.left_out))
-            ],
-        )
-        now = self._clock()
-        yield _gauge(
-            "cdigen_spec_age_seconds",
-            "How long ago the spec on the disk was written.",
-            ("kind",),
-            [
-                ((spec.kind,), max(0.0, now - spec.written_s))
-                for spec in status.specs
-                if spec.written_s is not None
-            ],
-        )
-
-
-def _gauge(
-    name: str, help_text: str, labels: tuple[str, ...], samples: list[tuple[tuple[str, ...], float]]
-) -> Metric:
-    family = GaugeMetricFamily(name, help_text, labels=labels)
-    for values, value in samples:
+def counter(name: str, text: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
+    """Return the counter NAME, explained by TEXT, with a sample for each tuple of values of LABELS."""
+    family = CounterMetricFamily(name, text, labels=labels)
+    for values, value in samples.items():
         family.add_metric(values, value)
     return family

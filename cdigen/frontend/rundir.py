@@ -1,4 +1,4 @@
-"""The run directory of a service: ``RunDirectory`` is its own as long as it holds the lock in it.
+"""The run directory of a long-running process: ``RunDirectory`` locks it, and writes files into it.
 
 Others may remove it at any time (cleaners of /run, a careless administrator): it is made again, unless
 another instance has been faster.
@@ -6,30 +6,42 @@ another instance has been faster.
 
 from __future__ import annotations
 
+import json
 import os
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 
-from cdigen.frontend import status
-from cdigen.model.errors import CdigenError
-from cdigen.store.directory import open_owned
+from cdigen.model.errors import CdigenError, StoreError
+from cdigen.store import tempfiles
+from cdigen.store.directory import open_existing, open_owned
 from cdigen.store.lock import LOCK_FILE, LockHeld, exclusive
+from cdigen.store.snapshot import take_snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any, Protocol
 
     class Logger(Protocol):
         """What is needed of a logger."""
 
+        def debug(self, event: str, **facts: Any) -> Any:
+            """Log EVENT for those who look for a fault."""
+
         def info(self, event: str, **facts: Any) -> Any:
-            """Say that EVENT has happened."""
+            """Log EVENT."""
+
+        def warning(self, event: str, **facts: Any) -> Any:
+            """Log EVENT, which somebody should know of."""
 
         def error(self, event: str, **facts: Any) -> Any:
-            """Say that EVENT has happened, and that somebody has to act."""
+            """Log EVENT, for which somebody has to act."""
 
 
+RUN_DIR = "/run/cdigen"
+RUN_DIRECTORY = "run directory"
+STATUS_FILE = "status.json"
+INVENTORY_FILE = "inventory.json"
 # How long a second instance looks whether the first is going to end.
 LOCK_TIMEOUT_S = 0.5
 
@@ -61,9 +73,9 @@ class RunDirectory:
 
         StoreError: it cannot be made; ``LockHeld``: another daemon has it.
         """
-        status.prepare(self._path)
+        prepare(self._path)
         with ExitStack() as new:
-            place = new.enter_context(open_owned(self._path, what=status.RUN_DIRECTORY))
+            place = new.enter_context(open_owned(self._path, what=RUN_DIRECTORY))
             held = os.fstat(new.enter_context(exclusive(place, timeout_s=LOCK_TIMEOUT_S)))
             # What we held until now is no file of this directory any more.
             self._held.close()
@@ -93,7 +105,7 @@ class RunDirectory:
     def remove_status(self) -> None:
         """Remove the status, if it is ours."""
         if self.is_ours():
-            status.remove(self._path)
+            remove_status(self._path)
 
     def _attempt(self, work: Callable[[], object]) -> None:
         """Do WORK; a full disk must not end the daemon, nor be said in every cycle."""
@@ -105,3 +117,44 @@ class RunDirectory:
             if error.message not in self._said | self._troubles:
                 self._log.error("status", message=error.message, hint=error.hint)
             self._troubles.add(error.message)
+
+
+def prepare(run_dir: str) -> None:
+    """Make the run directory, and remove what a writer that was killed left there.
+
+    StoreError: the system refused, or others may write to it.
+    """
+    with open_owned(run_dir, what=RUN_DIRECTORY) as place:
+        tempfiles.sweep(place)
+
+
+def save_status(run_dir: str, document: Mapping[str, Any]) -> None:
+    """Put DOCUMENT into the run directory as the status. StoreError: the system refused."""
+    text = json.dumps(document, ensure_ascii=True, indent=1)
+    write_file(run_dir, STATUS_FILE, f"{text}\n".encode("ascii"), if_changed=False)
+
+
+def write_file(run_dir: str, name: str, content: bytes, *, if_changed: bool = True) -> bool:
+    """Make CONTENT the file NAME, in the place of whatever has that name: a link is not followed.
+
+    Returns whether it was written; IF_CHANGED, a file with that content stays. StoreError: the system
+    refused.
+    """
+    with open_owned(run_dir, what=RUN_DIRECTORY) as place:
+        present = None
+        if if_changed:
+            with suppress(StoreError):  # writing it will tell what is wrong
+                present = take_snapshot(place, name, limit=len(content))
+        if present is not None and present.content == content and present.mode == tempfiles.MODE:
+            return False
+        with tempfiles.staged(place, name, content) as staged:
+            tempfiles.rename_into_place(staged, place, name)
+    return True
+
+
+def remove_status(run_dir: str) -> None:
+    """Remove the status of a process that ends; other files stay, as the specs do."""
+    # Where that fails, readers see by the lock that nobody is there.
+    with suppress(StoreError, OSError), open_existing(run_dir, what=RUN_DIRECTORY) as place:
+        if place is not None:
+            os.unlink(STATUS_FILE, dir_fd=place.fd)

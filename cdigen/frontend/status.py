@@ -1,9 +1,7 @@
-"""The daemon's state as files for everybody: ``status.json`` and ``inventory.json`` in the run directory.
+"""``status.json``: what a long-running process says of itself, and whether that process still runs.
 
-``save`` and ``save_inventory`` are the daemon's, ``read`` and ``reason_not_running`` those of ``cdigen
-status``. A reader
-sees the old content or the new, whole; both files are world-readable, and hold nothing that the specs and
-``cdigen inspect`` do not show as well.
+Writers put ``header`` and their own parts together and save that (``rundir``); readers get it by
+``read_status``, and ask ``reason_not_running``. A reader sees the old content or the new, whole.
 """
 
 from __future__ import annotations
@@ -13,39 +11,36 @@ import fcntl
 import json
 import os
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
-from cdigen.frontend.statusshape import SCHEMA, parse
-from cdigen.host.root import shown
-from cdigen.model.errors import HostError, StoreError
-from cdigen.model.inventory_json import to_document
-from cdigen.runtimes.daemon_service import SYSTEMD
-from cdigen.store import tempfiles
-from cdigen.store.directory import open_existing, open_owned
+from cdigen import __version__
+from cdigen.frontend.rundir import RUN_DIRECTORY, STATUS_FILE
+from cdigen.store.directory import open_existing
 from cdigen.store.lock import LOCK_FILE
 from cdigen.store.snapshot import NO_FILE, take_snapshot
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
+    from collections.abc import Mapping
+    from typing import Any, NoReturn
 
-    from cdigen.frontend.report import CycleReport, DaemonStatus, JournalEntry, SpecReport, VendorReport
-    from cdigen.model.inventory import Inventory
-    from cdigen.runtimes.daemon_service import DaemonService
-    from cdigen.store.directory import Directory
-
-RUN_DIR = "/run/cdigen"
-RUN_DIRECTORY = "run directory"
-STATUS_FILE = "status.json"
-INVENTORY_FILE = "inventory.json"
 MAX_STATUS = 8 << 20
+# Members of every status.
+_HEADER = {
+    "state": str,
+    "since": str,
+    "version": str,
+    "pid": int,
+    "pid_started": int,
+    "pid_namespace": str,
+    "started": str,
+}
 
 
 @frozen
 class Process:
-    """A process so named that its number, used again by another, is not taken for it."""
+    """A process, identified so that another which later has the same number is not taken for it."""
 
     pid: int
     started: int
@@ -58,80 +53,17 @@ def this_process() -> Process:
     return Process(pid=pid, started=_started(pid) or 0, namespace=_namespace())
 
 
-def prepare(run_dir: str) -> None:
-    """Make the run directory, and remove what a writer that was killed left there.
-
-    StoreError: the system refused, or others may write to it.
-    """
-    with _own(run_dir) as place:
-        tempfiles.sweep(place)
-
-
-def save(run_dir: str, found: Mapping[str, Any]) -> None:
-    """Put the document FOUND into the run directory as the status. StoreError: the system refused."""
-    text = json.dumps(found, ensure_ascii=True, indent=1)
-    with _own(run_dir) as place:
-        _put(place, STATUS_FILE, f"{text}\n".encode("ascii"))
-
-
-def save_inventory(run_dir: str, inventories: Mapping[str, Inventory]) -> bool:
-    """Put INVENTORIES into the run directory; returns whether that changed the file.
-
-    A file that holds them already stays untouched, so that whoever watches it wakes up for a reason.
-    StoreError: the system refused.
-    """
-    text = json.dumps(to_document(inventories), ensure_ascii=True, indent=1)
-    content = f"{text}\n".encode("ascii")
-    with _own(run_dir) as place:
-        present = None
-        with suppress(StoreError):  # writing it will tell what is wrong
-            present = take_snapshot(place, INVENTORY_FILE, limit=len(content))
-        if present is not None and present.content == content and present.mode == tempfiles.MODE:
-            return False
-        _put(place, INVENTORY_FILE, content)
-        return True
-
-
-def remove(run_dir: str) -> None:
-    """Remove the status of a daemon that ends; the inventory stays, as the specs do."""
-    # Where that fails, ``cdigen status`` sees by the lock that nobody is there.
-    with suppress(StoreError, OSError), open_existing(run_dir, what=RUN_DIRECTORY) as place:
-        if place is not None:
-            os.unlink(STATUS_FILE, dir_fd=place.fd)
-
-
-@contextmanager
-def _own(run_dir: str) -> Iterator[Directory]:
-    """Open the run directory, which others may have removed since, and make sure that it is ours."""
-    with open_owned(run_dir, what=RUN_DIRECTORY) as place:
-        yield place
-
-
-def _put(place: Directory, name: str, content: bytes) -> None:
-    """Make CONTENT the file NAME, in the place of whatever has that name: a link is not followed."""
-    with tempfiles.staged(place, name, content) as staged:
-        tempfiles.rename_into_place(staged, place, name)
-
-
-def document(status: DaemonStatus, process: Process) -> dict[str, Any]:
-    """Return STATUS as the JSON document that ``cdigen status --json`` prints. Pure."""
-    cycle = status.cycle
+def header(process: Process, *, schema: int, state: str, since_s: float, started_s: float) -> dict[str, Any]:
+    """Return the members of a status document that are the same for every process."""
     return {
-        "schema": SCHEMA,
-        "state": status.state,
-        "since": timestamp(status.since_s),
-        "version": status.version,
+        "schema": schema,
+        "state": state,
+        "since": timestamp(since_s),
+        "version": __version__,
         "pid": process.pid,
         "pid_started": process.started,
         "pid_namespace": process.namespace,
-        "started": timestamp(status.started_s),
-        "last_success": None if status.last_success_s is None else timestamp(status.last_success_s),
-        "vendors": [_vendor(vendor) for vendor in status.vendors],
-        "specs": [_spec(spec) for spec in status.specs],
-        "findings": [finding.row() for finding in cycle.findings] if cycle else [],
-        "last_cycle": _cycle(cycle) if cycle else {},
-        "sources": {name: {"healthy": not text, "problem": text} for name, text in status.sources},
-        "journal": [_journaled(entry) for entry in status.journal],
+        "started": timestamp(started_s),
     }
 
 
@@ -142,29 +74,36 @@ def timestamp(seconds: float) -> str:
     return f"{whole}.{milliseconds % 1000:03}Z"
 
 
-def read(run_dir: str, service: DaemonService = SYSTEMD) -> dict[str, Any]:
-    """Return the document in the run directory of a daemon that is handled as SERVICE says.
+def read_status(run_dir: str, *, schema: int, parts: Mapping[str, type]) -> dict[str, Any] | None:
+    """Return the status in RUN_DIR, an object of SCHEMA with PARTS besides the header; None: there is none.
 
-    HostError: there is none. StoreError: it cannot be read, or is no status of a cdigen as we know it.
+    ValueError: the file is not such a status, in words. StoreError: it cannot be read.
     """
-    path = os.path.join(run_dir, STATUS_FILE)
     with open_existing(os.path.abspath(run_dir), what=RUN_DIRECTORY) as place:
         present = NO_FILE if place is None else take_snapshot(place, STATUS_FILE, limit=MAX_STATUS)
     if present == NO_FILE:
-        raise HostError(
-            f"no cdigen daemon has a status here: {shown(path)} does not exist",
-            hint=service.started(),
-            kind="no-daemon",
-        )
+        return None
+    if present.content is None:
+        raise ValueError(f"it is {present.description}")
     try:
-        if present.content is None:
-            raise ValueError(f"it is {present.description}")
-        return parse(present.content)
-    except ValueError as error:
-        raise StoreError(
-            f"{shown(path)} is no status of this cdigen: {error}",
-            hint=f"remove it; the daemon writes it anew when it is restarted: {service.restart}",
-        ) from None
+        found = json.loads(present.content, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is not JSON ({error})") from None
+    number = found.get("schema") if isinstance(found, dict) else None
+    if type(number) is not int or number != schema:
+        raise ValueError(f"its schema is {ascii(number)[:40]}, not {schema}")
+    wanted = _HEADER | dict(parts)
+    if wrong := [name for name, kind in wanted.items() if not isinstance(found.get(name), kind)]:
+        raise ValueError(f"its member {wrong[0]!r} is not {_NAMES[wanted[wrong[0]]]}")
+    document: dict[str, Any] = found
+    return document
+
+
+_NAMES = {str: "a text", int: "a number", list: "a list", dict: "an object"}
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"it holds {name}")
 
 
 def foreign_owner(run_dir: str) -> int | None:
@@ -238,53 +177,3 @@ def _namespace() -> str:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
         return ""
-
-
-def _vendor(vendor: VendorReport) -> dict[str, Any]:
-    return {
-        "vendor": vendor.vendor,
-        "state": vendor.state,
-        "since": timestamp(vendor.since_s),
-        "reason": vendor.reason,
-        "hint": vendor.hint,
-    }
-
-
-def _spec(spec: SpecReport) -> dict[str, Any]:
-    return {
-        "kind": spec.kind,
-        "file": spec.file,
-        "result": spec.result,
-        "reason": spec.reason,
-        "devices": {"served": spec.served, "left_out": spec.left_out},
-        "written": None if spec.written_s is None else timestamp(spec.written_s),
-        "changes": spec.changes.summary() if spec.changes is not None and spec.changes.any() else "",
-    }
-
-
-def _cycle(cycle: CycleReport) -> dict[str, Any]:
-    return {
-        "number": cycle.number,
-        "started": timestamp(cycle.started_s),
-        "duration_s": round(cycle.duration_s, 6),
-        "result": cycle.result,
-        "error": cycle.error,
-        "events": cycle.events,
-        "reasons": [{"source": trigger.source, "reason": trigger.reason} for trigger in cycle.reasons],
-    }
-
-
-def _journaled(entry: JournalEntry) -> dict[str, Any]:
-    return {
-        "at": timestamp(entry.at_s),
-        "cycle": entry.cycle,
-        "reasons": list(entry.reasons),
-        "kind": entry.kind,
-        "file": entry.file,
-        "result": entry.result,
-        "summary": entry.summary,
-        "added": list(entry.added),
-        "removed": list(entry.removed),
-        "changed": list(entry.changed),
-        "edits": list(entry.edits),
-    }

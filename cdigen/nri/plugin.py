@@ -19,7 +19,7 @@ from cdigen import __version__
 from cdigen.config import RULE, Settings
 from cdigen.frontend import status as files
 from cdigen.frontend.host_state import read_host_state, watched_paths
-from cdigen.frontend.rundir import RunDirectory
+from cdigen.frontend.rundir import RunDirectory, save_status
 from cdigen.frontend.signals import Overdue
 from cdigen.model.errors import CdigenError, ConfigError, StoreError
 from cdigen.model.findings import Finding
@@ -36,10 +36,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cdigen.frontend.earlylog import EarlyLog
     from cdigen.frontend.sd_notify import Notifier
     from cdigen.frontend.signals import Signals
     from cdigen.nri.decision.context import DecisionContext
-    from cdigen.nri.earlylog import EarlyLog
     from cdigen.nri.plugin_config import PluginConfig
     from cdigen.watch.supervisor import Supervisor
 
@@ -169,7 +169,7 @@ class Plugin:
     def _begin(self) -> Supervisor:
         """Begin what can wait until the runtime is served; returns who keeps the sources and the server."""
         from cdigen.frontend import log  # noqa: PLC0415 - likewise
-        from cdigen.frontend.http import SOCKET_FILE, Answers, Server  # noqa: PLC0415 - likewise
+        from cdigen.frontend.http import SOCKET_FILE, Server, standard_routes  # noqa: PLC0415 - likewise
         from cdigen.nri.metrics import NriCollector  # noqa: PLC0415 - see the head of this file
         from cdigen.watch.files import FileSource  # noqa: PLC0415 - likewise
         from cdigen.watch.supervisor import Supervisor  # noqa: PLC0415 - likewise
@@ -178,10 +178,12 @@ class Plugin:
         log.take_over(logger)
         self._log.info("started", version=__version__, index=self._setup.index)
         self._log.hand_over(logger)
-        answers = Answers(metrics=NriCollector(self._board).render, alive=self._alive, ready=self._unready)
+        routes = standard_routes(
+            metrics=NriCollector(self._board).render, alive=self._alive, ready=self._unready
+        )
         port = self._setup.settings.nri.http_port
         self._files = FileSource()
-        server = Server(answers, f"{self._setup.run_dir}/{SOCKET_FILE}", port=port)
+        server = Server(routes, f"{self._setup.run_dir}/{SOCKET_FILE}", port=port)
         self._supervisor = supervisor = Supervisor((self._files, server), self._inbox)
         self._rearm()
         supervisor.start()
@@ -327,7 +329,7 @@ class Plugin:
         if not self._has_home or self._is_shown or now - self._shown_s < _SHOW_S:
             return
         self._home.keep()
-        self._home.show(lambda run_dir: files.save(run_dir, status.document(self._board, self._process)))
+        self._home.show(lambda run_dir: save_status(run_dir, status.document(self._board, self._process)))
         self._is_shown, self._shown_s = True, now
 
     def _summary(self) -> str:

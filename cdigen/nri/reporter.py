@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cdigen.frontend.earlylog import EarlyLog
     from cdigen.nri.decision.context import DecisionContext
-    from cdigen.nri.earlylog import EarlyLog
     from cdigen.nri.events import Event
     from cdigen.nri.plugin_config import PluginConfig
     from cdigen.nri.shared_state import SharedState

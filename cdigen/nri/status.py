@@ -5,14 +5,11 @@ One thread writes the board, any may read it.
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 
 from cdigen import __version__
 from cdigen.frontend import status as files
-from cdigen.store.directory import open_existing
-from cdigen.store.snapshot import take_snapshot
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -31,6 +28,8 @@ SCHEMA = 1
 CONNECTING, REGISTERING, REGISTERED = STATES = ("connecting", "registering", "registered")
 MAX_JOURNAL = 20
 MAX_MISSED = 50
+# What ``cdigen status`` shows of the document besides its header.
+_PARTS = {"reason": str, "missed_count": int, "runtime": dict, "counts": dict, "refused": dict}
 
 
 @frozen
@@ -142,28 +141,12 @@ def document(board: PluginStatus, process: Process) -> dict[str, Any]:
 
 
 def read(run_dir: str) -> dict[str, Any] | None:
-    """Return the document in RUN_DIR, None where no plugin runs, or none that is as we know it."""
-    with open_existing(run_dir, what=files.RUN_DIRECTORY) as place:
-        present = None if place is None else take_snapshot(place, files.STATUS_FILE, limit=files.MAX_STATUS)
-    if present is None or present.content is None:
-        return None
+    """Return the document in RUN_DIR, None where no plugin runs, or it is of another version."""
     try:
-        found = json.loads(present.content)
-    except (ValueError, RecursionError):
+        found = files.read_status(run_dir, schema=SCHEMA, parts=_PARTS)
+    except ValueError:
         return None
-    return found if _is_known(found) and not files.reason_not_running(run_dir, found) else None
-
-
-def _is_known(found: object) -> bool:
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        return False
-    texts = ("state", "since", "reason", "version", "pid_namespace")
-    numbers = ("pid", "pid_started", "missed_count")
-    return (
-        all(isinstance(found.get(key), str) for key in texts)
-        and all(isinstance(found.get(key), int) for key in numbers)
-        and all(isinstance(found.get(key), dict) for key in ("runtime", "counts", "refused"))
-    )
+    return None if found is None or files.reason_not_running(run_dir, found) else found
 
 
 def _counted(counts: Mapping[str, int]) -> dict[str, int]:

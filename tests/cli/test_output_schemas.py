@@ -20,7 +20,7 @@ from test_status import saved
 from test_status_nri import MISSED, board, put
 
 from cdigen.cli.main import COMMANDS
-from cdigen.frontend.report import next_status
+from cdigen.daemon.report import next_status
 from cdigen.nri.decision.audit import AuditResult
 from cdigen.nri.status import JournaledContainer
 

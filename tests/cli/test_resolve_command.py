@@ -9,7 +9,7 @@ import pytest
 
 from cdigen.cli import resolve
 from cdigen.cli.parser import Parser
-from cdigen.frontend.status import INVENTORY_FILE
+from cdigen.frontend.rundir import INVENTORY_FILE
 from cdigen.model.errors import ConfigError
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/hosts/debian13-8xh100.json"

@@ -13,9 +13,11 @@ from daemon.reports import CHANGED, FAILED, FILE, KIND, MISMATCH, QUIET, STARTIN
 
 from cdigen import __version__
 from cdigen.cli.status import MEANINGS, text
+from cdigen.daemon import status as daemon_status
+from cdigen.daemon.report import STARTING as STARTING_STATE
+from cdigen.daemon.report import VENDOR_STATES, DaemonStatus, next_status
+from cdigen.frontend import rundir
 from cdigen.frontend import status as files
-from cdigen.frontend.report import STARTING as STARTING_STATE
-from cdigen.frontend.report import VENDOR_STATES, DaemonStatus, next_status
 from cdigen.value import replace
 
 SOURCES = {"files": "", "uevents": "the netlink socket is closed"}
@@ -27,13 +29,13 @@ NOW_S = QUIET.started_s + 100
 
 def saved(root: Path, status: DaemonStatus = STATUS) -> Path:
     run_dir = root / "run/cdigen"
-    files.prepare(str(run_dir))
-    files.save(str(run_dir), files.document(status, files.this_process()))
+    rundir.prepare(str(run_dir))
+    rundir.save_status(str(run_dir), daemon_status.document(status, files.this_process()))
     return run_dir / "status.json"
 
 
 def shown(status: DaemonStatus, *, verbose: bool = False) -> str:
-    return text(files.document(status, files.this_process()), NOW_S, verbose=verbose)
+    return text(daemon_status.document(status, files.this_process()), NOW_S, verbose=verbose)
 
 
 def test_json_holds_the_keys_of_the_contract(cdigen: Run, tmp_path: Path) -> None:
@@ -97,7 +99,7 @@ def test_the_status_of_a_daemon_that_died_is_no_status(cdigen: Run, tmp_path: Pa
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b'{"schema": 99}'])
 def test_a_status_that_is_none_is_a_failure_to_read(cdigen: Run, tmp_path: Path, content: bytes) -> None:
     saved(tmp_path).write_bytes(content)
-    assert cdigen("status", "--root", tmp_path).failed(5, "status.json", "is no status", "restart")
+    assert cdigen("status", "--root", tmp_path).failed(5, "status.json", "is not a status", "restart")
 
 
 UNIT, SCRIPT = "usr/lib/systemd/system/cdigen.service", "etc/init.d/cdigen"
@@ -159,7 +161,7 @@ def test_anybody_may_ask() -> None:
         saved(Path(folder)).parent.joinpath("lock").touch(0o600)
         os.seteuid(65534)
         try:
-            found = files.read(f"{folder}/run/cdigen")
+            found = daemon_status.read(f"{folder}/run/cdigen")
             assert files.reason_not_running(f"{folder}/run/cdigen", found) == ""
         finally:
             os.seteuid(0)

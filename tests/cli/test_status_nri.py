@@ -6,6 +6,8 @@ import pytest
 from command import Run
 from daemon.reports import STARTING
 
+from cdigen.daemon import status as daemon_status
+from cdigen.frontend import rundir
 from cdigen.frontend import status as files
 from cdigen.nri import status as nri
 from cdigen.nri.counters import NriMetrics
@@ -21,8 +23,8 @@ MISSED = MissedContainer(
 def host(tmp_path: Path) -> Path:
     """A host whose daemon has just looked."""
     run_dir = tmp_path / "run/cdigen"
-    files.prepare(str(run_dir))
-    files.save(str(run_dir), files.document(STARTING, files.this_process()))
+    rundir.prepare(str(run_dir))
+    rundir.save_status(str(run_dir), daemon_status.document(STARTING, files.this_process()))
     return tmp_path
 
 
@@ -37,8 +39,8 @@ def board() -> nri.PluginStatus:
 
 def put(host: Path, made: nri.PluginStatus) -> None:
     run_dir = host / "run/cdigen-nri"
-    files.prepare(str(run_dir))
-    files.save(str(run_dir), nri.document(made, files.this_process()))
+    rundir.prepare(str(run_dir))
+    rundir.save_status(str(run_dir), nri.document(made, files.this_process()))
 
 
 def test_a_host_without_a_plugin_says_nothing_of_one(cdigen: Run, host: Path) -> None:

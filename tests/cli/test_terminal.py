@@ -17,7 +17,7 @@ from vendors.gpuhosts import dgx_h100
 
 from cdigen.cli.main import COMMANDS
 from cdigen.cli.terminal import wrap_table
-from cdigen.frontend.report import next_status
+from cdigen.daemon.report import next_status
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/hosts/debian13-8xh100.json"
 WIDE, WIDTHS = 1000, (80, 120)

@@ -25,7 +25,7 @@ from waiting import PATIENCE_S, until
 
 from cdigen.cli import run as command
 from cdigen.daemon.reconciler import CycleOutcome, DaemonSetup, Reconciler
-from cdigen.frontend.status import INVENTORY_FILE
+from cdigen.frontend.rundir import INVENTORY_FILE
 from cdigen.watch.triggers import NO_EVENTS
 
 if TYPE_CHECKING:

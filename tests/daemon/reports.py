@@ -1,7 +1,7 @@
 """Reports of cycles as the daemon makes them."""
 
 from cdigen.cdi.compare import compare
-from cdigen.frontend.report import CycleReport, DaemonStatus, SpecReport, VendorReport
+from cdigen.daemon.report import CycleReport, DaemonStatus, SpecReport, VendorReport
 from cdigen.model.findings import Finding
 from cdigen.watch.triggers import Trigger
 

@@ -9,8 +9,8 @@ import yaml
 from daemon.reports import CHANGED, FAILED, KIND, MISMATCH, QUIET, STARTED_S, STARTING
 from prometheus_client.parser import text_string_to_metric_families
 
-from cdigen.frontend.metrics import DaemonMetrics
-from cdigen.frontend.report import next_status
+from cdigen.daemon.metrics import DaemonMetrics
+from cdigen.daemon.report import next_status
 from cdigen.value import replace
 from cdigen.watch.triggers import Trigger
 

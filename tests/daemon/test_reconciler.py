@@ -38,7 +38,7 @@ def test_a_host_that_is_ready_gets_its_spec_in_the_first_cycle(host: Host) -> No
     assert cycle.report.result == "changed"
     assert [spec.result for spec in cycle.report.specs] == ["written"]
     assert cycle.inventories.keys() == {"nvidia"}
-    assert not cycle.unsettled
+    assert not cycle.needs_retry
     assert (host.devices(), host.driver()) == ({"0", "1", "all"}, OLD)
 
 
@@ -68,7 +68,7 @@ def test_a_driver_that_is_not_there_is_absent_and_nothing_is_written(tmp_path: P
     looker = Looker(host)
     cycle = looker.look()
     assert (cycle.report.result, cycle.report.vendors[0].state) == ("unchanged", "absent")
-    assert not cycle.unsettled
+    assert not cycle.needs_retry
     assert list(tmp_path.iterdir()) == []
 
 
@@ -130,8 +130,8 @@ def test_a_mismatch_is_settling_first_and_is_said_when_it_was_waited_for(host: H
 def test_another_look_is_due_soon_only_while_the_host_is_settling(host: Host) -> None:
     looker = looked(host)
     host.say_version(NEW)
-    assert looker.look().unsettled
-    assert not looker.look(SETTLE_S + 1).unsettled
+    assert looker.look().needs_retry
+    assert not looker.look(SETTLE_S + 1).needs_retry
 
 
 def test_a_mismatch_tells_what_to_do(host: Host) -> None:

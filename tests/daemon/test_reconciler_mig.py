@@ -126,7 +126,7 @@ def test_a_good_spec_stays_byte_for_byte_when_nvml_falls_silent(mig: MigHost, fa
     assert mig.host.spec.read_bytes() == before
     assert not said(looked, "mig-not-named")
     # It is asked again soon, and the state is good again when it answers.
-    assert looked.unsettled
+    assert looked.needs_retry
     mig.nvml()
     assert looker.state() == "ready"
     assert mig.host.spec.read_bytes() == before

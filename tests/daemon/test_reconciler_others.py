@@ -15,7 +15,7 @@ from daemon.daemonhost import KIND, NAME, REPOSITORY, TWO_KINDS, Host, Looker, u
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cdigen.frontend.report import CycleReport
+    from cdigen.daemon.report import CycleReport
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 OTHER = "nvidia.com-other.json"
@@ -123,7 +123,7 @@ def test_a_spec_directory_that_became_a_link_is_refused_and_nothing_goes_through
     cycle = looker.look()
     assert cycle.report.result == "failed"
     assert "is a symlink" in cycle.report.error
-    assert cycle.unsettled
+    assert cycle.needs_retry
     assert {name: (elsewhere / name).stat().st_ino for name in os.listdir(elsewhere)} == before
     host.specs.unlink()
     assert set(results(looker.look().report).values()) == {"written"}
@@ -193,7 +193,7 @@ first = looker.look().report
 subprocess.run(["mount", *options, str(host.specs)], check=True)
 host.load(gpus=3)
 failed = looker.look()
-print(first.result, failed.report.result, failed.unsettled, host.rubbish())
+print(first.result, failed.report.result, failed.needs_retry, host.rubbish())
 print(failed.report.error)
 subprocess.run(["umount", str(host.specs)], check=True)
 print(looker.look().report.result, sorted(host.devices()), host.rubbish())

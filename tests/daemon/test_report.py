@@ -17,12 +17,12 @@ from daemon.reports import (
 )
 
 from cdigen.cdi.compare import compare
-from cdigen.frontend.report import MAX_JOURNAL, MAX_NAMES, VendorReport, next_status, overall, reason_unready
+from cdigen.daemon.report import MAX_JOURNAL, MAX_NAMES, VendorReport, next_status, overall, reason_unready
 from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.frontend.report import VendorState
+    from cdigen.daemon.report import VendorState
 
 HEALTHY = {"files": "", "uevents": ""}
 

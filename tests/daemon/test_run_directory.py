@@ -11,8 +11,10 @@ from abilities import cannot_run
 from daemon.reports import QUIET, STARTING
 from daemon.test_status_files import HOST
 
-from cdigen.frontend import status as files
-from cdigen.frontend.report import next_status
+from cdigen.daemon import status as files
+from cdigen.daemon.report import next_status
+from cdigen.frontend import rundir
+from cdigen.frontend.status import this_process
 from cdigen.model.errors import StoreError
 
 STATUS = next_status(STARTING, QUIET, {})
@@ -21,18 +23,18 @@ STATUS = next_status(STARTING, QUIET, {})
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
     path = tmp_path / "run/cdigen"
-    files.prepare(str(path))
+    rundir.prepare(str(path))
     return path
 
 
 def written(run_dir: Path, name: str) -> None:
-    if name == files.STATUS_FILE:
-        files.save(str(run_dir), files.document(STATUS, files.this_process()))
+    if name == rundir.STATUS_FILE:
+        rundir.save_status(str(run_dir), files.document(STATUS, this_process()))
     else:
         files.save_inventory(str(run_dir), HOST)
 
 
-@pytest.mark.parametrize("name", [files.STATUS_FILE, files.INVENTORY_FILE])
+@pytest.mark.parametrize("name", [rundir.STATUS_FILE, rundir.INVENTORY_FILE])
 def test_a_link_is_replaced_and_what_it_points_to_stays_as_it_is(run_dir: Path, name: str) -> None:
     victim = run_dir.parent / "victim"
     victim.write_text("root:x:0:0")
@@ -44,7 +46,7 @@ def test_a_link_is_replaced_and_what_it_points_to_stays_as_it_is(run_dir: Path, 
     assert not (run_dir / name).is_symlink()
 
 
-@pytest.mark.parametrize("name", [files.STATUS_FILE, files.INVENTORY_FILE])
+@pytest.mark.parametrize("name", [rundir.STATUS_FILE, rundir.INVENTORY_FILE])
 def test_a_fifo_is_replaced_and_nobody_waits_for_it(run_dir: Path, name: str) -> None:
     os.mkfifo(run_dir / name)
     # As a process of its own: what waits for a FIFO can be ended from outside only.
@@ -61,7 +63,7 @@ def test_a_fifo_is_replaced_and_nobody_waits_for_it(run_dir: Path, name: str) ->
 
 def test_a_link_to_the_same_inventory_is_no_inventory(run_dir: Path) -> None:
     files.save_inventory(str(run_dir), HOST)
-    path = run_dir / files.INVENTORY_FILE
+    path = run_dir / rundir.INVENTORY_FILE
     path.rename(run_dir / "elsewhere")
     path.symlink_to("elsewhere")
     assert files.save_inventory(str(run_dir), HOST)
@@ -70,7 +72,7 @@ def test_a_link_to_the_same_inventory_is_no_inventory(run_dir: Path) -> None:
 
 def test_an_inventory_that_not_everybody_may_read_is_written_anew(run_dir: Path) -> None:
     files.save_inventory(str(run_dir), HOST)
-    path = run_dir / files.INVENTORY_FILE
+    path = run_dir / rundir.INVENTORY_FILE
     path.chmod(0o600)
     assert files.save_inventory(str(run_dir), HOST)
     assert path.stat().st_mode & 0o777 == 0o644
@@ -82,7 +84,7 @@ def test_an_inventory_that_not_everybody_may_read_is_written_anew(run_dir: Path)
 def test_a_directory_that_everybody_may_write_to_is_refused(run_dir: Path, mode: int, said: str) -> None:
     run_dir.chmod(mode)
     with pytest.raises(StoreError, match=said):
-        files.prepare(str(run_dir))
+        rundir.prepare(str(run_dir))
 
 
 def test_a_directory_that_a_group_may_write_to_is_refused(run_dir: Path) -> None:
@@ -91,7 +93,7 @@ def test_a_directory_that_a_group_may_write_to_is_refused(run_dir: Path) -> None
     os.chown(run_dir, 0, 12345)
     run_dir.chmod(0o775)
     with pytest.raises(StoreError, match="writable by others"):
-        files.prepare(str(run_dir))
+        rundir.prepare(str(run_dir))
 
 
 def test_a_directory_of_another_user_is_refused_and_nothing_is_written_there(run_dir: Path) -> None:
@@ -99,9 +101,9 @@ def test_a_directory_of_another_user_is_refused_and_nothing_is_written_there(run
         cannot_run("only root can give a directory to another user")
     os.chown(run_dir, 65534, 65534)
     with pytest.raises(StoreError, match="belongs to uid 65534") as caught:
-        files.prepare(str(run_dir))
+        rundir.prepare(str(run_dir))
     assert caught.value.hint
-    for name in (files.STATUS_FILE, files.INVENTORY_FILE):
+    for name in (rundir.STATUS_FILE, rundir.INVENTORY_FILE):
         with pytest.raises(StoreError, match="belongs to uid 65534"):
             written(run_dir, name)
     assert os.listdir(run_dir) == []
@@ -114,18 +116,18 @@ def test_the_daemon_does_not_start_in_a_directory_that_a_user_has_made(tmp_path:
     run_dir.mkdir()
     victim = tmp_path / "victim"
     victim.write_text("root:x:0:0")
-    (run_dir / files.STATUS_FILE).symlink_to(victim)
-    os.mkfifo(run_dir / files.INVENTORY_FILE)
+    (run_dir / rundir.STATUS_FILE).symlink_to(victim)
+    os.mkfifo(run_dir / rundir.INVENTORY_FILE)
     os.chown(run_dir, 65534, 65534)
     command = [sys.executable, "-m", "cdigen", "run", "--root", str(tmp_path), "--run-dir", str(run_dir)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 5
     assert f"run directory {run_dir} belongs to uid 65534" in done.stderr
     assert victim.read_text() == "root:x:0:0"
-    assert sorted(os.listdir(run_dir)) == [files.INVENTORY_FILE, files.STATUS_FILE]
+    assert sorted(os.listdir(run_dir)) == [rundir.INVENTORY_FILE, rundir.STATUS_FILE]
 
 
 def test_a_directory_that_was_removed_is_made_again(run_dir: Path) -> None:
     run_dir.rmdir()
-    written(run_dir, files.STATUS_FILE)
+    written(run_dir, rundir.STATUS_FILE)
     assert files.read(str(run_dir))["state"] == STATUS.state

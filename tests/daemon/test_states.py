@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdigen.daemon.report import VENDOR_STATES
 from cdigen.daemon.states import (
     _TRANSIENT_ERRORS,
     _TRANSIENT_FINDINGS,
@@ -18,13 +19,12 @@ from cdigen.daemon.states import (
     assess,
     decide,
 )
-from cdigen.frontend.report import VENDOR_STATES
 from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 
 if TYPE_CHECKING:
+    from cdigen.daemon.report import VendorState
     from cdigen.daemon.states import Action, SpecCondition
-    from cdigen.frontend.report import VendorState
     from cdigen.model.findings import Severity
 
 DISKS: tuple[SpecCondition, ...] = ("none", "whole", "broken")

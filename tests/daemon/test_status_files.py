@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from daemon.reports import CHANGED, FILE, FINDING, KIND, QUIET, STARTING
 
-from cdigen.frontend import status as files
-from cdigen.frontend.report import next_status
+from cdigen.daemon import status as files
+from cdigen.daemon.report import next_status
+from cdigen.frontend import rundir
+from cdigen.frontend.status import reason_not_running, this_process, timestamp
 from cdigen.model.errors import HostError, StoreError
 from cdigen.model.inventory_json import from_document
 from cdigen.store.directory import open_or_create
@@ -31,9 +33,9 @@ def run_dir(tmp_path: Path) -> str:
 
 
 def saved(run_dir: str) -> Path:
-    files.prepare(run_dir)
-    files.save(run_dir, files.document(STATUS, files.this_process()))
-    return Path(run_dir, files.STATUS_FILE)
+    rundir.prepare(run_dir)
+    rundir.save_status(run_dir, files.document(STATUS, this_process()))
+    return Path(run_dir, rundir.STATUS_FILE)
 
 
 def test_what_is_saved_is_read_back(run_dir: str) -> None:
@@ -58,13 +60,13 @@ def test_what_is_saved_is_read_back(run_dir: str) -> None:
 
 
 def test_before_the_first_cycle_the_document_has_the_same_keys() -> None:
-    process = files.this_process()
+    process = this_process()
     assert files.document(STARTING, process).keys() == files.document(STATUS, process).keys()
     assert files.document(STARTING, process)["state"] == "starting"
 
 
 def test_findings_of_the_last_cycle_are_shown() -> None:
-    (row,) = files.document(next_status(STARTING, CHANGED, {}), files.this_process())["findings"]
+    (row,) = files.document(next_status(STARTING, CHANGED, {}), this_process())["findings"]
     assert (row["severity"], row["rule"], row["hint"]) == ("warning", FINDING.rule, FINDING.hint)
 
 
@@ -87,26 +89,26 @@ def test_a_reader_never_sees_half_a_status(run_dir: str) -> None:
     )
     reader = subprocess.Popen([sys.executable, "-I", "-S", "-c", script], stderr=subprocess.PIPE)
     for number in range(200):
-        files.save(
+        rundir.save_status(
             run_dir,
-            files.document(replace(STATUS, cycle=replace(QUIET, number=number)), files.this_process()),
+            files.document(replace(STATUS, cycle=replace(QUIET, number=number)), this_process()),
         )
     _, problem = reader.communicate(timeout=30)
     assert (reader.returncode, problem) == (0, b"")
 
 
 def test_what_a_killed_writer_left_is_swept(run_dir: str) -> None:
-    files.prepare(run_dir)
+    rundir.prepare(run_dir)
     rubbish = Path(run_dir, ".cdigen-status.json.999999.0123abcd.tmp")
     rubbish.write_text("{")
-    files.prepare(run_dir)
+    rundir.prepare(run_dir)
     assert os.listdir(run_dir) == []
 
 
 def test_an_unchanged_inventory_is_not_written_again(run_dir: str) -> None:
-    files.prepare(run_dir)
+    rundir.prepare(run_dir)
     assert files.save_inventory(run_dir, HOST)
-    path = Path(run_dir, files.INVENTORY_FILE)
+    path = Path(run_dir, rundir.INVENTORY_FILE)
     before = path.stat().st_ino
     assert not files.save_inventory(run_dir, HOST)
     assert path.stat().st_ino == before
@@ -122,11 +124,11 @@ def test_a_missing_status_is_no_daemon(run_dir: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
         ("[]", "schema is None"),
         ('{"schema": 2}', "schema is 2"),
-        ('{"schema": 1}', "state is not there"),
+        ('{"schema": 1}', "its member 'state' is not a text"),
     ],
 )
 def test_what_is_no_status_is_refused_with_the_reason(run_dir: str, text: str, said: str) -> None:
@@ -137,7 +139,7 @@ def test_what_is_no_status_is_refused_with_the_reason(run_dir: str, text: str, s
 
 def test_a_living_process_is_not_gone(run_dir: str) -> None:
     saved(run_dir)
-    assert files.reason_not_running(run_dir, files.read(run_dir)) == ""
+    assert reason_not_running(run_dir, files.read(run_dir)) == ""
 
 
 def test_a_process_that_ended_is_gone(run_dir: str) -> None:
@@ -145,13 +147,13 @@ def test_a_process_that_ended_is_gone(run_dir: str) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     found = {**files.read(run_dir), "pid": ended.pid}
-    assert files.reason_not_running(run_dir, found) == f"process {ended.pid} wrote it, and is gone"
+    assert reason_not_running(run_dir, found) == f"process {ended.pid} wrote it, and is gone"
 
 
 def test_another_process_with_the_same_number_is_not_taken_for_it(run_dir: str) -> None:
     saved(run_dir)
     found = files.read(run_dir)
-    assert "another process now" in files.reason_not_running(
+    assert "another process now" in reason_not_running(
         run_dir, {**found, "pid_started": found["pid_started"] + 1}
     )
 
@@ -159,23 +161,23 @@ def test_another_process_with_the_same_number_is_not_taken_for_it(run_dir: str) 
 def test_a_number_of_another_pid_namespace_tells_nothing(run_dir: str) -> None:
     saved(run_dir)
     found = {**files.read(run_dir), "pid": 1 << 22, "pid_namespace": "pid:[1]"}
-    assert files.reason_not_running(run_dir, found) == ""
+    assert reason_not_running(run_dir, found) == ""
 
 
 def test_the_lock_tells_in_every_namespace(run_dir: str) -> None:
     saved(run_dir)
     found = {**files.read(run_dir), "pid_namespace": "pid:[1]"}
     with open_or_create(run_dir) as place, exclusive(place, timeout_s=0.2):
-        assert files.reason_not_running(run_dir, found) == ""
-    assert "nobody holds" in files.reason_not_running(run_dir, found)
+        assert reason_not_running(run_dir, found) == ""
+    assert "nobody holds" in reason_not_running(run_dir, found)
 
 
 def test_a_stopped_daemon_leaves_no_status(run_dir: str) -> None:
     path = saved(run_dir)
-    files.remove(run_dir)
-    files.remove(run_dir)
+    rundir.remove_status(run_dir)
+    rundir.remove_status(run_dir)
     assert not path.exists()
 
 
 def test_times_are_rounded_to_milliseconds_without_a_sixtieth_second() -> None:
-    assert files.timestamp(59.9996) == "1970-01-01T00:01:00.000Z"
+    assert timestamp(59.9996) == "1970-01-01T00:01:00.000Z"

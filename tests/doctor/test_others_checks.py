@@ -7,8 +7,10 @@ import pytest
 from abilities import cannot_run
 from doctor.brokenhost import DEVICE, NAME, BrokenHost
 
-from cdigen.frontend.report import CycleReport, DaemonStatus
-from cdigen.frontend.status import document, save, this_process
+from cdigen.daemon.report import CycleReport, DaemonStatus
+from cdigen.daemon.status import document
+from cdigen.frontend.rundir import save_status
+from cdigen.frontend.status import this_process
 from cdigen.value import replace
 
 ALICE = "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n"
@@ -92,9 +94,11 @@ def test_a_daemon_whose_last_look_failed_is_said(host: BrokenHost) -> None:
     well = CycleReport(number=1, reasons=(), started_s=1.0, duration_s=0.1, result="unchanged")
     ill = replace(well, result="failed", error="the disk is full")
     status = DaemonStatus(version="1", started_s=1.0, since_s=1.0, state="ready", cycle=well)
-    save(run_dir, document(status, this_process()))
+    save_status(run_dir, document(status, this_process()))
     assert host.result("daemon-cycle")["ok"]
-    save(run_dir, document(replace(status, cycle=ill, sources=(("uevents", "no netlink"),)), this_process()))
+    save_status(
+        run_dir, document(replace(status, cycle=ill, sources=(("uevents", "no netlink"),)), this_process())
+    )
     row = host.result("daemon-cycle")
     assert not row["ok"]
     assert "the disk is full" in row["detail"]
@@ -230,7 +234,9 @@ def test_a_status_that_a_user_has_put_there_is_no_daemons(tmp_path_host: BrokenH
     host = tmp_path_host
     run_dir = host.root / "run/cdigen"
     run_dir.mkdir()
-    save(str(run_dir), document(DaemonStatus(version="0.1.0", started_s=1.0, since_s=1.0), this_process()))
+    save_status(
+        str(run_dir), document(DaemonStatus(version="0.1.0", started_s=1.0, since_s=1.0), this_process())
+    )
     assert "is running" in host.result("daemon-running")["detail"]
     for theirs in (run_dir / "status.json", run_dir):
         os.chown(theirs, 4201, 4201)

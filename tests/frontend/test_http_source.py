@@ -16,14 +16,14 @@ from daemon.daemonhost import REPOSITORY
 from waiting import until
 from watch.watching import KILLS, Ear
 
-from cdigen.frontend.http import Answers, Server
+from cdigen.frontend.http import Server, standard_routes
 from cdigen.watch.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-ANSWERS = Answers(metrics=lambda: b"x 1\n", alive=str, ready=str)
+ROUTES = standard_routes(metrics=lambda: b"x 1\n", alive=str, ready=str)
 
 
 class Clock:
@@ -49,7 +49,7 @@ def path(tmp_path: Path) -> str:
 
 @pytest.fixture
 def supervisor(ear: Ear, path: str) -> Iterator[Supervisor]:
-    made = Supervisor((Server(ANSWERS, path),), ear.inbox, clock=Clock())
+    made = Supervisor((Server(ROUTES, path),), ear.inbox, clock=Clock())
     made.start()
     yield made
     made.stop()
@@ -96,7 +96,7 @@ def test_a_socket_that_was_removed_is_seen_and_made_again(path: str, supervisor:
 
 def test_a_socket_that_cannot_be_made_is_a_problem_in_words_until_it_can(path: str, ear: Ear) -> None:
     os.mkdir(path)
-    supervisor = Supervisor((Server(ANSWERS, path),), ear.inbox, clock=Clock())
+    supervisor = Supervisor((Server(ROUTES, path),), ear.inbox, clock=Clock())
     supervisor.start()
     assert supervisor.health() == {"http": f"{path} is there and is no socket of ours (move it away)"}
     os.rmdir(path)
@@ -108,7 +108,7 @@ def test_a_socket_that_cannot_be_made_is_a_problem_in_words_until_it_can(path: s
 # What RestrictAddressFamilies= of the unit does: seccomp, here of a child that refuses itself IPv4.
 REFUSED = """
 import ctypes, errno, struct, sys
-from cdigen.frontend.http import Answers, Server
+from cdigen.frontend.http import Server, standard_routes
 AF_INET, SYS_SOCKET = 2, 41
 def statement(code, jt, jf, k):
     return struct.pack("HBBI", code, jt, jf, k)
@@ -125,7 +125,7 @@ filtered = Program(len(program) // 8, ctypes.addressof(held))
 if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(filtered), 0, 0):
     print("no seccomp")
     sys.exit(0)
-server = Server(Answers(metrics=bytes, alive=str, ready=str), sys.argv[1], port=9095)
+server = Server(standard_routes(metrics=bytes, alive=str, ready=str), sys.argv[1], port=9095)
 server.start()
 print(server.problem())
 server.stop()

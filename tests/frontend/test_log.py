@@ -10,12 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from daemon.reports import CHANGED, FAILED, KIND, MISMATCH, QUIET, WRITTEN, document
 
-from cdigen.cdi.compare import compare
 from cdigen.frontend import log
-from cdigen.frontend.report import MAX_NAMES
-from cdigen.value import replace
 
 Read = Callable[[], list[dict[str, Any]]]
 
@@ -52,54 +48,6 @@ def test_a_line_is_json_with_time_level_and_event_first(pipe: tuple[int, Read]) 
     (line,) = pipe[1]()
     assert list(line) == ["timestamp", "level", "event", "version"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", line["timestamp"])
-
-
-def test_a_cycle_that_changed_something_is_one_line(pipe: tuple[int, Read]) -> None:
-    log.cycle(log.make_logger(fd=pipe[0]), CHANGED)
-    (line,) = pipe[1]()
-    assert (line["event"], line["level"], line["result"]) == ("cycle", "info", "changed")
-    assert (line["number"], line["duration_ms"], line["events"]) == (1, 14.5, 7)
-    assert line["reasons"] == ["uevents: pci add 0000:65:00.0", "poll: mig"]
-    (spec,) = line["specs"]
-    assert (spec["kind"], spec["result"], spec["added"], spec["changes"]) == (
-        KIND,
-        "written",
-        ["1"],
-        "+1 device",
-    )
-
-
-def test_a_cycle_that_found_everything_as_it_was_is_quiet(pipe: tuple[int, Read]) -> None:
-    log.cycle(log.make_logger(fd=pipe[0]), QUIET, CHANGED)
-    assert pipe[1]() == []
-
-
-def test_with_verbose_every_cycle_is_said(pipe: tuple[int, Read]) -> None:
-    log.cycle(log.make_logger(fd=pipe[0], verbose=True), QUIET, CHANGED)
-    (line,) = pipe[1]()
-    assert (line["level"], line["result"]) == ("debug", "unchanged")
-
-
-def test_another_state_of_a_vendor_is_said_once(pipe: tuple[int, Read]) -> None:
-    logger, other = log.make_logger(fd=pipe[0]), replace(QUIET, vendors=(MISMATCH,))
-    log.cycle(logger, other, QUIET)
-    log.cycle(logger, other, other)
-    (line,) = pipe[1]()
-    assert line["vendors"] == {"nvidia": f"mismatch: {MISMATCH.reason}"}
-
-
-def test_a_failure_is_an_error_with_its_reason(pipe: tuple[int, Read]) -> None:
-    log.cycle(log.make_logger(fd=pipe[0]), FAILED, QUIET)
-    (line,) = pipe[1]()
-    assert (line["level"], line["error"]) == ("error", FAILED.error)
-
-
-def test_a_line_stays_short_however_much_changed(pipe: tuple[int, Read]) -> None:
-    changes = compare(None, document(*map(str, range(5000))))
-    log.cycle(log.make_logger(fd=pipe[0]), replace(CHANGED, specs=(replace(WRITTEN, changes=changes),)))
-    (line,) = pipe[1]()
-    assert len(line["specs"][0]["added"]) == MAX_NAMES
-    assert len(json.dumps(line)) < 4096
 
 
 def test_stray_bytes_and_line_breaks_stay_within_their_line(pipe: tuple[int, Read]) -> None:

@@ -8,13 +8,13 @@ import pytest
 from nri.nrihost import POD, container
 
 from cdigen.config import NriConfig, Settings
+from cdigen.frontend.earlylog import EarlyLog
 from cdigen.frontend.host_state import HostSources
 from cdigen.nri import events
 from cdigen.nri.counters import NriMetrics
 from cdigen.nri.decision.answer import Answer
 from cdigen.nri.decision.compat import abilities
 from cdigen.nri.decision.decide import Note
-from cdigen.nri.earlylog import EarlyLog
 from cdigen.nri.link import Endpoint
 from cdigen.nri.plugin_config import PluginConfig
 from cdigen.nri.reporter import Reporter

@@ -94,7 +94,7 @@ def test_the_daemon_does_not_wait_for_a_module_without_a_device(tmp_path: Path) 
     inteltree.lay(host.root, *inteltree.laptop())
     lay_idle(host.root)
     cycle = Looker(host).look()
-    assert (cycle.report.result, cycle.unsettled) == ("changed", False)
+    assert (cycle.report.result, cycle.needs_retry) == ("changed", False)
 
 
 def test_the_daemon_waits_for_a_gpu_that_a_module_has_not_taken_yet(tmp_path: Path) -> None:
@@ -102,4 +102,4 @@ def test_the_daemon_waits_for_a_gpu_that_a_module_has_not_taken_yet(tmp_path: Pa
     host.configure()
     amdtree.write(host.root, ())
     lay_on_bus(host.root)
-    assert Looker(host).look().unsettled
+    assert Looker(host).look().needs_retry
