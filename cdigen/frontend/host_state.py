@@ -12,7 +12,8 @@ import time
 from types import MappingProxyType
 
 from cdigen.cdi.reader import MAX_SIZE, parse_document
-from cdigen.frontend.status import INVENTORY_FILE, is_held
+from cdigen.frontend.rundir import INVENTORY_FILE
+from cdigen.frontend.status import is_held
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.inventory_json import from_document
