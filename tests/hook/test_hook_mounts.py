@@ -158,8 +158,8 @@ def in_own_proc(case: Case, code: str, *, before: str = "") -> subprocess.Comple
 
 def test_a_file_is_laid_over_one_of_proc_read_only_and_nothing_else_stays(case: Case) -> None:
     code = f"""
-device_params.lay_over(device_params.find(proc, "tty", "drivers"), b"ours")
-device_params.lay_over(device_params.find(proc, "tty", "ldiscs"), b"too")
+device_params.mount_over(device_params.open_params(proc, "tty", "drivers"), b"ours")
+device_params.mount_over(device_params.open_params(proc, "tty", "ldiscs"), b"too")
 root = {str(case.root)!r}
 print(open(root + "/proc/tty/drivers").read(), open(root + "/proc/tty/ldiscs").read())
 print(*[line for line in open("/proc/self/mountinfo") if root in line], sep="")
@@ -199,8 +199,8 @@ print(os.listdir(root + "/proc/tty"))
 def test_only_a_proc_of_the_container_alone_is_mounted_on(case: Case, before: str, why: str) -> None:
     code = """
 try:
-    print(device_params.check_place(device_params.find(proc, "tty", "drivers")))
-except device_params.Refused as refused:
+    print(device_params.check_mounts(device_params.open_params(proc, "tty", "drivers")))
+except device_params.ContainerPathError as refused:
     print(refused.why)
 """
     done = in_own_proc(case, code, before=before.format(root=case.root))
@@ -210,7 +210,7 @@ except device_params.Refused as refused:
 def test_a_mount_that_fails_leaves_nothing(case: Case) -> None:
     code = f"""
 try:
-    device_params.lay_over(device_params.find(proc, "tty", "drivers"), bytes(1 << 20))
+    device_params.mount_over(device_params.open_params(proc, "tty", "drivers"), bytes(1 << 20))
 except OSError as error:
     print(error.strerror)
 print(sum({str(case.root)!r} in line for line in open("/proc/self/mountinfo")))

@@ -55,8 +55,8 @@ def test_what_a_distribution_has_at_the_floor_is_enough(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "release", "said"),
     [
-        ("watchdog", "6.0.0", "watchdog is 6.0.0 (>=7.1,<8)"),
-        ("watchdog", "8", "watchdog is 8 (>=7.1,<8)"),
+        ("watchdog", "5.0.3", "watchdog is 5.0.3 (>=6,<8)"),
+        ("watchdog", "8", "watchdog is 8 (>=6,<8)"),
         ("watchdog", "7.10rc1", ""),
         ("pyyaml", "6.0", "pyyaml is 6.0 (>=6.0.1)"),
         ("pyyaml", "6.0.1.0", ""),
@@ -82,5 +82,5 @@ def test_modules_that_are_too_old_end_the_installation_before_anything_is_done(t
     destination = tmp_path / "host"
     result = make("install", destination, "INSTALL_DEPS=no", f"HOST_PYTHON={distribution.python}")
     assert result.returncode != 0
-    assert "does not fit: tomlkit is 0.5 (>=0.11.7); watchdog is 2.2.1 (>=7.1,<8)" in result.stderr
+    assert "does not fit: tomlkit is 0.5 (>=0.11.7); watchdog is 2.2.1 (>=6,<8)" in result.stderr
     assert not destination.exists()
