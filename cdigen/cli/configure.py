@@ -1,4 +1,4 @@
-"""``cdigen configure``: sets in a runtime's own configuration what CDI needs, and takes it back."""
+"""``cdigen configure``: set in a runtime's own configuration what CDI needs, or restore the original."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from cdigen.cli import options, report
 from cdigen.cli.restarts import command_for, restart
 from cdigen.host.root import shown
 from cdigen.model.change import Change
-from cdigen.model.errors import ConfigError
+from cdigen.model.errors import ConfigError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.runtimes import installed
 from cdigen.runtimes.edits.plan import DesiredConfig, refuse_broken
-from cdigen.runtimes.edits.undoing import without
 from cdigen.runtimes.settings import read
 from cdigen.store import configfiles
 from cdigen.value import frozen
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from cdigen.config import Settings
     from cdigen.host.root import Root
-    from cdigen.model.change import Key
     from cdigen.runtimes.edits.plan import Plan
     from cdigen.runtimes.installed import InstalledRuntime
 
@@ -44,25 +42,11 @@ EXAMPLES = """\
 
 
 @frozen
-class _Row:
-    """What becomes of one file."""
-
-    change: Change
-    keys: tuple[Key, ...]
-    kept: tuple[Key, ...] = ()
-    is_exact: bool = True
-
-
-@frozen
 class _Work:
-    """All that a run is about to do."""
+    """What a run is about to do: the changes, and what there is to say of them."""
 
-    rows: tuple[_Row, ...] = ()
+    changes: tuple[Change, ...] = ()
     findings: tuple[Finding, ...] = ()
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        return tuple(row.change for row in self.rows)
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -71,7 +55,9 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="change nothing, print what would be as a diff"
     )
-    parser.add_argument("--undo", action="store_true", help="put back what this command has changed before")
+    parser.add_argument(
+        "--undo", action="store_true", help="restore the files as they were before this command changed them"
+    )
     parser.add_argument("--nri", action="store_true", help="switch NRI on as well (containerd, crio)")
     parser.add_argument(
         "--nri-required",
@@ -101,15 +87,15 @@ def run(arguments: Namespace) -> int:
     if arguments.restart and binary is None:
         raise ConfigError(f"{_absence(name)}, so there is nothing to restart", hint="leave --restart away")
     if arguments.undo:
-        work = _undoing(name, host, state_dir)
+        work = _undoing(arguments, host, state_dir)
         if not arguments.dry_run:
-            _take_back(name, work, host, state_dir)
+            _restore(name, work, host, state_dir)
     else:
-        work = _doing(name, host, _wish(arguments, settings), binary)
-        if work.rows and not arguments.dry_run:
+        work = _doing(name, host, _desired(arguments, settings), binary)
+        if work.changes and not arguments.dry_run:
             check = _check(name, host, binary)
             configfiles.apply(name, work.changes, host=host, state_dir=state_dir, check=check)
-    restarted = restart(name, host) if work.rows and arguments.restart else ""
+    restarted = restart(name, host) if work.changes and arguments.restart else ""
     command = " ".join(command_for(name, host)) if binary is not None else ""
     if arguments.json:
         report.print_json(_document(arguments, work, restarted=restarted, command=command))
@@ -121,7 +107,8 @@ def run(arguments: Namespace) -> int:
 def _refuse_contradictions(arguments: Namespace, host: Root) -> None:
     if arguments.undo and (arguments.nri or arguments.nri_required or arguments.spec_dir):
         raise ConfigError(
-            "--undo takes back all that was set", hint="give it without --nri, --nri-required and --spec-dir"
+            "--undo restores the files as they were",
+            hint="give it without --nri, --nri-required and --spec-dir",
         )
     if arguments.restart and arguments.dry_run:
         raise ConfigError("--dry-run changes nothing, so there is nothing to restart", hint="leave one away")
@@ -133,7 +120,7 @@ def _refuse_contradictions(arguments: Namespace, host: Root) -> None:
         options.absolute("--spec-dir", folder)
 
 
-def _wish(arguments: Namespace, settings: Settings) -> DesiredConfig:
+def _desired(arguments: Namespace, settings: Settings) -> DesiredConfig:
     given = arguments.spec_dir or settings.spec_dirs
     return DesiredConfig(
         spec_dirs=tuple(dict.fromkeys(given)),
@@ -146,7 +133,7 @@ def _binary(name: str, host: Root) -> InstalledRuntime | None:
     return next((one for one in installed.find(host) if one.runtime == RUNTIMES[name]), None)
 
 
-def _doing(name: str, host: Root, wish: DesiredConfig, binary: InstalledRuntime | None) -> _Work:
+def _doing(name: str, host: Root, desired: DesiredConfig, binary: InstalledRuntime | None) -> _Work:
     """Return what makes the runtime's configuration say what WISH says."""
     release = binary.release if binary is not None else None
     settings = read(RUNTIMES[name], host, release)
@@ -157,10 +144,9 @@ def _doing(name: str, host: Root, wish: DesiredConfig, binary: InstalledRuntime 
     for path in dict.fromkeys((settings.wanted, *settings.files)):
         content(path)  # what cannot be read is said before anything is made of the rest
     refuse_broken(settings)  # a plan takes keys for what they must be
-    plan: Plan = import_module(f"cdigen.runtimes.edits.{name}").plan(settings, release, wish, content)
-    rows = tuple(_Row(change=change, keys=change.keys) for change in plan.changes)
+    plan: Plan = import_module(f"cdigen.runtimes.edits.{name}").plan(settings, release, desired, content)
     missing = () if binary is not None else (_missing(name, settings.wanted),)
-    return _Work(rows=rows, findings=(*missing, *plan.findings))
+    return _Work(changes=plan.changes, findings=(*missing, *plan.findings))
 
 
 def _missing(name: str, path: str) -> Finding:
@@ -180,25 +166,37 @@ def _absence(name: str) -> str:
     )
 
 
-def _undoing(name: str, host: Root, state_dir: str) -> _Work:
-    """Return what takes back all that was set before."""
-    rows = []
-    for file in configfiles.undoable(name, host=host, state_dir=state_dir):
-        if not file.applied or file.present is None:
-            continue
-        if file.exact:
-            change = Change(path=file.path, before=file.present, after=file.before)
-            rows.append(_Row(change=change, keys=file.keys))
-            continue
-        change, kept = without(file.path, file.present, file.keys, made=file.made)
-        if change.after != change.before:
-            rows.append(_Row(change=change, keys=file.keys, kept=kept, is_exact=False))
-    return _Work(rows=tuple(rows))
+def _undoing(arguments: Namespace, host: Root, state_dir: str) -> _Work:
+    """Return what restores every original; raises StoreError where others have changed a file since.
+
+    Then the difference is shown, and no file is restored.
+    """
+    files = configfiles.configured(arguments.runtime, host=host, state_dir=state_dir)
+    files = tuple(file for file in files if not file.is_undone)
+    changed = [file for file in files if not file.is_ours]
+    if not changed:
+        changes = (Change(path=file.path, before=file.present, after=file.original) for file in files)
+        return _Work(changes=tuple(changes))
+    for file in changed:
+        if file.is_known and not arguments.json:
+            diff = _diff(Change(path=file.path, before=file.present, after=file.original))
+            report.write(sys.stdout, diff)
+    first = changed[0]
+    hint = "take the keys of cdigen out by hand; the original is not kept"
+    if first.backup:
+        hint = f"change it back by hand; the original is {shown(first.backup)}"
+    elif first.is_known:
+        hint = "take the keys of cdigen out by hand, or remove the file, which cdigen made"
+    raise StoreError(
+        f"{shown(first.path)} was changed by others since, and --undo would lose that",
+        hint=hint,
+        kind="changed-since",
+    )
 
 
-def _take_back(name: str, work: _Work, host: Root, state_dir: str) -> None:
+def _restore(name: str, work: _Work, host: Root, state_dir: str) -> None:
     # Where the files hold nothing of ours any more, the record goes all the same.
-    if work.rows or configfiles.undoable(name, host=host, state_dir=state_dir):
+    if work.changes or configfiles.configured(name, host=host, state_dir=state_dir):
         configfiles.revert(name, work.changes, host=host, state_dir=state_dir)
 
 
@@ -213,21 +211,18 @@ def _check(name: str, host: Root, binary: InstalledRuntime | None) -> configfile
 
 def _tell(arguments: Namespace, work: _Work, *, state_dir: str, restarted: str, command: str) -> None:
     _tell_findings(arguments, work)
-    for row in work.rows:
-        if arguments.dry_run or not row.is_exact:
-            report.write(sys.stdout, _diff(row.change))
-        if not arguments.dry_run:
-            report.write(sys.stdout, f"{_result(arguments, row)} {shown(row.change.path)}{_names(row)}\n")
-        for key in row.kept:
-            report.print_note(
-                f"{shown(row.change.path)}: {key.name} was changed by others and stays", arguments
-            )
-    if not work.rows:
+    for change in work.changes:
+        if arguments.dry_run:
+            report.write(sys.stdout, _diff(change))
+        else:
+            keys = f": {', '.join(change.keys)}" if change.keys else ""
+            report.write(sys.stdout, f"{_result(arguments, change)} {shown(change.path)}{keys}\n")
+    if not work.changes:
         report.print_note(f"nothing to {'undo' if arguments.undo else 'do'}", arguments)
     elif arguments.dry_run:
         report.print_note("nothing was changed", arguments)
     else:
-        if not arguments.undo and any(row.change.before is not None for row in work.rows):
+        if not arguments.undo and any(change.before is not None for change in work.changes):
             kept = f"{shown(state_dir)}/configure/{arguments.runtime}"
             report.print_note(f"what was there is kept in {kept}", arguments)
         if restarted or command:
@@ -245,36 +240,31 @@ def _tell_findings(arguments: Namespace, work: _Work) -> None:
 def _document(arguments: Namespace, work: _Work, *, restarted: str, command: str) -> dict[str, Any]:
     files = [
         {
-            "path": row.change.path,
-            "result": _result(arguments, row),
-            "keys": [key.name for key in row.keys if key not in row.kept],
-            "kept": [key.name for key in row.kept],
-            "diff": _diff(row.change),
+            "path": change.path,
+            "result": _result(arguments, change),
+            "keys": list(change.keys),
+            "diff": _diff(change),
         }
-        for row in work.rows
+        for change in work.changes
     ]
     return {
         "runtime": arguments.runtime,
-        "changed": bool(work.rows) and not arguments.dry_run,
+        "changed": bool(work.changes) and not arguments.dry_run,
         "files": files,
         "findings": [finding.row() for finding in work.findings],
-        "restart": command if work.rows else "",
+        "restart": command if work.changes else "",
         "restarted": bool(restarted),
     }
 
 
-def _result(arguments: Namespace, row: _Row) -> str:
+def _result(arguments: Namespace, change: Change) -> str:
     if arguments.dry_run:
         return "would change"
-    if row.change.after is None:
+    if change.after is None:
         return "removed"
-    if row.change.before is None:
+    if change.before is None:
         return "written"
-    return "restored" if arguments.undo and row.is_exact else "changed"
-
-
-def _names(row: _Row) -> str:
-    return f": {', '.join(key.name for key in row.keys if key not in row.kept)}"
+    return "restored" if arguments.undo else "changed"
 
 
 def _diff(change: Change) -> str:

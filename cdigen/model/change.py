@@ -1,4 +1,4 @@
-"""A change to a configuration file that belongs to another program: ``Change``, and the ``Key``s it sets."""
+"""A change to a configuration file of another program: ``Change``."""
 
 from __future__ import annotations
 
@@ -6,32 +6,13 @@ from cdigen.value import frozen
 
 
 @frozen
-class Key:
-    """One setting that is ours: its tables and name, and its values now and before, as the file writes them.
-
-    ``before`` is None where there was nothing; ``made`` is how many of the tables in ``path``, counted from
-    the innermost, were made for it.
-    """
-
-    path: tuple[str, ...]
-    value: str
-    before: str | None = None
-    made: int = 0
-
-    @property
-    def name(self) -> str:
-        """The key as people write it: ``engine.cdi_spec_dirs``."""
-        return ".".join(part if "." not in part else f'"{part}"' for part in self.path)
-
-
-@frozen
 class Change:
-    """What becomes of the file ``path`` of the host: ``None`` is no file.
+    """The new content of the file ``path`` of the host, and what it was computed from; None is no file.
 
-    ``before`` is the content that the change was computed from.
+    ``keys`` are the names of what is set, as people write them: ``engine.cdi_spec_dirs``.
     """
 
     path: str
     before: bytes | None
     after: bytes | None
-    keys: tuple[Key, ...] = ()
+    keys: tuple[str, ...] = ()

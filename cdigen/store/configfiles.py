@@ -1,16 +1,15 @@
-"""Configuration files of other programs: changed whole or not at all, and put back as they were.
+"""Change configuration files of other programs, whole or not at all, and put the originals back.
 
-``apply`` keeps what was there in ``<state directory>/configure/<runtime>/``, never beside the file: a copy
-beside a drop-in may be loaded. ``record.json`` there says which files are changed and how:
+``apply`` keeps the original in ``<state directory>/configure/<runtime>/``, never beside the file: a copy
+beside a drop-in may be loaded. ``record.json`` there says which files were changed:
 
     {"schema": 1, "files": [{"path": "/etc/docker/daemon.json", "before": "<sha256>", "after": ["<sha256>"],
-                             "folders": [], "keys": [{"path": ["features", "cdi"], "value": "true",
-                                                      "before": null, "made": 1}]}]}
+                             "folders": []}]}
 
-``before`` is the digest of the content to restore, which also names the backup; ``"none"`` where we made the
-file, ``"mixed"`` where others had changed the file between two of our changes, so that no backup is without
-our keys. The record is on the disk before the file is changed, and goes after the file is as it was: whenever
-we are killed, the digests say on which side of that we are.
+``before`` is the digest of the original, and the name of its copy; ``"none"`` where there was no file.
+``after`` are those of what was written since: a file with any other content was changed by others. The record
+is on the disk before the file is changed, and goes after the file is as it was: whenever the process is
+killed, the digests say on which side of that it was.
 """
 
 from __future__ import annotations
@@ -22,10 +21,9 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from cdigen.host.root import reason, shown
 from cdigen.host.trust import untrusted
-from cdigen.model.change import Change, Key
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.store import tempfiles
-from cdigen.store.configrecord import MIXED, NONE, RecordedFile, read, write
+from cdigen.store.configrecord import NONE, RecordedFile, read, write
 from cdigen.store.directory import (
     STATE_DIRECTORY,
     Directory,
@@ -39,13 +37,14 @@ from cdigen.store.lock import exclusive
 from cdigen.store.ownership import copy_ownership, status_of
 from cdigen.store.snapshot import NO_FILE, take_snapshot
 from cdigen.store.state import digest
-from cdigen.value import frozen
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cdigen.host.root import Root
+    from cdigen.model.change import Change
 
     # Returns why the content in the file at this path of the machine must not be put in place, or nothing.
     Check = Callable[[str], str]
@@ -58,20 +57,20 @@ _SECRET = 0o600  # daemon.json may hold a proxy's password, config.toml a regist
 
 
 @frozen
-class Undoable:
-    """A file that was changed: how it is now, how it was, and which keys in it are ours.
+class ConfiguredFile:
+    """A file that ``apply`` has changed: its content now and its original, None for no file.
 
-    ``exact``: nobody has changed it since, so that ``before`` (None: no file) is what to restore.
-    ``applied``: whether it holds anything of ours; what was interrupted before it was written does not.
+    ``is_ours``: nobody has changed it since, so that the original can be restored. ``is_undone``: it holds
+    nothing of ours. ``is_known``: there is an original, or there was no file; ``backup`` is where it is kept.
     """
 
     path: str
     present: bytes | None
-    before: bytes | None
-    made: bool
-    exact: bool
-    applied: bool
-    keys: tuple[Key, ...]
+    original: bytes | None
+    is_ours: bool
+    is_undone: bool
+    is_known: bool
+    backup: str
 
 
 def current(host: Root, path: str) -> bytes | None:
@@ -99,16 +98,16 @@ def apply(
         entries = {entry.path: entry for entry in read(home)}
         for place in places:
             entry = _recorded(entries.get(place.change.path), place)
-            if entry.before not in {NONE, MIXED} and entry.before == digest(place.change.before or b""):
-                _keep(home, entry.before, place.change.before or b"")
+            if place.change.before is not None and entry.before == digest(place.change.before):
+                _keep(home, entry.before, place.change.before)
             entries[entry.path] = entry
         write(home, tuple(entries.values()))
         for place in places:
             place.put()
-        _settled(home, entries, places)
+        _forget(home, frozenset(entry.before for entry in entries.values()))
 
 
-def undoable(runtime: str, *, host: Root, state_dir: str) -> tuple[Undoable, ...]:
+def configured(runtime: str, *, host: Root, state_dir: str) -> tuple[ConfiguredFile, ...]:
     """Return the files of RUNTIME's configuration that ``apply`` has changed, as they are now.
 
     StoreError: the record or one of the files cannot be read.
@@ -117,11 +116,11 @@ def undoable(runtime: str, *, host: Root, state_dir: str) -> tuple[Undoable, ...
         if home is None:
             return ()
         require_owned(home, what="the folder")
-        return tuple(_undoable(home, host, entry) for entry in read(home))
+        return tuple(_configured(home, host, entry) for entry in read(home))
 
 
 def revert(runtime: str, changes: tuple[Change, ...], *, host: Root, state_dir: str) -> None:
-    """Put CHANGES, which take back what was recorded for RUNTIME, in place, and forget the record.
+    """Put CHANGES, which restore what was recorded for RUNTIME, in place, and forget the record.
 
     Folders that were made for the files go with them. StoreError as ``apply``.
     """
@@ -142,65 +141,37 @@ def revert(runtime: str, changes: tuple[Change, ...], *, host: Root, state_dir: 
 def _recorded(old: RecordedFile | None, place: _Place) -> RecordedFile:
     """Return what is to be on the disk about a change before it is made."""
     change = place.change
-    present = digest(change.before) if change.before is not None else NONE
-    after = digest(change.after) if change.after is not None else NONE
+    present, after = _digest(change.before), _digest(change.after)
     folders = (*(old.folders if old else ()), *place.folders)
     if old is None or present in {old.before, NONE}:
         # Nothing of ours is in it, or an earlier change was recorded and never made.
-        return RecordedFile(
-            path=change.path, before=present, after=(after,), keys=change.keys, folders=folders
-        )
-    is_ours = present in old.after
-    known = {key.path: key for key in old.keys}
-    keys = (*old.keys, *(key for key in change.keys if key.path not in known))
-    anew = {key.path: key for key in change.keys}
-    # The newest value, and what was there before the first.
-    merged = tuple(
-        Key(path=key.path, value=anew.get(key.path, key).value, before=key.before, made=key.made)
-        for key in keys
-    )
-    return RecordedFile(
-        path=change.path,
-        before=old.before if is_ours else MIXED,
-        after=(present, after),
-        keys=merged,
-        folders=folders,
-    )
+        return RecordedFile(path=change.path, before=present, after=(after,), folders=folders)
+    # Over what others wrote meanwhile, the original must not be restored any more: what is written then is no
+    # content that the record knows.
+    known = (*old.after, after) if present in old.after else old.after
+    return replace(old, after=tuple(dict.fromkeys(known)), folders=folders)
 
 
-def _settled(home: Directory, entries: dict[str, RecordedFile], places: list[_Place]) -> None:
-    """Forget what the files were recorded as for the moment of the change, and backups that nobody needs."""
-    for place in places:
-        entry = entries[place.change.path]
-        entries[entry.path] = RecordedFile(
-            path=entry.path,
-            before=entry.before,
-            after=entry.after[-1:],
-            keys=entry.keys,
-            folders=entry.folders,
-        )
-    write(home, tuple(entries.values()))
-    _forget(home, frozenset(entry.before for entry in entries.values()))
-
-
-def _undoable(home: Directory, host: Root, entry: RecordedFile) -> Undoable:
+def _configured(home: Directory, host: Root, entry: RecordedFile) -> ConfiguredFile:
     present = current(host, entry.path)
-    now = NONE if present is None else digest(present)
-    backup = None
-    if entry.before not in {NONE, MIXED}:
-        backup = take_snapshot(home, entry.before).content
-        if backup is not None and digest(backup) != entry.before:
-            backup = None
-    is_restorable = entry.before == NONE or backup is not None
-    return Undoable(
+    original = take_snapshot(home, entry.before).content if entry.before != NONE else None
+    if original is not None and digest(original) != entry.before:
+        original = None
+    now = _digest(present)
+    is_known = entry.before == NONE or original is not None
+    return ConfiguredFile(
         path=entry.path,
         present=present,
-        before=backup,
-        made=entry.before == NONE,
-        exact=now in entry.after and is_restorable,
-        applied=now not in {entry.before, NONE},
-        keys=entry.keys,
+        original=original,
+        is_ours=now in entry.after and is_known,
+        is_undone=now in {entry.before, NONE},
+        is_known=is_known,
+        backup=home.file(entry.before) if original is not None else "",
     )
+
+
+def _digest(content: bytes | None) -> str:
+    return NONE if content is None else digest(content)
 
 
 def _keep(home: Directory, name: str, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Which configuration files we have changed, and how: ``read`` and ``write`` (see store.configfiles)."""
+"""The record of the changed configuration files: ``read`` and ``write`` it (see store.configfiles)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 
 from cdigen.host.root import shown
-from cdigen.model.change import Key
 from cdigen.model.errors import StoreError
 from cdigen.store import tempfiles
 from cdigen.store.failures import store_error
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
 FILE = "record.json"
 SCHEMA = 1
 NONE = "none"
-MIXED = "mixed"
+_MIXED = "mixed"
 _MODE = 0o600
 _HEX = frozenset("0123456789abcdef")
 
 
 @frozen
 class RecordedFile:
-    """A file that we have changed: digests of what is to be restored and of what we wrote, and our keys.
+    """A file that was changed: the digest of its original, and those of all that was written since.
 
     ``folders`` were made for the file, the innermost first.
     """
@@ -37,7 +36,6 @@ class RecordedFile:
     path: str
     before: str
     after: tuple[str, ...]
-    keys: tuple[Key, ...]
     folders: tuple[str, ...] = ()
 
 
@@ -52,7 +50,7 @@ def read(home: Directory) -> tuple[RecordedFile, ...]:
         return tuple(_entry(entry) for entry in _entries(document))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise StoreError(
-            f"{path} is damaged ({error}), so nobody knows what was changed",
+            f"{path} is damaged ({error}), so it is not known what was changed",
             hint=f"see what is in {shown(home.path)}, then move it away",
         ) from None
 
@@ -76,57 +74,42 @@ def write(home: Directory, entries: tuple[RecordedFile, ...]) -> None:
 
 
 def _row(entry: RecordedFile) -> dict[str, Any]:
-    keys = [
-        {"path": list(key.path), "value": key.value, "before": key.before, "made": key.made}
-        for key in entry.keys
-    ]
     return {
         "path": entry.path,
         "before": entry.before,
         "after": list(entry.after),
         "folders": list(entry.folders),
-        "keys": keys,
     }
 
 
 def _entries(document: Any) -> list[Any]:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise ValueError(f"it is no document of schema {SCHEMA}")
+        raise ValueError(f"it is not a document of schema {SCHEMA}")
     entries: list[Any] = document["files"]
     return entries
 
 
 def _entry(row: Any) -> RecordedFile:
-    path, before, after = row["path"], row["before"], tuple(map(_digest, row["after"]))
+    # The first release recorded keys as well, and "mixed" for an original that it did not have.
+    path, before = row["path"], row["before"]
     if not isinstance(path, str) or not path.startswith("/"):
-        raise ValueError(f"{path!a} is no path")
+        raise ValueError(f"{path!a} is not a path")
     return RecordedFile(
         path=path,
-        before=before if before == MIXED else _digest(before),
-        after=after,
-        keys=tuple(map(_key, row["keys"])),
+        before=before if before == _MIXED else _digest(before),
+        after=tuple(map(_digest, row["after"])),
         folders=tuple(map(_text, row["folders"])),
-    )
-
-
-def _key(row: Any) -> Key:
-    before = row["before"]
-    return Key(
-        path=tuple(map(_text, row["path"])),
-        value=_text(row["value"]),
-        before=None if before is None else _text(before),
-        made=int(row["made"]),
     )
 
 
 def _digest(value: Any) -> str:
     text = _text(value)
     if text != NONE and (len(text) != 64 or not _HEX.issuperset(text)):
-        raise ValueError(f"{text!a} is no digest")
+        raise ValueError(f"{text!a} is not a digest")
     return text
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!a} is no text")
+        raise TypeError(f"{value!a} is not a text")
     return value

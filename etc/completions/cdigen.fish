@@ -73,7 +73,7 @@ complete -c cdigen -n '_shtab_cdigen_using config; and test $_shtab_cdigen_npos 
 complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a configure -d 'Set in a container runtime'"'"'s own configuration what CDI needs.'
 complete -c cdigen -n '_shtab_cdigen_using configure' -s h -l help -d 'show this help message and exit'
 complete -c cdigen -n '_shtab_cdigen_using configure' -l dry-run -d 'change nothing, print what would be as a diff'
-complete -c cdigen -n '_shtab_cdigen_using configure' -l undo -d 'put back what this command has changed before'
+complete -c cdigen -n '_shtab_cdigen_using configure' -l undo -d 'restore the files as they were before this command changed them'
 complete -c cdigen -n '_shtab_cdigen_using configure' -l nri -d 'switch NRI on as well (containerd, crio)'
 complete -c cdigen -n '_shtab_cdigen_using configure' -l nri-required -d 'as --nri, and no container starts while the plugin is away (containerd 2.2, CRI-O 1.34)'
 complete -c cdigen -n '_shtab_cdigen_using configure' -l restart -d 'restart the runtime if anything was changed'

@@ -47,7 +47,7 @@ _shtab_cdigen_config_defaults_added=0
 _shtab_cdigen_configure_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--dry-run[change nothing, print what would be as a diff]"
-  "--undo[put back what this command has changed before]"
+  "--undo[restore the files as they were before this command changed them]"
   "--nri[switch NRI on as well (containerd, crio)]"
   "--nri-required[as --nri, and no container starts while the plugin is away (containerd 2.2, CRI-O 1.34)]"
   "--restart[restart the runtime if anything was changed]"

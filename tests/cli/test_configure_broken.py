@@ -47,11 +47,3 @@ def test_a_number_of_thousands_of_digits_is_refused_with_the_name_of_its_file(
     put(tmp_path, path, f"version = {'1' * 5000}\n")
     done = cdigen("configure", runtime, "--root", tmp_path)
     assert done.failed(2, path.rpartition("/")[2], "a number without end")
-
-
-def test_undo_refuses_a_file_that_got_a_number_of_thousands_of_digits(cdigen: Run, tmp_path: Path) -> None:
-    put(tmp_path, MAIN, "version = 2\n")
-    assert cdigen("configure", "containerd", "--root", tmp_path).code == 0
-    with open(tmp_path / MAIN, "a") as file:
-        file.write(f"[x]\ny = {'1' * 5000}\n")
-    assert cdigen("configure", "containerd", "--undo", "--root", tmp_path).failed(2, "config.toml")

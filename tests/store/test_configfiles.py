@@ -13,15 +13,15 @@ from abilities import cannot_run
 from store.killing import killed_after, moments
 
 from cdigen.host.root import Root
-from cdigen.model.change import Change, Key
+from cdigen.model.change import Change
 from cdigen.model.errors import ConfigError, StoreError
-from cdigen.store.configfiles import apply, revert, undoable
+from cdigen.store.configfiles import ConfiguredFile, apply, configured, revert
 
 NAME = "docker"
 PATH = "/etc/docker/daemon.json"
 OLD = b'{"a": 1}\n'
 NEW = b'{"a": 1, "cdi-spec-dirs": []}\n'
-KEY = Key(path=("cdi-spec-dirs",), value="[]")
+KEYS = ("cdi-spec-dirs",)
 
 
 class Machine:
@@ -36,22 +36,21 @@ class Machine:
     def file(self, path: str = PATH) -> Path:
         return self.root / path.lstrip("/")
 
-    def apply(
-        self, before: bytes | None, after: bytes | None, path: str = PATH, keys: tuple[Key, ...] = (KEY,)
-    ) -> None:
-        change = Change(path=path, before=before, after=after, keys=keys)
+    def apply(self, before: bytes | None, after: bytes | None, path: str = PATH) -> None:
+        change = Change(path=path, before=before, after=after, keys=KEYS)
         apply(NAME, (change,), host=Root(str(self.root)), state_dir=str(self.state))
 
     def undo(self) -> None:
-        """Take everything back that nobody else has changed since."""
-        host = Root(str(self.root))
-        files = undoable(NAME, host=host, state_dir=str(self.state))
+        """Restore everything that nobody else has changed since."""
         changes = tuple(
-            Change(path=file.path, before=file.present, after=file.before)
-            for file in files
-            if file.applied and file.exact
+            Change(path=file.path, before=file.present, after=file.original)
+            for file in self.configured()
+            if file.is_ours and not file.is_undone
         )
         revert(NAME, changes, host=Root(str(self.root)), state_dir=str(self.state))
+
+    def configured(self) -> tuple[ConfiguredFile, ...]:
+        return configured(NAME, host=Root(str(self.root)), state_dir=str(self.state))
 
     def names(self) -> list[str]:
         """Return all files below the root but the lock."""
@@ -149,7 +148,7 @@ def test_what_the_check_refuses_is_not_put_in_place(machine: Machine) -> None:
         seen.append(Path(path).read_bytes())
         return "it will not do"
 
-    change = Change(path=PATH, before=OLD, after=NEW, keys=(KEY,))
+    change = Change(path=PATH, before=OLD, after=NEW, keys=KEYS)
     with pytest.raises(ConfigError, match="it will not do"):
         apply(NAME, (change,), host=Root(str(machine.root)), state_dir=str(machine.state), check=check)
     assert seen == [NEW]
@@ -159,23 +158,57 @@ def test_what_the_check_refuses_is_not_put_in_place(machine: Machine) -> None:
 def test_a_second_change_keeps_what_was_there_before_the_first(machine: Machine) -> None:
     machine.file().write_bytes(OLD)
     machine.apply(OLD, NEW)
-    more = Key(path=("features", "cdi"), value="true", made=1)
-    machine.apply(NEW, NEW + b" ", keys=(more,))
-    (file,) = undoable(NAME, host=Root(str(machine.root)), state_dir=str(machine.state))
-    assert (file.before, file.exact, file.keys) == (OLD, True, (KEY, more))
+    machine.apply(NEW, NEW + b" ")
+    (file,) = machine.configured()
+    assert (file.original, file.is_ours) == (OLD, True)
     machine.undo()
     assert machine.file().read_bytes() == OLD
 
 
-def test_after_a_change_of_others_there_is_nothing_to_restore_byte_for_byte(machine: Machine) -> None:
+def test_what_others_have_changed_is_not_restored_whatever_is_set_in_it_later(
+    machine: Machine,
+) -> None:
     machine.file().write_bytes(OLD)
     machine.apply(OLD, NEW)
     machine.file().write_bytes(b"theirs" + NEW)
-    (file,) = undoable(NAME, host=Root(str(machine.root)), state_dir=str(machine.state))
-    assert (file.exact, file.applied) == (False, True)
-    machine.apply(b"theirs" + NEW, b"again", keys=(KEY,))
-    (file,) = undoable(NAME, host=Root(str(machine.root)), state_dir=str(machine.state))
-    assert (file.exact, file.before, file.made) == (False, None, False)
+    (file,) = machine.configured()
+    assert (file.is_ours, file.is_undone, file.original) == (False, False, OLD)
+    machine.apply(b"theirs" + NEW, b"again")
+    (file,) = machine.configured()
+    assert (file.is_ours, file.is_undone, file.original) == (False, False, OLD)
+    assert Path(file.backup).read_bytes() == OLD
+
+
+def test_a_file_that_others_put_back_holds_nothing_of_ours(machine: Machine) -> None:
+    machine.file().write_bytes(OLD)
+    machine.apply(OLD, NEW)
+    machine.file().write_bytes(OLD)
+    assert [file.is_undone for file in machine.configured()] == [True]
+    machine.file().unlink()
+    assert [file.is_undone for file in machine.configured()] == [True]
+
+
+def test_the_record_of_the_first_release_is_read(machine: Machine) -> None:
+    machine.file().write_bytes(OLD)
+    machine.apply(OLD, NEW)
+    file = machine.home / "record.json"
+    document = json.loads(file.read_bytes())
+    key = {"path": ["cdi-spec-dirs"], "value": "[]", "before": None, "made": 0}
+    document["files"] = [{**row, "keys": [key]} for row in document["files"]]
+    file.write_text(json.dumps(document))
+    machine.undo()
+    assert machine.file().read_bytes() == OLD
+
+
+def test_an_original_that_the_first_release_did_not_keep_is_not_restored(machine: Machine) -> None:
+    machine.file().write_bytes(OLD)
+    machine.apply(OLD, NEW)
+    file = machine.home / "record.json"
+    document = json.loads(file.read_bytes())
+    document["files"] = [{**row, "before": "mixed", "keys": []} for row in document["files"]]
+    file.write_text(json.dumps(document))
+    (found,) = machine.configured()
+    assert (found.is_ours, found.is_undone, found.original, found.backup) == (False, False, None, "")
 
 
 def test_a_link_is_followed_within_the_host(machine: Machine) -> None:
@@ -228,8 +261,8 @@ def test_a_forged_backup_is_not_restored(machine: Machine) -> None:
     machine.apply(OLD, NEW)
     (backup,) = (path for path in machine.home.iterdir() if path.read_bytes() == OLD)
     backup.write_bytes(b"other")
-    (file,) = undoable(NAME, host=Root(str(machine.root)), state_dir=str(machine.state))
-    assert (file.exact, file.before) == (False, None)
+    (file,) = machine.configured()
+    assert (file.is_ours, file.original) == (False, None)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"schema": 2}', b'{"schema": 1, "files": [{}]}'])
@@ -289,8 +322,8 @@ def test_killed_at_any_moment_it_is_known_what_is_whose(machine: Machine) -> Non
     def work() -> None:
         while True:
             for change in (
-                Change(path=PATH, before=OLD, after=NEW, keys=(KEY,)),
-                Change(path=DROP_IN, before=None, after=NEW, keys=(KEY,)),
+                Change(path=PATH, before=OLD, after=NEW, keys=KEYS),
+                Change(path=DROP_IN, before=None, after=NEW, keys=KEYS),
             ):
                 apply(NAME, (change,), host=Root(str(machine.root)), state_dir=str(machine.state))
             machine.undo()

@@ -1,5 +1,4 @@
-"""Edits of the runtimes' configuration files: bytes in, bytes out, and all that is not ours stays as it is.
+"""Plan changes to the runtimes' configuration files: ``plan`` of a runtime's module gives ``Change``s.
 
-``plan`` of a runtime's module gives the ``Change``s that a ``Wish`` needs, ``undoing`` takes them back.
-``tomltext`` and ``jsontext`` edit text of those formats key by key.
+``documents`` sets keys in TOML and JSON.
 """

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
-from cdigen.runtimes.edits import tomltext, validator
+from cdigen.runtimes.edits import validator
+from cdigen.runtimes.edits.documents import DesiredKey, lookup, parse_toml
 from cdigen.runtimes.edits.plan import Plan, effective_file, merged_dirs, must_set, toml_changes
-from cdigen.runtimes.edits.tomltext import DesiredKey
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -46,13 +46,15 @@ class _Files:
     def last_with(self, table: tuple[str, ...]) -> str:
         """Return the last file that has TABLE, the main file where none has."""
         # An empty one replaces those before it as well.
-        having = [path for path, one in self.documents.items() if tomltext.lookup(one, table) is not None]
+        having = [path for path, one in self.documents.items() if lookup(one, table) is not None]
         return having[-1] if having else self.main
 
 
-def plan(settings: RuntimeSettings, release: Release | None, wish: DesiredConfig, content: Content) -> Plan:
-    """Return what makes containerd's CRI do as WISH says; ConfigError where it cannot be made to."""
-    _refuse_old(release, wish)
+def plan(
+    settings: RuntimeSettings, release: Release | None, desired: DesiredConfig, content: Content
+) -> Plan:
+    """Return what makes containerd's CRI do as DESIRED says; ConfigError where it cannot be made to."""
+    _refuse_old(release, desired)
     files = _files(settings, release, content)
     cri = CRI_V3 if files.version >= 3 else CRI_V2
     wanted: dict[str, tuple[DesiredKey, ...]] = {}
@@ -61,15 +63,15 @@ def plan(settings: RuntimeSettings, release: Release | None, wish: DesiredConfig
         path = _target(settings, files, what, table)
         wanted[path] = (*wanted.get(path, ()), key)
 
-    dirs = merged_dirs(settings.spec_dirs, wish.spec_dirs)
+    dirs = merged_dirs(settings.spec_dirs, desired.spec_dirs)
     if _needs_switch(settings, release, files):
         want("cdi", cri, DesiredKey(path=(*cri, "enable_cdi"), value=True))
     if must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
         want("spec_dirs", cri, DesiredKey(path=(*cri, "cdi_spec_dirs"), value=dirs))
-    if wish.nri and must_set(settings, "nri", is_so=settings.nri_enabled is True):
+    if desired.nri and must_set(settings, "nri", is_so=settings.nri_enabled is True):
         want("nri", NRI, DesiredKey(path=(*NRI, "disable"), value=False))
     findings: tuple[Finding, ...] = ()
-    if wish.nri_required:
+    if desired.nri_required:
         settings = validator.with_source(settings, files.documents, validator.CONTAINERD)
         requiring = validator.requiring(files.documents, validator.CONTAINERD)
         for key in requiring.wanted:
@@ -81,11 +83,11 @@ def plan(settings: RuntimeSettings, release: Release | None, wish: DesiredConfig
     return Plan(changes=toml_changes(wanted, content, command="containerd"), findings=findings)
 
 
-def _refuse_old(release: Release | None, wish: DesiredConfig) -> None:
+def _refuse_old(release: Release | None, desired: DesiredConfig) -> None:
     name = f"containerd {'.'.join(map(str, release or ()))}"
     if release is not None and release < HAS_CDI:
         raise ConfigError(f"{name} reads no CDI specs", hint="install containerd 1.7 or newer")
-    if wish.nri_required and release is not None and release < HAS_VALIDATOR:
+    if desired.nri_required and release is not None and release < HAS_VALIDATOR:
         raise validator.missing(name, "containerd 2.2")
 
 
@@ -111,7 +113,7 @@ def _files(settings: RuntimeSettings, release: Release | None, content: Content)
     for path in settings.files or (MAIN,):
         data = content(path)
         if data is not None:
-            documents[path] = tomltext.parse(data, path)
+            documents[path] = parse_toml(data, path)
     main = settings.files[0] if settings.files else MAIN
     document = documents.get(main, {})
     merges = release >= MERGES if release is not None else _said(document, 2) >= 3

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cdigen.model.errors import ConfigError
-from cdigen.runtimes.edits import tomltext, validator
+from cdigen.runtimes.edits import validator
+from cdigen.runtimes.edits.documents import DesiredKey, parse_toml
 from cdigen.runtimes.edits.plan import Plan, effective_file, merged_dirs, must_set, toml_changes
-from cdigen.runtimes.edits.tomltext import DesiredKey
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,23 +21,25 @@ HAS_NRI: Release = (1, 26, 0)
 HAS_VALIDATOR: Release = (1, 34, 0)  # NRI 0.10
 
 
-def plan(settings: RuntimeSettings, release: Release | None, wish: DesiredConfig, content: Content) -> Plan:
-    """Return what makes CRI-O do as WISH says; ConfigError where it cannot be made to."""
-    _refuse_old(release, wish)
+def plan(
+    settings: RuntimeSettings, release: Release | None, desired: DesiredConfig, content: Content
+) -> Plan:
+    """Return what makes CRI-O do as DESIRED says; ConfigError where it cannot be made to."""
+    _refuse_old(release, desired)
     wanted: dict[str, tuple[DesiredKey, ...]] = {}
 
     def want(what: str, key: DesiredKey) -> None:
         path = effective_file(settings, what)
         wanted[path] = (*wanted.get(path, ()), key)
 
-    dirs = merged_dirs(settings.spec_dirs, wish.spec_dirs)
+    dirs = merged_dirs(settings.spec_dirs, desired.spec_dirs)
     if must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
         want("spec_dirs", DesiredKey(path=SPEC_DIRS, value=dirs))
-    if wish.nri and must_set(settings, "nri", is_so=settings.nri_enabled is True):
+    if desired.nri and must_set(settings, "nri", is_so=settings.nri_enabled is True):
         want("nri", DesiredKey(path=NRI, value=True))
     findings: tuple[Finding, ...] = ()
-    if wish.nri_required:
-        documents = {path: tomltext.parse(content(path) or b"", path) for path in settings.files}
+    if desired.nri_required:
+        documents = {path: parse_toml(content(path) or b"", path) for path in settings.files}
         settings = validator.with_source(settings, documents, validator.CRIO)
         requiring = validator.requiring(documents, validator.CRIO)
         for key in requiring.wanted:
@@ -46,12 +48,12 @@ def plan(settings: RuntimeSettings, release: Release | None, wish: DesiredConfig
     return Plan(changes=toml_changes(wanted, content, command="crio"), findings=findings)
 
 
-def _refuse_old(release: Release | None, wish: DesiredConfig) -> None:
+def _refuse_old(release: Release | None, desired: DesiredConfig) -> None:
     if release is None:
         return
     if release < HAS_CDI:
         raise ConfigError("this CRI-O reads no CDI specs", hint="install CRI-O 1.24 or newer")
-    if wish.nri and release < HAS_NRI:
+    if desired.nri and release < HAS_NRI:
         raise ConfigError("this CRI-O has no NRI", hint="install CRI-O 1.26 or newer, or leave --nri away")
-    if wish.nri_required and release < HAS_VALIDATOR:
+    if desired.nri_required and release < HAS_VALIDATOR:
         raise validator.missing(f"CRI-O {'.'.join(map(str, release))}", "CRI-O 1.34")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from cdigen.model.change import Change
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
-from cdigen.runtimes.edits import jsontext
+from cdigen.runtimes.edits.documents import DesiredKey, parse_json, set_json
 from cdigen.runtimes.edits.plan import Plan, merged_dirs, must_set
-from cdigen.runtimes.edits.tomltext import DesiredKey
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,9 +20,11 @@ HAS_CDI: Release = (25, 0, 0)  # moby PR 45134
 ON_BY_DEFAULT: Release = (28, 2, 0)  # moby PR 49963
 
 
-def plan(settings: RuntimeSettings, release: Release | None, wish: DesiredConfig, content: Content) -> Plan:
-    """Return what makes Docker read the directories of WISH; ConfigError where it cannot be made to."""
-    if wish.nri:
+def plan(
+    settings: RuntimeSettings, release: Release | None, desired: DesiredConfig, content: Content
+) -> Plan:
+    """Return what makes Docker read the directories of DESIRED; ConfigError where it cannot be made to."""
+    if desired.nri:
         raise ConfigError(
             "Docker's NRI takes no CDI devices from a plugin", hint="leave --nri away; --device does it"
         )
@@ -31,7 +32,7 @@ def plan(settings: RuntimeSettings, release: Release | None, wish: DesiredConfig
         name = ".".join(map(str, release))
         raise ConfigError(f"Docker {name} reads no CDI specs", hint="install Docker 25.0 or newer")
     before = content(settings.wanted)
-    after, keys = jsontext.put(before or b"", _wanted(settings, release, wish), settings.wanted)
+    after, keys = set_json(before or b"", _wanted(settings, release, desired), settings.wanted)
     if not keys:
         return Plan()
     change = Change(path=settings.wanted, before=before, after=after, keys=keys)
@@ -40,11 +41,11 @@ def plan(settings: RuntimeSettings, release: Release | None, wish: DesiredConfig
 
 def keeps_containers(content: bytes, file: str) -> bool:
     """Return whether containers live on while a daemon with this configuration is restarted."""
-    return jsontext.parse(content, file).get("live-restore") is True
+    return parse_json(content, file).get("live-restore") is True
 
 
 def _wanted(
-    settings: RuntimeSettings, release: Release | None, wish: DesiredConfig
+    settings: RuntimeSettings, release: Release | None, desired: DesiredConfig
 ) -> tuple[DesiredKey, ...]:
     wanted = []
     is_on = settings.cdi_enabled is True
@@ -52,7 +53,7 @@ def _wanted(
     # Where the command line has the option as well, dockerd does not start: must_set looks at that.
     if needs_switch and must_set(settings, "cdi", is_so=is_on):
         wanted.append(DesiredKey(path=FEATURE, value=True))
-    dirs = merged_dirs(settings.spec_dirs, wish.spec_dirs)
+    dirs = merged_dirs(settings.spec_dirs, desired.spec_dirs)
     if must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
         wanted.append(DesiredKey(path=SPEC_DIRS, value=dirs))
     return tuple(wanted)

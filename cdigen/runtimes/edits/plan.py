@@ -1,7 +1,6 @@
-"""What a runtime's configuration shall say, ``DesiredConfig``, and what that takes: ``Plan``.
+"""``DesiredConfig``: what a runtime's configuration shall say, and ``Plan``: the changes that this takes.
 
-The functions are what the runtimes' modules share: which key needs to be set, and in which file it would
-have the last word.
+The runtimes' modules share the functions here: which keys need to be set, and in which file they take effect.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import posixpath
 from cdigen.host.root import shown
 from cdigen.model.change import Change
 from cdigen.model.errors import ConfigError
-from cdigen.runtimes.edits import tomltext
+from cdigen.runtimes.edits.documents import set_toml
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cdigen.model.findings import Finding
-    from cdigen.runtimes.edits.tomltext import DesiredKey
+    from cdigen.runtimes.edits.documents import DesiredKey
     from cdigen.runtimes.settings import RuntimeSettings
 
     # The content of a file of the host, None where there is none.
@@ -45,28 +44,28 @@ class DesiredConfig:
 
 @frozen
 class Plan:
-    """The changes that a wish takes, none where the configuration is as it shall be."""
+    """The changes that a DesiredConfig takes, none where the configuration is as it shall be."""
 
     changes: tuple[Change, ...] = ()
     findings: tuple[Finding, ...] = ()
 
 
-def merged_dirs(present: tuple[str, ...], wished: tuple[str, ...]) -> tuple[str, ...]:
-    """Return PRESENT where it has the WISHED directories in their order; else its others, then the wished.
+def merged_dirs(present: tuple[str, ...], desired: tuple[str, ...]) -> tuple[str, ...]:
+    """Return PRESENT where it has the DESIRED directories in their order; else its others, then these.
 
-    No directory is lost, and the last of the wished, where cdigen writes, has priority.
+    No directory is lost, and the last of the desired, where cdigen writes, has priority.
     """
     places = [_canonical(folder) for folder in present]
-    wanted = [_canonical(folder) for folder in wished]
+    wanted = [_canonical(folder) for folder in desired]
     if [place for place in places if place in wanted] == wanted:
         return present
     others = [folder for folder, place in zip(present, places, strict=True) if place not in wanted]
-    return (*others, *wished)
+    return (*others, *desired)
 
 
-def has_all(present: tuple[str, ...], wished: tuple[str, ...]) -> bool:
-    """Return whether PRESENT has all of the WISHED directories, in whatever order."""
-    return {_canonical(folder) for folder in wished} <= {_canonical(folder) for folder in present}
+def has_all(present: tuple[str, ...], desired: tuple[str, ...]) -> bool:
+    """Return whether PRESENT has all of the DESIRED directories, in whatever order."""
+    return {_canonical(folder) for folder in desired} <= {_canonical(folder) for folder in present}
 
 
 def must_set(settings: RuntimeSettings, what: str, *, is_so: bool) -> bool:
@@ -105,7 +104,7 @@ def toml_changes(
     for path, wants in wanted.items():
         before = content(path)
         start = header_comment(command).encode() if before is None else before
-        after, keys = tomltext.put(start, wants, path)
+        after, keys = set_toml(start, wants, path)
         if keys:
             changes.append(Change(path=path, before=before, after=after, keys=keys))
     return tuple(changes)

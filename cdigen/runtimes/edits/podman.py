@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
+from cdigen.runtimes.edits.documents import DesiredKey
 from cdigen.runtimes.edits.plan import Plan, effective_file, has_all, merged_dirs, must_set, toml_changes
-from cdigen.runtimes.edits.tomltext import DesiredKey
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,13 +18,15 @@ SPEC_DIRS = ("engine", "cdi_spec_dirs")
 READS_DIRS: Release = (5, 5, 0)
 
 
-def plan(settings: RuntimeSettings, release: Release | None, wish: DesiredConfig, content: Content) -> Plan:
-    """Return what makes podman read the directories of WISH; ConfigError where it cannot be made to."""
-    if wish.nri:
+def plan(
+    settings: RuntimeSettings, release: Release | None, desired: DesiredConfig, content: Content
+) -> Plan:
+    """Return what makes podman read the directories of DESIRED; ConfigError where it cannot be made to."""
+    if desired.nri:
         raise ConfigError("podman has no NRI", hint="leave --nri away")
     if release is not None and release < READS_DIRS:
-        return _hard_wired(settings, release, wish)
-    dirs = merged_dirs(settings.spec_dirs, wish.spec_dirs)
+        return _hard_wired(settings, release, desired)
+    dirs = merged_dirs(settings.spec_dirs, desired.spec_dirs)
     if not must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
         return Plan()
     wanted = {effective_file(settings, "spec_dirs"): (DesiredKey(path=SPEC_DIRS, value=dirs),)}
@@ -34,9 +36,9 @@ def plan(settings: RuntimeSettings, release: Release | None, wish: DesiredConfig
     )
 
 
-def _hard_wired(settings: RuntimeSettings, release: Release, wish: DesiredConfig) -> Plan:
+def _hard_wired(settings: RuntimeSettings, release: Release, desired: DesiredConfig) -> Plan:
     name = f"podman {'.'.join(map(str, release))}"
-    if not has_all(settings.spec_dirs, wish.spec_dirs):
+    if not has_all(settings.spec_dirs, desired.spec_dirs):
         raise ConfigError(
             f"{name} reads {' and '.join(settings.spec_dirs)}, whatever its configuration says",
             hint="put the specs there, or install podman 5.5 or newer",

@@ -14,8 +14,8 @@ from cdigen.runtimes.settings import read
 from cdigen.runtimes.targets import Release
 from cdigen.store.configfiles import current
 
-WISH = DesiredConfig(spec_dirs=("/etc/cdi", "/var/run/cdi"))
-WITH_NRI = DesiredConfig(spec_dirs=WISH.spec_dirs, nri=True)
+DESIRED = DesiredConfig(spec_dirs=("/etc/cdi", "/var/run/cdi"))
+WITH_NRI = DesiredConfig(spec_dirs=DESIRED.spec_dirs, nri=True)
 PLANS = {"podman": podman.plan, "docker": docker.plan, "containerd": containerd.plan, "cri-o": crio.plan}
 MAIN = "etc/containerd/config.toml"
 IMPORTING = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
@@ -28,20 +28,22 @@ def put(root: Path, path: str, content: str) -> None:
     (root / path).write_text(content)
 
 
-def planned(root: Path, runtime: str, release: Release | None, wish: DesiredConfig = WISH) -> Plan:
+def planned(root: Path, runtime: str, release: Release | None, desired: DesiredConfig = DESIRED) -> Plan:
     host = Root(str(root))
     settings = read(runtime, host, release)
-    return PLANS[runtime](settings, release, wish, lambda path: current(host, path))
+    return PLANS[runtime](settings, release, desired, lambda path: current(host, path))
 
 
-def said(root: Path, runtime: str, release: Release | None, wish: DesiredConfig = WISH) -> dict[str, Any]:
+def said(
+    root: Path, runtime: str, release: Release | None, desired: DesiredConfig = DESIRED
+) -> dict[str, Any]:
     """Return the documents that are to be written, by their paths without folders."""
-    changes = planned(root, runtime, release, wish).changes
+    changes = planned(root, runtime, release, desired).changes
     return {Path(one.path).name: tomllib.loads((one.after or b"").decode()) for one in changes}
 
 
 @pytest.mark.parametrize(
-    ("present", "wished", "merged"),
+    ("present", "desired", "merged"),
     [
         ((), ("/a", "/b"), ("/a", "/b")),
         (("/etc/cdi",), ("/etc/cdi", "/var/run/cdi"), ("/etc/cdi", "/var/run/cdi")),
@@ -51,10 +53,10 @@ def said(root: Path, runtime: str, release: Release | None, wish: DesiredConfig 
         (("/etc/cdi/", "/run/cdi"), ("/etc/cdi", "/var/run/cdi"), ("/etc/cdi/", "/run/cdi")),
     ],
 )
-def test_no_directory_is_lost_and_the_last_wished_has_priority(
-    present: tuple[str, ...], wished: tuple[str, ...], merged: tuple[str, ...]
+def test_no_directory_is_lost_and_the_last_desired_has_priority(
+    present: tuple[str, ...], desired: tuple[str, ...], merged: tuple[str, ...]
 ) -> None:
-    assert merged_dirs(present, wished) == merged
+    assert merged_dirs(present, desired) == merged
 
 
 @pytest.mark.parametrize("release", [(5, 5, 0), (5, 8, 6), None])
@@ -104,15 +106,15 @@ def test_podman_has_no_nri(tmp_path: Path) -> None:
 
 def test_docker_before_28_2_needs_its_switch(tmp_path: Path) -> None:
     (change,) = planned(tmp_path, "docker", (27, 5, 0)).changes
-    assert [key.name for key in change.keys] == ["features.cdi", "cdi-spec-dirs"]
+    assert list(change.keys) == ["features.cdi", "cdi-spec-dirs"]
 
 
 def test_docker_from_28_2_on_needs_it_only_where_it_is_off(tmp_path: Path) -> None:
     (change,) = planned(tmp_path, "docker", (28, 5, 2)).changes
-    assert [key.name for key in change.keys] == ["cdi-spec-dirs"]
+    assert list(change.keys) == ["cdi-spec-dirs"]
     put(tmp_path, "etc/docker/daemon.json", '{"features": {"cdi": false}}')
     (change,) = planned(tmp_path, "docker", (28, 5, 2)).changes
-    assert [key.name for key in change.keys] == ["features.cdi", "cdi-spec-dirs"]
+    assert list(change.keys) == ["features.cdi", "cdi-spec-dirs"]
 
 
 def test_docker_that_reads_no_specs_is_refused(tmp_path: Path) -> None:
@@ -239,7 +241,7 @@ def test_containerd_1_6_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_second_plan_finds_nothing_to_do(tmp_path: Path, runtime: str, release: Release | None) -> None:
-    wish = WITH_NRI if runtime in {"containerd", "cri-o"} else WISH
-    for change in planned(tmp_path, runtime, release, wish).changes:
+    desired = WITH_NRI if runtime in {"containerd", "cri-o"} else DESIRED
+    for change in planned(tmp_path, runtime, release, desired).changes:
         put(tmp_path, change.path.lstrip("/"), (change.after or b"").decode())
-    assert planned(tmp_path, runtime, release, wish).changes == ()
+    assert planned(tmp_path, runtime, release, desired).changes == ()

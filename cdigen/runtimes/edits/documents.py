@@ -1,0 +1,211 @@
+"""Set keys in a runtime's TOML or JSON file: ``set_toml`` and ``set_json`` take and return its bytes.
+
+tomlkit keeps comments and form of TOML, and tomllib judges the result (docs/decisions/0013-plain-edits.md).
+daemon.json has no comments: it is loaded and dumped in its own indentation.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from copy import deepcopy
+
+from cdigen.host.root import shown
+from cdigen.model.errors import ConfigError
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+Value = bool | int | str | tuple[str, ...]
+
+# tomlkit takes 3 s for this much in the worst case, and four times as long for twice as much. Whole dumps of
+# containerd's configuration have 12 KB.
+MAX_BYTES = 64 << 10
+_UNREADABLE = "fix it: the runtime cannot read it either"
+
+
+@frozen
+class DesiredKey:
+    """A key and the value that it shall have."""
+
+    path: tuple[str, ...]
+    value: Value
+
+    @property
+    def name(self) -> str:
+        """The key as people write it: ``engine.cdi_spec_dirs``."""
+        return ".".join(part if "." not in part else f'"{part}"' for part in self.path)
+
+
+def lookup(document: Any, path: tuple[str, ...]) -> Any:
+    """Return what DOCUMENT holds at PATH, None where it holds nothing."""
+    for part in path:
+        if not isinstance(document, dict) or part not in document:
+            return None
+        document = document[part]
+    return document
+
+
+def parse_toml(content: bytes, file: str) -> dict[str, Any]:
+    """Return the document in CONTENT; ConfigError with the line where FILE is not TOML."""
+    import tomllib  # noqa: PLC0415 - only where a runtime is configured
+
+    if len(content) > MAX_BYTES:
+        raise ConfigError(
+            f"{shown(file)} has {len(content)} bytes, and more than {MAX_BYTES} are not edited",
+            hint="set by hand what docs/configure.md lists",
+            kind="broken-file",
+        )
+    try:
+        return tomllib.loads(_text(content, file))
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits is a ValueError
+        raise _broken(file, f"is not TOML: {error}") from None
+
+
+def set_toml(content: bytes, keys: tuple[DesiredKey, ...], file: str) -> tuple[bytes, tuple[str, ...]]:
+    """Return CONTENT with KEYS, and the names of those that were not as desired and therefore set.
+
+    ConfigError: FILE is not TOML, or is written so that tomlkit cannot edit it.
+    """
+    before = parse_toml(content, file)
+    missing = tuple(key for key in keys if not _is_as_desired(before, key))
+    if not missing:
+        return content, ()
+    expected = deepcopy(before)
+    for key in missing:
+        _set(expected, key, file)
+    after = _edited(_text(content, file), missing)
+    try:
+        is_right = after is not None and parse_toml(after, file) == expected
+    except ConfigError:
+        is_right = False
+    if after is None or not is_right:
+        raise _stubborn(file, missing)
+    return after, tuple(key.name for key in missing)
+
+
+def parse_json(content: bytes, file: str) -> dict[str, Any]:
+    """Return the object in CONTENT, ``{}`` where it is empty; ConfigError with the line where it is none."""
+    text = _text(content, file).removeprefix("\ufeff")
+    if not text.strip():
+        return {}  # dockerd takes an empty file for none
+    try:
+        document = json.loads(
+            text, object_pairs_hook=lambda pairs: _once(pairs, text), parse_constant=_no_constant
+        )
+    except json.JSONDecodeError as error:
+        raise _broken(
+            file, f"is not JSON: {error.msg} (at line {error.lineno}, column {error.colno})"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise _broken(file, f"is not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise _broken(file, "is not a JSON object (at line 1)")
+    return document
+
+
+def set_json(content: bytes, keys: tuple[DesiredKey, ...], file: str) -> tuple[bytes, tuple[str, ...]]:
+    """Return CONTENT with KEYS, and the names of those that were not as desired and therefore set.
+
+    ConfigError: FILE is not a JSON object, or has another value where an object is needed.
+    """
+    document = parse_json(content, file)
+    missing = tuple(key for key in keys if not _is_as_desired(document, key))
+    if not missing:
+        return content, ()
+    for key in missing:
+        _set(document, key, file)
+    text = _text(content, file)
+    indent = re.search(r'\{\s*?\n([ \t]*)"', text)
+    is_one_line = bool(text.strip()) and "\n" not in text.strip()
+    try:
+        after = json.dumps(
+            document,
+            indent=None if is_one_line else indent[1] if indent else "  ",
+            ensure_ascii=False,
+            allow_nan=False,
+        ).encode()
+    except ValueError as error:  # a number without end, half a surrogate pair
+        raise _broken(file, f"cannot be written again: {error}") from None
+    if "\r\n" in text:
+        after = after.replace(b"\n", b"\r\n")
+    end = text[len(text.rstrip()) :] if text.strip() else "\n"
+    return after + end.encode(), tuple(key.name for key in missing)
+
+
+def _is_as_desired(document: dict[str, Any], key: DesiredKey) -> bool:
+    present, value = lookup(document, key.path), _plain(key.value)
+    # 1 == True in Python, and in no configuration.
+    return type(present) is type(value) and bool(present == value)
+
+
+def _set(document: dict[str, Any], key: DesiredKey, file: str) -> None:
+    *tables, name = key.path
+    for part in tables:
+        document = document.setdefault(part, {})
+        if not isinstance(document, dict):
+            raise _broken(file, f"has a value at {part!r}, where a table is needed")
+    document[name] = _plain(key.value)
+
+
+def _edited(text: str, keys: tuple[DesiredKey, ...]) -> bytes | None:
+    """Return TEXT with KEYS as tomlkit writes it, None where it fails (some tables out of order)."""
+    import tomlkit  # noqa: PLC0415 - 60 ms, only where a file is changed
+    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415 - likewise
+
+    is_crlf = "\r\n" in text and text.count("\n") == text.count("\r\n")
+    try:
+        document = tomlkit.parse(text.replace("\r\n", "\n") if is_crlf else text)
+        for key in keys:
+            table: Any = document
+            *tables, name = key.path
+            for depth, part in enumerate(tables, start=1):
+                if part not in table:
+                    table[part] = tomlkit.table(is_super_table=depth < len(tables))
+                table = table[part]
+            table[name] = _plain(key.value)
+        after = tomlkit.dumps(document)
+    except (TOMLKitError, LookupError, TypeError, ValueError, AttributeError, AssertionError, RecursionError):
+        return None
+    return (after.replace("\n", "\r\n") if is_crlf else after).encode()
+
+
+def _plain(value: Value) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _text(content: bytes, file: str) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise _broken(file, f"is not UTF-8 (at line {line})") from None
+
+
+def _once(pairs: list[tuple[str, Any]], text: str) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            places = [found.start() for found in re.finditer(re.escape(json.dumps(name)) + r"\s*:", text)]
+            # Elsewhere, the same name may be another object's.
+            line = f" (at line {text.count(chr(10), 0, places[1]) + 1})" if len(places) == 2 else ""
+            raise ValueError(f"the key {name!r} is there twice{line}")
+    return dict(pairs)
+
+
+def _no_constant(constant: str) -> Any:
+    raise ValueError(f"{constant} is not a number of JSON")
+
+
+def _broken(file: str, what: str) -> ConfigError:
+    return ConfigError(f"{shown(file)} {what}", hint=_UNREADABLE, kind="broken-file")
+
+
+def _stubborn(file: str, keys: tuple[DesiredKey, ...]) -> ConfigError:
+    by_hand = ", ".join(f"{key.name} = {json.dumps(_plain(key.value))}" for key in keys)
+    return ConfigError(
+        f"{shown(file)} is written so that {keys[0].path[-1]} cannot be set without changing other keys",
+        hint=f"set by hand: {by_hand}",
+    )
