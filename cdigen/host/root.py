@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from errno import EFBIG, EINVAL, EISDIR, ELOOP, ENOTDIR, EXDEV
+from errno import EFBIG, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, EXDEV
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ class Root:
 
     ``outer`` is where the tree lies on this machine. ``seen_at`` is where the host sees it: ``/``
     for a host's own root, ``/run/nvidia/driver`` for a driver container's. Paths given to the
-    methods are absolute within the tree. Resolved folders and links on the way are remembered, so
-    an instance is for one look at the host. Methods raise ``OSError`` as the system calls below them do.
+    methods are absolute within the tree. Folders and links on the way are remembered, also those that do
+    not exist, so an instance is for one reading of the host. Methods raise ``OSError`` as the system calls
+    below them do.
     """
 
     def __init__(self, outer: str = "/", *, seen_at: str = "/") -> None:
@@ -36,6 +37,7 @@ class Root:
         self.seen_at = "" if seen_at == "/" else seen_at
         self._directories: dict[str, str] = {"/": "/"}
         self._links: dict[str, str | None] = {}
+        self._missing: set[str] = set()
         self._inside = os.path.realpath(outer).rstrip("/") + "/"
 
     def __repr__(self) -> str:
@@ -72,8 +74,11 @@ class Root:
             return self._walk("/", path)
         folder = self.directory(head or "/")
         path = f"{folder}/{name}" if folder != "/" else f"/{name}"
-        # Most are no links: a walk for each is what a cycle of the daemon would spend most of its time in.
-        return path if self._link_target(path) is None else self._walk(folder, name)
+        # Most are not links: a walk for each is what a cycle of the daemon would spend most of its time in.
+        target = self._link_target(path)
+        if target is None:
+            return path
+        return self._walk("/" if target.startswith("/") else folder, target, links_left=MAX_LINKS - 1)
 
     def resolve_new(self, path: str) -> str:
         """Return where PATH is or would be made: as ``resolve``, but parts that do not exist may follow.
@@ -106,11 +111,11 @@ class Root:
             self._directories[path] = real
         return real
 
-    def _walk(self, base: str, path: str, *, must_exist: bool = True) -> str:
+    def _walk(self, base: str, path: str, *, must_exist: bool = True, links_left: int = MAX_LINKS) -> str:
         if "\0" in path:
             # The system calls' wrappers of Python raise ValueError for it.
             raise OSError(EINVAL, "a path cannot hold a NUL byte", path)
-        here, links_left = base, MAX_LINKS
+        here = base
         pending = path.split("/")[::-1]
         while pending:
             name = pending.pop()
@@ -149,8 +154,14 @@ class Root:
             raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), path)
 
     def _folder_link(self, path: str) -> str | None:
+        if path in self._missing:
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), path)
         if path not in self._links:
-            self._links[path] = self._link_target(path)
+            try:
+                self._links[path] = self._link_target(path)
+            except FileNotFoundError:
+                self._missing.add(path)
+                raise
         return self._links[path]
 
     def _link_target(self, path: str) -> str | None:

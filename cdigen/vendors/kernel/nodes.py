@@ -6,8 +6,6 @@ be made (``create_nodes``, ``cdigen doctor``).
 
 from __future__ import annotations
 
-import re
-
 from cdigen.host import devnodes
 from cdigen.host.root import is_plain, reason
 from cdigen.model.cdi import DeviceNode
@@ -30,19 +28,24 @@ WORLD, GROUP = 0o006, 0o060
 
 
 # Majors that the kernel gives to whoever asks for any (fs/char_dev.c, find_dynamic_major).
-_DYNAMIC = frozenset((*range(234, 255), *range(384, 512)))
-# Where a node lies in a container -> what it is, and the majors and minors that such a node can have: those
-# of the kernel's Documentation/admin-guide/devices.txt. Render nodes count from 128, and from 192 on all of
-# DRM's (drivers/gpu/drm/drm_drv.c). Older drivers of Gaudi make /dev/accel/accel0 with a major of their own.
-_DRM_MAJOR, _ACCEL_MAJOR, _VERBS_MAJOR = 226, 261, 231
-_CARD_MINORS = frozenset((*range(128), *range(192, 1 << 12)))
-_KNOWN_NUMBERS = (
-    (r"/dev/dri/(?:card\d+|by-path/.*-card)", "DRM card", {_DRM_MAJOR}, _CARD_MINORS),
-    (r"/dev/dri/(?:renderD\d+|by-path/.*-render)", "render node", {_DRM_MAJOR}, range(128, 1 << 20)),
-    (r"/dev/accel/accel\d+", "accelerator node", {_ACCEL_MAJOR, *_DYNAMIC}, range(1 << 20)),
-    (r"/dev/infiniband/uverbs\d+", "node of verbs", {_VERBS_MAJOR, *_DYNAMIC}, range(1 << 20)),
-    (r"/dev/(?:kfd|mei\d+|vfio/\d+)", "such node", _DYNAMIC, range(1 << 20)),
-)
+_DYNAMIC = (range(234, 255), range(384, 512))
+_DRM, _ACCEL, _VERBS = range(226, 227), range(261, 262), range(231, 232)
+# What a node is -> the majors and minors that such a node can have: those of the kernel's
+# Documentation/admin-guide/devices.txt. Render nodes count from 128, and from 192 on all of DRM's
+# (drivers/gpu/drm/drm_drv.c). Older drivers of Gaudi make /dev/accel/accel0 with a major of their own.
+_CARD = ("DRM card", (_DRM,), (range(128), range(192, 1 << 12)))
+_RENDER = ("render node", (_DRM,), (range(128, 1 << 20),))
+_ANY = ("such node", _DYNAMIC, (range(1 << 20),))
+# Folder in a container, and name without its number -> what lies there.
+_KNOWN_NODES = {
+    ("/dev/dri", "card"): _CARD,
+    ("/dev/dri", "renderD"): _RENDER,
+    ("/dev/accel", "accel"): ("accelerator node", (_ACCEL, *_DYNAMIC), (range(1 << 20),)),
+    ("/dev/infiniband", "uverbs"): ("node of verbs", (_VERBS, *_DYNAMIC), (range(1 << 20),)),
+    ("/dev", "kfd"): _ANY,
+    ("/dev", "mei"): _ANY,
+    ("/dev/vfio", ""): _ANY,
+}
 
 
 @frozen
@@ -148,13 +151,22 @@ class NodeReader:
 
 
 def number_problem(node: HostNode) -> str:
-    """Return why NODE cannot be what its path says, or nothing: 1:3 is no card, but the null device."""
-    for pattern, what, majors, minors in _KNOWN_NUMBERS:
-        if re.fullmatch(pattern, node.path, re.ASCII):
-            if node.major in majors and node.minor in minors:
-                return ""
-            return f"{node.host_path} has the numbers {node.major}:{node.minor}, which no {what} has"
-    return ""
+    """Return why NODE cannot be what its path says, or nothing: 1:3 is the null device, not a card."""
+    what, majors, minors = _known_node(node.path) or ("", (), ())
+    if not what or (_is_in(node.major, majors) and _is_in(node.minor, minors)):
+        return ""
+    return f"{node.host_path} has the numbers {node.major}:{node.minor}, which no {what} has"
+
+
+def _known_node(path: str) -> tuple[str, tuple[range, ...], tuple[range, ...]] | None:
+    folder, _, name = path.rpartition("/")
+    if folder.startswith("/dev/dri/by-path"):
+        return _CARD if name.endswith("-card") else _RENDER if name.endswith("-render") else None
+    return _KNOWN_NODES.get((folder, name.rstrip("0123456789")))
+
+
+def _is_in(number: int, ranges: tuple[range, ...]) -> bool:
+    return any(number in each for each in ranges)
 
 
 def device_nodes(nodes: Iterable[HostNode], profile: Profile = DEFAULT) -> tuple[DeviceNode, ...]:

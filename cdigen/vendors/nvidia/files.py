@@ -158,7 +158,7 @@ def _find_configs(context: DiscoveryContext, driver: Driver, prefixes: tuple[str
         for folder in folders:
             names = root.names(f"{folder}/{below}") if "*" in pattern else [pattern]
             for name in names:
-                if name in taken or not fnmatchcase(name, pattern):
+                if name in taken or (name != pattern and not fnmatchcase(name, pattern)):
                     continue
                 real = search.check(f"{folder}/{below}/{name}", stat.S_ISREG)
                 if real:
