@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MAX_LINKS = 40
 # Files that cdigen reads whole are small; the largest is ld.so.cache (16 MiB, binfmt.ldcache).
 DEFAULT_LIMIT = 1 << 20
+# Deeper paths are walked step by step, not folder by folder.
+_MAX_NESTING = 64
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -78,7 +80,7 @@ class Root:
         target = self._link_target(path)
         if target is None:
             return path
-        return self._walk("/" if target.startswith("/") else folder, target, links_left=MAX_LINKS - 1)
+        return self._follow(folder, target)
 
     def resolve_new(self, path: str) -> str:
         """Return where PATH is or would be made: as ``resolve``, but parts that do not exist may follow.
@@ -105,11 +107,21 @@ class Root:
         real = self._directories.get(path)
         if real is None:
             head, _, name = path.rpartition("/")
-            # From the folder above it, if that was asked for before: MIG has hundreds side by side.
-            above = None if name in {"", ".", ".."} else self._directories.get(head)
-            real = self._walk("/", path) if above is None else self._walk(above, name)
+            if name in {"", ".", ".."} or "\0" in path or path.count("/") > _MAX_NESTING:
+                real = self._walk("/", path)
+            else:
+                # From the folder above it, which is remembered: a host has hundreds side by side.
+                above = self.directory(head or "/")
+                real = f"{above}/{name}" if above != "/" else f"/{name}"
+                target = self._folder_link(real)
+                if target is not None:
+                    real = self._follow(above, target)
             self._directories[path] = real
         return real
+
+    def _follow(self, folder: str, target: str) -> str:
+        """Return where a link with the text TARGET in the canonical FOLDER leads."""
+        return self._walk("/" if target.startswith("/") else folder, target, links_left=MAX_LINKS - 1)
 
     def _walk(self, base: str, path: str, *, must_exist: bool = True, links_left: int = MAX_LINKS) -> str:
         if "\0" in path:
