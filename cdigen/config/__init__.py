@@ -1,8 +1,12 @@
 """The configuration file: ``read`` or ``parse`` its text, and get checked ``Settings``."""
 
-from cdigen.config.reading import MAX_SIZE, OLD_KEY, as_error, format_fault, parse, read
+from __future__ import annotations
+
+from importlib import import_module
+
 from cdigen.config.settings import (
     DEFAULT_PATH,
+    MAX_SIZE,
     MODES,
     SPEC_DIRS,
     STATE_DIR,
@@ -12,7 +16,13 @@ from cdigen.config.settings import (
     NriConfig,
     Settings,
 )
-from cdigen.config.tree import RULE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from cdigen.config.reading import OLD_KEY, as_error, format_fault, parse, read
+    from cdigen.config.tree import RULE
 
 __all__ = [
     "DEFAULT_PATH",
@@ -32,3 +42,10 @@ __all__ = [
     "parse",
     "read",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the reader when it is first used: most hosts have no configuration, and it takes 2 ms."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{'tree' if name == 'RULE' else 'reading'}"), name)

@@ -6,7 +6,7 @@ The table ``config.keys`` says what each key may hold.
 from __future__ import annotations
 
 from cdigen.config.keys import KEYS, Key
-from cdigen.config.settings import Settings
+from cdigen.config.settings import MAX_SIZE, Settings
 from cdigen.config.tree import NO_CONFIGURATION, NoTreeError, compose, fault, place_of
 from cdigen.config.types import (
     FLAG,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from cdigen.model.findings import Finding
 
-MAX_SIZE = 1 << 20
 MAX_PROBLEMS = 10
 OLD_KEY = "configuration-old-key"
 _HINT = "see docs/configuration.md"

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_PATH = "/etc/cdigen/config.yaml"
+# Of a configuration file, in bytes.
+MAX_SIZE = 1 << 20
 # The directories of every CDI library, in rising priority (container-device-interface, pkg/cdi).
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
 STATE_DIR = "/var/lib/cdigen"
