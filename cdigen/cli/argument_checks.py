@@ -1,4 +1,4 @@
-"""What the user named and is not there, or has no effect: refused, for silence would be taken for yes."""
+"""Refuse arguments that name what is not there, or that have no effect: silence would be taken for yes."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def require_folders(option: str, paths: list[str] | None, *, hint: str) -> None:
         except OSError as error:
             raise ConfigError(f"{option} {shown(path)}: {reason(error)}", hint=hint) from None
         except ValueError:
-            raise ConfigError(f"{option} {shown(path)} is no path", hint=hint) from None
+            raise ConfigError(f"{option} {shown(path)} is not a path", hint=hint) from None
         if not is_folder:
-            raise ConfigError(f"{option} {shown(path)} is no folder", hint=hint)
+            raise ConfigError(f"{option} {shown(path)} is not a folder", hint=hint)
 
 
 def require_spec_directories(arguments: Namespace) -> None:
@@ -59,14 +59,14 @@ def require_sources(arguments: Namespace, where: DiscoveryContext) -> None:
     library = arguments.nvml
     if library is not None and library.startswith("/") and not os.path.isfile(library):
         raise ConfigError(
-            f"--nvml {shown(library)} is no file that exists",
+            f"--nvml {shown(library)} is not a file that exists",
             hint="name the driver's libnvidia-ml.so.1, or give auto or off",
         )
 
 
 def _require_folder_of(driver: Root, option: str, path: str) -> None:
     try:
-        problem = "" if stat.S_ISDIR(driver.located(path)[1].st_mode) else "is no folder"
+        problem = "" if stat.S_ISDIR(driver.located(path)[1].st_mode) else "is not a folder"
     except FileNotFoundError:
         problem = "does not exist"
     except OSError as error:

@@ -1,4 +1,4 @@
-"""``cdigen diff``: what is on the disk against what this host would give now."""
+"""``cdigen diff``: compare the specs on the disk with what this host would give now."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 
 from cdigen.cdi.compare import compare
 from cdigen.cli import argument_checks, options, report
-from cdigen.cli.spec_options import add_options as add_wishes
+from cdigen.cli.spec_options import add_options as add_spec_options
 from cdigen.cli.spec_options import delivery_options, generate_options
 from cdigen.host.root import shown
 from cdigen.model.names import spec_file_name
 from cdigen.pipeline import generate, publish
 from cdigen.pipeline.naming import require_kinds
-from cdigen.store import specs
+from cdigen.store.specs import recorded as recorded_specs
 from cdigen.value import frozen
 from cdigen.vendors import registry
 
@@ -45,7 +45,7 @@ class _Difference:
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    add_wishes(parser)
+    add_spec_options(parser)
     options.add_spec_dir_option(parser)
     options.add_discovery_options(parser, takes_inventory=False)
     options.add_output_options(parser)
@@ -55,7 +55,7 @@ def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     options.refuse_inventory(arguments)
     host, settings = options.host_and_settings(arguments)
-    wished = generate_options(arguments, settings)
+    spec_options = generate_options(arguments, settings)
     names = options.vendor_names(arguments, settings)
     argument_checks.require_spec_directories(arguments)
     context = options.context(arguments, host, settings)
@@ -63,25 +63,23 @@ def run(arguments: Namespace) -> int:
     inventories, failures = options.discover(arguments, settings, context)
     directory = options.spec_directories(arguments, host, settings)[-1]
     state_dir = options.outer_directory(host, settings.state_dir)
-    recorded, findings = specs.recorded(directory, state_dir=state_dir)
+    recorded, findings = recorded_specs(directory, state_dir=state_dir)
     ours = {owned.kind for owned in recorded}
-    require_kinds(wished.kinds, inventories, wished.profiles, names=names, known=ours)
-    products, broken = generate.generate_specs(
+    require_kinds(spec_options.kinds, inventories, spec_options.profiles, names=names, known=ours)
+    specs, broken = generate.generate_specs(
         inventories,
         host=host,
-        options=wished,
+        options=spec_options,
         delivery=delivery_options(arguments, host, settings, write=False),
     )
-    report.print_findings(
-        (*findings, *(finding for product in products for finding in product.findings)), arguments
-    )
+    report.print_findings((*findings, *(finding for spec in specs for finding in spec.findings)), arguments)
     differences = [
-        *_of_products(products, directory),
+        *_of_specs(specs, directory),
         *_stale(
             tuple(owned for owned in recorded if owned.kind.startswith(registry.prefixes(names))),
             directory,
-            products,
-            wished.kinds,
+            specs,
+            spec_options.kinds,
             tuple(broken),
         ),
     ]
@@ -95,23 +93,23 @@ def run(arguments: Namespace) -> int:
     return DIFFERENT if differences else 0
 
 
-def _of_products(products: tuple[GeneratedSpec, ...], directory: str) -> Iterator[_Difference]:
-    for product in products:
-        file = os.path.join(directory, spec_file_name(product.kind))
-        changes = compare(publish.read_spec(file), product.document)
+def _of_specs(specs: tuple[GeneratedSpec, ...], directory: str) -> Iterator[_Difference]:
+    for spec in specs:
+        file = os.path.join(directory, spec_file_name(spec.kind))
+        changes = compare(publish.read_spec(file), spec.document)
         if changes.any():
-            yield _Difference(kind=product.kind, file=file, changes=changes)
+            yield _Difference(kind=spec.kind, file=file, changes=changes)
 
 
 def _stale(
     recorded: tuple[OwnedSpec, ...],
     directory: str,
-    products: tuple[GeneratedSpec, ...],
+    specs: tuple[GeneratedSpec, ...],
     kinds: tuple[str, ...],
     broken: tuple[str, ...],
 ) -> Iterator[_Difference]:
     """Yield the specs of ours whose kinds this host does not offer now."""
-    offered = {product.kind for product in products} | set(broken)
+    offered = {spec.kind for spec in specs} | set(broken)
     for owned in recorded:
         kind, file = owned.kind, os.path.join(directory, owned.name)
         document = publish.read_spec(file)

@@ -1,11 +1,11 @@
-"""``cdigen generate``: compute the specs of this host, then print or write them."""
+"""``cdigen generate``: generate the specs of this host, then print or write them."""
 
 from __future__ import annotations
 
 import os
 
 from cdigen.cli import argument_checks, options, report
-from cdigen.cli.spec_options import add_options as add_wishes
+from cdigen.cli.spec_options import add_options as add_spec_options
 from cdigen.cli.spec_options import delivery_options, generate_options
 from cdigen.config import SPEC_DIRS
 from cdigen.host.root import shown
@@ -66,7 +66,7 @@ def add_options(parser: ArgumentParser) -> None:
         action="store_true",
         help="remove our specs of vendors and kinds that are gone (with --write)",
     )
-    add_wishes(parser)
+    add_spec_options(parser)
     options.add_spec_dir_option(parser)
     options.add_discovery_options(parser)
     options.add_output_options(parser)
@@ -76,32 +76,32 @@ def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     _refuse_odd_combinations(arguments)
     host, settings = options.host_and_settings(arguments)
-    wished = generate_options(arguments, settings)
+    spec_options = generate_options(arguments, settings)
     names = options.vendor_names(arguments, settings)
-    ways = delivery_options(arguments, host, settings, write=arguments.write)
+    delivery = delivery_options(arguments, host, settings, write=arguments.write)
     if not arguments.write:
         argument_checks.note_missing_spec_directories(arguments)
     inventories, failures = _discover(arguments, host, settings, names)
     is_recorded = arguments.inventory is not None
     if not arguments.withdraw:
         asked = inventories if is_recorded else names
-        require_kinds(wished.kinds, inventories, wished.profiles, names=asked)
-    products, broken = generate.generate_specs(
-        inventories, host=None if is_recorded else host, options=wished, delivery=ways
+        require_kinds(spec_options.kinds, inventories, spec_options.profiles, names=asked)
+    specs, broken = generate.generate_specs(
+        inventories, host=None if is_recorded else host, options=spec_options, delivery=delivery
     )
-    if arguments.write or len(products) > 1:
-        products = _with_mount_conflicts(arguments, host, settings, products)
-    results = _Results(inventories=inventories, failures=failures, products=products, broken=broken)
+    if arguments.write or len(specs) > 1:
+        specs = _with_mount_conflicts(arguments, host, settings, specs)
+    results = _Results(inventories=inventories, failures=failures, specs=specs, broken=broken)
     unready = _reason_unready(arguments, results)
     if unready is not None and not arguments.withdraw:
         if arguments.write:
-            report.print_findings(_judge_old(arguments, host, settings, results), arguments)
+            report.print_findings(_check_old_specs(arguments, host, settings, results), arguments)
         raise unready
     _refuse_incomplete(arguments, inventories)
     told = () if unready is not None else options.defects(failures)
     report.print_findings((*told, *_findings(results)), arguments)
     if arguments.write:
-        outcomes = _write(arguments, host, settings, results, wished)
+        outcomes = _write(arguments, host, settings, results, spec_options)
     elif arguments.output is not None or arguments.output_dir is not None:
         outcomes = _save(arguments, results)
     else:
@@ -110,13 +110,13 @@ def run(arguments: Namespace) -> int:
 
 
 def _with_mount_conflicts(
-    arguments: Namespace, host: Root, settings: Settings, products: tuple[GeneratedSpec, ...]
+    arguments: Namespace, host: Root, settings: Settings, specs: tuple[GeneratedSpec, ...]
 ) -> tuple[GeneratedSpec, ...]:
-    """Return PRODUCTS with what there is to say of kinds that cover each other's mounts."""
+    """Return SPECS with what there is to say of kinds that cover each other's mounts."""
     from cdigen.pipeline.publish import with_mount_conflicts  # noqa: PLC0415 - one spec to print needs none of it
 
     directories = options.spec_directories(arguments, host, settings) if arguments.write else ()
-    return with_mount_conflicts(products, directories, host if arguments.inventory is None else None)
+    return with_mount_conflicts(specs, directories, host if arguments.inventory is None else None)
 
 
 def _discover(
@@ -144,7 +144,7 @@ class _Results:
     # What was found, by vendor, and what was made of it.
     inventories: dict[str, Inventory]
     failures: dict[str, HostError]
-    products: tuple[GeneratedSpec, ...]
+    specs: tuple[GeneratedSpec, ...]
     broken: dict[str, SpecError]
 
 
@@ -204,7 +204,7 @@ def _remember(
 
 def _reason_unready(arguments: Namespace, results: _Results) -> HostError | None:
     """Return the error of a host that has nothing to give, or with --strict of a vendor that has not."""
-    nothing = not results.products and not results.broken
+    nothing = not results.specs and not results.broken
     if results.failures and (nothing or arguments.strict):
         return next(iter(results.failures.values()))
     if nothing:
@@ -217,7 +217,7 @@ def _reason_unready(arguments: Namespace, results: _Results) -> HostError | None
     return None
 
 
-def _judge_old(
+def _check_old_specs(
     arguments: Namespace, host: Root, settings: Settings, results: _Results
 ) -> tuple[Finding, ...]:
     """Return whether the specs that stay on disk because a vendor is not ready still hold."""
@@ -239,28 +239,28 @@ def _refuse_incomplete(arguments: Namespace, inventories: dict[str, Inventory]) 
 def _findings(results: _Results) -> tuple[Finding, ...]:
     """Return what there is to say before anything is written, each thing once."""
     hosts = (finding for inventory in results.inventories.values() for finding in inventory.findings)
-    specs = (finding for product in results.products for finding in product.findings)
+    specs = (finding for spec in results.specs for finding in spec.findings)
     return tuple(dict.fromkeys((*hosts, *specs)))
 
 
 def _write(
-    arguments: Namespace, host: Root, settings: Settings, results: _Results, wished: GenerateOptions
+    arguments: Namespace, host: Root, settings: Settings, results: _Results, spec_options: GenerateOptions
 ) -> list[PublishOutcome]:
     from cdigen.cli.outcomes import prune_views  # noqa: PLC0415 - likewise
     from cdigen.pipeline import publish, withdraw  # noqa: PLC0415 - the store is not for printing
-    from cdigen.store import specs  # noqa: PLC0415 - likewise
+    from cdigen.store.specs import recorded as recorded_specs  # noqa: PLC0415 - likewise
 
     directories = options.spec_directories(arguments, host, settings)
     state_dir = options.outer_directory(host, settings.state_dir)
     directory = directories[-1]
     prune_views(state_dir, options.known_spec_directories(arguments, host, settings), arguments)
     outcomes = [
-        publish.publish_spec(product, directories, state_dir, replace_foreign=arguments.replace_foreign)
-        for product in results.products
+        publish.publish_spec(spec, directories, state_dir, replace_foreign=arguments.replace_foreign)
+        for spec in results.specs
     ]
     outcomes += _broken(results, lambda kind: os.path.join(directory, spec_file_name(kind)))
     if arguments.withdraw:
-        recorded, findings = specs.recorded(directory, state_dir=state_dir)
+        recorded, findings = recorded_specs(directory, state_dir=state_dir)
         report.print_findings(findings, arguments)
         # What the configuration offers but the options left out is not gone.
         defective = generate.defective_vendors(results.broken, results.inventories)
@@ -270,7 +270,7 @@ def _write(
             vendors=[name for name in options.vendor_names(arguments, settings) if name not in defective],
             failures=results.failures,
             offered=offered_kinds(sound, settings.profiles),
-            wanted=wished.kinds,
+            wanted=spec_options.kinds,
         )
         outcomes += [withdraw.withdraw_spec(spec, directory, state_dir) for spec in lost]
     return outcomes
@@ -280,10 +280,10 @@ def _save(arguments: Namespace, results: _Results) -> list[PublishOutcome]:
     from cdigen.cli.outcomes import save_spec  # noqa: PLC0415 - the store is not for printing
 
     output: str | None = arguments.output
-    products = results.products
+    specs = results.specs
     if output is not None:
         argument_checks.require_parent("--output", output)
-        products = (_chosen(arguments, results),) if products else ()
+        specs = (_chosen(arguments, results),) if specs else ()
 
     def file(kind: str) -> str:
         if output is not None:
@@ -291,9 +291,7 @@ def _save(arguments: Namespace, results: _Results) -> list[PublishOutcome]:
         name = spec_file_name(kind).removesuffix(".json")
         return os.path.abspath(f"{arguments.output_dir}/{name}.{arguments.format}")
 
-    outcomes = [
-        save_spec(product, file(product.kind), _formatted(arguments, product)) for product in products
-    ]
+    outcomes = [save_spec(spec, file(spec.kind), _formatted(arguments, spec)) for spec in specs]
     return outcomes + _broken(results, file)
 
 
@@ -305,10 +303,10 @@ def _broken(results: _Results, file: Callable[[str], str]) -> list[PublishOutcom
 
 
 def _print(arguments: Namespace, results: _Results) -> int:
-    if not results.products:
+    if not results.specs:
         _raise_first(tuple(results.broken.values()))
     if arguments.json:
-        report.print_json([product.document for product in results.products])
+        report.print_json([spec.document for spec in results.specs])
     else:
         report.print_bytes(_formatted(arguments, _chosen(arguments, results)))
     return report.print_errors(results.broken.values())
@@ -319,13 +317,13 @@ def _chosen(arguments: Namespace, results: _Results) -> GeneratedSpec:
 
     Raises ConfigError where the kinds are as good as each other, SpecError where the GPUs' spec is broken.
     """
-    products, broken = results.products, results.broken
-    kinds = [product.kind for product in products]
+    specs, broken = results.specs, results.broken
+    kinds = [spec.kind for spec in specs]
     gpus = [] if arguments.kind else [kind for kind in (*kinds, *broken) if kind.endswith(_GPUS)]
     if len(gpus) == 1 and gpus[0] in broken:
         _raise_first((broken[gpus[0]], *broken.values()))
-    if len(products) == 1:
-        return products[0]
+    if len(specs) == 1:
+        return specs[0]
     if len(gpus) != 1:
         raise ConfigError(
             f"this host has {len(kinds)} kinds: {', '.join(kinds)}",
@@ -336,7 +334,7 @@ def _chosen(arguments: Namespace, results: _Results) -> GeneratedSpec:
         f"this is {gpus[0]}; the host has {others} as well: choose with --kind or take all with --output-dir",
         arguments,
     )
-    return products[kinds.index(gpus[0])]
+    return specs[kinds.index(gpus[0])]
 
 
 def _conclude(
@@ -366,10 +364,10 @@ def _raise_first(problems: Sequence[CdigenError]) -> NoReturn:
     raise problems[0]
 
 
-def _formatted(arguments: Namespace, product: GeneratedSpec) -> bytes:
+def _formatted(arguments: Namespace, spec: GeneratedSpec) -> bytes:
     if arguments.format == "json":
-        return product.content
+        return spec.content
     import yaml  # noqa: PLC0415 - only where it is asked for
 
-    text = yaml.safe_dump(product.document, sort_keys=False, allow_unicode=True, width=1000)
+    text = yaml.safe_dump(spec.document, sort_keys=False, allow_unicode=True, width=1000)
     return str(text).encode()

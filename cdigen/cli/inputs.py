@@ -1,4 +1,4 @@
-"""Files that the user names on the command line: literal paths, pipes, standard input."""
+"""Read files that the user names on the command line: literal paths, pipes, standard input."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ def read_input(path: str, *, limit: int) -> bytes:
             f"{shown(path)} cannot be read: {reason(error)}", hint="check its path and mode"
         ) from error
     except ValueError:
-        raise StoreError(f"{shown(path)} is no path", hint="a path cannot hold a NUL byte") from None
+        raise StoreError(f"{shown(path)} is not a path", hint="a path cannot hold a NUL byte") from None

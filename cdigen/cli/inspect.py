@@ -1,4 +1,4 @@
-"""``cdigen inspect``: the inventory, for people or as JSON."""
+"""``cdigen inspect``: show the inventory, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 from cdigen.cdi.fit import unknown_releases
 from cdigen.cli import argument_checks, options, report
-from cdigen.cli.spec_options import add_options as add_wishes
+from cdigen.cli.spec_options import add_options as add_spec_options
 from cdigen.cli.spec_options import generate_options
 from cdigen.model.errors import HostError
 from cdigen.model.findings import errors
@@ -29,7 +29,9 @@ EXAMPLES = """\
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    add_wishes(parser, note="As for generate, and checked; the inventory is the same whatever they say.")
+    add_spec_options(
+        parser, note="As for generate, and checked; the inventory is the same whatever they say."
+    )
     options.add_spec_dir_option(parser)
     options.add_discovery_options(parser)
     options.add_output_options(parser)
@@ -38,9 +40,9 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     host, settings = options.host_and_settings(arguments)
-    wished = generate_options(arguments, settings)  # what generate would refuse is refused here as well
-    if wished.target is not None:
-        report.print_findings(unknown_releases(wished.target), arguments)
+    spec_options = generate_options(arguments, settings)  # what generate would refuse is refused here as well
+    if spec_options.target is not None:
+        report.print_findings(unknown_releases(spec_options.target), arguments)
     names = options.vendor_names(arguments, settings)
     failures: dict[str, HostError] = {}
     argument_checks.note_missing_spec_directories(arguments)
@@ -53,7 +55,7 @@ def run(arguments: Namespace) -> int:
         inventories, failures = options.discover(arguments, settings, context)
     if failures and (arguments.strict or not inventories):
         raise next(iter(failures.values()))
-    require_kinds(wished.kinds, inventories, wished.profiles, names=names)
+    require_kinds(spec_options.kinds, inventories, spec_options.profiles, names=names)
     findings = [finding for inventory in inventories.values() for finding in inventory.findings]
     incomplete = errors(findings) if arguments.strict else ()
     if not arguments.json:

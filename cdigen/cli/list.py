@@ -1,4 +1,4 @@
-"""``cdigen list``: the devices that the runtimes find in the spec directories."""
+"""``cdigen list``: list the devices that the runtimes find in the spec directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entry point: finds the command, runs it, turns every failure into one line and an exit code."""
+"""The entry point: find the command, run it, turn every failure into one line and an exit code."""
 
 from __future__ import annotations
 

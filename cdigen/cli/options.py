@@ -1,4 +1,4 @@
-"""Options that several commands share, and the places on the host that they name."""
+"""Options that several commands share, and what they name: host, configuration, spec directories, vendors."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def host_root(arguments: argparse.Namespace) -> Root:
     outer = os.path.realpath(arguments.root)
     if not os.path.isdir(outer):
         raise ConfigError(
-            f"--root {shown(arguments.root)} is no folder that exists",
+            f"--root {shown(arguments.root)} is not a folder that exists",
             hint="name the folder that holds the host's /",
         )
     return Root(outer)
@@ -195,7 +195,7 @@ def host_root(arguments: argparse.Namespace) -> Root:
 
 def _cautious(arguments: argparse.Namespace, host: Root, settings: config.Settings) -> config.Settings:
     if arguments.config is None and not host.is_this_machine:
-        # What another's tree says of itself is no reason to make nodes or to load a library as root.
+        # What another's tree says of itself is not a reason to make nodes or to load a library as root.
         settings = replace(settings, create_nodes=False, nvml="auto" if settings.nvml != "off" else "off")
     spec_dirs = getattr(arguments, "spec_dir", None)
     if spec_dirs and host.is_this_machine:
@@ -336,7 +336,9 @@ def kinds(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Return the kinds named by --kind; raises ConfigError for what cannot be a kind."""
     for kind in arguments.kind or ():
         if not is_kind(kind):
-            raise ConfigError(f"--kind {shown(kind)!r} is no kind", hint="a kind looks like nvidia.com/gpu")
+            raise ConfigError(
+                f"--kind {shown(kind)!r} is not a kind", hint="a kind looks like nvidia.com/gpu"
+            )
     return tuple(arguments.kind or ())
 
 
@@ -384,7 +386,7 @@ def read_inventory(file: str, names: tuple[str, ...]) -> dict[str, Inventory]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{shown(file)} is no JSON: {error}", hint=hint, kind="inventory") from None
+        raise ConfigError(f"{shown(file)} is not JSON: {error}", hint=hint, kind="inventory") from None
     inventories = from_document(document)
     if unknown := sorted(name for name in inventories if name not in NAMES):
         raise ConfigError(

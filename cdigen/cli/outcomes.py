@@ -1,4 +1,4 @@
-"""What ``generate`` does around publishing: files that the user named, old views, and the word about all."""
+"""Report what became of specs: files that the user named, pruned views, one line for each outcome."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from cdigen.pipeline.generate import GeneratedSpec
 
 
-def save_spec(product: GeneratedSpec, path: str, content: bytes) -> PublishOutcome:
-    """Write CONTENT, the spec of PRODUCT, into a file that the user named, whole or not at all."""
+def save_spec(spec: GeneratedSpec, path: str, content: bytes) -> PublishOutcome:
+    """Write CONTENT, which is SPEC in its format, into a file that the user named, whole or not at all."""
     try:
         plainfiles.save_file(path, content)
     except StoreError as error:
-        return refused_outcome(product.kind, path, error, product.findings)
-    return PublishOutcome(kind=product.kind, file=path, result="written", findings=product.findings)
+        return refused_outcome(spec.kind, path, error, spec.findings)
+    return PublishOutcome(kind=spec.kind, file=path, result="written", findings=spec.findings)
 
 
 def print_outcome(outcome: PublishOutcome, arguments: Namespace) -> None:

@@ -1,4 +1,4 @@
-"""The parser of a command: errors in one line, help as wide as the terminal, examples at its end."""
+"""Parse a command's options: errors in one line, help as wide as the terminal, examples at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cdigen prune``: removes the driver views that no spec and no container uses."""
+"""``cdigen prune``: remove the driver views that no spec and no container uses."""
 
 from __future__ import annotations
 

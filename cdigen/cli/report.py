@@ -1,4 +1,4 @@
-"""How results and findings are put before people: tables, colour on a terminal, one line a finding."""
+"""Print results and findings: tables, JSON, colour on a terminal, one line for each finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a runtime's own programs when it is configured: a restart, dockerd's opinion of a file."""
+"""Call a runtime's own programs when it is configured: restart it, have dockerd validate its file."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def dockerd_check(binary: InstalledRuntime) -> Callable[[str], str] | None:
         try:
             ending = childprocess.run(command, deadline_s=_VALIDATE_S)
         except OSError:
-            return ""  # it cannot be asked, and that is no judgement
+            return ""  # it cannot be asked, and that is not a verdict
         refused = ending.by == "itself" and ending.status == 1
         return f"dockerd says: {ending.last_stderr_line}" if refused else ""
 

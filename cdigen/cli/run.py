@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 from cdigen.cli import argument_checks, options
-from cdigen.cli.spec_options import add_options as add_wishes
+from cdigen.cli.spec_options import add_options as add_spec_options
 from cdigen.cli.spec_options import delivery_options, generate_options
 from cdigen.config import DEFAULT_PATH
 from cdigen.frontend import signals
@@ -39,7 +39,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--run-dir", metavar="DIR", type=options.not_empty, help="where status and sockets are kept"
     )
-    add_wishes(parser)
+    add_spec_options(parser)
     options.add_spec_dir_option(parser)
     options.add_discovery_options(parser, takes_inventory=False)
     options.add_output_options(parser)

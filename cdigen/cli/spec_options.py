@@ -1,4 +1,4 @@
-"""What specs are asked for: options and configuration become ``pipeline.generate.GenerateOptions``."""
+"""Options that say which specs to generate, and what becomes of them: ``GenerateOptions``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The spec files that a command line names: files, folders, standard input; each read once, or a reason.
+"""Read the spec files that a command line names: files, folders, standard input; each read once.
 
 Only regular files are opened. A FIFO or a device in a spec directory would hold a runtime for ever, and
 us; what the shell hands over by descriptor (``-``, ``/dev/stdin``, ``/dev/fd/63``) is read as it comes.
@@ -32,7 +32,7 @@ _TOO_LARGE = f"is larger than {MAX_SIZE} bytes and is not judged"
 class SpecInput:
     """A file: its name as given, and its content; or the problem, and the rule it is told under.
 
-    A folder without spec files is no fault: it has a problem and no rule.
+    A folder without spec files is not a fault: it has a problem and no rule.
     """
 
     name: str
@@ -101,7 +101,7 @@ def _content(name: str) -> bytes:
 
 def _refuse(status: os.stat_result, *, is_ours: bool) -> None:
     if not stat.S_ISREG(status.st_mode) and not is_ours:
-        raise _UnreadError("unreadable", f"is no regular file but {_kind(status.st_mode)}")
+        raise _UnreadError("unreadable", f"is not a regular file but {_kind(status.st_mode)}")
     if status.st_size > MAX_SIZE:
         raise _UnreadError("too-large", _TOO_LARGE)
 

@@ -1,4 +1,4 @@
-"""Text as wide as the terminal: how wide that is, tables and paragraphs that fit it, nothing cut.
+"""Fit text into the terminal: its width, tables and paragraphs that are wrapped, nothing cut.
 
 What is not printed on a terminal is for programs, and is as wide as it is.
 """

@@ -1,4 +1,4 @@
-"""Where a user without root's rights keeps what cdigen remembers of specs in folders of their own."""
+"""Find the state directory of a user without root's rights: ``own_state_dir``."""
 
 from __future__ import annotations
 

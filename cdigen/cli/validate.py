@@ -1,4 +1,4 @@
-"""``cdigen validate``: read spec files as the runtimes' loaders do, and say all that is wrong."""
+"""``cdigen validate``: check spec files as the runtimes' loaders do, and print all that is wrong."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _code(verdict: ValidatedFile) -> int:
 
 
 def _asked(arguments: Namespace) -> tuple[RequestedLibrary, ...]:
-    """Return the libraries that the user named; raises ConfigError for what is no version."""
+    """Return the libraries that the user named; raises ConfigError for what is not a version."""
     asked = []
     for name in arguments.target:
         target = targets.parse(name)
@@ -164,7 +164,7 @@ def _asked(arguments: Namespace) -> tuple[RequestedLibrary, ...]:
         parts = library.split(".")
         if library != "main" and not (len(parts) == 3 and all(p.isascii() and p.isdigit() for p in parts)):
             raise ConfigError(
-                f"--loader {shown(version)!r} is no version of the CDI library",
+                f"--loader {shown(version)!r} is not a version of the CDI library",
                 hint=f"known are {', '.join(RELEASES)} and main",
             )
         asked.append(RequestedLibrary(name=f"CDI library {library}", library=library))

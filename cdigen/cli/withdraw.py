@@ -1,4 +1,4 @@
-"""``cdigen withdraw``: removes the specs that cdigen wrote, on purpose, as before an uninstall."""
+"""``cdigen withdraw``: remove the specs that cdigen wrote, as before an uninstall."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class _Delivery:
             "warning",
             "hook-python-outdated",
             python,
-            f"{python} is no copy of the interpreter as it is now ({problem}), so the hook runs {original}, "
+            f"{python} is not a copy of the present interpreter ({problem}), so the hook runs {original}, "
             "into which a container with CAP_SYS_PTRACE in its user namespace may look",
             f"'install -m 0711 {original} {python}' (docs/hook.md)",
         )

@@ -61,7 +61,7 @@ def clean_path(path: str, *, what: str = SPEC_DIRECTORY) -> str:
 def open_or_create(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory]:
     """Open the directory PATH, making what is missing of it with mode 0755.
 
-    StoreError: a component is no directory, or cannot be made or opened; the last one is a symlink.
+    StoreError: a component is not a directory, or cannot be made or opened; the last one is a symlink.
     """
     path = clean_path(path, what=what)
     with _opened(path, what=what, create=True) as directory:

@@ -158,7 +158,7 @@ class _Walk:
     def is_end(self, name: str, *, follow: bool) -> tuple[bool, bool]:
         """Return whether the walk ends at NAME, its last part, and whether that is a link as only /proc has.
 
-        A link that is followed is no end.
+        A link that is followed is not an end.
         """
         if not self.is_within_link:
             self._leave_link()

@@ -109,7 +109,7 @@ def _refuse_others(path: str, status: os.stat_result, folder: os.stat_result) ->
 def _write_through(
     path: str, place: pathwalk.FileLocation, status: os.stat_result | None, content: bytes
 ) -> None:
-    """Write CONTENT to what is no regular file: that of STATUS, or where a link of /proc's own kind leads."""
+    """Write CONTENT to the device, FIFO or socket with STATUS, or to where a link as only /proc has leads."""
     flags = _SPECIAL | (os.O_TRUNC if status is None else os.O_NOFOLLOW)
     try:
         descriptor = os.open(place.name, flags, dir_fd=place.folder)

@@ -160,7 +160,7 @@ def _state(document: Any) -> State:
     # ValueError: the document is not what `write` writes.
     specs = document.get("specs") if isinstance(document, dict) else None
     if specs is None or document.get("schema") != SCHEMA or not isinstance(specs, dict):
-        raise ValueError(f"it is no document of schema {SCHEMA}")
+        raise ValueError(f"it is not a document of schema {SCHEMA}")
     return State(specs=tuple(_owned(path, entry) for path, entry in sorted(specs.items())))
 
 

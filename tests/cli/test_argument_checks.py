@@ -66,7 +66,7 @@ def test_no_option_takes_nonsense_in_silence(
         (("doctor", "--nvml", NOWHERE), 2, ("--nvml", NOWHERE)),
         (("generate", "--driver-root", NOWHERE), 2, ("driver root", NOWHERE)),
         (("inspect", "--library-search-path", NOWHERE), 2, ("--library-search-path", NOWHERE)),
-        (("generate", "--config-search-path", "/dev/nvidiactl"), 2, ("is no folder",)),
+        (("generate", "--config-search-path", "/dev/nvidiactl"), 2, ("is not a folder",)),
         (("generate", "--output", f"{NOWHERE}/x"), 5, (NOWHERE, "does not exist", "mkdir -p")),
         (("list", "--spec-dir", NOWHERE), 2, ("--spec-dir", NOWHERE)),
         (("diff", "--spec-dir", NOWHERE), 2, ("--spec-dir", NOWHERE)),
@@ -97,7 +97,7 @@ def test_a_file_in_a_folder_s_place_is_a_usage_error(cdigen: Run, host: Path, op
     file = host / "usr/file"
     file.touch()
     given = file if option == "--spec-dir" else "/usr/file"
-    assert cdigen("diff", "--root", host, option, given).failed(2, option, "is no folder")
+    assert cdigen("diff", "--root", host, option, given).failed(2, option, "is not a folder")
 
 
 def test_a_release_newer_than_all_that_are_known_is_said_to_be(cdigen: Run, host: Path) -> None:

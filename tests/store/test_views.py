@@ -263,7 +263,7 @@ def test_a_fifo_in_the_place_of_a_file_is_left_out_and_blocks_nobody(base: Path)
     os.mkfifo(base / LAYER[1:])
     published = publish(base)
     assert published.left_out == ("fixed/usr/share/vulkan/icd.d/nvidia_icd.json",)
-    assert "is no regular file" in published.findings[0].message
+    assert "is not a regular file" in published.findings[0].message
 
 
 @pytest.mark.usefixtures("root")

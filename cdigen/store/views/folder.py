@@ -139,7 +139,7 @@ def temporary_name(name: str) -> str:
 
 
 def remove(place: Directory, name: str) -> None:
-    """Remove the folder NAME of PLACE with all that is in it; none is no failure. OSError is the caller's."""
+    """Remove the folder NAME of PLACE, if there is one, with all that is in it. OSError is the caller's."""
     try:
         fd = os.open(name, FOLDER, dir_fd=place.fd)
     except FileNotFoundError:

@@ -122,7 +122,7 @@ def publish_view(
 
 def _put(place: Directory, growing: Directory, wanted: ViewLayout) -> str:
     # Under the lock the name is free. Were it taken behind our back, rename(2) replaces an empty folder
-    # at most, which is no view.
+    # at most, which is not a view.
     name = free_name(place, wanted.name)
     try:
         os.utime(growing.fd)

@@ -101,7 +101,7 @@ def unfit(status: os.stat_result, file: int | str) -> str:
     """
     mode = status.st_mode
     if not stat.S_ISREG(mode):
-        return "is no regular file"
+        return "is not a regular file"
     if mode & (stat.S_ISUID | stat.S_ISGID):
         return "is setuid or setgid"
     if status.st_uid not in {0, os.geteuid()}:
