@@ -7,13 +7,13 @@ import sys
 from cdigen.cli import argument_checks, options, report
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
-from cdigen.runtimes.lookup import scan
+from cdigen.runtimes.scan import scan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from cdigen.runtimes.lookup import Lookup
+    from cdigen.runtimes.scan import Definition
 
 EXAMPLES = """\
   cdigen list                          the names that --device takes, with their files
@@ -43,8 +43,9 @@ def run(arguments: Namespace) -> int:
     directories = options.spec_directories(arguments, host, settings)
     found = scan(directories)
     report.print_findings((*wrong, *found.problems), arguments)
-    _require_kinds(kinds, found, directories)
-    rows = [row for row in found.rows if not kinds or row.kind in kinds]
+    definitions = found.definitions()
+    _require_kinds(kinds, definitions, directories)
+    rows = [row for row in definitions if not kinds or row.kind in kinds]
     if arguments.json:
         report.print_json(
             [
@@ -68,9 +69,11 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _require_kinds(kinds: tuple[str, ...], found: Lookup, directories: tuple[str, ...]) -> None:
+def _require_kinds(
+    kinds: tuple[str, ...], found: tuple[Definition, ...], directories: tuple[str, ...]
+) -> None:
     """Raise ConfigError where no spec has a device of one of KINDS, which --kind named."""
-    known = dict.fromkeys(row.kind for row in found.rows)
+    known = dict.fromkeys(row.kind for row in found)
     for kind in kinds:
         if kind not in known:
             raise ConfigError(

@@ -12,14 +12,13 @@ import stat
 from cdigen.cdi.reader import MAX_SIZE
 from cdigen.host.root import reason
 from cdigen.model.errors import ConfigError
+from cdigen.runtimes.spec_cache import spec_names
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# Exactly these are loaded from a spec directory (docs/cdi.md, "Directories").
-EXTENSIONS = (".json", ".yaml")
 STANDARD_INPUT = "-"
 
 _BY_DESCRIPTOR = ("/dev/fd/", "/proc/self/fd/")
@@ -58,7 +57,7 @@ def read_inputs(names: Iterable[str]) -> Iterator[SpecInput]:
 
 def _folder(folder: str) -> Iterator[SpecInput]:
     try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(EXTENSIONS))
+        names = spec_names(os.listdir(folder))
     except OSError as error:
         yield SpecInput(name=folder, rule="unreadable", problem=f"cannot be listed: {reason(error)}")
         return

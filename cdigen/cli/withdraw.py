@@ -13,7 +13,7 @@ from cdigen.host.root import Root, shown
 from cdigen.model.errors import StoreError
 from cdigen.pipeline import withdraw
 from cdigen.runtimes.daemon_service import service_of
-from cdigen.runtimes.lookup import scan
+from cdigen.runtimes.scan import scan
 from cdigen.store import state as states
 from cdigen.store.directory import open_existing
 from cdigen.store.lock import LockHeld, exclusive
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cdigen.config import Settings
     from cdigen.pipeline.publish import PublishOutcome
     from cdigen.runtimes.daemon_service import DaemonService
-    from cdigen.runtimes.specfile import ParsedSpec
+    from cdigen.runtimes.spec_cache import SpecFile
     from cdigen.store.state import OwnedSpec
 
 EXAMPLES = """\
@@ -143,20 +143,20 @@ def _withdraw(owned: OwnedSpec, state_dir: str, *, dry_run: bool) -> PublishOutc
 
 def _foreign_specs(
     arguments: Namespace, host: Root, settings: Settings, state: states.State, kinds: tuple[str, ...]
-) -> list[ParsedSpec]:
+) -> list[SpecFile]:
     """Return the specs of the same vendors that others wrote, and that stay."""
     ours = {owned.path for owned in state.specs}
     begins = prefixes(arguments.vendor or VENDORS)
     return [
         spec
-        for spec in scan(options.spec_directories(arguments, host, settings)).specs
+        for spec in scan(options.spec_directories(arguments, host, settings)).defining
         if (spec.kind in kinds if kinds else spec.kind.startswith(begins))
         and os.path.join(os.path.realpath(spec.directory), os.path.basename(spec.path)) not in ours
         and (not arguments.with_hook or _names(spec.path, settings.hook))
     ]
 
 
-def _print_rows(outcomes: list[PublishOutcome], others: list[ParsedSpec], arguments: Namespace) -> None:
+def _print_rows(outcomes: list[PublishOutcome], others: list[SpecFile], arguments: Namespace) -> None:
     words = {"withdrawn": "withdrawable" if arguments.dry_run else "withdrawn"}
     rows = [
         {

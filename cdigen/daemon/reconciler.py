@@ -19,7 +19,7 @@ from cdigen.model.errors import CdigenError, ConfigError, HostError
 from cdigen.model.findings import Finding
 from cdigen.model.names import spec_file_name
 from cdigen.pipeline import device_nodes, discovery, generate, publish, withdraw
-from cdigen.runtimes import lookup
+from cdigen.runtimes.spec_cache import SpecCache
 from cdigen.store import specs
 from cdigen.store.views.pruning import prune_after_boot
 from cdigen.value import frozen
@@ -89,12 +89,13 @@ class Reconciler:
         self._since: dict[str, tuple[object, float]] = {}
         # vendor -> what was found at first, or when it was last not between two states; None: nothing
         self._settled: dict[str, Inventory | None] = {}
+        self._spec_cache = SpecCache()
 
     def cycle(self, setup: DaemonSetup, batch: Batch) -> CycleOutcome:
         """Run a cycle for the events of BATCH; never raises a CdigenError: the report has it."""
         self._number += 1
         started_s, begun = self._wall(), self._clock()
-        work = _ReconcileRun(setup, self._is_patient, self._settled)
+        work = _ReconcileRun(setup, self._is_patient, self._settled, self._spec_cache)
         try:
             work.run()
             result, error = work.result(), ""
@@ -146,10 +147,12 @@ class _ReconcileRun:
         setup: DaemonSetup,
         is_patient: Callable[[str, object, float], bool],
         settled: dict[str, Inventory | None],
+        cache: SpecCache,
     ) -> None:
         self._setup = setup
         self._is_patient = is_patient
         self._settled = settled
+        self._cache = cache
         self._host = Root(setup.outer)
         self._recorded: tuple[OwnedSpec, ...] = ()
         self.inventories: dict[str, Inventory] = {}
@@ -263,13 +266,15 @@ class _ReconcileRun:
         products, broken = generate.generate_specs(
             inventories, host=self._host, options=setup.options, delivery=setup.delivery
         )
-        products = publish.with_mount_conflicts(products, setup.directories, self._host)
+        products = publish.with_mount_conflicts(products, setup.directories, self._host, self._cache)
         if os.path.isdir(f"{setup.state_dir}/views"):
             prune_after_boot(setup.state_dir, spec_dirs=setup.view_directories)
         for product in products:
             before = publish.read_spec(self._file(spec_file_name(product.kind)))
             self._tell(
-                publish.publish_spec(product, setup.directories, setup.state_dir), before, product.document
+                publish.publish_spec(product, setup.directories, setup.state_dir, cache=self._cache),
+                before,
+                product.document,
             )
         for kind, error in broken.items():
             self._tell(publish.refused_outcome(kind, self._file(spec_file_name(kind)), error), None, None)
@@ -323,9 +328,7 @@ class _ReconcileRun:
 
     def _unmasked(self, kind: str) -> str:
         """Return the file of a lower directory that would serve KIND without ours; empty: there is none."""
-        found = lookup.scan(self._setup.directories[:-1]) if self._setup.directories[1:] else None
-        rows = found.rows if found is not None else ()
-        return next((row.file for row in rows if row.kind == kind and not row.reason), "")
+        return publish.serving_file(kind, self._setup.directories[:-1], self._cache)
 
     def _file(self, name: str) -> str:
         return os.path.join(self._setup.directories[-1], name)

@@ -80,12 +80,12 @@ def may_change_program(context: Context, path: str) -> bool:
 
 def is_users(context: Context, path: str) -> bool:
     """Return whether only the containers of the user who is asked for get the spec PATH."""
-    if context.user is None or any(spec_file.path == path for spec_file in context.own_view.spec_files):
+    if context.user is None or any(spec_file.path == path for spec_file in context.own_view.files):
         return False
     readers = [
         runtime.reader.uid
         for runtime in context.runtimes
-        if any(spec_file.path == path for spec_file in context.view(runtime).spec_files)
+        if any(spec_file.path == path for spec_file in context.view(runtime).files)
     ]
     return bool(readers) and set(readers) == {context.user.uid}
 

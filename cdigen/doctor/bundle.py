@@ -113,11 +113,11 @@ def _scans(context: Context) -> list[dict[str, Any]]:
 
 def _scan(context: Context, name: str, view: SpecScan) -> dict[str, Any]:
     # What lies in a directory that the runtime passes over may not be its user's to know.
-    listed = {folder.path for folder in view.folders if not folder.problem}
+    listed = {folder.path for folder in view.directories if not folder.problem}
     return {
         "runtime": name,
-        "directories": [{"path": folder.path, "problem": folder.problem} for folder in view.folders],
-        "specs": [_spec(context, file) for file in view.spec_files if file.folder in listed][:_MAX_FILES],
+        "directories": [{"path": folder.path, "problem": folder.problem} for folder in view.directories],
+        "specs": [_spec(context, file) for file in view.files if file.directory in listed][:_MAX_FILES],
     }
 
 

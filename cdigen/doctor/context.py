@@ -6,15 +6,15 @@ import os
 from functools import cached_property
 
 from cdigen.doctor.daemons import running
-from cdigen.doctor.examined import NEWEST, examined_runtimes
+from cdigen.doctor.examined import examined_runtimes
 from cdigen.doctor.request import RUNTIME_NAMES
 from cdigen.doctor.spec_documents import read_specs
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.model.names import natural_key
 from cdigen.pipeline import discovery, generate
-from cdigen.runtimes import installed, lookup
-from cdigen.runtimes.scan import SpecCache
-from cdigen.runtimes.users import ROOT
+from cdigen.runtimes import installed
+from cdigen.runtimes.scan import scan
+from cdigen.runtimes.spec_cache import SpecCache
 from cdigen.store import state as states
 from cdigen.vendors import registry
 
@@ -38,7 +38,7 @@ class Context:
         self.host = request.host
         self.user = request.user
         self.configuration = request.configuration
-        self._spec_cache = SpecCache(request.host)
+        self._spec_cache = SpecCache()
         self._views: dict[str, SpecScan] = {}
 
     @property
@@ -128,18 +128,19 @@ class Context:
     def view(self, runtime: ExaminedRuntime) -> SpecScan:
         """Return what RUNTIME makes of its spec directories."""
         if runtime.name not in self._views:
-            self._views[runtime.name] = self._spec_cache.view(
+            self._views[runtime.name] = scan(
                 runtime.settings.spec_dirs,
+                self.host,
                 library=runtime.library,
                 reader=runtime.reader,
-                follows_links=runtime.settings.follows_links,
+                cache=self._spec_cache,
             )
         return self._views[runtime.name]
 
     @cached_property
     def own_view(self) -> SpecScan:
         """What the newest library makes of the directories that cdigen writes to and looks into."""
-        return self._spec_cache.view(self.configuration.spec_dirs, library=NEWEST, reader=ROOT)
+        return scan(self.configuration.spec_dirs, self.host, cache=self._spec_cache)
 
     @cached_property
     def views(self) -> tuple[SpecScan, ...]:
@@ -169,7 +170,7 @@ class Context:
         return frozenset(
             f"{spec_file.kind}={device}"
             for view in self.views
-            for spec_file in view.spec_files
+            for spec_file in view.files
             for device in spec_file.devices
         )
 
@@ -192,9 +193,9 @@ class Context:
         return read_specs(self)
 
     @cached_property
-    def scan(self) -> lookup.Lookup:
-        """What runtimes find in the directories that cdigen writes to and looks into, with the documents."""
-        return lookup.scan(self.request.spec_dirs)
+    def own_scan(self) -> SpecScan:
+        """As ``own_view``, by the paths of this machine."""
+        return scan(self.request.spec_dirs, cache=self._spec_cache)
 
     # Paths.
 

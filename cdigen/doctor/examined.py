@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
+from cdigen.cdi.library import NEWEST_RELEASE, newest_version
 from cdigen.doctor.request import RUNTIME_NAMES
 from cdigen.runtimes import settings
 from cdigen.runtimes.targets import RUNTIMES
 from cdigen.runtimes.users import ROOT
-from cdigen.value import frozen
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 # Stands for any runtime where the host has none that was found: the newest library, the configured places.
 ANY_RUNTIME = "any runtime"
-NEWEST = "1.1.0"
 
 
 @frozen
@@ -61,13 +61,14 @@ def _runtime(request: DoctorRequest, name: str, binary: InstalledRuntime) -> Exa
         _starter(request, name),
         environment=_environment(request),
     )
+    reader = user.reader() if user and read.rootless else ROOT
     return ExaminedRuntime(
         name=name,
         binary=binary,
         settings=read,
         library=binary.library if binary.release else newest[1],
         newest=binary.newest if binary.release else newest[2],
-        reader=user.reader() if user and read.rootless else ROOT,
+        reader=replace(reader, follows_links=read.follows_links),
     )
 
 
@@ -101,7 +102,7 @@ def _any_runtime(request: DoctorRequest) -> ExaminedRuntime:
         name=ANY_RUNTIME,
         binary=None,
         settings=configured,
-        library=NEWEST,
-        newest=NEWEST,
+        library=NEWEST_RELEASE,
+        newest=newest_version(NEWEST_RELEASE),
         reader=request.user.reader() if request.user else ROOT,
     )

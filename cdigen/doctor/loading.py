@@ -207,7 +207,7 @@ def _is_of_others(context: Context, problem: Problem, spec_file: SpecFile | None
 
 def _find_spec_file(context: Context, path: str) -> SpecFile | None:
     return next(
-        (spec_file for view in context.views for spec_file in view.spec_files if spec_file.path == path), None
+        (spec_file for view in context.views for spec_file in view.files if spec_file.path == path), None
     )
 
 
@@ -216,14 +216,12 @@ def _end_conflict(context: Context, problem: Problem) -> tuple[Remedy, ...]:
     rivals: dict[str, SpecFile] = {}
     for runtime in problem.runtimes:
         view = context.view(runtime)
-        spec_files = {
-            spec_file.path: spec_file for spec_file in view.spec_files if spec_file.state == "loaded"
-        }
+        spec_files = {spec_file.path: spec_file for spec_file in view.files if spec_file.state == "loaded"}
         first = spec_files[problem.path]
         rivals |= {
             path: spec_file
             for path, spec_file in spec_files.items()
-            if spec_file.folder == first.folder
+            if spec_file.directory == first.directory
             and spec_file.kind == first.kind
             and set(spec_file.devices) & set(first.devices)
         }
@@ -314,7 +312,7 @@ def _others_define(context: Context, spec_file: SpecFile) -> bool:
     return any(
         other.path != spec_file.path and other.kind == spec_file.kind and other.state == "loaded"
         for view in context.views
-        for other in view.spec_files
+        for other in view.files
     )
 
 
@@ -352,7 +350,7 @@ _REMEDIES = {
 
 def _missing(context: Context) -> Iterator[CheckResult]:
     """Report whether there is a spec for each kind that the host offers, and for each name asked for."""
-    there = {spec_file.kind for view in context.views for spec_file in view.spec_files if spec_file.is_known}
+    there = {spec_file.kind for view in context.views for spec_file in view.files if spec_file.is_known}
     lost = [product.kind for product in context.products if product.kind not in there]
     asked = context.request.devices
     if asked:

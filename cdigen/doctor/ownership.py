@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdigen.model.names import spec_file_name
-from cdigen.runtimes import lookup
+from cdigen.runtimes.clashes import clashes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def _is_blocked(context: Context, product: GeneratedSpec) -> bool:
         return True
     if present not in (None, product.content) and not is_ours(context, file):
         return True
-    found = lookup.clashes(
-        context.scan,
+    found = clashes(
+        context.own_scan,
         directory=context.request.spec_dirs[-1],
         file_name=spec_file_name(product.kind),
         kind=product.kind,

@@ -152,9 +152,9 @@ def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckRe
     """Say whether the runtime looks where the specs of the wanted kinds are."""
     topic, name = Topic(name=runtime.name), f"{runtime.name}-directories"
     listed = runtime.settings.spec_dirs
-    holders = [file for file in context.own_view.spec_files if file.kind in context.kinds]
+    holders = [file for file in context.own_view.files if file.kind in context.kinds]
     theirs = {_identity(context, path) for path in listed}
-    places = dict.fromkeys(file.folder for file in holders) or dict.fromkeys(
+    places = dict.fromkeys(file.directory for file in holders) or dict.fromkeys(
         (context.configuration.spec_dirs[-1],)
     )
     unseen = [folder for folder in places if _identity(context, folder) not in theirs]

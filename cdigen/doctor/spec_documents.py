@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from cdigen.cdi.library import NEWEST_RELEASE
+from cdigen.cdi.loaders.emulation import loaded_document
 from cdigen.cdi.parse_cache import parse_and_check
 from cdigen.cdi.rules import document_rules
 from cdigen.model.findings import errors
-from cdigen.runtimes.specfile import as_loaded
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -42,12 +43,12 @@ def read_specs(context: Context) -> tuple[ExaminedSpec, ...]:
     used = {path for view in context.views for name, path in view.devices if name in wanted}
     spec_files: dict[str, SpecFile] = {}
     for view in context.views:
-        spec_files |= {file.path: file for file in view.spec_files if file.kind in context.kinds}
+        spec_files |= {file.path: file for file in view.files if file.kind in context.kinds}
     found = []
     for path, file in spec_files.items():
         if not path.endswith((".json", ".yaml")):
             continue
-        document, faults = _document(context, path)
+        document, faults = read_document(context, path)
         if document is not None and (path in used or not faults):
             is_used = path in used
             found.append(
@@ -56,7 +57,7 @@ def read_specs(context: Context) -> tuple[ExaminedSpec, ...]:
     return tuple(found)
 
 
-def _document(context: Context, path: str) -> tuple[dict[str, Any] | None, tuple[Finding, ...]]:
+def read_document(context: Context, path: str) -> tuple[dict[str, Any] | None, tuple[Finding, ...]]:
     """Return the document of the file PATH, None where no runtime has one, and what breaks a rule in it."""
     try:
         data = context.host.read(path, limit=MAX_SIZE)
@@ -66,7 +67,7 @@ def _document(context: Context, path: str) -> tuple[dict[str, Any] | None, tuple
     if not errors(reading.findings):
         return reading.document, ()
     # What strict reading finds may not matter to runtimes: names in other letter cases, null, comments.
-    loaded = as_loaded(data, reading.document)
+    loaded = loaded_document(data, NEWEST_RELEASE)
     if loaded is None:
         return None, ()
     document = _without_empty(loaded)

@@ -11,9 +11,9 @@ from cdigen.doctor.driver import CAUSES
 from cdigen.doctor.loading import LOADING
 from cdigen.doctor.ownership import own_file, was_ours
 from cdigen.doctor.result import Topic, severity_of, with_hint
+from cdigen.doctor.spec_documents import read_document
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
-from cdigen.model.findings import errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,11 +75,10 @@ def _rules(context: Context) -> Iterator[CheckResult]:
 def _coverings(context: Context) -> Iterator[CheckResult]:
     """Report the kinds, of any vendors, of which a container cannot have the files of both."""
     mount_conflicts = MountConflicts(context.host)
-    used = {row.file for row in context.scan.rows if row.usable}
-    documents = [
-        spec.document for spec in context.scan.specs if spec.path in used and not errors(spec.findings)
-    ]
-    said = [found for document in documents if document for found in mount_conflicts.add(document)]
+    used = {path for _, path in context.own_view.devices}
+    read = [read_document(context, file.path) for file in context.own_view.files if file.path in used]
+    documents = [document for document, faults in read if document is not None and not faults]
+    said = [found for document in documents for found in mount_conflicts.add(document)]
     for found in said:
         yield TOPIC.warning(COVERED, f"{shown(found.message)}; {found.hint}")
     if len(documents) > 1 and not said:

@@ -11,15 +11,15 @@ import os
 import time
 from types import MappingProxyType
 
+from cdigen.cdi.loaders.emulation import loaded_document
 from cdigen.cdi.reader import MAX_SIZE, parse_document
 from cdigen.frontend.rundir import INVENTORY_FILE
 from cdigen.frontend.status import is_held
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.inventory_json import from_document
-from cdigen.runtimes.scan import SpecCache
-from cdigen.runtimes.specfile import EXTENSIONS, as_loaded
-from cdigen.runtimes.users import ROOT
+from cdigen.runtimes.scan import scan
+from cdigen.runtimes.spec_cache import EXTENSIONS
 from cdigen.store.lock import LOCK_FILE
 from cdigen.value import frozen
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.inventory import Inventory
     from cdigen.runtimes.scan import SpecScan
+    from cdigen.runtimes.spec_cache import SpecCache
 
     # The running driver; of each spec directory and the inventory when it was changed, and its inode.
     Stamp = tuple[str, tuple[tuple[int, int] | None, ...]]
@@ -118,15 +119,16 @@ class HostState:
                 data = root.read(path, limit=MAX_SIZE)
             except OSError:
                 continue  # removed meanwhile, which the stamp tells
-            parsed = parse_document(data, yaml=not path.lower().endswith(".json")).document
-            found[path] = as_loaded(data, parsed, self.library) or {}
+            parsed = parse_document(data, yaml=not path.lower().endswith(".json"))
+            found[path] = loaded_document(data, self.library, parsed) or {}
         return found
 
 
-def read_host_state(sources: HostSources, *, library: str) -> HostState:
+def read_host_state(sources: HostSources, *, library: str, cache: SpecCache | None = None) -> HostState:
     """Return the host as it is now; what cannot be read is a problem that the value names.
 
-    LIBRARY is the release of the CDI library in the runtimes that are served (``1.0.1``).
+    LIBRARY is the release of the CDI library in the runtimes that are served (``1.0.1``). CACHE keeps what
+    spec files hold from one reading to the next, so that one changed file costs one parse.
     """
     begun_s = time.monotonic()
     # Before anything is read: what changes meanwhile makes another reading.
@@ -136,7 +138,7 @@ def read_host_state(sources: HostSources, *, library: str) -> HostState:
     return HostState(
         sources=sources,
         library=library,
-        specs=SpecCache(Root(sources.specs)).view(sources.spec_dirs, library=library, reader=ROOT),
+        specs=scan(sources.spec_dirs, Root(sources.specs), library=library, cache=cache),
         inventory=_inventory(sources, has_daemon=has_daemon),
         has_daemon=has_daemon,
         begun_s=begun_s,

@@ -29,6 +29,7 @@ from cdigen.nri.decision.policy import policy_of
 from cdigen.nri.link import Link
 from cdigen.nri.reporter import Reporter
 from cdigen.nri.shared_state import SharedState
+from cdigen.runtimes.spec_cache import SpecCache
 from cdigen.store.lock import LockHeld
 from cdigen.watch.triggers import Inbox, Trigger
 
@@ -76,6 +77,7 @@ class Plugin:
         self._load = load
         self._setup = load(True)  # noqa: FBT003 - its own signature
         self._stamp: tuple[int, ...] = ()
+        self._spec_cache = SpecCache()
         self._notifier = notifier
         self._log = log
         self._signals = signals
@@ -254,7 +256,7 @@ class Plugin:
 
     def _look(self) -> None:
         self._is_stale = False
-        state = read_host_state(self._setup.sources, library=LIBRARY)
+        state = read_host_state(self._setup.sources, library=LIBRARY, cache=self._spec_cache)
         self._known = context_of(state, self._settings())
         self._desk.give(self._known)
         self._desk.problem = self._setup.problem

@@ -16,7 +16,8 @@ from cdigen.model.errors import SpecError, StoreError
 from cdigen.model.findings import errors, finding_of
 from cdigen.model.names import spec_file_name
 from cdigen.pipeline.check import check_written
-from cdigen.runtimes import lookup
+from cdigen.runtimes.clashes import clashes
+from cdigen.runtimes.scan import scan
 from cdigen.store import specs
 from cdigen.value import frozen, replace
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cdigen.model.errors import CdigenError
     from cdigen.model.findings import Finding
     from cdigen.pipeline.generate import GeneratedSpec
+    from cdigen.runtimes.spec_cache import SpecCache
 
     Result = Literal["written", "unchanged", "withdrawn", "absent", "refused"]
 
@@ -63,31 +65,45 @@ def refused_outcome(
 
 
 def publish_spec(
-    spec: GeneratedSpec, directories: tuple[str, ...], state_dir: str, *, replace_foreign: bool = False
+    spec: GeneratedSpec,
+    directories: tuple[str, ...],
+    state_dir: str,
+    *,
+    replace_foreign: bool = False,
+    cache: SpecCache | None = None,
 ) -> PublishOutcome:
     """Write SPEC into the last of DIRECTORIES, which are in rising priority.
 
     Refused where another program's spec in the same directory would make devices unresolvable;
-    REPLACE_FOREIGN moves that one aside instead.
+    REPLACE_FOREIGN moves that one aside instead. CACHE is that of ``scan``.
     """
     try:
-        return _publish(spec, directories, state_dir, replace_foreign=replace_foreign)
+        return _publish(spec, directories, state_dir, replace_foreign=replace_foreign, cache=cache)
     except (SpecError, StoreError) as error:
         file = os.path.join(directories[-1], spec_file_name(spec.kind))
         return refused_outcome(spec.kind, file, error, spec.findings)
 
 
 def _publish(
-    spec: GeneratedSpec, directories: tuple[str, ...], state_dir: str, *, replace_foreign: bool
+    spec: GeneratedSpec,
+    directories: tuple[str, ...],
+    state_dir: str,
+    *,
+    replace_foreign: bool,
+    cache: SpecCache | None,
 ) -> PublishOutcome:
     directory, name = directories[-1], spec_file_name(spec.kind)
     devices = [device["name"] for device in spec.document["devices"]]
-    findings = lookup.clashes(
-        lookup.scan(directories), directory=directory, file_name=name, kind=spec.kind, device_names=devices
+    findings = clashes(
+        scan(directories, cache=cache),
+        directory=directory,
+        file_name=name,
+        kind=spec.kind,
+        device_names=devices,
     )
-    clashes = errors(findings)
-    if clashes and not replace_foreign:
-        raise SpecError(clashes[0].message, hint=clashes[0].hint, kind="foreign-spec")
+    in_the_way = errors(findings)
+    if in_the_way and not replace_foreign:
+        raise SpecError(in_the_way[0].message, hint=in_the_way[0].hint, kind="foreign-spec")
     published = specs.publish(
         directory,
         name,
@@ -97,7 +113,7 @@ def _publish(
         check=check_written,
         driver=spec.driver,
         replace_foreign=replace_foreign,
-        also_set_aside=tuple(finding.path.rpartition("/")[2] for finding in clashes),
+        also_set_aside=tuple(finding.path.rpartition("/")[2] for finding in in_the_way),
     )
     found = (finding for finding in (*findings, *published.findings) if finding.severity != "error")
     return PublishOutcome(
@@ -114,14 +130,23 @@ def read_spec(file: str) -> dict[str, Any] | None:
     """Return the document in the spec FILE if it breaks no rule, else None."""
     try:
         # Not as a runtime opens it: a FIFO in its place would block for ever.
-        reading = parse_and_check(Root().read(file, limit=MAX_SIZE))
+        reading = parse_and_check(Root().read(file, limit=MAX_SIZE), yaml=file.endswith(".yaml"))
     except OSError:
         return None
     return None if errors(reading.findings) else reading.document
 
 
+def serving_file(kind: str, directories: tuple[str, ...], cache: SpecCache | None = None) -> str:
+    """Return the file in DIRECTORIES from which runtimes take devices of KIND, empty where there is none."""
+    devices = scan(directories, cache=cache).devices
+    return next((file for name, file in devices if name.startswith(f"{kind}=")), "")
+
+
 def with_mount_conflicts(
-    generated: tuple[GeneratedSpec, ...], directories: tuple[str, ...], host: Root | None
+    generated: tuple[GeneratedSpec, ...],
+    directories: tuple[str, ...],
+    host: Root | None,
+    cache: SpecCache | None = None,
 ) -> tuple[GeneratedSpec, ...]:
     """Return GENERATED, each with a finding where its mounts and those of another kind cover each other.
 
@@ -131,9 +156,10 @@ def with_mount_conflicts(
         return generated
     kinds = {spec.kind for spec in generated}
     conflicts = MountConflicts(host)
-    for other in lookup.scan(directories).specs if directories else ():
-        if other.document is not None and other.kind not in kinds and not errors(other.findings):
-            conflicts.add(other.document)
+    for other in scan(directories, cache=cache).defining:
+        document = None if other.kind in kinds else read_spec(other.path)
+        if document is not None:
+            conflicts.add(document)
     return tuple(_with_findings(spec, conflicts.add(spec.document)) for spec in generated)
 
 

@@ -1,7 +1,6 @@
-"""What is known of the runtimes that read CDI specs: how they find devices in directories of files.
+"""What is known of the runtimes that read CDI specs, and what each of them makes of the spec directories.
 
-``installed`` finds the runtimes of a host, ``settings`` reads how they are configured, ``limits`` knows what
-goes wrong in which release, ``resolve`` says what becomes of a device's name in one of them. ``specfile``
-reads one file as the CDI library in podman, Docker, containerd and CRI-O does, and ``lookup.scan`` the
-directories; ``lookup.clashes`` says what a write would meet there.
+``releases`` is the table of their releases, ``installed`` finds those of a host, ``settings`` reads how they
+are configured and ``edits`` changes it. ``scan`` says which devices a runtime finds in the spec directories,
+and ``clashes`` what a new spec would meet there.
 """

@@ -1,27 +1,55 @@
-"""Whether a runtime finds a device by its CDI name, and why not: ``resolve``, and ``SpecCache`` for many.
+"""Find out which devices a runtime finds in its spec directories, and why not the others: ``scan``.
 
-``lookup.scan`` looks for all runtimes alike; here one release of the library looks, for one reader. What is
-passed over is read all the same, so that the answer can name the cause: a link, a wrong ending, a mode.
+This is the one place where spec directories are looked through. One release of the CDI library looks, for one
+reader: the newest release and root where no other is named. What is passed over is read all the same, so that
+the answer can name the cause: a link, a wrong ending, a mode.
 """
 
 from __future__ import annotations
 
 import os
 
-from cdigen.host.root import shown
+from cdigen.cdi.library import NEWEST_RELEASE
+from cdigen.host.root import Root, shown
 from cdigen.model.findings import Finding
 from cdigen.model.names import is_device_name, is_vendor_or_class, natural_key
-from cdigen.runtimes.spec_cache import LOADED, SpecReader
+from cdigen.runtimes.spec_cache import LOADED, SpecCache
+from cdigen.runtimes.users import ROOT
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cdigen.host.root import Root
     from cdigen.model.findings import Severity
     from cdigen.runtimes.spec_cache import SpecDirectory, SpecFile
     from cdigen.runtimes.users import Reader
+
+# Why a device is not found, or a file or directory is passed over: what Resolution.rule, SpecFile.state and
+# findings call it.
+RULES: dict[str, str] = {
+    "not-a-name": "the text is not a CDI device name",
+    "runtime-crashes": "a file makes this release crash, whatever is asked for",
+    "runtime-hangs": "a FIFO makes this release wait for ever, whatever is asked for",
+    "scan-stops": "a directory makes this release stop looking (main of the library only)",
+    "conflict": "two files of one directory define the device",
+    "file-refused": "only files that this release refuses define the device",
+    "file-unreadable": "a file that cannot be read, by this reader or by anybody, may define the device",
+    "directory-unreadable": "the device may be in a directory that cannot be read, by this reader or anybody",
+    "directory-symlink": "the device is in a directory that is a link, which this release passes over",
+    "not-a-directory": "a spec directory is not a directory, and nothing else defines the device",
+    "file-name-ignored": "the device is defined in a file whose name does not end in .json or .yaml",
+    "file-uncertain": "only files of which nobody knows whether this release loads them define the device",
+    "unknown-device": "the kind is there, the device is not",
+    "unknown-kind": "no file defines the kind",
+    "no-specs": "the directories hold no spec at all, or do not exist",
+}
+# A runtime that has met one of these starts no container.
+_FATAL = ("runtime-crashes", "runtime-hangs")
+# A file has these of its directory.
+_OF_DIRECTORIES = ("directory-unreadable", "directory-symlink", "scan-stops")
+_WARNINGS = ("file-name-ignored", "file-uncertain")
+_SHOWN_NAMES = 6
 
 
 @frozen
@@ -42,27 +70,16 @@ class Resolution:
     files: tuple[str, ...] = ()
 
 
-# The causes that Resolution.rule names, and what each says.
-RULES: dict[str, str] = {
-    "not-a-name": "the text is no CDI device name",
-    "runtime-crashes": "a file makes this release crash, whatever is asked for",
-    "runtime-hangs": "a FIFO makes this release wait for ever, whatever is asked for",
-    "scan-stops": "a directory makes this release stop looking (main of the library only)",
-    "conflict": "two files of one directory define the device",
-    "file-refused": "only files that this release refuses define the device",
-    "file-unreadable": "a file that cannot be read, by this reader or by anybody, may define the device",
-    "directory-unreadable": "the device may be in a directory that cannot be read, by this reader or anybody",
-    "directory-symlink": "the device is in a directory that is a link, which this release passes over",
-    "not-a-directory": "a spec directory is no directory, and nothing else defines the device",
-    "file-name-ignored": "the device is defined in a file whose name does not end in .json or .yaml",
-    "file-uncertain": "only files of which nobody knows whether this release loads them define the device",
-    "unknown-device": "the kind is there, the device is not",
-    "unknown-kind": "no file defines the kind",
-    "no-specs": "the directories hold no spec at all, or do not exist",
-}
-# A runtime that has met one of these starts no container.
-_ENDS = ("runtime-crashes", "runtime-hangs")
-_SHOWN_NAMES = 6
+@frozen
+class Definition:
+    """A device as one file defines it; ``reason`` says why that definition is not the one in use."""
+
+    device: str
+    kind: str
+    name: str
+    file: str
+    usable: bool
+    reason: str
 
 
 @frozen
@@ -71,13 +88,24 @@ class SpecScan:
 
     ``devices``: pairs of each qualified name that resolves and its file, sorted as people expect.
     ``problems``: what is wrong with single files and directories, also where no device is lost to it.
-    ``spec_files`` and ``folders``: what was read, in the order in which the library reads it.
+    ``files`` and ``directories``: what was read, in the order in which the library reads it.
     """
 
     devices: tuple[tuple[str, str], ...]
     problems: tuple[Finding, ...]
-    spec_files: tuple[SpecFile, ...]
-    folders: tuple[SpecDirectory, ...]
+    files: tuple[SpecFile, ...]
+    directories: tuple[SpecDirectory, ...]
+
+    @property
+    def fatal(self) -> SpecFile | None:
+        """The file at which the runtime crashes or hangs, so that it starts no container, if there is one."""
+        return next((file for file in self.files if file.state in _FATAL), None)
+
+    @property
+    def defining(self) -> tuple[SpecFile, ...]:
+        """The files that the runtime opens and whose devices are known, loaded or not."""
+        passed_over = ("file-name-ignored", *_OF_DIRECTORIES)
+        return tuple(file for file in self.files if file.is_known and file.state not in passed_over)
 
     def resolve(self, name: str) -> Resolution:
         """Return what becomes of NAME (``vendor/class=device``)."""
@@ -85,135 +113,154 @@ class SpecScan:
         vendor, _, class_ = kind.partition("/")
         # Names of one letter make the libraries crash on the request itself, up to 1.1.0 (issue 320).
         if not (is_vendor_or_class(vendor) and is_vendor_or_class(class_) and is_device_name(device)):
-            text = f"{shown(name)!r} is no name of the form vendor/class=device"
+            text = f"{shown(name)!r} is not a name of the form vendor/class=device"
             return _failed(name, "not-a-name", "", text)
-        having = [
-            spec_file
-            for spec_file in self.spec_files
-            if spec_file.kind == kind and device in spec_file.devices
-        ]
-        files = tuple(spec_file.path for spec_file in having)
-        crashing = next((spec_file for spec_file in self.spec_files if spec_file.state in _ENDS), None)
-        if crashing:
-            return _failed(name, crashing.state, crashing.path, crashing.reason, files)
-        loaded = [spec_file for spec_file in having if spec_file.state == LOADED]
+        having = [file for file in self.files if file.kind == kind and device in file.devices]
+        paths = tuple(file.path for file in having)
+        if fatal := self.fatal:
+            return _failed(name, fatal.state, fatal.path, fatal.reason, paths)
+        loaded = [file for file in having if file.state == LOADED]
         if conflict := conflict_of(loaded):
-            paths = " and ".join(shown(spec_file.path) for spec_file in conflict)
-            text = f"{paths} both define it, which makes it unresolvable whatever else defines it"
-            return _failed(name, "conflict", conflict[0].path, text, files)
+            both = " and ".join(shown(file.path) for file in conflict)
+            text = f"{both} both define it, which makes it unresolvable whatever else defines it"
+            return _failed(name, "conflict", conflict[0].path, text, paths)
         if loaded:
-            return Resolution(device=name, ok=True, file=loaded[-1].path, reason="", rule="", files=files)
+            return Resolution(device=name, ok=True, file=loaded[-1].path, reason="", rule="", files=paths)
         if having:
             # What a runtime looks at says more than a file that it never opens.
-            cause = ([spec_file for spec_file in having if spec_file.state != "file-name-ignored"] or having)[
-                -1
-            ]
-            return _failed(name, cause.state, cause.path, cause.reason, files)
+            cause = ([file for file in having if file.state != "file-name-ignored"] or having)[-1]
+            return _failed(name, cause.state, cause.path, cause.reason, paths)
         return self._nowhere(name, kind)
 
     def _nowhere(self, name: str, kind: str) -> Resolution:
         """Return why NAME is not found, of which nothing that could be read speaks."""
-        loaded = [spec_file for spec_file in self.spec_files if spec_file.state == LOADED]
-        unknown = [
-            spec_file for spec_file in self.spec_files if spec_file.state != LOADED and not spec_file.is_known
-        ]
+        loaded = [file for file in self.files if file.state == LOADED]
+        unknown = [file for file in self.files if file.state != LOADED and not file.is_known]
         may = f"; {unknown[-1].reason}, and may define it" if unknown else ""
-        if of_kind := {
-            device for spec_file in loaded if spec_file.kind == kind for device in spec_file.devices
-        }:
+        if of_kind := {device for file in loaded if file.kind == kind for device in file.devices}:
             return _failed(name, "unknown-device", "", f"{kind} has {_some(of_kind)}{may}")
         if unknown:
             cause = unknown[-1]
             return _failed(name, cause.state, cause.path, f"{cause.reason}, and may define the device")
-        for folder in reversed(self.folders):
-            if folder.problem and not (folder.is_known and loaded):
-                return _failed(name, folder.problem, folder.path, folder.reason)
+        for directory in reversed(self.directories):
+            if directory.problem and not (directory.is_known and loaded):
+                return _failed(name, directory.problem, directory.path, directory.reason)
         if loaded:
-            kinds = {spec_file.kind for spec_file in loaded}
+            kinds = {file.kind for file in loaded}
             return _failed(name, "unknown-kind", "", f"there are specs of {_some(kinds)} alone")
-        places = " and ".join(shown(folder.path) for folder in self.folders)
+        places = " and ".join(shown(directory.path) for directory in self.directories)
         return _failed(name, "no-specs", "", f"there are no specs in {places or 'any directory'}")
 
-
-class SpecCache:
-    """Spec directories of HOST for one look at it, each file read once however many views are made."""
-
-    def __init__(self, host: Root) -> None:
-        self._cache = SpecReader(host)
-
-    def view(
-        self, spec_dirs: tuple[str, ...], *, library: str, reader: Reader, follows_links: bool = False
-    ) -> SpecScan:
-        """Return what LIBRARY (``1.0.1``, ``main``) makes of SPEC_DIRS, priority rising, for READER."""
-        folders, spec_files = self._cache.read(
-            spec_dirs, library=library, reader=reader, follows_links=follows_links
-        )
-        holders: dict[str, list[SpecFile]] = {}
-        for spec_file in spec_files:
-            if spec_file.state == LOADED:
-                for device in spec_file.devices:
-                    holders.setdefault(f"{spec_file.kind}={device}", []).append(spec_file)
-        crashes = any(spec_file.state in _ENDS for spec_file in spec_files)
-        found = {
-            name: having[-1].path
-            for name, having in holders.items()
-            if not crashes and not conflict_of(having)
-        }
-        return SpecScan(
-            devices=tuple(sorted(found.items(), key=lambda pair: natural_key(pair[0]))),
-            problems=(*_folder_problems(folders), *_file_problems(spec_files), *_conflicts(holders)),
-            spec_files=spec_files,
-            folders=folders,
-        )
+    def definitions(self) -> tuple[Definition, ...]:
+        """Return every device as each file that the runtime opens defines it, sorted as people expect."""
+        holders: dict[tuple[str, str], list[SpecFile]] = {}
+        for file in self.defining:
+            for name in file.devices:
+                holders.setdefault((file.kind, name), []).append(file)
+        fatal = self.fatal
+        rows = []
+        for kind, name in sorted(holders, key=lambda key: natural_key("=".join(key))):
+            having = holders[kind, name]
+            loaded = [file for file in having if file.state == LOADED]
+            for file in having:
+                reason = refusal(file) or (fatal.reason if fatal else _unused(file, loaded))
+                row = Definition(
+                    device=f"{kind}={name}",
+                    kind=kind,
+                    name=name,
+                    file=file.path,
+                    usable=not reason,
+                    reason=reason,
+                )
+                rows.append(row)
+        return tuple(rows)
 
 
-def resolve(name: str, spec_dirs: tuple[str, ...], *, host: Root, library: str, reader: Reader) -> Resolution:
-    """Return what becomes of NAME alone; see ``SpecCache`` for several."""
-    return SpecCache(host).view(spec_dirs, library=library, reader=reader).resolve(name)
+def scan(
+    spec_dirs: tuple[str, ...],
+    host: Root | None = None,
+    *,
+    library: str = NEWEST_RELEASE,
+    reader: Reader = ROOT,
+    cache: SpecCache | None = None,
+) -> SpecScan:
+    """Return what LIBRARY (``1.0.1``, ``main``) makes of SPEC_DIRS of HOST, priority rising, for READER.
+
+    HOST is this machine by default. CACHE keeps parsed files for the next scan, of other directories, for
+    another library or another reader as well.
+    """
+    directories, files = (cache or SpecCache()).read(
+        host or Root(), spec_dirs, library=library, reader=reader
+    )
+    holders: dict[str, list[SpecFile]] = {}
+    for file in files:
+        if file.state == LOADED:
+            for device in file.devices:
+                holders.setdefault(f"{file.kind}={device}", []).append(file)
+    is_fatal = any(file.state in _FATAL for file in files)
+    found = {
+        name: having[-1].path for name, having in holders.items() if not is_fatal and not conflict_of(having)
+    }
+    return SpecScan(
+        devices=tuple(sorted(found.items(), key=lambda pair: natural_key(pair[0]))),
+        problems=(*_directory_problems(directories), *_file_problems(files), *_conflicts(holders)),
+        files=files,
+        directories=directories,
+    )
 
 
-def conflict_of(loaded: Iterable[SpecFile]) -> list[SpecFile]:
+def conflict_of(loaded: list[SpecFile]) -> list[SpecFile]:
     """Return the files of LOADED, which all define one device, that lie in one directory; else nothing."""
-    by_folder: dict[str, list[SpecFile]] = {}
-    for spec_file in loaded:
-        by_folder.setdefault(spec_file.folder, []).append(spec_file)
-    return next((spec_files for spec_files in by_folder.values() if len(spec_files) > 1), [])
+    if len(loaded) < 2:
+        return []
+    by_directory: dict[str, list[SpecFile]] = {}
+    for file in loaded:
+        by_directory.setdefault(file.directory, []).append(file)
+    return next((files for files in by_directory.values() if len(files) > 1), [])
+
+
+def refusal(file: SpecFile) -> str:
+    """Return why the runtime does not load FILE, for who sees its path already; nothing where it does."""
+    return file.reason.removeprefix(f"{shown(file.path)}: ")
+
+
+def _unused(file: SpecFile, loaded: list[SpecFile]) -> str:
+    """Return why FILE, one of LOADED that define a device, is not used for it; nothing where it is."""
+    if conflict := conflict_of(loaded):
+        others = " and ".join(shown(other.path) for other in conflict if other is not file)
+        if file in conflict:
+            return f"{others} in the same directory has it too, so no runtime resolves it"
+        return f"two files of one directory have it ({others}), which makes it unresolvable everywhere"
+    return "" if loaded[-1] is file else f"{shown(loaded[-1].path)} has priority"
 
 
 def _failed(name: str, rule: str, file: str, reason: str, files: tuple[str, ...] = ()) -> Resolution:
     return Resolution(device=name, ok=False, file=file, reason=reason, rule=rule, files=files)
 
 
-def _folder_problems(folders: tuple[SpecDirectory, ...]) -> list[Finding]:
-    return [_problem(folder.problem, folder.path, folder.reason) for folder in folders if folder.problem]
+def _directory_problems(directories: tuple[SpecDirectory, ...]) -> list[Finding]:
+    return [_problem(each.problem, each.path, each.reason) for each in directories if each.problem]
 
 
-def _file_problems(spec_files: tuple[SpecFile, ...]) -> list[Finding]:
+def _file_problems(files: tuple[SpecFile, ...]) -> list[Finding]:
     # What lies in a directory that is passed over has its one problem there.
-    own = [spec_file for spec_file in spec_files if spec_file.state not in {LOADED, *_OF_FOLDERS}]
-    return [_problem(spec_file.state, spec_file.path, spec_file.reason) for spec_file in own]
-
-
-_OF_FOLDERS = ("directory-unreadable", "directory-symlink", "scan-stops")
+    own = [file for file in files if file.state not in {LOADED, *_OF_DIRECTORIES}]
+    return [_problem(file.state, file.path, file.reason) for file in own]
 
 
 def _conflicts(holders: dict[str, list[SpecFile]]) -> list[Finding]:
     names: dict[tuple[str, ...], list[str]] = {}
     for name, having in holders.items():
         if conflict := conflict_of(having):
-            names.setdefault(tuple(spec_file.path for spec_file in conflict), []).append(name)
+            names.setdefault(tuple(file.path for file in conflict), []).append(name)
     return [
-        _problem(
-            "conflict",
-            paths[0],
-            f"{' and '.join(map(shown, paths))} both define {_some(lost)}",
-        )
+        _problem("conflict", paths[0], f"{' and '.join(map(shown, paths))} both define {_some(lost)}")
         for paths, lost in sorted(names.items(), key=lambda item: [os.fsencode(path) for path in item[0]])
     ]
 
 
 def _problem(rule: str, path: str, text: str) -> Finding:
-    severity: Severity = "warning" if rule in {"file-name-ignored", "file-uncertain"} else "error"
+    severity: Severity = "warning" if rule in _WARNINGS else "error"
     return Finding(severity=severity, rule=rule, path=path, message=text)
 
 

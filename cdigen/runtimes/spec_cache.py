@@ -1,7 +1,7 @@
-"""Spec directories as one release of the CDI library reads them, file by file: ``SpecReader``.
+"""Read the files of spec directories as one release of the CDI library does, for one reader: ``SpecCache``.
 
-The rules are those of pkg/cdi, scanSpecDirs (docs/cdi.md, "Directories"). Beside what is loaded it keeps what
-is passed over, and why.
+The rules are those of pkg/cdi, scanSpecDirs (docs/cdi.md, "Directories"). Files that the library does not
+load are read too, so that whoever asks can be told why. A file that has not changed is parsed once.
 """
 
 from __future__ import annotations
@@ -10,36 +10,53 @@ import errno
 import os
 import posixpath
 import stat
+import time
 
+from cdigen.cdi.library import NEWEST_RELEASE
+from cdigen.cdi.parse_cache import parse_and_check
 from cdigen.cdi.reader import MAX_SIZE, parse_document
 from cdigen.host.root import reason, shown
+from cdigen.model.findings import errors
 from cdigen.runtimes.access import may_list, may_read
-from cdigen.runtimes.specfile import EXTENSIONS, as_loaded, names_in
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cdigen.host.root import Root
+    from cdigen.model.findings import Finding
     from cdigen.runtimes.users import Reader
 
+    # Device, inode, time of the last change in nanoseconds, size.
+    Identity = tuple[int, int, int, int]
+
+# Exactly these, dot files included; .yml and .JSON are not loaded (docs/cdi.md, "Directories").
+EXTENSIONS = (".json", ".yaml")
 LOADED = "loaded"
-# What people mean for specs, but no library reads: .yml and .JSON above all. Not what lies aside on purpose.
-_NEARLY = (".yml", ".yaml", ".json")
-# Content that is kept for the next library; larger files are read anew.
-_KEPT = 1 << 20
+
+# Names that people give to specs, and that no library reads. Not backups: those are meant not to be read.
+_SIMILAR = (".yml", ".yaml", ".json")
 _MAX_FILES = 10_000
+# Bytes of names and reasons that are kept; 1,000 specs of eight GPUs each take half a megabyte.
+BUDGET = 4 << 20
+# What a kept file takes beside its names.
+_OVERHEAD = 500
+# The kernel's clock for files goes in steps of up to 10 ms (CONFIG_HZ, before Linux 6.13 on every file
+# system): a file that was read so soon after a change may change again and keep its time.
+_TICK_NS = 20_000_000
 
 
 @frozen
 class SpecFile:
     """A spec file: where it lies, whether it is loaded, and what it defines.
 
-    ``state``: LOADED, or the rule of resolve.RULES by which it is not, and ``reason`` in words. ``folder`` is
-    the directory that counts as its own. ``is_known``: its kind and devices are known, loaded or not.
+    ``state``: LOADED, or the rule of scan.RULES by which it is not, and ``reason`` in words. ``directory``
+    is the directory that counts as its own. ``is_known``: its kind and devices are known, loaded or not.
     """
 
     path: str
-    folder: str
+    directory: str
     state: str
     reason: str = ""
     kind: str = ""
@@ -51,7 +68,8 @@ class SpecFile:
 class SpecDirectory:
     """A spec directory: ``problem`` is the rule by which it gives nothing, empty where it is read or missing.
 
-    ``is_known``: what is in it could be read all the same.
+    ``is_known``: what is in it could be read all the same. ``aliases``: other names under which it was listed
+    before, which do not count.
     """
 
     path: str
@@ -60,190 +78,262 @@ class SpecDirectory:
     is_known: bool = False
     identity: tuple[int, int] | None = None
     names: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
 
 
-class SpecReader:
-    """The spec directories of HOST, for one look at it: content and verdicts are remembered."""
+class SpecCache:
+    """What spec files hold, kept for the next look: a file is read anew only after it has changed.
 
-    def __init__(self, host: Root) -> None:
-        self._host = host
-        self._contents: dict[str, bytes] = {}
-        self._spec_files: dict[tuple[str, str], SpecFile] = {}
+    BUDGET bounds what is kept, in bytes of names; what was kept first is dropped first.
+    """
+
+    def __init__(self, budget: int = BUDGET) -> None:
+        self._budget = budget
+        self._size = 0
+        self._kept: dict[tuple[str, str, str], tuple[Identity, SpecFile]] = {}
 
     def read(
-        self, spec_dirs: tuple[str, ...], *, library: str, reader: Reader, follows_links: bool
+        self, host: Root, spec_dirs: tuple[str, ...], *, library: str, reader: Reader
     ) -> tuple[tuple[SpecDirectory, ...], tuple[SpecFile, ...]]:
-        """Return the directories and files in the order in which LIBRARY reads them for READER."""
-        follows_links = follows_links or library == "main"
-        folders = [self._folder(path, reader, follows_links=follows_links) for path in _listed(spec_dirs)]
-        # One directory under two names is read twice, and the later name wins: as if it were read once.
-        last = {folder.identity: folder.path for folder in folders if folder.identity}
-        folders = [
-            folder for folder in folders if not folder.identity or last[folder.identity] == folder.path
-        ]
-        folders = _stopped(folders) if library == "main" else folders
-        spec_files: list[SpecFile] = []
-        for folder in folders:
-            spec_files += self._files_in(folder, library, reader)
-        return tuple(folders), tuple(spec_files)
+        """Return the directories and files of HOST in the order in which LIBRARY reads them for READER."""
+        is_main = library == "main"
+        follows_links = is_main or reader.follows_links
+        directories = _without_aliases(
+            [_directory(host, path, reader, follows_links=follows_links) for path in _listed(spec_dirs)]
+        )
+        directories = _stopped(directories) if is_main else directories
+        files = [file for each in directories for file in self._files_in(host, each, library, reader)]
+        return tuple(directories), tuple(files)
 
-    def _folder(self, path: str, reader: Reader, *, follows_links: bool) -> SpecDirectory:
-        if not path.startswith("/"):
-            text = f"{shown(path)} is no absolute path"
-            return SpecDirectory(path=path, problem="not-a-directory", reason=text, is_known=True)
+    def _files_in(self, host: Root, directory: SpecDirectory, library: str, reader: Reader) -> list[SpecFile]:
+        if not directory.names:
+            return []
+        outer = host.outer_path(host.directory(directory.path)).rstrip("/")
+        inner = directory.path.rstrip("/")
+        files: list[SpecFile] = []
+        for name in directory.names:
+            path = f"{inner}/{name}"
+            try:
+                status = os.lstat(f"{outer}/{name}")
+            except OSError:
+                continue  # it went away
+            if stat.S_ISDIR(status.st_mode):
+                continue
+            file = self._file(host, path, directory.path, library, status)
+            if file is not None:
+                files += _as_seen(host, file, directory, reader)
+        return files
+
+    def _file(
+        self, host: Root, path: str, directory: str, library: str, status: os.stat_result
+    ) -> SpecFile | None:
+        """Return the file PATH as root's runtime with LIBRARY reads it; None where it is gone."""
         try:
-            real, status = self._host.located(path)
+            if stat.S_ISLNK(status.st_mode):
+                status = host.stat(path)
+            key, identity = (host.outer, path, library), _identity(status)
+            kept = self._kept.get(key)
+            if kept is not None and kept[0] == identity:
+                return kept[1]
+            if stat.S_ISFIFO(status.st_mode):
+                text = f"{shown(path)} is a FIFO: every runtime that looks for devices waits at it for ever"
+                return SpecFile(path=path, directory=directory, state="runtime-hangs", reason=text)
+            if status.st_size > MAX_SIZE:
+                raise OSError(errno.EFBIG, "")
+            with host.open(path) as opened:
+                data = opened.read_all(MAX_SIZE)
+                identity = _identity(os.fstat(opened.descriptor))
         except FileNotFoundError:
-            return SpecDirectory(path=path)
+            if not stat.S_ISLNK(status.st_mode):
+                return None
+            text = f"{shown(path)} is a link that leads nowhere"
+            return SpecFile(path=path, directory=directory, state="file-unreadable", reason=text)
         except OSError as error:
-            return SpecDirectory(
-                path=path, problem="directory-unreadable", reason=f"{shown(path)}: {reason(error)}"
-            )
+            return _unreadable(path, directory, error)
+        file = _parsed(path, directory, data, library)
+        self._keep(key, identity, file)
+        return file
+
+    def _keep(self, key: tuple[str, str, str], identity: Identity, file: SpecFile) -> None:
+        if abs(time.time_ns() - identity[2]) < _TICK_NS:
+            return
+        if known := self._kept.pop(key, None):
+            self._size -= _size(known[1])
+        self._kept[key] = identity, file
+        self._size += _size(file)
+        while self._size > self._budget:
+            self._size -= _size(self._kept.pop(next(iter(self._kept)))[1])
+
+
+def spec_names(names: list[str]) -> tuple[str, ...]:
+    """Return those of NAMES that a library reads from a spec directory, in the order in which it does."""
+    return tuple(sorted((name for name in names if name.endswith(EXTENSIONS)), key=os.fsencode))
+
+
+def _directory(host: Root, path: str, reader: Reader, *, follows_links: bool) -> SpecDirectory:
+    if not path.startswith("/"):
+        text = f"{shown(path)} is not an absolute path"
+        return SpecDirectory(path=path, problem="not-a-directory", reason=text, is_known=True)
+    try:
+        real, status = host.located(path)
         if not stat.S_ISDIR(status.st_mode):
             text = f"{shown(path)} is not a directory"
             return SpecDirectory(path=path, problem="not-a-directory", reason=text, is_known=True)
-        try:
-            names = tuple(sorted(self._host.listdir(path), key=os.fsencode)[:_MAX_FILES])
-        except OSError as error:
-            return SpecDirectory(
-                path=path, problem="directory-unreadable", reason=f"{shown(path)}: {reason(error)}"
-            )
-        if not follows_links and self._is_link(path):
-            text = (
-                f"{shown(path)} is a link to {shown(real)}, and this release follows no link in the place of "
-                "a spec directory"
-            )
-            return SpecDirectory(
-                path=path, problem="directory-symlink", reason=text, is_known=True, names=names
-            )
-        if not may_list(self._host, path, reader):
-            text = f"{shown(path)} cannot be read by the user with the id {reader.uid}"
-            return SpecDirectory(
-                path=path, problem="directory-unreadable", reason=text, is_known=True, names=names
-            )
-        return SpecDirectory(path=path, identity=(status.st_dev, status.st_ino), names=names)
-
-    def _is_link(self, path: str) -> bool:
-        folder, _, name = path.rpartition("/")
-        try:
-            parent = self._host.directory(folder or "/").rstrip("/")
-            return stat.S_ISLNK(os.lstat(self._host.outer_path(f"{parent}/{name}")).st_mode)
-        except OSError:
-            return False
-
-    def _files_in(self, folder: SpecDirectory, library: str, reader: Reader) -> list[SpecFile]:
-        spec_files: list[SpecFile] = []
-        for name in folder.names:
-            path = posixpath.join(folder.path, name)
-            is_read = name.endswith(EXTENSIONS)
-            if not (is_read or name.lower().endswith(_NEARLY)) or self._is_plain_folder(path):
-                continue
-            spec_file = self._read_file(path, library)
-            if spec_file is None:
-                continue
-            spec_file = replace(spec_file, folder=folder.path)
-            if not is_read:
-                if spec_file.is_known:
-                    spec_files.append(
-                        replace(spec_file, state="file-name-ignored", reason=_MISNAMED.format(shown(path)))
-                    )
-                continue
-            spec_files.append(self._as_seen(spec_file, folder, reader))
-        return spec_files
-
-    def _as_seen(self, spec_file: SpecFile, folder: SpecDirectory, reader: Reader) -> SpecFile:
-        """Return BOOK as READER finds it in FOLDER."""
-        if folder.problem:
-            return replace(spec_file, state=folder.problem, reason=folder.reason)
-        if not may_read(self._host, spec_file.path, reader):
-            text = f"{shown(spec_file.path)} cannot be read by the user with the id {reader.uid}"
-            return replace(spec_file, state="file-unreadable", reason=text)
-        return spec_file
-
-    def _is_plain_folder(self, path: str) -> bool:
-        try:
-            return stat.S_ISDIR(self._host.stat(path).st_mode) and not self._is_link(path)
-        except OSError:
-            return False
-
-    def _read_file(self, path: str, library: str) -> SpecFile | None:
-        """Return the file PATH as root's runtime with LIBRARY reads it; None where it is gone."""
-        if (path, library) not in self._spec_files:
-            try:
-                spec_file = self._waiting(path) or self._judged(path, self._content(path), library)
-            except FileNotFoundError:
-                if not self._is_link(path):
-                    return None
-                text = f"{shown(path)} is a link that leads nowhere"
-                spec_file = SpecFile(path=path, folder="", state="file-unreadable", reason=text)
-            except OSError as error:
-                spec_file = _unreadable(path, error)
-            self._spec_files[path, library] = spec_file
-        return self._spec_files[path, library]
-
-    def _waiting(self, path: str) -> SpecFile | None:
-        """Return PATH where it is a FIFO, at which every library waits for somebody to write to it."""
-        if not stat.S_ISFIFO(self._host.stat(path).st_mode):
-            return None
-        text = f"{shown(path)} is a FIFO: every runtime that looks for devices waits at it for ever"
-        return SpecFile(path=path, folder="", state="runtime-hangs", reason=text)
-
-    def _content(self, path: str) -> bytes:
-        if path in self._contents:
-            return self._contents[path]
-        content = self._host.read(path, limit=MAX_SIZE)
-        if len(content) <= _KEPT:
-            self._contents[path] = content
-        return content
-
-    def _judged(self, path: str, data: bytes, library: str) -> SpecFile:
-        from cdigen.cdi.loaders.emulation import verdicts  # noqa: PLC0415 - it may need PyYAML (19 ms)
-
-        is_yaml = not path.lower().endswith(".json")
-        verdict = verdicts(data, yaml=is_yaml, versions=(library,))[library]
-        document = as_loaded(data, parse_document(data, yaml=is_yaml).document, library)
-        kind, devices = names_in(document) if document else ("", ())
-        state, text = _STATES[verdict]
-        return SpecFile(
-            path=path,
-            folder="",
-            state=state,
-            reason=text.format(shown(path), library),
-            kind=kind,
-            devices=devices,
-            is_known=document is not None,
+        listed = [name for name in host.listdir(path) if name.lower().endswith(_SIMILAR)]
+    except FileNotFoundError:
+        return SpecDirectory(path=path)
+    except OSError as error:
+        text = f"{shown(path)}: {reason(error)}"
+        return SpecDirectory(path=path, problem="directory-unreadable", reason=text)
+    names = tuple(sorted(listed, key=os.fsencode)[:_MAX_FILES])
+    if not follows_links and _is_link(host, path):
+        text = (
+            f"{shown(path)} is a link to {shown(real)}, and this release follows no link in the place of "
+            "a spec directory"
         )
+        return SpecDirectory(path=path, problem="directory-symlink", reason=text, is_known=True, names=names)
+    if not may_list(host, path, reader):
+        text = f"{shown(path)} cannot be read by the user with the id {reader.uid}"
+        return SpecDirectory(
+            path=path, problem="directory-unreadable", reason=text, is_known=True, names=names
+        )
+    return SpecDirectory(path=path, identity=(status.st_dev, status.st_ino), names=names)
 
 
-_STATES = {
-    "accept": (LOADED, ""),
-    "reject": ("file-refused", "{0} is refused by the CDI library {1}: see 'cdigen validate {0}'"),
-    "panic": ("runtime-crashes", "{0} makes the CDI library {1}, and so the runtime, crash"),
-    "unknown": ("file-uncertain", "whether the CDI library {1} loads {0} is not known"),
-}
-_MISNAMED = "{} is not read by any runtime: its name must end in .json or .yaml"
-
-
-def _unreadable(path: str, error: OSError) -> SpecFile:
-    if error.errno == errno.EFBIG:
-        text = f"{shown(path)} has more than {MAX_SIZE >> 20} MiB: what a runtime does with it is not known"
-        return SpecFile(path=path, folder="", state="file-uncertain", reason=text)
-    return SpecFile(path=path, folder="", state="file-unreadable", reason=f"{shown(path)}: {reason(error)}")
+def _is_link(host: Root, path: str) -> bool:
+    folder, _, name = path.rpartition("/")
+    try:
+        return os.path.islink(f"{host.outer_path(host.directory(folder or '/')).rstrip('/')}/{name}")
+    except OSError:
+        return False
 
 
 def _listed(spec_dirs: tuple[str, ...]) -> list[str]:
     """Return the directories without repetitions, of which the last counts, each in its shortest form."""
-    cleaned = [posixpath.normpath(path) for path in spec_dirs]
+    cleaned = ["/" * path.startswith("/") + posixpath.normpath(path).lstrip("/") for path in spec_dirs]
     return [path for place, path in enumerate(cleaned) if path not in cleaned[place + 1 :]]
 
 
-def _stopped(folders: list[SpecDirectory]) -> list[SpecDirectory]:
-    """Return FOLDERS as the library's main has them: the first that it cannot read ends the scan."""
-    stop = next((place for place, folder in enumerate(folders) if folder.problem), None)
-    if stop is None:
-        return folders
-    text = f"the scan ends at {shown(folders[stop].path)}: {folders[stop].reason}"
-    after = [
-        replace(folder, problem="scan-stops", reason=text, is_known=True) for folder in folders[stop + 1 :]
+def _without_aliases(directories: list[SpecDirectory]) -> list[SpecDirectory]:
+    """Return DIRECTORIES, of one that is listed under several names the last: as if it were read once."""
+    last = {each.identity: each.path for each in directories if each.identity}
+    aliases: dict[str, list[str]] = {}
+    for each in directories:
+        if each.identity and last[each.identity] != each.path:
+            aliases.setdefault(last[each.identity], []).append(each.path)
+    return [
+        replace(each, aliases=tuple(aliases.get(each.path, ())))
+        for each in directories
+        if not each.identity or last[each.identity] == each.path
     ]
-    return [*folders[: stop + 1], *after]
+
+
+def _stopped(directories: list[SpecDirectory]) -> list[SpecDirectory]:
+    """Return DIRECTORIES as the library's main has them: the first that it cannot read ends the scan."""
+    stop = next((place for place, each in enumerate(directories) if each.problem), None)
+    if stop is None:
+        return directories
+    text = f"the scan ends at {shown(directories[stop].path)}: {directories[stop].reason}"
+    after = [
+        replace(each, problem="scan-stops", reason=text, is_known=True) for each in directories[stop + 1 :]
+    ]
+    return [*directories[: stop + 1], *after]
+
+
+def _as_seen(host: Root, file: SpecFile, directory: SpecDirectory, reader: Reader) -> list[SpecFile]:
+    """Return FILE as READER finds it in DIRECTORY; nothing where only its name is like a spec's."""
+    if not file.path.endswith(EXTENSIONS):
+        text = f"{shown(file.path)} is not read by any runtime: its name must end in .json or .yaml"
+        return [replace(file, state="file-name-ignored", reason=text)] if file.is_known else []
+    if directory.problem:
+        return [replace(file, state=directory.problem, reason=directory.reason)]
+    if not may_read(host, file.path, reader):
+        text = f"{shown(file.path)} cannot be read by the user with the id {reader.uid}"
+        return [replace(file, state="file-unreadable", reason=text)]
+    return [file]
+
+
+_STATES = {
+    "accept": LOADED,
+    "reject": "file-refused",
+    "panic": "runtime-crashes",
+    "unknown": "file-uncertain",
+}
+_REASONS = {
+    "reject": "{0} is refused by the CDI library {1}: see 'cdigen validate {0}'",
+    "panic": "{0} makes the CDI library {1}, and so the runtime, crash",
+    "unknown": "whether the CDI library {1} loads {0} is not known",
+}
+# The newest release stands for all: it loads what older ones load, but for documents that say 0.1.0 or 0.2.0,
+# lists of devices that are empty, and fields that 1.1.0 removed (docs/cdi.md).
+_REASONS_OF_NEWEST = {
+    "reject": "{0}: no runtime loads this file: {2}",
+    "panic": "{0}: runtimes crash on this file: {2}",
+    "unknown": "{0}: runtimes may refuse this file: {2}",
+}
+
+
+def _parsed(path: str, directory: str, data: bytes, library: str) -> SpecFile:
+    """Return what LIBRARY makes of the file PATH with the content DATA."""
+    is_yaml = not path.lower().endswith(".json")
+    verdict, fault, document = _judged(data, library, is_yaml=is_yaml)
+    kind, devices = names_in(document) if document else ("", ())
+    reasons = _REASONS_OF_NEWEST if library == NEWEST_RELEASE else _REASONS
+    return SpecFile(
+        path=path,
+        directory=directory,
+        state=_STATES[verdict],
+        reason=reasons.get(verdict, "").format(shown(path), library, fault),
+        kind=kind,
+        devices=devices,
+        is_known=document is not None,
+    )
+
+
+def _judged(data: bytes, library: str, *, is_yaml: bool) -> tuple[str, str, Mapping[str, object] | None]:
+    """Return the verdict of LIBRARY on DATA, why it is not *accept*, and the document as LIBRARY has it."""
+    faults: tuple[Finding, ...] = ()
+    if library == NEWEST_RELEASE:
+        # What the rules find good, the newest release loads. Most files are, and need no emulation.
+        checked = parse_and_check(data, yaml=is_yaml)
+        faults = errors(checked.findings)
+        if not faults:
+            return "accept", "", checked.document
+    # Imported here: it may need PyYAML (19 ms).
+    from cdigen.cdi.loaders.emulation import loaded_document, loader_verdicts  # noqa: PLC0415
+
+    parsed = parse_document(data, yaml=is_yaml)
+    judged = loader_verdicts(data, yaml=is_yaml, versions=(library,), parsed=parsed)[library]
+    fault = _summary(faults) if faults else judged.reason
+    return judged.verdict, fault, loaded_document(data, library, parsed)
+
+
+def names_in(document: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
+    """Return the kind and the devices that DOCUMENT names, as far as it does."""
+    kind, devices = document.get("kind"), document.get("devices")
+    entries = devices if isinstance(devices, list) else []
+    names = [entry.get("name") for entry in entries if isinstance(entry, dict)]
+    texts = dict.fromkeys(name for name in names if isinstance(name, str))
+    return kind if isinstance(kind, str) else "", tuple(texts)
+
+
+def _summary(faults: tuple[Finding, ...]) -> str:
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{faults[0].path}: {faults[0].message}{more}"
+
+
+def _unreadable(path: str, directory: str, error: OSError) -> SpecFile:
+    if error.errno == errno.EFBIG:
+        text = f"{shown(path)} has more than {MAX_SIZE >> 20} MiB: what a runtime does with it is not known"
+        return SpecFile(path=path, directory=directory, state="file-uncertain", reason=text)
+    text = f"{shown(path)}: {reason(error)}"
+    return SpecFile(path=path, directory=directory, state="file-unreadable", reason=text)
+
+
+def _identity(status: os.stat_result) -> Identity:
+    return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
+
+
+def _size(file: SpecFile) -> int:
+    names = sum(map(len, file.devices)) + 60 * len(file.devices)
+    return _OVERHEAD + names + len(file.kind) + len(file.path) + len(file.reason)

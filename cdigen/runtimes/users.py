@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 @frozen
 class Reader:
-    """A process that reads spec files: its user id and all its group ids. Root reads everything."""
+    """A process that reads spec files: its user id and all its group ids. Root reads everything.
+
+    ``follows_links``: whether it follows a spec directory that is a symlink, as the library alone does not.
+    """
 
     uid: int = 0
     gids: tuple[int, ...] = (0,)
+    follows_links: bool = False
 
 
 @frozen

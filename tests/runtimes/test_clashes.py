@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from cdigen.runtimes.lookup import Lookup, clashes, scan
+from cdigen.runtimes.clashes import clashes
+from cdigen.runtimes.scan import SpecScan, scan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run/cdi"
 
 
-def look(*directories: Path) -> Lookup:
+def look(*directories: Path) -> SpecScan:
     return scan(tuple(map(str, directories)))
 
 
@@ -42,9 +43,9 @@ def rules(findings: Iterable[Finding]) -> list[tuple[str, str]]:
     return [(finding.severity, finding.rule) for finding in findings]
 
 
-def meet(lookup: Lookup, directory: Path, *names: str) -> tuple[Finding, ...]:
+def meet(found: SpecScan, directory: Path, *names: str) -> tuple[Finding, ...]:
     return clashes(
-        lookup, directory=str(directory), file_name="nvidia.com-gpu.json", kind=KIND, device_names=names
+        found, directory=str(directory), file_name="nvidia.com-gpu.json", kind=KIND, device_names=names
     )
 
 

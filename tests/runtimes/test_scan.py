@@ -2,18 +2,18 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from abilities import cannot_run
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cdigen.host.root import Root
-from cdigen.runtimes.lookup import scan
-from cdigen.runtimes.scan import RULES, Resolution, SpecCache, SpecScan, resolve
+from cdigen.runtimes.scan import RULES, Resolution, SpecScan, scan
 from cdigen.runtimes.users import ROOT, Reader
+from cdigen.value import replace
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KIND = "nvidia.com/gpu"
 DEVICE = f"{KIND}=0"
@@ -51,8 +51,8 @@ class Specs:
         dirs: tuple[str, ...] = DIRS,
         links: bool = False,
     ) -> SpecScan:
-        cache = SpecCache(Root(str(self.folder)))
-        return cache.view(dirs, library=library, reader=reader, follows_links=links)
+        reader = replace(reader, follows_links=links)
+        return scan(dirs, Root(str(self.folder)), library=library, reader=reader)
 
     def ask(self, name: str = DEVICE, *, library: str = "1.0.1", reader: Reader = ROOT) -> Resolution:
         return self.view(library=library, reader=reader).resolve(name)
@@ -76,8 +76,6 @@ def cause(found: Resolution) -> tuple[str, str]:
 def test_a_device_is_found_in_its_file(specs: Specs) -> None:
     path = specs.put(f"{RUN}/a.json", document("0", "1"))
     assert specs.ask() == Resolution(device=DEVICE, ok=True, file=path, reason="", rule="", files=(path,))
-    host = Root(str(specs.folder))
-    assert resolve(DEVICE, DIRS, host=host, library="1.0.1", reader=ROOT) == specs.ask()
     assert specs.view().devices == ((DEVICE, path), (f"{KIND}=1", path))
 
 
@@ -322,34 +320,3 @@ def test_what_is_no_file_is_never_waited_for(specs: Specs, what: str) -> None:
 def test_a_folder_below_is_not_looked_at(specs: Specs) -> None:
     specs.put(f"{RUN}/below.json/a.json", document("0"))
     assert cause(specs.ask()) == ("no-specs", "")
-
-
-# The law: for root, and files that every release takes, it is what lookup.scan says for all runtimes
-
-
-NAMES = ("0", "1", "all")
-FILES = st.dictionaries(
-    st.sampled_from(["a.json", "b.yaml", "c.json", "d.yml"]),
-    st.sets(st.sampled_from(NAMES), min_size=1),
-    max_size=4,
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(directories=st.lists(FILES, min_size=1, max_size=3))
-def test_any_directories_give_what_the_lookup_for_all_runtimes_gives(
-    directories: list[dict[str, set[str]]],
-) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        paths = tuple(f"{folder}/{number}" for number in range(len(directories)))
-        for path, files in zip(paths, directories, strict=True):
-            Path(path).mkdir()
-            for file_name, names in files.items():
-                (Path(path) / file_name).write_bytes(document(*sorted(names)))
-        rows = [row for row in scan(paths).rows if row.usable]
-        view = SpecCache(Root()).view(paths, library="1.0.1", reader=ROOT)
-        assert dict(view.devices) == {row.device: row.file for row in rows}
-        for name in NAMES:
-            found = view.resolve(f"{KIND}={name}")
-            assert (found.file if found.ok else None) == dict(view.devices).get(f"{KIND}={name}")
-            assert found.ok is (found.rule == "")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cdigen.cdi.loaders.emulation import loaded_document
 from cdigen.host.root import Root
 from cdigen.nri.decision.decide import NOTES, Note
 from cdigen.nri.decision.raw import PreparedSpec, prepare, raw_adjustment, read_numbers
 from cdigen.nri.decision.refusal import CAUSES, Refusal
 from cdigen.nri.pods import Adjustment, ContainerDevice, ContainerHook, ContainerMount
 from cdigen.nri.wire import messages
-from cdigen.runtimes.specfile import as_loaded
 
 if TYPE_CHECKING:
     from cdigen.nri.decision.raw import Numbers
@@ -309,7 +309,7 @@ def test_edits_under_a_name_that_is_not_known_are_not_left_out_in_silence() -> N
 
 
 def test_a_document_as_the_library_has_it_is_read() -> None:
-    document = as_loaded(EXAMPLE.read_bytes(), None, "1.0.1")
+    document = loaded_document(EXAMPLE.read_bytes(), "1.0.1")
     assert document is not None
     adjustment, notes = raw_adjustment([(prepare(document), "0")], lambda _: OPEN_NODE)
     again, _ = raw_adjustment([(prepare(json.loads(EXAMPLE.read_bytes())), "0")], lambda _: OPEN_NODE)

@@ -11,8 +11,7 @@ from cdigen.host.root import Root
 from cdigen.nri.decision.machine import Machine
 from cdigen.nri.decision.request import DeviceRequest
 from cdigen.nri.decision.select import DeviceNames, choose
-from cdigen.runtimes.scan import SpecCache
-from cdigen.runtimes.users import ROOT
+from cdigen.runtimes.scan import scan
 
 ALL = "NVIDIA_VISIBLE_DEVICES=all"
 EVERY = (AllowRule(namespaces=("ml",), kinds=("*",)),)
@@ -108,7 +107,7 @@ def test_names_and_reasons_come_from_the_specs_as_a_runtime_reads_them(tmp_path:
     (folder / "a.json").write_text(json.dumps(spec))
     (folder / "b.json").write_text(json.dumps({**spec, "kind": "nvidia.com/other"}))
     (folder / "c.json").write_text(json.dumps({**spec, "kind": "nvidia.com/other"}))
-    view = SpecCache(Root(str(tmp_path))).view(("/etc/cdi",), library="1.0.1", reader=ROOT)
+    view = scan(("/etc/cdi",), Root(str(tmp_path)), library="1.0.1")
     names = DeviceNames((name for name, _ in view.devices), lambda name: view.resolve(name).reason)
     assert devices("NVIDIA_VISIBLE_DEVICES=0", names=names) == ("nvidia.com/gpu=0",)
     refused = outcome(asked={"devices.cdigen.dev": "nvidia.com/other=0"}, names=names, allow=EVERY)

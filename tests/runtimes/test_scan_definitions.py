@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdigen.model.errors import ConfigError
-from cdigen.runtimes.lookup import Lookup, Row, scan
+from cdigen.runtimes.scan import Definition, SpecScan, scan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,20 +45,20 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run/cdi"
 
 
-def look(*directories: Path) -> Lookup:
+def look(*directories: Path) -> SpecScan:
     return scan(tuple(map(str, directories)))
 
 
-def usable(lookup: Lookup) -> dict[str, str]:
-    rows = [row for row in lookup.rows if row.usable]
-    found = {row.name: row.file for row in rows}
-    assert len(found) == len(rows)
-    assert all(bool(row.reason) is not row.usable for row in lookup.rows)
-    return found
+def usable(found: SpecScan) -> dict[str, str]:
+    rows = [row for row in found.definitions() if row.usable]
+    files = {row.name: row.file for row in rows}
+    assert len(files) == len(rows)
+    assert all(bool(row.reason) is not row.usable for row in found.definitions())
+    return files
 
 
-def reasons(lookup: Lookup) -> dict[tuple[str, str], str]:
-    return {(row.name, row.file): row.reason for row in lookup.rows}
+def reasons(found: SpecScan) -> dict[tuple[str, str], str]:
+    return {(row.name, row.file): row.reason for row in found.definitions()}
 
 
 def rules(findings: Iterable[Finding]) -> list[tuple[str, str]]:
@@ -71,62 +70,65 @@ def rules(findings: Iterable[Finding]) -> list[tuple[str, str]]:
 
 def test_the_devices_of_one_file_are_rows_in_the_order_people_expect(run: Path) -> None:
     path = put(run, "a.json", "10", "2", "all")
-    lookup = look(run)
-    assert lookup.rows == tuple(
-        Row(device=f"{KIND}={name}", kind=KIND, name=name, file=path, usable=True, reason="")
+    found = look(run)
+    assert found.definitions() == tuple(
+        Definition(device=f"{KIND}={name}", kind=KIND, name=name, file=path, usable=True, reason="")
         for name in ("2", "10", "all")
     )
-    assert lookup.problems == ()
-    assert lookup.specs[0].document == document("10", "2", "all")
+    assert found.problems == ()
+    assert found.files[0].devices == ("10", "2", "all")
 
 
 def test_missing_directories_are_no_problem(tmp_path: Path, run: Path) -> None:
     put(run, "a.json", "0")
-    lookup = look(tmp_path / "none", run)
-    assert list(usable(lookup)) == ["0"]
-    assert lookup.problems == ()
+    found = look(tmp_path / "none", run)
+    assert list(usable(found)) == ["0"]
+    assert found.problems == ()
 
 
 def test_the_later_directory_wins_and_the_earlier_row_says_which_file_has_priority(
     etc: Path, run: Path
 ) -> None:
     low, high = put(etc, "nvidia.yaml", "0", "1"), put(run, "nvidia.json", "0")
-    lookup = look(etc, run)
-    assert usable(lookup) == {"0": high, "1": low}
-    assert reasons(lookup)["0", low] == f"{high} has priority"
+    found = look(etc, run)
+    assert usable(found) == {"0": high, "1": low}
+    assert reasons(found)["0", low] == f"{high} has priority"
     assert usable(look(run, etc)) == {"0": low, "1": low}
 
 
 def test_two_files_of_one_directory_make_what_they_share_unresolvable_and_nothing_else(run: Path) -> None:
     first, second = put(run, "a.json", "0", "1"), put(run, "b.json", "0", "2")
-    lookup = look(run)
-    assert usable(lookup) == {"1": first, "2": second}
-    assert second in reasons(lookup)["0", first]
-    assert first in reasons(lookup)["0", second]
-    assert "same directory" in reasons(lookup)["0", first]
+    found = look(run)
+    assert usable(found) == {"1": first, "2": second}
+    assert second in reasons(found)["0", first]
+    assert first in reasons(found)["0", second]
+    assert "same directory" in reasons(found)["0", first]
 
 
 def test_a_conflict_in_the_low_directory_sticks_to_the_clean_definition_above(etc: Path, run: Path) -> None:
     first, second, high = put(etc, "a.json", "0"), put(etc, "b.json", "0"), put(run, "c.json", "0", "1")
-    lookup = look(etc, run)
-    assert usable(lookup) == {"1": high}
-    assert first in reasons(lookup)["0", high]
-    assert second in reasons(lookup)["0", high]
+    found = look(etc, run)
+    assert usable(found) == {"1": high}
+    assert first in reasons(found)["0", high]
+    assert second in reasons(found)["0", high]
 
 
 def test_a_conflict_in_the_high_directory_does_not_fall_back_to_the_low_one(etc: Path, run: Path) -> None:
     low = put(etc, "a.json", "0")
     put(run, "b.json", "0")
     put(run, "c.json", "0")
-    lookup = look(etc, run)
-    assert usable(lookup) == {}
-    assert "unresolvable everywhere" in reasons(lookup)["0", low]
+    found = look(etc, run)
+    assert usable(found) == {}
+    assert "unresolvable everywhere" in reasons(found)["0", low]
 
 
 def test_kinds_do_not_meet(run: Path) -> None:
     put(run, "a.json", "0")
     put(run, "b.json", "0", kind="amd.com/gpu")
-    assert [row.device for row in look(run).rows if row.usable] == ["amd.com/gpu=0", "nvidia.com/gpu=0"]
+    assert [row.device for row in look(run).definitions() if row.usable] == [
+        "amd.com/gpu=0",
+        "nvidia.com/gpu=0",
+    ]
 
 
 def test_one_directory_under_two_names_is_no_conflict_and_the_later_name_wins(
@@ -135,9 +137,9 @@ def test_one_directory_under_two_names_is_no_conflict_and_the_later_name_wins(
     put(run, "a.json", "0")
     (tmp_path / "var").mkdir()
     (tmp_path / "var/run").symlink_to("../run")
-    lookup = look(run, tmp_path / "var/run/cdi")
-    assert usable(lookup) == {"0": f"{tmp_path}/var/run/cdi/a.json"}
-    assert len(lookup.rows) == 1
+    found = look(run, tmp_path / "var/run/cdi")
+    assert usable(found) == {"0": f"{tmp_path}/var/run/cdi/a.json"}
+    assert len(found.definitions()) == 1
     assert usable(look(run, run)) == {"0": f"{run}/a.json"}
 
 
@@ -173,23 +175,33 @@ def test_any_directories_give_what_the_cache_of_the_library_gives(
             path.mkdir()
             for file_name, names in files.items():
                 put(path, file_name, *sorted(names))
-        lookup = look(*paths)
+        found = look(*paths)
         expected = {
             name: str(paths[priority] / file_name)
             for name, (priority, file_name) in refresh(directories).items()
         }
-        assert usable(lookup) == expected
-        assert len(lookup.rows) == sum(len(names) for files in directories for names in files.values())
+        assert usable(found) == expected
+        assert len(found.definitions()) == sum(
+            len(names) for files in directories for names in files.values()
+        )
 
 
 # Which files are read
 
 
-@pytest.mark.parametrize("name", ["a.yml", "a.JSON", "a.json.tmp", "a.json.foreign-20260811T120000Z", "json"])
+@pytest.mark.parametrize("name", ["a.json.tmp", "a.json.foreign-20260811T120000Z", "json"])
 def test_files_with_another_extension_are_ignored(run: Path, name: str) -> None:
     put(run, name, "0")
-    lookup = look(run)
-    assert (lookup.rows, lookup.problems) == ((), ())
+    found = look(run)
+    assert (found.definitions(), found.problems) == ((), ())
+
+
+@pytest.mark.parametrize("name", ["a.yml", "a.JSON"])
+def test_files_with_nearly_the_right_extension_are_ignored_and_told(run: Path, name: str) -> None:
+    path = put(run, name, "0")
+    found = look(run)
+    assert found.definitions() == ()
+    assert [(finding.rule, finding.path) for finding in found.problems] == [("file-name-ignored", path)]
 
 
 @pytest.mark.parametrize("name", [".hidden.json", ".json", "a.b.yaml", " .json"])
@@ -200,8 +212,8 @@ def test_dot_files_and_odd_names_with_the_extension_are_read(run: Path, name: st
 
 def test_directories_below_are_not_read_even_if_called_json(run: Path) -> None:
     put(run / "below.json", "a.json", "0")
-    lookup = look(run)
-    assert (lookup.rows, lookup.problems) == ((), ())
+    found = look(run)
+    assert (found.definitions(), found.problems) == ((), ())
 
 
 def test_a_symlink_to_a_file_is_followed_and_a_dangling_one_is_a_problem(tmp_path: Path, run: Path) -> None:
@@ -209,46 +221,55 @@ def test_a_symlink_to_a_file_is_followed_and_a_dangling_one_is_a_problem(tmp_pat
     run.mkdir(parents=True)
     (run / "a.json").symlink_to(tmp_path / "real")
     (run / "b.json").symlink_to("nowhere")
-    lookup = look(run)
-    assert usable(lookup) == {"0": f"{run}/a.json"}
-    assert [(finding.rule, finding.path) for finding in lookup.problems] == [("unreadable", f"{run}/b.json")]
+    found = look(run)
+    assert usable(found) == {"0": f"{run}/a.json"}
+    assert [(finding.rule, finding.path) for finding in found.problems] == [
+        ("file-unreadable", f"{run}/b.json")
+    ]
 
 
 def test_a_symlinked_directory_is_not_followed_and_says_so(tmp_path: Path, run: Path) -> None:
     put(run, "a.json", "0")
     (tmp_path / "cdi").symlink_to(run)
-    lookup = look(tmp_path / "cdi")
-    assert lookup.rows == ()
-    assert rules(lookup.problems) == [("error", "directory-symlink")]
+    found = look(tmp_path / "cdi")
+    assert found.definitions() == ()
+    assert rules(found.problems) == [("error", "directory-symlink")]
 
 
 def test_a_file_in_the_place_of_a_directory_hides_nothing_else(tmp_path: Path, run: Path) -> None:
     put(run, "a.json", "0")
     (tmp_path / "cdi").write_text("x")
-    lookup = look(tmp_path / "cdi", run)
-    assert list(usable(lookup)) == ["0"]
-    assert rules(lookup.problems) == [("error", "not-a-directory")]
+    found = look(tmp_path / "cdi", run)
+    assert list(usable(found)) == ["0"]
+    assert rules(found.problems) == [("error", "not-a-directory")]
 
 
-@pytest.mark.parametrize("what", ["fifo", "symlink to a directory", "device"])
+@pytest.mark.parametrize("what", ["symlink to a directory", "device"])
 def test_what_is_no_file_is_a_problem_and_is_never_opened(run: Path, what: str) -> None:
     put(run, "b.json", "0")
-    path = run / "a.json"
-    match what:
-        case "fifo":
-            os.mkfifo(path)
-        case "symlink to a directory":
-            path.symlink_to("/")
-        case "device":
-            path.symlink_to("/dev/null")
-    lookup = look(run)
-    assert list(usable(lookup)) == ["0"]
-    assert rules(lookup.problems) == [("error", "unreadable")]
+    (run / "a.json").symlink_to("/" if what == "symlink to a directory" else "/dev/null")
+    found = look(run)
+    assert list(usable(found)) == ["0"]
+    assert rules(found.problems) == [("error", "file-unreadable")]
 
 
-def test_a_relative_directory_is_a_usage_error() -> None:
-    with pytest.raises(ConfigError):
-        scan(("etc/cdi",))
+@pytest.mark.parametrize("what", ["fifo", "crashing file"])
+def test_what_ends_a_runtime_costs_every_device(etc: Path, run: Path, what: str) -> None:
+    good = put(etc, "b.json", "0")
+    if what == "fifo":
+        run.mkdir(parents=True)
+        os.mkfifo(run / "a.json")
+    else:
+        put(run, "a.json", "0", kind="v/g")
+    found = look(etc, run)
+    assert (found.devices, usable(found)) == ((), {})
+    assert f"{run}/a.json" in reasons(found)["0", good]
+    assert rules(found.problems) == [("error", "runtime-hangs" if what == "fifo" else "runtime-crashes")]
+
+
+def test_a_relative_directory_gives_nothing_and_says_so() -> None:
+    found = scan(("etc/cdi",))
+    assert (found.files, rules(found.problems)) == ((), [("error", "not-a-directory")])
 
 
 # Which files load
@@ -267,10 +288,10 @@ REFUSED = {
 def test_a_file_that_cannot_be_parsed_is_a_problem_of_its_own(run: Path, name: str, content: bytes) -> None:
     put(run, "b.json", "0")
     (run / name).write_bytes(content)
-    lookup = look(run)
-    assert usable(lookup) == {"0": f"{run}/b.json"}
-    assert [(finding.severity, finding.path) for finding in lookup.problems] == [("error", f"{run}/{name}")]
-    assert "no runtime loads this file" in lookup.problems[0].message
+    found = look(run)
+    assert usable(found) == {"0": f"{run}/b.json"}
+    assert [(finding.severity, finding.path) for finding in found.problems] == [("error", f"{run}/{name}")]
+    assert "no runtime loads this file" in found.problems[0].message
 
 
 def write(directory: Path, file_name: str, **changes: object) -> str:
@@ -287,28 +308,25 @@ def test_the_devices_of_a_refused_file_are_rows_with_the_reason_and_hide_nothing
     etc: Path, run: Path, changes: dict[str, object]
 ) -> None:
     low, high = put(etc, "a.json", "0"), write(run, "b.json", **changes)
-    lookup = look(etc, run)
-    assert usable(lookup) == {"0": low}
-    assert reasons(lookup)["0", high].startswith("no runtime loads this file: $")
-    assert [finding.path for finding in lookup.problems] == [high]
+    found = look(etc, run)
+    assert usable(found) == {"0": low}
+    assert reasons(found)["0", high].startswith("no runtime loads this file: $")
+    assert [finding.path for finding in found.problems] == [high]
 
 
 def test_a_file_that_crashes_runtimes_says_so(run: Path) -> None:
     put(run, "a.json", "0", kind="v/g")
-    lookup = look(run)
-    assert usable(lookup) == {}
-    assert "runtimes crash on this file" in lookup.problems[0].message
+    found = look(run)
+    assert usable(found) == {}
+    assert "runtimes crash on this file" in found.problems[0].message
 
 
 def test_what_only_our_rules_forbid_is_usable(run: Path) -> None:
     relative = [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "dev/nvidia0"}]}}]
     path = write(run, "a.json", devices=relative)
-    lookup = look(run)
-    assert usable(lookup) == {"0": path}
-    assert lookup.problems == ()
-    assert [finding.rule for finding in lookup.specs[0].findings if finding.severity == "error"] == [
-        "path-not-absolute"
-    ]
+    found = look(run)
+    assert usable(found) == {"0": path}
+    assert found.problems == ()
 
 
 def test_what_only_the_runtimes_yaml_parser_can_read_is_usable(run: Path) -> None:
@@ -323,8 +341,8 @@ def test_what_only_the_runtimes_yaml_parser_can_read_is_usable(run: Path) -> Non
 def test_good_files_are_read_without_the_yaml_library(run: Path) -> None:
     put(run, "a.json", "0")
     code = (
-        "import sys; from cdigen.runtimes.lookup import scan; "
-        f"assert scan(({str(run)!r},)).rows[0].usable; "
+        "import sys; from cdigen.runtimes.scan import scan; "
+        f"assert scan(({str(run)!r},)).definitions()[0].usable; "
         "sys.exit('yaml' in sys.modules or 'cdigen.cdi.loaders.emulation' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,130 @@
+"""What spec files hold is kept: a file is read again only after it has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdigen.host.root import OpenFile, Root
+from cdigen.runtimes.scan import scan
+from cdigen.runtimes.spec_cache import SpecCache
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KIND = "nvidia.com/gpu"
+# Longer than the clock of files stands still.
+SETTLED_S = 0.03
+
+
+class CountingRoot(Root):
+    """This machine, and the files that were opened on it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+
+    def open(self, path: str) -> OpenFile:
+        self.opened.append(path.rpartition("/")[2])
+        return super().open(path)
+
+
+class Looking:
+    """One cache, asked again and again."""
+
+    def __init__(self, folder: Path, budget: int = 1 << 20) -> None:
+        self.folder = folder
+        self._cache = SpecCache(budget)
+
+    def put(self, name: str, *devices: str, settle: bool = True) -> None:
+        entries = [{"name": device, "containerEdits": {"env": ["A=B"]}} for device in devices]
+        text = json.dumps({"cdiVersion": "0.5.0", "kind": KIND, "devices": entries})
+        (self.folder / name).write_text(text)
+        time.sleep(SETTLED_S if settle else 0)
+
+    def look(self, library: str = "1.1.0") -> tuple[list[str], list[str]]:
+        """Return the names that are found, and the files that were opened for it."""
+        host = CountingRoot()
+        found = scan((str(self.folder),), host, library=library, cache=self._cache)
+        return [device.partition("=")[2] for device, _ in found.devices], host.opened
+
+
+@pytest.fixture
+def looking(tmp_path: Path) -> Looking:
+    made = Looking(tmp_path)
+    made.put("a.json", "0", settle=False)
+    made.put("b.yaml", "1")
+    return made
+
+
+def test_a_file_that_has_not_changed_is_read_once(looking: Looking) -> None:
+    assert looking.look() == (["0", "1"], ["a.json", "b.yaml"])
+    assert looking.look() == (["0", "1"], [])
+
+
+def test_one_changed_file_costs_one_reading(looking: Looking) -> None:
+    looking.look()
+    looking.put("a.json", "7")
+    assert looking.look() == (["1", "7"], ["a.json"])
+    assert looking.look() == (["1", "7"], [])
+
+
+def test_each_library_reads_for_itself(looking: Looking) -> None:
+    looking.look()
+    assert looking.look("1.0.1") == (["0", "1"], ["a.json", "b.yaml"])
+    assert looking.look("1.0.1")[1] == looking.look()[1] == []
+
+
+def test_what_comes_and_goes_is_seen(looking: Looking) -> None:
+    looking.look()
+    (looking.folder / "a.json").rename(looking.folder / "c.json")
+    assert looking.look()[0] == ["0", "1"]
+    (looking.folder / "c.json").unlink()
+    assert looking.look() == (["1"], [])
+
+
+def test_another_content_of_the_same_size_and_times_is_seen(looking: Looking) -> None:
+    before = (looking.folder / "a.json").stat()
+    looking.look()
+    looking.put("a.json", "9")
+    os.utime(looking.folder / "a.json", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert looking.look()[0] == ["1", "9"]
+
+
+def test_a_file_that_has_just_been_written_is_not_kept(looking: Looking) -> None:
+    looking.look()
+    for device in (f"gpu{number}" for number in range(20)):
+        looking.put("a.json", device, settle=False)
+        assert device in looking.look()[0]
+
+
+def test_a_link_is_kept_until_what_it_leads_to_changes(looking: Looking, tmp_path: Path) -> None:
+    (tmp_path / "aside").mkdir()
+    os.replace(tmp_path / "a.json", tmp_path / "aside/a")
+    (tmp_path / "a.json").symlink_to("aside/a")
+    time.sleep(SETTLED_S)
+    looking.look()
+    assert looking.look()[1] == []
+    looking.put("aside/a", "5")
+    assert looking.look() == (["1", "5"], ["a.json"])
+
+
+def test_what_is_kept_is_bounded_and_answers_stay_right(tmp_path: Path) -> None:
+    looking = Looking(tmp_path, budget=20_000)
+    for number in range(100):
+        looking.put(f"{number}.json", str(number), settle=False)
+    time.sleep(SETTLED_S)
+    names = list(map(str, range(100)))
+    assert looking.look()[0] == looking.look()[0] == names
+    assert looking.look()[1]
+    looking.put("0.json", *(f"gpu{number}" for number in range(1_000)))
+    assert len(looking.look()[0]) == len(looking.look()[0]) == 99 + 1_000
+
+
+def test_a_file_that_is_too_large_is_never_opened(looking: Looking) -> None:
+    os.truncate(looking.folder / "a.json", (16 << 20) + 1)
+    assert looking.look() == (["1"], ["b.yaml"])
