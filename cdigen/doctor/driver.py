@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from cdigen.vendors.base import Vendor
 
 TOPIC = Topic(name="driver")
-LOADED, VERSION, FILES, GPUS, TOOL, DIAGNOSTIC = (
+LOADED, VERSION, FILES, GPUS, TOOL, DIAGNOSTIC, MODULE = (
     "driver-loaded",
     "driver-version",
     "driver-files",
     "gpus",
     "driver-library",
     "driver-diagnostic",
+    "nvml-module",
 )
 # What keeps a host from having any spec: other failures may be their consequence.
 CAUSES = (LOADED, GPUS, VERSION, FILES, "node-missing", "node-wrong")
@@ -72,8 +73,8 @@ _RULES = {
     "nvml-timeout": TOOL,
     "nvml-crashed": TOOL,
     "nvml-garbage": TOOL,
-    "nvml-module-missing": TOOL,
     "nvml-untrusted": TOOL,
+    "nvml-module-missing": MODULE,
 }
 # Other vendors' findings of any rule are about their GPUs; those about nodes are said in nodes.py.
 _NODE_RULES = ("control-node-missing", "gpu-node-missing", "drm-node-missing", "accel-node-missing")
@@ -230,6 +231,8 @@ def _good(inventory: Inventory) -> Iterator[CheckResult]:
         yield TOPIC.good(VERSION, f"libraries and module are {driver.version}")
         yield TOPIC.good(FILES, f"{_count(len(libraries), 'library', 'libraries')} of the driver")
     yield TOPIC.good(GPUS, f"of {inventory.vendor}: {_offered(inventory)}")
+    if inventory.vendor == "nvidia":
+        yield TOPIC.good(MODULE, "nothing here is missed for want of the Python module pynvml (nvidia-ml-py)")
 
 
 def _offered(inventory: Inventory) -> str:

@@ -48,7 +48,9 @@ def test_a_module_of_another_version_than_the_libraries_is_said(host: BrokenHost
     row = host.diagnosis()
     assert row["check"] == "driver-version"
     assert "560.35.03" in row["detail"]
-    assert "modprobe nvidia" in host.told(row)
+    assert host.told(row) == "rmmod nvidia && modprobe nvidia"
+    (host.root / "sys/module/nvidia_uvm").mkdir()
+    assert host.told(host.diagnosis()) == "rmmod nvidia_uvm nvidia && modprobe nvidia"
 
 
 def test_a_missing_library_names_the_package_that_has_it(host: BrokenHost) -> None:
@@ -111,3 +113,13 @@ def test_a_node_that_is_open_to_root_alone_is_opened(host: BrokenHost) -> None:
     assert not row["ok"]
     host.shell(row["remedy"])
     assert host.result("node-access", "--user", "alice")["ok"]
+
+
+def test_a_host_without_a_gpu_is_said_once_to_have_none_on_its_bus(host: BrokenHost) -> None:
+    shutil.rmtree(host.root / "proc/driver")
+    for folder in ("sys/bus/pci/devices", "sys/devices"):
+        shutil.rmtree(host.root / folder)
+        (host.root / folder).mkdir()
+    row = host.diagnosis()
+    assert row["check"] == "driver-loaded"
+    assert row["detail"].count("PCI bus") == 1

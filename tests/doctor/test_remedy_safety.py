@@ -12,6 +12,7 @@ from doctor.brokenhost import BINARIES, BrokenHost
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdigen.doctor.commands import needs_root
 from cdigen.doctor.remedy import Remedy, command_line, filter_remedies, quoted
 from cdigen.doctor.result import Topic
 
@@ -182,3 +183,30 @@ def test_nothing_is_to_be_run_on_this_machine_for_a_host_that_is_a_folder(host: 
     for row in rows:
         assert row["remedy"] == "" or str(host.root) in row["remedy"]
     assert "on that host: modprobe nvidia" in rows[0]["detail"] + rows[1]["detail"]
+
+
+def test_nothing_is_renamed_in_a_folder_that_a_user_controls(shared: BrokenHost) -> None:
+    file = shared.put("home/alice/cdi/other.json", "{broken")
+    os.chown(file, 1000, 1000)
+    row = next(row for row in shared.ask("--user", "alice") if row["check"] == "spec-syntax")
+    assert (row["ok"], row["remedy"], row["commands"]) == (False, "", [])
+
+
+def test_each_command_is_told_with_its_words_and_whether_it_needs_root(host: BrokenHost) -> None:
+    host.put("run/cdi/two words.json", host.document())
+    row = host.diagnosis()
+    (command,) = row["commands"]
+    assert command["argv"] == [
+        "mv",
+        f"{host.path('run/cdi/two words.json')}",
+        f"{host.path('run/cdi/two words.json.disabled')}",
+    ]
+    assert (command["as_root"], row["remedy"]) == (True, shlex.join(command["argv"]))
+    assert command["why"]
+
+
+def test_a_users_own_file_needs_no_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.chown(tmp_path, 4201, 4201)
+    monkeypatch.setattr(os, "geteuid", lambda: 4201)
+    assert not needs_root(f"{tmp_path}/not/there/yet.json")
+    assert needs_root("/etc/cdi/a.json")
