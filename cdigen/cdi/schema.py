@@ -1,32 +1,34 @@
-"""The JSON Schemas of the project, and the second judge of a document: the schema of spec files.
+"""Hold a document against the JSON Schema of spec files, here or in a process of its own.
 
-``cdigen validate`` and the tests ask both this judge and ``cdigen.cdi.rules.document_rules``; all others
-only the rules. Whether a document is valid is found out by the schema compiled to functions
-(``cdigen.cdi.schema_compiler``); what is wrong with one that is not, jsonschema says.
+The rules of ``rules`` are at least as strict, which tests prove, so a single command that writes a spec
+rests on them alone. ``cdigen validate`` asks the schema as well, and the daemon before it writes new content.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from cdigen.cdi.rules.rulebook import finding
-from cdigen.cdi.schema_compiler import compiled
 from cdigen.model.errors import StoreError
+from cdigen.model.findings import Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from cdigen.cdi.schema_compiler import Judge
-    from cdigen.model.findings import Finding
+    from cdigen.host.childprocess import ChildResult
+
+# jsonschema takes 0.1 ms for each, on a busy machine twice that.
+MAX_NODES_AND_MOUNTS = 2000
+# 1,000 GPUs under three names each take it some 2 s.
+DEADLINE_S = 20.0
 
 # In a wheel the schemas lie inside the package, in a checkout beside it (pyproject.toml, force-include).
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOLDERS = (_PACKAGE / "schemas", _PACKAGE.parent / "schemas")
-
-# The schema of spec files, compiled when it is first asked for.
-_is_good: list[Judge] = []
+_NAME = "cdi.schema.json"
 
 
 def load_schema(name: str) -> dict[str, Any]:
@@ -34,35 +36,74 @@ def load_schema(name: str) -> dict[str, Any]:
 
     StoreError where the installation lacks it.
     """
+    schema: dict[str, Any] = json.loads(_file(name).read_text(encoding="utf-8"))
+    return schema
+
+
+def _file(name: str) -> Path:
     for folder in _FOLDERS:
-        file = folder / name
-        if file.is_file():
-            schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            return schema
+        if (folder / name).is_file():
+            return folder / name
     places = " nor in ".join(str(folder) for folder in _FOLDERS)
     raise StoreError(f"the schema {name} is not in {places}", hint="install cdigen again")
 
 
+def nodes_and_mounts(document: dict[str, Any]) -> int:
+    """Return how many device nodes and mounts are in DOCUMENT, which breaks no rule."""
+    owners = (document, *document["devices"])
+    every = [owner.get("containerEdits", {}) for owner in owners]
+    return sum(len(edits.get(field, ())) for edits in every for field in ("deviceNodes", "mounts"))
+
+
 def check_schema(document: object) -> tuple[Finding, ...]:
-    """Return what the schema of spec files finds wrong with a parsed JSON DOCUMENT; nothing if it is valid.
+    """Return what the schema of spec files finds wrong with DOCUMENT, a parsed one."""
+    from cdigen.cdi.schema_child import schema_errors  # noqa: PLC0415 -- a daemon has it in a child only
 
-    DOCUMENT is at most ``MAX_DEPTH`` deep, as ``parse_document`` sees to: jsonschema recurses.
+    return tuple(finding("schema", *error) for error in schema_errors(load_schema(_NAME), document))
+
+
+def check_in_child(
+    content: bytes, *, deadline_s: float = DEADLINE_S, child: tuple[str, ...] | None = None
+) -> tuple[Finding, ...]:
+    """Return what the schema finds wrong with CONTENT, a spec as JSON; a process of its own looks.
+
+    It has DEADLINE_S at the most. CHILD is the command that is started with the schema's file as its last
+    argument; by default this Python with schema_child.py. Never raises: that the schema could not be asked
+    is a warning, for the rules have passed CONTENT already.
     """
-    if not _is_good:
-        _is_good.append(compiled(load_schema("cdi.schema.json")))
-    return () if _is_good[0](document) else schema_errors(document)
+    import sys  # noqa: PLC0415 -- only here
+
+    from cdigen.host.childprocess import run  # noqa: PLC0415 -- most runs of cdigen start no child
+
+    # -I: no variable and no folder of whoever started this process decides what is imported.
+    command = child or (sys.executable, "-I", f"{os.path.dirname(os.path.abspath(__file__))}/schema_child.py")
+    try:
+        result = run((*command, str(_file(_NAME))), deadline_s=deadline_s, stdin=content)
+    except (OSError, StoreError) as error:
+        return (_unchecked(f"the process that asks it cannot be started: {error}"),)
+    return _answer(result, deadline_s)
 
 
-def schema_errors(document: object) -> tuple[Finding, ...]:
-    """Return what jsonschema, whose import takes 72 ms, finds wrong with a parsed JSON DOCUMENT."""
-    from jsonschema import Draft202012Validator  # noqa: PLC0415 -- only where something is wrong
+def _answer(result: ChildResult, deadline_s: float) -> tuple[Finding, ...]:
+    if result.by == "deadline":
+        return (_unchecked(f"the process that asks it took more than {deadline_s:g} s and was ended"),)
+    last = f": {result.last_stderr_line}" if result.last_stderr_line else ""
+    if result.by == "flood" or result.status != 0:
+        how = "printed without end" if result.by == "flood" else f"ended with status {result.status}"
+        return (_unchecked(f"the process that asks it {how}{last}"),)
+    try:
+        return tuple(
+            finding("schema", str(path), str(message)) for path, message in json.loads(result.output)
+        )
+    except (ValueError, TypeError):
+        return (_unchecked(f"the process that asks it gave no proper answer{last}"),)
 
-    validator = Draft202012Validator(load_schema("cdi.schema.json"))
-    errors = sorted(validator.iter_errors(document), key=lambda error: error.json_path)
-    return tuple(finding("schema", error.json_path, _shortened(error.message)) for error in errors)
 
-
-def _shortened(message: str, limit: int = 200) -> str:
-    """Return MESSAGE, which quotes the whole value, cut in its middle."""
-    half = limit // 2
-    return message if len(message) <= limit else f"{message[:half]} ... {message[-half:]}"
+def _unchecked(why: str) -> Finding:
+    return Finding(
+        severity="warning",
+        rule="schema-unchecked",
+        path="$",
+        message=f"the spec was checked by the rules alone, not against its schema: {why}",
+        hint="see whether 'cdigen validate' works on the file, and whether jsonschema is installed",
+    )

@@ -9,8 +9,8 @@ from __future__ import annotations
 from cdigen.cdi.reader import BYTE_ORDER_MARK, parse_document
 from cdigen.cdi.rules.document_rules import check
 from cdigen.cdi.rules.hostcheck import check_host
-from cdigen.cdi.schema import check_schema
-from cdigen.model.findings import errors
+from cdigen.cdi.schema import MAX_NODES_AND_MOUNTS, check_schema, nodes_and_mounts
+from cdigen.model.findings import Finding, errors
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -18,14 +18,9 @@ if TYPE_CHECKING:
     from cdigen.cdi.reader import ParsedDocument
     from cdigen.cdi.rules.mount_conflicts import MountConflicts
     from cdigen.host.root import Root
-    from cdigen.model.findings import Finding
 
 # So many findings about the document get a line and a column.
 MAX_PLACED = 1000
-
-
-# The rules say all that the schema says, and tests prove it; a second judge need not see the monsters too.
-MAX_FOR_SCHEMA = 1 << 20
 
 
 @frozen
@@ -42,11 +37,17 @@ class ValidationResult:
 
 
 def validate_content(
-    data: bytes, *, yaml: bool | None, host: Root | None = None, mount_conflicts: MountConflicts | None = None
+    data: bytes,
+    *,
+    yaml: bool | None,
+    host: Root | None = None,
+    mount_conflicts: MountConflicts | None = None,
+    always_schema: bool = False,
 ) -> ValidationResult:
     """Return all findings on the file content DATA, also against HOST and MOUNT_CONFLICTS if given.
 
-    YAML is as in ``parse_document``. Findings have the line and the column where that is known.
+    YAML is as in ``parse_document``. Findings have the line and the column where that is known. The schema
+    is asked about documents of ordinary size, with ALWAYS_SCHEMA about all.
     """
     parsed = parse_document(data, yaml=yaml)
     document = parsed.document
@@ -55,8 +56,7 @@ def validate_content(
     findings = check(document)
     if not errors((*parsed.findings, *findings)):
         # The rules are at least as strict; where they differ, the schema has the last word.
-        if len(data) <= MAX_FOR_SCHEMA:
-            findings = (*findings, *check_schema(document))
+        findings = (*findings, *_check_schema(document, always=always_schema))
         if host is not None and not errors(findings):
             findings = (*findings, *check_host(document, host))
         if mount_conflicts is not None and not errors(findings):
@@ -64,6 +64,16 @@ def validate_content(
     return ValidationResult(
         parsed=parsed, findings=(*parsed.findings, *_with_positions(findings, data, parsed))
     )
+
+
+def _check_schema(document: dict[str, object], *, always: bool) -> tuple[Finding, ...]:
+    count = nodes_and_mounts(document)
+    if always or count <= MAX_NODES_AND_MOUNTS:
+        return check_schema(document)
+    message = (
+        f"{count} device nodes and mounts: the schema is asked with --schema only; the rules say all it says"
+    )
+    return (Finding(severity="info", rule="schema-skipped", path="$", message=message),)
 
 
 def _with_positions(

@@ -7,13 +7,7 @@ import sys
 
 from cdigen.cdi.fit import unknown_releases
 from cdigen.cdi.library import DEFAULT_RELEASES, RELEASES
-from cdigen.cdi.loaders.emulation import (
-    PANIC,
-    REJECT,
-    UNKNOWN,
-    LoaderVerdict,
-    loader_verdicts,
-)
+from cdigen.cdi.loaders.emulation import PANIC, REJECT, UNKNOWN, LoaderVerdict, loader_verdicts
 from cdigen.cdi.rules.mount_conflicts import MountConflicts
 from cdigen.cdi.rules.rulebook import finding
 from cdigen.cdi.validation import validate_content
@@ -97,6 +91,9 @@ def add_options(parser: ArgumentParser) -> None:
         default=[],
         help="fail unless this version of the CDI library loads it: 0.8.0, main; may be repeated",
     )
+    parser.add_argument(
+        "--schema", action="store_true", help="ask the JSON Schema about specs with thousands of mounts too"
+    )
     options.add_root_options(parser)
     options.add_output_options(parser)
 
@@ -114,7 +111,7 @@ def run(arguments: Namespace) -> int:
         if file.problem and not file.rule:
             empty.append(f"{shown(file.name)} {file.problem}")
             continue
-        verdict = _judge(file, asked, host, mount_conflicts)
+        verdict = _judge(file, asked, host, mount_conflicts, always_schema=arguments.schema)
         codes.add(_code(verdict))
         if arguments.json:
             rows.append(_row(verdict, asked))
@@ -179,17 +176,26 @@ def _asked(arguments: Namespace) -> tuple[RequestedLibrary, ...]:
 
 
 def _judge(
-    file: SpecInput, asked: tuple[RequestedLibrary, ...], host: Root | None, mount_conflicts: MountConflicts
+    file: SpecInput,
+    asked: tuple[RequestedLibrary, ...],
+    host: Root | None,
+    mount_conflicts: MountConflicts,
+    *,
+    always_schema: bool,
 ) -> ValidatedFile:
     versions = dict.fromkeys((*DEFAULT_RELEASES, *(one.library for one in asked), *acceptance.LIBRARIES))
     if file.rule:
         problem = Finding(severity="error", rule=file.rule, path="$", message=file.problem)
-        unknown_releases = dict.fromkeys(versions, LoaderVerdict(verdict=UNKNOWN, reason=file.problem))
+        unknown = dict.fromkeys(versions, LoaderVerdict(verdict=UNKNOWN, reason=file.problem))
         return ValidatedFile(
-            file=file.name, findings=(problem,), judged=unknown_releases, was_read=file.rule != "unreadable"
+            file=file.name, findings=(problem,), judged=unknown, was_read=file.rule != "unreadable"
         )
     of_file = validate_content(
-        file.data, yaml=_is_yaml(file.name), host=host, mount_conflicts=mount_conflicts
+        file.data,
+        yaml=_is_yaml(file.name),
+        host=host,
+        mount_conflicts=mount_conflicts,
+        always_schema=always_schema,
     )
     judged = loader_verdicts(file.data, yaml=of_file.is_yaml, versions=versions, parsed=of_file.parsed)
     refused = tuple(found for one in asked for found in _refusal(one, judged[one.library]))

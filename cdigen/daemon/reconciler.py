@@ -11,6 +11,7 @@ import time
 
 from cdigen.cdi.compare import compare
 from cdigen.cdi.rules.hostcheck import check_host
+from cdigen.cdi.schema import check_in_child
 from cdigen.daemon.packages import PACKAGE_MANAGERS, package_manager
 from cdigen.daemon.report import CycleReport, SpecReport, VendorReport
 from cdigen.daemon.states import WITHDRAWALS, assess, decide
@@ -271,11 +272,14 @@ class _ReconcileRun:
             prune_after_boot(setup.state_dir, spec_dirs=setup.view_directories)
         for product in products:
             before = publish.read_spec(self._file(spec_file_name(product.kind)))
-            self._tell(
-                publish.publish_spec(product, setup.directories, setup.state_dir, cache=self._cache),
-                before,
-                product.document,
+            outcome = publish.publish_spec(
+                product,
+                setup.directories,
+                setup.state_dir,
+                cache=self._cache,
+                check_schema=None if before == product.document else check_in_child,
             )
+            self._tell(outcome, before, product.document)
         for kind, error in broken.items():
             self._tell(publish.refused_outcome(kind, self._file(spec_file_name(kind)), error), None, None)
         offered = {product.kind for product in products} | set(broken)

@@ -48,21 +48,21 @@ class ChildResult:
     last_stderr_line: str
 
 
-def run(command: tuple[str, ...], *, deadline_s: float) -> ChildResult:
+def run(command: tuple[str, ...], *, deadline_s: float, stdin: bytes = b"") -> ChildResult:
     """Run COMMAND until it ends, DEADLINE_S seconds at the most, and return how it ended.
 
-    It gets ENVIRONMENT, no open files, no terminal, the folder ``/``, a session of its own, no core
-    dumps and ADDRESS_SPACE bytes. After the deadline its whole process group is killed. Processes that
-    it leaves behind in its group are killed as well. Raises OSError where it cannot be started.
+    It gets ENVIRONMENT, STDIN to read, no other open files, no terminal, the folder ``/``, a session of its
+    own, no core dumps and ADDRESS_SPACE bytes. After the deadline its whole process group is killed.
+    Processes that it leaves in its group are killed as well. Raises OSError where it cannot be started.
     """
     import subprocess  # noqa: PLC0415 - 8 ms, and most runs of cdigen start no child
     import time  # noqa: PLC0415 - likewise
 
     deadline = time.monotonic() + deadline_s
-    with _unblocked():
+    with _unblocked(), _held(stdin) as file:
         process = subprocess.Popen(  # noqa: S603 - the command is the caller's own, no text of strangers
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=file,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd="/",
@@ -95,6 +95,22 @@ def run(command: tuple[str, ...], *, deadline_s: float) -> ChildResult:
     return ChildResult(
         by=by, status=status, output=bytes(listener.output), last_stderr_line=listener.last_stderr_line()
     )
+
+
+@contextmanager
+def _held(content: bytes) -> Iterator[int]:
+    """Hold CONTENT in a file without a name: unlike a pipe, nobody has to write while the child reads."""
+    if not content:
+        yield -3  # subprocess.DEVNULL
+        return
+    descriptor = os.memfd_create("stdin")
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

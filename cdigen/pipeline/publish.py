@@ -23,6 +23,7 @@ from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, Literal
 
     from cdigen.model.errors import CdigenError
@@ -64,24 +65,37 @@ def refused_outcome(
     return PublishOutcome(kind=kind, file=file, result="refused", findings=findings, error=error)
 
 
-def publish_spec(
+def publish_spec(  # noqa: PLR0913  what and where; the rest has defaults
     spec: GeneratedSpec,
     directories: tuple[str, ...],
     state_dir: str,
     *,
     replace_foreign: bool = False,
     cache: SpecCache | None = None,
+    check_schema: Callable[[bytes], tuple[Finding, ...]] | None = None,
 ) -> PublishOutcome:
     """Write SPEC into the last of DIRECTORIES, which are in rising priority.
 
     Refused where another program's spec in the same directory would make devices unresolvable;
-    REPLACE_FOREIGN moves that one aside instead. CACHE is that of ``scan``.
+    REPLACE_FOREIGN moves that one aside instead. Refused too where CHECK_SCHEMA finds its content wrong.
+    CACHE is that of ``scan``.
     """
     try:
+        if check_schema is not None:
+            spec = _checked(spec, check_schema(spec.content))
         return _publish(spec, directories, state_dir, replace_foreign=replace_foreign, cache=cache)
     except (SpecError, StoreError) as error:
         file = os.path.join(directories[-1], spec_file_name(spec.kind))
         return refused_outcome(spec.kind, file, error, spec.findings)
+
+
+def _checked(spec: GeneratedSpec, findings: tuple[Finding, ...]) -> GeneratedSpec:
+    if wrong := errors(findings):
+        raise SpecError(
+            f"the spec of {spec.kind} is not valid under its schema and was not written: {wrong[0].line()}",
+            hint="this is a defect of cdigen: report it with the output of 'cdigen inspect --json'",
+        )
+    return _with_findings(spec, findings)
 
 
 def _publish(
@@ -163,9 +177,9 @@ def with_mount_conflicts(
     return tuple(_with_findings(spec, conflicts.add(spec.document)) for spec in generated)
 
 
-def _with_findings(spec: GeneratedSpec, conflicts: tuple[Finding, ...]) -> GeneratedSpec:
-    findings = (replace(finding, path=spec.kind) for finding in conflicts)
-    return replace(spec, findings=(*spec.findings, *findings))
+def _with_findings(spec: GeneratedSpec, findings: tuple[Finding, ...]) -> GeneratedSpec:
+    more = (replace(finding, path=spec.kind) for finding in findings)
+    return replace(spec, findings=(*spec.findings, *more))
 
 
 def _has_mounts(document: dict[str, Any]) -> bool:

@@ -14,7 +14,7 @@ _shtab_cdigen_prune_option_strings=(-h --help --dry-run --config --root --spec-d
 _shtab_cdigen_resolve_option_strings=(-h --help --env --annotation --label --namespace --runtime-handler --container --device-node --cdi-device --config --root --spec-dir --run-dir --json -v --verbose -q --quiet)
 _shtab_cdigen_run_option_strings=(-h --help --run-dir --kind --profile --naming --target --layout --hook --container-driver-root --spec-dir --config --root --vendor --driver-root --dev-root --library-search-path --binary-search-path --config-search-path --mode --nvml --strict --json -v --verbose -q --quiet)
 _shtab_cdigen_status_option_strings=(-h --help --config --root --run-dir --json -v --verbose -q --quiet)
-_shtab_cdigen_validate_option_strings=(-h --help --host --target --loader --config --root --json -v --verbose -q --quiet)
+_shtab_cdigen_validate_option_strings=(-h --help --host --target --loader --schema --config --root --json -v --verbose -q --quiet)
 _shtab_cdigen_withdraw_option_strings=(-h --help --dry-run --kind --vendor --with-hook --spec-dir --config --root --run-dir --json -v --verbose -q --quiet)
 _shtab_cdigen_option_strings=(-h --help -V --version)
 
@@ -248,6 +248,7 @@ _shtab_cdigen_validate_pos_0_nargs=+
 _shtab_cdigen_validate__h_nargs=0
 _shtab_cdigen_validate___help_nargs=0
 _shtab_cdigen_validate___host_nargs=0
+_shtab_cdigen_validate___schema_nargs=0
 _shtab_cdigen_validate___json_nargs=0
 _shtab_cdigen_validate__v_nargs=0
 _shtab_cdigen_validate___verbose_nargs=0

@@ -299,6 +299,7 @@ _shtab_cdigen_validate_options=(
   "--host[also hold it against this host (see --root)]"
   "*--target=[fail unless this runtime loads it\: podman-4.9, containerd-1.7.24\; may be repeated]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
   "*--loader=[fail unless this version of the CDI library loads it\: 0.8.0, main\; may be repeated]:VERSION:(0.5.2 0.5.3 0.5.4 0.6.0 0.6.1 0.6.2 0.7.0 0.7.1 0.7.2 0.8.0 0.8.1 1.0.0 1.0.1 1.1.0 main)"
+  "--schema[ask the JSON Schema about specs with thousands of mounts too]"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
   "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
   "--json[print one JSON document and nothing else on stdout]"

@@ -13,13 +13,19 @@ from jsonschema import Draft202012Validator
 from cdigen.cdi.loaders.emulation import verdicts
 from cdigen.cdi.reader import parse_document
 from cdigen.cdi.rules.document_rules import check
+from cdigen.cdi.rules.edit_rules import EDIT_LISTS
 from cdigen.cdi.schema import check_schema, load_schema
 from cdigen.model.errors import StoreError
 
 if TYPE_CHECKING:
-    from cdi.cdi_documents import Document
+    from collections.abc import Iterable, Iterator
+    from typing import Any
 
-VALIDATOR = Draft202012Validator(load_schema("cdi.schema.json"))
+    from cdi.cdi_documents import Document
+    from jsonschema import ValidationError
+
+SCHEMA = load_schema("cdi.schema.json")
+VALIDATOR = Draft202012Validator(SCHEMA)
 
 TEXTS = (
     *("", "a", "A=B", "=B", "A=\n", "A=b\n", "A=\x00", "A=\x7f\u2028", "A=\U0001f600", "a=b", "é", "x" * 300),
@@ -52,6 +58,7 @@ KEYS = (
     *("netDevices", "hooks", "intelRdt", "additionalGids", "path", "hostPath", "type", "options", "timeout"),
     *("example.com/a", "enableCMT", "schemata", "bad key", "x", "\u212a.com/a", "a\n", "y" * 64),
 )
+LONG = ("x" * 131_072, "/" + "x" * 4095, "/" + "x" * 131_071, "x=" + "y" * 131_070)
 SCALARS = (*TEXTS, *NUMBERS, True, False, None)
 
 
@@ -87,11 +94,21 @@ class Mutation:
         elif self.random.random() < 0.25 and target:
             del target[self.random.choice(list(target))]
         else:
-            keys = [*target, *target, self.random.choice(KEYS)]
-            target[self.random.choice(keys)] = value
+            key = self.random.choice([*target, *target, self.random.choice(KEYS)])
+            target[key] = self.like(target.get(key), value)
+
+    def like(self, before: object, other: object) -> object:
+        """Return, half of the times, a value of the type that was there BEFORE, else OTHER."""
+        if self.random.random() < 0.5:
+            if isinstance(before, str):
+                return self.random.choice((*TEXTS, *LONG))
+            if isinstance(before, int):
+                return self.random.choice(NUMBERS)
+        return other
 
     def change_list(self, target: list[object], value: object) -> None:
         index = self.random.randrange(len(target) + 1)
+        value = self.like(target[index] if index < len(target) else None, value)
         if self.random.random() < 0.3:
             del target[index : index + 1]
         else:
@@ -129,8 +146,72 @@ def test_whatever_the_rules_accept_is_read_back_as_it_was_written(accepted: list
         assert (parsed.document, parsed.findings) == (document, ())
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.integers(min_value=10_000))
+KEYWORDS = frozenset(
+    (
+        *("type", "enum", "required", "pattern", "minItems", "minLength", "maxLength", "minimum", "maximum"),
+        *("additionalProperties", "contains", "not", "anyOf"),
+    )
+)
+
+
+# What is seldom drawn.
+EDGES: tuple[object, ...] = (
+    [],
+    {**plain(), "annotations": {"a": "x" * (2**18 + 1)}},
+    *({**plain(), "devices": [{"name": "0", "containerEdits": {field: []}}]} for field in EDIT_LISTS),
+    with_edits(intelRdt={"closID": "c" * 4096}),
+    with_edits(netDevices=[{"hostInterfaceName": "x" * 131_072, "name": "x" * 131_072}]),
+    with_mount(type=""),
+    with_edits(netDevices=[{"hostInterfaceName": "", "name": ""}]),
+    with_edits(additionalGids=[-1, 2**32]),
+    *(with_hook(timeout=value) for value in (-1, 2**63)),
+    *(
+        with_node(**{field: value})
+        for field in ("major", "minor", "fileMode", "uid", "gid")
+        for value in (-1, 2**63)
+    ),
+)
+
+
+def demands(schema: dict[str, Any], path: str = "") -> dict[tuple[int, str], str]:
+    """Return all that SCHEMA demands: the object that does and its keyword, with their path."""
+    found = {
+        (id(schema), keyword): f"{path}/{keyword}"
+        for keyword, value in schema.items()
+        if keyword in KEYWORDS and not (keyword == "additionalProperties" and value is not False)
+    }
+    for keyword, value in schema.items():
+        if keyword in {"properties", "$defs"}:
+            below = list(value.items())
+        elif keyword in {"items", "propertyNames", "additionalProperties"} and isinstance(value, dict):
+            below = [("", value)]
+        else:
+            below = list(enumerate(value)) if keyword == "anyOf" else []
+        for name, each in below:
+            found |= demands(each, f"{path}/{keyword}/{name}")
+    return found
+
+
+def broken(errors: Iterable[ValidationError]) -> Iterator[tuple[int, str]]:
+    for error in errors:
+        yield id(error.schema), str(error.validator)
+        yield from broken(error.context or ())
+
+
+def test_whatever_the_schema_demands_the_rules_demand_too() -> None:
+    """Each demand is broken by some of the documents drawn, so a rule that is missing is found."""
+    missing = demands(SCHEMA)
+    for document in (*EDGES, *(Mutation(seed).document() for seed in range(20_000, 24_000))):
+        errors = list(VALIDATOR.iter_errors(document))
+        if errors:
+            assert any(found.severity == "error" for found in check(document)), document
+        for demand in broken(errors):
+            missing.pop(demand, None)
+    assert missing == {}
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(min_value=30_000))
 def test_no_drawn_document_passes_the_rules_and_fails_the_schema(seed: int) -> None:
     document = Mutation(seed).document()
     if not any(finding.severity == "error" for finding in check(document)):

@@ -260,3 +260,16 @@ def test_a_file_that_crashes_runtimes_is_told_so(cdigen: Run, tmp_path: Path) ->
 
 def test_a_name_that_no_runtime_loads_is_told(cdigen: Run, tmp_path: Path) -> None:
     assert "must end in .json or .yaml" in cdigen("validate", put(tmp_path / "x.yml", GOOD)).out
+
+
+def test_validate_asks_the_schema_about_a_huge_spec_only_where_it_is_told_to(
+    cdigen: Run, tmp_path: Path
+) -> None:
+    nodes = [{"path": f"/dev/x{number}"} for number in range(2001)]
+    devices = [{"name": "0", "containerEdits": {"deviceNodes": nodes}}]
+    file = put(tmp_path / "v.json", {**GOOD, "devices": devices})
+    row = cdigen("validate", file, "--json").json[0]
+    assert row["valid"] is True
+    assert [(found["severity"], found["rule"]) for found in row["findings"]] == [("info", "schema-skipped")]
+    assert "--schema" in cdigen("validate", file).out
+    assert cdigen("validate", file, "--schema", "--json").json[0]["findings"] == []

@@ -157,3 +157,10 @@ def test_a_child_that_hangs_in_the_kernel_is_left_to_it(freezer: Path) -> None:
         while (group / "tasks").read_text():
             time.sleep(0.01)
         group.rmdir()
+
+
+def test_a_child_reads_what_it_is_given_and_nothing_else() -> None:
+    code = "sys.stdout.write(str(len(sys.stdin.read())))"
+    child = (sys.executable, "-I", "-c", f"import sys; {code}")
+    assert run(child, deadline_s=20.0).output == b"0"
+    assert run(child, deadline_s=20.0, stdin=b"x" * 1_000_000).output == b"1000000"
