@@ -62,7 +62,7 @@ def test_no_option_takes_nonsense_in_silence(
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("generate", "--nvml", NOWHERE), 2, ("--nvml", NOWHERE, "no file that exists")),
+        (("generate", "--nvml", NOWHERE), 2, ("--nvml", NOWHERE, "not a file that exists")),
         (("doctor", "--nvml", NOWHERE), 2, ("--nvml", NOWHERE)),
         (("generate", "--driver-root", NOWHERE), 2, ("driver root", NOWHERE)),
         (("inspect", "--library-search-path", NOWHERE), 2, ("--library-search-path", NOWHERE)),

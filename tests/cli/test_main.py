@@ -69,11 +69,11 @@ def test_a_usage_error_with_json_is_json(cdigen: Run) -> None:
 
 
 def test_a_root_that_does_not_exist_is_a_usage_error(cdigen: Run) -> None:
-    assert cdigen("generate", "--root", "/does/not/exist").failed(2, "/does/not/exist", "no folder")
+    assert cdigen("generate", "--root", "/does/not/exist").failed(2, "/does/not/exist", "not a folder")
 
 
 def test_a_root_that_is_a_file_is_a_usage_error(cdigen: Run) -> None:
-    assert cdigen("inspect", "--root", "/etc/passwd").failed(2, "/etc/passwd", "no folder")
+    assert cdigen("inspect", "--root", "/etc/passwd").failed(2, "/etc/passwd", "not a folder")
 
 
 def test_every_option_with_a_value_may_stand_before_the_command() -> None:

@@ -53,7 +53,7 @@ def test_a_configuration_that_is_wrong_at_the_start_is_refused(cdigen: Run, tmp_
 
 
 def test_a_root_that_does_not_exist_is_refused(cdigen: Run, tmp_path: Path) -> None:
-    assert cdigen("run", "--root", tmp_path / "nothing").failed(2, "no folder that exists")
+    assert cdigen("run", "--root", tmp_path / "nothing").failed(2, "not a folder that exists")
 
 
 def test_a_profile_that_is_not_configured_is_refused(cdigen: Run, tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_a_device_and_a_socket_are_no_spec_files(cdigen: Run, tmp_path: Path) ->
         server.bind(str(tmp_path / "s.json"))
         done = cdigen("validate", "/dev/zero", tmp_path / "s.json", "--json")
     assert done.code == 5
-    assert ["no regular file" in row["findings"][0]["message"] for row in done.json] == [True, True]
+    assert ["not a regular file" in row["findings"][0]["message"] for row in done.json] == [True, True]
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
@@ -239,7 +239,7 @@ def test_a_library_that_was_never_observed_is_unknown_and_said_to_be(cdigen: Run
 @pytest.mark.parametrize("version", ["latest", "1.0", "", "1.0.x", "-1.0.0"])
 def test_what_is_no_version_is_refused(cdigen: Run, tmp_path: Path, version: str) -> None:
     file = put(tmp_path / "x.json", GOOD)
-    assert cdigen("validate", file, f"--loader={version}").failed(2, "no version of the CDI library")
+    assert cdigen("validate", file, f"--loader={version}").failed(2, "not a version of the CDI library")
 
 
 def test_the_runtimes_that_refuse_a_file_are_told_without_being_asked(cdigen: Run, tmp_path: Path) -> None:
