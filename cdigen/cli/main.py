@@ -6,7 +6,6 @@ import gc
 import io
 import os
 import sys
-from contextlib import suppress
 from importlib import import_module
 
 from cdigen import __version__
@@ -264,6 +263,7 @@ def _fail(error: CdigenError, *, as_json: bool) -> int:
     # Where stdout takes nothing, it does not take the news of that either.
     if as_json and not isinstance(error, UnprintedError):
         import json  # noqa: PLC0415 - only where it is asked for
+        from contextlib import suppress  # noqa: PLC0415 - likewise
 
         body = {"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}
         with suppress(UnprintedError, BrokenPipeError):

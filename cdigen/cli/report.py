@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 
 from cdigen.cli import terminal
 from cdigen.host.root import shown
@@ -92,6 +91,8 @@ def paint(text: str, colour: str, stream: TextIO) -> str:
 
 def _tell(line: str) -> None:
     """Print LINE on stderr; where that takes nothing, nobody can be told, and the work goes on."""
+    from contextlib import suppress  # noqa: PLC0415 - most commands have nothing to tell
+
     with suppress(OSError):
         write(sys.stderr, f"cdigen: {line}\n")
 

@@ -308,7 +308,7 @@ class _Search:
         folder, _, name = path.rpartition("/")
         try:
             return stat.S_ISLNK(
-                os.lstat(self._root.outer_path(self._root.resolve(folder)) + f"/{name}").st_mode
+                os.lstat(self._root.outer_path(self._root.directory(folder)) + f"/{name}").st_mode
             )
         except OSError:
             return False

@@ -247,9 +247,11 @@ def _look_at(search: LibrarySearch, folder: str, name: str) -> None:
             return
     path = f"{folder}/{name}"
     try:
-        with search.root.open(path) as file:
-            if file.path not in search.seen:
-                search.seen.add(file.path)
+        # Most names are links to a file that was read under another name.
+        real = search.root.resolve(path)
+        if real not in search.seen:
+            with search.root.open(real) as file:
+                search.seen.add(real)
                 _read(search, file, stem, row)
     except OSError as error:
         search.reject(stem, path, f"{shown(search.root.host_path(path))} cannot be read: {reason(error)}")
