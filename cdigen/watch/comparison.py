@@ -1,7 +1,6 @@
-"""Folders that no inotify watch is to be had for, compared every second or so instead: ``FolderComparison``.
+"""``FolderComparison``: compare every second or so the folders that cannot be watched.
 
-Any user can use up what inotify has of instances and watches (inotify(7)): the limits of root's own are high
-enough for one who does not mean it, and there are hosts on which a hundred programs of root's watch.
+Limits of inotify (instances, watches: inotify(7)) are per user, and root's may be used up by other programs.
 """
 
 from __future__ import annotations
@@ -42,12 +41,19 @@ class FolderComparison:
         self._folders: Mapping[str, Interest] = {}
         self._seen: dict[str, bytes] = {}
 
-    def arm(self, folders: Mapping[str, Interest], put: Callable[[Trigger], None]) -> None:
+    def arm(
+        self, folders: Mapping[str, Interest], put: Callable[[Trigger], None], *, is_looked_at: bool
+    ) -> None:
         """Compare FOLDERS from now on, and tell PUT; what is new among them is as it is now.
 
-        OSError: there is no thread to be had.
+        IS_LOOKED_AT: so are the others, since whoever calls this looks at the host afterwards. OSError: there
+        is no thread to be had.
         """
-        new = {path: _state(path, interest) for path, interest in folders.items() if path not in self._seen}
+        new = {
+            path: _state(path, interest)
+            for path, interest in folders.items()
+            if is_looked_at or path not in self._seen
+        }
         with self._lock:
             kept = {path: state for path, state in self._seen.items() if path in folders}
             self._folders, self._seen = folders, kept | new

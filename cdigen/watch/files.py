@@ -1,11 +1,11 @@
-"""``FileSource``: files and folders that may not exist yet, be replaced, or be reached through links.
+"""``FileSource``: watch files and folders that may not exist yet, be replaced, or be reached through links.
 
-Each folder on the way to a path is watched, not recursively, for the names that matter in it
-(``waypoints``). The watches are planned anew when one of the names that lead somewhere changes.
-
-Of watchdog this uses the inotify reader (``observers.inotify_c``) and not its Observer, which has a
-thread for each folder, a queue without a bound, and holds a file that was moved away back for 0.5 s
-(watchdog 7.1: ``InotifyMoveEventGrouper.delay``). Nothing is queued here but in the kernel.
+Each folder on the way to a path is watched, not recursively, for the names that matter in it (``waypoints``).
+The watches are planned again when one of the names that lead somewhere changes. watchdog's Observer does the
+watching, by its public interface: a file that is moved to a folder that is not watched is announced half a
+second later, after watchdog has waited for the other half of the move; of a kernel queue that overflowed it
+says nothing, so that what was lost is seen at the next resync. Its release 6 takes an inotify instance for
+each folder, 7 one for all.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import re
 import stat
 import threading
 import time
-from errno import EACCES, EBADF, EBUSY, ELOOP, EMFILE, ENOENT, ENOSPC, ENOTDIR
-from itertools import count
+from errno import EACCES, EAGAIN, EBUSY, ELOOP, EMFILE, ENOENT, ENOSPC, ENOTDIR
 
-from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyFD, Mask, WatchDescriptor
+from watchdog import events
+from watchdog.observers import Observer
 
 from cdigen.host.root import reason, shown
 from cdigen.watch.comparison import INTERVAL_S, FolderComparison, expression
@@ -30,13 +30,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from watchdog.observers.inotify_c import InotifyEvent
+    from watchdog.events import FileSystemEvent
+    from watchdog.observers.api import BaseObserver, ObservedWatch
 
     from cdigen.watch.waypoints import Interest
 
 # A folder that has come meanwhile, below one that has just been found: more levels than any path has.
 _ROUNDS = 32
-# While it pauses, the kernel gathers events and merges equal ones: 10,000 a second make 100 batches.
 _PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 0.2
 # Planning takes a tenth of the time at most, however fast things change.
@@ -50,24 +50,35 @@ _LIMITS = {
     ENOSPC: "the limit of inotify watches is reached (sysctl fs.inotify.max_user_watches)",
     EMFILE: "the limit of inotify instances (sysctl fs.inotify.max_user_instances) or of open files is"
     " reached",
+    EAGAIN: "no thread can be started",
 }
 
-_I = InotifyConstants
-_COMES_OR_GOES = (
-    _I.IN_CREATE | _I.IN_DELETE | _I.IN_MOVED_FROM | _I.IN_MOVED_TO | _I.IN_DELETE_SELF | _I.IN_MOVE_SELF
-)
-# Not IN_MODIFY: a file that is being written is of use when it is closed. IN_MASK_ADD, because two of
-# our folders may be one (a bind mount), and the later would narrow what the earlier wants to hear.
-_HOW = _I.IN_ONLYDIR | _I.IN_DONT_FOLLOW | _I.IN_MASK_ADD
+_NAMES: list[type[FileSystemEvent]] = [
+    events.FileCreatedEvent,
+    events.DirCreatedEvent,
+    events.FileDeletedEvent,
+    events.DirDeletedEvent,
+    events.FileMovedEvent,
+    events.DirMovedEvent,
+]
+# Also that a file was written and closed, or that its mode or owner changed. The latter has events of its own
+# since watchdog 7, which come together with each write all the same.
+_CONTENT = [
+    *_NAMES,
+    events.FileClosedEvent,
+    events.FileModifiedEvent,
+    events.DirModifiedEvent,
+    *(getattr(events, name) for name in ("FileAttribEvent", "DirAttribEvent") if hasattr(events, name)),
+]
 
 
 class FileSource:
     """Tells when one of PATHS, or anything that decides what they mean, changes.
 
-    PATHS are absolute paths of this machine: of files, of folders (each entry matters), or with ``*``
-    in the last name. ROOTS are trees out of which no link leads (``waypoints.interests``). Not seen are
-    pseudo files (/proc, /sys), and something mounted over a folder until the next ``rearm``. Folders that no
-    watch is to be had for are compared every COMPARE_S.
+    PATHS are absolute paths of this machine: of files, of folders (each entry matters), or with ``*`` in the
+    last name. ROOTS are trees out of which no link leads (``waypoints.interests``). Not seen are pseudo files
+    (/proc, /sys), and something mounted over a folder until the next ``rearm``. Folders that cannot be
+    watched, and modes and owners in folders of device nodes, are compared every COMPARE_S.
     """
 
     name = "files"
@@ -83,31 +94,35 @@ class FileSource:
         # Held while watches are planned, made and given up, by the worker or by who calls us; for ever,
         # where a file system does not answer: nobody waits for it without a bound.
         self._lock = threading.Lock()
-        self._inotify: _Inotify | None = None
-        self._ids = count(1)
+        self._observer: BaseObserver | None = None
         self._folders: dict[str, _Folder] = {}
-        self._outdated = False
+        # Paths at which something was replaced since the last plan: watches at and below them are made anew.
+        self._replaced: set[str] = set()
+        self._outdated = threading.Event()
         self._shortage = ""
         self._planning_since: float | None = None
 
     def start(self, put: Callable[[Trigger], None]) -> None:
-        """Watch; see ``Source``. Folders that no watch is to be had for are a ``problem``, not an error."""
+        """Watch; see ``Source``. Folders that cannot be watched are a ``problem``, not an error."""
         if not self._lock.acquire(timeout=JOIN_S):
             raise OSError(EBUSY, _HANGS)
         try:
-            self._put, self._folders = put, {}
+            self._put, self._folders, self._replaced = put, {}, set()
             try:
-                inotify = _Inotify()
+                # watchdog 7 takes an inotify instance here, 6 one for each folder.
+                self._observer = observer = Observer()
             except OSError as error:
                 self._compare_all(_explained(error))
                 return
-            self._inotify = inotify
             try:
-                self._plan(inotify)
-                self._worker.start(lambda: self._work(inotify), put)
-            except OSError:
-                self._give_up(inotify)
+                observer.start()
+                self._plan(observer)
+                self._worker.start(lambda: self._work(observer), put)
+            except (OSError, RuntimeError):
+                self._give_up(observer)
                 raise
+        except RuntimeError as error:
+            raise OSError(EAGAIN, f"{_LIMITS[EAGAIN]} ({error})") from error
         except OSError as error:
             raise OSError(error.errno, _explained(error)) from error
         finally:
@@ -121,8 +136,8 @@ class FileSource:
         self._paths, self._roots = paths, roots
         if self._lock.acquire(timeout=JOIN_S):
             try:
-                if self._inotify is not None:
-                    self._plan(self._inotify)
+                if self._observer is not None:
+                    self._plan(self._observer, is_looked_at=True)
                 elif self._shortage:
                     self._compare_all(self._shortage)
             finally:
@@ -131,11 +146,12 @@ class FileSource:
     def stop(self) -> None:
         """Stop watching; see ``Source``."""
         self._worker.stopping.set()
+        self._outdated.set()
         has_lock = self._lock.acquire(timeout=JOIN_S / 2)
         try:
             self._shortage = ""
-            if self._inotify is not None:
-                self._give_up(self._inotify)
+            if self._observer is not None:
+                self._give_up(self._observer)
         finally:
             if has_lock:
                 self._lock.release()
@@ -147,173 +163,172 @@ class FileSource:
         since = self._planning_since
         if since is not None and time.monotonic() - since > HANGS_S:
             return _HANGS
+        observer = self._observer
+        if observer is not None and not all(each.is_alive() for each in (observer, *observer.emitters)):
+            return "a thread of watchdog's has ended"
         return self._worker.problem() or self._shortage
 
-    def _give_up(self, inotify: _Inotify) -> None:
-        """Close INOTIFY, whose last words are nobody's business: it says of each folder that it is gone."""
-        self._inotify, self._folders = None, {}
-        inotify.close()
+    def note(self, here: str, event: FileSystemEvent) -> None:
+        """Tell of EVENT in the folder HERE if it matters; watchdog's thread calls this, without the lock."""
+        folder = self._folders.get(here)
+        is_replaced = event.event_type in _REPLACING
+        for path in {os.fsdecode(event.src_path), os.fsdecode(event.dest_path)} - {""}:
+            if path == here:
+                # About the folder itself; that something in it was modified is told of each as well.
+                if is_replaced:
+                    self._replan(path)
+            elif folder is not None:
+                name = os.path.basename(path)
+                if (is_way := name in folder.interest.ways) and is_replaced:
+                    self._replan(path)
+                if is_way or folder.matters(name):
+                    self._put(Trigger(source=self.name, reason=f"{shown(path)} changed"))
 
-    def _work(self, inotify: _Inotify) -> None:
+    def _replan(self, path: str) -> None:
+        self._replaced.add(path)
+        self._outdated.set()
+
+    def _give_up(self, observer: BaseObserver) -> None:
+        self._observer, self._folders = None, {}
+        observer.unschedule_all()
+        if observer.is_alive():
+            observer.stop()
+            observer.join(JOIN_S)
+
+    def _work(self, observer: BaseObserver) -> None:
+        """Plan again whenever something on the way to a path has changed."""
         stopping = self._worker.stopping
         try:
             while not stopping.is_set():
-                self._work_off(inotify.read_events(), inotify)
-                stopping.wait(self._renew(inotify))
+                self._outdated.wait()
+                began = time.monotonic()
+                with self._lock:
+                    if self._observer is not observer:
+                        return
+                    for path in self._plan(observer):
+                        # What came into it before it was watched was seen by nobody.
+                        self._put(Trigger(source=self.name, reason=f"{shown(path)} changed"))
+                pause = (time.monotonic() - began) * _PAUSES_PER_PLANNING
+                stopping.wait(min(max(_PAUSE_S, pause), _LONGEST_PAUSE_S))
         finally:
             if not stopping.is_set():
                 with self._lock:
-                    inotify.interrupted()
-                    self._give_up(inotify)
+                    self._give_up(observer)
 
-    def _work_off(self, events: list[InotifyEvent], inotify: _Inotify) -> None:
-        if not events and not self._worker.stopping.is_set():
-            # The reader swallows EBADF, and would say so again and again.
-            raise OSError(EBADF, "the inotify descriptor was closed")
-        for event in events:
-            if event.is_queue_overflow:
-                self._outdated = True
-                self._put(Trigger(source=self.name, reason="events were lost: too many at once"))
-            else:
-                inotify.handle_event(event)
+    def _plan(self, observer: BaseObserver, *, is_looked_at: bool = False) -> list[str]:
+        """Watch what now decides the paths' meaning, and nothing else; returns the folders that are new.
 
-    def _renew(self, inotify: _Inotify) -> float:
-        """Plan anew if something on the way to a path has changed; returns how long to pause now."""
-        if not self._outdated:
-            return _PAUSE_S
-        began = time.monotonic()
-        with self._lock:
-            if self._inotify is not inotify:
-                return 0.0
-            for folder in self._plan(inotify):
-                # What came into it before it was watched was seen by nobody.
-                self._put(Trigger(source=self.name, reason=f"{shown(folder)} changed"))
-        pause = (time.monotonic() - began) * _PAUSES_PER_PLANNING
-        return min(max(_PAUSE_S, pause), _LONGEST_PAUSE_S)
-
-    def _plan(self, inotify: _Inotify) -> list[str]:
-        """Watch what now decides the paths' meaning, and nothing else; returns the folders that are new."""
+        IS_LOOKED_AT says that a look at the host follows in any case.
+        """
         new: list[str] = []
         self._planning_since = time.monotonic()
         wanted: dict[str, Interest] = {}
         for _ in range(_ROUNDS):
-            self._outdated = False
+            self._outdated.clear()
+            replaced, self._replaced = self._replaced, set()
             wanted = interests(self._paths, self._roots)
-            self._forget(inotify, [path for path in self._folders if path not in wanted])
+            for path in [path for path in self._folders if path not in wanted or _is_below(path, replaced)]:
+                self._forget(observer, path)
             self._shortage = ""
-            found = [path for path, interest in wanted.items() if self._watch(inotify, path, interest)]
-            if not found and not self._outdated:
+            found = [path for path, interest in wanted.items() if self._watch(observer, path, interest)]
+            if not found and not self._outdated.is_set():
                 break
             # What has come below them meanwhile was not announced: look once more.
             new += found
-        if self._inotify is inotify:
-            self._compare({path: wanted[path] for path in wanted if path not in self._folders})
+        compared = {path: wanted[path] for path in wanted if _is_compared(self._folders.get(path))}
+        self._comparison.arm(compared, self._put, is_looked_at=is_looked_at)
         self._planning_since = None
         return new
 
     def _compare_all(self, why: str) -> None:
-        """Compare all that matters; nothing of it is watched, and WHY is known."""
+        """Compare all that matters; nothing of it is watched, for the reason WHY."""
         self._shortage = why
         self._planning_since = time.monotonic()
-        self._compare(interests(self._paths, self._roots))
+        self._comparison.arm(interests(self._paths, self._roots), self._put, is_looked_at=True)
         self._planning_since = None
 
-    def _compare(self, folders: dict[str, Interest]) -> None:
-        """Compare FOLDERS in the place of watching them."""
-        self._comparison.arm(folders, self._put)
-
-    def _watch(self, inotify: _Inotify, path: str, interest: Interest) -> bool:
+    def _watch(self, observer: BaseObserver, path: str, interest: Interest) -> bool:
         """Watch the folder PATH for INTEREST; returns whether it was not watched, or was another folder."""
-        if self._inotify is not inotify:
-            # Given up while this hung.
-            return False
         known = self._folders.get(path)
-        folder = _Folder(self, path, interest, CallbackId(next(self._ids)))
         try:
-            # The kernel knows best whether PATH is still the folder that we watch: its number stays.
-            folder.number = inotify.add_callback(os.fsencode(path), _mask(path, interest), folder, folder.id)
-        except OSError as error:
-            self._forget(inotify, [path])
-            if error.errno in _VANISHED:
-                self._outdated = True
+            there = os.lstat(path)
+            identity = (there.st_dev, there.st_ino)
+            has_content = interest.content and not _holds_nodes(path)
+            if known is not None and known.identity == identity and known.has_content == has_content:
+                known.expect(interest)
+                return False
+            self._forget(observer, path)
+            # watchdog takes EACCES of inotify_add_watch for success.
+            if not os.access(path, os.R_OK):
+                raise PermissionError(EACCES, os.strerror(EACCES))
+            folder = _Folder(identity, interest, has_content=has_content)
+            self._folders[path] = folder
+            folder.watch = observer.schedule(
+                _Handler(self, path), path, event_filter=_CONTENT if has_content else _NAMES
+            )
+        except (OSError, RuntimeError) as error:
+            self._folders.pop(path, None)
+            if isinstance(error, OSError) and error.errno in _VANISHED:
+                self._outdated.set()
             else:
                 self._shortage = self._shortage or f"{shown(path)} is not watched: {_explained(error)}"
             return False
-        self._forget(inotify, [path])
-        self._folders[path] = folder
-        if folder.number == -1:
-            # The reader takes EACCES for success.
-            self._forget(inotify, [path])
-            self._shortage = self._shortage or f"{shown(path)} is not watched: {os.strerror(EACCES)}"
-            return False
-        return known is None or known.number != folder.number
+        return known is None or known.identity != identity
 
-    def _forget(self, inotify: _Inotify, paths: list[str]) -> None:
-        gone = [folder for path in paths if (folder := self._folders.pop(path, None))]
-        inotify.remove_callbacks([(folder.number, folder.id) for folder in gone])
+    def _forget(self, observer: BaseObserver, path: str) -> None:
+        folder = self._folders.pop(path, None)
+        if folder is not None and folder.watch is not None:
+            observer.unschedule(folder.watch)
 
-    def note(self, path: str, *, is_way: bool) -> None:
-        """Say that PATH has changed; the reader's thread calls this, without the lock."""
-        if self._inotify is None:
-            return
-        if is_way:
-            self._outdated = True
-        self._put(Trigger(source=self.name, reason=f"{shown(path)} changed"))
+
+_REPLACING = {events.EVENT_TYPE_CREATED, events.EVENT_TYPE_DELETED, events.EVENT_TYPE_MOVED}
+
+
+class _Handler(events.FileSystemEventHandler):
+    """Gives the events of the folder PATH to SOURCE."""
+
+    def __init__(self, source: FileSource, path: str) -> None:
+        self._source = source
+        self._path = path
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        self._source.note(self._path, event)
 
 
 class _Folder:
-    """A watched folder: what the reader calls for each of its events."""
+    """A watched folder: which one it is, and what matters in it."""
 
-    def __init__(self, source: FileSource, path: str, interest: Interest, id_: CallbackId) -> None:
-        self.id = id_
-        self.number = WatchDescriptor(-1)
-        self._source = source
-        self._path = path
-        self._ways = {os.fsencode(name) for name in interest.ways}
-        self._any = ANY in interest.patterns
-        self._names = re.compile(os.fsencode("|".join(map(expression, interest.patterns))) or b"(?!)")
+    def __init__(self, identity: tuple[int, int], interest: Interest, *, has_content: bool) -> None:
+        self.identity = identity
+        self.has_content = has_content
+        self.watch: ObservedWatch | None = None
+        self.expect(interest)
 
-    def on_event(self, event: InotifyEvent) -> None:
-        if not event.name:
-            # About the folder itself: moved, removed, unmounted, or given to somebody else.
-            self._source.note(self._path, is_way=True)
-        elif (is_way := event.name in self._ways) or self._any or self._names.fullmatch(event.name):
-            self._source.note(os.path.join(self._path, os.fsdecode(event.name)), is_way=is_way)
+    def expect(self, interest: Interest) -> None:
+        """Let INTEREST be what matters in it."""
+        self.interest = interest
+        pattern = "|".join(map(expression, interest.patterns)) or "(?!)"
+        self._names = re.compile(pattern, re.DOTALL)
 
-    def on_watch_deleted(self, wd: WatchDescriptor) -> None:
-        if wd == self.number:
-            self._source.note(self._path, is_way=True)
-
-    def on_queue_overflow(self) -> None:
-        """Do nothing: FileSource has seen it."""
+    def matters(self, name: str) -> bool:
+        """Return whether NAME is one of those that matter for what they are."""
+        return ANY in self.interest.patterns or self._names.fullmatch(name) is not None
 
 
-class _Inotify(InotifyFD):
-    """watchdog's reader, read by the source's own thread: its thread is never started."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.interrupted()
-
-    def interrupted(self) -> None:
-        """Say that nobody is in ``read_events``: ``close`` leaves the closing to a read that goes on."""
-        with self._lock:
-            self._is_reading = False
+def _is_below(path: str, replaced: set[str]) -> bool:
+    return any(path == each or path.startswith(f"{each}/") for each in replaced)
 
 
-def _mask(path: str, interest: Interest) -> Mask:
-    mask = _COMES_OR_GOES | _HOW
-    if interest.content:
-        mask |= _I.IN_ATTRIB
-        # Every end of a program that has written to /dev/null would be an event, and nothing is ever
-        # written into a folder of device nodes.
-        if not _holds_nodes(path):
-            mask |= _I.IN_CLOSE_WRITE
-    return Mask(mask)
+def _is_compared(folder: _Folder | None) -> bool:
+    """Return whether watching does not tell all that matters in FOLDER."""
+    return folder is None or (folder.interest.content and not folder.has_content)
 
 
 def _holds_nodes(path: str) -> bool:
-    """Return whether PATH is a /dev, or lies in one: a folder with a device node that is called null."""
+    """Return whether PATH is a /dev, or lies in one: a folder with a device node that is called null.
+
+    watchdog tells of modes only together with each write, and every program writes to /dev/null.
+    """
     while path != "/":
         try:
             if stat.S_ISCHR(os.lstat(f"{path}/null").st_mode):
@@ -324,8 +339,10 @@ def _holds_nodes(path: str) -> bool:
     return False
 
 
-def _explained(error: OSError) -> str:
-    return _LIMITS.get(error.errno or 0) or reason(error)
+def _explained(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return _LIMITS.get(error.errno or 0) or reason(error)
+    return f"{_LIMITS[EAGAIN]} ({error})"
 
 
 def _nowhere(_: Trigger) -> None:

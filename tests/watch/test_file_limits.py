@@ -18,11 +18,11 @@ from watch.watching import (
     descriptors,
     is_watched,
     kill,
-    put_null_in_place_of,
     quickest,
     run_apart,
     thread_of,
 )
+from watchdog.observers.api import BaseObserver
 
 from cdigen.watch.files import FileSource
 from cdigen.watch.triggers import Inbox, Trigger
@@ -42,7 +42,9 @@ def test_thousands_of_events_are_one_reason_for_each_path(tmp_path: Path, ear: E
     assert ear.hears(*(f"{tmp_path}/lib{number} changed" for number in range(3)))
 
 
-def test_an_overflow_of_the_kernels_queue_is_an_event(tmp_path: Path, ear: Ear) -> None:
+def test_what_an_overflow_of_the_kernels_queue_lost_is_watched_from_the_next_look_on(
+    tmp_path: Path, ear: Ear
+) -> None:
     # The queue is as long as fs.inotify.max_queued_events says; it fills while the reader is held up.
     held, go_on = threading.Event(), threading.Event()
 
@@ -51,17 +53,19 @@ def test_an_overflow_of_the_kernels_queue_is_an_event(tmp_path: Path, ear: Ear) 
         go_on.wait()
         ear.inbox.put(trigger)
 
-    source = FileSource((str(tmp_path), str(tmp_path / "later/file")))
+    paths = (str(tmp_path), str(tmp_path / "later/file"))
+    source = FileSource(paths)
     source.start(slow)
     try:
         (tmp_path / "begin").touch()
         assert held.wait(PATIENCE_S)
         fill_the_queue(tmp_path)
-        # Nobody is told of this one.
+        # Perhaps nobody is told of this one.
         (tmp_path / "later").mkdir()
         go_on.set()
-        assert ear.hears("events were lost: too many at once", f"{tmp_path}/later changed")
-        assert until(lambda: is_watched(tmp_path / "later"))
+        assert ear.hears(f"{tmp_path}/begin changed")
+        source.rearm(paths)
+        assert is_watched(tmp_path / "later")
         (tmp_path / "later/file").touch()
         assert ear.hears(f"{tmp_path}/later/file changed")
         assert source.problem() == ""
@@ -158,7 +162,9 @@ def test_without_any_inotify_instance_it_says_so_and_recovers_when_there_is_one(
     limit = (
         "the limit of inotify instances (sysctl fs.inotify.max_user_instances) or of open files is reached"
     )
-    assert first == later == limit
+    # watchdog 6 takes one for each folder, 7 one for all.
+    assert first == later
+    assert first in {limit, f"/ is not watched: {limit}"}
 
 
 COMPARED = """
@@ -260,24 +266,22 @@ def test_a_thread_that_is_killed_is_a_problem_that_is_told_at_once(
 ) -> None:
     before = descriptors("inotify"), descriptors("pipe")
     source = watch(tmp_path / "file")
-    kill(thread_of("files"), within="read_events")
+    kill(thread_of("files"))
     (tmp_path / "file").touch()
     assert ear.hears("stopped by itself")
     assert source.problem() == "its thread has ended: killed"
     assert (descriptors("inotify"), descriptors("pipe")) == before
 
 
-def test_a_descriptor_that_is_no_inotify_any_more_is_a_problem(
-    tmp_path: Path, ear: Ear, watch: Watch
-) -> None:
+@KILLS
+def test_a_thread_of_watchdogs_that_has_ended_is_a_problem(tmp_path: Path, ear: Ear, watch: Watch) -> None:
     source = watch(tmp_path / "file")
-    (descriptor,) = descriptors("inotify")
-    put_null_in_place_of(descriptor)
+    (observer,) = [each for each in threading.enumerate() if isinstance(each, BaseObserver)]
+    kill(observer, within="dispatch_events")
     (tmp_path / "file").touch()
-    assert ear.hears("stopped by itself")
-    assert source.problem() == "its thread has ended: the inotify descriptor was closed"
+    assert until(lambda: source.problem() == "a thread of watchdog's has ended")
     source.stop()
     source.start(ear.inbox.put)
-    (tmp_path / "file").touch()
+    (tmp_path / "file").unlink()
     assert ear.hears(f"{tmp_path}/file changed")
     assert source.problem() == ""

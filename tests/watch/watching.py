@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,7 +106,7 @@ def descriptors(kind: str) -> set[int]:
             link = os.readlink(f"/proc/self/fd/{name}")
         except OSError:
             continue
-        # A path is no kind: whoever shows a thread's exception reads inotify_c.py.
+        # A path is no kind.
         if kind in link and not link.startswith("/"):
             found.add(int(name))
     return found
@@ -113,8 +114,11 @@ def descriptors(kind: str) -> set[int]:
 
 def watches() -> list[str]:
     """Return what the kernel lists of this process's inotify watches: number and inode of each."""
-    (descriptor,) = descriptors("inotify")
-    lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+    lines: list[str] = []
+    for descriptor in descriptors("inotify"):
+        # watchdog 6 has one for each folder, and may be closing it.
+        with suppress(FileNotFoundError):
+            lines += Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
     return sorted(line for line in lines if line.startswith("inotify"))
 
 
