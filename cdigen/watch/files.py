@@ -62,12 +62,12 @@ _NAMES: list[type[FileSystemEvent]] = [
     events.DirMovedEvent,
 ]
 # Also that a file was written and closed, or that its mode or owner changed. The latter has events of its own
-# since watchdog 7, which come together with each write all the same.
+# since watchdog 7, also for folders, which come together with each write all the same. Without
+# DirModifiedEvent, of which watchdog makes one or two for each of the others.
 _CONTENT = [
     *_NAMES,
     events.FileClosedEvent,
     events.FileModifiedEvent,
-    events.DirModifiedEvent,
     *(getattr(events, name) for name in ("FileAttribEvent", "DirAttribEvent") if hasattr(events, name)),
 ]
 

@@ -175,7 +175,7 @@ def _mig_host(root: Path) -> Path:
 @contextmanager
 def _running(python: Path, root: Path, *options: str) -> Iterator[Daemon]:
     command = [str(python), "-m", "cdigen", "run", "--root", str(root), "--nvml", "off", *options]
-    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}
     process = subprocess.Popen(command, cwd="/", stderr=subprocess.DEVNULL, env=environment)
     try:
         daemon = Daemon(root, process)

@@ -23,6 +23,7 @@ BLINDING = ("PrivateDevices", "PrivateUsers", "RootDirectory", "DynamicUser", "U
 OF_ONE_KIND = ("Type", "ExecStart", "ExecReload", "SuccessExitStatus", "TimeoutStartSec", "TimeoutStopSec")
 OF_THE_DAEMON = (
     "WatchdogSec", "Restart", "RestartSec", "RestartPreventExitStatus", "OOMScoreAdjust", "TasksMax",
+    "Environment",
 )  # fmt: skip
 
 
