@@ -15,8 +15,7 @@ from cdigen.frontend import rundir, signals
 from cdigen.frontend.host_state import HostSources
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import ConfigError, StoreError
-from cdigen.nri.link import Endpoint
-from cdigen.nri.plugin_config import PluginConfig
+from cdigen.nri.plugin_config import Endpoint, PluginConfig
 from cdigen.runtimes.daemon_service import service_of
 
 TYPE_CHECKING = False

@@ -13,7 +13,6 @@ from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.names import is_device_name, is_kind
 from cdigen.nri.decision.context import LIBRARY, context_of
-from cdigen.nri.decision.decide import decide
 from cdigen.nri.pods import Container, Pod
 from cdigen.value import replace
 
@@ -89,13 +88,7 @@ def run(arguments: Namespace) -> int:
         argument_checks.require_folders("--run-dir", [arguments.run_dir], hint=hint)
     state = read_host_state(_sources(arguments, host, settings), library=LIBRARY)
     context = context_of(state, settings)
-    decision = decide(
-        _pod(arguments),
-        _container(arguments),
-        policy=context.policy,
-        names=context.names,
-        machine=context.machine,
-    )
+    decision = context.decide(_pod(arguments), _container(arguments))
     if arguments.json:
         report.print_json(document(decision))
     else:

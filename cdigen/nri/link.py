@@ -1,6 +1,6 @@
-"""The connection to a runtime, in a thread of its own that waits for no disk: ``Link``.
+"""The connection to a runtime, in a thread of its own that never waits for a disk: ``Link``.
 
-It connects again and again, later each time, until it is stopped.
+It connects again after every end, later each time, until it is stopped.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from cdigen.nri.decision.compat import is_rejected
 from cdigen.nri.events import ConnectionLost
 from cdigen.nri.serving import ServeOptions, Serving
 from cdigen.nri.wire.session import Session, SessionError
-from cdigen.value import frozen
 from cdigen.watch.debounce import Backoff
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from cdigen.nri.plugin_config import Endpoint
     from cdigen.nri.shared_state import SharedState
 
 # A runtime that restarts has its socket back within a second, and starts containers soon after.
@@ -30,22 +30,15 @@ _MAX_REJECTIONS = 2
 _BEAT_S = 5.0
 
 
-@frozen
-class Endpoint:
-    """Where the runtime is: the socket ``path``, or ``fd``, a connected socket that it has given to us."""
-
-    path: str = ""
-    fd: int | None = None
-
-
 class Link:
-    """Serves the runtime at ENDPOINT as the plugin NAME with INDEX (two digits), by what lies on DESK."""
+    """Serves the runtime at ENDPOINT as the plugin NAME with INDEX (two digits), by the SHARED state."""
 
-    def __init__(self, endpoint: Endpoint, name: str, index: str, desk: SharedState) -> None:
+    def __init__(self, endpoint: Endpoint, name: str, index: str, shared: SharedState) -> None:
         self._endpoint = endpoint
         self._name, self._index = name, index
-        self._desk = desk
-        # How often in a row the runtime has gone upon our subscription: so it says that it knows it not.
+        self._shared = shared
+        # How often in a row the runtime has closed the connection at our subscription: so it does where it
+        # does not know an event.
         self._rejections = 0
         self._thread = threading.Thread(target=self._work, name="cdigen-nri", daemon=True)
 
@@ -55,12 +48,12 @@ class Link:
         What the caller does next takes time that the registration would otherwise have to wait for.
         """
         self._thread.start()
-        self._desk.tried.wait(wait_s)
+        self._shared.tried.wait(wait_s)
 
     def stop(self) -> None:
         """End the connection and the thread, within a second."""
-        self._desk.stopping.set()
-        self._desk.ring()
+        self._shared.stopping.set()
+        self._shared.wake()
         self._thread.join(_STOP_S)
 
     def is_running(self) -> bool:
@@ -69,30 +62,30 @@ class Link:
 
     def _work(self) -> None:
         failures = 0
-        while not self._desk.stopping.is_set():
+        while not self._shared.stopping.is_set():
             begun_s = time.monotonic()
-            was_accepted, why = self._once()
-            self._desk.tried.set()
-            if self._desk.stopping.is_set():
+            was_active, why = self._once()
+            self._shared.tried.set()
+            if self._shared.stopping.is_set():
                 return
-            self._desk.report(ConnectionLost(reason=why, was_accepted=was_accepted))
+            self._shared.add_event(ConnectionLost(reason=why, was_active=was_active))
             if self._endpoint.fd is not None:
                 return
-            if was_accepted and time.monotonic() - begun_s > BACKOFF.most_s:
+            if was_active and time.monotonic() - begun_s > BACKOFF.most_s:
                 # It may be back already, and starts containers.
                 failures = 0
                 continue
-            failures = 0 if self._is_rung(BACKOFF.delay(failures)) else failures + 1
+            failures = 0 if self._is_woken(BACKOFF.delay(failures)) else failures + 1
 
-    def _is_rung(self, delay_s: float) -> bool:
+    def _is_woken(self, delay_s: float) -> bool:
         """Wait for DELAY_S, less if the wakeup is rung; returns whether it was."""
         poll = select.poll()
-        poll.register(self._desk.wakeup, select.POLLIN)
+        poll.register(self._shared.wakeup, select.POLLIN)
         until_s = time.monotonic() + delay_s
-        while not self._desk.stopping.is_set() and (left_s := until_s - time.monotonic()) > 0:
-            self._desk.alive_s = time.monotonic()
+        while not self._shared.stopping.is_set() and (left_s := until_s - time.monotonic()) > 0:
+            self._shared.alive_s = time.monotonic()
             if poll.poll(min(left_s, _BEAT_S) * 1000):
-                self._desk.clear_wakeup()
+                self._shared.clear_wakeup()
                 return True
         return False
 
@@ -109,7 +102,7 @@ class Link:
             serving = Serving(
                 connection,
                 Session(self._name, self._index),
-                self._desk,
+                self._shared,
                 ServeOptions(
                     is_launched=self._endpoint.fd is not None,
                     may_validate=self._rejections < _MAX_REJECTIONS,

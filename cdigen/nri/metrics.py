@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from cdigen import __version__
 from cdigen.config import RULE
-from cdigen.nri.counters import BUCKETS
+from cdigen.nri.shared_state import BUCKETS
 from cdigen.nri.status import REGISTERED
 
 TYPE_CHECKING = False
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class NriCollector:
-    """The metrics of one plugin, whose state is on BOARD."""
+    """The metrics of one plugin, by its STATUS."""
 
-    def __init__(self, board: PluginStatus) -> None:
-        self._board = board
+    def __init__(self, status: PluginStatus) -> None:
+        self._status = status
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -40,20 +40,20 @@ class NriCollector:
 
     def collect(self) -> Iterator[Metric]:
         """Return the metrics as they are now."""
-        board, tally = self._board, self._board.tally
+        status, metrics = self._status, self._status.metrics
         yield _gauge("cdigen_build_info", "The version of cdigen.", {(__version__,): 1}, "version")
         yield _gauge(
             "cdigen_config_valid",
             "Whether the configuration on the disk counts; where it is wrong, the last good one does.",
-            {(): float(all(finding.rule != RULE for finding in board.problems))},
+            {(): float(all(finding.rule != RULE for finding in status.problems))},
         )
         yield _gauge(
             "cdigen_nri_registered",
             "Whether the runtime asks the plugin.",
-            {(): float(board.state == REGISTERED)},
+            {(): float(status.state == REGISTERED)},
         )
-        if board.abilities is not None:
-            able = board.abilities
+        if status.abilities is not None:
+            able = status.abilities
             yield _gauge(
                 "cdigen_nri_runtime_info",
                 "The runtime, its NRI, and what becomes there of CDI devices.",
@@ -63,38 +63,38 @@ class NriCollector:
                 "nri",
                 "cdi",
             )
-        yield _counter("cdigen_nri_connections", "Registrations with a runtime.", {(): tally.connections})
+        yield _counter("cdigen_nri_connections", "Registrations with a runtime.", {(): metrics.connections})
         yield _counter(
             "cdigen_nri_containers",
             "Containers about to be created, by what became of them.",
-            _rows(tally.outcomes),
+            _rows(metrics.outcomes),
             "outcome",
         )
         yield _counter(
-            "cdigen_nri_refused", "Refused containers by the cause.", _rows(tally.refusals), "cause"
+            "cdigen_nri_refused", "Refused containers by the cause.", _rows(metrics.refusals), "cause"
         )
         yield _counter(
             "cdigen_nri_notes",
             "What did not count, or was let pass, by the cause.",
-            _rows(tally.notes),
+            _rows(metrics.notes),
             "cause",
         )
-        yield _counter("cdigen_nri_validations", "Containers validated.", _rows(tally.verdicts), "verdict")
+        yield _counter("cdigen_nri_validations", "Containers validated.", _rows(metrics.verdicts), "verdict")
         yield _gauge(
             "cdigen_nri_missed_containers",
             "Running containers that asked and did not get, at the last registration.",
-            {(): float(board.missed_count)},
+            {(): float(status.missed_count)},
         )
         yield self._durations()
 
     def _durations(self) -> Metric:
-        tally = self._board.tally
-        counts = list(accumulate(tally.durations))
+        metrics = self._status.metrics
+        counts = list(accumulate(metrics.durations))
         family = HistogramMetricFamily(
             "cdigen_nri_request_seconds", "How long containers waited for the plugin's answer."
         )
         bounds = (*(f"{bound:g}" for bound in BUCKETS), "+Inf")
-        family.add_metric([], list(zip(bounds, map(float, counts), strict=True)), tally.duration_s)
+        family.add_metric([], list(zip(bounds, map(float, counts), strict=True)), metrics.duration_s)
         return family
 
 

@@ -1,4 +1,4 @@
-"""What the configuration and the command line make of the plugin: ``PluginConfig``."""
+"""How one plugin runs, by configuration and command line: ``PluginConfig``."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.config import Settings
     from cdigen.frontend.host_state import HostSources
-    from cdigen.nri.link import Endpoint
+
+
+@frozen
+class Endpoint:
+    """Where the runtime is: the socket ``path``, or ``fd``, a connected socket that it has given to us."""
+
+    path: str = ""
+    fd: int | None = None
 
 
 @frozen
 class PluginConfig:
-    """One plugin: whom it serves, as whom, and by what.
+    """The runtime at ``endpoint``, the plugin's ``name`` and ``index`` (two digits) there, and its sources.
 
     ``watched`` are files that matter besides the specs and the inventory, the configuration first;
     ``plugin_dir`` is where the runtime finds plugins that it starts itself. ``problem``: the configuration is
-    wrong, so that nobody knows who may ask, and the settings are the default ones.
+    wrong, so that nobody knows which containers may have devices, and the settings are the default ones.
     """
 
     settings: Settings

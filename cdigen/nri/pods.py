@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _OBJECT = 50
+# The longest name of an object of Kubernetes (RFC 1123's of a host).
+_MAX_NAME = 253
+_MAX_TEXT = 1_000
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -95,6 +98,27 @@ class Adjustment:
     devices: tuple[ContainerDevice, ...] = ()
     hooks: tuple[ContainerHook, ...] = ()
     cdi_devices: tuple[str, ...] = ()
+
+
+@frozen
+class ContainerName:
+    """A container by its names, cut: thousands of events may wait to be logged."""
+
+    namespace: str
+    pod: str
+    container: str
+
+
+def container_name(pod: Pod, container: Container) -> ContainerName:
+    """Return the names of CONTAINER of POD."""
+    return ContainerName(
+        namespace=pod.namespace[:_MAX_NAME], pod=pod.name[:_MAX_NAME], container=container.name[:_MAX_NAME]
+    )
+
+
+def shorten(text: str) -> str:
+    """Return TEXT of somebody else, cut."""
+    return text[:_MAX_TEXT]
 
 
 def size_of(pod: Pod, container: Container) -> int:

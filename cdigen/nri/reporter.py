@@ -1,12 +1,14 @@
-"""What is said and shown of what the link tells: ``Reporter``, which fills the board and writes the log."""
+"""``Reporter`` logs the events of the link and keeps the plugin's status up to date."""
 
 from __future__ import annotations
 
 import os
 
-from cdigen.nri import events, status
+from cdigen.nri import events
 from cdigen.nri.decision import existing_devices
 from cdigen.nri.decision.audit import Audit
+from cdigen.nri.pods import shorten
+from cdigen.nri.status import CONNECTING, MAX_MISSED, REGISTERED, REGISTERING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,76 +21,75 @@ if TYPE_CHECKING:
     from cdigen.nri.shared_state import SharedState
     from cdigen.nri.status import PluginStatus
 
-
 _MAX_PLUGINS = 100
 _NO_DRIVER = (
-    "who gave it nodes of GPUs gave no driver: let the device plugin give CDI devices "
+    "its GPU nodes came without the driver: let the device plugin give CDI devices "
     "(DEVICE_LIST_STRATEGY=cdi-cri)"
 )
 
 
 class Reporter:
-    """Puts what the link leaves on DESK onto BOARD and into LOG; SETUP returns the plugin's setup."""
+    """Takes the events of SHARED into STATUS and LOG; CONFIG returns the plugin's configuration."""
 
     def __init__(
-        self, board: PluginStatus, desk: SharedState, log: EarlyLog, setup: Callable[[], PluginConfig]
+        self, status: PluginStatus, shared: SharedState, log: EarlyLog, config: Callable[[], PluginConfig]
     ) -> None:
-        self._board = board
-        self._desk = desk
+        self._status = status
+        self._shared = shared
         self._log = log
-        self._setup = setup
+        self._config = config
         self._audit = Audit()
         self._last_loss = ""
-        # Other plugins of which was warned since the runtime introduced itself.
+        # Other plugins of which a warning was logged since the runtime was configured.
         self._warned: set[str] = set()
 
-    def take(self, told: Event, known: DecisionContext | None) -> bool:
-        """Take what the link TOLD, judged by what is KNOWN of the host; returns whether the state is new."""
-        match told:
+    def take(self, event: Event, context: DecisionContext | None) -> bool:
+        """Take EVENT, judged by CONTEXT; returns whether a connection was made or lost."""
+        match event:
             case events.ContainerDecided():
-                self._board.decided(told)
-                self._say(told)
+                self._status.add_container(event)
+                self._log_answer(event)
             case events.Synchronized():
-                self._survey(told, known)
+                self._synchronize(event, context)
             case events.RuntimeConfigured():
-                self._introduce(told)
+                self._configure(event)
             case events.PluginsChanged():
-                self._meet(told.plugins)
+                self._note_plugins(event.plugins)
             case events.PluginActive():
-                self._board.stand(status.REGISTERED)
+                self._status.set_state(REGISTERED)
                 self._last_loss = ""
-                self._log.info("registered", runtime=self._board.runtime)
+                self._log.info("registered", runtime=self._status.runtime)
             case events.ConnectionLost():
-                self._lose(told)
+                self._disconnect(event)
             case events.Validated():
-                self._log.warning("rejected", **_named(told), reason=told.reason)
+                self._log.warning("rejected", **_named(event), reason=event.reason)
             case events.CallRefused():
-                self._log.warning("call refused", method=told.method, message=told.message)
-        return isinstance(told, events.PluginActive | events.ConnectionLost)
+                self._log.warning("call refused", method=event.method, message=event.message)
+        return isinstance(event, events.PluginActive | events.ConnectionLost)
 
-    def _say(self, told: events.ContainerDecided) -> None:
-        made = told.answer
-        facts = {**_named(told), "ms": round(told.duration_s * 1000, 2)}
-        if made.devices:
-            facts["devices"] = ",".join(made.devices[:16])
-        if made.notes:
-            facts["notes"] = [note.text for note in made.notes]
-        if made.outcome == "refuse":
-            self._log.warning("refused", **facts, cause=made.cause, reason=made.reason)
-        elif any(note.cause == "nodes_without_driver" for note in made.notes):
+    def _log_answer(self, event: events.ContainerDecided) -> None:
+        answer = event.answer
+        facts = {**_named(event), "ms": round(event.duration_s * 1000, 2)}
+        if answer.devices:
+            facts["devices"] = ",".join(answer.devices[:16])
+        if answer.notes:
+            facts["notes"] = [note.text for note in answer.notes]
+        if answer.outcome == "refuse":
+            self._log.warning("refused", **facts, cause=answer.cause, reason=answer.reason)
+        elif any(note.cause == "nodes_without_driver" for note in answer.notes):
             self._log.warning("no driver", **facts, hint=_NO_DRIVER)
-        elif made.outcome == "inject":
+        elif answer.outcome == "inject":
             self._log.info("injected", **facts)
-        elif any(note.cause == "overruled" for note in made.notes):
+        elif any(note.cause == "overruled" for note in answer.notes):
             self._log.info("overruled", **facts)
         else:
-            self._log.debug(made.outcome, **facts)
+            self._log.debug(answer.outcome, **facts)
 
-    def _introduce(self, told: events.RuntimeConfigured) -> None:
-        able = told.abilities
-        self._board.abilities = able
-        self._board.stand(status.REGISTERING)
-        if told.configuration.config:
+    def _configure(self, event: events.RuntimeConfigured) -> None:
+        able = event.abilities
+        self._status.abilities = able
+        self._status.set_state(REGISTERING)
+        if event.runtime.config:
             self._log.warning(
                 "configuration",
                 message="what the runtime gives as configuration (/etc/nri/conf.d) is not read",
@@ -97,20 +98,22 @@ class Reporter:
         if able.cdi != "injects":
             self._log.warning(
                 "runtime",
-                message=f"{self._board.runtime} does not inject CDI devices of NRI plugins ({able.cdi})",
+                message=f"{self._status.runtime} does not inject CDI devices of NRI plugins ({able.cdi})",
                 hint=able.remedy,
-                policy=self._setup().settings.nri.unsupported_cdi,
+                policy=self._config().settings.nri.unsupported_cdi,
             )
         self._warned = set()
-        self._warn_of(_names_in(self._setup().plugin_dir), f"lies in {self._setup().plugin_dir}")
+        self._warn_of(_names_in(self._config().plugin_dir), f"lies in {self._config().plugin_dir}")
 
-    def _meet(self, plugins: tuple[str, ...]) -> None:
-        self._log.info("plugins", names=[events.shorten(name) for name in plugins[:_MAX_PLUGINS]])
+    def _note_plugins(self, plugins: tuple[str, ...]) -> None:
+        self._log.info("plugins", names=[shorten(name) for name in plugins[:_MAX_PLUGINS]])
         self._warn_of(plugins, "is registered as well")
 
     def _warn_of(self, plugins: tuple[str, ...], where: str) -> None:
         """Warn of those of PLUGINS that give what we give, once while the runtime is there."""
-        for name, reader in existing_devices.other_injectors(plugins, self._setup().settings.nri.annotations):
+        for name, reader in existing_devices.other_injectors(
+            plugins, self._config().settings.nri.annotations
+        ):
             if name in self._warned:
                 continue
             self._warned.add(name)
@@ -121,20 +124,20 @@ class Reporter:
                 hint=f"take {reader} out of 'nri: annotations', or end the other plugin (docs/nri.md)",
             )
 
-    def _survey(self, told: events.Synchronized, known: DecisionContext | None) -> None:
-        if told.is_first:
+    def _synchronize(self, event: events.Synchronized, context: DecisionContext | None) -> None:
+        if event.is_first:
             self._audit = Audit()
-        if known is not None:
-            self._audit.add(told.part, known)
-        self._desk.part_done(told)
-        if told.is_last and known is not None:
+        if context is not None:
+            self._audit.add(event.part, context)
+        self._shared.release_part(event)
+        if event.is_last and context is not None:
             self._conclude()
 
     def _conclude(self) -> None:
         found = self._audit.findings()
         self._audit = Audit()
-        self._board.audited(found)
-        for one in found.missed[: status.MAX_MISSED]:
+        self._status.set_audit(found)
+        for one in found.missed[:MAX_MISSED]:
             self._log.warning(
                 "missed",
                 namespace=one.namespace,
@@ -144,8 +147,8 @@ class Reporter:
                 reason=one.reason,
                 hint="delete the pod, so that its containers are created anew",
             )
-        if len(found.missed) > status.MAX_MISSED:
-            self._log.warning("missed", more=len(found.missed) - status.MAX_MISSED)
+        if len(found.missed) > MAX_MISSED:
+            self._log.warning("missed", more=len(found.missed) - MAX_MISSED)
         if not found.is_complete:
             self._log.warning("missed", message="not all containers could be looked at")
         for name in found.foreign:
@@ -155,16 +158,16 @@ class Reporter:
                 hint="take whose annotation it is out of 'nri: annotations', or end the other plugin",
             )
 
-    def _lose(self, told: events.ConnectionLost) -> None:
-        self._board.stand(status.CONNECTING, told.reason)
-        if told.reason != self._last_loss:
-            say = self._log.warning if told.was_accepted or not self._last_loss else self._log.info
-            say("not registered", reason=told.reason)
-        self._last_loss = told.reason
+    def _disconnect(self, event: events.ConnectionLost) -> None:
+        self._status.set_state(CONNECTING, event.reason)
+        if event.reason != self._last_loss:
+            say = self._log.warning if event.was_active or not self._last_loss else self._log.info
+            say("not registered", reason=event.reason)
+        self._last_loss = event.reason
 
 
-def _named(told: events.ContainerDecided | events.Validated) -> dict[str, object]:
-    return {"namespace": told.who.namespace, "pod": told.who.pod, "container": told.who.container}
+def _named(event: events.ContainerDecided | events.Validated) -> dict[str, object]:
+    return {"namespace": event.name.namespace, "pod": event.name.pod, "container": event.name.container}
 
 
 def _names_in(folder: str) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """One connection to a runtime, from the registration to its end: ``Serving``.
 
-A question for which what is known of the host is out of date waits for a new look, half of the runtime's
-patience at most; then it is refused. What is not answered in time counts as "nothing to change", and the
-container starts without its GPU.
+A question waits where the state of the host has changed since it was read, for half of the runtime's timeout
+at most; then it is refused. A runtime takes what is not answered in time for "nothing to change", and starts
+the container without its GPU.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from contextlib import suppress
 
 from cdigen.nri.decision import answer
 from cdigen.nri.decision.adjustments import apply_adjustment
-from cdigen.nri.decision.asking import needs_decision, requests_devices
 from cdigen.nri.decision.compat import abilities
+from cdigen.nri.decision.policy import needs_decision, requests_devices
 from cdigen.nri.events import (
     CallRefused,
     ContainerDecided,
@@ -24,11 +24,9 @@ from cdigen.nri.events import (
     RuntimeConfigured,
     Synchronized,
     Validated,
-    container_name,
-    shorten,
     summarize,
 )
-from cdigen.nri.pods import size_of
+from cdigen.nri.pods import container_name, shorten, size_of
 from cdigen.nri.wire.protobuf import MessageError
 from cdigen.nri.wire.session import (
     Configure,
@@ -58,21 +56,21 @@ if TYPE_CHECKING:
 REGISTER_WITHIN_S = 30.0
 # plugin_request_timeout of a runtime that does not tell it (NRI up to 0.6).
 REQUEST_TIMEOUT_S = 2.0
-# Of the runtime's own patience: it needs some of it for its way to us and back.
+# Of the runtime's own timeout: the way to us and back takes some of it.
 PATIENCE = 0.5
-# And no more for looking at its state: who is asked after the link's health is not to take it for dead.
+# And no more for looking at its state, or health checks would take the link for dead.
 _SURVEY_S = 10.0
 # More than any answers that wait to be read: a runtime that reads nothing is of no use.
 _MAX_UNSENT = 64 << 20
 # Runtimes ask one question at a time, or a few; each may have 4 MiB.
 _MAX_WAITING = 10_000
 _MAX_HELD = 64 << 20
-# Before, plugins that the runtime starts itself are not told what is there (containerd/nri issue 43).
+# Before, a runtime does not call Synchronize of plugins that it starts itself (containerd/nri issue 43).
 _TELLS_LAUNCHED = (0, 7)
 _READ = 1 << 18
 _BEAT_S = 5.0
 _LEAVE_S = 0.2
-# Notes that a spec which comes would take back.
+# Notes that a new spec might take back.
 _OF_SPECS = frozenset(("none", "no_amd"))
 _LEAVING = "the plugin is being stopped"
 _LATE = "the devices of this host could not be looked up within {:.2g} s"
@@ -80,7 +78,7 @@ _LATE = "the devices of this host could not be looked up within {:.2g} s"
 
 @frozen
 class _Waiting:
-    """A question that came at ``since_s`` and is due at ``due_s``; ``size`` is told of one that waits."""
+    """A question that came at ``since_s`` and is due at ``due_s``; ``size``: its memory, if it waits."""
 
     question: Question
     since_s: float
@@ -90,7 +88,7 @@ class _Waiting:
 
 @frozen
 class ServeOptions:
-    """How to serve: the runtime has started this process (``is_launched``), the plugin ``may_validate``."""
+    """``is_launched``: the runtime has started this process; ``may_validate``: subscribe to validations."""
 
     is_launched: bool = False
     may_validate: bool = True
@@ -101,19 +99,19 @@ _USUAL = ServeOptions()
 
 
 class Serving:
-    """Serves SESSION on CONNECTION by what lies on DESK; ``abilities`` is what the runtime says it can."""
+    """Serves SESSION on CONNECTION by the SHARED state; ``abilities`` is what the runtime can do."""
 
     def __init__(
-        self, connection: socket.socket, session: Session, desk: SharedState, terms: ServeOptions = _USUAL
+        self, connection: socket.socket, session: Session, shared: SharedState, terms: ServeOptions = _USUAL
     ) -> None:
         self.is_accepted = self.was_told = False
         self._connection = connection
         self._session = session
-        self._desk = desk
+        self._shared = shared
         self._unsent = bytearray()
         self._waiting: deque[_Waiting] = deque()
         self._held = 0
-        # By what those who wait cannot be answered.
+        # The context by which those who wait cannot be answered.
         self._outdated: DecisionContext | None = None
         self.abilities: Abilities | None = None
         self._terms = terms
@@ -127,16 +125,16 @@ class Serving:
         self._poll = select.poll()
 
     def run(self) -> None:
-        """Serve until the runtime closes the connection. OSError, SessionError: it is of no more use."""
-        number, wakeup = self._connection.fileno(), self._desk.wakeup
+        """Serve until the runtime closes the connection. OSError, SessionError: it failed."""
+        number, wakeup = self._connection.fileno(), self._shared.wakeup
         self._poll.register(number, select.POLLIN)
         self._poll.register(wakeup, select.POLLIN)
         self._send(self._session.start())
-        while not self._desk.stopping.is_set():
+        while not self._shared.stopping.is_set():
             ready = dict(self._poll.poll(self._patience_ms()))
-            self._desk.alive_s = time.monotonic()
+            self._shared.alive_s = time.monotonic()
             if wakeup in ready:
-                self._desk.clear_wakeup()
+                self._shared.clear_wakeup()
             if ready.get(number, 0) & select.POLLOUT:
                 self._send(b"")
             if ready.get(number, 0) & ~select.POLLOUT and not self._receive():
@@ -145,7 +143,7 @@ class Serving:
         self._leave()
 
     def _leave(self) -> None:
-        """Answer all that was asked until now: what is left without an answer starts without its GPU."""
+        """Answer all open questions: a container whose question stays open starts without its GPU."""
         until_s = time.monotonic() + _LEAVE_S
         self._is_leaving = True
         while time.monotonic() < until_s:
@@ -209,7 +207,7 @@ class Serving:
             case Synchronize(part=part):
                 self._survey(part)
             case InvalidCall(method=method, message=message):
-                self._desk.report(CallRefused(method=shorten(method), message=shorten(message)))
+                self._shared.add_event(CallRefused(method=shorten(method), message=shorten(message)))
 
     def _configure(self, event: Configure) -> None:
         told = event.configuration
@@ -218,14 +216,14 @@ class Serving:
         )
         self._limit_s = told.request_timeout_ms / 1000 or REQUEST_TIMEOUT_S
         self._send(self._session.subscribe(event.call, self.abilities.events))
-        self._desk.tried.set()
-        self._desk.report(RuntimeConfigured(configuration=told, abilities=self.abilities))
+        self._shared.tried.set()
+        self._shared.add_event(RuntimeConfigured(runtime=told, abilities=self.abilities))
         if self._terms.is_launched and self.abilities.nri < _TELLS_LAUNCHED:
             self._is_told = True
             self._accept()
 
     def _survey(self, part: SynchronizePart) -> None:
-        self._desk.survey(
+        self._shared.add_part(
             Synchronized(part=part, is_first=self._is_first_part, is_last=not part.more),
             within_s=min(PATIENCE * self._limit_s, _SURVEY_S),
         )
@@ -238,8 +236,8 @@ class Serving:
     def _accept(self) -> None:
         if self._is_registered and self._is_told and not self.is_accepted:
             self.is_accepted = True
-            self._desk.tally.connections += 1
-            self._desk.report(PluginActive())
+            self._shared.metrics.connections += 1
+            self._shared.add_event(PluginActive())
 
     # Questions.
 
@@ -257,21 +255,25 @@ class Serving:
 
     def _is_soon_answered(self, one: _Waiting) -> bool:
         """Answer what can be answered now; returns whether that was so."""
-        question, desk = one.question, self._desk
+        question, shared = one.question, self._shared
         pod, container = question.pod, question.container
         if isinstance(question, ValidateAdjustment):
             container = apply_adjustment(container, question.adjustment)
-        if desk.problem:
+        if shared.problem:
             if requests_devices(pod, container):
-                self._refuse(one, desk.problem, cause="configuration")
+                self._refuse(one, shared.problem, cause="configuration")
             else:
                 self._pass(one)
             return True
-        known = desk.known
-        if known is None and desk.policy is not None and not needs_decision(pod, container, desk.policy):
+        context = shared.context
+        if (
+            context is None
+            and shared.policy is not None
+            and not needs_decision(pod, container, shared.policy)
+        ):
             self._pass(one)
             return True
-        return known is not None and self._is_answered(one, known)
+        return context is not None and self._is_answered(one, context)
 
     def _pass(self, one: _Waiting) -> None:
         """Answer that there is nothing to change, whatever the host has."""
@@ -285,21 +287,21 @@ class Serving:
         if self._is_leaving:
             self._refuse(one, _LEAVING)
         elif len(self._waiting) >= _MAX_WAITING or self._held + size > _MAX_HELD:
-            self._refuse(one, "too many containers wait for a look at the devices of this host")
+            self._refuse(one, "too many containers wait for the devices of this host to be read")
         else:
             self._waiting.append(replace(one, size=size))
             self._held += size
-            self._desk.ask()
+            self._shared.request_context()
 
     def _settle(self) -> None:
         """Answer those who wait, if there is something new to answer by, or it is time."""
-        known = self._desk.known
-        is_new = known is not self._outdated
-        self._outdated = known
+        context = self._shared.context
+        is_new = context is not self._outdated
+        self._outdated = context
         for _ in range(len(self._waiting)):
             one = self._waiting.popleft()
             self._held -= one.size
-            if is_new and known is not None and self._is_answered(one, known):
+            if is_new and context is not None and self._is_answered(one, context):
                 continue
             if time.monotonic() >= one.due_s:
                 self._refuse(one, _LATE.format(one.due_s - one.since_s))
@@ -307,17 +309,17 @@ class Serving:
                 self._waiting.append(one)
                 self._held += one.size
 
-    def _is_answered(self, one: _Waiting, known: DecisionContext) -> bool:
-        """Answer by KNOWN; returns whether that was done: not where the host has changed since."""
+    def _is_answered(self, one: _Waiting, context: DecisionContext) -> bool:
+        """Answer by CONTEXT; returns whether that was done: not where the host has changed since."""
         question = one.question
         if isinstance(question, ValidateAdjustment):
-            return self._is_validated(question, one, known)
-        return self._is_created(question, one, known)
+            return self._is_validated(question, one, context)
+        return self._is_created(question, one, context)
 
-    def _is_created(self, question: CreateContainer, one: _Waiting, known: DecisionContext) -> bool:
+    def _is_created(self, question: CreateContainer, one: _Waiting, context: DecisionContext) -> bool:
         try:
-            found = answer.created(question.pod, question.container, known, self._able())
-            if _depends(found) and not _is_new(known, one):
+            found = answer.created(question.pod, question.container, context, self._able())
+            if _depends(found) and not _is_new(context, one):
                 return False
         except Exception as error:  # noqa: BLE001 - a defect must not start a container without its GPU
             found = answer.refused("defect", _defect(error))
@@ -325,7 +327,7 @@ class Serving:
         return True
 
     def _finish(self, question: CreateContainer, one: _Waiting, found: Answer) -> None:
-        """Send what was FOUND, and tell of it; who has the answer finds it counted."""
+        """Send the answer FOUND, after it is counted, and add the event."""
         sent = b""
         if found.outcome != "refuse":
             try:
@@ -335,38 +337,38 @@ class Serving:
             except Exception as error:  # noqa: BLE001 - likewise
                 found = answer.refused("defect", _defect(error))
         duration_s = time.monotonic() - one.since_s
-        self._desk.tally.count(found, duration_s)
+        self._shared.metrics.count(found, duration_s)
         self._send(sent or self._session.refuse(question.call, _signed(found.reason)))
         if found.outcome != "nothing" or found.notes:
-            self._desk.report(
+            self._shared.add_event(
                 ContainerDecided(
-                    who=container_name(question.pod, question.container),
+                    name=container_name(question.pod, question.container),
                     answer=summarize(found),
                     duration_s=duration_s,
                 )
             )
 
-    def _is_validated(self, question: ValidateAdjustment, one: _Waiting, known: DecisionContext) -> bool:
+    def _is_validated(self, question: ValidateAdjustment, one: _Waiting, context: DecisionContext) -> bool:
         if question.plugins != self._plugins:
             self._plugins = question.plugins
-            self._desk.report(PluginsChanged(plugins=question.plugins))
+            self._shared.add_event(PluginsChanged(plugins=question.plugins))
         try:
             problem = answer.validated(
-                question.pod, question.container, question.adjustment, known, self._able()
+                question.pod, question.container, question.adjustment, context, self._able()
             )
         except Exception as error:  # noqa: BLE001 - likewise
             problem = _defect(error)
-        if problem and not _is_new(known, one):
+        if problem and not _is_new(context, one):
             return False
         self._judge(question, problem)
         return True
 
     def _judge(self, question: ValidateAdjustment, problem: str) -> None:
-        self._desk.tally.verdicts["rejected" if problem else "passed"] += 1
+        self._shared.metrics.verdicts["rejected" if problem else "passed"] += 1
         self._send(self._session.validate(question.call, _signed(problem) if problem else ""))
         if problem:
-            self._desk.report(
-                Validated(who=container_name(question.pod, question.container), reason=shorten(problem))
+            self._shared.add_event(
+                Validated(name=container_name(question.pod, question.container), reason=shorten(problem))
             )
 
     def _refuse(self, one: _Waiting, why: str, cause: str = "late") -> None:
@@ -383,20 +385,17 @@ class Serving:
 
 
 def _depends(found: Answer) -> bool:
-    """Return whether another state of the host might have given another answer than FOUND.
-
-    It says nothing of the host where nothing that is asked for counts.
-    """
+    """Return whether another state of the host might have given another answer than FOUND."""
     return found.outcome in {"inject", "refuse"} or any(note.cause in _OF_SPECS for note in found.notes)
 
 
-def _is_new(known: DecisionContext, one: _Waiting) -> bool:
-    """Return whether KNOWN is newer than the question, or nothing has changed since."""
-    return known.host.begun_s >= one.since_s or known.host.is_current()
+def _is_new(context: DecisionContext, one: _Waiting) -> bool:
+    """Return whether CONTEXT is newer than the question, or nothing has changed since."""
+    return context.host.begun_s >= one.since_s or context.host.is_current()
 
 
 def _signed(text: str) -> str:
-    # It is shown among others' words: in kubelet's events above all.
+    # It is shown between messages of other programs, above all in kubelet's events.
     return f"cdigen: {text}"
 
 

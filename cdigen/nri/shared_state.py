@@ -1,14 +1,16 @@
-"""What the link's thread and the others share: ``SharedState``."""
+"""What the thread that answers the runtime and the main thread share: ``SharedState``."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
+from bisect import bisect_left
 from collections import deque
 from contextlib import suppress
 
-from cdigen.nri.counters import NriMetrics
+from cdigen.nri.decision.decide import NOTES
+from cdigen.nri.decision.refusal import CAUSES
 from cdigen.nri.events import ConnectionLost, PluginActive, RuntimeConfigured
 from cdigen.value import replace
 
@@ -16,91 +18,121 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cdigen.nri.decision.answer import Answer
     from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.decision.policy import Policy
     from cdigen.nri.events import Event, Synchronized
 
-# Of containers no more are told than so many before somebody reads: they are counted all the same.
+# Events of containers are dropped beyond so many that nobody has read; they are counted all the same.
 _MAX_EVENTS = 10_000
-# What TELL is told.
+# What NOTIFY is called with.
 QUESTION, STATE, LINK = "question", "state", "link"
 # So many parts of the runtime's state are held at a time. One is looked at in 0.1 s, and a node with 5,000
 # pods has four. After the last the runtime may ask, and its question waits as well.
 _PARTS = 1
 _LAST_S = 0.3
+OUTCOMES = ("nothing", "served", "inject", "refuse")
+# Of validations: passed, rejected.
+VERDICTS = ("passed", "rejected")
+# Seconds. An answer takes less than a millisecond; one that waits for specs to be read again some more.
+BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1.0)
+
+
+class NriMetrics:
+    """Counts since the start; every series exists from the beginning, as rates need the zero."""
+
+    def __init__(self) -> None:
+        self.outcomes = dict.fromkeys(OUTCOMES, 0)
+        self.refusals = dict.fromkeys(CAUSES, 0)
+        self.notes = dict.fromkeys((*NOTES, *CAUSES), 0)
+        self.verdicts = dict.fromkeys(VERDICTS, 0)
+        self.connections = 0
+        # How many answers took up to each of BUCKETS but longer than the one before; the last: longer.
+        self.durations = [0] * (len(BUCKETS) + 1)
+        self.duration_s = 0.0
+
+    def count(self, answer: Answer, duration_s: float) -> None:
+        """Count ANSWER to CreateContainer, which took DURATION_S."""
+        self.outcomes[answer.outcome] += 1
+        if answer.outcome == "refuse":
+            self.refusals[answer.cause] += 1
+        for note in answer.notes:
+            self.notes[note.cause] += 1
+        self.durations[bisect_left(BUCKETS, duration_s)] += 1
+        self.duration_s += duration_s
 
 
 class SharedState:
-    """Where the link gets what it answers by, and leaves word of what it did.
+    """What the link answers by, and the events and metrics that it leaves for the main thread.
 
-    TELL is called in the link's thread: with QUESTION where one waits for a newer look at the host, with
-    STATE where the runtime tells its state, in parts of 4 MiB, and with LINK where there is other news.
-    ``policy`` says whose wishes count, ``known`` which devices they mean; ``problem``, where it is not empty,
-    why whoever asks is refused. ``tried`` is set as soon as the first attempt has led somewhere: to a runtime
-    that has introduced itself, or not. ``alive_s`` is when the link's thread has turned last
+    NOTIFY is called in the link's thread: with QUESTION where a container waits for a newer state of the
+    host, with STATE where the runtime tells its own, in parts of 4 MiB, and with LINK for other events.
+    ``policy`` says which requests count, ``context`` which devices they mean; ``problem``, where it is not
+    empty, why every container that requests devices is refused. ``tried`` is set once the first attempt to
+    register has succeeded or failed. ``alive_s`` is when the link's thread has last been at work
     (time.monotonic).
     """
 
-    def __init__(self, tell: Callable[[str], None], tally: NriMetrics | None = None) -> None:
-        self.tally = tally or NriMetrics()
-        self.news: deque[Event] = deque()
+    def __init__(self, notify: Callable[[str], None], metrics: NriMetrics | None = None) -> None:
+        self.metrics = metrics or NriMetrics()
+        self.events: deque[Event] = deque()
         self.alive_s = time.monotonic()
         self.policy: Policy | None = None
-        self.known: DecisionContext | None = None
+        self.context: DecisionContext | None = None
         self.problem = ""
         self.tried = threading.Event()
         self.stopping = threading.Event()
         self.wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._tell = tell
+        self._notify = notify
         self._room = threading.BoundedSemaphore(_PARTS)
         self._room_until_s = 0.0
 
-    # For the others.
+    # For the main thread.
 
-    def give(self, known: DecisionContext) -> None:
-        """Let the link answer by KNOWN from now on, those who wait for it first."""
-        self.policy, self.known = known.policy, known
-        self.ring()
+    def set_context(self, context: DecisionContext) -> None:
+        """Let the link answer by CONTEXT from now on, the containers that wait for it first."""
+        self.policy, self.context = context.policy, context
+        self.wake()
 
-    def ring(self) -> None:
-        """Let the link look what has changed; connect now, if it waits to do so."""
+    def wake(self) -> None:
+        """Wake the link's thread: it reads what has changed, and connects now if it waits to do so."""
         with suppress(OSError):
             os.eventfd_write(self.wakeup, 1)
+
+    def release_part(self, part: Synchronized) -> None:
+        """Make room for the next part of the runtime's state, as PART was looked at."""
+        # ValueError: a last part had no room of its own.
+        if part.part is not None:
+            with suppress(ValueError):
+                self._room.release()
 
     # For the link.
 
     def clear_wakeup(self) -> None:
-        """Note that the wakeup was heard; what it was rung for is looked at afterwards."""
+        """Take note of the wakeup, before looking at what has changed."""
         with suppress(OSError):
             os.eventfd_read(self.wakeup)
 
-    def report(self, news: Event) -> None:
-        """Leave NEWS; those of the runtime itself are never too many, and each counts."""
-        if len(self.news) < _MAX_EVENTS or isinstance(
-            news, RuntimeConfigured | PluginActive | ConnectionLost
+    def add_event(self, event: Event) -> None:
+        """Leave EVENT; those of the connection itself are few, and none of them is dropped."""
+        if len(self.events) < _MAX_EVENTS or isinstance(
+            event, RuntimeConfigured | PluginActive | ConnectionLost
         ):
-            self.news.append(news)
-        self._tell(LINK)
+            self.events.append(event)
+        self._notify(LINK)
 
-    def survey(self, news: Synchronized, *, within_s: float) -> None:
+    def add_part(self, part: Synchronized, *, within_s: float) -> None:
         """Leave a part of the runtime's state, after waiting a while until the one before was looked at.
 
         After WITHIN_S for all of them it is left without its content; not so the last, of which there is one.
         """
-        if news.is_first:
+        if part.is_first:
             self._room_until_s = time.monotonic() + within_s
-        wait_s = _LAST_S if news.is_last else self._room_until_s - time.monotonic()
+        wait_s = _LAST_S if part.is_last else self._room_until_s - time.monotonic()
         has_room = self._room.acquire(timeout=max(0.0, wait_s))
-        self.news.append(news if has_room or news.is_last else replace(news, part=None))
-        self._tell(STATE)
+        self.events.append(part if has_room or part.is_last else replace(part, part=None))
+        self._notify(STATE)
 
-    def part_done(self, news: Synchronized) -> None:
-        """Note that a part was looked at."""
-        # ValueError: a last part had no room of its own.
-        if news.part is not None:
-            with suppress(ValueError):
-                self._room.release()
-
-    def ask(self) -> None:
-        """Ask for a new look at the host."""
-        self._tell(QUESTION)
+    def request_context(self) -> None:
+        """Ask for a context by the host as it is now."""
+        self._notify(QUESTION)

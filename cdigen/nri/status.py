@@ -1,6 +1,6 @@
-"""How the plugin stands: ``PluginStatus`` holds it, ``document`` shows it, ``read`` is for ``cdigen status``.
+"""The plugin's status: ``PluginStatus``, its ``document`` in status.json, ``read`` for ``cdigen status``.
 
-One thread writes the board, any may read it.
+One thread writes it, any may read it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from cdigen.frontend.status import Process
     from cdigen.model.findings import Finding
-    from cdigen.nri.counters import NriMetrics
     from cdigen.nri.decision.audit import AuditResult, MissedContainer
     from cdigen.nri.decision.compat import Abilities
     from cdigen.nri.events import ContainerDecided
+    from cdigen.nri.shared_state import NriMetrics
 
 SCHEMA = 1
 CONNECTING, REGISTERING, REGISTERED = STATES = ("connecting", "registering", "registered")
@@ -49,8 +49,8 @@ class JournaledContainer:
 class PluginStatus:
     """How the plugin stands: with which runtime, since when, what is wrong, what it did last."""
 
-    def __init__(self, tally: NriMetrics) -> None:
-        self.tally = tally
+    def __init__(self, metrics: NriMetrics) -> None:
+        self.metrics = metrics
         self.state = CONNECTING
         self.started_s = self.since_s = time.time()
         self.reason = ""
@@ -67,47 +67,47 @@ class PluginStatus:
         able = self.abilities
         return f"{able.runtime} {able.version}".strip() if able else "no runtime"
 
-    def stand(self, state: str, reason: str = "") -> None:
+    def set_state(self, state: str, reason: str = "") -> None:
         """Note that the plugin is in STATE now, for REASON."""
         if state != self.state:
             self.state, self.since_s = state, time.time()
         self.reason = reason
 
-    def audited(self, found: AuditResult) -> None:
+    def set_audit(self, found: AuditResult) -> None:
         """Note what the last audit FOUND."""
         self.missed, self.missed_count = found.missed[:MAX_MISSED], len(found.missed)
         self.is_complete = found.is_complete
 
-    def decided(self, news: ContainerDecided) -> None:
+    def add_container(self, event: ContainerDecided) -> None:
         """Note what became of a container."""
-        made = news.answer
-        if made.outcome in {"inject", "refuse"}:
+        answer = event.answer
+        if answer.outcome in {"inject", "refuse"}:
             entry = JournaledContainer(
                 at_s=time.time(),
-                namespace=news.who.namespace,
-                pod=news.who.pod,
-                container=news.who.container,
-                outcome=made.outcome,
-                devices=made.devices[:MAX_JOURNAL],
-                cause=made.cause,
-                reason=made.reason,
+                namespace=event.name.namespace,
+                pod=event.name.pod,
+                container=event.name.container,
+                outcome=answer.outcome,
+                devices=answer.devices[:MAX_JOURNAL],
+                cause=answer.cause,
+                reason=answer.reason,
             )
             self.journal.append(entry)
 
 
-def document(board: PluginStatus, process: Process) -> dict[str, Any]:
-    """Return what BOARD says as the JSON document of the plugin's status.json. Pure."""
-    able, tally = board.abilities, board.tally
+def document(status: PluginStatus, process: Process) -> dict[str, Any]:
+    """Return what STATUS says as the JSON document of the plugin's status.json. Pure."""
+    able, metrics = status.abilities, status.metrics
     return {
         "schema": SCHEMA,
-        "state": board.state,
-        "since": files.timestamp(board.since_s),
-        "reason": board.reason,
+        "state": status.state,
+        "since": files.timestamp(status.since_s),
+        "reason": status.reason,
         "version": __version__,
         "pid": process.pid,
         "pid_started": process.started,
         "pid_namespace": process.namespace,
-        "started": files.timestamp(board.started_s),
+        "started": files.timestamp(status.started_s),
         "runtime": {}
         if able is None
         else {
@@ -118,13 +118,13 @@ def document(board: PluginStatus, process: Process) -> dict[str, Any]:
             "validates": able.validates,
             "remedy": able.remedy,
         },
-        "connections": tally.connections,
-        "counts": dict(tally.outcomes),
-        "refused": _counted(tally.refusals),
-        "notes": _counted(tally.notes),
-        "validations": dict(tally.verdicts),
-        "missed_count": board.missed_count,
-        "missed_complete": board.is_complete,
+        "connections": metrics.connections,
+        "counts": dict(metrics.outcomes),
+        "refused": _counted(metrics.refusals),
+        "notes": _counted(metrics.notes),
+        "validations": dict(metrics.verdicts),
+        "missed_count": status.missed_count,
+        "missed_complete": status.is_complete,
         "missed": [
             {
                 "namespace": one.namespace,
@@ -133,10 +133,10 @@ def document(board: PluginStatus, process: Process) -> dict[str, Any]:
                 "devices": list(one.devices),
                 "reason": one.reason,
             }
-            for one in board.missed
+            for one in status.missed
         ],
-        "problems": [finding.row() for finding in board.problems],
-        "journal": [_entry(entry) for entry in board.journal],
+        "problems": [finding.row() for finding in status.problems],
+        "journal": [_entry(entry) for entry in status.journal],
     }
 
 

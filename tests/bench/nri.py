@@ -73,9 +73,9 @@ def main() -> None:
         with _plugin(bin_dir, host) as process:
             runtime = _registered(host)
             _settle(runtime)
-            known = known_of(host.root, SETTINGS)
+            context = known_of(host.root, SETTINGS)
             tables["processor time of an answer"] = [
-                _alone(known, name, requests, options.requests) for name, requests in _requests().items()
+                _alone(context, name, requests, options.requests) for name, requests in _requests().items()
             ]
             tables["one request at a time"] = [
                 _answers(host, name, frames, options.requests) for name, frames in _requests().items()
@@ -294,7 +294,7 @@ def _answers(host: Host, name: str, requests: list[bytes], count: int) -> dict[s
     return _percentiles(name, [client.ask(frame) for frame in frames])
 
 
-def _alone(known: DecisionContext, name: str, requests: list[bytes], count: int) -> dict[str, object]:
+def _alone(context: DecisionContext, name: str, requests: list[bytes], count: int) -> dict[str, object]:
     """Return the processor time of a request, in this process: from its bytes to those of the answer."""
     able = abilities("containerd", "2.1.9")
     session = Session("cdigen", "20")
@@ -306,8 +306,8 @@ def _alone(known: DecisionContext, name: str, requests: list[bytes], count: int)
         begin = time.thread_time()
         _, (event,) = session.feed(frames)
         assert isinstance(event, CreateContainer)
-        found = created(event.pod, event.container, known, able)
-        assert known.host.is_current()
+        found = created(event.pod, event.container, context, able)
+        assert context.host.is_current()
         if found.outcome == "refuse":
             sent = session.refuse(event.call, found.reason)
         else:

@@ -96,7 +96,7 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
     config = tmp_path / "config.yaml"
     config.write_text("nonsense: 1\n")
     plugin = board()
-    plugin.audited(AuditResult(missed=(MISSED,), foreign=(), is_complete=True))
+    plugin.set_audit(AuditResult(missed=(MISSED,), foreign=(), is_complete=True))
     plugin.problems = CHANGED.findings
     plugin.journal.append(ENTRY)
     put(host, plugin)

@@ -10,9 +10,9 @@ from cdigen.daemon import status as daemon_status
 from cdigen.frontend import rundir
 from cdigen.frontend import status as files
 from cdigen.nri import status as nri
-from cdigen.nri.counters import NriMetrics
 from cdigen.nri.decision.audit import AuditResult, MissedContainer
 from cdigen.nri.decision.compat import abilities
+from cdigen.nri.shared_state import NriMetrics
 
 MISSED = MissedContainer(
     namespace="ml", pod="trainer-0", container="main", devices=("nvidia.com/gpu=all",), reason="r"
@@ -31,9 +31,9 @@ def host(tmp_path: Path) -> Path:
 def board() -> nri.PluginStatus:
     made = nri.PluginStatus(NriMetrics())
     made.abilities = abilities("containerd", "2.1.9")
-    made.stand(nri.REGISTERED)
-    made.tally.outcomes["inject"] = 12
-    made.tally.outcomes["refuse"] = made.tally.refusals["unknown_device"] = 3
+    made.set_state(nri.REGISTERED)
+    made.metrics.outcomes["inject"] = 12
+    made.metrics.outcomes["refuse"] = made.metrics.refusals["unknown_device"] = 3
     return made
 
 
@@ -59,7 +59,7 @@ def test_the_plugin_shows_with_its_runtime_and_what_it_did(cdigen: Run, host: Pa
 
 def test_containers_that_asked_in_vain_are_counted(cdigen: Run, host: Path) -> None:
     made = board()
-    made.audited(AuditResult(missed=(MISSED,), foreign=(), is_complete=True))
+    made.set_audit(AuditResult(missed=(MISSED,), foreign=(), is_complete=True))
     put(host, made)
     assert "1 running containers asked and have not got devices" in cdigen("status", "--root", host).out
 

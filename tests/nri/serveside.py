@@ -34,13 +34,13 @@ class Served:
 
     def __init__(self, *, register_within_s: float = REGISTER_WITHIN_S) -> None:
         self.told: list[str] = []
-        self.desk = SharedState(self.told.append)
+        self.shared = SharedState(self.told.append)
         self.ended: list[Exception | None] = []
         ours, self.end = socket.socketpair()
         ours.setblocking(False)  # noqa: FBT003 - the socket module's own signature
         self._connection = ours
         self.serving = Serving(
-            ours, Session("cdigen", "20"), self.desk, ServeOptions(register_within_s=register_within_s)
+            ours, Session("cdigen", "20"), self.shared, ServeOptions(register_within_s=register_within_s)
         )
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
@@ -64,8 +64,8 @@ class Served:
         return self.ended[0]
 
     def close(self) -> None:
-        self.desk.stopping.set()
-        self.desk.ring()
+        self.shared.stopping.set()
+        self.shared.wake()
         self._thread.join(PATIENCE_S)
         self.end.close()
 
@@ -81,12 +81,12 @@ class Served:
 
 @contextmanager
 def served(
-    known: DecisionContext | None = None, *, register_within_s: float = REGISTER_WITHIN_S
+    context: DecisionContext | None = None, *, register_within_s: float = REGISTER_WITHIN_S
 ) -> Iterator[Served]:
     """Serve a connection by what is KNOWN, until the body ends."""
     made = Served(register_within_s=register_within_s)
-    if known is not None:
-        made.desk.give(known)
+    if context is not None:
+        made.shared.set_context(context)
     try:
         yield made
     finally:

@@ -8,11 +8,11 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from cdigen.nri.counters import NriMetrics
 from cdigen.nri.decision.compat import RUNTIMES, abilities
 from cdigen.nri.decision.decide import NOTES
 from cdigen.nri.decision.refusal import CAUSES
 from cdigen.nri.metrics import NriCollector
+from cdigen.nri.shared_state import NriMetrics
 from cdigen.nri.status import PluginStatus
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -79,10 +79,10 @@ def test_alerts_ask_only_for_metrics_and_labels_that_exist() -> None:
         expression = rule["expr"]
         names = set(re.findall(r"\bcdigen_\w+", expression))
         assert names <= set(there), expression
-        known = {label for name in names for label in there[name]} | {"instance", "job"}
+        context = {label for name in names for label in there[name]} | {"instance", "job"}
         used = re.findall(r"(\w+)\s*(?:=~|!=|!~|=)\s*\"", expression)
         used += [word for group in re.findall(r"by \(([^)]*)\)", expression) for word in group.split(", ")]
-        assert set(used) <= known, expression
+        assert set(used) <= context, expression
 
 
 def test_causes_that_alerts_name_exist() -> None:

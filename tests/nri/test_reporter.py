@@ -11,14 +11,13 @@ from cdigen.config import NriConfig, Settings
 from cdigen.frontend.earlylog import EarlyLog
 from cdigen.frontend.host_state import HostSources
 from cdigen.nri import events
-from cdigen.nri.counters import NriMetrics
 from cdigen.nri.decision.answer import Answer
 from cdigen.nri.decision.compat import abilities
 from cdigen.nri.decision.decide import Note
-from cdigen.nri.link import Endpoint
-from cdigen.nri.plugin_config import PluginConfig
+from cdigen.nri.plugin_config import Endpoint, PluginConfig
+from cdigen.nri.pods import container_name
 from cdigen.nri.reporter import Reporter
-from cdigen.nri.shared_state import SharedState
+from cdigen.nri.shared_state import NriMetrics, SharedState
 from cdigen.nri.status import PluginStatus
 from cdigen.nri.wire.messages import RuntimeInfo
 
@@ -81,7 +80,7 @@ CONFIGURATION = RuntimeInfo(
     registration_timeout_ms=5000,
     request_timeout_ms=2000,
 )
-INTRODUCED = events.RuntimeConfigured(configuration=CONFIGURATION, abilities=abilities("containerd", "2.3.4"))
+INTRODUCED = events.RuntimeConfigured(runtime=CONFIGURATION, abilities=abilities("containerd", "2.3.4"))
 OTHERS = events.PluginsChanged(plugins=("10-nvidia-ctk-installer", "20-cdigen"))
 
 
@@ -119,9 +118,7 @@ def test_nodes_without_the_driver_are_warned_of(told: Told, outcome: Any) -> Non
     for notes in ((), (note,)):
         made = Answer(outcome=outcome, notes=notes)
         told.take(
-            events.ContainerDecided(
-                who=events.container_name(POD, container()), answer=made, duration_s=0.001
-            )
+            events.ContainerDecided(name=container_name(POD, container()), answer=made, duration_s=0.001)
         )
     ((level, facts),) = told.of("no driver")
     assert (level, facts["notes"]) == ("warning", ["nodes of GPUs are there"])

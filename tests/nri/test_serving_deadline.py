@@ -12,7 +12,8 @@ from nri.pluginside import Host, asks, given, host, plugin
 from nri.runtimeside import Rejected, Runtime, SocketTransport, pod
 from nri.serveside import known_of, served
 
-from cdigen.nri.events import ContainerDecided, ContainerName, PluginActive, Synchronized, Validated
+from cdigen.nri.events import ContainerDecided, PluginActive, Synchronized, Validated
+from cdigen.nri.pods import ContainerName
 from cdigen.nri.shared_state import SharedState
 from cdigen.nri.wire.protobuf import message_class
 from cdigen.nri.wire.session import SessionError
@@ -38,7 +39,7 @@ def test_where_nothing_is_known_a_question_is_refused_before_the_runtime_gives_u
             runtime.create(*asks("0"))
         # The runtime itself has waited for 4 s at most, or it would have dropped the plugin.
         assert time.monotonic() - began >= 2
-        assert link.desk.tally.refusals["late"] == 1
+        assert link.shared.metrics.refusals["late"] == 1
         assert "question" in link.told
 
 
@@ -71,7 +72,7 @@ def test_what_is_known_later_answers_those_who_wait(here: Host) -> None:
     with served() as link:
         runtime = link.runtime()
         calls = [runtime.begin_create(*asks("0")) for _ in range(50)]
-        link.desk.give(known_of(here.root))
+        link.shared.set_context(known_of(here.root))
         for call in calls:
             assert given(runtime.created(runtime.finish(call))) == ["nvidia.com/gpu=0"]
 
@@ -83,7 +84,7 @@ def test_those_who_wait_may_hold_so_much_and_no_more(here: Host) -> None:
         calls = [runtime.begin_create(big, asks("0")[1]) for _ in range(30)]
         with pytest.raises(Rejected, match="too many containers wait"):
             runtime.finish(calls[-1])
-        link.desk.give(known_of(here.root))
+        link.shared.set_context(known_of(here.root))
         assert given(runtime.created(runtime.finish(calls[0]))) == ["nvidia.com/gpu=0"]
         assert given(runtime.create(big, asks("0")[1])) == ["nvidia.com/gpu=0"]
 
@@ -108,7 +109,7 @@ def test_a_state_that_nobody_looks_at_does_not_keep_the_runtime_waiting() -> Non
         runtime = link.runtime(request_timeout_s=4)
         tell_state(runtime)
         runtime.call("StateChange", b"")
-        parts = [news.part for news in link.desk.news if isinstance(news, Synchronized)]
+        parts = [news.part for news in link.shared.events if isinstance(news, Synchronized)]
         # The first is that of the registration. The last is held always, and what is missing is known.
         assert len(parts) == 4
         assert parts[2] is None
@@ -123,11 +124,11 @@ def test_a_patient_runtime_waits_until_its_state_was_looked_at() -> None:
         while len(looked) < 4:
             # Longer than half of the time that a runtime of an older NRI gives.
             time.sleep(0.3 if looked else 1.2)
-            while link.desk.news:
-                news = link.desk.news.popleft()
+            while link.shared.events:
+                news = link.shared.events.popleft()
                 if isinstance(news, Synchronized):
                     looked.append(news)
-                    link.desk.part_done(news)
+                    link.shared.release_part(news)
         telling.join()
         assert all(news.part is not None for news in looked)
 
@@ -140,14 +141,14 @@ def tell_state(runtime: Runtime) -> None:
 
 
 def test_news_of_containers_are_bounded_and_those_of_the_runtime_are_not() -> None:
-    desk = SharedState(lambda _: None)
-    told = Validated(who=ContainerName(namespace="ml", pod="p", container="c"), reason="why")
+    shared = SharedState(lambda _: None)
+    told = Validated(name=ContainerName(namespace="ml", pod="p", container="c"), reason="why")
     for _ in range(10_100):
-        desk.report(told)
-    assert len(desk.news) == 10_000
-    desk.report(PluginActive())
-    assert len(desk.news) == 10_001
-    assert isinstance(desk.news[-1], PluginActive)
+        shared.add_event(told)
+    assert len(shared.events) == 10_000
+    shared.add_event(PluginActive())
+    assert len(shared.events) == 10_001
+    assert isinstance(shared.events[-1], PluginActive)
 
 
 def test_news_of_a_container_hold_no_more_than_is_said_of_it(here: Host) -> None:
@@ -159,7 +160,7 @@ def test_news_of_a_container_hold_no_more_than_is_said_of_it(here: Host) -> None
             runtime.create(long, asks("77")[1])
         runtime.validate(long, asks("0")[1], message_class("Adjustment")())
         link.close()
-        news = [one for one in link.desk.news if isinstance(one, ContainerDecided | Validated)]
+        news = [one for one in link.shared.events if isinstance(one, ContainerDecided | Validated)]
         assert len(news) == 3
         assert all(len(repr(one)) < 3_000 for one in news)
 

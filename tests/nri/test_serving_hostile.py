@@ -49,7 +49,7 @@ def runtime(at: tuple[Host, Plugin]) -> Iterator[Runtime]:
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> DecisionContext:
+def context(tmp_path_factory: pytest.TempPathFactory) -> DecisionContext:
     made = Host(tmp_path_factory.mktemp("known") / "host")
     made.write_spec()
     return known_of(made.root)
@@ -186,18 +186,18 @@ def test_random_bytes_instead_of_a_registration_harm_nothing(at: tuple[Host, Plu
 # The same loop without its process: what takes long there is done here for every byte.
 
 
-def test_a_connection_that_ends_at_any_byte_ends_without_an_error(known: DecisionContext) -> None:
+def test_a_connection_that_ends_at_any_byte_ends_without_an_error(context: DecisionContext) -> None:
     data = question(stream=5)
     for end in range(len(data) + 1):
-        with served(known) as link:
+        with served(context) as link:
             runtime = link.runtime()
             runtime.transport.send(data[:end])
             runtime.close()
             assert not isinstance(link.result(), SessionError), end
 
 
-def test_a_question_may_be_split_at_any_byte(known: DecisionContext) -> None:
-    with served(known) as link:
+def test_a_question_may_be_split_at_any_byte(context: DecisionContext) -> None:
+    with served(context) as link:
         runtime = link.runtime()
         for number, cut in enumerate(range(1, len(question()))):
             data = question(stream=5 + 2 * number)
@@ -208,10 +208,12 @@ def test_a_question_may_be_split_at_any_byte(known: DecisionContext) -> None:
             assert given(runtime.created(runtime.finish(runtime._stream))) == ["nvidia.com/gpu=0"]
 
 
-def test_a_question_with_any_byte_flipped_is_answered_or_ends_the_connection(known: DecisionContext) -> None:
+def test_a_question_with_any_byte_flipped_is_answered_or_ends_the_connection(
+    context: DecisionContext,
+) -> None:
     good = question(stream=5)
     for at in range(len(good)):
-        with served(known) as link:
+        with served(context) as link:
             runtime = link.runtime()
             bad = bytearray(good)
             bad[at] ^= 0x81
@@ -221,6 +223,6 @@ def test_a_question_with_any_byte_flipped_is_answered_or_ends_the_connection(kno
             assert error is None or isinstance(error, SessionError | OSError), (at, error)
 
 
-def test_known_is_what_the_host_has(known: DecisionContext, tmp_path: Path) -> None:
-    assert known.names.find("nvidia.com/gpu", "0")
+def test_known_is_what_the_host_has(context: DecisionContext, tmp_path: Path) -> None:
+    assert context.names.find("nvidia.com/gpu", "0")
     assert not list(tmp_path.iterdir())

@@ -15,8 +15,8 @@ def test_whoever_waits_is_refused_and_not_left_without_an_answer() -> None:
         runtime = link.runtime()
         calls = [runtime.begin_create(*asks("0")) for _ in range(3)]
         # Nobody gives it what it needs to know; answered is what was asked first.
-        link.desk.stopping.set()
-        link.desk.ring()
+        link.shared.stopping.set()
+        link.shared.wake()
         for call in calls:
             with pytest.raises(Rejected, match=STOPPED):
                 runtime.finish(call)
@@ -25,19 +25,19 @@ def test_whoever_waits_is_refused_and_not_left_without_an_answer() -> None:
 def test_whoever_asks_for_nothing_is_answered_to_the_end() -> None:
     with served() as link:
         runtime = link.runtime()
-        link.desk.policy = None
-        link.desk.problem = "the configuration is wrong"
+        link.shared.policy = None
+        link.shared.problem = "the configuration is wrong"
         call = runtime.begin_create(pod(namespace="ml"), container())
-        link.desk.stopping.set()
-        link.desk.ring()
+        link.shared.stopping.set()
+        link.shared.wake()
         assert not runtime.created(runtime.finish(call)).cdi_devices
 
 
 def test_while_the_configuration_is_wrong_whoever_asks_is_refused_and_nobody_else() -> None:
     with served() as link:
         runtime = link.runtime()
-        link.desk.problem = "the configuration is wrong"
+        link.shared.problem = "the configuration is wrong"
         with pytest.raises(Rejected, match="cdigen: the configuration is wrong"):
             runtime.create(*asks("0"))
         assert not runtime.create(pod(namespace="ml"), container()).cdi_devices
-        assert link.desk.tally.refusals["configuration"] == 1
+        assert link.shared.metrics.refusals["configuration"] == 1

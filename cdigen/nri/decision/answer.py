@@ -41,17 +41,15 @@ class Answer:
     notes: tuple[Note, ...] = ()
 
 
-def created(pod: Pod, container: Container, known: DecisionContext, abilities: Abilities) -> Answer:
+def created(pod: Pod, container: Container, context: DecisionContext, abilities: Abilities) -> Answer:
     """Return what becomes of CONTAINER, which is about to be created."""
-    decision = known.decisions.decide(
-        pod, container, policy=known.policy, names=known.names, machine=known.machine
-    )
+    decision = context.decide(pod, container)
     if decision.outcome != "inject":
         return Answer(
             outcome=decision.outcome, cause=decision.cause, reason=decision.reason, notes=decision.notes
         )
     try:
-        adjustment, notes = _adjustment(decision, known, abilities)
+        adjustment, notes = _adjustment(decision, context, abilities)
     except Refusal as refusal:
         return refused(refusal.cause, refusal.reason, decision.notes)
     return Answer(
@@ -68,7 +66,7 @@ def refused(cause: str, reason: str, notes: tuple[Note, ...] = ()) -> Answer:
 
 
 def validated(
-    pod: Pod, container: Container, adjustment: Adjustment, known: DecisionContext, abilities: Abilities
+    pod: Pod, container: Container, adjustment: Adjustment, context: DecisionContext, abilities: Abilities
 ) -> str:
     """Return why CONTAINER must not start with ADJUSTMENT, empty where it may.
 
@@ -80,10 +78,10 @@ def validated(
     looked for in ADJUSTMENT itself.
     """
     try:
-        theirs = _of_others(adjustment, known, abilities)
+        theirs = _of_others(adjustment, context, abilities)
     except Refusal as refusal:
         return refusal.reason
-    wanted = created(pod, apply_adjustment(container, theirs), known, abilities)
+    wanted = created(pod, apply_adjustment(container, theirs), context, abilities)
     if wanted.outcome == "refuse":
         return wanted.reason
     if wanted.outcome != "inject":
@@ -96,13 +94,13 @@ def validated(
     return f"the container asks for {asked} and would start without {missing[0]}{more}"
 
 
-def _of_others(adjustment: Adjustment, known: DecisionContext, abilities: Abilities) -> Adjustment:
+def _of_others(adjustment: Adjustment, context: DecisionContext, abilities: Abilities) -> Adjustment:
     """Return ADJUSTMENT without what we gave; Refusal: that cannot be told any more."""
     devices = adjustment.annotations.get(MARK)
-    if devices is None or abilities.cdi == "injects" or known.prepared is None:
+    if devices is None or abilities.cdi == "injects" or context.prepared is None:
         # What we gave, if anything, are CDI devices: they are no part of a container yet.
         return subtract_adjustment(adjustment, Adjustment(), mark=MARK)
-    ours, _ = _raw(tuple(devices.split(",")), known)
+    ours, _ = _raw(tuple(devices.split(",")), context)
     return subtract_adjustment(adjustment, ours, mark=MARK)
 
 
@@ -118,27 +116,27 @@ def _missing(wanted: Adjustment, given: Adjustment) -> list[str]:
 
 
 def _adjustment(
-    decision: Decision, known: DecisionContext, abilities: Abilities
+    decision: Decision, context: DecisionContext, abilities: Abilities
 ) -> tuple[Adjustment, tuple[Note, ...]]:
     """Return how the runtime is told of DECISION's devices; Refusal where it could not give them."""
     devices = decision.devices
     marks = {MARK: ",".join(devices)}
     if abilities.cdi == "injects":
         return Adjustment(annotations=marks, cdi_devices=devices), ()
-    if abilities.takes_devices and known.prepared is not None:
-        made, notes = _raw(devices, known)
+    if abilities.takes_devices and context.prepared is not None:
+        made, notes = _raw(devices, context)
         return replace(made, annotations=marks), notes
     raise Refusal("runtime", _inability(abilities))
 
 
-def _raw(devices: tuple[str, ...], known: DecisionContext) -> tuple[Adjustment, tuple[Note, ...]]:
+def _raw(devices: tuple[str, ...], context: DecisionContext) -> tuple[Adjustment, tuple[Note, ...]]:
     """Return what gives DEVICES by nodes and mounts; Refusal where that cannot be."""
-    prepared = known.prepared or {}
+    prepared = context.prepared or {}
     # Who defines a device is read after it is known to be there.
     if gone := next((name for name in devices if name not in prepared), ""):
         raise Refusal("unknown_device", f"the spec of {quote(gone)} has gone")
     return raw_adjustment(
-        [(prepared[name], name.partition("=")[2]) for name in devices], partial(read_numbers, known.nodes)
+        [(prepared[name], name.partition("=")[2]) for name in devices], partial(read_numbers, context.nodes)
     )
 
 

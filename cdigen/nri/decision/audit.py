@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cdigen.nri.decision import existing_devices, request
 from cdigen.nri.decision.answer import MARK
-from cdigen.nri.events import container_name, shorten
+from cdigen.nri.pods import container_name, shorten
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -66,21 +66,21 @@ class Audit:
         self._foreign: dict[str, None] = {}
         self._is_complete = True
 
-    def add(self, part: SynchronizePart | None, known: DecisionContext) -> None:
+    def add(self, part: SynchronizePart | None, context: DecisionContext) -> None:
         """Look at PART, by what is KNOWN now; None is one that was not held."""
         if part is None:
             self._is_complete = False
             return
         for pod in part.pods():
-            self._pods[pod.id] = _abridged(pod, known)
+            self._pods[pod.id] = _abridged(pod, context)
             for container in self._early.pop(pod.id, ()):
                 self._room += _size(container)
-                self._judge(container, known)
+                self._judge(container, context)
         for container in part.containers():
             if MARK in container.annotations:
                 continue
             if container.pod_id in self._pods:
-                self._judge(container, known)
+                self._judge(container, context)
             else:
                 self._keep(container)
         if part.unread:
@@ -114,23 +114,23 @@ class Audit:
     def _same(self, text: str) -> str:
         return self._texts.setdefault(text, text)
 
-    def _judge(self, container: Container, known: DecisionContext) -> None:
+    def _judge(self, container: Container, context: DecisionContext) -> None:
         pod = self._pods.get(container.pod_id)
         if pod is None:
             return
         asked = request.requesting_annotations(
-            pod.annotations, container.name, known.policy.settings.annotations
+            pod.annotations, container.name, context.policy.settings.annotations
         )
         others = existing_devices.injected_by_another(container, asked, container.annotations, MARK)
         self._foreign |= dict.fromkeys(others)
-        found = _missed(pod, container, known)
+        found = _missed(pod, container, context)
         if found and not others:
             self._missed.append(found)
 
 
-def _abridged(pod: Pod, known: DecisionContext) -> Pod | None:
+def _abridged(pod: Pod, context: DecisionContext) -> Pod | None:
     """Return POD with what counts of it, None where nothing does: labels and annotations may be long."""
-    policy = known.policy
+    policy = context.policy
     grant = policy.grant(pod)
     if not grant.rows and not grant.administers:
         return None
@@ -148,10 +148,8 @@ def _size(container: Container) -> int:
     return _EARLY_BYTES + sum(map(len, texts))
 
 
-def _missed(pod: Pod, container: Container, known: DecisionContext) -> MissedContainer | None:
-    decision = known.decisions.decide(
-        pod, container, policy=known.policy, names=known.names, machine=known.machine
-    )
+def _missed(pod: Pod, container: Container, context: DecisionContext) -> MissedContainer | None:
+    decision = context.decide(pod, container)
     if decision.outcome not in {"inject", "refuse"}:
         return None
     names = container_name(pod, container)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from cdigen.nri.decision import existing_devices, request, requirements
 from cdigen.nri.decision.machine import ALL
+from cdigen.nri.decision.policy import ANNOTATION, ENVIRONMENT
 from cdigen.nri.decision.refusal import Refusal, quote
 from cdigen.nri.decision.select import NONE, Choice, choose
 from cdigen.value import frozen
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from cdigen.nri.pods import Container, Pod
 
     Outcome = Literal["nothing", "served", "inject", "refuse"]
-
-ANNOTATION = "annotation"
-ENVIRONMENT = "environment"
-
 
 # cause of a note -> what it means; beside them the causes of refusals, where the policy only warns.
 NOTES = {

@@ -17,9 +17,11 @@ from cdigen.value import frozen, replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.config import AllowRule, NriConfig, Settings
-    from cdigen.nri.pods import Pod
+    from cdigen.nri.pods import Container, Pod
 
 NVIDIA = "nvidia.com"
+# How a container requests devices.
+ANNOTATION, ENVIRONMENT = "annotation", "environment"
 # What variables name besides GPUs and single channels; NVSwitches are for those who administer them.
 _FAMILIES = tuple(kind for _, kind, _ in request.SWITCHES.values() if kind != "nvidia.com/nvswitch")
 _SHOWN = 6
@@ -94,6 +96,28 @@ def policy_of(settings: Settings) -> Policy:
         for profile in settings.profiles
     )
     return Policy(settings.nri, settings.nri.gpu_kinds or profiles)
+
+
+def needs_decision(pod: Pod, container: Container, policy: Policy) -> bool:
+    """Return whether what CONTAINER asks for may give it a device, or refuse it, by POLICY."""
+    grant = policy.grant(pod)
+    is_annotated = request.requesting_annotations(
+        pod.annotations, container.name, policy.settings.annotations
+    )
+    if is_annotated and (grant.counts(ANNOTATION) or policy.settings.default_action == "refuse"):
+        return True
+    return grant.counts(ENVIRONMENT) and _by_variable(container)
+
+
+def requests_devices(pod: Pod, container: Container) -> bool:
+    """Return whether CONTAINER asks for anything in any way, wherever that counts."""
+    return bool(
+        request.requesting_annotations(pod.annotations, container.name, tuple(request.PREFIXES))
+    ) or _by_variable(container)
+
+
+def _by_variable(container: Container) -> bool:
+    return request.environment_requests_devices(request.variables(container.env))
 
 
 def gives(row: GpuKind) -> tuple[str, ...]:

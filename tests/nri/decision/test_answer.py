@@ -53,28 +53,28 @@ def knowledge(root: Path, *env: str) -> DecisionContext:
 
 
 @pytest.fixture
-def known(tmp_path: Path) -> DecisionContext:
+def context(tmp_path: Path) -> DecisionContext:
     return knowledge(tmp_path, "A=B")
 
 
 class Node:
     """A runtime with cdigen among other plugins."""
 
-    def __init__(self, known: DecisionContext, able: Any) -> None:
-        self.known, self.able = known, able
+    def __init__(self, context: DecisionContext, able: Any) -> None:
+        self.context, self.able = context, able
 
     def cdigen(self, given: Container) -> Adjustment:
-        found = created(POD, given, self.known, self.able)
+        found = created(POD, given, self.context, self.able)
         assert found.outcome != "refuse", found.reason
         return found.adjustment
 
     def verdict(self, asked: Container, *plugins: Plugin) -> str:
-        return validated(POD, asked, chained(asked, *plugins), self.known, self.able)
+        return validated(POD, asked, chained(asked, *plugins), self.context, self.able)
 
 
 @pytest.fixture(params=["injects", "raw"])
-def node(known: DecisionContext, request: pytest.FixtureRequest) -> Node:
-    return Node(known, INJECTS if request.param == "injects" else RAW)
+def node(context: DecisionContext, request: pytest.FixtureRequest) -> Node:
+    return Node(context, INJECTS if request.param == "injects" else RAW)
 
 
 def sets(name: str, value: str = "") -> Plugin:
@@ -118,7 +118,7 @@ def test_a_plugin_before_ours_may_take_the_wish_away(node: Node, value: str) -> 
 
 def test_a_variable_that_is_told_to_be_taken_away_counts_as_gone(node: Node) -> None:
     told = Adjustment(env={f"-{VISIBLE}": ""})
-    assert validated(POD, ASKS, told, node.known, node.able) == ""
+    assert validated(POD, ASKS, told, node.context, node.able) == ""
 
 
 def test_a_variable_that_was_taken_away_untold_is_still_a_wish(node: Node) -> None:
@@ -167,12 +167,12 @@ def test_nodes_and_mounts_of_ours_that_were_taken_away_behind_us_are_missed(
     assert f"would start without {stolen}" in node.verdict(both, node.cdigen, thief)
 
 
-def test_a_mark_that_names_what_no_spec_has_any_more_is_refused(known: DecisionContext) -> None:
+def test_a_mark_that_names_what_no_spec_has_any_more_is_refused(context: DecisionContext) -> None:
     made = Adjustment(annotations={MARK: "nvidia.com/gpu=7"})
-    assert validated(POD, ASKS, made, known, RAW) == "the spec of 'nvidia.com/gpu=7' has gone"
+    assert validated(POD, ASKS, made, context, RAW) == "the spec of 'nvidia.com/gpu=7' has gone"
 
 
 def test_annotations_that_were_set_anew_are_those_that_count(node: Node) -> None:
     made = Adjustment(annotations={"-a": "", "a": "1", "-b": ""})
     asked = replace(container("PATH=/bin"), annotations={"a": "0", "b": "0"})
-    assert validated(POD, asked, made, node.known, node.able) == ""
+    assert validated(POD, asked, made, node.context, node.able) == ""

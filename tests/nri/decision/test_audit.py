@@ -39,15 +39,15 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def known(root: Path) -> DecisionContext:
+def context(root: Path) -> DecisionContext:
     return known_of(root)
 
 
-def found(known: DecisionContext, *messages: Any) -> AuditResult:
+def found(context: DecisionContext, *messages: Any) -> AuditResult:
     """Return what there is to say of MESSAGES, requests of Synchronize, in this order."""
     made = Audit()
     for message in messages:
-        made.add(read_synchronize(message.SerializeToString()), known)
+        made.add(read_synchronize(message.SerializeToString()), context)
     return made.findings()
 
 
@@ -67,17 +67,17 @@ def names(findings: AuditResult) -> list[str]:
     return sorted(one.pod for one in findings.missed)
 
 
-def test_a_container_that_comes_before_its_pod_is_found(known: DecisionContext) -> None:
+def test_a_container_that_comes_before_its_pod_is_found(context: DecisionContext) -> None:
     one, its = there(1, ALL)
     for messages in ([part(its), part(one)], [part(one), part(its)], [part(one, its)]):
-        findings = found(known, *messages)
+        findings = found(context, *messages)
         assert names(findings) == ["pod-1"]
         assert findings.is_complete
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 5))
 def test_the_order_in_which_a_runtime_tells_its_state_changes_nothing(
-    known: DecisionContext, chance: Any, count: int
+    context: DecisionContext, chance: Any, count: int
 ) -> None:
     rows = [
         there(1, ALL),
@@ -96,7 +96,7 @@ def test_the_order_in_which_a_runtime_tells_its_state_changes_nothing(
     flat = [row for pair in rows for row in pair]
     chance.shuffle(flat)
     size = -(-len(flat) // count)
-    findings = found(known, *[part(*flat[at : at + size]) for at in range(0, len(flat), size)])
+    findings = found(context, *[part(*flat[at : at + size]) for at in range(0, len(flat), size)])
     assert names(findings) == ["pod-1", "pod-10", "pod-2", "pod-6", "pod-8"]
     assert findings.foreign == ("nvidia.cdi.k8s.io",)
     assert findings.is_complete
@@ -104,39 +104,39 @@ def test_the_order_in_which_a_runtime_tells_its_state_changes_nothing(
 
 def test_labels_that_the_policy_names_count_in_any_order(root: Path) -> None:
     allow = (AllowRule(namespaces=("ml",), labels=(("gpus", "yes"),)),)
-    known = known_of(root, Settings(nri=NriConfig(allow=allow)))
+    context = known_of(root, Settings(nri=NriConfig(allow=allow)))
     one, its = there(1, ALL)
-    assert names(found(known, part(its), part(one))) == []
+    assert names(found(context, part(its), part(one))) == []
     one.labels["gpus"] = "yes"
     one.labels["long"] = "x" * 1000
-    assert names(found(known, part(its), part(one))) == ["pod-1"]
+    assert names(found(context, part(its), part(one))) == ["pod-1"]
 
 
-def test_a_container_whose_pod_never_comes_makes_the_audit_incomplete(known: DecisionContext) -> None:
-    assert not found(known, part(there(1, ALL)[1])).is_complete
+def test_a_container_whose_pod_never_comes_makes_the_audit_incomplete(context: DecisionContext) -> None:
+    assert not found(context, part(there(1, ALL)[1])).is_complete
 
 
-def test_what_cannot_be_read_makes_the_audit_incomplete(known: DecisionContext) -> None:
+def test_what_cannot_be_read_makes_the_audit_incomplete(context: DecisionContext) -> None:
     one, its = there(1, ALL)
     for field in ("pods", "containers"):
         broken = part(one, its)
         getattr(broken, field).append(b"\xff\xff\xff")
-        findings = found(known, broken)
+        findings = found(context, broken)
         assert names(findings) == ["pod-1"]
         assert not findings.is_complete
 
 
-def test_more_than_can_be_kept_makes_the_audit_incomplete(known: DecisionContext) -> None:
+def test_more_than_can_be_kept_makes_the_audit_incomplete(context: DecisionContext) -> None:
     rows = [there(number, ALL) for number in range(20)]
     made = Audit(early_bytes=5_000)
     for message in (part(*[its for _, its in rows]), part(*[one for one, _ in rows])):
-        made.add(read_synchronize(message.SerializeToString()), known)
+        made.add(read_synchronize(message.SerializeToString()), context)
     findings = made.findings()
     assert 0 < len(findings.missed) < 20
     assert not findings.is_complete
 
 
-def test_five_thousand_pods_in_the_order_of_go_are_found_in_little_memory(known: DecisionContext) -> None:
+def test_five_thousand_pods_in_the_order_of_go_are_found_in_little_memory(context: DecisionContext) -> None:
     env = [
         ALL,
         f"NVIDIA_REQUIRE_CUDA={'cuda>=1 ' * 200}",
@@ -153,7 +153,7 @@ def test_five_thousand_pods_in_the_order_of_go_are_found_in_little_memory(known:
     made = Audit()
     tracemalloc.start()
     for each in data:
-        made.add(read_synchronize(each), known)
+        made.add(read_synchronize(each), context)
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     findings = made.findings()
@@ -162,10 +162,10 @@ def test_five_thousand_pods_in_the_order_of_go_are_found_in_little_memory(known:
     assert held < 8 << 20
 
 
-def test_texts_of_containers_that_wait_are_few(known: DecisionContext) -> None:
+def test_texts_of_containers_that_wait_are_few(context: DecisionContext) -> None:
     made = Audit()
     rows = [there(number, ALL, "SECRET=x", f"A{number}=y") for number in range(10)]
-    made.add(read_synchronize(part(*[its for _, its in rows]).SerializeToString()), known)
+    made.add(read_synchronize(part(*[its for _, its in rows]).SerializeToString()), context)
     kept = [one for each in made._early.values() for one in each]
     assert {one.env for one in kept} == {(ALL,)}
     assert len({id(one.env[0]) for one in kept}) == 1
