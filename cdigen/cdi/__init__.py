@@ -1,7 +1,7 @@
-"""The rules of a CDI document: read it, judge it, and say what each runtime's loader would do.
+"""Read, check, build and write CDI documents, and foretell what each runtime makes of a spec file.
 
-``parse`` turns bytes into a JSON document, ``rules`` judges it without any library, ``schema`` judges
-it a second time with jsonschema, ``version`` knows which feature needs which ``cdiVersion``, and
-``loaders`` foretells what the CDI libraries inside the runtimes do with the same bytes. Every rule has
-its name and its sentence in ``rulebook``. Nothing here reads or changes the host.
+``reader`` turns bytes into a document, ``rules`` and ``schema`` check it, ``validation`` does all of that,
+and ``loaders`` says what the CDI libraries in the runtimes do with the same bytes. ``build``, ``fit``,
+``layout`` and ``hooks`` make a document from what a vendor offers, and ``render`` writes it. Nothing here
+changes the host.
 """

@@ -1,4 +1,4 @@
-"""Turn a draft into the JSON document of one spec file: `all` added, order settled, version computed."""
+"""Turn a draft into the JSON document of one spec file: add the device `all`, sort, compute the version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs between two specs of a kind: ``compare`` gives the ``Changes``, for people and for --json.
+"""Compare two specs of one kind: ``compare`` returns the ``Changes``, for people and for --json.
 
 Either document may come from a disk on which anybody wrote, so what is not formed as a spec counts as
 absent, and nothing here raises. A *change* is named by what a container sees: a mount by its path in the
@@ -49,7 +49,7 @@ class Changes:
 
     ``kept`` are the devices that both have, ``devices`` those of them whose own edits differ, each with
     what does; ``shared`` is what differs for every device. ``form`` says that the texts differ in order
-    or form alone. ``versions`` are the version in the old and in the new paths, where these tell.
+    or form alone. ``versions`` are the version in the old and in the new paths, where they have one.
     """
 
     added: tuple[str, ...] = ()
@@ -138,9 +138,11 @@ def _devices(document: object) -> dict[str, dict[str, str]]:
 
 
 def _shared(document: object) -> dict[str, str]:
-    """Return what DOCUMENT gives with every device, and what it says of itself."""
-    said = {key: _form(value) for key in ("cdiVersion", "kind") if (value := _get(document, key)) is not None}
-    return {**said, **_edits(_get(document, "containerEdits")), **_annotations(document)}
+    """Return what DOCUMENT gives with every device, and its own fields."""
+    header = {
+        key: _form(value) for key in ("cdiVersion", "kind") if (value := _get(document, key)) is not None
+    }
+    return {**header, **_edits(_get(document, "containerEdits")), **_annotations(document)}
 
 
 def _edits(edits: object) -> dict[str, str]:
@@ -173,7 +175,7 @@ def _things(edits: object) -> Iterator[tuple[str, str]]:
 
 
 def _hook(hook: Mapping[str, Any]) -> str:
-    """Return when HOOK runs and what; NVIDIA's is one program, and the words after its name tell which."""
+    """Return when HOOK runs and what; NVIDIA's is one program, whose first words are the hook."""
     words = [str(hook.get("hookName")), str(hook.get("path"))]
     for word in _texts(hook.get("args"))[1:3]:
         if word.startswith("-"):

@@ -1,4 +1,4 @@
-"""Make a draft fit what a runtime's CDI library accepts: drop what may go, refuse what may not.
+"""Make a draft fit what a runtime's CDI library accepts: drop what may be dropped, refuse the rest.
 
 A version or field that a library does not know makes it refuse the whole file (docs/cdi.md,
 "Versions"). ``fit`` comes before ``build``, ``refuse_newer`` after it. What is dropped leaves every
@@ -48,13 +48,13 @@ def fit(draft: Draft, target: Target | None) -> Fitted:
     findings = unknown_releases(target)
     for version, drop in _DROPS:
         if is_newer(version, target.newest):
-            draft, said = drop(draft, target)
-            findings += said
+            draft, dropped = drop(draft, target)
+            findings += dropped
     return draft, (*findings, *_forgotten_gids(draft, target))
 
 
 def unknown_releases(target: Target) -> tuple[Finding, ...]:
-    """Return which of the releases in TARGET nobody has looked at yet. Pure."""
+    """Return a warning for each release in TARGET that cdigen does not know. Pure."""
     return tuple(
         Finding(
             severity="warning",
@@ -148,7 +148,7 @@ _OBSTACLES: tuple[tuple[str, Callable[[Draft], Iterator[tuple[str, str]]]], ...]
 )
 
 
-# What is dropped, and said.
+# What is dropped, with a finding.
 
 
 def _drop_gids(draft: Draft, target: Target | None) -> Fitted:
@@ -158,7 +158,7 @@ def _drop_gids(draft: Draft, target: Target | None) -> Fitted:
     why = _limit(target) if target else "without --target a spec stays at 0.5.0"
     releases = f"{', '.join(FIRST_RELEASES_WITH['0.7.0'])} or later"
     finding = Finding(
-        # Nobody who does not name a runtime has asked for more than what root's containers can open.
+        # Without a target only what root's containers can open is promised.
         severity="warning" if target else "info",
         rule="target-dropped-gids",
         path=draft.kind,

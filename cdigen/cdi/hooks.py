@@ -1,4 +1,4 @@
-"""The hook lines of a spec: steps become the arguments of one program, or of several.
+"""Make the hooks of a spec: the steps become arguments of cdigen's hook or of NVIDIA's.
 
 cdigen's own hook does all of them in one process; NVIDIA's takes one in each, and its lines keep the
 forms that other tools parse (containers/toolbox issue 1544).

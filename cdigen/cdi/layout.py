@@ -1,4 +1,4 @@
-"""How the driver's files reach a container: a payload becomes mounts, and work for a hook.
+"""Lay out the driver's files for containers: a payload becomes mounts, and steps for a hook.
 
 The layouts (docs/decisions/0006-layouts.md):
 
@@ -20,20 +20,20 @@ import posixpath
 from cdigen.model.cdi import Mount, Step
 from cdigen.model.loader import capability_folders, library_folders
 from cdigen.model.view import DEFAULT_TARGET, ViewFile, ViewLink, ViewPlan
-from cdigen.value import frozen
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from cdigen.model.cdi import Payload
+    from cdigen.model.cdi import ContainerEdits, Draft, Payload
     from cdigen.model.inventory import DriverFile
 
 READ_ONLY = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 # A read-only mount is locked for containers within the container: what binds the socket anew there without
 # "ro", as libnvidia-container does, would be refused (nvidia-container-toolkit pull request 1593).
 SOCKET = ("nosuid", "nodev", "rbind", "rprivate", "noexec")
-# A folder of FIFOs: they need to be opened only, and nobody shall add to them or take them away.
+# A folder of FIFOs: they are only opened; containers must neither add nor remove any.
 PIPE = ("ro", "nosuid", "nodev", "noexec", "rbind", "rprivate")
 
 _ENDPOINTS = {"socket": SOCKET, "pipe": PIPE}
@@ -43,7 +43,7 @@ _BITS = {"library": 64, "library32": 32}
 
 @frozen
 class LayoutResult:
-    """A payload laid out: its mounts, the work for a hook, and the folder of its 64-bit libraries."""
+    """The mounts of a payload, the steps for a hook, and the folder of its 64-bit libraries."""
 
     mounts: tuple[Mount, ...]
     steps: tuple[Step, ...]
@@ -168,6 +168,20 @@ def _named(payload: Payload, _view: PlacedView, _capable: bool) -> _Arranged:  #
                 target = posixpath.relpath(own, posixpath.dirname(name) or ".")
                 steps.append(Step(name="create-symlinks", arguments=(target, f"{folders[file.kind]}/{name}")))
     return [*wanted, *_fixed(payload)], [*steps, *_cache_steps(payload, folders)], folders["library"]
+
+
+def relocate(draft: Draft, folder: str) -> Draft:
+    """Return DRAFT with every mount below FOLDER of the container; nodes stay."""
+    prefix = folder.rstrip("/")
+    if not prefix:
+        return draft
+    devices = tuple(replace(device, edits=_moved(device.edits, prefix)) for device in draft.devices)
+    return replace(draft, devices=devices, edits=_moved(draft.edits, prefix))
+
+
+def _moved(edits: ContainerEdits, prefix: str) -> ContainerEdits:
+    mounts = tuple(replace(mount, container_path=prefix + mount.container_path) for mount in edits.mounts)
+    return replace(edits, mounts=mounts)
 
 
 # What they are made of.

@@ -79,7 +79,7 @@ def newest_version(library: str) -> str:
 
 
 class CdiLibrary:
-    """One release as a document meets it: what it was asked, and what it answered.
+    """One release, with the questions that were asked about it and the answers.
 
     Another release that gives the same answers does the same with the same document.
     """

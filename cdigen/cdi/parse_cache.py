@@ -1,8 +1,8 @@
-"""Spec files read and written, with what the rules say of them: equal content is judged once.
+"""Read or render a spec and check its rules, once for equal content: the results are remembered.
 
 The daemon meets the same few documents several times in every cycle, and mostly nothing has changed in
-them. Only pure work is remembered, never what a host is like. Documents given out are shared: nobody may
-change one.
+them. What depends on the host is never remembered. Returned documents are shared: callers must not change
+them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 # Bytes of JSON that are remembered; as objects they take some ten times as much. The spec of eight GPUs has
 # 30 kB, that of 1,000 one MB.
 BUDGET = 2 << 20
-# Answers that are remembered, each of which is compared with what is asked for.
+# Answers that are remembered: each lookup compares with all of them.
 _MOST = 256
 
 
 @frozen
 class CheckedDocument:
-    """A document as it was read, None where there is none to judge, and all findings on the way."""
+    """A document as it was read, None where there is none, and all findings."""
 
     document: dict[str, Any] | None
     findings: tuple[Finding, ...]
@@ -56,7 +56,7 @@ class _RecentAnswers:
         return None
 
     def keep(self, question: object, answer: object, size: int) -> None:
-        """Remember ANSWER, which takes SIZE, in the place of what was not asked for lately."""
+        """Remember ANSWER, which takes SIZE, instead of the least recently used."""
         if size > BUDGET:
             return
         self._known.append((question, answer, size))

@@ -1,4 +1,4 @@
-"""Find line and column of what a finding is about: ``positions`` of JSON paths, in JSON and in YAML."""
+"""Find the line and column of a JSON path in a text, JSON or YAML: ``positions``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the bytes of a spec file that anybody wrote: a JSON document and findings; nothing is ever raised.
+"""Read the bytes of any spec file: ``parse_document`` returns the document and findings, and never raises.
 
 A ``.json`` file has to be JSON (one pass of the standard library), and has to be what the YAML parsers in
 the runtimes take it for: docs/cdi.md, "Encoding" lists the traps as seen with the real loaders. What
@@ -40,7 +40,7 @@ _MAX_INTEGER_TEXT = 20
 
 @frozen
 class ParsedDocument:
-    """What was read: the document, None where there is none to judge, and every finding on the way.
+    """What was read: the document, None where there is none, and every finding.
 
     ``yaml`` is what its parser read, where DATA was taken for YAML: the loaders' view of it.
     """
@@ -55,7 +55,7 @@ def parse_document(data: bytes, *, yaml: bool | None) -> ParsedDocument:
 
     YAML says how DATA is read, from the file's extension: True for ``.yaml``, False for ``.json``.
     None, where there is no file name, takes what begins with a brace as JSON. The document is given
-    next to findings wherever there is a whole one, so that the rules can judge it too.
+    next to findings wherever there is a whole one, so that the rules can check it too.
     """
     if len(data) > MAX_SIZE:
         return _nothing(finding("too-large", "$", f"{len(data)} bytes, more than {MAX_SIZE}"))
@@ -83,7 +83,7 @@ def _object(value: object, findings: tuple[Finding, ...], yaml: YamlText | None 
     if isinstance(value, dict):
         return ParsedDocument(document=value, findings=findings, yaml=yaml)
     if not any(found.severity == "error" for found in findings):
-        message = f"the document is no object but {type_name(value)}"
+        message = f"the document is not an object but {type_name(value)}"
         findings = (*findings, finding("not-an-object", "$", message))
     return ParsedDocument(document=None, findings=findings, yaml=yaml)
 
@@ -125,7 +125,7 @@ def _read_json(text: str, mark: tuple[Finding, ...]) -> ParsedDocument:
 
 
 class _Decoder:
-    """The standard library's decoder; ``is_odd`` tells that it read what YAML may not read alike."""
+    """The standard library's decoder; ``is_odd``: YAML parsers may read the text differently."""
 
     def __init__(self) -> None:
         self.is_odd = False

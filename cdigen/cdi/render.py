@@ -22,7 +22,7 @@ _WIDTH = 110
 def render(value: Any, *, stray_bytes: bool = False) -> bytes:
     """Return VALUE as JSON text ending in a newline; key order is kept.
 
-    With STRAY_BYTES, bytes of file names that are no UTF-8 become what Python makes of them, escaped
+    With STRAY_BYTES, bytes of file names that are not UTF-8 become what Python makes of them, escaped
     (os.fsencode makes bytes of it again); UnicodeEncodeError without: a spec cannot hold them.
     """
     # UTF-8 lacks nothing but surrogates, and what Python's codec then writes is JSON's own escape for them.

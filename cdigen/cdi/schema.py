@@ -1,4 +1,4 @@
-"""Hold a document against the JSON Schema of spec files, here or in a process of its own.
+"""Check a document against the JSON Schema of spec files, here or in a child process.
 
 The rules of ``rules`` are at least as strict, which tests prove, so a single command that writes a spec
 rests on them alone. ``cdigen validate`` asks the schema as well, and the daemon before it writes new content.
@@ -69,7 +69,7 @@ def check_in_child(
 
     It has DEADLINE_S at the most. CHILD is the command that is started with the schema's file as its last
     argument; by default this Python with schema_child.py. Never raises: that the schema could not be asked
-    is a warning, for the rules have passed CONTENT already.
+    is a warning, since CONTENT has passed the rules already.
     """
     import sys  # noqa: PLC0415 -- only here
 

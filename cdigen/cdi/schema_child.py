@@ -1,4 +1,4 @@
-"""The process that holds a document against a JSON Schema, started as ``python -I schema_child.py SCHEMA``.
+"""Program that checks a document against a JSON Schema: ``python -I schema_child.py SCHEMA``.
 
 The document comes on standard input; what is wrong with it is printed as a JSON list of paths and messages.
 ``schema.check_in_child`` starts it: the import of jsonschema takes 10 MB, which the daemon shall not carry.

@@ -1,4 +1,4 @@
-"""All that can be said of one spec file without a runtime: findings of every judge, in one place each.
+"""Check one spec file in every way that needs no runtime: ``validate_content`` returns all findings.
 
 ``validate_content`` is the whole of ``cdigen validate`` for one file: reading, rules, schema, host. What the
 runtimes' libraries do with the same bytes is ``cdigen.cdi.loaders.emulation``' question.
@@ -47,7 +47,7 @@ def validate_content(
     """Return all findings on the file content DATA, also against HOST and MOUNT_CONFLICTS if given.
 
     YAML is as in ``parse_document``. Findings have the line and the column where that is known. The schema
-    is asked about documents of ordinary size, with ALWAYS_SCHEMA about all.
+    checks documents of ordinary size, with ALWAYS_SCHEMA all.
     """
     parsed = parse_document(data, yaml=yaml)
     document = parsed.document
@@ -71,7 +71,7 @@ def _check_schema(document: dict[str, object], *, always: bool) -> tuple[Finding
     if always or count <= MAX_NODES_AND_MOUNTS:
         return check_schema(document)
     message = (
-        f"{count} device nodes and mounts: the schema is asked with --schema only; the rules say all it says"
+        f"{count} device nodes and mounts: the schema checks so many with --schema only; the rules passed"
     )
     return (Finding(severity="info", rule="schema-skipped", path="$", message=message),)
 

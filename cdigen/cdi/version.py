@@ -1,4 +1,4 @@
-"""Which ``cdiVersion`` a document needs: a table of features, newest first.
+"""Compute which ``cdiVersion`` a document needs, from a table of features, newest first.
 
 Source: container-device-interface SPEC.md, "Released versions", and specs-go/version.go; the table
 and its reading are in docs/cdi.md, "Versions". A version that a runtime does not know unloads the

@@ -152,7 +152,7 @@ class _Reader:
         self._count(offset)
         self._note_oddities(event, offset)
         if self._is_key_next():
-            self._stop("yaml-key", offset, "a key that is no text", refused=True)
+            self._stop("yaml-key", offset, "a key that is not text", refused=True)
         if len(self._open) >= MAX_DEPTH:
             self._stop("too-deep", offset, f"nesting beyond {MAX_DEPTH} levels", refused=True)
         self._open.append(_Container(value, event))
@@ -207,7 +207,7 @@ class _Reader:
         container.key = key
         self.last_key = offset
         if not isinstance(value, str):
-            self.report("yaml-key", offset, f"a key that is no text ({key})")
+            self.report("yaml-key", offset, f"a key that is not text ({key})")
         if isinstance(container.value, dict) and key in container.value:
             # For go-yaml 1, "1" and 1.0 are three keys.
             self.report(

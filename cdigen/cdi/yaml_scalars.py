@@ -1,4 +1,4 @@
-"""Plain YAML scalars as the runtimes' parser reads them, and the text it makes of them.
+"""Resolve plain YAML scalars as the runtimes' parser does, and turn values into text as it does.
 
 The libraries read spec files through sigs.k8s.io/yaml on go-yaml v2: ``yes`` is true, ``010`` is
 eight, ``1e3`` is a number, ``12:30`` is text. PyYAML's own resolver differs in all of these but the
@@ -72,7 +72,7 @@ def _integer(match: re.Match[str]) -> int | None:
 def as_text(value: object) -> str | None:
     """Return the text that a number or bool becomes where the loaders want text; None for the rest.
 
-    Go writes a float with the fewest digits that tell its 32-bit value; where six do not, None is returned.
+    Go writes a float with the fewest digits that identify its 32-bit value; None where six do not.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -97,5 +97,5 @@ def tagged(tag: str, text: str) -> object:
     if type(value) is int and tag == f"{_CORE}float":
         return float(value)
     if type(value) is not _TYPES_OF_TAGS[tag]:
-        raise ValueError(f"{text!r} is no {tag}")
+        raise ValueError(f"{text!r} is not {tag}")
     return value

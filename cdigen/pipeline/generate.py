@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from cdigen.cdi.build import ALL, build, conflicting_variables
 from cdigen.cdi.fit import fit
-from cdigen.cdi.relocate import relocate
+from cdigen.cdi.layout import relocate
 from cdigen.model.errors import ConfigError, SpecError
 from cdigen.model.findings import Finding
 from cdigen.model.profile import DEFAULT

@@ -1,1 +1,1 @@
-"""What each release of the CDI library, and so each runtime, does with a spec file."""
+"""Foretell what each release of the CDI library, and so each runtime, does with a spec file."""

@@ -1,9 +1,11 @@
 """Fill the CDI library's data types as its JSON decoder does with what YAML gave.
 
 The decoder is Go's: a field's name matches in any case, a null leaves the zero value, numbers and
-booleans become text where text is wanted (sigs.k8s.io/yaml does that), and an unknown field refuses the
-whole file. What a decoder does with two spellings of one field, or with a float that no short text
-tells, is not followed. Source: specs-go/config.go of the tags v0.5.2 to v1.1.0; Go, encoding/json, decode.go.
+booleans become text where text is wanted (sigs.k8s.io/yaml does that), and for an unknown field the
+whole file is refused. Two spellings of one field, and floats of more than six digits where text is
+wanted, are not emulated.
+
+Source: specs-go/config.go of the tags v0.5.2 to v1.1.0; Go, encoding/json, decode.go.
 """
 
 from __future__ import annotations

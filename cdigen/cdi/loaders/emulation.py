@@ -55,8 +55,8 @@ def verdicts(
     YAML says that the file's name ends in ``.yaml``; it decides only how the file is read fastest, for
     the libraries read every file as YAML. PARSED is what ``parse_document`` made of DATA, if known.
     """
-    judged = loader_verdicts(data, yaml=yaml, versions=versions, parsed=parsed)
-    return {version: judgement.verdict for version, judgement in judged.items()}
+    found = loader_verdicts(data, yaml=yaml, versions=versions, parsed=parsed)
+    return {version: verdict.verdict for version, verdict in found.items()}
 
 
 def loader_verdicts(
@@ -74,7 +74,7 @@ def loader_verdicts(
         return dict.fromkeys(wanted, LoaderVerdict(verdict=REJECT, reason=str(error)))
     except UnknownError as error:
         return dict.fromkeys(wanted, LoaderVerdict(verdict=UNKNOWN, reason=str(error)))
-    return {version: case.judge(version) for version in wanted}
+    return {version: case.verdict(version) for version in wanted}
 
 
 class _Case:
@@ -84,7 +84,7 @@ class _Case:
         self._value = value
         self._known: list[tuple[CdiLibrary, LoaderVerdict]] = []
 
-    def judge(self, version: str) -> LoaderVerdict:
+    def verdict(self, version: str) -> LoaderVerdict:
         """Return what VERSION does with the file."""
         release = release_of(version)
         if release is None:
@@ -165,7 +165,7 @@ def _text(data: bytes) -> str:
     try:
         return data.decode(encoding).removeprefix(BYTE_ORDER_MARK)
     except UnicodeDecodeError as error:
-        raise RefusedError(f"the bytes are no {encoding.upper()}") from error
+        raise RefusedError(f"the bytes are not {encoding.upper()}") from error
 
 
 def _check_version(document: dict[str, object], library: CdiLibrary) -> None:
@@ -296,7 +296,7 @@ def _check_closid(rdt: object, library: CdiLibrary) -> None:
         return
     name = str(rdt["closID"])
     if name in (".", "..") or "/" in name or "\n" in name or len(name.encode()) >= 4096:
-        raise RefusedError("a closID that is no file name")
+        raise RefusedError("a closID that is not a file name")
 
 
 def _check_net_devices(edits: dict[str, object]) -> None:

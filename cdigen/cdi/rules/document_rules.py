@@ -1,4 +1,4 @@
-"""The rules of a CDI document in plain Python: what ``cdigen generate`` holds its own output to.
+"""Check a CDI document against the rules, in plain Python: ``check``.
 
 At least as strict as ``schemas/cdi.schema.json`` (a test draws documents to prove it) and as every
 loader; imports neither jsonschema nor yaml nor re, since it runs in every one-shot command.
@@ -47,7 +47,7 @@ def check(document: object) -> tuple[Finding, ...]:
     The document is good exactly when no finding is an error.
     """
     if not isinstance(document, dict):
-        return (finding("not-an-object", "$", f"the document is no object but {type_name(document)}"),)
+        return (finding("not-an-object", "$", f"the document is not an object but {type_name(document)}"),)
     out = _Findings()
     is_good = False
     try:
@@ -91,7 +91,7 @@ def _version(value: object, path: str, out: list[Finding]) -> bool:
     if value in KNOWN_VERSIONS:
         return True
     hint = f"known: {', '.join(KNOWN_VERSIONS[2:])}"
-    out.append(finding("version-unknown", path, f"{quote(value)} is no released version", hint))
+    out.append(finding("version-unknown", path, f"{quote(value)} is not a released version", hint))
     return False
 
 
@@ -121,7 +121,7 @@ def _kind(value: object, path: str, out: list[Finding]) -> bool:
     for what, name, limit in (("vendor", vendor, MAX_VENDOR), ("class", class_, MAX_CLASS)):
         good &= _kind_part(what, name, limit, path, out)
     if good and (vendor != vendor.lower() or "_" in vendor):
-        out.append(finding("kind-not-dns", path, f"the vendor {quote(vendor)} is no lower-case DNS name"))
+        out.append(finding("kind-not-dns", path, f"the vendor {quote(vendor)} is not a lower-case DNS name"))
     return good
 
 
@@ -148,7 +148,7 @@ def _annotations(value: object, path: str, out: list[Finding]) -> bool:
     for key, text in value.items():
         where = member_path(path, key)
         if not is_annotation_key(str(key)):
-            out.append(finding("annotation-key", where, f"{quote(str(key))} is no qualified name"))
+            out.append(finding("annotation-key", where, f"{quote(str(key))} is not a qualified name"))
             good = False
         good &= check_text(text, where, out, MAX_INT64)  # their sum is what is limited
         size += _bytes(key) + _bytes(text)

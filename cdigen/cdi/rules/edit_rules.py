@@ -1,4 +1,4 @@
-"""The rules of container edits: environment, device nodes, mounts, hooks and the rest.
+"""Check container edits against the rules: environment, device nodes, mounts, hooks and the rest.
 
 Source of every rule: docs/cdi.md, "Checks"; docs/rules.md has them one by one.
 """
@@ -75,7 +75,7 @@ def _closid(value: object, path: str, out: list[Finding]) -> bool:
     is_name = value not in (".", "..") and "/" not in value and "\n" not in value
     if value == "/" or (is_name and len(value.encode()) <= _MAX_CLOSID):
         return True
-    out.append(finding("rdt-closid", path, f"{quote(value)} is no file name"))
+    out.append(finding("rdt-closid", path, f"{quote(value)} is not a file name"))
     return False
 
 
@@ -115,7 +115,7 @@ def _advise_node(value: object, path: str, out: list[Finding]) -> bool:
     return True
 
 
-def _judge_mount(value: object, path: str, out: list[Finding]) -> bool:
+def _check_mount(value: object, path: str, out: list[Finding]) -> bool:
     if not isinstance(value, dict) or value.get("type"):
         return True
     options = value.get("options")
@@ -252,7 +252,7 @@ _EDITS = Shape(
         "deviceNodes": list_of(_entry(_NODE, _advise_node)),
         "netDevices": _net_devices,
         "hooks": list_of(_entry(_HOOK, _advise_hook)),
-        "mounts": list_of(_entry(_MOUNT, _judge_mount)),
+        "mounts": list_of(_entry(_MOUNT, _check_mount)),
         "intelRdt": lambda value, path, out: check_object(value, path, _RDT, out),
         "additionalGids": list_of(integer("additional-gid", 1, MAX_UINT32)),
     }

@@ -1,4 +1,4 @@
-"""How one field of a document is checked: texts, paths, integers, objects, lists.
+"""Make the checks of single fields: texts, paths, integers, objects, lists.
 
 A check takes a value, its JSON path and the list that findings go to, and returns whether the value
 was good, so that a caller can build upon it. The factories (``integer``, ``one_of``) make such checks
@@ -201,5 +201,5 @@ def _unknown(key: object, path: str, shape: Shape) -> Finding:
     meant = next((field for field in shape.fields if field.lower() == str(key).lower()), None)
     hint = f"spelt {meant}" if meant else f"known here: {', '.join(sorted(shape.fields))}"
     return finding(
-        "unknown-field", member_path(path, key), f"{quote(str(key))} is no field of CDI here", hint
+        "unknown-field", member_path(path, key), f"{quote(str(key))} is not a field of CDI here", hint
     )

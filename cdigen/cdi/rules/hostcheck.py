@@ -1,4 +1,4 @@
-"""Hold a document against the host: every host path exists, every node is a character device."""
+"""Check a document against the host: host paths exist, nodes are devices, hooks are executable."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _wrong_node(root: Root, node: dict[str, Any]) -> str | None:
     kind = node.get("type", "c")
     is_kind = {"b": stat.S_ISBLK, "p": stat.S_ISFIFO}.get(kind, stat.S_ISCHR)
     if not is_kind(status.st_mode):
-        return f"{path} on the host is no device of type {kind!r}"
+        return f"{path} on the host is not a device of type {kind!r}"
     numbers = (os.major(status.st_rdev), os.minor(status.st_rdev))
     declared = (
         node.get("major", numbers[0]),
@@ -100,5 +100,5 @@ def _wrong_hook(root: Root, path: str) -> str | None:
     except OSError as error:
         return f"{path} on the host: {reason(error)}"
     if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o111:
-        return f"{path} on the host is no executable file"
+        return f"{path} on the host is not an executable file"
     return None

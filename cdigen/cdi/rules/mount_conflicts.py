@@ -1,4 +1,4 @@
-"""Whether a container with devices of two kinds has the files of both: ``MountConflicts``.
+"""Find mounts of one kind that hide those of another in a container with both: ``MountConflicts``.
 
 Runtimes give a container the mounts of all devices that it asks for. Of two at one path the later replaces
 the earlier (pkg/cdi, ContainerEdits.Apply); one below another hides a part of it, or cannot be made where the
@@ -42,7 +42,7 @@ class _Mount:
 
 
 class MountConflicts:
-    """The mounts of specs, each held against those of the kinds that came before it.
+    """The mounts of specs, each compared with those of the kinds added before.
 
     With HOST, two paths of it that are one file count as one source.
     """
@@ -54,7 +54,7 @@ class MountConflicts:
         self._mounts: dict[str, list[_Mount]] = {}
 
     def add(self, document: dict[str, Any]) -> tuple[Finding, ...]:
-        """Take DOCUMENT, which breaks no rule; returns a finding for each kind before it that it meets."""
+        """Add DOCUMENT, which breaks no rule; return a finding for each kind it conflicts with."""
         mounts = list(_mounts(document))
         met: dict[str, list[tuple[_Mount, _Mount]]] = {}
         compared = 0
@@ -107,7 +107,7 @@ class MountConflicts:
             return None
 
     def _finding(self, pairs: list[tuple[_Mount, _Mount]], mounts: list[_Mount]) -> Finding | None:
-        """Return what is to be said of PAIRS of mounts of one other kind and of ours, which are of MOUNTS."""
+        """Return the finding on PAIRS of mounts of one other kind and of ours, which are among MOUNTS."""
         places = {mount.target for pair in pairs for mount in pair}
         theirs = _sources_elsewhere(self._mounts[pairs[0][0].kind], places)
         ours = _sources_elsewhere(mounts, places)

@@ -1,4 +1,4 @@
-"""Every rule a spec file is held to: its name, its gravity and its sentence.
+"""List every rule of spec files, with its severity and one sentence; make findings of them.
 
 ``finding`` is the only way the modules of this folder make a Finding, so a rule without a row here
 cannot be reported. ``docs/rules.md`` has a section per row: why, from which source, what to do.
@@ -88,12 +88,12 @@ WARNINGS: dict[str, str] = {
     "kind-not-dns": "A kind's vendor is a lower-case DNS name.",
     "line-separator": "A text holds no line separator of YAML (U+0085, U+2028, U+2029).",
     "mount-type-missing": "A mount has a type.",
-    "mounts-covered": "Devices of two kinds, asked for together, do not cover each other's mounts.",
+    "mounts-covered": "Devices of two kinds, requested together, do not cover each other's mounts.",
     "more-findings": "A document has at most 1000 findings.",
     "node-numbers-given": "A device node's numbers are left to the runtime.",
     "path-repeated": "A list of nodes or mounts uses each container path once.",
     "path-unusual": "A mount's or a hook's path is clean.",
-    "version-higher-than-needed": "cdiVersion is no higher than the content needs.",
+    "version-higher-than-needed": "cdiVersion is not higher than the content needs.",
 }
 
 RULES: dict[str, str] = ERRORS | WARNINGS
@@ -102,7 +102,7 @@ RULES: dict[str, str] = ERRORS | WARNINGS
 def finding(
     rule: str, path: str, message: str, hint: str = "", *, place: tuple[int, int] | None = None
 ) -> Finding:
-    """Return a finding of RULE, with the gravity the rule has; KeyError where no such rule exists."""
+    """Return a finding of RULE, with the severity of the rule; KeyError where no such rule exists."""
     if rule not in RULES:
         raise KeyError(rule)
     severity: Severity = "error" if rule in ERRORS else "warning"

@@ -182,7 +182,7 @@ def test_a_verdict_that_is_no_accept_has_its_reason() -> None:
         ({**plain(), "kind": "v/gpu"}, '"v" in kind is one letter'),
         (with_node(major=True), "a boolean where an integer from -9223372036854775808"),
         (b"{", "not YAML: "),
-        (b"\xff", "the bytes are no UTF-8"),
+        (b"\xff", "the bytes are not UTF-8"),
     ],
 )
 def test_a_reason_says_what_is_in_the_way(document: object, reason: str) -> None:

@@ -78,11 +78,11 @@ def test_a_node_that_is_what_it_claims_to_be_is_right(root: Path, node: dict[str
     ids=["block", "FIFO", "file", "folder", "other type", "host path"],
 )
 def test_a_node_of_another_type_is_wrong(root: Path, node: dict[str, object]) -> None:
-    assert "is no device of type" in node_problem(root, **node)
+    assert "is not a device of type" in node_problem(root, **node)
 
 
 def test_a_link_to_a_node_is_wrong_because_runtimes_do_not_follow_it(root: Path) -> None:
-    assert "is no device of type 'c'" in node_problem(root, path="/dev/link")
+    assert "is not a device of type 'c'" in node_problem(root, path="/dev/link")
 
 
 def test_a_missing_node_is_wrong(root: Path) -> None:
