@@ -33,27 +33,24 @@ def may_change(context: Context, path: str) -> bool:
     It must be a spec directory of the system's, or lie in one that root alone controls; or belong to the
     user who asks, who runs the command without root's rights.
     """
+    if _belongs_to_asker(context, path):
+        return True
     try:
-        real, status = context.host.located(path)
+        real = context.host.resolve(path)
     except OSError:
         return False
-    if context.user is not None and status.st_uid == context.user.uid == os.geteuid():
-        return True
     return real in _entries(context) or posixpath.dirname(real) in _whole(context)
 
 
 def may_rename(context: Context, path: str) -> bool:
     """Return whether a command may rename or replace PATH itself, which may be a link."""
+    folder = posixpath.dirname(path)
     try:
-        folder = context.host.directory(posixpath.dirname(path))
-        owner = context.host.stat(folder).st_uid
+        real = context.host.directory(folder)
     except OSError:
         return False
-    if context.user is not None and owner == context.user.uid == os.geteuid():
-        return True
-    return folder in _whole(context) or (
-        path in _system(context) and not untrusted(posixpath.dirname(path), base=context.host.outer)
-    )
+    is_systems = path in _system(context) and not untrusted(folder, base=context.host.outer)
+    return _belongs_to_asker(context, real) or real in _whole(context) or is_systems
 
 
 def may_copy(context: Context, path: str) -> bool:
@@ -63,14 +60,23 @@ def may_copy(context: Context, path: str) -> bool:
 
 def may_open_configuration(context: Context, path: str) -> bool:
     """Return whether a command may let everybody read the configuration file PATH."""
+    if _belongs_to_asker(context, path):
+        return True
     try:
-        real, status = context.host.located(path)
+        real = context.host.resolve(path)
     except OSError:
         return False
-    if context.user is not None and status.st_uid == context.user.uid == os.geteuid():
-        return True
     is_systems = path.startswith(_CONFIGURATION) and real.startswith(_CONFIGURATION)
     return is_systems and not untrusted(path, base=context.host.outer)
+
+
+def _belongs_to_asker(context: Context, path: str) -> bool:
+    """Return whether PATH belongs to the user who asks, who then needs no root to change it."""
+    try:
+        owner = context.host.stat(path).st_uid
+    except OSError:
+        return False
+    return context.user is not None and owner == context.user.uid == os.geteuid()
 
 
 def may_change_program(context: Context, path: str) -> bool:
@@ -80,12 +86,12 @@ def may_change_program(context: Context, path: str) -> bool:
 
 def is_users(context: Context, path: str) -> bool:
     """Return whether only the containers of the user who is asked for get the spec PATH."""
-    if context.user is None or any(spec_file.path == path for spec_file in context.own_view.files):
+    if context.user is None or any(file.path == path for file in context.own_view.files):
         return False
     readers = [
         runtime.reader.uid
         for runtime in context.runtimes
-        if any(spec_file.path == path for spec_file in context.view(runtime).files)
+        if any(file.path == path for file in context.view(runtime).files)
     ]
     return bool(readers) and set(readers) == {context.user.uid}
 

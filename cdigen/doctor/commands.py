@@ -10,7 +10,6 @@ import os
 from itertools import count
 
 from cdigen.doctor.authority import may_rename
-from cdigen.doctor.ownership import blocks_writing
 from cdigen.doctor.remedy import Remedy
 
 TYPE_CHECKING = False
@@ -26,7 +25,7 @@ def run_cdigen(context: Context, *words: str, why: str, as_root: bool = True) ->
 
 def write_specs(context: Context, *words: str) -> tuple[Remedy, ...]:
     """Return the command that writes the specs of this host, moving aside what is in its way."""
-    replacing = ("--replace-foreign",) if blocks_writing(context) else ()
+    replacing = ("--replace-foreign",) if context.is_blocked else ()
     folder = context.request.spec_dirs[-1]
     command = ("generate", "--write", *replacing, *words)
     return (run_cdigen(context, *command, why="write the specs anew", as_root=needs_root(folder)),)

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from cdigen.doctor.daemons import running
 from cdigen.doctor.examined import examined_runtimes
+from cdigen.doctor.ownership import is_blocked
 from cdigen.doctor.request import RUNTIME_NAMES
 from cdigen.doctor.spec_documents import read_specs
 from cdigen.model.errors import CdigenError, ConfigError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from cdigen.pipeline.generate import GeneratedSpec
     from cdigen.runtimes.installed import InstalledRuntime
     from cdigen.runtimes.scan import SpecScan
+    from cdigen.runtimes.spec_cache import SpecFile
 
 
 class Context:
@@ -154,25 +156,37 @@ class Context:
         """The qualified names that have to resolve."""
         if self.request.devices:
             return self.request.devices
-        offered = {
+        names = self.offered
+        if not names:
+            begins = registry.prefixes(self.request.vendors)
+            names = frozenset(name for name in self.defined if name.startswith(begins)) or self.defined
+        return tuple(sorted(names, key=natural_key))
+
+    @cached_property
+    def offered(self) -> frozenset[str]:
+        """Every name that the host would give now."""
+        return frozenset(
             f"{product.kind}={device['name']}"
             for product in self.products
             for device in product.document["devices"]
-        }
-        if not offered:
-            begins = registry.prefixes(self.request.vendors)
-            offered = {name for name in self.defined if name.startswith(begins)} or set(self.defined)
-        return tuple(sorted(offered, key=natural_key))
+        )
+
+    @cached_property
+    def offered_kinds(self) -> tuple[str, ...]:
+        """The kinds that the host would give now."""
+        return tuple(product.kind for product in self.products)
 
     @cached_property
     def defined(self) -> frozenset[str]:
         """Every name that any file in any directory defines, whether it is loaded or not."""
         return frozenset(
-            f"{spec_file.kind}={device}"
-            for view in self.views
-            for spec_file in view.files
-            for device in spec_file.devices
+            f"{file.kind}={device}" for view in self.views for file in view.files for device in file.devices
         )
+
+    @cached_property
+    def spec_files(self) -> dict[str, SpecFile]:
+        """The spec files by their paths; of one that several views have, what the first makes of it."""
+        return {file.path: file for view in reversed(self.views) for file in view.files}
 
     @cached_property
     def kinds(self) -> frozenset[str]:
@@ -186,6 +200,11 @@ class Context:
             return states.read(self.request.state_dir)[0]
         except CdigenError:
             return states.State()
+
+    @cached_property
+    def is_blocked(self) -> bool:
+        """Whether something that is not cdigen's keeps it from writing its specs."""
+        return any(is_blocked(self, product) for product in self.products)
 
     @cached_property
     def specs(self) -> tuple[ExaminedSpec, ...]:

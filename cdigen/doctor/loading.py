@@ -136,7 +136,7 @@ def lost_names(context: Context, runtime: ExaminedRuntime) -> list[Resolution]:
 
 def _result_of(context: Context, problem: Problem) -> CheckResult | None:
     name = CAUSE_CHECKS.get(problem.rule, ("spec-uncertain", ""))[0]
-    spec_file = _find_spec_file(context, problem.path)
+    spec_file = context.spec_files.get(problem.path)
     if _is_of_others(context, problem, spec_file):
         return None
     reason, remedies = problem.reason, _REMEDIES.get(problem.rule, _no_remedy)(context, problem)
@@ -205,25 +205,18 @@ def _is_of_others(context: Context, problem: Problem, spec_file: SpecFile | None
     return spec_file is None or spec_file.kind not in context.kinds
 
 
-def _find_spec_file(context: Context, path: str) -> SpecFile | None:
-    return next(
-        (spec_file for view in context.views for spec_file in view.files if spec_file.path == path), None
-    )
-
-
 def _end_conflict(context: Context, problem: Problem) -> tuple[Remedy, ...]:
     """Return the commands that move aside all but the best of the files that conflict."""
     rivals: dict[str, SpecFile] = {}
     for runtime in problem.runtimes:
         view = context.view(runtime)
-        spec_files = {spec_file.path: spec_file for spec_file in view.files if spec_file.state == "loaded"}
-        first = spec_files[problem.path]
+        loaded = {file.path: file for file in view.files if file.state == "loaded"}
+        first = loaded[problem.path]
         rivals |= {
-            path: spec_file
-            for path, spec_file in spec_files.items()
-            if spec_file.directory == first.directory
-            and spec_file.kind == first.kind
-            and set(spec_file.devices) & set(first.devices)
+            path: file
+            for path, file in loaded.items()
+            if (file.directory, file.kind) == (first.directory, first.kind)
+            and set(file.devices) & set(first.devices)
         }
     keep = max(rivals, key=lambda path: _preference(context, path))
     return move_aside(context, *(path for path in rivals if path != keep))
@@ -298,17 +291,17 @@ def _anew(
     context: Context, path: str, spec_file: SpecFile | None = None, options: tuple[str, ...] = ()
 ) -> tuple[Remedy, ...]:
     """Return the commands that put a good spec in the place of the file PATH."""
-    own = {own_file(context, product.kind) for product in context.products}
+    own = {own_file(context, kind) for kind in context.offered_kinds}
     if context.products and (path in own or was_ours(context, path)):
         return write_specs(context, *options)
     moved = move_aside(context, path)
-    offered = {product.kind for product in context.products}
-    is_lost = spec_file is not None and spec_file.kind in offered and not _others_define(context, spec_file)
-    return (*moved, *write_specs(context, *options)) if moved and is_lost else moved
+    if not moved or spec_file is None or _others_define(context, spec_file):
+        return moved
+    return (*moved, *write_specs(context, *options)) if spec_file.kind in context.offered_kinds else moved
 
 
 def _others_define(context: Context, spec_file: SpecFile) -> bool:
-    """Whether what BOOK defines is there without it."""
+    """Return whether what SPEC_FILE defines is there without it."""
     return any(
         other.path != spec_file.path and other.kind == spec_file.kind and other.state == "loaded"
         for view in context.views
@@ -350,11 +343,11 @@ _REMEDIES = {
 
 def _missing(context: Context) -> Iterator[CheckResult]:
     """Report whether there is a spec for each kind that the host offers, and for each name asked for."""
-    there = {spec_file.kind for view in context.views for spec_file in view.files if spec_file.is_known}
-    lost = [product.kind for product in context.products if product.kind not in there]
+    there = {file.kind for view in context.views for file in view.files if file.is_known}
     asked = context.request.devices
-    if asked:
-        lost = [kind for kind in lost if kind in context.kinds]
+    lost = [
+        kind for kind in context.offered_kinds if kind not in there and (not asked or kind in context.kinds)
+    ]
     if lost:
         text = f"no spec of {', '.join(lost)} is in {' or '.join(context.configuration.spec_dirs)}"
         severity = severity_of(is_error=bool(set(lost) & context.kinds))
@@ -364,19 +357,14 @@ def _missing(context: Context) -> Iterator[CheckResult]:
         text = f"there is no spec in {' or '.join(context.configuration.spec_dirs)}, and none can be made now"
         yield TOPIC.error(MISSING, text, because=CAUSES)
         return
-    offered = {
-        f"{product.kind}={device['name']}"
-        for product in context.products
-        for device in product.document["devices"]
-    }
-    for name in asked:
-        if name not in context.defined and name not in offered:
-            yield _unknown(context, name, sorted(offered or context.defined, key=natural_key))
-    if not any(name not in context.defined and name not in offered for name in asked):
+    unknown = [name for name in asked if name not in context.defined | context.offered]
+    yield from (_unknown(context, name) for name in unknown)
+    if not unknown:
         yield TOPIC.good(MISSING, f"there are specs of {', '.join(sorted(there))}")
 
 
-def _unknown(context: Context, name: str, known: list[str]) -> CheckResult:
+def _unknown(context: Context, name: str) -> CheckResult:
+    known = sorted(context.offered or context.defined, key=natural_key)
     listed = ", ".join(known[:_FEW]) + (f" and {len(known) - _FEW} more" if len(known) > _FEW else "")
     text = f"this host has no device {shown(name)}; it has {listed or 'none'}"
     listing = run_cdigen(context, "list", why="list the devices that there are", as_root=False)

@@ -36,12 +36,8 @@ def was_ours(context: Context, path: str) -> bool:
     return context.state.of(context.host.outer_path(real)) is not None
 
 
-def blocks_writing(context: Context) -> bool:
-    """Return whether something that is not cdigen's keeps it from writing its specs."""
-    return any(_is_blocked(context, product) for product in context.products)
-
-
-def _is_blocked(context: Context, product: GeneratedSpec) -> bool:
+def is_blocked(context: Context, product: GeneratedSpec) -> bool:
+    """Return whether something that is not cdigen's keeps it from writing PRODUCT."""
     file = own_file(context, product.kind)
     try:
         present: bytes | None = context.host.read(file, limit=_MAX)

@@ -50,7 +50,7 @@ def _made(context: Context) -> Iterator[CheckResult]:
                 remedies = write_specs(context) if finding.rule == "view-unpublished" else ()
                 yield TOPIC.warning(MAKING, with_hint(finding), remedies)
     if context.products and not said:
-        kinds = ", ".join(product.kind for product in context.products)
+        kinds = ", ".join(context.offered_kinds)
         yield TOPIC.good(MAKING, f"{kinds} can be made from this host")
 
 
@@ -101,7 +101,7 @@ def _files(context: Context) -> Iterator[CheckResult]:
         whats = "; ".join(texts[:_FEW]) + more
         detail = f"{shown(spec.path)} names what the host does not have ({whats})"
         # Where the host can still give the kind, a new spec fixes it; else what keeps the host from it does.
-        offered = any(product.kind == spec.kind for product in context.products)
+        offered = spec.kind in context.offered_kinds
         because = _BY_RULE.get(_only_rule(missing), ()) if offered else CAUSES
         if spec.is_used:
             yield TOPIC.error(FILES, f"{detail}: containers do not start", _renew(context, spec), because)
@@ -123,7 +123,7 @@ def _only_rule(missing: tuple[Finding, ...]) -> str:
 
 def _renew(context: Context, spec: ExaminedSpec) -> tuple[Remedy, ...]:
     """Return the commands that put cdigen's own spec in the place of SPEC."""
-    if not any(product.kind == spec.kind for product in context.products):
+    if spec.kind not in context.offered_kinds:
         return ()
     if _is_own(context, spec):
         return write_specs(context)
