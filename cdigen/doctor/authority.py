@@ -1,7 +1,7 @@
-"""What root may be told to change: ``may_change`` and ``may_rename``, and whose a spec is: ``is_users``.
+"""Which paths a remedy for root may change or rename: ``may_change``, ``may_rename`` and others.
 
-A user decides by containers.conf and by links what her podman reads. A command for root that opens or moves
-what she has pointed at would be hers, run with root's rights.
+Users choose by containers.conf and by links what their podman reads. A command that opens or moves such
+a path would do with root's rights what a user wants.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def owners(context: Context, path: str) -> frozenset[int]:
 
 
 def _system(context: Context) -> Iterator[str]:
-    """Return the spec directories of cdigen's configuration, and of configurations that are root's."""
+    """Return the spec directories that cdigen's configuration names, or one of a runtime that is root's."""
     yield from context.configuration.spec_dirs
     for runtime in context.runtimes:
         configured = runtime.settings
@@ -112,14 +112,14 @@ def _system(context: Context) -> Iterator[str]:
 
 
 def _whole(context: Context) -> Iterator[str]:
-    """Return the system's spec directories that root alone controls, with the way to them."""
+    """Return the system's spec directories that root alone controls, all folders above them included."""
     for path in _system(context):
         if not untrusted(path, base=context.host.outer):
             yield context.host.resolve(path)
 
 
 def _entries(context: Context) -> Iterator[str]:
-    """Return the system's spec directories that root has made, whoever may add to them."""
+    """Return the system's spec directories that root created, even if others may add files to them."""
     yield from _whole(context)
     for path in _system(context):
         folder, _, name = path.rpartition("/")

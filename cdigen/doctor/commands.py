@@ -32,7 +32,7 @@ def write_specs(context: Context, *words: str) -> tuple[Remedy, ...]:
 
 
 def configure(context: Context, runtime: ExaminedRuntime) -> tuple[Remedy, ...]:
-    """Return the command that sets what RUNTIME needs, and restarts it where it is running."""
+    """Return the command that sets what RUNTIME needs, and restarts it if it has a daemon."""
     restarting = ("--restart",) if context.is_live and context.request.restart(runtime.name) else ()
     why = f"set what {runtime.name} needs in its configuration"
     return (run_cdigen(context, "configure", runtime.name, *restarting, why=why),)
@@ -45,7 +45,7 @@ def restart(context: Context, name: str) -> tuple[Remedy, ...]:
 
 
 def file_command(why: str, *argv: str) -> Remedy:
-    """Return the command ARGV on files of this machine; its last word is one of those that it changes."""
+    """Return the command ARGV, whose last word is a path of this machine that it changes."""
     return Remedy(argv=argv, why=why, as_root=needs_root(argv[-1]))
 
 
@@ -58,7 +58,7 @@ def needs_root(path: str) -> bool:
 
 
 def free_path(context: Context, stem: str, ending: str) -> str:
-    """Return the path STEM with ENDING, or STEM-1, STEM-2 and so on with it: the first that nothing has."""
+    """Return STEM with ENDING, or STEM-1, STEM-2 and so on with ENDING: the first path that is free."""
     folder, _, name = stem.rpartition("/")
     taken = set(context.host.names(folder or "/"))
     names = (f"{name}-{number}{ending}" if number else f"{name}{ending}" for number in count())

@@ -1,4 +1,4 @@
-"""What the checks look at, everything read once and only where a check asks for it: ``Context``."""
+"""The host as the checks see it: ``Context`` reads each thing once, when a check first asks for it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Context:
 
     @property
     def products(self) -> tuple[GeneratedSpec, ...]:
-        """The specs that the host would give now."""
+        """The specs that cdigen would write now."""
         return self._produced[0]
 
     @property
@@ -124,11 +124,11 @@ class Context:
 
     @cached_property
     def daemons(self) -> dict[str, float]:
-        """When each daemon began that runs on this machine; of a folder nothing is known."""
+        """When each runtime's daemon was started; empty with --root."""
         return running() if self.is_live else {}
 
     def view(self, runtime: ExaminedRuntime) -> SpecScan:
-        """Return what RUNTIME makes of its spec directories."""
+        """Return what RUNTIME finds in its spec directories."""
         if runtime.name not in self._views:
             self._views[runtime.name] = scan(
                 runtime.settings.spec_dirs,
@@ -141,7 +141,7 @@ class Context:
 
     @cached_property
     def own_view(self) -> SpecScan:
-        """What the newest library makes of the directories that cdigen writes to and looks into."""
+        """What the newest CDI library finds in the directories of cdigen's configuration."""
         return scan(self.configuration.spec_dirs, self.host, cache=self._spec_cache)
 
     @cached_property
@@ -153,7 +153,7 @@ class Context:
 
     @cached_property
     def wanted(self) -> tuple[str, ...]:
-        """The qualified names that have to resolve."""
+        """The qualified device names that have to resolve."""
         if self.request.devices:
             return self.request.devices
         names = self.offered
@@ -164,7 +164,7 @@ class Context:
 
     @cached_property
     def offered(self) -> frozenset[str]:
-        """Every name that the host would give now."""
+        """Every qualified device name that a new spec of this host would define."""
         return frozenset(
             f"{product.kind}={device['name']}"
             for product in self.products
@@ -173,19 +173,19 @@ class Context:
 
     @cached_property
     def offered_kinds(self) -> tuple[str, ...]:
-        """The kinds that the host would give now."""
+        """The kinds for which a new spec can be generated."""
         return tuple(product.kind for product in self.products)
 
     @cached_property
     def defined(self) -> frozenset[str]:
-        """Every name that any file in any directory defines, whether it is loaded or not."""
+        """Every device name that a file in any spec directory defines, whether the file is loaded or not."""
         return frozenset(
             f"{file.kind}={device}" for view in self.views for file in view.files for device in file.devices
         )
 
     @cached_property
     def spec_files(self) -> dict[str, SpecFile]:
-        """The spec files by their paths; of one that several views have, what the first makes of it."""
+        """The spec files by path, as the first view has them."""
         return {file.path: file for view in reversed(self.views) for file in view.files}
 
     @cached_property
@@ -213,7 +213,7 @@ class Context:
 
     @cached_property
     def own_scan(self) -> SpecScan:
-        """As ``own_view``, by the paths of this machine."""
+        """The same as ``own_view``, with paths of this machine instead of the host's."""
         return scan(self.request.spec_dirs, cache=self._spec_cache)
 
     # Paths.

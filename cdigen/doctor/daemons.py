@@ -1,6 +1,6 @@
-"""Which of the runtimes' daemons run on this machine, and since when: ``running``.
+"""Find out which runtimes' daemons run on this machine, and since when: ``running``.
 
-Any user can give a process any name: only root's count, and of those no container's.
+Any user can give a process any name, so only root's processes outside of containers count.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ PROCESSES = {"docker": "dockerd", "containerd": "containerd", "crio": "crio"}
 
 
 def running() -> dict[str, float]:
-    """Return when the oldest process of each daemon began, in seconds since 1970, of those that run."""
+    """Return when each daemon that runs was started (its oldest process), in seconds since 1970."""
     names = {process.encode(): name for name, process in PROCESSES.items()}
     boot = _boot()
     found: dict[str, float] = {}
@@ -34,7 +34,7 @@ def running() -> dict[str, float]:
 
 
 def _is_roots(pid: str) -> bool:
-    """Return whether the process PID runs as root, and in no process namespace below ours (proc(5), status).
+    """Return whether the process PID runs as root and in our own PID namespace (proc(5), status).
 
     The owner of its folder in /proc does not tell: root has those of all processes that may not be dumped.
     """

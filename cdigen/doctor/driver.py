@@ -146,7 +146,7 @@ def _load(module: str) -> Remedy:
 
 
 def _not_loaded(context: Context, vendor: Vendor, error: HostError) -> tuple[str, tuple[Remedy, ...]]:
-    """Return why no module runs, as far as the host tells, and what to do."""
+    """Return why no module of VENDOR is loaded, as far as can be found out, and what to do."""
     host, module = context.host, vendor.MODULES[0]
     cards = [
         card
@@ -221,7 +221,7 @@ def _reinstall(context: Context, *names: str) -> tuple[Remedy, ...]:
 
 
 def _good(inventory: Inventory) -> Iterator[CheckResult]:
-    """Say what stands well of INVENTORY; what a finding speaks of is left out by ``examine``."""
+    """Report what is right in INVENTORY; ``examine`` leaves out the checks that have failed."""
     driver = inventory.driver
     own = f"the driver of {inventory.vendor} is loaded: the one of the kernel {driver.version}"
     other = f"the driver of {inventory.vendor} is loaded: {driver.version} ({driver.flavour})"
@@ -236,7 +236,7 @@ def _good(inventory: Inventory) -> Iterator[CheckResult]:
 
 
 def _offered(inventory: Inventory) -> str:
-    """Return how many of what an inventory has to give: ``2 GPUs, as 16 partitions, and 1 NPU``."""
+    """Return how many devices an inventory offers: ``2 GPUs and 1 NPU, 16 partitions``."""
     usable = [each for each in inventory.accelerators if each.usable]
     classes = Counter(each.device_class for each in usable)
     parts = sum(part.usable for each in usable for part in each.partitions)

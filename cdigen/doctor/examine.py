@@ -1,4 +1,4 @@
-"""All checks, in the order in which a reader needs them: ``examine``."""
+"""Run all checks and order their results, causes first: ``examine``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def examine(context: Context) -> tuple[CheckResult, ...]:
 
 
 def causes(result: CheckResult, found: tuple[CheckResult, ...]) -> tuple[CheckResult, ...]:
-    """Return of which of FOUND the failure RESULT is a consequence."""
+    """Return those of FOUND that are causes of the failure RESULT."""
     return tuple(
         other
         for other in found
@@ -56,7 +56,7 @@ def causes(result: CheckResult, found: tuple[CheckResult, ...]) -> tuple[CheckRe
 
 
 def _depth(result: CheckResult, wrong: list[CheckResult], seen: frozenset[str] = frozenset()) -> int:
-    """Return how many steps RESULT is away from a cause that is nobody's consequence."""
+    """Return the number of causes in the longest chain that leads to RESULT."""
     above = [
         other
         for other in causes(result, tuple(wrong))

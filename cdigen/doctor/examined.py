@@ -1,4 +1,4 @@
-"""The runtimes that are examined: ``examined_runtimes``, each with its release and its configuration."""
+"""The runtimes to examine, each with its release and configuration: ``examined_runtimes``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of whether the runtimes load the spec files: one for each way in which a file is passed over."""
+"""Checks of whether the runtimes load the spec files: one for each reason to ignore a file."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _NOWHERE = {"not-a-name", "unknown-device", "unknown-kind", "no-specs"}
 
 @frozen
 class Problem:
-    """Something that is passed over: by the rule, where, why, by which runtimes, and what is lost to it."""
+    """A file or directory that runtimes ignore, by which rule and why, and the names lost by it."""
 
     rule: str
     path: str
@@ -75,7 +75,7 @@ class Problem:
 
 
 def _loaded(context: Context) -> Iterator[CheckResult]:
-    """Report which files and directories the runtimes pass over, and what is wrong with each."""
+    """Report which files and directories the runtimes ignore, and what is wrong with each."""
     found = [_result_of(context, problem) for problem in problems(context)]
     failed = [result for result in found if result is not None]
     yield from failed
@@ -91,7 +91,7 @@ def _loaded(context: Context) -> Iterator[CheckResult]:
 
 
 def problems(context: Context) -> tuple[Problem, ...]:
-    """Return what any runtime that matters passes over."""
+    """Return the files and directories that any of the runtimes ignores."""
     reasons: dict[tuple[str, str], str] = {}
     runtimes: dict[tuple[str, str], dict[str, ExaminedRuntime]] = {}
     lost: dict[tuple[str, str], set[str]] = {}
@@ -120,7 +120,7 @@ def problems(context: Context) -> tuple[Problem, ...]:
 
 
 def _blamed(resolution: Resolution) -> str:
-    """Return the file or directory of which the problem is: a file's may be its directory's."""
+    """Return the path that causes the problem: the file, or its directory where that is ignored whole."""
     is_file = resolution.file in resolution.files
     return (
         posixpath.dirname(resolution.file) if resolution.rule in _OF_FOLDERS and is_file else resolution.file
@@ -128,7 +128,7 @@ def _blamed(resolution: Resolution) -> str:
 
 
 def lost_names(context: Context, runtime: ExaminedRuntime) -> list[Resolution]:
-    """Return what became of the wanted names that RUNTIME does not find."""
+    """Return why RUNTIME does not find each of the wanted names that it does not find."""
     view = context.view(runtime)
     found = {name for name, _ in view.devices}
     return [view.resolve(name) for name in context.wanted if name not in found]
@@ -167,7 +167,7 @@ def _copy(context: Context, problem: Problem) -> tuple[Remedy, ...]:
 
 
 def _make_directory(context: Context, problem: Problem) -> tuple[Remedy, ...]:
-    """Return the commands that put a directory in the place of what is none."""
+    """Return the commands that replace what is not a directory by one."""
     moved = move_aside(context, problem.path)
     if not moved:
         return ()
@@ -177,14 +177,14 @@ def _make_directory(context: Context, problem: Problem) -> tuple[Remedy, ...]:
 
 
 def _restarts(context: Context, problem: Problem) -> Iterator[Remedy]:
-    """Return what makes daemons look anew: they go on watching the directory that a link led to."""
+    """Return the restarts that daemons need: they still watch the directory that the link led to."""
     for runtime in problem.runtimes:
         if runtime.name in context.daemons:
             yield from restart(context, runtime.name)
 
 
 def _change_ending(context: Context, problem: Problem) -> tuple[Remedy, ...]:
-    """Return the command that gives a file the ending by which runtimes know what is in it."""
+    """Return the command that gives a file an ending that runtimes read."""
     stem, ending = posixpath.splitext(problem.path)
     target = free_path(context, stem, ".json" if ending.lower() == ".json" else ".yaml")
     return rename(context, {problem.path: target})
@@ -199,7 +199,7 @@ def _loses(problem: Problem) -> str:
 
 
 def _is_of_others(context: Context, problem: Problem, spec_file: SpecFile | None) -> bool:
-    """Whether PROBLEM is about devices that nobody asked for."""
+    """Return whether PROBLEM concerns only devices that nobody asked for."""
     if problem.lost or not context.request.devices or problem.rule in {"runtime-crashes", "runtime-hangs"}:
         return False
     return spec_file is None or spec_file.kind not in context.kinds
@@ -223,7 +223,7 @@ def _end_conflict(context: Context, problem: Problem) -> tuple[Remedy, ...]:
 
 
 def _preference(context: Context, path: str) -> tuple[bool, bool, bool, float]:
-    """Return by what a file is preferred: ours, what it names exists, cdigen would write it, younger."""
+    """Return a sort key; best is a file that cdigen wrote, whose paths exist, at cdigen's place, and new."""
     try:
         data = context.host.read(path, limit=MAX_SIZE)
         changed = context.host.stat(path).st_mtime
@@ -301,7 +301,7 @@ def _anew(
 
 
 def _others_define(context: Context, spec_file: SpecFile) -> bool:
-    """Return whether what SPEC_FILE defines is there without it."""
+    """Return whether another loaded file defines the kind of SPEC_FILE."""
     return any(
         other.path != spec_file.path and other.kind == spec_file.kind and other.state == "loaded"
         for view in context.views

@@ -1,4 +1,4 @@
-"""The command that makes the mount writable on which a folder of this machine lies: ``remount``."""
+"""How to make the mount writable that holds a folder of this machine: ``remount``."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _FEW = 4
 
 
 def _unmade(context: Context) -> tuple[tuple[HostNode, ...], tuple[HostNode, ...]]:
-    """Return the nodes that have to be made, and those that have to be made anew."""
+    """Return the nodes that are missing, and those that have to be replaced."""
     missing: list[HostNode] = []
     wrong: list[HostNode] = []
     rules = {finding.rule for inventory in context.inventories.values() for finding in inventory.findings}
@@ -96,7 +96,7 @@ def _is_needed(context: Context, node: HostNode) -> bool:
 
 
 def _let_make(*, is_nvidia: bool) -> tuple[Remedy, ...]:
-    """Return the command of who makes nodes: NVIDIA's own program, of others udev."""
+    """Return the command that makes nodes: NVIDIA's own program, or udev for all others."""
     if is_nvidia:
         command = ("nvidia-modprobe", "-c", "0", "-u", "-m")
         return (Remedy(argv=command, why="make NVIDIA's device nodes"),)
@@ -104,7 +104,7 @@ def _let_make(*, is_nvidia: bool) -> tuple[Remedy, ...]:
 
 
 def _wrong(context: Context) -> Iterator[CheckResult]:
-    """Report the nodes that are another device, or none."""
+    """Report paths that are another device than the one meant, or not a device."""
     _, wrong = _unmade(context)
     if not wrong:
         if context.nodes:
@@ -138,7 +138,7 @@ def _is(context: Context, node: HostNode) -> str:
     except OSError:
         return "unreadable"
     if not stat.S_ISCHR(status.st_mode):
-        return "no character device"
+        return "not a character device"
     return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
 
 
@@ -199,7 +199,7 @@ def _access(context: Context) -> Iterator[CheckResult]:
 
 
 def _lasting(closed: list[HostNode]) -> str:
-    """Return what makes CLOSED open at each boot: NVIDIA's module makes its own nodes, udev all others."""
+    """Return how to keep CLOSED open after a boot: NVIDIA's module makes its own nodes, udev all others."""
     is_of_nvidia = any(node.host_path.rpartition("/")[2].startswith("nvidia") for node in closed)
     if is_of_nvidia:
         return "set NVreg_DeviceFileMode=0666 for the module nvidia"
@@ -222,7 +222,7 @@ def _group_name(context: Context, gid: int) -> str:
 
 
 def _links(context: Context) -> Iterator[CheckResult]:
-    """Say whether systemd, which knows devices by /dev/char, keeps what a container was allowed.
+    """Report nodes without a link in /dev/char, by which systemd knows the devices that containers may use.
 
     runc issue 3708, nvidia-container-toolkit issue 48: after daemon-reload containers lose their GPUs.
     """

@@ -72,7 +72,7 @@ def _refresh(context: Context) -> Iterator[CheckResult]:
 
 
 def is_enabled(context: Context, unit: str) -> bool:
-    """Return whether systemd starts UNIT by itself: something wants it, and it is neither masked nor gone."""
+    """Return whether UNIT is enabled: something wants it, and it exists and is not masked."""
     host = context.host
     files = [f"{folder}/{unit}" for folder in SYSTEM_FOLDERS]
     try:
@@ -113,7 +113,7 @@ def _foreign(context: Context) -> Iterator[CheckResult]:
 
 
 def _twice(context: Context) -> Iterator[CheckResult]:
-    """Report whether NVIDIA's legacy runtime or hook injects GPUs into containers that have them by CDI.
+    """Report NVIDIA's legacy runtime or hook where it injects GPUs a second time, beside CDI.
 
     Images of CUDA set NVIDIA_VISIBLE_DEVICES=all, which both heed; void tells them that all is done
     (nvidia-container-toolkit issue 395).
@@ -218,7 +218,7 @@ def _state(context: Context) -> Iterator[CheckResult]:
     real = context.host.resolve(path)
     if problem := untrusted(real, base=context.host.outer):
         is_itself = not untrusted(posixpath.dirname(real), base=context.host.outer)
-        # A folder above it may be somebody's home: that is not ours to take away from them.
+        # A folder above it may be somebody's home: it is not for us to take it from them.
         text = f"driver views lie in it, and {problem}" + ("" if is_itself else "; choose another state_dir")
         yield DAEMON.warning(STATE, text, give_to_root(context.outer(real)) if is_itself else ())
     elif findings:

@@ -1,4 +1,4 @@
-"""Other names for what identifies a machine or a person: ``Redaction``, alike wherever a name comes again."""
+"""Replace what identifies a machine or a person, each name by one other throughout: ``Redaction``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Redaction:
         ]
 
     def redacted(self, value: object) -> object:
-        """Return VALUE, which JSON can hold, with other names in all its texts."""
+        """Return the JSON document VALUE with every identifying name in its texts replaced."""
         if isinstance(value, dict):
             return {self._text(str(key)): self.redacted(item) for key, item in value.items()}
         if isinstance(value, list | tuple):

@@ -63,7 +63,7 @@ def _escaped(character: str) -> str:
 
 
 def filter_remedies(result: CheckResult, folder: str) -> CheckResult:
-    """Return RESULT of the host in FOLDER with only the remedies that change nothing but that folder.
+    """Return RESULT with only the remedies that change nothing outside FOLDER, the host of ``--root``.
 
     Run on this machine, the others would change this machine: the detail tells them instead.
     """

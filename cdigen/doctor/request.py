@@ -1,4 +1,4 @@
-"""What the doctor is asked: ``DoctorRequest``, and what cdigen's daemon reports of itself."""
+"""What to examine: ``DoctorRequest``; and what cdigen's daemon reports of itself: ``DaemonReport``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DaemonReport:
 
 @frozen
 class DoctorRequest:
-    """What is asked, of which host.
+    """Which host to examine, and for which runtimes, devices and user.
 
     ``runtimes`` are those of RUNTIME_NAMES that matter, none: all that are installed; ``devices`` the names
     that have to resolve, none: all that there are. ``options`` are what a cdigen command needs to mean the

@@ -149,7 +149,7 @@ def _switch(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]
 
 
 def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
-    """Say whether the runtime looks where the specs of the wanted kinds are."""
+    """Report a runtime that does not look where the specs of the wanted kinds are."""
     topic, name = Topic(name=runtime.name), f"{runtime.name}-directories"
     listed = runtime.settings.spec_dirs
     holders = [file for file in context.own_view.files if file.kind in context.kinds]
@@ -214,7 +214,7 @@ def _remedies(context: Context, rule: str) -> tuple[Remedy, ...]:
 
 
 def _daemon(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
-    """Say whether the runtime's daemon runs, and has read its configuration as it is now."""
+    """Report whether the runtime's daemon runs, and was started after its configuration was changed."""
     if runtime.name not in PROCESSES:
         return
     topic, name = Topic(name=runtime.name), f"{runtime.name}-running"
@@ -257,7 +257,7 @@ def _changed(context: Context, path: str) -> float:
 
 
 def _issues(_context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
-    """Tell what is known of the runtime's release."""
+    """Report the known issues of the runtime's release."""
     if runtime.binary is None or runtime.binary.release is None:
         return
     for issue in known_issues(RUNTIME_NAMES[runtime.name], runtime.binary.release):
@@ -266,7 +266,7 @@ def _issues(_context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult
 
 
 def _low_level(context: Context) -> Iterator[CheckResult]:
-    """Tell what is known of the releases of runc and crun."""
+    """Report the known issues of the releases of runc and crun."""
     for name, binary in context.low_level.items():
         if binary.release is not None:
             release = f"{name} {'.'.join(map(str, binary.release))}"

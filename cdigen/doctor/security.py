@@ -93,7 +93,7 @@ def _programs(hook: dict[str, Any]) -> list[str]:
 
 
 def _owners_of(context: Context, path: str) -> frozenset[int]:
-    """Return who besides root may change the hook PATH: who alone runs it."""
+    """Return who besides root may change the hook PATH: a user whose containers alone run it."""
     by = [
         owners(context, spec.path)
         for spec in context.specs
@@ -187,7 +187,7 @@ def _label(context: Context, path: str) -> str:
 
 
 def _user_ranges(context: Context) -> Iterator[CheckResult]:
-    """Report whether the user has ids for the users of rootless containers."""
+    """Report whether the user has subordinate ids (subuid(5)) for rootless containers."""
     if context.user is None:
         return
     name, uid = context.user.name, context.user.uid

@@ -1,4 +1,4 @@
-"""The spec files of the wanted kinds and what stands in them: ``read_specs``."""
+"""Read the spec files of the wanted kinds: ``read_specs``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cdigen.runtimes.spec_cache import SpecFile
 
 MAX_SIZE = 16 << 20
-# The paths without which an entry of a list is nothing.
+# The paths without which an entry of a list has no effect.
 _NEEDED = {"mounts": ("hostPath", "containerPath"), "deviceNodes": ("path",), "hooks": ("path",)}
 
 
@@ -75,7 +75,7 @@ def read_document(context: Context, path: str) -> tuple[dict[str, Any] | None, t
 
 
 def _without_empty(value: Any) -> Any:
-    """Return VALUE without the members that are Go's zero value, which are as if they were absent."""
+    """Return VALUE without null and empty texts, which Go's JSON reader takes for absent."""
     if isinstance(value, list):
         return [_without_empty(one) for one in value]
     if not isinstance(value, dict):
@@ -84,7 +84,7 @@ def _without_empty(value: Any) -> Any:
 
 
 def _sound(document: dict[str, Any]) -> dict[str, Any]:
-    """Return DOCUMENT with what every spec has, and only with entries that have the paths they need."""
+    """Return DOCUMENT with all members that checks read, and only entries that have the paths they need."""
     devices = [one for one in document.get("devices") or () if isinstance(one, dict)]
     made = [{**one, "name": one.get("name", ""), "containerEdits": _edits(one)} for one in devices]
     return {**document, "containerEdits": _edits(document), "devices": made}

@@ -137,7 +137,7 @@ def _is_own(context: Context, spec: ExaminedSpec) -> bool:
 
 
 def _fresh(context: Context) -> Iterator[CheckResult]:
-    """Report own specs that are not what cdigen would write now."""
+    """Report specs of cdigen's that are outdated: it would write others now."""
     fresh = []
     for product in context.products:
         own = [spec for spec in context.specs if spec.kind == product.kind and _is_own(context, spec)]

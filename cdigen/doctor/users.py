@@ -1,4 +1,4 @@
-"""Whose containers are meant: ``find_user`` reads a user of a host as ``runtimes.users`` has them."""
+"""Find the user of a host whose rootless containers are examined: ``find_user``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LIMIT = 16 << 20
 
 
 def find_user(host: Root, name: str, environment: Mapping[str, str]) -> User | None:
-    """Return the user NAME of HOST, or the one with that number; None for root. ConfigError: there is none.
+    """Return the user of HOST with the name or number NAME; None for root. ConfigError: there is none.
 
     ENVIRONMENT is what its XDG variables are read from: that of the user's own process, else an empty one.
     """
@@ -43,7 +43,7 @@ def find_user(host: Root, name: str, environment: Mapping[str, str]) -> User | N
 
 
 def _of_system(name: str) -> tuple[str, int, int, str, list[int]] | None:
-    """Ask the system, which knows users of directories (LDAP, systemd-homed) as well."""
+    """Look NAME up in the system's user database, which may include LDAP and systemd-homed."""
     import os  # noqa: PLC0415 - for this alone
     import pwd  # noqa: PLC0415 - likewise
 
