@@ -96,6 +96,9 @@ def run() -> NoReturn:
         except (OSError, UnprintedError):
             # It was said, or the reader has gone (``cdigen list | head``).
             _drop(stream.fileno())
+    if "threading" not in sys.modules:
+        # Nobody is to be waited for, and taking all modules apart takes Python 7 ms, an eighth of the whole.
+        os._exit(code)
     sys.exit(code)
 
 
