@@ -125,11 +125,6 @@ class DiscoveryContext:
     options: Mapping[str, Mapping[str, bool | str]] = NO_OPTIONS
     partition_names: Callable[[], tuple[GpuPartitionNames, ...]] = no_names
 
-    def option(self, vendor: str, name: str) -> bool | str:
-        """Return the option NAME of VENDOR: as configured, else its default."""
-        given = self.options.get(vendor, {})
-        if name in given:
-            return given[name]
-        from cdigen.vendors.registry import load  # noqa: PLC0415 - who asks is loaded already
-
-        return next(option.default for option in load(vendor).OPTIONS if option.name == name)
+    def option(self, vendor: str, option: Option) -> bool | str:
+        """Return the value of the OPTION of VENDOR: as configured, else its default."""
+        return self.options.get(vendor, {}).get(option.name, option.default)

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from cdigen.vendors.base import DiscoveryContext
 
 MODULE, NPU_MODULE = "/sys/module/amdgpu", "/sys/module/amdxdna"
-ROCM_LIBRARIES = "rocm_libraries"
+ROCM_LIBRARIES = Option(
+    name="rocm_libraries",
+    default=False,
+    help="mount the host's ROCm libraries into containers, for images without ROCm",
+)
 # Devices that come and go (pci), the modules, DRM and accelerator nodes, /dev/kfd, and partitions.
 SUBSYSTEMS = ("pci", "module", "drm", "accel", "kfd", "platform")
 NODES = ("/dev/kfd", "/dev/dri/*", "/dev/accel/*")
@@ -34,13 +38,7 @@ class Amd:
     NAME = "amd"
     CDI_VENDOR = "amd.com"
     NAMINGS = ("index", "uuid", "pci")
-    OPTIONS = (
-        Option(
-            name=ROCM_LIBRARIES,
-            default=False,
-            help="mount the host's ROCm libraries into containers, for images without ROCm",
-        ),
-    )
+    OPTIONS = (ROCM_LIBRARIES,)
     MODULES = ("amdgpu", "amdxdna")
     PCI_VENDORS = (0x1002,)
 

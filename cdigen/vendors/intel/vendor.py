@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from cdigen.model.profile import Profile
     from cdigen.vendors.base import DiscoveryContext, Watches
 
+VFIO = Option(
+    name="vfio", default=False, help="offer GPUs that vfio-pci or xe-vfio-pci has, by their PCI addresses"
+)
+
 
 class Intel:
     """The vendor ``intel`` (``vendors.base.Vendor``)."""
@@ -24,13 +28,7 @@ class Intel:
     NAME = "intel"
     CDI_VENDOR = CDI_VENDOR
     NAMINGS = NAMINGS
-    OPTIONS = (
-        Option(
-            name="vfio",
-            default=False,
-            help="offer GPUs that vfio-pci or xe-vfio-pci has, by their PCI addresses",
-        ),
-    )
+    OPTIONS = (VFIO,)
     MODULES = tuple(DRIVERS)
     PCI_VENDORS = (INTEL, HABANA)
 
@@ -77,7 +75,7 @@ class Intel:
         return with_groups(context.host, getattr(reader, which))
 
     def _vfio(self, context: DiscoveryContext) -> bool:
-        return context.option(self.NAME, "vfio") is True
+        return context.option(self.NAME, VFIO) is True
 
 
 VENDOR = Intel()
