@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 
 from cdigen.cdi.rules.rulebook import finding
 from cdigen.model.errors import StoreError
@@ -26,8 +25,8 @@ MAX_NODES_AND_MOUNTS = 2000
 DEADLINE_S = 20.0
 
 # In a wheel the schemas lie inside the package, in a checkout beside it (pyproject.toml, force-include).
-_PACKAGE = Path(__file__).resolve().parent.parent
-_FOLDERS = (_PACKAGE / "schemas", _PACKAGE.parent / "schemas")
+_HERE = os.path.dirname(os.path.realpath(__file__))
+_FOLDERS = tuple(os.path.normpath(f"{_HERE}/{up}/schemas") for up in ("..", "../.."))
 _NAME = "cdi.schema.json"
 
 
@@ -36,16 +35,16 @@ def load_schema(name: str) -> dict[str, Any]:
 
     StoreError where the installation lacks it.
     """
-    schema: dict[str, Any] = json.loads(_file(name).read_text(encoding="utf-8"))
+    with open(_file(name), encoding="utf-8") as file:
+        schema: dict[str, Any] = json.load(file)
     return schema
 
 
-def _file(name: str) -> Path:
+def _file(name: str) -> str:
     for folder in _FOLDERS:
-        if (folder / name).is_file():
-            return folder / name
-    places = " nor in ".join(str(folder) for folder in _FOLDERS)
-    raise StoreError(f"the schema {name} is not in {places}", hint="install cdigen again")
+        if os.path.isfile(f"{folder}/{name}"):
+            return f"{folder}/{name}"
+    raise StoreError(f"the schema {name} is not in {' nor in '.join(_FOLDERS)}", hint="install cdigen again")
 
 
 def nodes_and_mounts(document: dict[str, Any]) -> int:
@@ -76,9 +75,9 @@ def check_in_child(
     from cdigen.host.childprocess import run  # noqa: PLC0415 -- most runs of cdigen start no child
 
     # -I: no variable and no folder of whoever started this process decides what is imported.
-    command = child or (sys.executable, "-I", f"{os.path.dirname(os.path.abspath(__file__))}/schema_child.py")
+    command = child or (sys.executable, "-I", f"{_HERE}/schema_child.py")
     try:
-        result = run((*command, str(_file(_NAME))), deadline_s=deadline_s, stdin=content)
+        result = run((*command, _file(_NAME)), deadline_s=deadline_s, stdin=content)
     except (OSError, StoreError) as error:
         return (_unchecked(f"the process that asks it cannot be started: {error}"),)
     return _answer(result, deadline_s)

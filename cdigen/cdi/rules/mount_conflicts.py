@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_MOUNTS = 10_000
 MAX_LEVELS = 32
 MAX_COMPARED = 100_000
-# A file of a view (store.views, spec.layout), which bears the name of its source.
+# A file of a view (store.views, cdi.layout), which bears the name of its source.
 _IN_VIEW = re.compile(r".*/views/[a-z0-9]+-[0-9a-f]{16}(?:-[0-9]+)?/(?:bin|fixed|lib|lib64)/.+", re.DOTALL)
 _HINT = "give one of them another container path, or do not ask for both in one container"
 
