@@ -4,10 +4,10 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format generated lock bench bench-start bench-daemon bench-validate bench-nri soak provision install uninstall install-hook clean
+.PHONY: help run test test-debian13 lint format generated lock bench bench-start bench-daemon bench-validate bench-nri soak provision install uninstall install-hook clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 run: $(VENV)/run.stamp ## install into a private venv, then print the CDI spec of this host
 	@$(VENV)/bin/cdigen generate --output-dir build/specs; code=$$?; \
@@ -22,6 +22,9 @@ JOBS ?= 2
 test: $(VENV)/dev.stamp ## run every test that this machine can run (JOBS at a time)
 	$(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile --ignore tests/e2e
 	$(VENV)/bin/python -m pytest tests/e2e
+
+test-debian13: ## the same but for containers, on Debian 13's own Python and modules (root, after 'make provision')
+	tests/on-debian13 -n $(JOBS) --dist loadfile -m 'not adversarial'
 
 lint: $(VENV)/dev.stamp ## ruff, mypy --strict, import contracts
 	$(VENV)/bin/ruff check .
