@@ -8,6 +8,7 @@ from cdigen.host import childprocess
 from cdigen.host.root import reason
 from cdigen.host.trust import untrusted
 from cdigen.model.errors import CdigenError
+from cdigen.runtimes.releases import RuntimeBehaviour, behaves
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ _OPENRC = ("/sbin/rc-service", "/usr/sbin/rc-service", "/usr/bin/rc-service")
 # systemd gives a service 90 s to stop and 90 s to start.
 _RESTART_S = 200.0
 _VALIDATE_S = 20.0
-VALIDATES = (23, 0, 0)  # dockerd --validate, moby PR 42393
 
 
 def command_for(runtime: str, host: Root) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ def dockerd_check(binary: InstalledRuntime) -> Callable[[str], str] | None:
     """Return what asks the dockerd of this machine about a configuration file; None where it may not be."""
     if posixpath.basename(binary.binary) != "dockerd" or untrusted(binary.binary):
         return None
-    if binary.release is None or binary.release < VALIDATES:
+    if binary.release is None or not behaves("docker", binary.release, RuntimeBehaviour.VALIDATES_CONFIG):
         return None
 
     def check(path: str) -> str:

@@ -7,7 +7,7 @@ import os
 from cdigen.cdi.library import NEWEST_RELEASE, newest_version
 from cdigen.doctor.request import RUNTIME_NAMES
 from cdigen.runtimes import settings
-from cdigen.runtimes.targets import RUNTIMES
+from cdigen.runtimes.releases import library_of, newest_release
 from cdigen.runtimes.users import ROOT
 from cdigen.value import frozen, replace
 
@@ -53,7 +53,7 @@ def examined_runtimes(
 
 def _runtime(request: DoctorRequest, name: str, binary: InstalledRuntime) -> ExaminedRuntime:
     user = request.user if name in {"podman", "docker"} else None
-    newest = RUNTIMES[RUNTIME_NAMES[name]][-1]
+    library, newest = library_of(RUNTIME_NAMES[name], newest_release(RUNTIME_NAMES[name]))
     read = settings.read(
         RUNTIME_NAMES[name],
         request.host,
@@ -66,8 +66,8 @@ def _runtime(request: DoctorRequest, name: str, binary: InstalledRuntime) -> Exa
         name=name,
         binary=binary,
         settings=read,
-        library=binary.library if binary.release else newest[1],
-        newest=binary.newest if binary.release else newest[2],
+        library=binary.library if binary.release else library,
+        newest=binary.newest if binary.release else newest,
         reader=replace(reader, follows_links=read.follows_links),
     )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cdigen.doctor.context import Context
     from cdigen.doctor.examined import ExaminedRuntime
     from cdigen.doctor.result import CheckResult
-    from cdigen.runtimes.releases import KnownIssue
+    from cdigen.runtimes.releases import BehaviourRow
 
 # What is judged by a check of its own.
 _JUDGED = frozenset({
@@ -274,7 +274,7 @@ def _low_level(context: Context) -> Iterator[CheckResult]:
                 yield _told(Topic(name="runtimes"), release, issue)
 
 
-def _told(topic: Topic, release: str, issue: KnownIssue) -> CheckResult:
+def _told(topic: Topic, release: str, issue: BehaviourRow) -> CheckResult:
     references = f" ({', '.join(issue.references)})" if issue.references else ""
     return topic.good(f"limit-{issue.name}", f"known of {release}: {issue.text}{references}; {issue.remedy}")
 

@@ -10,6 +10,7 @@ from cdigen.doctor.remedy import Remedy
 from cdigen.doctor.result import Topic
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
+from cdigen.runtimes.releases import RuntimeBehaviour, behaves
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +70,11 @@ def _hook_environment(context: Context) -> Iterator[CheckResult]:
     hooks = _used_hooks(context)
     bare = [hook["path"] for hook in hooks if not hook.get("env")]
     runc = context.low_level.get("runc")
-    if bare and (runc is None or runc.release is None or runc.release < (1, 3, 0)):
+    if bare and (
+        runc is None
+        or runc.release is None
+        or behaves("runc", runc.release, RuntimeBehaviour.HOOK_ENVIRONMENT)
+    ):
         text = (
             f"{bare[0]} is run without an environment of its own: runc before 1.3 gives it the image's "
             "(CVE-2025-23266)"

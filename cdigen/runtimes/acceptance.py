@@ -7,7 +7,7 @@ lines for people, ``rows`` into what ``--json`` shows.
 from __future__ import annotations
 
 from cdigen.cdi.loaders.emulation import ACCEPT, UNKNOWN
-from cdigen.runtimes.targets import RUNTIMES, Release
+from cdigen.runtimes import releases
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cdigen.cdi.loaders.emulation import LoaderVerdict
+    from cdigen.runtimes.releases import Release
 
 # Every library that a runtime of the table has, oldest first.
 LIBRARIES = tuple(
     sorted(
-        {row[1] for rows in RUNTIMES.values() for row in rows},
+        {library for rows in releases.LIBRARIES.values() for _, library in rows},
         key=lambda version: tuple(map(int, version.split("."))),
     )
 )
@@ -39,8 +40,8 @@ def rows(judged: Mapping[str, LoaderVerdict]) -> dict[str, str]:
     """Return the verdict for each release at which a runtime got another library: ``podman-4.3.0``."""
     return {
         f"{runtime}-{_text(since)}": judged[library].verdict
-        for runtime, table in RUNTIMES.items()
-        for since, library, _ in table
+        for runtime, table in releases.LIBRARIES.items()
+        for since, library in table
     }
 
 
@@ -58,14 +59,14 @@ def groups(judged: Mapping[str, LoaderVerdict]) -> tuple[RuntimeGroup, ...]:
     made = []
     for kind in kinds:
         alike = {library for library in known if (judged[library].verdict, judged[library].reason) == kind}
-        names = tuple(name for runtime in RUNTIMES for name in _ranges(runtime, alike))
+        names = tuple(name for runtime in releases.LIBRARIES for name in _ranges(runtime, alike))
         made.append(RuntimeGroup(verdict=kind[0], reason=kind[1], runtimes=names, is_all=alike == known))
     return tuple(made)
 
 
 def _ranges(runtime: str, alike: set[str]) -> Iterator[str]:
     """Yield the ranges of releases of RUNTIME that have one of the libraries ALIKE."""
-    table = RUNTIMES[runtime]
+    table = releases.LIBRARIES[runtime]
     start: int | None = None
     for index in range(len(table) + 1):
         is_in = index < len(table) and table[index][1] in alike
@@ -76,7 +77,7 @@ def _ranges(runtime: str, alike: set[str]) -> Iterator[str]:
             start = None
 
 
-def _range(runtime: str, table: tuple[tuple[Release, str, str], ...], start: int, end: int) -> str:
+def _range(runtime: str, table: tuple[tuple[Release, str], ...], start: int, end: int) -> str:
     since = _text(table[start][0])
     if end == len(table):
         return runtime if start == 0 else f"{runtime} from {since} on"

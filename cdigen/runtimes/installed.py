@@ -11,7 +11,7 @@ import re
 from cdigen.host.childprocess import run
 from cdigen.host.root import reason, shown
 from cdigen.host.trust import untrusted
-from cdigen.runtimes.targets import RUNTIMES
+from cdigen.runtimes.releases import library_of
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cdigen.host.root import Root
-    from cdigen.runtimes.targets import Release
+    from cdigen.runtimes.releases import Release
 
 # Of docker it is the daemon that reads specs; its client may be of another release.
 BINARIES = {
@@ -57,8 +57,8 @@ _VERSION = re.compile(r"(?<![0-9.])v?([0-9]{1,5})\.([0-9]{1,5})(?:\.([0-9]{1,5})
 class InstalledRuntime:
     """A runtime's binary, and what it says of itself.
 
-    ``runtime`` as in ``targets.RUNTIMES``, or ``runc``, ``crun``. ``release`` None: it was not asked or gave
-    no version, and ``problem`` says why. ``library`` and ``newest``: its CDI library and the newest spec
+    ``runtime`` as in ``releases.LIBRARIES``, or ``runc``, ``crun``. ``release`` None: it was not asked or
+    gave no version, and ``problem`` says why. ``library`` and ``newest``: its CDI library and the newest spec
     version that this accepts; empty where there is no release, or one without CDI.
     """
 
@@ -88,12 +88,6 @@ def release_in(text: str) -> Release | None:
     """
     found = _VERSION.search(text)
     return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
-
-
-def library_of(runtime: str, release: Release) -> tuple[str, str]:
-    """Return the CDI library of RELEASE of RUNTIME and the newest spec version it accepts; empty without."""
-    known = [row for row in RUNTIMES.get(runtime, ()) if row[0] <= release]
-    return known[-1][1:] if known else ("", "")
 
 
 def _find(host: Root, binaries: Mapping[str, str]) -> tuple[InstalledRuntime, ...]:

@@ -1,320 +1,300 @@
-"""What is known to go wrong with GPUs and CDI in which release of which runtime: ``known_issues``."""
+"""What each release of each runtime holds and does: the one table of releases, known issues included.
+
+``LIBRARIES`` says which CDI library is in a release, ``NRI`` which NRI, ``BEHAVIOURS`` what else it does, and
+``behaves`` asks for one of these. A row of ``BEHAVIOURS`` with a text is a known issue, which ``cdigen
+doctor`` tells. What a release of the CDI library does with a file is in ``cdi.library``. How to change a
+row: docs/changing-verdicts.md.
+"""
 
 from __future__ import annotations
 
+from enum import Enum
+
+from cdigen.cdi.library import newest_version
 from cdigen.value import frozen
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from cdigen.runtimes.targets import Release
+Release = tuple[int, int, int]
+
+# Runtime -> the first release of each series, and its CDI library. Source: go.mod at the tags of each
+# runtime, as of 2026-08; the main ones are in docs/cdi.md, "Libraries in runtimes". A release between two
+# rows has the library of the upper one.
+LIBRARIES: dict[str, tuple[tuple[Release, str], ...]] = {
+    "apptainer": (((1, 5, 0), "1.1.0"),),
+    "buildkit": (
+        ((0, 20, 0), "0.8.0"),  # PR 4056
+        ((0, 21, 0), "1.0.1"),
+        ((0, 28, 0), "1.1.0"),
+    ),
+    "containerd": (
+        ((1, 7, 0), "0.5.4"),  # PR 6654
+        ((1, 7, 13), "0.6.2"),
+        ((1, 7, 20), "0.7.2"),
+        ((1, 7, 27), "0.8.1"),
+        ((2, 0, 0), "0.8.0"),
+        ((2, 0, 5), "1.0.0"),
+        ((2, 1, 0), "1.0.1"),
+        ((2, 2, 1), "1.1.0"),
+    ),
+    "cri-o": (
+        ((1, 24, 0), "0.3.2"),  # PR 5571
+        ((1, 25, 0), "0.5.0"),
+        ((1, 26, 0), "0.5.3"),
+        ((1, 27, 0), "0.5.4"),
+        ((1, 28, 0), "0.6.0"),
+        ((1, 29, 0), "0.6.2"),
+        ((1, 30, 0), "0.7.2"),
+        ((1, 31, 0), "0.8.0"),
+        ((1, 33, 0), "1.0.1"),
+        ((1, 35, 0), "1.1.0"),
+    ),
+    "docker": (
+        ((25, 0, 0), "0.6.2"),  # moby PR 45134
+        ((27, 5, 0), "0.8.0"),
+        ((28, 1, 0), "1.0.1"),
+        ((29, 7, 0), "1.1.0"),
+    ),
+    "nerdctl": (((2, 1, 0), "1.0.1"),),
+    "podman": (
+        ((4, 1, 0), "0.4.0"),  # PR 12825; 3.2 to 4.0 had an older interface
+        ((4, 3, 0), "0.5.2"),  # Debian 12
+        ((4, 4, 0), "0.5.3"),
+        ((4, 5, 0), "0.5.4"),
+        ((4, 7, 0), "0.6.1"),
+        ((4, 8, 0), "0.6.2"),  # Ubuntu 24.04 has 4.9.3
+        ((5, 1, 0), "0.7.2"),
+        ((5, 2, 0), "0.8.0"),
+        ((5, 5, 0), "1.0.1"),
+        ((6, 0, 0), "1.1.0"),
+    ),
+}
+
+# Runtime -> the first release of each series, and the NRI in it. Source: go.mod at the tags, as of 2026-11.
+NRI: dict[str, tuple[tuple[Release, tuple[int, int]], ...]] = {
+    "containerd": (
+        ((1, 7, 0), (0, 3)),
+        ((1, 7, 14), (0, 6)),  # Debian 13 has 1.7.24
+        ((1, 7, 26), (0, 8)),
+        ((2, 2, 0), (0, 10)),
+        ((2, 2, 1), (0, 11)),
+        ((2, 3, 0), (0, 12)),
+    ),
+    "cri-o": (
+        ((1, 26, 0), (0, 3)),
+        ((1, 29, 0), (0, 6)),
+        ((1, 32, 0), (0, 9)),
+        ((1, 34, 0), (0, 10)),
+        ((1, 35, 0), (0, 11)),
+    ),
+    "docker": (((29, 2, 0), (0, 11)),),  # moby 51634, off by default
+}
+
+
+class RuntimeBehaviour(Enum):
+    """What some releases of a runtime do and others do not; the value ends the name of a known issue."""
+
+    NO_CDI = "no-cdi"
+    CDI_OFF = "cdi-off"
+    FIXED_SPEC_DIRS = "fixed-dirs"
+    NO_RUN_CDI = "no-run-cdi"
+    ROOTLESS_DIRS = "rootless-dirs"
+    NO_MINIMUM_VERSION = "no-minimum-version"
+    NO_ADDITIONAL_GIDS = "no-additional-gids"
+    FORGETS_GIDS = "forgets-gids"
+    GPUS_OPTION_IGNORED = "gpus-ignored"
+    API_WITHOUT_CDI = "api-without-cdi"
+    CTR_WITHOUT_CDI = "ctr-without-cdi"
+    RESTART_WITHOUT_DEVICES = "restart-without-devices"
+    EDITS_OVERWRITTEN = "edits-overwritten"
+    NRI_OFF = "nri-off"
+    NRI_WITHOUT_CDI = "nri-without-cdi"
+    NO_HOOKS = "no-hooks"
+    HOOK_ENVIRONMENT = "hook-environment"
+    HOOKS_READ_ONLY = "hooks-read-only"
+    HOOK_USERNS = "hook-userns"
+    NESTED_DEVICES = "nested-devices"
+    # How the configuration is read.
+    VALIDATES_CONFIG = "validates-config"
+    ROOT_READS_HOME = "root-reads-home"
+    READS_ROOTLESS_FILES = "reads-rootless-files"
+    ONE_MAIN_FILE = "one-main-file"
+    NEW_PLUGIN_NAMES = "new-plugin-names"
+    SECTIONS_REPLACED = "sections-replaced"
+    MIXED_VERSIONS = "mixed-versions"
+
+
+B = RuntimeBehaviour
+# The one whose name does not begin with the runtime's.
+_NAMES = {B.CTR_WITHOUT_CDI: "ctr-without-cdi"}
 
 
 @frozen
-class KnownIssue:
-    """A limit of the releases from SINCE up to, not including, UNTIL of RUNTIME; None: all, still.
+class BehaviourRow:
+    """A behaviour of the releases from SINCE up to, not including, UNTIL of RUNTIME; None: all, still.
 
-    ``name`` is stable (``podman-no-run-cdi``). ``text`` says what happens, ``remedy`` what to do: a command
-    where one does it. ``references`` are threads as ``podman 26569``.
+    ``references`` are threads as ``podman 26569``, or what was read or seen. A row with a ``text`` is a known
+    issue: the text says what happens, ``remedy`` what to do, a command where one does it.
     """
 
     runtime: str
+    behaviour: RuntimeBehaviour
     since: Release | None
     until: Release | None
-    name: str
-    text: str
-    remedy: str
-    references: tuple[str, ...]
+    references: tuple[str, ...] = ()
+    text: str = ""
+    remedy: str = ""
+
+    @property
+    def name(self) -> str:
+        """The stable name of the issue: ``podman-no-run-cdi``."""
+        return _NAMES.get(self.behaviour, f"{self.runtime.replace('-', '')}-{self.behaviour.value}")
+
+    def holds(self, release: Release) -> bool:
+        """Return whether RELEASE of the runtime behaves so."""
+        return (self.since is None or self.since <= release) and (self.until is None or release < self.until)
 
 
-def known_issues(runtime: str, release: Release) -> tuple[KnownIssue, ...]:
-    """Return the limits that RELEASE of RUNTIME has, in the table's order; runc and crun are runtimes too."""
-    return tuple(
-        limit
-        for limit in KNOWN_ISSUES
-        if limit.runtime == runtime
-        and (limit.since is None or limit.since <= release)
-        and (limit.until is None or release < limit.until)
-    )
-
-
-def _row(
+def _row(  # noqa: PLR0913, PLR0917 - the columns of the table
     runtime: str,
-    releases: tuple[Release | None, Release | None],
-    name: str,
-    words: tuple[str, str],
-    *references: str,
-) -> KnownIssue:
-    return KnownIssue(
+    behaviour: RuntimeBehaviour,
+    since: Release | None,
+    until: Release | None,
+    references: str,
+    text: str = "",
+    remedy: str = "",
+) -> BehaviourRow:
+    return BehaviourRow(
         runtime=runtime,
-        since=releases[0],
-        until=releases[1],
-        name=name,
-        text=words[0],
-        remedy=words[1],
-        references=references,
+        behaviour=behaviour,
+        since=since,
+        until=until,
+        references=tuple(references.split(", ")) if references else (),
+        text=text,
+        remedy=remedy,
     )
 
 
-# Sources: the threads of each row, and docs/cdi.md. A row is here only where somebody met it.
-KNOWN_ISSUES: tuple[KnownIssue, ...] = (
-    _row(
-        "podman",
-        (None, (4, 1, 0)),
-        "podman-no-cdi",
-        (
-            "this release reads no CDI specs, or through an older interface",
-            "install podman 4.1 or newer",
-        ),
-        "podman 12825",
-    ),
-    _row(
-        "podman",
-        ((4, 1, 0), (5, 5, 0)),
-        "podman-fixed-dirs",
-        (
-            "it looks in /etc/cdi and /var/run/cdi whatever containers.conf says in cdi_spec_dirs",
-            "keep specs in /etc/cdi or /var/run/cdi",
-        ),
-        "podman 25691",
-        "podman 18292",
-        "containers/common 2391",
-    ),
-    _row(
-        "podman",
-        ((5, 5, 0), (5, 6, 0)),
-        "podman-no-run-cdi",
-        (
-            "it looks in /etc/cdi alone, unless containers.conf says otherwise: not in /var/run/cdi",
-            "cdigen configure podman",
-        ),
-        "podman 26569",
-        "containers/common 2460",
-    ),
-    _row(
-        "podman",
-        ((4, 1, 0), (4, 5, 0)),
-        "podman-no-minimum-version",
-        (
-            "it takes a file whose cdiVersion is lower than its content needs, which newer releases refuse",
-            "cdigen validate FILE",
-        ),
-        "kubernetes 116279",
-    ),
-    _row(
-        "podman",
-        ((4, 1, 0), (5, 1, 0)),
-        "podman-no-additional-gids",
-        (
-            "it refuses the whole file in which additionalGids stands, as newer nvidia-ctk writes it",
-            "cdigen generate --target podman-4.3 --write",
-        ),
-        "nvidia-container-toolkit 1860",
-        "nvidia-container-toolkit 1853",
-    ),
-    _row(
-        "podman",
-        (None, (5, 0, 0)),
-        "podman-gpus-ignored",
-        ("--gpus does nothing", "podman run --device nvidia.com/gpu=all"),
-    ),
-    _row(
-        "podman",
-        ((4, 1, 0), (5, 4, 0)),
-        "podman-api-without-cdi",
-        (
-            "its Docker-compatible interface and kube play do not take CDI names",
-            "podman run --device nvidia.com/gpu=all",
-        ),
-        "podman 17833",
-        "podman 19338",
-    ),
-    _row(
-        "docker",
-        (None, (25, 0, 0)),
-        "docker-no-cdi",
-        ("this release reads no CDI specs", "install Docker 25 or newer"),
-        "moby 45134",
-    ),
-    _row(
-        "docker",
-        ((25, 0, 0), (28, 2, 0)),
-        "docker-cdi-off",
-        ("CDI is off unless daemon.json says features.cdi: true", "cdigen configure docker"),
-        "moby 49963",
-    ),
-    _row(
-        "docker",
-        ((25, 0, 0), (28, 2, 0)),
-        "docker-restart-without-devices",
-        (
-            "containers with --restart=always and a CDI device fail when the daemon starts",
-            "start them again once dockerd runs, or install Docker 28.2 or newer",
-        ),
-        "moby 49989",
-    ),
-    _row(
-        "docker",
-        ((25, 0, 0), (29, 5, 0)),
-        "docker-forgets-gids",
-        (
-            "additionalGids of a spec are lost when the container's user is set up",
-            "docker run --group-add render",
-        ),
-        "moby 52579",
-    ),
-    _row(
-        "docker",
-        ((25, 0, 0), (29, 2, 0)),
-        "docker-rootless-dirs",
-        (
-            "rootless, it passes over a user's own spec directories, and over those that are links",
-            "install Docker 29.2 or newer, or write the specs to /etc/cdi",
-        ),
-        "moby 51624",
-        "moby 47676",
-        "moby 48541",
-    ),
-    _row(
-        "docker",
-        ((29, 2, 0), None),
-        "docker-nri-without-cdi",
-        (
-            "a container whose NRI plugin asks for CDI devices, device nodes or hooks is not created",
-            "docker run --device nvidia.com/gpu=all",
-        ),
-        "moby 51511",
-    ),
-    _row(
-        "containerd",
-        (None, (1, 7, 0)),
-        "containerd-no-cdi",
-        ("this release has no CDI", "install containerd 1.7 or newer"),
-        "containerd 6654",
-    ),
-    _row(
-        "containerd",
-        ((1, 7, 0), (2, 0, 0)),
-        "containerd-cdi-off",
-        (
-            "CDI is off unless the configuration says enable_cdi = true: devices are passed over silently",
-            "cdigen configure containerd",
-        ),
-        "containerd 6654",
-    ),
-    _row(
-        "containerd",
-        ((1, 7, 0), (2, 0, 0)),
-        "containerd-sections-replaced",
-        (
-            "a plugin's table in an imported file replaces that of the main file whole, not key by key",
-            "set CDI in the main file",
-        ),
-        "containerd 9982",
-    ),
-    _row(
-        "containerd",
-        ((1, 7, 0), (2, 0, 0)),
-        "ctr-without-cdi",
-        ("ctr run --device takes device paths only, no CDI names", "install containerd 2.0 or newer"),
-        "containerd 8525",
-    ),
-    _row(
-        "containerd",
-        ((1, 7, 0), (1, 7, 30)),  # seen with 1.7.24; NVIDIA's operator wants 1.7.30 for its own plugin
-        "containerd-nri-without-cdi",
-        (
-            "CDI devices that an NRI plugin asks for are passed over silently",
-            "install containerd 2.1 or newer",
-        ),
-        "gpu-operator 26.3",
-    ),
-    _row(
-        "containerd",
-        ((2, 0, 0), (2, 1, 0)),
-        "containerd-nri-without-cdi",
-        (
-            "CDI devices that an NRI plugin asks for are passed over silently",
-            "install containerd 2.1 or newer",
-        ),
-        "gpu-operator 26.3",
-    ),
-    _row(
-        "containerd",
-        ((2, 0, 0), (2, 3, 0)),
-        "containerd-mixed-versions",
-        (
-            "an imported file of another version than the main file's hides tables of the CRI plugin",
-            "give all files of the configuration one version",
-        ),
-        "containerd 12891",
-        "containerd 13939",
-    ),
-    _row(
-        "cri-o",
-        (None, (1, 24, 0)),
-        "crio-no-cdi",
-        ("this release reads no CDI specs", "install CRI-O 1.24 or newer"),
-        "cri-o 5571",
-    ),
-    _row(
-        "cri-o",
-        ((1, 24, 0), (1, 34, 0)),
-        "crio-edits-overwritten",
-        (
-            "what a spec sets may be overwritten by what CRI-O sets up later",
-            "install CRI-O 1.34 or newer",
-        ),
-        "cri-o 64a94f231f",
-    ),
-    _row(
-        "apptainer",
-        ((1, 5, 0), None),
-        "apptainer-no-hooks",
-        (
-            "hooks of specs are passed over: libraries come through mounts alone",
-            "cdigen generate --layout files --hook none --write",
-        ),
-        "apptainer 3738",
-    ),
-    _row(
-        "crun",
-        (None, (1, 7, 0)),
-        "crun-nested-devices",
-        (
-            "users other than root cannot reach device nodes in folders below /dev",
-            "install crun 1.7 or newer",
-        ),
-        "crun 1047",
-    ),
-    _row(
-        "crun",
-        (None, (1, 26, 0)),
-        "crun-hooks-read-only",
-        (
-            "createContainer hooks run when a read-only root is read-only already, and fail",
-            "install crun 1.26 or newer, or: cdigen generate --layout files --hook none --write",
-        ),
-        "crun NEWS 1.26",
-    ),
-    _row(
-        "crun",
-        (None, (1, 27, 0)),
-        "crun-hook-userns",
-        (
-            "with --userns=auto or nomap createContainer hooks fail for a folder they may not enter",
-            "install crun 1.27 or newer",
-        ),
-        "crun 2035",
-    ),
-    _row(
-        "runc",
-        (None, (1, 3, 0)),
-        "runc-hook-environment",
-        (
-            "a createContainer hook without an environment gets the image's, LD_PRELOAD included",
-            "give every hook an env; specs of cdigen do",
-        ),
-        "runc 4325",
-        "CVE-2025-23266",
-    ),
-)
+# Sources: the references of each row, and docs/cdi.md. An issue is here only where somebody met it.
+BEHAVIOURS: tuple[BehaviourRow, ...] = (
+    _row("podman", B.NO_CDI, None, (4, 1, 0), "podman 12825",
+         "this release reads no CDI specs, or through an older interface",
+         "install podman 4.1 or newer"),
+    _row("podman", B.FIXED_SPEC_DIRS, (4, 1, 0), (5, 5, 0),
+         "podman 25691, podman 18292, containers/common 2391",
+         "it looks in /etc/cdi and /var/run/cdi whatever containers.conf says in cdi_spec_dirs",
+         "keep specs in /etc/cdi or /var/run/cdi"),
+    _row("podman", B.NO_RUN_CDI, (5, 5, 0), (5, 6, 0), "podman 26569, containers/common 2460",
+         "it looks in /etc/cdi alone, unless containers.conf says otherwise: not in /var/run/cdi",
+         "cdigen configure podman"),
+    _row("podman", B.NO_MINIMUM_VERSION, (4, 1, 0), (4, 5, 0), "kubernetes 116279",
+         "it takes a file whose cdiVersion is lower than its content needs, which newer releases refuse",
+         "cdigen validate FILE"),
+    _row("podman", B.NO_ADDITIONAL_GIDS, (4, 1, 0), (5, 1, 0),
+         "nvidia-container-toolkit 1860, nvidia-container-toolkit 1853",
+         "it refuses the whole file in which additionalGids stands, as newer nvidia-ctk writes it",
+         "cdigen generate --target podman-4.3 --write"),
+    _row("podman", B.GPUS_OPTION_IGNORED, None, (5, 0, 0), "",
+         "--gpus does nothing",
+         "podman run --device nvidia.com/gpu=all"),
+    _row("podman", B.API_WITHOUT_CDI, (4, 1, 0), (5, 4, 0), "podman 17833, podman 19338",
+         "its Docker-compatible interface and kube play do not take CDI names",
+         "podman run --device nvidia.com/gpu=all"),
+    _row("podman", B.ROOT_READS_HOME, (5, 0, 0), None, "seen in 5.8, and not in 4.3"),
+    _row("podman", B.READS_ROOTLESS_FILES, (5, 7, 0), None, "containers/common 2499"),
+    _row("podman", B.ONE_MAIN_FILE, (6, 0, 0), None, "contrib/design-docs/config-file-parsing.md"),
+    _row("docker", B.NO_CDI, None, (25, 0, 0), "moby 45134",
+         "this release reads no CDI specs",
+         "install Docker 25 or newer"),
+    _row("docker", B.VALIDATES_CONFIG, (23, 0, 0), None, "moby 42393"),
+    _row("docker", B.CDI_OFF, (25, 0, 0), (28, 2, 0), "moby 49963",
+         "CDI is off unless daemon.json says features.cdi: true",
+         "cdigen configure docker"),
+    _row("docker", B.RESTART_WITHOUT_DEVICES, (25, 0, 0), (28, 2, 0), "moby 49989",
+         "containers with --restart=always and a CDI device fail when the daemon starts",
+         "start them again once dockerd runs, or install Docker 28.2 or newer"),
+    _row("docker", B.FORGETS_GIDS, (25, 0, 0), (29, 5, 0), "moby 52579",
+         "additionalGids of a spec are lost when the container's user is set up",
+         "docker run --group-add render"),
+    _row("docker", B.ROOTLESS_DIRS, (25, 0, 0), (29, 2, 0), "moby 51624, moby 47676, moby 48541",
+         "rootless, it passes over a user's own spec directories, and over those that are links",
+         "install Docker 29.2 or newer, or write the specs to /etc/cdi"),
+    _row("docker", B.NRI_WITHOUT_CDI, (29, 2, 0), None, "moby 51511",
+         "a container whose NRI plugin asks for CDI devices, device nodes or hooks is not created",
+         "docker run --device nvidia.com/gpu=all"),
+    _row("containerd", B.NO_CDI, None, (1, 7, 0), "containerd 6654",
+         "this release has no CDI",
+         "install containerd 1.7 or newer"),
+    _row("containerd", B.CDI_OFF, (1, 7, 0), (2, 0, 0), "containerd 6654",
+         "CDI is off unless the configuration says enable_cdi = true: devices are passed over silently",
+         "cdigen configure containerd"),
+    _row("containerd", B.NRI_OFF, (1, 7, 0), (2, 0, 0), "containerd 6654"),
+    _row("containerd", B.NEW_PLUGIN_NAMES, (2, 0, 0), None, "containerd config dump of 1.7.24 and 2.1.9"),
+    _row("containerd", B.SECTIONS_REPLACED, (1, 7, 0), (2, 0, 0), "containerd 9982",
+         "a plugin's table in an imported file replaces that of the main file whole, not key by key",
+         "set CDI in the main file"),
+    _row("containerd", B.CTR_WITHOUT_CDI, (1, 7, 0), (2, 0, 0), "containerd 8525",
+         "ctr run --device takes device paths only, no CDI names",
+         "install containerd 2.0 or newer"),
+    # Seen with 1.7.24; NVIDIA's operator wants 1.7.30 for its own plugin. The fix never came to 2.0.
+    _row("containerd", B.NRI_WITHOUT_CDI, (1, 7, 0), (1, 7, 30), "gpu-operator 26.3",
+         "CDI devices that an NRI plugin asks for are passed over silently",
+         "install containerd 2.1 or newer"),
+    _row("containerd", B.NRI_WITHOUT_CDI, (2, 0, 0), (2, 1, 0), "gpu-operator 26.3",
+         "CDI devices that an NRI plugin asks for are passed over silently",
+         "install containerd 2.1 or newer"),
+    _row("containerd", B.MIXED_VERSIONS, (2, 0, 0), (2, 3, 0), "containerd 12891, containerd 13939",
+         "an imported file of another version than the main file's hides tables of the CRI plugin",
+         "give all files of the configuration one version"),
+    _row("cri-o", B.NO_CDI, None, (1, 24, 0), "cri-o 5571",
+         "this release reads no CDI specs",
+         "install CRI-O 1.24 or newer"),
+    _row("cri-o", B.NRI_OFF, (1, 26, 0), (1, 30, 0), "crio.conf(5)"),
+    # Whether WithCDIDeviceInjector is called at the tags.
+    _row("cri-o", B.NRI_WITHOUT_CDI, (1, 26, 0), (1, 34, 0), "cri-o 1.34.0"),
+    _row("cri-o", B.EDITS_OVERWRITTEN, (1, 24, 0), (1, 34, 0), "cri-o 64a94f231f",
+         "what a spec sets may be overwritten by what CRI-O sets up later",
+         "install CRI-O 1.34 or newer"),
+    _row("apptainer", B.NO_HOOKS, (1, 5, 0), None, "apptainer 3738",
+         "hooks of specs are passed over: libraries come through mounts alone",
+         "cdigen generate --layout files --hook none --write"),
+    _row("crun", B.NESTED_DEVICES, None, (1, 7, 0), "crun 1047",
+         "users other than root cannot reach device nodes in folders below /dev",
+         "install crun 1.7 or newer"),
+    _row("crun", B.HOOKS_READ_ONLY, None, (1, 26, 0), "crun NEWS 1.26",
+         "createContainer hooks run when a read-only root is read-only already, and fail",
+         "install crun 1.26 or newer, or: cdigen generate --layout files --hook none --write"),
+    _row("crun", B.HOOK_USERNS, None, (1, 27, 0), "crun 2035",
+         "with --userns=auto or nomap createContainer hooks fail for a folder they may not enter",
+         "install crun 1.27 or newer"),
+    _row("runc", B.HOOK_ENVIRONMENT, None, (1, 3, 0), "runc 4325, CVE-2025-23266",
+         "a createContainer hook without an environment gets the image's, LD_PRELOAD included",
+         "give every hook an env; specs of cdigen do"),
+)  # fmt: skip
+
+
+def behaves(runtime: str, release: Release, behaviour: RuntimeBehaviour) -> bool:
+    """Return whether RELEASE of RUNTIME behaves so; False for a runtime of which nothing is known."""
+    return any(
+        row.behaviour is behaviour and row.runtime == runtime and row.holds(release) for row in BEHAVIOURS
+    )
+
+
+def known_issues(runtime: str, release: Release) -> tuple[BehaviourRow, ...]:
+    """Return the issues of RELEASE of RUNTIME in the table's order; runc and crun are runtimes too."""
+    return tuple(row for row in BEHAVIOURS if row.text and row.runtime == runtime and row.holds(release))
+
+
+def library_of(runtime: str, release: Release) -> tuple[str, str]:
+    """Return the CDI library of RELEASE of RUNTIME and the newest spec version it accepts; empty without."""
+    held = [library for since, library in LIBRARIES.get(runtime, ()) if since <= release]
+    return (held[-1], newest_version(held[-1])) if held else ("", "")
+
+
+def nri_of(runtime: str, release: Release) -> tuple[int, int] | None:
+    """Return the version of NRI in RELEASE of RUNTIME, None where it has none."""
+    held = [version for since, version in NRI.get(runtime, ()) if since <= release]
+    return held[-1] if held else None
+
+
+def newest_release(runtime: str) -> Release:
+    """Return the first release of the newest series of RUNTIME; KeyError where it is not in the table."""
+    return LIBRARIES[runtime][-1][0]

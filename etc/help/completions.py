@@ -9,7 +9,7 @@ import shtab
 from commands import actions, commands
 
 from cdigen.cdi.library import RELEASES
-from cdigen.runtimes.targets import RUNTIMES
+from cdigen.runtimes.releases import LIBRARIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ BY_OPTION = {"--device": _listed("_cdigen_devices", _DEVICES), "--user": _USERS}
 BY_METAVAR = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY, "KIND": _listed("_cdigen_kinds", _KINDS)}
 SERIES = tuple(
     dict.fromkeys(
-        f"{runtime}-{release[0]}.{release[1]}" for runtime, rows in RUNTIMES.items() for release, _, _ in rows
+        f"{runtime}-{release[0]}.{release[1]}" for runtime, rows in LIBRARIES.items() for release, _ in rows
     )
 )
 VALUES = {"--target": SERIES, "--loader": (*RELEASES, "main"), "--nvml": ("auto", "off")}

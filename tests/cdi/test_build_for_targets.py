@@ -14,7 +14,8 @@ from cdigen.cdi.validation import validate_content
 from cdigen.cdi.version import is_newer
 from cdigen.model.inventory_json import from_document
 from cdigen.pipeline import generate
-from cdigen.runtimes.targets import RUNTIMES, parse
+from cdigen.runtimes.releases import LIBRARIES
+from cdigen.runtimes.targets import parse
 
 if TYPE_CHECKING:
     from cdigen.model.inventory import Inventory
@@ -23,7 +24,7 @@ TESTS = Path(__file__).resolve().parents[1]
 EXAMPLES = TESTS.parent / "examples"
 WRITTEN = [*(TESTS / "golden").glob("*.json"), *(TESTS / "golden" / "ways").glob("*.json")]
 TARGETS = [
-    f"{runtime}-{'.'.join(map(str, first))}" for runtime, rows in RUNTIMES.items() for first, _, _ in rows
+    f"{runtime}-{'.'.join(map(str, first))}" for runtime, rows in LIBRARIES.items() for first, _ in rows
 ]
 
 

@@ -16,7 +16,8 @@ from cdigen.cdi.version import is_newer
 from cdigen.model.cdi import ContainerEdits, Device, DeviceNode, Draft, Mount
 from cdigen.model.errors import SpecError
 from cdigen.model.findings import errors
-from cdigen.runtimes.targets import RUNTIMES, parse
+from cdigen.runtimes.releases import LIBRARIES
+from cdigen.runtimes.targets import parse
 from cdigen.value import replace
 
 TYPE_CHECKING = False
@@ -31,8 +32,8 @@ PLAIN = DeviceNode(path="/dev/x")
 CLOSED = DeviceNode(path="/dev/dri/renderD128", file_mode=0o660, gid=109)
 EVERY_TARGET = [
     parse(f"{runtime}-{'.'.join(map(str, first))}")
-    for runtime, rows in RUNTIMES.items()
-    for first, _, _ in rows
+    for runtime, rows in LIBRARIES.items()
+    for first, _ in rows
 ]
 
 

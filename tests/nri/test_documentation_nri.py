@@ -8,12 +8,13 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from cdigen.nri.decision.compat import RUNTIMES, abilities
+from cdigen.nri.decision.compat import abilities
 from cdigen.nri.decision.decide import NOTES
 from cdigen.nri.decision.refusal import CAUSES
 from cdigen.nri.metrics import NriCollector
 from cdigen.nri.shared_state import NriMetrics
 from cdigen.nri.status import PluginStatus
+from cdigen.runtimes.releases import NRI
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TEXT = (REPOSITORY / "docs/nri.md").read_text()
@@ -59,7 +60,7 @@ def test_all_causes_are_documented() -> None:
     assert named("| cause of a note") == set(NOTES)
 
 
-@pytest.mark.parametrize("runtime", [*RUNTIMES])
+@pytest.mark.parametrize("runtime", [*NRI])
 def test_the_table_of_runtimes_is_that_of_the_code(runtime: str) -> None:
     titles = {"containerd": "containerd", "cri-o": "CRI-O", "docker": "Docker"}
     rows = re.findall(rf"^\| {titles[runtime]} ([0-9.]+)(?: to ([0-9.]+))?(.*)$", TEXT, re.MULTILINE)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from cdigen.host.root import Root
 from cdigen.runtimes import installed
-from cdigen.runtimes.installed import find, find_low_level, library_of, release_in
+from cdigen.runtimes.installed import find, find_low_level, release_in
+from cdigen.runtimes.releases import library_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from cdigen.cdi.version import KNOWN_VERSIONS, is_newer, release_order
 from cdigen.model.errors import ConfigError
 from cdigen.model.target import Target
-from cdigen.runtimes.targets import RUNTIMES, parse, strictest
+from cdigen.runtimes.releases import LIBRARIES, library_of
+from cdigen.runtimes.targets import parse, strictest
 
 ROWS = [
-    (f"{runtime}-{'.'.join(map(str, first))}", library, newest)
-    for runtime, rows in RUNTIMES.items()
-    for first, library, newest in rows
+    (f"{runtime}-{'.'.join(map(str, first))}", library, library_of(runtime, first)[1])
+    for runtime, rows in LIBRARIES.items()
+    for first, library in rows
 ]
 NAMES = [name for name, _, _ in ROWS]
 
@@ -122,14 +123,14 @@ def test_docker_forgets_additional_groups_until_29_5() -> None:
 )
 def test_a_release_without_cdi_is_refused_and_the_oldest_with_it_named(text: str, oldest: str) -> None:
     assert oldest in refused(text).hint
-    assert parse(oldest).newest == RUNTIMES[oldest.rpartition("-")[0]][0][2]
+    assert parse(oldest).library == LIBRARIES[oldest.rpartition("-")[0]][0][1]
 
 
 @pytest.mark.parametrize("text", ["kubernetes-1.30", "Podman-5.1", "podman -5.1", "a-b-1", "-o-1"])
 def test_an_unknown_runtime_is_refused_and_the_known_ones_named(text: str) -> None:
     error = refused(text)
     assert text in error.message
-    assert all(runtime in error.hint for runtime in RUNTIMES)
+    assert all(runtime in error.hint for runtime in LIBRARIES)
 
 
 @pytest.mark.parametrize(
@@ -158,10 +159,10 @@ def test_an_unknown_runtime_is_refused_and_the_known_ones_named(text: str) -> No
 def test_what_is_no_runtime_and_version_is_refused_with_an_example(text: str) -> None:
     error = refused(text)
     assert "podman-4.3" in error.hint
-    assert all(runtime in error.hint for runtime in RUNTIMES)
+    assert all(runtime in error.hint for runtime in LIBRARIES)
 
 
-@given(st.text() | st.builds("{}-{}".format, st.sampled_from([*RUNTIMES, "crio"]), st.text("0123456789.v")))
+@given(st.text() | st.builds("{}-{}".format, st.sampled_from([*LIBRARIES, "crio"]), st.text("0123456789.v")))
 def test_any_text_is_a_target_whose_name_is_the_same_target_or_a_configuration_error(text: str) -> None:
     try:
         target = parse(text)
@@ -172,9 +173,9 @@ def test_any_text_is_a_target_whose_name_is_the_same_target_or_a_configuration_e
 
 
 def test_the_table_is_sorted() -> None:
-    assert list(RUNTIMES) == sorted(RUNTIMES)
-    for rows in RUNTIMES.values():
-        assert [first for first, _, _ in rows] == sorted({first for first, _, _ in rows})
+    assert list(LIBRARIES) == sorted(LIBRARIES)
+    for rows in LIBRARIES.values():
+        assert [first for first, _ in rows] == sorted({first for first, _ in rows})
 
 
 @pytest.mark.parametrize(("name", "library", "newest"), ROWS)
@@ -184,9 +185,9 @@ def test_a_library_knows_the_versions_up_to_its_own(name: str, library: str, new
 
 
 def test_a_later_release_never_knows_less() -> None:
-    for rows in RUNTIMES.values():
-        for (_, _, before), (_, _, after) in pairwise(rows):
-            assert not is_newer(before, after)
+    for runtime, rows in LIBRARIES.items():
+        for (before, _), (after, _) in pairwise(rows):
+            assert not is_newer(library_of(runtime, before)[1], library_of(runtime, after)[1])
 
 
 def test_of_no_targets_none_is_the_strictest() -> None:

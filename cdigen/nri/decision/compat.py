@@ -6,9 +6,9 @@ does not know an event takes the subscription to it as the end of the plugin.
 
 from __future__ import annotations
 
-import itertools
 import re
 
+from cdigen.runtimes.releases import BEHAVIOURS, NRI, RuntimeBehaviour, behaves, nri_of
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -16,43 +16,12 @@ if TYPE_CHECKING:
     from typing import Literal
 
     Cdi = Literal["injects", "drops", "refuses", "unknown"]
-    Release = tuple[int, int, int]
-    Row = tuple[Release, tuple[int, int], Cdi]
+    from cdigen.runtimes.releases import Release
 
 # Events as bits of a subscription: 1 << (number - 1) of api.proto's Event.
 CREATE_CONTAINER = 0x0008
 VALIDATE_CONTAINER_ADJUSTMENT = 0x2000
 
-# Runtime -> the first release of each series, the NRI in it, and what becomes there of the CDI devices of an
-# adjustment. A release between two rows is as the upper one, one after the last as that.
-# Sources: go.mod at the tags, and whether WithCDIDeviceInjector is called there, as of 2026-11.
-RUNTIMES: dict[str, tuple[Row, ...]] = {
-    "containerd": (
-        ((1, 7, 0), (0, 3), "drops"),
-        ((1, 7, 14), (0, 6), "drops"),  # Debian 13 has 1.7.24
-        ((1, 7, 26), (0, 8), "drops"),
-        ((1, 7, 30), (0, 8), "injects"),  # an error for the container if enable_cdi is false
-        ((2, 0, 0), (0, 8), "drops"),  # all of 2.0: the fix was never released there
-        ((2, 1, 0), (0, 8), "injects"),
-        ((2, 2, 0), (0, 10), "injects"),
-        ((2, 2, 1), (0, 11), "injects"),
-        ((2, 3, 0), (0, 12), "injects"),
-    ),
-    "cri-o": (
-        ((1, 26, 0), (0, 3), "drops"),
-        ((1, 29, 0), (0, 6), "drops"),
-        ((1, 32, 0), (0, 9), "drops"),
-        ((1, 34, 0), (0, 10), "injects"),
-        ((1, 35, 0), (0, 11), "injects"),
-    ),
-    "docker": (
-        (
-            (29, 2, 0),
-            (0, 11),
-            "refuses",
-        ),  # "unsupported container adjustments": takes environment and mounts only
-    ),
-}
 _WORST: tuple[Cdi, ...] = ("unknown", "refuses", "drops", "injects")
 
 _VALIDATES: tuple[int, int] = (0, 10)
@@ -91,7 +60,7 @@ class Abilities:
         """Return which releases of the runtime inject CDI devices, for one that does not; else nothing."""
         if self.cdi == "injects":
             return ""
-        firsts = _first_that_inject(RUNTIMES.get(self.runtime, ()))
+        firsts = [".".join(map(str, end)) for _, end in _ranges_without_cdi(self.runtime) if end]
         return f"{self.runtime} injects CDI devices since {' and '.join(firsts)}" if firsts else ""
 
 
@@ -106,12 +75,11 @@ def abilities(runtime: str, version: str, nri_version: str = "", *, may_validate
     may have an older NRI than the table says.
     """
     release, is_early = _parse(version)
-    rows = [row for row in RUNTIMES.get(runtime, ()) if release is not None and row[0] <= release]
-    chosen = rows[-1:]
-    if is_early and rows and rows[-1][0] == release:
-        chosen = rows[-2:]
-    nri = min((row[1] for row in chosen), default=_OLDEST)
-    cdi: Cdi = min((row[2] for row in chosen), key=_WORST.index, default="unknown")
+    changes = [change for change in _changes(runtime) if release is not None and change <= release]
+    # What holds from the last change on; before a release perhaps only what held before it.
+    chosen = changes[-2:] if is_early and changes[-1:] == [release] else changes[-1:]
+    nri = min((nri_of(runtime, change) or _OLDEST for change in chosen), default=_OLDEST)
+    cdi: Cdi = min((_cdi_of(runtime, change) for change in chosen), key=_WORST.index, default="unknown")
     if nri_version:
         told, _ = _parse(nri_version)
         nri = max(_TELLS_ITSELF, told[:2] if told else _OLDEST)
@@ -143,10 +111,23 @@ def _parse(version: str) -> tuple[Release | None, bool]:
     return (int(major), int(minor), int(patch or 0)), early is not None
 
 
-def _first_that_inject(rows: tuple[Row, ...]) -> list[str]:
-    """Return the releases of ROWS from which on CDI devices are injected when they were not before."""
+def _ranges_without_cdi(runtime: str) -> list[tuple[Release | None, Release | None]]:
+    """Return the releases of RUNTIME, since and until, that inject no CDI devices of an adjustment."""
     return [
-        ".".join(map(str, row[0]))
-        for before, row in itertools.pairwise(rows)
-        if row[2] == "injects" != before[2]
+        (row.since, row.until)
+        for row in BEHAVIOURS
+        if row.runtime == runtime and row.behaviour is RuntimeBehaviour.NRI_WITHOUT_CDI
     ]
+
+
+def _changes(runtime: str) -> list[Release]:
+    """Return the releases of RUNTIME that differ in NRI from the one before."""
+    ends = [end for ends in _ranges_without_cdi(runtime) for end in ends if end]
+    return sorted({*(since for since, _ in NRI.get(runtime, ())), *ends})
+
+
+def _cdi_of(runtime: str, release: Release) -> Cdi:
+    if not behaves(runtime, release, RuntimeBehaviour.NRI_WITHOUT_CDI):
+        return "injects"
+    # "unsupported container adjustments": Docker takes environment and mounts only (moby 51511).
+    return "refuses" if runtime == "docker" else "drops"

@@ -11,8 +11,8 @@ from cdigen.runtimes.edits.plan import Plan, merged_dirs, must_set
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.runtimes.edits.plan import Content, DesiredConfig
+    from cdigen.runtimes.releases import Release
     from cdigen.runtimes.settings import RuntimeSettings
-    from cdigen.runtimes.targets import Release
 
 FEATURE = ("features", "cdi")
 SPEC_DIRS = ("cdi-spec-dirs",)

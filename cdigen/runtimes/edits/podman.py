@@ -10,8 +10,8 @@ from cdigen.runtimes.edits.plan import Plan, effective_file, has_all, merged_dir
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.runtimes.edits.plan import Content, DesiredConfig
+    from cdigen.runtimes.releases import Release
     from cdigen.runtimes.settings import RuntimeSettings
-    from cdigen.runtimes.targets import Release
 
 SPEC_DIRS = ("engine", "cdi_spec_dirs")
 # podman PR 25717; before it, /etc/cdi and /var/run/cdi are in the program.

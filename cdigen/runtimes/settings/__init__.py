@@ -6,7 +6,7 @@ of its release. What is broken in a file is a finding with the file and the line
 
 from __future__ import annotations
 
-from cdigen.runtimes.targets import RUNTIMES
+from cdigen.runtimes.releases import newest_release
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
     from cdigen.model.findings import Finding
-    from cdigen.runtimes.targets import Release
+    from cdigen.runtimes.releases import Release
     from cdigen.runtimes.users import User
 
 # The library's own (pkg/cdi, DefaultSpecDirs), lowest priority first.
@@ -75,7 +75,7 @@ def read(
     daemons; else the user's own podman or rootless dockerd; containerd and CRI-O are root's for everybody.
     ENVIRONMENT: of whoever runs podman. KeyError: no such runtime. Never OSError.
     """
-    known = release or RUNTIMES[runtime][-1][0]
+    known = release or newest_release(runtime)
     # Each imported where it is wanted: a command asks for those that the host has.
     if runtime == "podman":
         from cdigen.runtimes.settings import podman  # noqa: PLC0415

@@ -16,6 +16,7 @@ import fnmatch
 import posixpath
 
 from cdigen.host.root import shown
+from cdigen.runtimes.releases import RuntimeBehaviour, behaves
 from cdigen.runtimes.settings import DEFAULT_DIRS, NRI_SOCKET, RuntimeSettings
 from cdigen.runtimes.settings.config_files import ConfigFiles
 from cdigen.runtimes.units import command
@@ -24,11 +25,7 @@ from cdigen.value import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
-    from cdigen.runtimes.targets import Release
-
-FIRST_CDI: Release = (1, 7, 0)  # PR 6654; NRI came with it
-VERSION_2: Release = (2, 0, 0)
-MIGRATES_EACH_FILE: Release = (2, 3, 0)  # PRs 12891, 13939
+    from cdigen.runtimes.releases import Release
 
 FILE = "/etc/containerd/config.toml"
 FOLDER = "/etc/containerd/conf.d"
@@ -47,9 +44,19 @@ class _File:
     plugins: dict[str, object]
 
 
+def _has_new_names(release: Release) -> bool:
+    """Return whether RELEASE is 2.x, which calls the plugins anew and merges tables key by key."""
+    return behaves("containerd", release, RuntimeBehaviour.NEW_PLUGIN_NAMES)
+
+
+def _merges_first(release: Release) -> bool:
+    """Return whether RELEASE merges files of several versions before it brings them to one."""
+    return not _has_new_names(release) or behaves("containerd", release, RuntimeBehaviour.MIXED_VERSIONS)
+
+
 def newest_version(release: Release) -> int:
     """Return the newest version of a configuration that RELEASE reads."""
-    return 4 if release >= (2, 3, 0) else 3 if release >= VERSION_2 else 2
+    return 2 if not _has_new_names(release) else 3 if _merges_first(release) else 4
 
 
 def read(host: Root, release: Release) -> RuntimeSettings:
@@ -63,19 +70,29 @@ def read(host: Root, release: Release) -> RuntimeSettings:
     _check_version(sources, files, release)
     if version > 1:
         _check_names(sources, files, release)
+    has_cdi = not behaves("containerd", release, RuntimeBehaviour.NO_CDI)  # NRI came with it
     cri, nri = _sections(files, release, version)
     disabled = {name for file in files for name in file.disabled}
     dirs = _strings(sources, cri, "cdi_spec_dirs", DEFAULT_DIRS)
-    cdi = _boolean(sources, cri, "enable_cdi", default=release >= VERSION_2)
-    off = _boolean(sources, nri, "disable", default=release < VERSION_2)
+    cdi = _boolean(
+        sources,
+        cri,
+        "enable_cdi",
+        default=has_cdi and not behaves("containerd", release, RuntimeBehaviour.CDI_OFF),
+    )
+    off = _boolean(
+        sources,
+        nri,
+        "disable",
+        default=not has_cdi or behaves("containerd", release, RuntimeBehaviour.NRI_OFF),
+    )
     socket = nri.get("socket_path", ("", NRI_SOCKET))[1]
     if disabled & {"cri", OLD_CRI, CRI}:
         text = " disables the CRI plugin: Kubernetes gets nothing from this containerd, ctr and Docker do"
         sources.say("cri-disabled", main, text, severity="info")
         cdi = False
     _warn_of_unread(sources, files, release, version)
-    has_cdi = release >= FIRST_CDI
-    wanted = DROP_IN if release >= VERSION_2 else main
+    wanted = DROP_IN if _has_new_names(release) else main
     plugin = _names(release, version)[-1]
     return RuntimeSettings(
         runtime="containerd",
@@ -169,7 +186,7 @@ def _is_imported(files: list[_File], path: str) -> bool:
 
 def _version(files: list[_File], release: Release) -> int:
     said = [file.version for file in files if file.version]
-    return said[-1] if said else newest_version(release) if release >= VERSION_2 else 1
+    return said[-1] if said else newest_version(release) if _has_new_names(release) else 1
 
 
 def _check_version(sources: ConfigFiles, files: list[_File], release: Release) -> None:
@@ -186,7 +203,7 @@ def _check_names(sources: ConfigFiles, files: list[_File], release: Release) -> 
     """Say which plugins have the short names of version 1, which stop containerd in a newer version."""
     for file in files:
         # 2.x looks at the names of lists alone.
-        names = [*file.disabled, *(file.plugins if release < VERSION_2 else ())]
+        names = [*file.disabled, *(file.plugins if not _has_new_names(release) else ())]
         for name in names:
             if "." not in name:
                 text = (
@@ -197,7 +214,7 @@ def _check_names(sources: ConfigFiles, files: list[_File], release: Release) -> 
 
 def _names(release: Release, version: int) -> tuple[str, ...]:
     """Return under which names the CRI plugin's table is read, the stronger last."""
-    if release < VERSION_2:
+    if not _has_new_names(release):
         return ("cri",) if version < 2 else (OLD_CRI,)
     return (OLD_CRI, CRI) if version == 2 else (CRI,)
 
@@ -206,13 +223,13 @@ def _sections(
     files: list[_File], release: Release, version: int
 ) -> tuple[dict[str, tuple[str, object]], dict[str, tuple[str, object]]]:
     """Return the tables of the CRI and the NRI plugin: each key with the file it is from and its value."""
-    if release >= MIGRATES_EACH_FILE:
+    if not _merges_first(release):
         return _merge_migrated(files), _merge(files, NRI)
     cri: dict[str, tuple[str, object]] = {}
-    merge = _last if release < VERSION_2 else _merge
+    merge = _last if not _has_new_names(release) else _merge
     for name in _names(release, version):
         cri |= merge(files, name)
-    return cri, merge(files, "nri" if release < VERSION_2 and version < 2 else NRI)
+    return cri, merge(files, "nri" if not _has_new_names(release) and version < 2 else NRI)
 
 
 def _merge_migrated(files: list[_File]) -> dict[str, tuple[str, object]]:
@@ -260,7 +277,7 @@ def _boolean(
 def _warn_of_unread(sources: ConfigFiles, files: list[_File], release: Release, version: int) -> None:
     """Say which tables of the CRI plugin stand under a name that this release passes over here."""
     names = _names(release, version)
-    for file in files if release < MIGRATES_EACH_FILE else ():
+    for file in files if _merges_first(release) else ():
         for name in ("cri", OLD_CRI, CRI):
             if isinstance(file.plugins.get(name), dict) and name not in names:
                 text = (
@@ -268,7 +285,7 @@ def _warn_of_unread(sources: ConfigFiles, files: list[_File], release: Release, 
                     f"in a configuration of version {version}"
                 )
                 sources.say("config-passed-over", file.path, text, severity="warning")
-    if release < VERSION_2:
+    if not _has_new_names(release):
         _warn_of_replaced(sources, files, names[-1])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import stat
 
+from cdigen.runtimes.releases import RuntimeBehaviour, behaves, nri_of
 from cdigen.runtimes.settings import DEFAULT_DIRS, NRI_SOCKET, RuntimeSettings
 from cdigen.runtimes.settings.config_files import ConfigFiles
 from cdigen.runtimes.units import command
@@ -17,12 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cdigen.host.root import Root
-    from cdigen.runtimes.targets import Release
+    from cdigen.runtimes.releases import Release
     from cdigen.runtimes.units import Command
-
-FIRST_CDI: Release = (1, 24, 0)  # PR 5571; always on since then
-FIRST_NRI: Release = (1, 26, 0)
-NRI_BY_DEFAULT: Release = (1, 30, 0)
 
 FILE, FOLDER = "/etc/crio/crio.conf", "/etc/crio/crio.conf.d"
 DROP_IN = "99-cdigen.conf"
@@ -40,7 +37,9 @@ def read(host: Root, release: Release) -> RuntimeSettings:
     named, folders = line.values("--config", "-c")[-1:], line.values("--config-dir", "-d")[-1:]
     main, folder = (*named, FILE)[0], (*folders, FOLDER)[0]
     dirs: tuple[str, ...] = DEFAULT_DIRS
-    is_on = release >= NRI_BY_DEFAULT
+    has_cdi = not behaves("cri-o", release, RuntimeBehaviour.NO_CDI)
+    has_nri = nri_of("cri-o", release) is not None
+    is_on = has_nri and not behaves("cri-o", release, RuntimeBehaviour.NRI_OFF)
     socket = NRI_SOCKET
     set_by: dict[str, str] = {}
     for path, is_needed in _files(sources, main, folder, is_needed=bool(named)):
@@ -65,15 +64,15 @@ def read(host: Root, release: Release) -> RuntimeSettings:
     return RuntimeSettings(
         runtime="cri-o",
         spec_dirs=dirs,
-        cdi_enabled=release >= FIRST_CDI,
-        nri_enabled=is_on if release >= FIRST_NRI else None,
+        cdi_enabled=has_cdi,  # always on
+        nri_enabled=is_on if has_nri else None,
         files=tuple(sources.files),
         wanted=f"{folder}/{DROP_IN}",
         findings=tuple(sources.findings),
-        dirs_key="crio.runtime.cdi_spec_dirs" if release >= FIRST_CDI else "",
-        nri_key="crio.nri.enable_nri" if release >= FIRST_NRI else "",
+        dirs_key="crio.runtime.cdi_spec_dirs" if has_cdi else "",
+        nri_key="crio.nri.enable_nri" if has_nri else "",
         set_by=tuple(sorted(set_by.items())),
-        nri_socket=socket if release >= FIRST_NRI else "",
+        nri_socket=socket if has_nri else "",
     )
 
 

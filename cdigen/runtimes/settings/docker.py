@@ -8,6 +8,7 @@ cannot parse, nor where the file and an argument set the same.
 from __future__ import annotations
 
 from cdigen.host.root import shown
+from cdigen.runtimes.releases import LIBRARIES, NRI, RuntimeBehaviour, behaves, nri_of
 from cdigen.runtimes.settings import DEFAULT_DIRS, RuntimeSettings
 from cdigen.runtimes.settings.config_files import ConfigFiles
 from cdigen.runtimes.units import SYSTEM_FOLDERS, USER_FOLDERS, command
@@ -16,15 +17,9 @@ from cdigen.runtimes.users import ROOT
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
-    from cdigen.runtimes.targets import Release
+    from cdigen.runtimes.releases import Release
     from cdigen.runtimes.units import Command
     from cdigen.runtimes.users import User
-
-FIRST_CDI: Release = (25, 0, 0)  # PR 45134
-CDI_BY_DEFAULT: Release = (28, 2, 0)  # PR 49963
-# From then on unreadable directories are left out, links resolved, a user's own directories read (PR 51624).
-CAREFUL_DIRS: Release = (29, 2, 0)
-FIRST_NRI: Release = (29, 2, 0)  # PR 51634, off by default
 
 FILE = "/etc/docker/daemon.json"
 UNIT = "docker.service"
@@ -48,39 +43,51 @@ def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
     dirs = values.get(_DIRS)
     listed = dirs if isinstance(dirs, tuple) else _default_dirs(release, user)
     # Either switches it off: the feature, or a list of one empty text (moby daemon/command).
-    is_on = listed != ("",) and release >= FIRST_CDI
+    has_cdi = not behaves("docker", release, RuntimeBehaviour.NO_CDI)
+    has_nri = nri_of("docker", release) is not None
+    is_on = listed != ("",) and has_cdi
     features, nri = values.get(_FEATURES), values.get(_NRI)
     feature = features.get("cdi") if isinstance(features, dict) else None
-    is_on = is_on and (feature if isinstance(feature, bool) else release >= CDI_BY_DEFAULT)
+    is_on = is_on and (
+        feature if isinstance(feature, bool) else not behaves("docker", release, RuntimeBehaviour.CDI_OFF)
+    )
     options = nri if isinstance(nri, dict) else {}
     socket = options.get("socket-path")
     return RuntimeSettings(
         runtime="docker",
         spec_dirs=() if listed == ("",) else listed,
         cdi_enabled=is_on,
-        nri_enabled=options.get("enable") is True if release >= FIRST_NRI else None,
+        nri_enabled=options.get("enable") is True if has_nri else None,
         files=tuple(sources.files),
         wanted=file,
         findings=tuple(sources.findings),
-        follows_links=release >= CAREFUL_DIRS,
-        dirs_key=_DIRS if release >= FIRST_CDI else "",
-        cdi_key=f"{_FEATURES}.cdi" if release >= FIRST_CDI else "",
-        nri_key=f"{_NRI}.enable" if release >= FIRST_NRI else "",
+        follows_links=_reads_user_dirs(release),
+        dirs_key=_DIRS if has_cdi else "",
+        cdi_key=f"{_FEATURES}.cdi" if has_cdi else "",
+        nri_key=f"{_NRI}.enable" if has_nri else "",
         set_by=set_by,
         nri_socket=socket if isinstance(socket, str) else "",
         rootless=user is not None,
     )
 
 
+def _reads_user_dirs(release: Release) -> bool:
+    """Return whether unreadable directories are left out, links resolved, a user's own directories read."""
+    return not (
+        behaves("docker", release, RuntimeBehaviour.NO_CDI)
+        or behaves("docker", release, RuntimeBehaviour.ROOTLESS_DIRS)
+    )
+
+
 def _default_dirs(release: Release, user: User | None) -> tuple[str, ...]:
-    if user and release >= CAREFUL_DIRS:
+    if user and _reads_user_dirs(release):
         return (*DEFAULT_DIRS, f"{user.config_home}/cdi", f"{user.runtime_dir}/cdi")
     return DEFAULT_DIRS
 
 
 def _check_names(sources: ConfigFiles, file: str, document: dict[str, object], release: Release) -> None:
     """Say which keys, of those that matter here, this dockerd does not know: it refuses the file for one."""
-    since = {_DIRS: FIRST_CDI, _NRI: FIRST_NRI}
+    since = {_DIRS: LIBRARIES["docker"][0][0], _NRI: NRI["docker"][0][0]}
     for name in document:
         text = ""
         if name not in _OPTIONS and name.lower() in _OPTIONS:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 
+from cdigen.runtimes.releases import RuntimeBehaviour, behaves
 from cdigen.runtimes.settings import DEFAULT_DIRS, RuntimeSettings
 from cdigen.runtimes.settings.config_files import ConfigFiles
 from cdigen.runtimes.users import ROOT
@@ -18,15 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cdigen.host.root import Root
-    from cdigen.runtimes.targets import Release
+    from cdigen.runtimes.releases import Release
     from cdigen.runtimes.users import User
-
-FIRST_CDI: Release = (4, 1, 0)
-DIRS_SETTABLE: Release = (5, 5, 0)  # podman PR 25717
-RUN_DEFAULT: Release = (5, 6, 0)  # 5.5 looked in /etc/cdi alone: podman 26569, containers/common PR 2462
-ROOT_HAS_HOME: Release = (5, 0, 0)  # seen in 5.8, and not in 4.3
-ROOTLESS_FILES: Release = (5, 7, 0)  # containers/common PR 2499
-ONE_MAIN_FILE: Release = (6, 0, 0)
 
 NAME = "containers.conf"
 DROP_IN = "90-cdigen.conf"
@@ -40,15 +34,17 @@ def read(host: Root, release: Release, user: User | None, environment: Mapping[s
         host, "podman", reader=user.reader() if user else ROOT, consequence="podman stops with an error"
     )
     home = _home(release, user)
+    has_cdi = not behaves("podman", release, RuntimeBehaviour.NO_CDI)
     dirs: tuple[str, ...] = (
-        DEFAULT_DIRS if release < DIRS_SETTABLE or release >= RUN_DEFAULT else ("/etc/cdi",)
+        ("/etc/cdi",) if behaves("podman", release, RuntimeBehaviour.NO_RUN_CDI) else DEFAULT_DIRS
     )
     set_by: list[tuple[str, str]] = []
+    is_settable = has_cdi and not behaves("podman", release, RuntimeBehaviour.FIXED_SPEC_DIRS)
     appends = False
     for path, is_needed in _files(sources, release, user, home, environment):
         document = sources.toml(path, is_needed=is_needed)
         engine = sources.table(path, document or {}, "engine")
-        if _KEY not in engine or release < DIRS_SETTABLE:
+        if _KEY not in engine or not is_settable:
             continue
         listed, wish = _listed(sources, path, engine[_KEY])
         if listed is None:
@@ -60,13 +56,13 @@ def read(host: Root, release: Release, user: User | None, environment: Mapping[s
     return RuntimeSettings(
         runtime="podman",
         spec_dirs=dirs,
-        cdi_enabled=release >= FIRST_CDI,
+        cdi_enabled=has_cdi,
         nri_enabled=None,
         files=tuple(sources.files),
         wanted=f"{home or _ETC}/{NAME}.d/{DROP_IN}" if user else f"{_ETC}/{NAME}.d/{DROP_IN}",
         findings=tuple(sources.findings),
         wanted_is_read=not environment.get("CONTAINERS_CONF"),
-        dirs_key=f"engine.{_KEY}" if release >= DIRS_SETTABLE else "",
+        dirs_key=f"engine.{_KEY}" if is_settable else "",
         set_by=tuple(set_by[-1:]),
         rootless=user is not None,
     )
@@ -75,7 +71,7 @@ def read(host: Root, release: Release, user: User | None, environment: Mapping[s
 def _home(release: Release, user: User | None) -> str:
     if user:
         return f"{user.config_home}/containers"
-    return "/root/.config/containers" if release >= ROOT_HAS_HOME else ""
+    return "/root/.config/containers" if behaves("podman", release, RuntimeBehaviour.ROOT_READS_HOME) else ""
 
 
 def _files(
@@ -84,7 +80,7 @@ def _files(
     """Yield the files that there may be, lowest priority first, and whether podman insists on each."""
     if path := environment.get("CONTAINERS_CONF"):
         yield path, True
-    elif release >= ONE_MAIN_FILE:
+    elif behaves("podman", release, RuntimeBehaviour.ONE_MAIN_FILE):
         yield from ((path, False) for path in _files_of_6(sources, user, home))
     else:
         yield from ((path, False) for path in _files_of_5(sources, release, user, home))
@@ -96,7 +92,7 @@ def _files_of_5(sources: ConfigFiles, release: Release, user: User | None, home:
     yield f"{_SHARE}/{NAME}"
     yield f"{_ETC}/{NAME}"
     yield from _conf_files(sources, f"{_ETC}/{NAME}.d")
-    if user and release >= ROOTLESS_FILES:
+    if user and behaves("podman", release, RuntimeBehaviour.READS_ROOTLESS_FILES):
         yield f"{_ETC}/containers.rootless.conf"
         yield from _conf_files(sources, f"{_ETC}/containers.rootless.conf.d")
         yield from _conf_files(sources, f"{_ETC}/containers.rootless.conf.d/{user.uid}")

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdigen.nri.decision.compat import RUNTIMES, abilities, is_rejected
+from cdigen.nri.decision.compat import abilities, is_rejected
+from cdigen.runtimes.releases import NRI
 
 
 @pytest.mark.parametrize(
@@ -102,12 +103,12 @@ def test_a_runtime_that_drops_devices_is_told_which_release_does_not() -> None:
 
 
 def test_the_rows_are_in_order() -> None:
-    for rows in RUNTIMES.values():
+    for rows in NRI.values():
         assert list(rows) == sorted(rows, key=lambda row: row[0])
         assert [row[1] for row in rows] == sorted(row[1] for row in rows)
 
 
-@given(st.sampled_from([*RUNTIMES, ""]) | st.text(), st.text(), st.text())
+@given(st.sampled_from([*NRI, ""]) | st.text(), st.text(), st.text())
 def test_any_text_has_an_answer_that_is_safe_to_subscribe_with(runtime: str, version: str, nri: str) -> None:
     known = abilities(runtime, version, nri)
     assert known.events in (0x0008, 0x2008)

@@ -10,8 +10,8 @@ from cdigen.host.root import Root
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.edits import containerd, crio, docker, podman
 from cdigen.runtimes.edits.plan import DesiredConfig, Plan, merged_dirs
+from cdigen.runtimes.releases import Release
 from cdigen.runtimes.settings import read
-from cdigen.runtimes.targets import Release
 from cdigen.store.configfiles import current
 
 DESIRED = DesiredConfig(spec_dirs=("/etc/cdi", "/var/run/cdi"))

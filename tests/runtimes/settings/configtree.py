@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cdigen.runtimes.releases import Release
     from cdigen.runtimes.settings import RuntimeSettings
-    from cdigen.runtimes.targets import Release
 
 ALICE = User(
     name="alice",

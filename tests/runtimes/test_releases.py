@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+
+from cdigen.runtimes.releases import (
+    BEHAVIOURS,
+    LIBRARIES,
+    NRI,
+    RuntimeBehaviour,
+    behaves,
+    known_issues,
+    nri_of,
+)
+
+
+def names(runtime: str, release: tuple[int, int, int]) -> list[str]:
+    return [issue.name for issue in known_issues(runtime, release)]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "release", "name", "is_there"),
+    [
+        ("podman", (5, 4, 2), "podman-no-run-cdi", False),
+        ("podman", (5, 5, 0), "podman-no-run-cdi", True),
+        ("podman", (5, 5, 2), "podman-no-run-cdi", True),
+        ("podman", (5, 6, 0), "podman-no-run-cdi", False),
+        ("podman", (4, 9, 3), "podman-no-additional-gids", True),
+        ("docker", (28, 1, 1), "docker-cdi-off", True),
+        ("docker", (28, 2, 0), "docker-cdi-off", False),
+        ("docker", (29, 4, 0), "docker-forgets-gids", True),
+        ("containerd", (1, 7, 24), "containerd-cdi-off", True),
+        ("containerd", (2, 1, 9), "containerd-cdi-off", False),
+        ("runc", (1, 1, 5), "runc-hook-environment", True),
+        ("runc", (1, 3, 6), "runc-hook-environment", False),
+    ],
+)
+def test_a_limit_holds_from_its_first_release_up_to_the_one_that_lifts_it(
+    runtime: str, release: tuple[int, int, int], name: str, *, is_there: bool
+) -> None:
+    assert (name in names(runtime, release)) is is_there
+
+
+def test_no_release_has_a_limit_twice() -> None:
+    for runtime, rows in LIBRARIES.items():
+        for release, _ in rows:
+            assert len(names(runtime, release)) == len(set(names(runtime, release)))
+
+
+def test_every_row_is_of_a_known_runtime_and_says_what_to_do() -> None:
+    for row in BEHAVIOURS:
+        assert row.runtime in {*LIBRARIES, "runc", "crun"}
+        assert bool(row.text) is bool(row.remedy)
+        assert row.since is None or row.until is None or row.since < row.until
+
+
+def test_every_behaviour_is_that_of_some_release() -> None:
+    assert {row.behaviour for row in BEHAVIOURS} == set(RuntimeBehaviour)
+
+
+def test_a_behaviour_holds_in_each_of_its_ranges_and_for_no_other_runtime() -> None:
+    found = [
+        release
+        for release in ((1, 6, 0), (1, 7, 24), (1, 7, 30), (2, 0, 7), (2, 1, 0))
+        if behaves("containerd", release, RuntimeBehaviour.NRI_WITHOUT_CDI)
+    ]
+    assert found == [(1, 7, 24), (2, 0, 7)]
+    assert not behaves("podman", (1, 7, 24), RuntimeBehaviour.NRI_WITHOUT_CDI)
+
+
+def test_a_runtime_reads_no_specs_before_the_first_library_of_the_table() -> None:
+    for runtime, rows in LIBRARIES.items():
+        ends = [
+            r.until for r in BEHAVIOURS if r.runtime == runtime and r.behaviour is RuntimeBehaviour.NO_CDI
+        ]
+        assert ends in ([], [rows[0][0]])
+
+
+def test_a_release_has_the_nri_of_the_last_row_before_it() -> None:
+    assert nri_of("containerd", (1, 7, 24)) == (0, 6)
+    assert nri_of("containerd", (1, 6, 0)) is None
+    assert nri_of("podman", (5, 5, 0)) is None
+    for rows in NRI.values():
+        assert list(rows) == sorted(set(rows))
+
+
+def test_an_unknown_runtime_has_none() -> None:
+    assert known_issues("none", (1, 0, 0)) == ()
