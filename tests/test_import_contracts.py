@@ -11,7 +11,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 PROJECT = REPOSITORY / "pyproject.toml"
 CONTRACTS = tomllib.loads(PROJECT.read_text())["tool"]["importlinter"]["contracts"]
-DOWN, HOOK, STORE, STAGES = (contract["name"] for contract in CONTRACTS)
+DOWN, HOOK, STORE, STAGES, NRI = (contract["name"] for contract in CONTRACTS)
 
 # A module, an import that it must not have, and the contract that refuses it.
 FORBIDDEN = [
@@ -29,6 +29,9 @@ FORBIDDEN = [
     ("store/lock.py", "import cdigen.binfmt.elf", STORE),
     ("pipeline/naming.py", "import cdigen.pipeline.generate", STAGES),
     ("pipeline/newstage.py", "import cdigen.value", STAGES),
+    ("nri/decision/audit.py", "import cdigen.nri.wire.messages", NRI),
+    ("nri/decision/decide.py", "import cdigen.nri.events", NRI),
+    ("nri/wire/session.py", "import cdigen.nri.decision.compat", NRI),
 ]
 
 

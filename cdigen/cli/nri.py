@@ -184,13 +184,13 @@ def _given() -> tuple[int, str, str] | None:
     except OSError:
         is_socket = False
     if not is_socket:
-        raise ConfigError(f"{_SOCKET}={shown(text)!r} is no socket of this process", hint=hint)
+        raise ConfigError(f"{_SOCKET}={shown(text)!r} is not a socket of this process", hint=hint)
     os.set_inheritable(number, False)  # noqa: FBT003 - the os module's own signature
     name, index = os.environ.get(_NAME, ""), os.environ.get(_INDEX, "")
     if name and not _NAMES.fullmatch(name):
-        raise ConfigError(f"{_NAME}={shown(name)!r} is no name of a plugin", hint=hint)
+        raise ConfigError(f"{_NAME}={shown(name)!r} is not the name of a plugin", hint=hint)
     if index and not _INDICES.fullmatch(index):
-        raise ConfigError(f"{_INDEX}={shown(index)!r} is no index", hint=hint)
+        raise ConfigError(f"{_INDEX}={shown(index)!r} is not an index", hint=hint)
     return number, name, index
 
 

@@ -1,4 +1,4 @@
-"""``cdigen resolve``: which devices a container with such a wish would get from the NRI plugin, and why."""
+"""``cdigen resolve``: which devices a container would get from the NRI plugin, and why."""
 
 from __future__ import annotations
 
@@ -164,14 +164,14 @@ def _container(arguments: Namespace) -> Container:
 
 def _device_node(text: str) -> str:
     if not text.startswith("/"):
-        raise ArgumentTypeError(f"{shown(text)!r} is no absolute path, such as /dev/nvidia0")
+        raise ArgumentTypeError(f"{shown(text)!r} is not an absolute path, such as /dev/nvidia0")
     return text
 
 
 def _cdi_device(text: str) -> str:
     kind, _, name = text.partition("=")
     if not (is_kind(kind) and is_device_name(name)):
-        raise ArgumentTypeError(f"{shown(text)!r} is no name of a device, such as nvidia.com/gpu=0")
+        raise ArgumentTypeError(f"{shown(text)!r} is not the name of a device, such as nvidia.com/gpu=0")
     return text
 
 

@@ -1,6 +1,6 @@
-"""Pods and containers as a runtime describes them, and what a plugin has changed in one, as plain values.
+"""Pods and containers as a runtime describes them, and what a plugin changes in one, as plain values.
 
-Only what cdigen looks at or changes is here; names are NRI's. ``messages`` reads and writes them.
+Only what cdigen looks at or changes is here; names are NRI's.
 """
 
 from __future__ import annotations

@@ -12,20 +12,11 @@ import time
 from collections import deque
 from contextlib import suppress
 
+from cdigen.nri import events
 from cdigen.nri.decision import answer
 from cdigen.nri.decision.adjustments import apply_adjustment
 from cdigen.nri.decision.compat import abilities
 from cdigen.nri.decision.policy import needs_decision, requests_devices
-from cdigen.nri.events import (
-    CallRefused,
-    ContainerDecided,
-    PluginActive,
-    PluginsChanged,
-    RuntimeConfigured,
-    Synchronized,
-    Validated,
-    summarize,
-)
 from cdigen.nri.pods import container_name, shorten, size_of
 from cdigen.nri.wire.protobuf import MessageError
 from cdigen.nri.wire.session import (
@@ -175,10 +166,10 @@ class Serving:
             return True
         if not data:
             return False
-        sent, events = self._session.feed(data)
-        # First: the runtime waits for it, and not for what is done with the events.
+        sent, received = self._session.feed(data)
+        # First: the runtime waits for it, and not for what is done with what it has sent.
         self._send(sent)
-        for event in events:
+        for event in received:
             self._take(event)
         return True
 
@@ -207,7 +198,7 @@ class Serving:
             case Synchronize(part=part):
                 self._survey(part)
             case InvalidCall(method=method, message=message):
-                self._shared.add_event(CallRefused(method=shorten(method), message=shorten(message)))
+                self._shared.add_event(events.CallRefused(method=shorten(method), message=shorten(message)))
 
     def _configure(self, event: Configure) -> None:
         told = event.configuration
@@ -217,14 +208,14 @@ class Serving:
         self._limit_s = told.request_timeout_ms / 1000 or REQUEST_TIMEOUT_S
         self._send(self._session.subscribe(event.call, self.abilities.events))
         self._shared.tried.set()
-        self._shared.add_event(RuntimeConfigured(runtime=told, abilities=self.abilities))
+        self._shared.add_event(events.RuntimeConfigured(runtime=told, abilities=self.abilities))
         if self._terms.is_launched and self.abilities.nri < _TELLS_LAUNCHED:
             self._is_told = True
             self._accept()
 
     def _survey(self, part: SynchronizePart) -> None:
         self._shared.add_part(
-            Synchronized(part=part, is_first=self._is_first_part, is_last=not part.more),
+            events.Synchronized(part=part, is_first=self._is_first_part, is_last=not part.more),
             within_s=min(PATIENCE * self._limit_s, _SURVEY_S),
         )
         self._is_first_part = not part.more
@@ -237,7 +228,7 @@ class Serving:
         if self._is_registered and self._is_told and not self.is_accepted:
             self.is_accepted = True
             self._shared.metrics.connections += 1
-            self._shared.add_event(PluginActive())
+            self._shared.add_event(events.PluginActive())
 
     # Questions.
 
@@ -341,9 +332,9 @@ class Serving:
         self._send(sent or self._session.refuse(question.call, _signed(found.reason)))
         if found.outcome != "nothing" or found.notes:
             self._shared.add_event(
-                ContainerDecided(
+                events.ContainerDecided(
                     name=container_name(question.pod, question.container),
-                    answer=summarize(found),
+                    answer=events.summarize(found),
                     duration_s=duration_s,
                 )
             )
@@ -351,7 +342,7 @@ class Serving:
     def _is_validated(self, question: ValidateAdjustment, one: _Waiting, context: DecisionContext) -> bool:
         if question.plugins != self._plugins:
             self._plugins = question.plugins
-            self._shared.add_event(PluginsChanged(plugins=question.plugins))
+            self._shared.add_event(events.PluginsChanged(plugins=question.plugins))
         try:
             problem = answer.validated(
                 question.pod, question.container, question.adjustment, context, self._able()
@@ -368,7 +359,9 @@ class Serving:
         self._send(self._session.validate(question.call, _signed(problem) if problem else ""))
         if problem:
             self._shared.add_event(
-                Validated(name=container_name(question.pod, question.container), reason=shorten(problem))
+                events.Validated(
+                    name=container_name(question.pod, question.container), reason=shorten(problem)
+                )
             )
 
     def _refuse(self, one: _Waiting, why: str, cause: str = "late") -> None:

@@ -121,7 +121,7 @@ def test_nothing_counts_in_a_namespace_that_is_not_listed(host: Containerd) -> N
     [
         ("NVIDIA_VISIBLE_DEVICES=7", {}, "NVIDIA_VISIBLE_DEVICES asks for '7': nvidia.com/gpu has 0, 1,"),
         ("A=B", {OWN: f"{KIND}=7"}, f"annotation {OWN} asks for '{KIND}=7': nvidia.com/gpu has 0, 1,"),
-        ("A=B", {NVIDIA: "gpu0"}, f"annotation {NVIDIA} holds 'gpu0', which is no device name"),
+        ("A=B", {NVIDIA: "gpu0"}, f"annotation {NVIDIA} holds 'gpu0', which is not a device name"),
         ("A=B", {NVIDIA: "nvidia.com/management=all"}, "which the policy does not allow in the namespace"),
         ("NVIDIA_REQUIRE_CUDA=cuda>=99.0", {OWN: f"{KIND}=0"}, "NVIDIA_REQUIRE_CUDA='cuda>=99.0' is not met"),
         ("NVIDIA_REQUIRE_CUDA=cuda>=", {OWN: f"{KIND}=0"}, "NVIDIA_REQUIRE_CUDA cannot be read"),

@@ -75,14 +75,14 @@ def test_sigterm_ends_it() -> None:
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
-        ({"NRI_PLUGIN_SOCKET": "9"}, "NRI_PLUGIN_SOCKET='9' is no socket of this process"),
-        ({"NRI_PLUGIN_SOCKET": "1"}, "NRI_PLUGIN_SOCKET='1' is no socket of this process"),
-        ({"NRI_PLUGIN_SOCKET": "-3"}, "is no socket of this process"),
-        ({"NRI_PLUGIN_SOCKET": ""}, "is no socket of this process"),
-        ({"NRI_PLUGIN_SOCKET": "3" * 4000}, "is no socket of this process"),
-        ({"NRI_PLUGIN_SOCKET": "\u0663"}, "is no socket of this process"),
-        ({"NRI_PLUGIN_IDX": "7"}, "NRI_PLUGIN_IDX='7' is no index"),
-        ({"NRI_PLUGIN_NAME": "a/b"}, "NRI_PLUGIN_NAME='a/b' is no name of a plugin"),
+        ({"NRI_PLUGIN_SOCKET": "9"}, "NRI_PLUGIN_SOCKET='9' is not a socket of this process"),
+        ({"NRI_PLUGIN_SOCKET": "1"}, "NRI_PLUGIN_SOCKET='1' is not a socket of this process"),
+        ({"NRI_PLUGIN_SOCKET": "-3"}, "is not a socket of this process"),
+        ({"NRI_PLUGIN_SOCKET": ""}, "is not a socket of this process"),
+        ({"NRI_PLUGIN_SOCKET": "3" * 4000}, "is not a socket of this process"),
+        ({"NRI_PLUGIN_SOCKET": "\u0663"}, "is not a socket of this process"),
+        ({"NRI_PLUGIN_IDX": "7"}, "NRI_PLUGIN_IDX='7' is not an index"),
+        ({"NRI_PLUGIN_NAME": "a/b"}, "NRI_PLUGIN_NAME='a/b' is not the name of a plugin"),
     ],
 )
 def test_what_no_runtime_gives_ends_it_in_one_line(environment: dict[str, str], words: str) -> None:

@@ -1,12 +1,12 @@
 """A container with or without other plugins' changes: ``apply_adjustment``, ``subtract_adjustment``. Pure.
 
-A validator gets the container as it was asked for, and all adjustments put together in one, without whose
-each part is (its owners are told by names, which are not unique). A plugin gets it as those before it have
-left it. So that both are judged alike, the validator applies what it is told, but for our own part.
+A plugin gets a container as the plugins before it have adjusted it. A validator gets it as it was requested,
+and one adjustment that holds those of all plugins together; whose part is whose shows only by names, which
+are not unique. So that both judge the same container, the validator applies all but our own part.
 
-What one plugin takes away of another's adjustment is gone; what it takes away of the container's own is told
-as a name that begins with "-", but for variables, of which NRI up to 0.12 tells neither runtime nor
-validators (containerd/nri, pkg/adaptation/result.go). CDI devices of other plugins are told to none of them.
+What one plugin removes of another's adjustment is not in there any more; what it removes of the container's
+own is a name that begins with "-", but for variables, of which NRI up to 0.12 tells neither runtime nor
+validators (containerd/nri, pkg/adaptation/result.go). None of them is told CDI devices of other plugins.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the runtime is told of one container, by what is known and what the runtime can do. Pure.
+"""What the runtime is answered for one container: ``created`` and ``validated``. Pure.
 
 ``created`` answers CreateContainer, ``validated`` judges what all plugins together have made of a container.
 """
@@ -98,7 +98,7 @@ def _of_others(adjustment: Adjustment, context: DecisionContext, abilities: Abil
     """Return ADJUSTMENT without what we gave; Refusal: that cannot be told any more."""
     devices = adjustment.annotations.get(MARK)
     if devices is None or abilities.cdi == "injects" or context.prepared is None:
-        # What we gave, if anything, are CDI devices: they are no part of a container yet.
+        # What we gave, if anything, are CDI devices, which are not part of a container yet.
         return subtract_adjustment(adjustment, Adjustment(), mark=MARK)
     ours, _ = _raw(tuple(devices.split(",")), context)
     return subtract_adjustment(adjustment, ours, mark=MARK)

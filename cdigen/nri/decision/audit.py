@@ -1,7 +1,7 @@
-"""Who is there already and asked in vain: ``Audit`` of what a runtime tells when the plugin registers. Pure.
+"""Containers that were started without their GPU: ``Audit`` of the state that a runtime tells. Pure.
 
 While no plugin is registered, containers start as if there were none. NRI before 0.10 cannot prevent that, so
-it is at least told who they are.
+these containers are at least named as soon as the plugin registers.
 """
 
 from __future__ import annotations
@@ -13,9 +13,23 @@ from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Protocol
+
     from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.pods import Container, Pod
-    from cdigen.nri.wire.messages import SynchronizePart
+
+    class Part(Protocol):
+        """Pods and containers of a runtime; ``unread`` counts those that could not be read so far."""
+
+        unread: int
+
+        def pods(self) -> Iterator[Pod]:
+            """Yield those pods that can be read."""
+
+        def containers(self) -> Iterator[Container]:
+            """Yield those containers that can be read."""
+
 
 # Of containers that came before their pods: Go sends both in proportion in each message, in random order
 # (adaptation's synchronize), so that half of a node's may be early. One takes some 1 kB, of which its texts
@@ -27,7 +41,7 @@ _MAX_NAMED = 16
 
 @frozen
 class MissedContainer:
-    """A running container that asked for ``devices`` and has not got them; ``reason`` says why not."""
+    """A running container that requested ``devices`` and has not got them, for ``reason``."""
 
     namespace: str
     pod: str
@@ -38,7 +52,7 @@ class MissedContainer:
 
 @frozen
 class AuditResult:
-    """What an audit found; ``foreign`` are annotations that another plugin serves as well.
+    """``missed`` containers, and ``foreign`` annotations, which another plugin serves as well.
 
     ``is_complete``: all that the runtime told was looked at.
     """
@@ -49,14 +63,14 @@ class AuditResult:
 
 
 class Audit:
-    """Takes the parts of a runtime's state one by one; what is not needed any more is not held.
+    """Takes the parts of a runtime's state one by one, and keeps no more of them than it needs.
 
-    Of containers that come before their pods it keeps about EARLY_BYTES at most.
+    For containers that come before their pods that is EARLY_BYTES at most, or about so.
     """
 
     def __init__(self, *, early_bytes: int = _MAX_EARLY_BYTES) -> None:
         self._room = early_bytes
-        # None: a pod whose wishes do not count.
+        # None: a pod whose requests do not count.
         self._pods: dict[str, Pod | None] = {}
         # Those that came before their pods, by the pods' ids.
         self._early: dict[str, list[Container]] = {}
@@ -66,8 +80,8 @@ class Audit:
         self._foreign: dict[str, None] = {}
         self._is_complete = True
 
-    def add(self, part: SynchronizePart | None, context: DecisionContext) -> None:
-        """Look at PART, by what is KNOWN now; None is one that was not held."""
+    def add(self, part: Part | None, context: DecisionContext) -> None:
+        """Look at PART, by the CONTEXT of now; None is one that could not be held."""
         if part is None:
             self._is_complete = False
             return
@@ -98,11 +112,11 @@ class Audit:
     def _keep(self, container: Container) -> None:
         """Keep what counts of a CONTAINER whose pod has not come yet."""
         given = request.variables(container.env)
-        wishes = (*given.values.items(), *given.requirements)
+        requests = (*given.values.items(), *given.requirements)
         kept = replace(
             existing_devices.keep_evidence(container),
             annotations={},
-            env=tuple([self._same(f"{name}={value}") for name, value in wishes]),
+            env=tuple([self._same(f"{name}={value}") for name, value in requests]),
         )
         size = _size(kept)
         if size > self._room:

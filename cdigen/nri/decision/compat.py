@@ -1,7 +1,7 @@
-"""What the runtime that a plugin is registered with can do, by what it says of itself: ``abilities``.
+"""What a runtime can do, by its name and version: ``abilities``.
 
-NRI tells a plugin neither: a runtime that does not know CDI devices drops them without a word, and one that
-does not know an event takes the subscription to it as the end of the plugin.
+NRI itself does not tell a plugin: a runtime that does not know CDI devices drops them silently, and one that
+does not know an event closes the connection at the subscription to it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _VERSION = re.compile(r"v?(\d{1,5})\.(\d{1,5})(?:\.(\d{1,5}))?([-~.]?(?:alpha|be
 
 @frozen
 class Abilities:
-    """What a runtime can do; where nothing is known, what is safe.
+    """What a runtime can do; where that is not known, what is safe to assume.
 
     ``cdi``: it *injects* CDI devices of an adjustment, *drops* them silently, *refuses* the container, or
     that is *unknown*. ``takes_devices``: it puts device nodes and hooks of an adjustment into the container.
@@ -70,9 +70,9 @@ def abilities(runtime: str, version: str, nri_version: str = "", *, may_validate
     NRI_VERSION, which only NRI 0.12 and later tells, counts more than the table. Of a release candidate and
     its like, which may be from before a change, the less is assumed.
 
-    MAY_VALIDATE: false after a runtime has closed the connection upon the subscription to validations
-    (``is_rejected``). It says no other word where it does not know an event, and one that somebody has built
-    may have an older NRI than the table says.
+    MAY_VALIDATE: false after a runtime has closed the connection at the subscription to validations
+    (``is_rejected``), as it does where it does not know the event: one that somebody has built may have an
+    older NRI than the table says.
     """
     release, is_early = _parse(version)
     changes = [change for change in _changes(runtime) if release is not None and change <= release]

@@ -1,8 +1,8 @@
-"""What becomes of one container: ``decide``. Pure; ``cdigen resolve`` shows what it returns.
+"""Which devices a container gets, or why it must not start: ``decide``. Pure; ``cdigen resolve`` prints it.
 
-What counts (``policy``) of what is asked for (``request``), less what is there already
-(``existing_devices``), as names
-that resolve (``select``), if the driver is what the image requires (``requirements``).
+What the container requests (``request``) and the policy lets count (``policy``), without what it has already
+(``existing_devices``), as names that resolve (``select``), if driver and GPUs meet what the image requires
+(``requirements``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Whether somebody else has given a container its devices, and who else may: ``InjectionEvidence``. Pure.
+"""Whether a container has its devices already, from another plugin or kubelet: ``already_injected``. Pure.
 
-kubelet, a device plugin or a claim (DRA) ask the runtime for CDI devices before any plugin is called. What
-they gave shows as names of CDI devices (containerd 2.3), as device nodes, and as NVIDIA_VISIBLE_DEVICES=void,
-which is in every spec of NVIDIA GPUs and asks for nothing. A device given twice has its hooks run twice.
+kubelet, a device plugin or a claim (DRA) request CDI devices of the runtime before any NRI plugin is called.
+What they gave shows as names of CDI devices (containerd 2.3), as device nodes, and as
+NVIDIA_VISIBLE_DEVICES=void, which every spec of NVIDIA GPUs sets. A device that is injected twice has its
+hooks run twice.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ _INJECTORS = (
 
 @frozen
 class InjectionEvidence:
-    """What shows that a container was served: names of CDI devices and paths of nodes.
+    """What shows that a container has devices: names of CDI devices and paths of nodes.
 
     ``is_privileged``: the nodes are the host's own, all of them, and say nothing. ``has_driver``: files of
     NVIDIA's driver are mounted, or the environment is that of a spec.
@@ -81,7 +82,7 @@ class InjectionEvidence:
 
 
 def injection_evidence(container: Container, visible: str | None) -> InjectionEvidence:
-    """Return the signs on CONTAINER, whose NVIDIA_VISIBLE_DEVICES is VISIBLE (None: not set)."""
+    """Return what shows on CONTAINER, whose NVIDIA_VISIBLE_DEVICES is VISIBLE (None: not set)."""
     nodes = frozenset(container.devices)
     return InjectionEvidence(
         cdi_devices=frozenset(container.cdi_devices),
@@ -92,7 +93,7 @@ def injection_evidence(container: Container, visible: str | None) -> InjectionEv
 
 
 def keep_evidence(container: Container) -> Container:
-    """Return CONTAINER with those of its nodes and mounts alone that ``injection_evidence`` are made of."""
+    """Return CONTAINER with only those nodes and mounts of which ``injection_evidence`` is made."""
     driver = next((mount for mount in container.mounts if _DRIVER.search(mount.destination)), None)
     privileged = next((path for path in container.devices if path in _PRIVILEGED), "")
     telling = (path for path in container.devices if _TELLING.match(path))
@@ -106,7 +107,7 @@ def keep_evidence(container: Container) -> Container:
 def already_injected(
     found: InjectionEvidence, item: DeviceRequest, *, gpu_kinds: frozenset[str], nodes: tuple[str, ...] = ()
 ) -> str:
-    """Return by what a container has what ITEM asks for; empty where it has it not.
+    """Return what shows that a container has what ITEM requests; empty where nothing does.
 
     GPU_KINDS are kinds of NVIDIA GPUs whatever their names. Without a kind any GPU will do: who gave it has
     decided which, and the environment only repeats it. For one that was named in full by its kind the nodes
@@ -129,7 +130,7 @@ def already_injected(
 
 
 def _shows(found: InjectionEvidence, kind: str, token: str, gpu_kinds: frozenset[str]) -> str:
-    """Return the node by which what KIND has under the name TOKEN shows, empty where there is none."""
+    """Return the node that shows the device TOKEN of KIND, empty where there is none."""
     if _is_gpu(kind, gpu_kinds):
         return _node(found.nodes, _GPUS) or (_WSL if found.has_driver and _WSL in found.nodes else "")
     rule = _NODES.get(kind) or (_AMD if kind.startswith("amd.com/") else "")
@@ -165,7 +166,7 @@ def other_injectors(plugins: Iterable[str], readers: tuple[str, ...]) -> tuple[t
 def injected_by_another(
     container: Container, asked: tuple[tuple[str, str], ...], marks: Mapping[str, str], mark: str
 ) -> tuple[str, ...]:
-    """Return the annotations that another plugin must have served in a running CONTAINER.
+    """Return the annotations by which another plugin must have given a running CONTAINER devices.
 
     ASKED are pairs of annotation and reader, MARKS the container's annotations, of which MARK is the one that
     cdigen leaves. A device plugin that serves it, too, shows as CDI devices where the runtime tells them.
@@ -178,7 +179,7 @@ def injected_by_another(
 
 
 def _is_alike(device: str, item: DeviceRequest, gpu_kinds: frozenset[str]) -> bool:
-    """Return whether the CDI name DEVICE, of whichever vendor's name, is such a thing as ITEM asks for."""
+    """Return whether the CDI name DEVICE, of whichever vendor's name, is such a device as ITEM requests."""
     own, _, name = device.partition("=")
     kind = item.kind or GPU
     if _is_gpu(kind, gpu_kinds):

@@ -96,7 +96,7 @@ def machine_of(inventory: Inventory | None, problem: str = "") -> Machine:
     driver = inventory.driver.version
     # Drivers of Tegra and WSL have numbers of their own.
     common = Facts(cuda=cuda_of(driver) if inventory.mode in PCI_MODES else "", driver=driver)
-    # Elsewhere minors are no numbers of nodes.
+    # Elsewhere minors are not the numbers of nodes.
     has_nodes = inventory.mode in PCI_MODES
     gpus: list[Gpu] = []
     for gpu in inventory.accelerators:

@@ -1,6 +1,6 @@
-"""What the inventory does not say and a name tells: a GPU's brand and compute capability, a driver's CUDA.
+"""What names tell and the inventory does not: a GPU's brand and compute capability, a driver's CUDA.
 
-What is in no table is unknown, and a requirement on it holds: a new GPU must not be refused for its name.
+What is in no table is unknown, and a requirement on it counts as met: a new GPU must not be refused.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Where a wish counts: what the configuration's ``nri:`` says of one container.
+"""Which requests for devices count: ``Policy``, by the configuration's ``nri:``, and its ``Grant`` to a pod.
 
-The settings are ``cdigen.config.NriConfig``, whose reading is the configuration's; here they are applied.
-A wish
-counts for a source (annotation, environment) and a kind; kinds for administrators only where their own list
-of namespaces says so, whatever else is allowed.
+A request counts by its source (annotation or environment) and the kind of device; kinds for administrators
+only where their own list of namespaces says so, whatever else is allowed.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ _SHOWN = 6
 
 
 class Policy:
-    """What SETTINGS allow; ``gpu_kinds`` are the kinds of NVIDIA GPUs, those that give least first."""
+    """What SETTINGS allow; ``gpu_kinds`` are the kinds of NVIDIA GPUs, fewest capabilities first."""
 
     def __init__(self, settings: NriConfig, gpu_kinds: tuple[GpuKind, ...]) -> None:
         self.settings = settings
@@ -99,7 +97,10 @@ def policy_of(settings: Settings) -> Policy:
 
 
 def needs_decision(pod: Pod, container: Container, policy: Policy) -> bool:
-    """Return whether what CONTAINER asks for may give it a device, or refuse it, by POLICY."""
+    """Return whether CONTAINER may get a device or be refused by POLICY, whatever the host has.
+
+    Most containers request nothing: they are answered at once.
+    """
     grant = policy.grant(pod)
     is_annotated = request.requesting_annotations(
         pod.annotations, container.name, policy.settings.annotations
@@ -110,7 +111,7 @@ def needs_decision(pod: Pod, container: Container, policy: Policy) -> bool:
 
 
 def requests_devices(pod: Pod, container: Container) -> bool:
-    """Return whether CONTAINER asks for anything in any way, wherever that counts."""
+    """Return whether CONTAINER requests devices in any way, whether that counts or not."""
     return bool(
         request.requesting_annotations(pod.annotations, container.name, tuple(request.PREFIXES))
     ) or _by_variable(container)

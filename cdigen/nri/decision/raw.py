@@ -1,6 +1,6 @@
-"""CDI devices for a runtime that drops them: an adjustment that does the same, ``raw_adjustment``.
+"""CDI devices as device nodes, mounts and hooks, for a runtime that drops them: ``raw_adjustment``.
 
-``prepare`` reads a spec's document once, so that little is left to do for each container. Edits are applied
+``prepare`` reads a spec once, so that little is left to do for each container. Edits are applied
 as the CDI library does (pkg/cdi, InjectDevices and ContainerEdits.Apply of v1.1.0): those of the document
 when the first of its devices is met, then the device's; what comes later replaces what has the same path or
 key. Hooks that are alike in all run once, though the library would run them once for each device.
@@ -233,7 +233,7 @@ def _edits(holder: Mapping[str, Any], fields: frozenset[str]) -> AdjustmentEdits
         _refuse_others(holder, fields)
         given = holder.get("containerEdits")
         if given is not None and not isinstance(given, dict):
-            raise _CannotSayError("its containerEdits are no object")
+            raise _CannotSayError("its containerEdits are not an object")
         return _readable(given or {})
     except _CannotSayError as error:
         return AdjustmentEdits(env={}, nodes={}, mounts={}, hooks=(), problem=str(error))
@@ -320,7 +320,7 @@ def _hook(hook: dict[str, Any]) -> ContainerHook:
 
 
 def _settable(name: str, what: str) -> str:
-    # NRI takes such a name for the wish to take the thing away (IsMarkedForRemoval of pkg/api).
+    # NRI removes what such a name names (IsMarkedForRemoval of pkg/api).
     if not name or name.startswith("-"):
         raise _CannotSayError(f"NRI cannot set a {what} of the name {quote(name)}")
     return name
@@ -335,7 +335,7 @@ def _refuse_others(given: Mapping[str, Any], fields: frozenset[str]) -> None:
 def _objects(given: dict[str, Any], field: str, fields: frozenset[str]) -> list[dict[str, Any]]:
     entries = given.get(field) or []
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise _CannotSayError(f"its {field} are no list of objects")
+        raise _CannotSayError(f"its {field} are not a list of objects")
     for entry in entries:
         _refuse_others(entry, fields)
     return entries
@@ -345,18 +345,18 @@ def _texts(given: dict[str, Any], field: str) -> tuple[str, ...]:
     entries = given.get(field) or []
     if isinstance(entries, list) and all(isinstance(entry, str) for entry in entries):
         return tuple(entries)
-    raise _CannotSayError(f"its {field} is no list of texts")
+    raise _CannotSayError(f"its {field} is not a list of strings")
 
 
 def _text(given: dict[str, Any], field: str) -> str:
     value = given.get(field)
     if value is None or isinstance(value, str):
         return value or ""
-    raise _CannotSayError(f"its {field} is no text")
+    raise _CannotSayError(f"its {field} is not a string")
 
 
 def _number(given: dict[str, Any], field: str) -> int | None:
     value = given.get(field)
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise _CannotSayError(f"its {field} is no integer")
+    raise _CannotSayError(f"its {field} is not an integer")

@@ -1,4 +1,4 @@
-"""``Refusal``: why a container must not start as it asks, and the word under which that is counted."""
+"""Why a container must not start, and the cause under which that is counted: ``Refusal``."""
 
 from __future__ import annotations
 

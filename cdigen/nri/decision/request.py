@@ -1,6 +1,6 @@
-"""What a container asks for: its pod's annotations, and its environment, as ``DeviceRequest``s. Pure.
+"""What a container requests by its pod's annotations and its environment, as ``DeviceRequest``s. Pure.
 
-Nothing here knows what there is or what is allowed: ``select`` finds devices, ``policy`` says what counts.
+Nothing here knows what the host has or what is allowed: that is what ``select`` and ``policy`` are for.
 Semantics of the variables: nvidia-container-toolkit 1.20 and libnvidia-container (docs/configuration.md,
 "The NRI plugin"); annotations: NVIDIA's NRI plugin and the device injector of NRI's samples.
 """
@@ -131,7 +131,7 @@ def requirements(given: Variables) -> tuple[tuple[str, str], ...]:
     if given.is_legacy:
         version = _CUDA_VERSION.fullmatch(given.values[_LEGACY])
         if not version:
-            text = f"{_LEGACY}={quote(given.values[_LEGACY])} is no version"
+            text = f"{_LEGACY}={quote(given.values[_LEGACY])} is not a version"
             raise Refusal("requirement_malformed", text)
         rows = (*rows, (_LEGACY, f"cuda>={version[1]}.{version[2]}"))
     return rows
@@ -295,7 +295,7 @@ def _range(word: str) -> Iterable[str]:
         return (word,)
     first, last = int(ends[1]), int(ends[2])
     if not 0 <= last - first < MAX_DEVICES:
-        raise Refusal("malformed", f"{AMD_VISIBLE} holds {word}, which is no range of up to {MAX_DEVICES}")
+        raise Refusal("malformed", f"{AMD_VISIBLE} holds {word}, which is not a range of up to {MAX_DEVICES}")
     return map(str, range(first, last + 1))
 
 
@@ -313,7 +313,7 @@ def _qualified(text: str, origin: str) -> DeviceRequest:
     if not is_qualified(text):
         raise Refusal(
             "annotation",
-            f"the {origin} holds {quote(text)}, which is no device name of the form vendor/class=device",
+            f"the {origin} holds {quote(text)}, which is not a device name of the form vendor/class=device",
         )
     kind, _, device = text.partition("=")
     return DeviceRequest(token=device, kind=kind, origin=origin, qualified=True)
@@ -356,5 +356,5 @@ def _listed(name: str, text: str, *, plain: bool) -> list[str]:
             if lists or not text.strip():
                 return items
     except (yaml.YAMLError, ValueError):  # ValueError: what cannot be encoded for the parser
-        raise Refusal("annotation", f"the annotation {name} is no YAML") from None
-    raise Refusal("annotation", f"the annotation {name} is no YAML list of device names")
+        raise Refusal("annotation", f"the annotation {name} is not YAML") from None
+    raise Refusal("annotation", f"the annotation {name} is not a YAML list of device names")

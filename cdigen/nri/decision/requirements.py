@@ -4,7 +4,7 @@ A requirement is alternatives between spaces, each of conditions between commas:
 brand=tesla,driver>=470,driver<471``. One alternative of which every condition holds is enough; empty ones
 are passed over. Versions are compared number by number, missing numbers as zero; a brand as text whatever
 its case. What is not known of the host holds. Source: libnvidia-container (src/cli/dsl.c, configure.c). Like
-it, and unlike the toolkit's own parser, a condition that cannot be read is a mistake once it is come to, from
+it, and unlike the toolkit's own parser, a condition that cannot be read is an error once it is reached, from
 left to right: an image's later alternatives may be for drivers that know more.
 """
 
@@ -91,7 +91,7 @@ def holds(requirement: Requirement, facts: Facts) -> bool:
 def version(text: str) -> Version:
     """Return the numbers of a version, without zeros at its end; ValueError: it is none."""
     if not _VERSION.fullmatch(text):
-        raise ValueError(f"{quote(text)} is no version")
+        raise ValueError(f"{quote(text)} is not a version")
     numbers = [int(part) for part in text.split(".")]
     while numbers and not numbers[-1]:
         numbers.pop()
@@ -107,7 +107,7 @@ def unknown(requirement: Requirement, facts: Facts) -> tuple[str, ...]:
 def _condition(text: str) -> Condition:
     match = _CONDITION.fullmatch(text)
     if not match:
-        return Condition(problem=f"{quote(text)} is no comparison such as cuda>=12.4")
+        return Condition(problem=f"{quote(text)} is not a comparison such as cuda>=12.4")
     name, operator, value = match[1].lower(), match[2], match[3]
     if name in VERSIONS:
         try:

@@ -1,6 +1,6 @@
-"""From what is asked for to names that resolve: ``choose``. Pure.
+"""The CDI devices that requests mean: ``choose``. Pure.
 
-``DeviceNames`` are the devices that the runtime finds in the spec directories (``runtimes.scan.SpecScan``).
+``DeviceNames`` are the devices that the runtime finds in the spec directories (``runtimes.scan``).
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _gpus(
     items: list[DeviceRequest], kinds: tuple[str, ...], names: DeviceNames, machine: Machine
 ) -> list[list[Choice]]:
     """Return the devices of each item, all of one kind."""
-    # A kind that the configuration has and no spec yet has is no reason to fail.
+    # A kind of the configuration that no spec has yet is not a reason to fail.
     there = [kind for kind in kinds if names.has_kind(kind)] or kinds[:1]
     problem: Refusal | None = None
     for kind in there:

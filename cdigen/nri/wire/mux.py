@@ -26,7 +26,7 @@ _HEADER = struct.Struct(">II")  # connection, length
 
 
 class MuxError(ValueError):
-    """Report in one line why the bytes are no frames: there is no way to find the next one."""
+    """Report in one line why the bytes are not frames: the next one cannot be found."""
 
 
 class Mux:

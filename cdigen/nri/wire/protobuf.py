@@ -23,7 +23,7 @@ _CONTINUES = 0x80  # the bit of a varint's bytes after which another one follows
 
 
 class MessageError(ValueError):
-    """Report in one line why bytes are no such message, or values cannot be written as one."""
+    """Report in one line why bytes are not such a message, or values cannot be written as one."""
 
 
 def message_class(name: str) -> Any:

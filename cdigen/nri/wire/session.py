@@ -55,7 +55,7 @@ _METHODS = {number: method for method, number in NOTIFICATIONS.items()}
 
 
 class SessionError(ValueError):
-    """Report in one line why the connection is of no more use; close it, and begin anew."""
+    """Report in one line why the connection cannot go on; close it, and begin anew."""
 
 
 @frozen

@@ -16,7 +16,7 @@ RESPONSE = 2
 
 MAX_DATA = 4 << 20  # channel.go, messageLengthMax
 # Up to here a message that is too long is skipped, as Go does, so that only its own call fails; its first
-# byte is then 0, as it always is. A length beyond is no length: the connection is out of step, or somebody
+# byte is then 0, as it always is. A length beyond is not one: the connection is out of step, or somebody
 # plays with it.
 MAX_SKIPPED = 1 << 24
 
@@ -24,7 +24,7 @@ _HEADER = struct.Struct(">IIBB")  # length, stream, type, flags
 
 
 class TtrpcError(ValueError):
-    """Report in one line why the bytes are no messages, or why data does not fit into one."""
+    """Report in one line why the bytes are not messages, or why data does not fit into one."""
 
 
 @frozen
