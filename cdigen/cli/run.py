@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from cdigen.config import Settings
-    from cdigen.daemon.reconciler import DaemonSetup
+    from cdigen.daemon.setup import DaemonSetup
     from cdigen.host.root import Root
     from cdigen.model.findings import Finding
     from cdigen.vendors.base import DiscoveryContext
@@ -94,7 +94,7 @@ def setup(arguments: Namespace, warn: Callable[[Finding], object] | None = None)
 
     WARN is given each key that has its old name.
     """
-    from cdigen.daemon.reconciler import DaemonSetup  # noqa: PLC0415 - see above
+    from cdigen.daemon.setup import DaemonSetup  # noqa: PLC0415 - see above
 
     host, settings = options.host_and_settings(arguments, warn)
     times = settings.daemon

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from cdigen.daemon.reconciler import CycleOutcome, DaemonSetup
+    from cdigen.daemon.reconciler import CycleOutcome
     from cdigen.daemon.report import CycleReport
+    from cdigen.daemon.setup import DaemonSetup
     from cdigen.frontend.sd_notify import Notifier
     from cdigen.frontend.signals import Signals
     from cdigen.watch.triggers import Batch

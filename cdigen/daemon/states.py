@@ -1,6 +1,6 @@
-"""In which state a vendor's side of the host is, and what that means for its spec: two tables.
+"""Two tables: ``assess`` names the state of a vendor's GPUs and driver, ``decide`` what to do with its specs.
 
-``assess`` names the state, ``decide`` what to do. Pure: what the host is like, and for how long, comes in.
+Pure: what the host is like, and for how long, are arguments.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ _RETRIED_FINDINGS = frozenset(("mig-names-kept", "mig-not-named"))
 class VendorStatus:
     """The state of one vendor, and why; ``offers`` says whether it has devices to give now.
 
-    ``passing`` says that another look is due soon, as the host is expected to change; ``transient`` names
-    what is expected to change, also when that has been waited for long enough.
+    ``awaits_change`` says that the host is expected to change, so that another look is due soon;
+    ``transient`` names what is expected to change, also when that has been waited for long enough.
     """
 
     state: VendorState
     offers: bool
-    passing: bool = False
+    awaits_change: bool = False
     transient: str = ""
     reason: str = ""
     hint: str = ""
@@ -91,11 +91,11 @@ def assess(
             # What its code cannot say is no proof that anything has gone.
             return VendorStatus(state="degraded", offers=False, reason=failure.message, hint=failure.hint)
         transient = failure.kind if failure.kind in _TRANSIENT_ERRORS else ""
-        passing = bool(transient) and patient(transient)
+        awaits_change = bool(transient) and patient(transient)
         return VendorStatus(
-            state="settling" if passing else _TRANSIENT_ERRORS.get(failure.kind, "absent"),
+            state="settling" if awaits_change else _TRANSIENT_ERRORS.get(failure.kind, "absent"),
             offers=False,
-            passing=passing,
+            awaits_change=awaits_change,
             transient=transient,
             reason=failure.message,
             hint=failure.hint,
@@ -106,25 +106,25 @@ def assess(
         transient = next((rule for rule in rules if rule in _TRANSIENT_FINDINGS), "")
         state: VendorState = "settling" if transient else "degraded"
         transient = transient or next((rule for rule in rules if rule in _RETRIED_FINDINGS), "")
-        passing = bool(transient) and patient(transient)
+        awaits_change = bool(transient) and patient(transient)
         return VendorStatus(
-            state=state if passing else "degraded",
+            state=state if awaits_change else "degraded",
             # A name that means another device in a moment is worse than none.
-            offers=not (passing and not _RENUMBERING_FINDINGS.isdisjoint(rules)),
-            passing=passing,
+            offers=not (awaits_change and not _RENUMBERING_FINDINGS.isdisjoint(rules)),
+            awaits_change=awaits_change,
             transient=transient,
             reason=wrong[0].message,
             hint=wrong[0].hint,
         )
     if busy:
-        passing = patient(busy)
+        awaits_change = patient(busy)
         return VendorStatus(
-            state="settling" if passing else "ready",
+            state="settling" if awaits_change else "ready",
             # Half a driver is worse than the runtime's clear refusal.
-            offers=not passing,
-            passing=passing,
+            offers=not awaits_change,
+            awaits_change=awaits_change,
             transient=busy,
-            reason=f"{busy} is at work" if passing else "",
+            reason=f"{busy} is at work" if awaits_change else "",
         )
     return VendorStatus(state="ready", offers=True)
 

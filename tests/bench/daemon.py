@@ -46,16 +46,16 @@ PATIENCE_S = 30
 CYCLES = """
 import argparse, json, sys, time
 from cdigen.cli import run
-from cdigen.daemon.reconciler import Keeper
-from cdigen.watch.triggers import NOTHING
+from cdigen.daemon.reconciler import Reconciler
+from cdigen.watch.triggers import NO_EVENTS
 parser = argparse.ArgumentParser()
 run.add_options(parser)
 arguments = parser.parse_args(sys.argv[2:])
-keeper = Keeper()
+reconciler = Reconciler()
 times = []
 for number in range(int(sys.argv[1]) + 3):
     begin = time.perf_counter()
-    cycle = keeper.cycle(run.setup(arguments), NOTHING)
+    cycle = reconciler.cycle(run.setup(arguments), NO_EVENTS)
     times.append(time.perf_counter() - begin)
     if number:
         assert cycle.report.result == "unchanged", cycle.report

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from command import Run
 
-    from cdigen.daemon.reconciler import DaemonSetup
+    from cdigen.daemon.setup import DaemonSetup
 
 
 @pytest.fixture

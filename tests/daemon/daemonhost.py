@@ -24,12 +24,14 @@ from outputs import validator
 from waiting import PATIENCE_S, until
 
 from cdigen.cli import run as command
-from cdigen.daemon.reconciler import CycleOutcome, DaemonSetup, Reconciler
+from cdigen.daemon.reconciler import CycleOutcome, Reconciler
 from cdigen.frontend.rundir import INVENTORY_FILE
 from cdigen.watch.triggers import NO_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from cdigen.daemon.setup import DaemonSetup
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OLD, NEW = hosttree.V550, "550.200.07"
@@ -190,7 +192,7 @@ class Looker:
     def state(self, after_s: float = 0.0) -> str:
         """Run a cycle and return the state that it found; no look may end in an error."""
         report = self.look(after_s).report
-        assert report.error == ""
+        assert report.error == "", report.error
         (vendor,) = report.vendors
         return vendor.state
 

@@ -120,8 +120,8 @@ def test_nothing_is_written_for_a_vendor_that_has_nothing_to_give(standing: Vend
 
 @given(STANDINGS)
 def test_a_host_is_settling_exactly_while_another_look_is_due_soon(standing: VendorStatus) -> None:
-    assert standing.passing == (standing.state == "settling")
-    assert not standing.passing or (standing.transient and standing.reason)
+    assert standing.awaits_change == (standing.state == "settling")
+    assert not standing.awaits_change or (standing.transient and standing.reason)
 
 
 @given(st.sampled_from(VENDOR_STATES), st.booleans())
@@ -133,14 +133,14 @@ def test_a_spec_that_is_broken_stays_in_no_state(state: VendorState, offers: boo
 @pytest.mark.parametrize("kind", sorted(_TRANSIENT_ERRORS))
 def test_a_passing_trouble_is_waited_for_and_then_taken_as_it_is(kind: str) -> None:
     waiting = assess(failed(kind), patient=lambda _: True)
-    assert (waiting.state, waiting.passing, waiting.transient) == ("settling", True, kind)
+    assert (waiting.state, waiting.awaits_change, waiting.transient) == ("settling", True, kind)
     over = assess(failed(kind), patient=lambda _: False)
-    assert (over.state, over.passing, over.transient) == (_TRANSIENT_ERRORS[kind], False, kind)
+    assert (over.state, over.awaits_change, over.transient) == (_TRANSIENT_ERRORS[kind], False, kind)
 
 
 def test_a_module_that_is_not_loaded_is_absent_at_once() -> None:
     standing = assess(failed("driver-not-loaded"), patient=lambda _: True)
-    assert (standing.state, standing.passing) == ("absent", False)
+    assert (standing.state, standing.awaits_change) == ("absent", False)
 
 
 @pytest.mark.parametrize("rule", sorted(_TRANSIENT_FINDINGS))
@@ -165,5 +165,5 @@ def test_a_package_manager_that_works_too_long_is_not_waited_for_any_more() -> N
 def test_a_vendor_whose_code_fails_loses_nothing_that_still_holds() -> None:
     failure = HostError("the vendor acme failed: TypeError: no", kind="vendor-defect")
     standing = assess(failure, patient=lambda _: True)
-    assert (standing.state, standing.offers, standing.passing) == ("degraded", False, False)
+    assert (standing.state, standing.offers, standing.awaits_change) == ("degraded", False, False)
     assert decide(standing, "whole") == "keep"
