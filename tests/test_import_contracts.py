@@ -11,7 +11,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 PROJECT = REPOSITORY / "pyproject.toml"
 CONTRACTS = tomllib.loads(PROJECT.read_text())["tool"]["importlinter"]["contracts"]
-DOWN, HOOK, STORE, STAGES, NRI = (contract["name"] for contract in CONTRACTS)
+DOWN, HOOK, STORE, WRITERS, VENDORS, STAGES, NRI = (contract["name"] for contract in CONTRACTS)
 
 # A module, an import that it must not have, and the contract that refuses it.
 FORBIDDEN = [
@@ -27,6 +27,10 @@ FORBIDDEN = [
     ("hook/main.py", "import cdigen.model.errors", HOOK),
     ("hook/state.py", "import cdigen.host.root", HOOK),
     ("store/lock.py", "import cdigen.binfmt.elf", STORE),
+    ("store/lock.py", "import cdigen.store.specs", WRITERS),
+    ("store/newfile.py", "import cdigen.value", WRITERS),
+    ("vendors/amd/kfd.py", "import cdigen.vendors.nvidia.tables", VENDORS),
+    ("vendors/kernel/drm.py", "import cdigen.vendors.intel.tables", VENDORS),
     ("pipeline/naming.py", "import cdigen.pipeline.generate", STAGES),
     ("pipeline/newstage.py", "import cdigen.value", STAGES),
     ("nri/decision/audit.py", "import cdigen.nri.wire.messages", NRI),
