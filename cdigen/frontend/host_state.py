@@ -2,6 +2,7 @@
 
 Devices come from the specs in the spec directories, GPUs and driver from the inventory that the daemon keeps
 in its run directory; nothing is discovered here. A state is one value, replaced whole by the next reading.
+What reads specs is imported by the first reading: a process may have to register somewhere before that.
 """
 
 from __future__ import annotations
@@ -11,15 +12,10 @@ import os
 import time
 from types import MappingProxyType
 
-from cdigen.cdi.loaders.emulation import loaded_document
-from cdigen.cdi.reader import MAX_SIZE, parse_document
 from cdigen.frontend.rundir import INVENTORY_FILE
 from cdigen.frontend.status import is_held
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import ConfigError
-from cdigen.model.inventory_json import from_document
-from cdigen.runtimes.scan import scan
-from cdigen.runtimes.spec_cache import EXTENSIONS
 from cdigen.store.lock import LOCK_FILE
 from cdigen.value import frozen
 
@@ -112,6 +108,9 @@ class HostState:
 
     def documents(self) -> dict[str, dict[str, object]]:
         """Read again, and return by its path, each spec that defines a device, as ``library`` decodes it."""
+        from cdigen.cdi.loaders.emulation import loaded_document  # noqa: PLC0415 - see the head of this file
+        from cdigen.cdi.reader import MAX_SIZE, parse_document  # noqa: PLC0415 - likewise
+
         root = Root(self.sources.specs)
         found: dict[str, dict[str, object]] = {}
         for path in dict.fromkeys(path for _, path in self.specs.devices):
@@ -130,6 +129,8 @@ def read_host_state(sources: HostSources, *, library: str, cache: SpecCache | No
     LIBRARY is the release of the CDI library in the runtimes that are served (``1.0.1``). CACHE keeps what
     spec files hold from one reading to the next, so that one changed file costs one parse.
     """
+    from cdigen.runtimes.scan import scan  # noqa: PLC0415 - see the head of this file
+
     begun_s = time.monotonic()
     # Before anything is read: what changes meanwhile makes another reading.
     before = _stamp(sources)
@@ -149,6 +150,8 @@ def read_host_state(sources: HostSources, *, library: str, cache: SpecCache | No
 
 def watched_paths(sources: HostSources) -> tuple[str, ...]:
     """Return the patterns of files whose change makes another state, for ``watch.files.FileSource``."""
+    from cdigen.runtimes.spec_cache import EXTENSIONS  # noqa: PLC0415 - see the head of this file
+
     specs = [
         f"{sources.specs.rstrip('/')}{folder}/*{suffix}"
         for folder in sources.spec_dirs
@@ -166,6 +169,8 @@ def parse_inventory(
     of RUNNING_DRIVERS. A vendor that is not in there has no kernel module that tells a version, or it is not
     loaded, and then there is nothing to give, whatever the inventory says: it counts as it is.
     """
+    from cdigen.model.inventory_json import from_document  # noqa: PLC0415 - see the head of this file
+
     if content is None:
         return HostInventory(problem="there is no inventory: the cdigen daemon has not written one")
     try:

@@ -26,7 +26,6 @@ from cdigen.nri.link import Link
 from cdigen.nri.reporter import Reporter
 from cdigen.nri.shared_state import SharedState
 from cdigen.nri.status import REGISTERED, REGISTERING, PluginStatus, document
-from cdigen.runtimes.spec_cache import SpecCache
 from cdigen.store.lock import LockHeld
 from cdigen.watch.triggers import Trigger
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from cdigen.frontend.signals import Signals
     from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.plugin_config import PluginConfig
+    from cdigen.runtimes.spec_cache import SpecCache
 
 # How long the rest of the start waits for the registration, which it would slow down.
 REGISTER_FIRST_S = 0.25
@@ -84,7 +84,7 @@ class Plugin:
         self._status = PluginStatus(self._shared.metrics)
         self._reporter = Reporter(self._status, self._shared, log, lambda: self._config)
         self._link = Link(self._config.endpoint, self._config.name, self._config.index, self._shared)
-        self._spec_cache = SpecCache()
+        self._spec_cache: SpecCache | None = None
         self._context: DecisionContext | None = None
         self._logged: frozenset[str] = frozenset()
         self._misconfigured: tuple[Finding, ...] = ()
@@ -221,7 +221,10 @@ class Plugin:
 
     def _read_host(self) -> None:
         """Let the link answer by the host as it is now."""
+        from cdigen.runtimes.spec_cache import SpecCache  # noqa: PLC0415 - see the head of this file
+
         self._is_stale = False
+        self._spec_cache = self._spec_cache or SpecCache()
         state = read_host_state(self._config.sources, library=LIBRARY, cache=self._spec_cache)
         self._context = context_of(state, self._settings())
         self._shared.set_context(self._context)

@@ -130,7 +130,7 @@ class _DecisionRun:
                 self._overrule(found[0][0], given)
             return ANNOTATION, self._permitted(ANNOTATION, items)
         if found:
-            self._elsewhere(found[0][0])
+            self._not_allowed(found[0][0])
         if not request.environment_requests_devices(given):
             return ENVIRONMENT, ()
         if not self._grant.counts(ENVIRONMENT):
@@ -144,10 +144,10 @@ class _DecisionRun:
         if request.environment_requests_devices(given) and not is_spec and self._grant.counts(ENVIRONMENT):
             self._note("overruled", f"the annotation {name} is empty, so that the environment does not count")
 
-    def _elsewhere(self, name: str) -> None:
+    def _not_allowed(self, name: str) -> None:
         text = f"the annotation {name} does not count in {self._where()}"
         if self._policy.settings.default_action == "refuse":
-            raise Refusal("elsewhere", f"{text}: see 'nri' in the configuration of cdigen")
+            raise Refusal("default_action", f"{text}: see 'nri' in the configuration of cdigen")
         self._note("not_counted", text)
 
     def _where(self) -> str:

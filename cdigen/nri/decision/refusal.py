@@ -7,7 +7,7 @@ from cdigen.host.root import shown
 # cause -> what it means; the causes are labels of a metric.
 CAUSES = {
     "annotation": "an annotation is not a list of device names",
-    "elsewhere": "a pod asks by annotation where the policy lets nobody ask",
+    "default_action": "a pod asks by annotation where the policy allows nothing (default_action: refuse)",
     "not_permitted": "the policy does not let this container have devices of that kind",
     "too_much": "more is asked for than a container can sensibly need",
     "malformed": "a variable holds what it cannot hold",

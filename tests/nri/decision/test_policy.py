@@ -32,7 +32,7 @@ def test_nothing_counts_outside_the_namespaces_that_are_listed() -> None:
 
 def test_annotations_where_they_do_not_count_can_be_refused() -> None:
     decision = outcome(asked=OWN, pod=ELSEWHERE, default_action="refuse")
-    assert (decision.outcome, decision.cause) == ("refuse", "elsewhere")
+    assert (decision.outcome, decision.cause) == ("refuse", "default_action")
     assert "'other'" in decision.reason
     assert outcome(ALL, pod=ELSEWHERE, default_action="refuse").outcome == "nothing"
 
