@@ -193,7 +193,7 @@ def test_documents_alerts_and_dashboards_name_metrics_that_there_are() -> None:
 
 @pytest.mark.parametrize(
     ("document", "folders"),
-    [("docs/operations.md", ("daemon", "frontend", "run")), ("docs/nri.md", ("nri",))],
+    [("docs/operations.md", ("daemon", "frontend", "run")), ("docs/nri.md", ("nri", "chassis"))],
 )
 def test_every_event_of_the_log_is_documented(document: str, folders: tuple[str, ...]) -> None:
     table = text_of(document).partition("\n| `event` |")[2].partition("\n\n")[0]
