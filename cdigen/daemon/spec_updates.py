@@ -9,6 +9,7 @@ from cdigen.cdi.rules.hostcheck import check_host
 from cdigen.cdi.schema import check_in_child
 from cdigen.daemon.report import SpecReport
 from cdigen.daemon.states import WITHDRAWALS
+from cdigen.host.root import Root
 from cdigen.model.findings import Finding
 from cdigen.model.names import spec_file_name
 from cdigen.pipeline import generate, publish, withdraw
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from cdigen.daemon.observation import Observation
     from cdigen.daemon.setup import DaemonSetup
     from cdigen.daemon.states import SpecCondition
-    from cdigen.host.root import Root
     from cdigen.model.errors import CdigenError, HostError
     from cdigen.model.inventory import Inventory
     from cdigen.runtimes.spec_cache import SpecCache
@@ -66,10 +66,12 @@ class SpecUpdates:
         setup = self._setup
         if not inventories:
             return
+        # Another reading of the host than that of the specs before: see ``Root``.
+        host = Root(setup.outer)
         products, broken = generate.generate_specs(
-            inventories, host=self._host, options=setup.options, delivery=setup.delivery
+            inventories, host=host, options=setup.options, delivery=setup.delivery
         )
-        products = publish.with_mount_conflicts(products, setup.directories, self._host, self._cache)
+        products = publish.with_mount_conflicts(products, setup.directories, host, self._cache)
         if os.path.isdir(f"{setup.state_dir}/views"):
             prune_after_boot(setup.state_dir, spec_dirs=setup.view_directories)
         for product in products:
