@@ -42,7 +42,7 @@ def replace(original: T, **changes: object) -> T:
 
 
 def fields(instance: object) -> tuple[str, ...]:
-    """Return the names of the fields of a value; nothing for what is no value."""
+    """Return the names of the fields of a value; nothing for what is not a value."""
     cls: Any = type(instance)
     names: tuple[str, ...] = cls.__slots__ if "_defaults" in vars(cls) else ()
     return names

@@ -1,4 +1,4 @@
-"""CUDA forward compatibility: whether an image's newer libcuda may drive the host's older kernel modules.
+"""Tell whether an image's newer libcuda may drive the host's older kernel modules (forward compatibility).
 
 ``read_note`` reads what the library says of it, ``suits`` decides. The library is the image's: what
 is read of it is bounded, and whatever is damaged is an ElfError, upon which it is left alone.
@@ -149,7 +149,7 @@ def _parse(text: bytes) -> CompatNote:
     if not isinstance(cuda_version, str) or (cuda_version and not _numbers(cuda_version)):
         raise ElfError(f"the note's CUDA version is {cuda_version!r:.40}")
     if not isinstance(drivers, list) or not all(type(driver) is int for driver in drivers):
-        raise ElfError(f"the note's driver is no list of numbers: {drivers!r:.40}")
+        raise ElfError(f"the note's driver is not a list of numbers: {drivers!r:.40}")
     return CompatNote(cuda_version=cuda_version, drivers=tuple(drivers))
 
 

@@ -1,4 +1,4 @@
-"""What an ELF shared object says of itself: word size, machine, SONAME, the libraries it needs.
+"""Read an ELF shared object: word size, machine, SONAME, the libraries it needs.
 
 ``read_shared_object`` is the central name. It reads as the dynamic loader does, by program headers;
 section headers may be stripped. The file is never read as a whole: drivers come as libraries of

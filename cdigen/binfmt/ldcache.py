@@ -1,4 +1,4 @@
-"""The dynamic loader's cache, ``/etc/ld.so.cache``: which SONAME it resolves to which path.
+"""Read the dynamic loader's cache, ``/etc/ld.so.cache``: which path it gives for a SONAME.
 
 ``parse`` is the central name; ``read_header`` is for whoever needs the tables themselves. The new
 format is read, alone or behind an old table in a combined file; the old format alone is refused.

@@ -1,4 +1,4 @@
-"""Entries added to a loader cache: ``merge`` makes the file that also finds the driver's libraries.
+"""Add the driver's libraries to a loader cache: ``merge`` returns the new file.
 
 The image's entries stay as they are and in their order; ours are put where ldconfig would put those of
 the first directory of ld.so.conf. Nothing is sorted anew, and only the names that a binary search meets

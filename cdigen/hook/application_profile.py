@@ -1,4 +1,4 @@
-"""The EGL application profile: which of the host's GPUs the container's EGL may use.
+"""Write the EGL application profile, which limits EGL to the container's GPUs: ``update``.
 
 The driver's EGL counts the GPUs of the host, not of the container, unless a profile has a mask of the
 minors that it may see. Sources: NVIDIA's driver README, "Application Profiles", EGLVisibleDGPUDevices;
@@ -32,7 +32,7 @@ _TEXT = (
 def update(container: ContainerRoot) -> None:
     """Write the profile for the GPUs whose nodes the container has; nothing where it has none.
 
-    Refused: the profile stays as it is.
+    ContainerPathError: the profile stays as it is.
     """
     mask = gpu_mask(container)
     if not mask:

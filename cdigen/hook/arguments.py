@@ -1,4 +1,4 @@
-"""The command line: a flat list of steps, each a word with ``--`` before it and its values behind.
+"""Parse the hook's command line, a flat list of steps with their values: ``parse``.
 
 ``parse`` is the central name. The step names are those of the toolkit's own hooks. A name that is not
 known is kept: a spec may be newer than the hook beside it.
@@ -97,7 +97,7 @@ def _check_ldcache(values: tuple[str, ...]) -> None:
         raise ArgumentError(f"--update-ldcache: {folder[:100]!a} cannot be a line of ld.so.conf")
     for name in names:
         if "/" in name:
-            raise ArgumentError(f"--update-ldcache: {name[:100]!a} is no file name")
+            raise ArgumentError(f"--update-ldcache: {name[:100]!a} is not a file name")
 
 
 def _check_path(step: str, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Forward compatibility: an image may bring a libcuda that is newer than the host's driver.
+"""Find the image's forward-compatibility libraries, where it brings a libcuda newer than the host's driver.
 
 ``compat_folder`` is the central name. Of the image only names and one ELF note are read, both bounded, and
 nothing is mounted, copied or executed: where the note allows the driver, the loader's cache names the
@@ -58,7 +58,8 @@ _MACHINES = {62: "x86_64", 183: "aarch64"}
 def compat_folder(container: ContainerRoot, driver_version: str) -> LibraryFolder | None:
     """Return the image's compatibility libraries, if it has some that suit the host's DRIVER_VERSION.
 
-    Refused: they are there, but not as NVIDIA's packages have them, or the system does not let us look.
+    ContainerPathError: they are there, but not as NVIDIA's packages have them, or the system does not let
+    us look.
     """
     try:
         folder = open_image_path(container, FOLDER, closed=KERNEL_FOLDERS)

@@ -1,4 +1,4 @@
-"""The container's root, walked so that no path can lead out of it: ``ContainerRoot`` and what is done in one.
+"""Open, read and write files below a container's root, such that no path can lead out of it.
 
 One component at a time, each by the descriptor of the one before, O_NOFOLLOW on all, never ``..``: a
 link is refused, not resolved, and what is swapped meanwhile is refused too. What we write, and what we
@@ -28,7 +28,7 @@ _FDINFO_SIZE = 4096  # three lines for what we open (proc(5), /proc/pid/fdinfo)
 
 
 class ContainerPathError(Exception):
-    """Say where in the container a step stopped, and why."""
+    """Report the path in the container at which a step stopped, and why."""
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(where, why)
@@ -37,7 +37,7 @@ class ContainerPathError(Exception):
 
 
 class MissingFolderError(ContainerPathError):
-    """Say that a folder on the way is not in the image."""
+    """Report that the path, or a folder on the way, is not in the image."""
 
 
 @frozen
@@ -51,7 +51,7 @@ class ContainerRoot:
 def open_container(path: str) -> ContainerRoot:
     """Open the folder PATH of the host as a container's root.
 
-    Refused: it cannot be opened, or it is the host's own root.
+    ContainerPathError: it cannot be opened, or it is the host's own root.
     """
     try:
         fd = posix.open(path, O_PATH | O_DIRECTORY | O_CLOEXEC)
@@ -66,7 +66,7 @@ def open_container(path: str) -> ContainerRoot:
 def open_current() -> ContainerRoot:
     """Open the current folder as a container's root, which runc makes a mount of its own.
 
-    Refused: as ``open_container``, or nothing is mounted on it.
+    ContainerPathError: as ``open_container``, or nothing is mounted on it.
     """
     container = open_container(".")
     try:
@@ -75,14 +75,14 @@ def open_current() -> ContainerRoot:
         raise path_error("..", error) from error
     if mount_of(above) == container.mount:
         raise ContainerPathError(
-            ".", "the bundle may not be read, and the current folder is no container's root"
+            ".", "the bundle may not be read, and the current folder is not a container's root"
         )
     posix.close(above)
     return container
 
 
 def mount_of(fd: int) -> int:
-    """Return the number of the mount that the open FD is on. Refused: the kernel does not tell.
+    """Return the number of the mount that the open FD is on. ContainerPathError: the kernel does not tell.
 
     From /proc, which is the host's when the hook runs; statx(2) tells it, too, but Python has no statx.
     """
@@ -105,8 +105,8 @@ def mount_of(fd: int) -> int:
 def open_folder(container: ContainerRoot, path: str, *, make_below: str | None = None) -> int:
     """Return a descriptor of the folder PATH, absolute in the container, on the mount of its root.
 
-    Folders that are missing below MAKE_BELOW are made, mode 0755. Missing: another one is not there.
-    Refused: it, or one before it, is a link, no folder, or on another mount.
+    Folders that are missing below MAKE_BELOW are made, mode 0755. MissingPathError: another one is not there.
+    ContainerPathError: it, or one before it, is a link, no folder, or on another mount.
     """
     fd = posix.dup(container.fd)
     where = ""
@@ -126,7 +126,7 @@ def open_folder(container: ContainerRoot, path: str, *, make_below: str | None =
 
 
 def check_mount(container: ContainerRoot, fd: int, where: str) -> None:
-    """Raise Refused where FD is on another mount than the container's root."""
+    """Raise ContainerPathError where FD is on another mount than the container's root."""
     if mount_of(fd) != container.mount:
         raise ContainerPathError(
             where, "another mount than the container's root lies there, which may be the host's"
@@ -134,7 +134,7 @@ def check_mount(container: ContainerRoot, fd: int, where: str) -> None:
 
 
 def _check_own(fd: int, where: str) -> None:
-    """Raise Refused where FD is the host's own folder of that name, however it came into the root."""
+    """Raise ContainerPathError where FD is the host's own folder of that name, however it came there."""
     try:
         host = posix.stat(where)
     except OSError:
@@ -147,8 +147,8 @@ def _check_own(fd: int, where: str) -> None:
 def read_file(container: ContainerRoot, folder: int, name: str, where: str, limit: int) -> bytes | None:
     """Return the content of the regular file NAME in the open FOLDER; None where nothing has that name.
 
-    Refused: it is no regular file, on another mount than the root, longer than LIMIT bytes, or cannot be
-    read.
+    ContainerPathError: it is not a regular file, on another mount than the root, longer than LIMIT bytes,
+    or cannot be read.
     """
     try:
         seen = posix.open(name, _LOOK, dir_fd=folder)
@@ -167,7 +167,7 @@ def read_file(container: ContainerRoot, folder: int, name: str, where: str, limi
 
 
 def regular_size(fd: int, where: str) -> int:
-    """Return the size of the regular file FD. Refused: it is something else."""
+    """Return the size of the regular file FD. ContainerPathError: it is something else."""
     status = posix.fstat(fd)
     if not S_ISREG(status.st_mode):
         raise ContainerPathError(where, f"it is {_kind(status.st_mode)}, not a regular file")
@@ -183,7 +183,7 @@ def write_file(folder: int, name: str, content: bytes, where: str) -> None:
     """Put a file NAME with CONTENT, mode 0644, into the open FOLDER, in one step.
 
     What had the name is replaced, never written through, be it a link or another name of a host's file;
-    processes that have mapped it keep what they have. Refused: the system does not let us.
+    processes that have mapped it keep what they have. ContainerPathError: the system does not let us.
     """
     temporary = f".{name}.cdigen-{posix.urandom(_RANDOM_BYTES).hex()}"
     try:
@@ -209,7 +209,7 @@ def write_all(fd: int, content: bytes) -> None:
 
 
 def path_error(where: str, error: OSError) -> ContainerPathError:
-    """Return the Refused that says what the system said."""
+    """Return the ContainerPathError that says what the system said."""
     return ContainerPathError(where, error.strerror or type(error).__name__)
 
 

@@ -1,4 +1,4 @@
-"""ModifyDeviceFiles: 0 for the container: its driver libraries make no device nodes of their own.
+"""Keep the driver's libraries from making device nodes in the container (ModifyDeviceFiles: 0): ``disable``.
 
 The driver's libraries make or change /dev/nvidia* as /proc/driver/nvidia/params says. ``disable`` lays a
 file of its own over it: mounts of the container's mount namespace alone, none of which has a source in
@@ -67,8 +67,8 @@ class ParamsFile:
 def disable(container: ContainerRoot) -> None:
     """Lay ModifyDeviceFiles: 0 over the container's driver parameters, where they say 1.
 
-    Nothing is done without the driver's file, and where it says something else. Refused: it is not the
-    driver's own file in a /proc of the container alone, or the system does not let us mount.
+    Nothing is done without the driver's file, and where it says something else. ContainerPathError: it is
+    not the driver's own file in a /proc of the container alone, or the system does not let us mount.
     """
     try:
         place = open_params(open_image_path(container, PARENT), FOLDER, NAME)
@@ -99,7 +99,7 @@ def without_modification(content: bytes) -> bytes | None:
 
 
 def check_mounts(place: ParamsFile) -> None:
-    """Raise Refused unless the place is on one proc file system whose mounts nobody shares.
+    """Raise ContainerPathError unless the place is on one proc file system whose mounts nobody shares.
 
     What is mounted under a shared mount (``-v /proc:/proc:rshared``) is mounted on the host as well.
     """

@@ -1,4 +1,4 @@
-"""Reading behind links of the image, which lead where they lead in the container: ``open_image_path``.
+"""Open a path of the image for reading, its links followed as in the container: ``open_image_path``.
 
 The kernel is never given a link, or ``..``, to resolve: an absolute link begins again at the container's
 root, ``..`` takes back the last step, and of a magic link (/proc/self/root) only the text counts. For
@@ -27,8 +27,8 @@ _LOOK = O_PATH | O_NOFOLLOW | O_CLOEXEC
 def open_image_path(container: ContainerRoot, path: str, *, closed: frozenset[str] = frozenset()) -> int:
     """Return an O_PATH descriptor of what PATH, absolute, is for the container's processes.
 
-    Folders of the root whose names are CLOSED are not entered. Missing: it is not there, or there.
-    Refused: too many links or steps, or the system does not let us.
+    Folders of the root whose names are CLOSED are not entered. MissingPathError: it is not there, or there.
+    ContainerPathError: too many links or steps, or the system does not let us.
     """
     trail = [posix.dup(container.fd)]
     try:

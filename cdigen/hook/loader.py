@@ -1,4 +1,4 @@
-"""Library folders that the container's dynamic loader finds: its cache, and the folders that ldconfig scans.
+"""Make the container's dynamic loader find library folders: by its cache, and by what ldconfig reads.
 
 ``list_in_cache`` changes /etc/ld.so.cache as ldconfig would have made it with our folders first, without
 running anything and without a look at the image's libraries. ``list_in_conf`` keeps what an ldconfig run
@@ -46,7 +46,7 @@ def folder_of(values: tuple[str, ...]) -> LibraryFolder:
 
 
 def list_in_cache(container: ContainerRoot, folders: list[LibraryFolder]) -> None:
-    """Make the loader's cache list FOLDERS before everything else. Refused: it stays as it is."""
+    """Make the loader's cache list FOLDERS before everything else. ContainerPathError: it stays as it is."""
     libraries = [(name, f"{folder.path}/{name}", folder.flags) for folder in folders for name in folder.names]
     etc = open_folder(container, "/etc")
     try:
@@ -65,7 +65,7 @@ def list_in_conf(container: ContainerRoot, folders: list[LibraryFolder], gone: t
     """Name FOLDERS where ldconfig looks first. Without /etc/ld.so.conf.d no image's ldconfig would look.
 
     Folders that the file names already stay, after ours, but those in GONE: a container with devices of two
-    kinds has the hook run once for each. Refused: the file stays as it is.
+    kinds has the hook run once for each. ContainerPathError: the file stays as it is.
     """
     where = f"{CONF_FOLDER}/{CONF_NAME}"
     ours = [folder.path.encode("utf-8", "surrogateescape") for folder in folders]

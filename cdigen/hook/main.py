@@ -1,4 +1,4 @@
-"""The program: arguments and state in, one line per problem out, and an exit code that the runtime obeys.
+"""Run the hook's steps: arguments and OCI state in, one line per problem out, and an exit code.
 
 ``run`` is the central name. Exit codes: 0 the container starts, whatever could not be done was said; 1 a
 required step failed, or the hook has an error of its own (a module that is missing counts only where a step
@@ -44,7 +44,7 @@ _MAX_LINE = 1000
 
 
 class StepResults:
-    """What became of the steps: said on standard error when it happens, kept for the exit code."""
+    """The steps that failed: reported on standard error at once, kept for the exit code."""
 
     def __init__(self) -> None:
         self.failed: set[str] = set()
@@ -113,14 +113,14 @@ def _started(words: list[str], stdin: int) -> int:
         path = root_path(stdin)
         container = open_current() if path is None else open_container(path)
     except StateError as error:
-        return _nowhere(request, str(error))
+        return _without_root(request, str(error))
     except ContainerPathError as refused:
-        return _nowhere(request, f"{refused.where}: {refused.why}")
+        return _without_root(request, f"{refused.where}: {refused.why}")
     _do(container, request, outcome)
     return FAILED if outcome.broken or outcome.failed & request.required else STARTED
 
 
-def _nowhere(request: HookRequest, why: str) -> int:
+def _without_root(request: HookRequest, why: str) -> int:
     say("container", f"{why}; no step is done")
     return FAILED if request.names & request.required else STARTED
 

@@ -1,4 +1,4 @@
-"""Where the container's root is: ``root_path``, from the OCI state on standard input.
+"""Read where the container's root is from the OCI state on standard input: ``root_path``.
 
 The state names the bundle, whose config.json names the root. Source: OCI runtime-spec 1.3, runtime.md
 ("State") and config.md ("Root"). Both are the runtime's, not the image's; they are bounded nevertheless,
@@ -103,7 +103,7 @@ def _object(data: bytes, what: str) -> dict[str, Any]:
 def _decoded(text: str) -> object:
     """Return the JSON value TEXT; the scanner alone, as ``json`` would bring ``re``: 6 ms.
 
-    The scanner is private to ``json``: where it is another one day, and for what is no JSON (it knows
+    The scanner is private to ``json``: where it is another one day, and for what is not JSON (it knows
     no errors of its own), ``json`` has the word. ValueError, RecursionError: as ``json`` raises them.
     """
     try:

@@ -1,4 +1,4 @@
-"""The links that some software expects beside the driver's libraries, such as libcuda.so: ``make_link``."""
+"""Make the symlinks that some software expects beside the driver's libraries, such as libcuda.so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def make_link(container: ContainerRoot, target: str, link: str) -> None:
     """Make LINK, absolute in the container, a link with the text TARGET.
 
     What already has the name is the image's or the user's choice and stays; a folder that the image does
-    not have is not made, as nobody looks for libraries there. Refused: the folder is no place to write.
+    not have is not made, as nobody looks for libraries there. ContainerPathError: the folder is not a place
+    to write.
     """
     path, _, name = link.rpartition("/")
     try:

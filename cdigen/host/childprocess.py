@@ -1,4 +1,4 @@
-"""A child process that may do what it likes: hang, crash, print without end. ``run`` is the way in.
+"""Run a child process with a deadline and bounded output, whatever it does: ``run``.
 
 For code that root must not have in its own process, such as a driver's libraries. The child sees
 nothing of this process but its arguments, and is gone, with all that it started, when ``run`` returns.
@@ -175,7 +175,7 @@ def _pipes(process: Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _restrict(pid: int) -> None:
-    """Set the limits of the child from here: code between fork and exec is no place for Python."""
+    """Set the limits of the child from here: code between fork and exec is not a place for Python."""
     import resource  # noqa: PLC0415 - see run
 
     for limit, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, ADDRESS_SPACE)):

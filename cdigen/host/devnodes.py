@@ -1,4 +1,4 @@
-"""/dev: device nodes as they are on the host."""
+"""Read a device node of the host: ``read_node``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class NotADevice(ValueError):
-    """Say that a path is there but is no character device."""
+    """Say that a path is there but is not a character device."""
 
 
 def read_node(root: Root, path: str, *, role: str, capabilities: tuple[str, ...] = ()) -> HostNode:

@@ -1,4 +1,4 @@
-"""The Python that runs the start-up hook on a host: its standard library, and what it is a copy of.
+"""Find the standard library of the Python that runs the start-up hook, and what that Python is a copy of.
 
 A copy that users may execute and not read keeps containers from looking into the hook (docs/hook.md). It
 has a ``pyvenv.cfg`` beside it, which tells Python, and us, the folder of what it was copied from.
@@ -46,7 +46,7 @@ def copied_from(host: Root | None, python: str) -> str:
 
 
 def outdated(host: Root, python: str, original: str) -> str:
-    """Return why PYTHON is no copy of ORIGINAL as it is now; empty where it is one, or nobody may look."""
+    """Return why PYTHON is not a copy of ORIGINAL as it is now; empty where it is one, or nobody may look."""
     try:
         present = host.read(original, limit=MAX_SIZE)
     except OSError:

@@ -1,4 +1,4 @@
-"""Mount tables (proc_pid_mountinfo(5)) row by row, in memory that does not grow with them: ``rows``.
+"""Read a mount table (proc_pid_mountinfo(5)) row by row, in bounded memory: ``rows``.
 
 A user namespace is enough to fill one: 100,000 mounts (sysctl fs.mount-max) of overlays with 500 layers each
 (fs/overlayfs/params.c), of which a row names every one.

@@ -1,4 +1,4 @@
-"""/proc: what the kernel says about itself, as far as any vendor may ask."""
+"""Read small files of /proc and /sys: kernel release, boot id, majors of character devices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEVICES = "/proc/devices"
 def read_text(root: Root, path: str, *, limit: int = 1 << 16) -> str:
     """Return a small text file of /proc or /sys; raises OSError.
 
-    Bytes that are no UTF-8 become U+FFFD: such a file is rubbish, and its parser will say so.
+    Bytes that are not UTF-8 become U+FFFD: such a file is rubbish, and its parser will say so.
     """
     return root.read(path, limit=limit).decode("utf-8", "replace")
 
@@ -21,7 +21,7 @@ def read_text(root: Root, path: str, *, limit: int = 1 << 16) -> str:
 def kernel_release(root: Root) -> str:
     """Return the running kernel's release (``uname -r``), or an empty string where it is unknown.
 
-    It is the name of a folder in many paths; a text that cannot be one is no release.
+    It is the name of a folder in many paths; a text that cannot be one is not a release.
     """
     try:
         release = read_text(root, "/proc/sys/kernel/osrelease").strip()

@@ -1,4 +1,4 @@
-"""``Root``: a folder tree seen as a host, so that every path can be asked of any tree.
+"""Read a folder tree as a host (``Root``): links are followed within the tree, as chroot(2) would.
 
 Links are followed as the host itself would follow them, from the tree's own ``/``: an absolute
 link or a ``..`` never leads out of the tree. The kernel would do the same after chroot(2); doing it
@@ -151,7 +151,7 @@ class Root:
         return here
 
     def _target(self, path: str, *, is_last: bool, must_exist: bool) -> str | None:
-        """Return where the link PATH leads, None where it is no link, or need not exist and does not."""
+        """Return where the link PATH leads, None where it is not a link, or need not exist and does not."""
         try:
             # Folders on the way are met again and again; the last part of a path hardly ever.
             return self._link_target(path) if is_last else self._folder_link(path)
@@ -180,7 +180,7 @@ class Root:
         try:
             return os.readlink(self.outer + path)
         except OSError as error:
-            # It is there and is no link.
+            # It is there and is not a link.
             if error.errno != EINVAL:
                 raise
             return None

@@ -1,4 +1,4 @@
-"""/sys: PCI devices.
+"""List PCI devices from /sys, and read PCI addresses.
 
 Source of names and forms: the kernel's Documentation/ABI/testing/sysfs-bus-pci.
 """

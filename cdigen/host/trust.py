@@ -1,4 +1,4 @@
-"""Which files root may execute or load: ``untrusted`` gives the reason against one, or nothing.
+"""Tell why root must not execute or load a file (``untrusted``), because others may change it.
 
 A program that root starts, or a library that it loads, is as powerful as root. Whoever may write to
 the file, or to any folder on the way to it, or who may put another link in a link's place, would
@@ -30,13 +30,13 @@ def untrusted(path: str, *, base: str = "", owners: frozenset[int] = frozenset()
     lies at BASE on it, as it is now; never raises.
     """
     if not path.startswith("/"):
-        return f"{shown(path)} is no absolute path"
+        return f"{shown(path)} is not an absolute path"
     try:
         return _judge_way(path, owners | {0, os.geteuid()}, base)
     except OSError as error:
         return f"{shown(path)} cannot be examined: {reason(error)}"
     except ValueError:
-        return f"{shown(path)} is no path"  # it holds a NUL
+        return f"{shown(path)} is not a path"  # it holds a NUL
 
 
 def untrusted_below(root: Root, folder: str) -> str:

@@ -7,7 +7,7 @@ from cdigen.value import frozen
 
 @frozen
 class Change:
-    """The new content of the file ``path`` of the host, and what it was computed from; None is no file.
+    """The new content of the file ``path`` of the host, and what it was computed from; None is not a file.
 
     ``keys`` are the names of what is set, as people write them: ``engine.cdi_spec_dirs``.
     """

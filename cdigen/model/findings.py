@@ -1,4 +1,4 @@
-"""What a stage has to say about its input without stopping: one ``Finding`` per problem."""
+"""Findings: what a stage reports without stopping, one ``Finding`` per problem."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Finding:
 
     def line(self) -> str:
         """Return the finding as one line of text for a terminal."""
-        # Messages name paths fit for a line: what is no plain text in them is escaped.
+        # Messages name paths fit for a line: what is not plain text in them is escaped.
         is_said = self.path in self.message or ascii(self.path)[1:-1] in self.message
         where = "" if is_said else f"{self.path}: "
         hint = f" ({self.hint})" if self.hint else ""

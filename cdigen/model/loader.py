@@ -1,4 +1,4 @@
-"""Where the dynamic loader of a container's image looks for libraries by itself.
+"""Know the folders in which a container's dynamic loader looks for libraries by itself.
 
 Debian and its kin search one folder, Red Hat and its kin another, and which image will run is not
 known when a spec is written: so there are always both.

@@ -1,4 +1,4 @@
-"""Names of the CDI specification: vendor, class, kind, device, and the order people expect.
+"""Check and sort the names of the CDI specification: vendor, class, kind, device.
 
 The character rules are those of CDI's own parser (container-device-interface, pkg/parser), the
 lengths those of its SPEC.md, "Kind"; letters and digits are ASCII throughout.

@@ -1,4 +1,4 @@
-"""The names of a GPU's partitions as its vendor's library gave them, kept for when it falls silent.
+"""Keep the names that a vendor's library gave to a GPU's partitions, for when it does not answer.
 
 NVIDIA's kernel module tells which MIG instances there are, NVML alone their numbers and UUIDs. As long as
 the instances are the same, names that NVML gave once are still true.

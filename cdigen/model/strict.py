@@ -1,4 +1,4 @@
-"""Strict readers of JSON: each takes a value and its JSON path, and returns what the value means.
+"""Read JSON strictly: readers that check a value and return what it means, put together like the document.
 
 They are put together like the document: ``record(cls, name=text, sizes=many(number))``. The first
 place that is wrong raises ``InvalidValue``; whoever reads a document says whose fault that is. ``as_json`` is

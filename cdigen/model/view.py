@@ -1,4 +1,4 @@
-"""A driver view: one directory with a driver's files as a container sees them, planned before it is made.
+"""Plan a driver view: one directory with a driver's files as a container sees them.
 
 A view is laid out like ``/usr/local/nvidia`` (``bin``, ``lib``, ``lib64``) and is mounted as a whole, each
 kind's at ``view_target``. ``ViewPlan`` says what belongs into it; ``cdigen.store.views`` makes it.
@@ -65,7 +65,7 @@ def fault(plan: ViewPlan) -> str:
     view. Names come from the host's files, so a fault is the host's as often as ours.
     """
     if not plan.vendor or not _VENDOR.issuperset(plan.vendor):
-        return f"the vendor {plan.vendor!a} is no word of lower-case letters and digits"
+        return f"the vendor {plan.vendor!a} is not a word of lower-case letters and digits"
     paths = plan.paths()
     return (
         _first(_path_fault(path) for path in paths)
@@ -102,7 +102,7 @@ def _first(faults: Iterable[str]) -> str:
 def _path_fault(path: str) -> str:
     if _is_plain(path):
         return ""
-    return f"{path!a} is no plain relative path"
+    return f"{path!a} is not a plain relative path"
 
 
 def _is_plain(path: str) -> bool:
@@ -126,7 +126,7 @@ def _overlap(paths: tuple[str, ...]) -> str:
 def _source_fault(file: ViewFile) -> str:
     if file.source.startswith("/") and "\0" not in file.source:
         return ""
-    return f"the source {file.source!a} of {file.path} is no absolute path"
+    return f"the source {file.source!a} of {file.path} is not an absolute path"
 
 
 def _link_fault(link: ViewLink) -> str:
@@ -136,7 +136,7 @@ def _link_fault(link: ViewLink) -> str:
     while rest.startswith("../"):
         rest, ups = rest[3:], ups + 1
     if not _is_plain(rest):
-        return f"the target {link.target!a} of {link.path} is no plain relative path"
+        return f"the target {link.target!a} of {link.path} is not a plain relative path"
     if ups > link.path.count("/"):
         return f"the target {link.target} of {link.path} leads out of the view"
     return ""

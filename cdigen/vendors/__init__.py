@@ -1,1 +1,1 @@
-"""Who makes the GPU: one folder per vendor behind the protocol of ``base``, listed in ``registry``."""
+"""The makers of GPUs: one folder per vendor behind the protocol of ``base``, listed in ``registry``."""

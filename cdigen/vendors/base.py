@@ -1,4 +1,4 @@
-"""The vendor protocol: all that the rest of cdigen asks of a maker of accelerators.
+"""The vendor protocol (``Vendor``): all that the rest of cdigen asks of a maker of accelerators.
 
 docs/adding-a-vendor.md walks through it.
 """
@@ -39,23 +39,23 @@ if TYPE_CHECKING:
             """Read the host; raises HostError where this vendor has nothing to offer there.
 
             Every vendor in the tree is asked on every host: one whose module is not loaded says so
-            (``driver-not-loaded``) after a look or two, before it imports what only its own hosts need.
+            (``driver-not-loaded``) after a few reads, before it imports what only its own hosts need.
             """
 
         def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
             """Compute the content of each profile's spec, and of those of other classes; pure."""
 
         def watches(self, context: DiscoveryContext) -> Watches:
-            """Return what is worth a look when it changes; whether it exists or not."""
+            """Return what the daemon has to watch, whether it exists or not."""
 
         def missing_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
-            """Read which nodes nobody has made yet, as they would have to be made."""
+            """Read which device nodes are missing, as they would have to be made."""
 
         def wrong_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
-            """Read in whose place there is something else, as they should be."""
+            """Read which device nodes are something else than they should be, as they should be."""
 
         def diagnostics(self, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
-            """Read what keeps containers from this vendor's devices although discovery is content.
+            """Read what keeps containers from this vendor's devices although discovery finds nothing wrong.
 
             ``doctor`` shows it beside its own checks. INVENTORY is None where discovery failed.
             """
@@ -91,19 +91,19 @@ NO_OPTIONS: Mapping[str, Mapping[str, bool | str]] = {}
 
 
 def no_names() -> tuple[GpuPartitionNames, ...]:
-    """Stand for a memory without content."""
+    """Return no names: none are remembered."""
     return ()
 
 
 @frozen
 class DiscoveryContext:
-    """Where a vendor is to look.
+    """The trees of the host that a vendor reads, and what was asked for.
 
     ``host`` is the host's own tree (/proc, /sys), ``driver`` the tree with the driver's files,
     ``dev`` the tree whose /dev holds the nodes; search paths, where given, are absolute folders of
     the driver's tree that replace the vendor's own tables.
 
-    ``mode`` is what the host is taken for (``auto``: look). ``nvml`` says whether the vendor's
+    ``mode`` is the kind of host (``auto``: found out). ``nvml`` says whether the vendor's
     management library may be loaded in a child process: ``auto``, ``off``, or the path of a library.
     ``compat32`` asks for 32-bit libraries; ``mps_pipe_dir`` is the folder of NVIDIA's Multi-Process
     Service, which ``mps_uid`` may own besides root, or empty. ``options`` are those that the

@@ -1,4 +1,4 @@
-"""The kinds of a vendor with several classes of accelerators: one for GPUs per profile, one per other class.
+"""Sort a vendor's accelerators by the kinds that offer them: GPUs by profile, other classes by themselves.
 
 Pure: the same inventory and profiles give the same answer on any machine.
 """

@@ -74,8 +74,16 @@ REFUSED: dict[str, tuple[Break, int, tuple[str, ...]]] = {
         ("580.65.06", "550.163.01", "reboot"),
     ),
     "half upgraded": (half_upgraded, 3, ("550.163.01", "580.65.06", "reboot")),
-    "libcuda is a text file": (replace(LIBCUDA, b"hello\n"), 3, (LIBCUDA, "no shared library", "reinstall")),
-    "libcuda is cut off": (lambda host: os.truncate(host / LIBCUDA, 100), 3, (LIBCUDA, "no shared library")),
+    "libcuda is a text file": (
+        replace(LIBCUDA, b"hello\n"),
+        3,
+        (LIBCUDA, "not a shared library", "reinstall"),
+    ),
+    "libcuda is cut off": (
+        lambda host: os.truncate(host / LIBCUDA, 100),
+        3,
+        (LIBCUDA, "not a shared library"),
+    ),
 }
 
 # What is broken, what is said of it; the rest is served.
@@ -102,7 +110,7 @@ SERVED: dict[str, tuple[Break, tuple[str, ...]]] = {
     ),
     "a manifest that is no JSON": (
         lambda host: (host / "usr/share/glvnd/egl_vendor.d/10_nvidia.json").write_text("{"),
-        ("10_nvidia.json", "no JSON"),
+        ("10_nvidia.json", "not JSON"),
     ),
 }
 

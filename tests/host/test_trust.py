@@ -164,11 +164,11 @@ def test_a_link_that_leads_elsewhere_than_it_says_is_not_trusted(library: Path) 
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("lib/libnvidia-ml.so.1", "is no absolute path"),
-        ("", "is no absolute path"),
+        ("lib/libnvidia-ml.so.1", "is not an absolute path"),
+        ("", "is not an absolute path"),
         ("/nowhere/lib.so", "cannot be examined: No such file or directory"),
         ("/etc/passwd/lib.so", "cannot be examined: Not a directory"),
-        ("/etc/\0", "is no path"),
+        ("/etc/\0", "is not a path"),
         ("/" + "a" * 300, "cannot be examined: File name too long"),
         ("/nowhere/\udcff\n", "cannot be examined"),
     ],

@@ -32,7 +32,7 @@ def test_a_plan_of_plain_paths_and_links_within_has_no_fault() -> None:
 
 @pytest.mark.parametrize("path", ["", "/x", "a//b", "a/", "./a", "a/..", "../a", "a\nb", "a\0b", "a\udc80"])
 def test_a_path_that_is_not_plain_and_relative_is_a_fault(path: str) -> None:
-    assert "is no plain relative path" in fault(plan(path))
+    assert "is not a plain relative path" in fault(plan(path))
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_a_path_that_is_a_file_and_a_folder_is_a_fault() -> None:
 
 @pytest.mark.parametrize("vendor", ["", "NVIDIA", "nvidia-x", "a/b", "..", "é"])
 def test_a_vendor_that_is_no_word_is_a_fault(vendor: str) -> None:
-    assert "no word" in fault(plan("a", vendor=vendor))
+    assert "not a word" in fault(plan("a", vendor=vendor))
 
 
 @pytest.mark.parametrize("source", ["", "lib/a", "/lib/\0a"])
 def test_a_source_that_is_not_absolute_is_a_fault(source: str) -> None:
     wrong = ViewPlan(vendor="nvidia", version="1", files=(ViewFile(path="a", source=source),))
-    assert "no absolute path" in fault(wrong)
+    assert "not an absolute path" in fault(wrong)
 
 
 def test_links_to_links_arrive_at_the_file() -> None:

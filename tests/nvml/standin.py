@@ -145,7 +145,7 @@ def trusted_folder() -> Iterator[Path]:
     """Give a folder that only this user may write to, and all above it, so not below /tmp."""
     home = Path(pwd.getpwuid(os.geteuid()).pw_dir).resolve()
     if not os.access(home, os.W_OK):
-        cannot_run(f"{home} is no folder to write to")
+        cannot_run(f"{home} is not a folder to write to")
     for place in (home, *home.parents):
         if place.stat().st_uid not in {0, os.geteuid()} or place.stat().st_mode & 0o022:
             cannot_run(f"others may write to {place}")

@@ -100,10 +100,10 @@ def test_a_process_that_a_library_leaves_behind_costs_no_time(folder: Path) -> N
 @pytest.mark.parametrize(
     ("script", "rule", "words"),
     [
-        ("", "nvml-garbage", "no JSON"),
-        ("print('rubbish')", "nvml-garbage", "no JSON"),
-        ("""print('{"format": 1, "gpus": [{"index"')""", "nvml-garbage", "no JSON"),
-        ("print('[' * 999999)", "nvml-garbage", "no JSON"),
+        ("", "nvml-garbage", "not JSON"),
+        ("print('rubbish')", "nvml-garbage", "not JSON"),
+        ("""print('{"format": 1, "gpus": [{"index"')""", "nvml-garbage", "not JSON"),
+        ("print('[' * 999999)", "nvml-garbage", "not JSON"),
         ("print('{}')", "nvml-garbage", "$.format is not 1"),
         ("while True: print('rubbish' * 999)", "nvml-garbage", "more than 1 MiB"),
         ("import sys; sys.exit('it went wrong\\nNo \\x1b[31mluck')", "nvml-garbage", r"'No \\x1b[31mluck'"),
@@ -145,10 +145,10 @@ def test_what_is_no_library_is_a_finding(folder: Path) -> None:
     text.write_text("no library\n")
     os.mkfifo(fifo)
     for path, words in (
-        (str(folder), "is no regular file"),
+        (str(folder), "is not a regular file"),
         (str(folder / "missing.so"), "No such file or directory"),
         (str(text), "file too short"),
-        (str(fifo), "is no regular file"),
+        (str(fifo), "is not a regular file"),
         ("/nowhere/\0", "no path"),
         ("/nowhere/\x1b\udcff", "No such file or directory"),
         ("libnvidia-ml.so.1", "cannot be loaded"),

@@ -302,7 +302,7 @@ def test_a_source_that_is_gone_is_named(base: Path) -> None:
 
 def test_a_plan_with_a_fault_is_refused(base: Path) -> None:
     error = refusal(base, replace(PLAN, files=(ViewFile(path="../x", source=SMI),), links=()))
-    assert "no plain relative path" in error.message
+    assert "not a plain relative path" in error.message
 
 
 def test_a_link_of_a_foreign_tree_does_not_lead_out_of_it(base: Path, tmp_path: Path) -> None:

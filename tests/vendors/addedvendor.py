@@ -19,22 +19,22 @@ class Vendor:
     MODULES = ("added",)
     PCI_VENDORS = (0x1DED,)
 
-    def discover(self, places):
+    def discover(self, context):
         {discover}
 
     def edits(self, inventory, profiles):
         {edits}
 
-    def watches(self, places):
+    def watches(self, context):
         {watches}
 
-    def missing_nodes(self, places):
+    def missing_nodes(self, context):
         {missing_nodes}
 
-    def wrong_nodes(self, places):
+    def wrong_nodes(self, context):
         return ()
 
-    def diagnostics(self, places, inventory):
+    def diagnostics(self, context, inventory):
         {diagnostics}
 
 

@@ -21,11 +21,11 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 
 # A vendor that gives Intel's NPU, and Intel's GPU's render node, as its own.
 SQUATTER = """\
-def discover(self, places):
+def discover(self, context):
     from cdigen.host import devnodes
     from cdigen.model.inventory import Accelerator, Driver, Inventory
-    paths = [path for path in {paths!r} if places.dev.exists(path)]
-    nodes = [devnodes.read_node(places.dev, path, role="npu") for path in paths]
+    paths = [path for path in {paths!r} if context.dev.exists(path)]
+    nodes = [devnodes.read_node(context.dev, path, role="npu") for path in paths]
     npus = tuple(
         Accelerator(index=index, address=f"0000:99:00.{{index}}", model="NPU", uuid=None, minor=None,
                     nodes=(node,), usable=True, device_class="npu")

@@ -183,11 +183,11 @@ BAD_LOOKS = {
     "a text": ("return 'two NPUs'", "str, not Inventory"),
     "nothing": ("return None", "NoneType, not Inventory"),
     "numbers for devices": (
-        "from cdigen.value import replace\nreturn replace(super().discover(places), accelerators=(1, 2))",
+        "from cdigen.value import replace\nreturn replace(super().discover(context), accelerators=(1, 2))",
         "accelerators[0]",
     ),
     "another's inventory": (
-        "from cdigen.value import replace\nreturn replace(super().discover(places), vendor='nvidia')",
+        "from cdigen.value import replace\nreturn replace(super().discover(context), vendor='nvidia')",
         "vendor",
     ),
 }
@@ -238,7 +238,7 @@ def assert_its_own_failure(cdigen: Run, root: Path, guests: Path, said: str) -> 
 
 
 @pytest.mark.parametrize(
-    "body", ["NAME = 'nvidia'", method("discover(self, places)", RAISE), "raise RuntimeError('broken')"]
+    "body", ["NAME = 'nvidia'", method("discover(self, context)", RAISE), "raise RuntimeError('broken')"]
 )
 def test_a_command_for_it_alone_or_for_all_of_several_ends_with_its_failure(
     cdigen: Run, mixed: Path, guests: Path, body: str
@@ -273,7 +273,7 @@ def test_one_whose_look_fails_or_gives_nonsense_is_its_own_failure(
     cdigen: Run, mixed: Path, guests: Path, how: str
 ) -> None:
     body, said = BAD_LOOKS[how]
-    like_acme(guests, "guest", method("discover(self, places)", body))
+    like_acme(guests, "guest", method("discover(self, context)", body))
     assert_its_own_failure(cdigen, mixed, guests, said)
 
 
@@ -309,11 +309,11 @@ def status_of(running: Any, name: str) -> dict[str, Any]:
 
 # Vendor -> what breaks it. All are in one daemon.
 BROKEN = {
-    "looker": method("discover(self, places)", RAISE),
-    "counter": method("discover(self, places)", "return 7"),
-    "watcher": method("watches(self, places)", RAISE),
-    "lister": method("watches(self, places)", "return ('/dev/accel',)"),
-    "maker": method("missing_nodes(self, places)", RAISE),
+    "looker": method("discover(self, context)", RAISE),
+    "counter": method("discover(self, context)", "return 7"),
+    "watcher": method("watches(self, context)", RAISE),
+    "lister": method("watches(self, context)", "return ('/dev/accel',)"),
+    "maker": method("missing_nodes(self, context)", RAISE),
     "thief": "CDI_VENDOR = 'nvidia.com'",
 }
 

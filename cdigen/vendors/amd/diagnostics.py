@@ -1,4 +1,4 @@
-"""What keeps programs in containers from AMD's GPUs although discovery is content, or why it is not."""
+"""Find what keeps programs in containers from AMD's GPUs, whether discovery has found them or not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PCI_VENDOR = 0x1002
 
 
 def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
-    """Return what is wrong with the nodes' groups and modes, and with GPUs that amdgpu has not got."""
+    """Return what is wrong with the nodes' groups and modes, and with GPUs that amdgpu does not drive."""
     nodes = _nodes(inventory) if inventory is not None else ()
     return (*_nodes_of_root(nodes), *_closed_kfd(nodes), *_not_driven(context.host))
 
@@ -54,7 +54,7 @@ def _closed_kfd(nodes: tuple[HostNode, ...]) -> Iterator[Finding]:
 
 
 def _not_driven(host: Root) -> Iterator[Finding]:
-    """Say which of AMD's GPUs amdgpu has not got, and what is known of why."""
+    """Report the AMD GPUs that amdgpu does not drive, and what is known of why."""
     found = sysfs.pci_devices(host, vendor=PCI_VENDOR, classes=sysfs.ACCELERATORS)
     free = [address for address, driver in found if not driver]
     for address, driver in found:

@@ -1,4 +1,4 @@
-"""An inventory of amdgpu's GPUs and amdxdna's NPUs."""
+"""Make the inventory of amdgpu's GPUs and amdxdna's NPUs: ``discover``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turn an inventory of AMD's into drafts: which device gets which nodes, and what it is called.
+"""Turn AMD's inventory into drafts: which device gets which nodes, under which names.
 
 Pure: the same inventory and profiles give the same drafts on any machine.
 

@@ -1,4 +1,4 @@
-"""GPUs of amdgpu with their partitions and nodes, numbered as AMD's tools count (``listing``).
+"""Read the GPUs of amdgpu with their partitions and nodes, numbered as AMD's tools count (``listing``).
 
 GPUs that KFD does not know render but do not compute: AMD's tools leave them out, and here they come after
 the others. An Instinct is there to compute: one that cannot gets no device, and so no number.
@@ -37,7 +37,7 @@ KFD_HINT = "see 'dmesg | grep kfd'"
 
 
 class AmdGpuReader:
-    """Reads the GPUs of one look at the host.
+    """Reads the GPUs of one host.
 
     ``collector`` has what there is to say, ``nodes`` which nodes are missing or wrong.
     """

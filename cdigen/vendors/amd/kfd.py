@@ -1,4 +1,4 @@
-"""The topology that KFD, the compute side of amdgpu, shows: which render node computes, on which GPU.
+"""Read the topology of KFD, the compute side of amdgpu: which render node computes, on which GPU.
 
 Each folder below ``nodes`` is a CPU, a GPU, or a partition of one; ``properties`` has a name and a number in
 each line (the kernel's drivers/gpu/drm/amd/amdkfd/kfd_topology.c, node_show). ``location_id`` is the GPU's

@@ -1,4 +1,4 @@
-"""The host's ROCm libraries, for containers whose images have none.
+"""Find the host's ROCm libraries, for containers whose images have none.
 
 AMD's images bring ROCm along, and ROCm's libraries need not fit the driver's version, so this is by choice
 (``vendor_options: {amd: {rocm_libraries: true}}``). Names and folders: the packages of ROCm 5.7 to 7.0
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Driver
     from cdigen.vendors.base import DiscoveryContext
 
-# What programs load: how the names of the files begin, and whether there is no computing without it.
+# What programs load: how the names of the files begin, and whether nothing computes without it.
 WANTED = (
     ("libamdhip64.so.", True),
     ("libhsa-runtime64.so.", True),
@@ -70,7 +70,7 @@ def find_libraries(
         text = f"{needed_by} needs {shown(name)}, which is not installed; loading it may fail"
         collector.add("warning", "library-incomplete", needed_by, text, "install the package that holds it")
     for path, problem in search.broken.items():
-        text = f"{path} is no library for containers: {problem}"
+        text = f"{path} is not a library for containers: {problem}"
         collector.add("warning", "library-unusable", path, text, "reinstall ROCm's packages")
     return tuple(sorted(search.found.values(), key=lambda file: file.host_path)), sought
 

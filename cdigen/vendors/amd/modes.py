@@ -1,4 +1,4 @@
-"""How a GPU is split, in the kernel's words, and whether KFD agrees with them.
+"""Read how a GPU is partitioned, and report where KFD and the kernel's files disagree.
 
 ``current_compute_partition`` and ``current_memory_partition`` have a word each (amdgpu_gfx.c, amdgpu_gmc.c).
 The word and KFD's topology do not change together: between the two, a GPU says how it is split and KFD has

@@ -1,4 +1,4 @@
-"""NPUs of amdxdna: each is one accelerator node (drivers/accel/amdxdna of the kernel makes no other).
+"""Read the NPUs of amdxdna; each is one accelerator node (drivers/accel/amdxdna makes no other).
 
 The index counts them by their PCI addresses; there has been one in a processor so far.
 """

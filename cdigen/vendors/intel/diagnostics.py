@@ -1,4 +1,4 @@
-"""What keeps programs in containers from Intel's devices although their nodes are there."""
+"""Find what keeps programs in containers from Intel's devices although their nodes are there."""
 
 from __future__ import annotations
 

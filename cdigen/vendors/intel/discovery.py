@@ -1,4 +1,4 @@
-"""Put the readings of a host with Intel's devices together, and judge the whole."""
+"""Make the inventory of Intel's devices: ``discover``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The firmware side of discrete GPUs: nodes by which their graphics system controller (GSC) is spoken to.
+"""Read the nodes by which a discrete GPU's firmware is reached (graphics system controller, GSC).
 
 i915 and xe make auxiliary devices of a GPU, ``i915.mei-gsc.<n>``, ``i915.mei-gscfi.<n>`` and
 ``xe.mei-gscfi.<n>`` in its folder of /sys; the module mei_gsc makes a node of each, ``mei/mei1``

@@ -1,4 +1,4 @@
-"""Whether a host has anything of Intel's: a scan or two, made on every host at every start."""
+"""Tell quickly whether a host has any of Intel's devices; asked on every host at every start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLASS_LISTS = (("/sys/class/drm", "card", GPU), ("/sys/class/accel", "accel", NP
 
 
 def has_devices(host: Root, *, vfio: bool) -> bool:
-    """Return whether there may be anything to offer, after a scan or two; VFIO counts its drivers, too.
+    """Return whether there may be anything to offer, after a few reads of /sys; VFIO counts its drivers, too.
 
     A device that no driver has offers nothing.
     """

@@ -1,4 +1,4 @@
-"""Intel's products by their numbers on the PCI bus, and the firmware that they need.
+"""Intel's products by their PCI device numbers, and the firmware that their drivers need.
 
 Sources: include/drm/intel/pciids.h of the kernel (GPUs), drivers/accel/ivpu/ivpu_drv.h (NPUs),
 drivers/accel/habanalabs/common/habanalabs_drv.c (Gaudi); Intel's list "Hardware" at dgpu-docs.intel.com for

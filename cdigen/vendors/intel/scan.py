@@ -1,4 +1,4 @@
-"""One scan at a host: where it is read, what it says, and whose nodes are whose."""
+"""Share what the readers of one host need: its trees, findings, and whose node is whose (``NodeScan``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NodeScan:
-    """Reads nodes for the readers of GPUs, NPUs and Gaudis; no node is given to two devices."""
+    """One host as the readers of GPUs, NPUs and Gaudis read it; no node is given to two devices."""
 
     def __init__(self, context: DiscoveryContext) -> None:
         self.host = context.host
@@ -24,7 +24,7 @@ class NodeScan:
 
     def minor(self, function: PciFunction, minor: drm.DrmMinor) -> tuple[HostNode | None, str]:
         """Return the node of MINOR of FUNCTION, or None and what is wrong with it."""
-        self._doubt_numbers(function, minor)
+        self._report_unknown_numbers(function, minor)
         return self.node(function, minor.path, minor.role, minor.numbers, capabilities=minor.capabilities)
 
     def node(
@@ -41,8 +41,8 @@ class NodeScan:
             return None, problem
         return self.nodes.read(path, role=role, capabilities=capabilities, numbers=drm.node_numbers(numbers))
 
-    def _doubt_numbers(self, function: PciFunction, minor: drm.DrmMinor) -> None:
-        """Say so where the kernel's file with the numbers of a node is there and tells none."""
+    def _report_unknown_numbers(self, function: PciFunction, minor: drm.DrmMinor) -> None:
+        """Report a node whose file of numbers in /sys exists and holds none."""
         folder = f"{function.folder}/{'accel' if minor.role == 'accel' else 'drm'}/{minor.name}"
         if minor.numbers is None and "dev" in self.host.names(folder):
             self.collector.add(

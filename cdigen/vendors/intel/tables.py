@@ -1,4 +1,4 @@
-"""What is known of Intel's accelerators on any host: drivers, numbers on the PCI bus, namings.
+"""Facts about Intel's accelerators: drivers, PCI numbers, roles of nodes, namings.
 
 Imported at every start, so short. Sources: Documentation/gpu/{i915,xe} and accel/ of the kernel.
 """

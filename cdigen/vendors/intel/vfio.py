@@ -1,4 +1,4 @@
-"""GPUs that a driver of VFIO has, for virtual machines that run in containers; offered only by choice.
+"""Read the GPUs that VFIO has, for virtual machines in containers; offered only by choice.
 
 They are devices of the same kind under the names that Intel's tools give them (0000-03-00-1-0x56c0), as in
 Intel's own generator and its DRA driver, so that what names one by address need not know which driver has

@@ -1,4 +1,4 @@
-"""What tells the daemon that Intel's side of a host has changed: the context that discovery looks into."""
+"""List what the daemon watches for Intel: nodes, drivers' folders, uevent subsystems."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""DRM devices of any vendor: the cards, render nodes and accelerator nodes that the kernel made of a device.
+"""Read DRM devices of any vendor: the cards, render nodes and accelerator nodes of a device.
 
 A device's folder in /sys, of PCI or of the platform, has them in ``drm/`` (``card0``, ``renderD128``) and, of
-accelerators that are no GPUs, in ``accel/`` (``accel0``); each one's ``dev`` holds its node's numbers
+accelerators that are not GPUs, in ``accel/`` (``accel0``); each one's ``dev`` holds its node's numbers
 (Documentation/gpu/drm-uapi.rst and accel/introduction.rst of the kernel).
 """
 

@@ -1,4 +1,4 @@
-"""Where the kernel looks for the firmware of its drivers."""
+"""List the folders in which the kernel looks for firmware, and the files there."""
 
 from __future__ import annotations
 

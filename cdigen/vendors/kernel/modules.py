@@ -1,4 +1,4 @@
-"""Kernel modules of any vendor: which runs, and of which build."""
+"""Tell whether a kernel module is loaded, and of which build it is."""
 
 from __future__ import annotations
 

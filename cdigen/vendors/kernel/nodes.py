@@ -1,4 +1,4 @@
-"""Device nodes of any vendor: read with what the kernel says they should be, and as specs have them.
+"""Read device nodes of any vendor, compared with the kernel's numbers, and put them into specs.
 
 A node that does not exist, or in whose place there is something else, is remembered as it would have to
 be made (``create_nodes``, ``cdigen doctor``).
@@ -71,7 +71,7 @@ class NodeCreationPolicy:
 
 
 class NodeReader:
-    """Reads the nodes of one look at the host, below DEV, and gathers those that are missing.
+    """Reads the nodes of one host, below DEV, and gathers those that are missing.
 
     ``missing`` holds nodes that could be made: their numbers are known, and policy is allowed. ``wrong``
     holds, as they should be, those in whose place there is something else.
@@ -126,7 +126,7 @@ class NodeReader:
         return None, f"{node.host_path} has the numbers {node.major}:{node.minor}, but the {told}"
 
     def claim(self, path: str, owner: str) -> str:
-        """Note that the node at PATH is the device OWNER's; returns what is wrong with that, or nothing."""
+        """Record that the node at PATH is the device OWNER's; return what is wrong with that, or nothing."""
         first = self._owners.setdefault(path, owner)
         return f"{path} is the node of another device, too ({first})" if first != owner else ""
 

@@ -1,4 +1,4 @@
-"""The capability files of the nvidia module: who may use MIG instances, and by which device node.
+"""Read the capability files of the nvidia module: which device node grants which MIG instance.
 
 A capability is a file below /proc/driver/nvidia/capabilities; opening the character device of its
 minor, /dev/nvidia-caps/nvidia-cap<minor>, is what grants it. The minors stand in the file itself

@@ -1,4 +1,4 @@
-"""The device families beside the GPUs: NVSwitches, IMEX channels, GDS, GDRCopy, InfiniBand, MIG's own.
+"""Find the devices beside the GPUs: NVSwitches, IMEX channels, GDS, GDRCopy, InfiniBand, MIG's own.
 
 ``read_groups`` is the central name. A family is offered as a kind of its own, and only when its nodes
 are there: who asks for a GPU does not get them. Which nodes belong to which family follows
@@ -44,7 +44,7 @@ FAMILIES = (
     Family(device_class="nvswitch", own=("/dev/nvidia-nvswitchctl", "/dev/nvidia-nvswitch#")),
     Family(device_class="gdrcopy", own=("/dev/gdrdrv",)),
     Family(device_class="gds", own=("/dev/nvidia-fs#",)),
-    # rdma_cm comes with every InfiniBand stack; alone it is no adapter.
+    # rdma_cm comes with every InfiniBand stack; alone it is not an adapter.
     Family(device_class="mofed", own=("/dev/infiniband/uverbs#",), shared=("/dev/infiniband/rdma_cm",)),
 )
 
@@ -66,7 +66,7 @@ def read_groups(
 ) -> tuple[tuple[Group, ...], tuple[Finding, ...]]:
     """Read the families whose nodes are there, and say what is wrong with single nodes.
 
-    A node that cannot be used is left out; a family of which no node can be used is no group.
+    A node that cannot be used is left out; a family of which no node can be used is not a group.
     """
     reader = _Reader(context, nodes)
     groups = (
@@ -80,7 +80,7 @@ def read_groups(
 def management_group(context: DiscoveryContext, nodes: NvidiaNodeReader) -> Group | None:
     """Read every node with which the driver and all of its GPUs are administered; None without any.
 
-    What is no character device, such as the folder /dev/nvidia-caps, is passed over.
+    What is not a character device, such as the folder /dev/nvidia-caps, is passed over.
     """
     names = sorted(context.dev.names("/dev"), key=natural_key)
     paths = [
@@ -97,7 +97,7 @@ def management_group(context: DiscoveryContext, nodes: NvidiaNodeReader) -> Grou
 
 
 class _Reader:
-    """Reads the families of one look at the host; ``findings`` gathers what there is to say."""
+    """Reads the families of one host; ``findings`` gathers what there is to say."""
 
     def __init__(self, context: DiscoveryContext, nodes: NvidiaNodeReader) -> None:
         self._context = context
@@ -211,7 +211,7 @@ class _Reader:
             )
             if right and is_plain(root.host_path(root.resolve(path))):
                 return True
-            problem = "is no folder" if folder else "is no file with content"
+            problem = "is not a folder" if folder else "is not a file with content"
         where = root.host_path(path)
         message = f"{shown(where)} {problem}; GPUDirect Storage is served without it"
         self._say("warning", "file-unusable", where, message, "see 'gdscheck -p'")

@@ -1,4 +1,4 @@
-"""The driver's own list of its files for containers: ``sandboxutils-filelist.json``, where it is installed.
+"""Read the driver's own list of its files for containers, ``sandboxutils-filelist.json``: ``read``.
 
 NVIDIA's README of the driver names it ("Installed Components"), and not its form. That is taken from those
 who read real ones (kata-containers pull request 13427, and VM runtimes that share a host's driver): a list of
@@ -58,7 +58,7 @@ def parse(data: bytes) -> FileList:
     try:
         entries = json.loads(data)
     except ValueError as error:
-        raise ValueError(f"is no JSON: {error}") from None
+        raise ValueError(f"is not JSON: {error}") from None
     named: dict[str, dict[str, set[str]]] = {"LIB": {}, "BINARY": {}}
     for entry in entries if isinstance(entries, list) else ():
         match entry:

@@ -1,4 +1,4 @@
-"""Find the driver's files that are no libraries: binaries, firmware, data files, X modules, sockets.
+"""Find the driver's files other than libraries: binaries, firmware, data files, X modules, sockets.
 
 Each function goes through one table and returns what it found together with what it looked for.
 """
@@ -121,7 +121,7 @@ def _find_firmware(context: DiscoveryContext, driver: Driver) -> Found:
         parameter = read_text(context.host, FIRMWARE_FOLDER_PARAMETER).strip()
     except OSError:
         parameter = ""
-    # "-" is no folder: without a release those of a release are passed over.
+    # "-" is not a folder: without a release those of a release are passed over.
     release = kernel_release(context.host) or "-"
     folders = [folder.format(release=release) for folder in FIRMWARE_FOLDERS]
     if parameter.startswith("/") and is_plain(parameter):

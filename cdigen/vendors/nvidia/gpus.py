@@ -1,4 +1,4 @@
-"""GPUs and their nodes, from /proc/driver/nvidia, /sys and /dev; NVML fills in what these lack.
+"""Read the GPUs and their nodes from /proc/driver/nvidia, /sys and /dev; NVML adds what these lack.
 
 The index is NVML's: GPUs of the nvidia driver in the order of their PCI addresses, those that the
 driver excludes left out (NVML API reference, nvmlDeviceGetCount_v2 and GetHandleByIndex_v2). A GPU
@@ -45,7 +45,7 @@ MAX_MINOR = 0xFFFFF
 
 
 class NvidiaGpuReader:
-    """Reads the GPUs of one look at the host; ``findings`` gathers what there is to say."""
+    """Reads the GPUs of one host; ``findings`` gathers what there is to say."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class NvidiaGpuReader:
             return None
         if text.isascii() and text.isdigit() and len(text) <= 7 and int(text) <= MAX_MINOR:
             return int(text)
-        message = f"{path} has 'Device Minor: {text[:40]}', which is no number; this GPU gets no device"
+        message = f"{path} has 'Device Minor: {text[:40]}', which is not a number; this GPU gets no device"
         self._unreadable(path, message)
         return None
 

@@ -1,4 +1,4 @@
-"""What the nvidia kernel module says of itself: its version, flavour and machine.
+"""Read the version, flavour and machine of the loaded nvidia kernel module.
 
 Formats: NVIDIA's README of the driver, "The /proc file system interface", and real 550 and 580
 drivers. Both flavours of the module begin with ``NVRM version:``:

@@ -271,7 +271,7 @@ def _read(search: LibrarySearch, file: OpenFile, stem: str, row: Library | None)
     try:
         library = elf.read_shared_object(file.read_at, file.size)
     except elf.ElfError as error:
-        search.reject(stem, file.path, f"{shown_path} is no shared library: {error}")
+        search.reject(stem, file.path, f"{shown_path} is not a shared library: {error}")
         return
     if library.machine != (search.machine or library.machine) or library.bits != search.bits:
         # Folders of other machines' libraries lie beside ours (/usr/lib of Red Hat is 32-bit).
@@ -282,7 +282,7 @@ def _read(search: LibrarySearch, file: OpenFile, stem: str, row: Library | None)
         return
     soname = library.soname if library.soname is not None and "/" not in library.soname else real_name
     if not is_plain(soname) or soname in {"", ".", ".."}:
-        search.reject(stem, file.path, f"{shown_path} has the SONAME {soname!a}, which is no file name")
+        search.reject(stem, file.path, f"{shown_path} has the SONAME {soname!a}, which is not a file name")
         return
     if soname.partition(".so")[0] in NEUTRAL:
         return

@@ -1,4 +1,4 @@
-"""The manifests of EGL, Vulkan and OpenCL: which library each loads.
+"""Give libraries the absolute paths by which manifests of EGL, Vulkan and OpenCL name them.
 
 EGL's and Vulkan's are JSON, OpenCL's (``nvidia.icd``) is one line. They name a library by SONAME, as
 NVIDIA ships them, or by an absolute path, as NixOS rewrites them (nixpkgs issue 461949). The absolute
@@ -27,7 +27,7 @@ def with_named_paths(
 ) -> tuple[tuple[DriverFile, ...], tuple[Finding, ...]]:
     """Give each library the absolute paths under which a manifest among FILES loads it.
 
-    A manifest that is no JSON is a finding; one that names a foreign library is left as it is.
+    A manifest that is not JSON is a finding; one that names a foreign library is left as it is.
     """
     named: dict[str, list[str]] = {}
     findings: list[Finding] = []
@@ -38,7 +38,7 @@ def with_named_paths(
             data = root.read(file.host_path.removeprefix(root.seen_at), limit=MAX_SIZE)
             paths = _absolute_paths(data, is_json=file.host_path.endswith(".json"))
         except (OSError, ValueError, RecursionError) as error:
-            problem = reason(error) if isinstance(error, OSError) else "it is no JSON"
+            problem = reason(error) if isinstance(error, OSError) else "it is not JSON"
             findings.append(
                 Finding(
                     severity="warning",

@@ -1,4 +1,4 @@
-"""MIG instances: from the kernel's capability files, with NVML's numbers and UUIDs where it answers.
+"""Read MIG instances from the kernel's capability files, with numbers and UUIDs from NVML.
 
 Where it does not, the names that it gave before hold as long as the kernel has the same instances; others
 are named for what they are. A number is never counted here: it could be another instance's tomorrow.
@@ -35,7 +35,7 @@ SHARED = ("config", "monitor")
 
 
 class MigReader:
-    """Reads the instances of one look at the host."""
+    """Reads the instances of one host."""
 
     def __init__(self, context: DiscoveryContext, nodes: NvidiaNodeReader) -> None:
         self._host = context.host

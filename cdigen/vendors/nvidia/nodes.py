@@ -1,4 +1,4 @@
-"""The driver's device nodes: which numbers they have to have, and how they are made.
+"""Know which numbers the driver's device nodes must have, and how missing ones are made.
 
 The kernel does not make these nodes itself: nvidia-modprobe, udev rules or the driver's libraries do,
 by the numbers in /proc and the owner and mode in /proc/driver/nvidia/params (NVIDIA's README of the
@@ -29,7 +29,7 @@ MAX_ID = 0xFFFFFFFE  # of users and groups: the one above says "unchanged" (chow
 
 
 class NvidiaNodeReader(nodes.NodeReader):
-    """Reads the nodes of one look at the host, made as the driver's parameters say.
+    """Reads the nodes of one host, made as the driver's parameters say.
 
     ``findings`` says which of the kernel's files tell nothing.
     """

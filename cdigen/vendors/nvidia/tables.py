@@ -1,4 +1,4 @@
-"""What belongs to NVIDIA's driver: nodes, libraries, binaries and files, with what each serves.
+"""Tables of what belongs to NVIDIA's driver: nodes, libraries, binaries, files, and what each serves.
 
 Capabilities follow libnvidia-container (src/nvc_info.c, nvc_mount.c, options.h), which is what
 NVIDIA_DRIVER_CAPABILITIES selected; rows that it does not know carry their own source. Weights:

@@ -1,4 +1,4 @@
-"""What tells the daemon that NVIDIA's side of a host has changed: the context that discovery looks into."""
+"""List what the daemon watches for NVIDIA: driver files, nodes, kernel files, uevent subsystems."""
 
 from __future__ import annotations
 

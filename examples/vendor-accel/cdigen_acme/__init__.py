@@ -50,16 +50,16 @@ class Acme:
     MODULES: tuple[str, ...] = (MODULE,)
     PCI_VENDORS: tuple[int, ...] = (0xACE0,)
 
-    def discover(self, places: DiscoveryContext) -> Inventory:
+    def discover(self, context: DiscoveryContext) -> Inventory:
         """Read the host; raises HostError: driver-not-loaded, no-gpu, no-nodes."""
-        if not is_loaded(places.host, MODULE):
+        if not is_loaded(context.host, MODULE):
             raise HostError(
                 f"Acme's kernel module is not loaded: /sys/module/{MODULE} does not exist",
                 hint=f"load it with 'modprobe {MODULE}'",
                 kind="driver-not-loaded",
             )
         collector = FindingCollector()
-        npus = _read_npus(places.host, _reader(places), collector)
+        npus = _read_npus(context.host, _reader(context), collector)
         if not npus:
             raise HostError(
                 f"no NPU: the module {MODULE} has no device",
@@ -71,10 +71,10 @@ class Acme:
             raise HostError(f"no NPU can be used: {first.message}", hint=first.hint, kind="no-nodes")
         return Inventory(
             vendor=self.NAME,
-            driver=read_driver(places.host, MODULE),
+            driver=read_driver(context.host, MODULE),
             accelerators=npus,
             nodes=(),
-            files=_libraries(places.driver),
+            files=_libraries(context.driver),
             sought=(),
             findings=tuple(collector.findings),
         )
@@ -94,24 +94,24 @@ class Acme:
             if device_class == DEVICE_CLASS
         )
 
-    def watches(self, places: DiscoveryContext) -> Watches:
+    def watches(self, context: DiscoveryContext) -> Watches:
         """Return the nodes, the library, and the driver's list of its devices."""
-        libraries = (f"{places.driver.outer}{folder}/{LIBRARY}" for folder in LIBRARY_FOLDERS)
+        libraries = (f"{context.driver.outer}{folder}/{LIBRARY}" for folder in LIBRARY_FOLDERS)
         return Watches(
-            files=(f"{places.dev.outer}/dev/accel/*", *libraries),
-            polled=(f"{places.host.outer}{DRIVER}",),
+            files=(f"{context.dev.outer}/dev/accel/*", *libraries),
+            polled=(f"{context.host.outer}{DRIVER}",),
             subsystems=("pci", "module", "accel"),
         )
 
-    def missing_nodes(self, places: DiscoveryContext) -> tuple[HostNode, ...]:
+    def missing_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
         """Read which nodes nobody has made yet."""
-        return drm.with_groups(places.host, _read(places).missing)
+        return drm.with_groups(context.host, _read(context).missing)
 
-    def wrong_nodes(self, places: DiscoveryContext) -> tuple[HostNode, ...]:
+    def wrong_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
         """Read which nodes have other numbers than the kernel gives them, or are none, as they should be."""
-        return drm.with_groups(places.host, _read(places).wrong)
+        return drm.with_groups(context.host, _read(context).wrong)
 
-    def diagnostics(self, places: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:  # noqa: ARG002
+    def diagnostics(self, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:  # noqa: ARG002
         """Return nothing: there is nothing to know of these NPUs that the general checks do not see."""
         return ()
 
@@ -161,14 +161,14 @@ def _edits(*npus: Accelerator) -> ContainerEdits:
     return ContainerEdits(env=(visible,), device_nodes=nodes, additional_gids=gids(nodes))
 
 
-def _reader(places: DiscoveryContext) -> NodeReader:
-    return NodeReader(places.dev, drm.NODE_CREATION)
+def _reader(context: DiscoveryContext) -> NodeReader:
+    return NodeReader(context.dev, drm.NODE_CREATION)
 
 
-def _read(places: DiscoveryContext) -> NodeReader:
+def _read(context: DiscoveryContext) -> NodeReader:
     """Return a reader that has looked at every node."""
-    reader = _reader(places)
-    _read_npus(places.host, reader, FindingCollector())
+    reader = _reader(context)
+    _read_npus(context.host, reader, FindingCollector())
     return reader
 
 

@@ -1,4 +1,4 @@
-"""The driver's files that are no libraries: programs, firmware, data, X modules, sockets."""
+"""The driver's files that are not libraries: programs, firmware, data, X modules, sockets."""
 
 import os
 import socket

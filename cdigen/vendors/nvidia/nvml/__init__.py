@@ -1,4 +1,4 @@
-"""What came of asking NVML, as those who read GPUs need it: its answers, or why there are none."""
+"""What NVML said of each GPU, or why it did not (``NvmlReply``), for the readers of GPUs and MIG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVML, asked from a safe distance: ``ask`` has a child process load NVIDIA's library and reads its answer.
+"""Ask NVML in a child process (``ask``); whatever goes wrong there is a finding.
 
 The library may hang (a GPU that is being reset), crash, or belong to a driver that was just replaced;
 in the child none of this harms. Ask it only for what /proc and /sys do not have: that NVML starts can
@@ -50,7 +50,7 @@ _EXPLAINED: dict[str, tuple[str, str]] = {
         "the NVIDIA kernel module is not loaded, or its device nodes are missing",
         "load it with 'modprobe nvidia'; 'nvidia-modprobe -c 0 -u' makes the nodes",
     ),
-    "NVML_ERROR_FUNCTION_NOT_FOUND": ("the library is too old or is no NVML", "update the driver"),
+    "NVML_ERROR_FUNCTION_NOT_FOUND": ("the library is too old or is not NVML", "update the driver"),
     "NVML_ERROR_GPU_IS_LOST": ("the GPU has fallen off the bus", f"{_KERNEL_LOG}; a reboot brings it back"),
     "NVML_ERROR_IRQ_ISSUE": ("the kernel has trouble with the GPU's interrupts", _KERNEL_LOG),
     "NVML_ERROR_LIB_RM_VERSION_MISMATCH": (
@@ -109,7 +109,9 @@ def _unusable(library: str) -> Finding | None:
         why = reason(error) if isinstance(error, OSError) else "no path"
         return _notice("nvml-failed", library, f"{shown(library)} cannot be loaded: {why}", hint)
     if not stat.S_ISREG(mode):
-        return _notice("nvml-failed", library, f"{shown(library)} is no library: it is no regular file", hint)
+        return _notice(
+            "nvml-failed", library, f"{shown(library)} is not a library: it is not a regular file", hint
+        )
     distrust = untrusted(library)
     if not distrust:
         return None

@@ -1,4 +1,4 @@
-"""The process that asks NVML, started by ``nvml.ask`` as ``python -I child.py LIBRARY``.
+"""The child process that asks NVML, started by ``nvml.ask`` as ``python -I child.py LIBRARY``.
 
 It loads NVIDIA's library LIBRARY, asks what the GPUs are, prints one JSON document
 (``nvml.document``) and ends with status 0, also where NVML refuses: the document then says what.
@@ -29,7 +29,7 @@ NOT_FOUND = 6
 INVALID_ARGUMENT = 2
 FUNCTION_NOT_FOUND = 13
 UNKNOWN = 999
-INIT_FLAG_NO_GPUS = 1  # a machine without GPUs is no error
+INIT_FLAG_NO_GPUS = 1  # a machine without GPUs is not an error
 
 # nvmlBrandType_t, by number.
 BRANDS = (

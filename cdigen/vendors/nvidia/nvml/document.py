@@ -1,4 +1,4 @@
-"""What the process that asks NVML answers: its document, read strictly, and the values made of it.
+"""Read the document in which the child process reports what NVML said: ``read``.
 
 The document is one JSON object: ``{"format": 1, "driver_version", "cuda_version", "gpus"}``, or where
 NVML says nothing at all ``{"format": 1, "stage", "message", "error"}``. A library of NVIDIA's ran in
@@ -96,7 +96,7 @@ def read(data: bytes) -> NvmlReport | NvmlFailure:
     except (InvalidNvmlDocument, InvalidValue) as error:
         raise InvalidNvmlDocument(str(error)) from None
     except (ValueError, RecursionError) as error:
-        raise InvalidNvmlDocument(f"it is no JSON: {error}") from None
+        raise InvalidNvmlDocument(f"it is not JSON: {error}") from None
 
 
 def _answer(document: object) -> NvmlReport | NvmlFailure:

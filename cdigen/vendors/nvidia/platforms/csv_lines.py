@@ -1,4 +1,4 @@
-"""The lines of a Tegra's lists: ``lib, /usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1.1``.
+"""Parse the lines of a Tegra's lists: ``lib, /usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1.1``.
 
 NVIDIA's Jetson Linux installs them as /etc/nvidia-container-runtime/host-files-for-container.d/*.csv.
 Format: libnvidia-container, design/mount_plugins.md; nvidia-container-toolkit,
@@ -60,7 +60,7 @@ def _problem(kind: str, path: str) -> str:
         return f"the type {shown(kind[:40])!r} is none of {', '.join(KINDS)}"
     parts = path.split("/")
     if not path.startswith("/"):
-        return f"{shown(path[:80])!r} is no absolute path"
+        return f"{shown(path[:80])!r} is not an absolute path"
     if not is_plain(path) or len(path.encode()) > MAX_PATH:
         return "its path is longer than any path, or holds control characters"
     if ".." in parts:

@@ -1,4 +1,4 @@
-"""Files that somebody else names as the driver's: a Tegra's lists, WSL's folders.
+"""Check a file that a Tegra's list or WSL names as the driver's: ``read_listed_file``.
 
 They are not searched for and not held against the driver's version; ``read_listed_file`` only judges
 whether a container would get what the name promises.
@@ -68,7 +68,7 @@ def read_listed_file(root: Root, path: str) -> ListedFile:
         raise UnusableFile(f"it leads to {shown(host_path)}, which a spec cannot hold")
     is_folder = stat.S_ISDIR(status.st_mode)
     if not is_folder and not stat.S_ISREG(status.st_mode):
-        raise UnusableFile("it is no file")
+        raise UnusableFile("it is not a file")
     names = {path.rpartition("/")[2], real.rpartition("/")[2]}
     is_library = not is_folder and all(is_library_name(name) for name in names)
     library = _read_library(root, real) if is_library else None
@@ -91,7 +91,7 @@ def _read_library(root: Root, real: str) -> elf.SharedObject:
         with root.open(real) as file:
             return elf.read_shared_object(file.read_at, file.size)
     except elf.ElfError as error:
-        raise NotALibrary(f"it is no shared library: {error}") from None
+        raise NotALibrary(f"it is not a shared library: {error}") from None
     except OSError as error:
         raise NotALibrary(f"it cannot be read: {reason(error)}") from None
 

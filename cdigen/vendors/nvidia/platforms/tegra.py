@@ -1,6 +1,6 @@
 """Read a Tegra board (Jetson, IGX, DRIVE), whose system lists what a container needs: ``discover``.
 
-Its integrated GPU is no PCI device (Orin), or needs nodes and libraries that the nvidia module does
+Its integrated GPU is not a PCI device (Orin), or needs nodes and libraries that the nvidia module does
 not tell (Thor); NVIDIA's tools read the same lists ("csv mode").
 
 Sources: nvidia-container-toolkit 1.20 (internal/platform-support/tegra), its test roots of an Orin and
@@ -186,7 +186,7 @@ class _Reader:
         )
 
     def say_discrete(self) -> None:
-        """Say that a discrete GPU beside the integrated one is no device of its own."""
+        """Say that a discrete GPU beside the integrated one is not a device of its own."""
         _, discrete = listed_gpus(self._context.host)
         if discrete:
             names = shown(", ".join(discrete))
@@ -222,7 +222,7 @@ class _Reader:
             self._unusable(entry, path, str(problem))
             return None
         if entry.kind != "sym" and file.is_folder != (entry.kind == "dir"):
-            self._unusable(entry, path, "it is a folder" if file.is_folder else "it is no folder")
+            self._unusable(entry, path, "it is a folder" if file.is_folder else "it is not a folder")
             return None
         return file
 
