@@ -8,6 +8,7 @@ from cdigen.cdi.library import NEWEST_RELEASE, newest_version
 from cdigen.doctor.request import RUNTIME_NAMES
 from cdigen.runtimes import settings
 from cdigen.runtimes.releases import library_of, newest_release
+from cdigen.runtimes.settings.runtime_settings import RuntimeSettings
 from cdigen.runtimes.users import ROOT
 from cdigen.value import frozen, replace
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from cdigen.doctor.request import DoctorRequest
     from cdigen.runtimes.installed import InstalledRuntime
-    from cdigen.runtimes.settings import RuntimeSettings
     from cdigen.runtimes.users import Reader, User
 
 # Stands for any runtime where the host has none that was found: the newest library, the configured places.
@@ -89,7 +89,7 @@ def _environment(request: DoctorRequest) -> Mapping[str, str]:
 
 
 def _any_runtime(request: DoctorRequest) -> ExaminedRuntime:
-    configured = settings.RuntimeSettings(
+    configured = RuntimeSettings(
         runtime=ANY_RUNTIME,
         spec_dirs=request.configuration.spec_dirs,
         cdi_enabled=None,

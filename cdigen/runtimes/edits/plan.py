@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.findings import Finding
     from cdigen.runtimes.edits.documents import DesiredKey
-    from cdigen.runtimes.settings import RuntimeSettings
+    from cdigen.runtimes.settings.runtime_settings import RuntimeSettings
 
     # The content of a file of the host, None where there is none.
     Content = Callable[[str], bytes | None]

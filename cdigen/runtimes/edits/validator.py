@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from cdigen.runtimes.settings import RuntimeSettings
+    from cdigen.runtimes.settings.runtime_settings import RuntimeSettings
 
 # What the plugin is called; names with an index (20-cdigen) are taken as well (default-validator, Validate).
 PLUGIN = "cdigen"

@@ -17,8 +17,8 @@ import posixpath
 
 from cdigen.host.root import shown
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
-from cdigen.runtimes.settings import DEFAULT_DIRS, NRI_SOCKET, RuntimeSettings
 from cdigen.runtimes.settings.config_files import ConfigFiles
+from cdigen.runtimes.settings.runtime_settings import DEFAULT_DIRS, NRI_SOCKET, RuntimeSettings
 from cdigen.runtimes.units import command
 from cdigen.value import frozen
 

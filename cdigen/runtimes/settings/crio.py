@@ -9,8 +9,8 @@ from __future__ import annotations
 import stat
 
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves, nri_of
-from cdigen.runtimes.settings import DEFAULT_DIRS, NRI_SOCKET, RuntimeSettings
 from cdigen.runtimes.settings.config_files import ConfigFiles
+from cdigen.runtimes.settings.runtime_settings import DEFAULT_DIRS, NRI_SOCKET, RuntimeSettings
 from cdigen.runtimes.units import command
 
 TYPE_CHECKING = False

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from cdigen.host.root import shown
 from cdigen.runtimes.releases import LIBRARIES, NRI, RuntimeBehaviour, behaves, nri_of
-from cdigen.runtimes.settings import DEFAULT_DIRS, RuntimeSettings
 from cdigen.runtimes.settings.config_files import ConfigFiles
+from cdigen.runtimes.settings.runtime_settings import DEFAULT_DIRS, RuntimeSettings
 from cdigen.runtimes.units import SYSTEM_FOLDERS, USER_FOLDERS, command
 from cdigen.runtimes.users import ROOT
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import posixpath
 
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
-from cdigen.runtimes.settings import DEFAULT_DIRS, RuntimeSettings
 from cdigen.runtimes.settings.config_files import ConfigFiles
+from cdigen.runtimes.settings.runtime_settings import DEFAULT_DIRS, RuntimeSettings
 from cdigen.runtimes.users import ROOT
 
 TYPE_CHECKING = False

@@ -1,0 +1,37 @@
+"""No module of the package needs itself to be imported, not even by way of an import within a function."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(REPOSITORY).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in (REPOSITORY / "cdigen").rglob("*.py")}
+
+
+def imports(node: ast.AST) -> Iterator[str]:
+    """Yield what NODE imports when it runs: what only type checkers read is left out."""
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        return
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module is not None:
+        submodules = [f"{node.module}.{alias.name}" for alias in node.names]
+        yield from (name if name in MODULES else node.module for name in submodules)
+    for child in ast.iter_child_nodes(node):
+        yield from imports(child)
+
+
+def test_no_module_imports_in_a_circle() -> None:
+    graph = {
+        name: {target for target in imports(ast.parse(path.read_text())) if target in MODULES}
+        for name, path in MODULES.items()
+    }
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
