@@ -1,8 +1,8 @@
-"""The daemon around ``reconcile``: it turns triggers into cycles, and shows what became of them.
+"""The reconcile loop of ``cdigen run``: events become cycles, which keep the specs of this host true.
 
-- ``report``: what a cycle did and how the host stands, as values; the rest of the folder shows them;
-- ``status``: the same as ``status.json`` and ``inventory.json`` in the run directory;
-- ``metrics`` and ``http``: the same for Prometheus and for health checks;
-- ``log``: the same as JSON lines on stderr;
-- ``notify``: the same, shorter, for systemd.
+- ``loop``: ``Daemon``, the process: waits for events, runs a cycle, reports;
+- ``reconciler``: one cycle: ``observation`` reads the host, ``patience`` waits for one between two states,
+  ``states`` decides by two tables, ``spec_updates`` writes and withdraws;
+- ``report``: what cycles did and how the host is, as values, which ``status``, ``metrics`` and ``log`` show;
+- ``setup``: what the configuration makes of it; ``packages``: whether a package manager is at work.
 """

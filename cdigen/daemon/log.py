@@ -1,4 +1,4 @@
-"""What the daemon logs of a cycle: ``cycle`` writes its line."""
+"""Log a cycle of the daemon in one line: ``cycle``."""
 
 from __future__ import annotations
 

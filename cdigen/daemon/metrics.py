@@ -1,7 +1,7 @@
-"""The daemon's metrics for Prometheus: ``DaemonMetrics`` counts cycles, and shows the last status when asked.
+"""``DaemonMetrics``: count cycles for Prometheus, and show the last status at each scrape.
 
 Everything that can vanish (a kind, a vendor, a source) is computed from the status at each scrape, so that
-no series outlives what it tells of. Labels have few values: a reason is the name of a source, never a text.
+no series outlives what it is about. Labels have few values: a reason is the name of a source, never a text.
 """
 
 from __future__ import annotations

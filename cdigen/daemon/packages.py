@@ -1,4 +1,4 @@
-"""Is a package manager at work? While one is, a driver may be half of two versions."""
+"""``package_manager``: find out whether one is at work; while it is, a driver may be half of two versions."""
 
 from __future__ import annotations
 

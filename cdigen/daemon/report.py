@@ -1,7 +1,7 @@
 """What the daemon knows of itself: a ``CycleReport`` of each cycle, and the ``DaemonStatus`` they add up to.
 
-``next_status`` is the central name: it makes the next status of the last one and a report. Everything that
-shows the daemon (the state file, metrics, log, health) is made of these values and reads nothing else.
+``next_status`` makes the next status from the last one and a report. Everything that shows the daemon
+(status.json, metrics, log, health) is made from these values and reads nothing else.
 Wall-clock times are seconds since 1970, as ``time.time`` gives them.
 """
 

@@ -1,4 +1,4 @@
-"""A log for a process that has no time yet to import one: ``EarlyLog``."""
+"""``EarlyLog``: log before there is time to import the logger, which gets the lines later."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a service tells its manager, by the protocol of sd_notify(3): ``Notifier``.
+"""``Notifier``: tell the service manager how a service is, by the protocol of sd_notify(3).
 
-Nothing here fails: a daemon that cannot tell how it is goes on as it is. Without ``$NOTIFY_SOCKET`` every
+Nothing here fails: a service that cannot tell how it is goes on. Without ``$NOTIFY_SOCKET`` every
 message is dropped. Sources: systemd's sd_notify(3) and sd_watchdog_enabled(3).
 """
 

@@ -1,4 +1,4 @@
-"""The signals of a daemon, heard from its first moment on: ``listen``.
+"""``listen``: hear SIGHUP, SIGTERM and SIGINT from the first moment of a process on, whatever it is doing.
 
 Python's own handlers run in the main thread, between two steps of whatever it does: one that hangs in a
 system call never gets there, and at a high rate handlers interrupt each other until the stack is full. So

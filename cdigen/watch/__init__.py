@@ -1,13 +1,13 @@
-"""Sources that only say "look again, because ...": they know no vendor, no spec and no store.
+"""Sources of events that say "look at the host again, because ..."; they know no vendor, spec or store.
 
-Events carry no data and may be lost: whoever looks reads the host itself, and looks from time to time
-without being told (docs/architecture.md).
+Events carry no data and may be lost: whoever hears them reads the host itself, and does so from time to time
+without any event (docs/architecture.md).
 
-- ``triggers``: ``Trigger``, and ``Inbox``, where the sources' triggers meet the one who looks;
-- ``source``: what a source is; ``worker``: the thread that each has;
-- ``files``: files and folders, by inotify; ``waypoints``: which folders that takes;
-- ``uevents``: the kernel's and udev's events;
-- ``poll``: what neither announces;
-- ``supervisor``: starts the sources, and starts again those that fail;
-- ``debounce``: when to look, after how much quiet; pure.
+- ``triggers``: ``Trigger``, an event's reason, and ``Inbox``, in which triggers wait for the reader;
+- ``source``: what a source is; ``worker``: the thread of one;
+- ``files``: files and folders; ``waypoints``: which folders that takes; ``comparison``: those that cannot
+  be watched;
+- ``uevents``: the kernel's and udev's events; ``poll``: changes that make no event at all;
+- ``supervisor``: starts the sources, and restarts those that fail;
+- ``debounce``: when to look after a burst of events, and how long to wait between attempts. Pure.
 """

@@ -1,4 +1,4 @@
-"""When to look: after some quiet, but never too late; and how long to wait before trying again. Pure."""
+"""When to look after a burst of events (``Debounce``), and when to try again (``Backoff``). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``PollSource``: what the kernel never announces: small pseudo files, and listings of their folders."""
+"""``PollSource``: poll what the kernel never announces: small pseudo files, and the names in folders."""
 
 from __future__ import annotations
 

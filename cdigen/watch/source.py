@@ -1,4 +1,4 @@
-"""What a source of triggers is."""
+"""``Source``: the protocol of everything that tells when to look at the host again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``Supervisor``: starts the sources, and starts again those that fail, later each time."""
+"""``Supervisor``: start the sources, and restart those that fail, after a longer time each time."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Supervisor:
     ) -> None:
         self._inbox = inbox
         self._clock = clock
-        self._wards = tuple(_SupervisedSource(source) for source in sources)
+        self._sources = tuple(_SupervisedSource(source) for source in sources)
 
     def start(self) -> None:
         """Start all sources; those that cannot are tried again by ``tick``."""
-        for ward in self._wards:
-            ward.start(self._inbox, self._clock())
+        for each in self._sources:
+            each.start(self._inbox, self._clock())
 
     def tick(self) -> float:
         """Start again what failed, if it is time; returns when to call this next, by the clock.
@@ -44,18 +44,18 @@ class Supervisor:
         A source that was started again has missed something, so it puts a trigger.
         """
         now = self._clock()
-        for ward in self._wards:
-            ward.tend(self._inbox, now)
-        return min((ward.next_s(now) for ward in self._wards), default=now + CHECK_S)
+        for each in self._sources:
+            each.check(self._inbox, now)
+        return min((each.next_s(now) for each in self._sources), default=now + CHECK_S)
 
     def health(self) -> dict[str, str]:
         """Return by its name what is wrong with each source; an empty text: nothing."""
-        return {ward.source.name: ward.ailment() for ward in self._wards}
+        return {each.source.name: each.problem() for each in self._sources}
 
     def stop(self) -> None:
         """Stop all sources."""
-        for ward in self._wards:
-            ward.source.stop()
+        for each in self._sources:
+            each.source.stop()
 
 
 class _SupervisedSource:
@@ -68,7 +68,7 @@ class _SupervisedSource:
         self._retry_s: float | None = None
         self._started_s = 0.0
 
-    def ailment(self) -> str:
+    def problem(self) -> str:
         return self._refusal or self.source.problem()
 
     def next_s(self, now: float) -> float:
@@ -90,8 +90,8 @@ class _SupervisedSource:
         self._plan(now)
         return False
 
-    def tend(self, inbox: Inbox, now: float) -> None:
-        if not self.ailment():
+    def check(self, inbox: Inbox, now: float) -> None:
+        if not self.problem():
             self._retry_s = None
             if now - self._started_s >= BACKOFF.most_s:
                 self._failures = 0

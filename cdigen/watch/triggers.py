@@ -1,4 +1,4 @@
-"""``Trigger``: a reason to look at the host; ``Inbox``: where triggers wait for the one who looks."""
+"""``Trigger``: a reason to look at the host; ``Inbox``: the queue in which triggers wait for the reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``UeventSource``: what the kernel, and udev after it, say of devices, over netlink.
+"""``UeventSource``: hear over netlink what the kernel, and udev after it, tell of devices.
 
 The kernel's word comes first and needs no udevd; udev's comes when the nodes are there and have their
 owners. Both give the same reason, so that one line stands for both.

@@ -1,4 +1,4 @@
-"""Which folders and names decide what a path means: each folder on the way, and each link.
+"""``interests``: find the folders and names that decide what a path means: each on the way, and each link.
 
 ``/var/run/cdi`` depends on ``var`` in ``/``, on ``run`` in ``/var``, if that is a link to ``/run`` on
 ``run`` in ``/``, on ``cdi`` in ``/run``, and on everything in that. A way ends at the first part that

@@ -1,4 +1,4 @@
-"""``Worker``: the thread of a source, which can be stopped, and is missed when it ends by itself."""
+"""``Worker``: the thread of a source, which can be stopped, and whose end by itself is told."""
 
 from __future__ import annotations
 
