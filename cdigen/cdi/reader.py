@@ -18,7 +18,7 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.cdi.yaml_events import YamlText
+    from cdigen.cdi.text.events import YamlText
     from cdigen.model.findings import Finding
 
 # Far above any real file (eight GPUs take 20 kB) and far below what would hurt a daemon.
@@ -89,7 +89,7 @@ def _object(value: object, findings: tuple[Finding, ...], yaml: YamlText | None 
 
 
 def _read_yaml(text: str, mark: tuple[Finding, ...]) -> ParsedDocument:
-    from cdigen.cdi.yaml_events import read_yaml  # noqa: PLC0415 -- most files are JSON
+    from cdigen.cdi.text.events import read_yaml  # noqa: PLC0415 -- most files are JSON
 
     read = read_yaml(text)
     # Through aliases a small text holds a document of any size: it has its finding, and is not walked.
@@ -118,7 +118,7 @@ def _read_json(text: str, mark: tuple[Finding, ...]) -> ParsedDocument:
         findings.append(finding_at("trailing-data", text, offset, ("text after the document", "")))
         text = text[:end]
     if decoder.is_odd or _ODD.search(text):
-        from cdigen.cdi.yaml_events import json_findings  # noqa: PLC0415 -- most files need it not
+        from cdigen.cdi.text.events import json_findings  # noqa: PLC0415 -- most files need it not
 
         findings += json_findings(text)
     return _object(value, tuple(findings))

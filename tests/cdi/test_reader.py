@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cdigen.cdi.loaders.emulation import verdicts
 from cdigen.cdi.reader import MAX_SIZE, parse_document
 from cdigen.cdi.rules.fields import MAX_DEPTH
-from cdigen.cdi.yaml_events import MAX_FINDINGS
+from cdigen.cdi.text.events import MAX_FINDINGS
 
 if TYPE_CHECKING:
     from cdigen.cdi.reader import ParsedDocument
@@ -33,6 +33,15 @@ def rules(parsed: ParsedDocument) -> list[str]:
 def test_good_json_in_any_layout_is_read_without_a_finding(indent: int | str | None) -> None:
     parsed = read(json.dumps(rich(), indent=indent, ensure_ascii=False))
     assert (parsed.document, parsed.findings) == (rich(), ())
+
+
+@pytest.mark.parametrize("indent", [None, 1, "\t"])
+def test_where_pyyaml_lacks_libyaml_good_json_is_good_too(
+    monkeypatch: pytest.MonkeyPatch, indent: int | str | None
+) -> None:
+    monkeypatch.delattr(yaml, "CSafeLoader")
+    text = json.dumps({**rich(), "annotations": {"a": "\n"}}, indent=indent, ensure_ascii=False)
+    assert rules(read(text)) == []
 
 
 @pytest.mark.parametrize(

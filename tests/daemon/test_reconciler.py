@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from typing import TYPE_CHECKING
@@ -11,8 +12,12 @@ from daemon.daemonhost import NEW, OLD, Host, Looker
 from kernelside import example_gpus, make_node, write_kernel_side
 from vendors.migside import cap_node, minor_of, write_instance, write_minors
 
+from cdigen.cdi.schema import check_in_child
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from cdigen.model.findings import Finding
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 SETTLE_S = 1.0  # what Host.configure says
@@ -56,6 +61,23 @@ def test_a_cycle_without_a_change_touches_no_file(host: Host) -> None:
         report = looker.look().report
         assert (report.result, report.specs[0].result) == ("unchanged", "unchanged")
     assert files(host) == before
+
+
+def test_new_content_is_held_against_the_schema_and_what_has_not_changed_is_not(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = []
+
+    def check(content: bytes) -> tuple[Finding, ...]:
+        checked.append(json.loads(content))
+        return check_in_child(content)
+
+    monkeypatch.setattr("cdigen.daemon.spec_updates.check_in_child", check)
+    looker = Looker(host)
+    first, second = looker.look().report, looker.look().report
+    assert (first.specs[0].result, second.specs[0].result) == ("written", "unchanged")
+    assert checked == [host.document()]
+    assert not any(finding.rule.startswith("schema") for finding in first.findings)
 
 
 def files(host: Host) -> dict[str, tuple[int, int, int]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from cdigen.cdi.library import CdiLibrary
 from cdigen.cdi.rules.fields import MAX_INT64, MAX_UINT32, type_name
-from cdigen.cdi.yaml_scalars import as_text
+from cdigen.cdi.text.scalars import as_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

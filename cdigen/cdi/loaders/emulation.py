@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cdigen.cdi.reader import ParsedDocument
-    from cdigen.cdi.yaml_events import YamlText
+    from cdigen.cdi.text.events import YamlText
 
 ACCEPT, REJECT, PANIC, UNKNOWN = "accept", "reject", "panic", "unknown"
 
@@ -146,9 +146,9 @@ def _read(data: bytes, parsed: ParsedDocument) -> object:
 
 def read_yaml(text: str) -> YamlText:
     """Return what the libraries' YAML parser makes of TEXT."""
-    from cdigen.cdi import yaml_events  # noqa: PLC0415 -- most files are JSON
+    from cdigen.cdi.text import events  # noqa: PLC0415 -- most files are JSON
 
-    return yaml_events.read_yaml(text)
+    return events.read_yaml(text)
 
 
 def _value_of(read: YamlText) -> object:

@@ -12,8 +12,8 @@ from cdi.cdi_documents import plain, rich, to_bytes, with_edits, with_node
 from cdigen.cdi.library import DEFAULT_RELEASES
 from cdigen.cdi.loaders.emulation import loader_verdicts, verdicts
 from cdigen.cdi.reader import MAX_SIZE
-from cdigen.cdi.yaml_events import read_yaml
-from cdigen.cdi.yaml_scalars import as_text, resolve
+from cdigen.cdi.text.events import read_yaml
+from cdigen.cdi.text.scalars import as_text, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

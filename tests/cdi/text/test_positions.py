@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdigen.cdi.positions import positions
 from cdigen.cdi.rules.fields import member_path
+from cdigen.cdi.text.positions import positions
 from cdigen.cdi.validation import validate_content
 
 if TYPE_CHECKING:

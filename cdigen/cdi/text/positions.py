@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cdigen.cdi.rules.fields import member_path
-from cdigen.cdi.yaml_events import readable_json
-from cdigen.cdi.yaml_scalars import as_key, resolve
+from cdigen.cdi.text.events import readable_json
+from cdigen.cdi.text.scalars import as_key, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

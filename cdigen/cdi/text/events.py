@@ -13,7 +13,7 @@ from math import isfinite
 
 from cdigen.cdi.rules.fields import MAX_DEPTH, member_path
 from cdigen.cdi.rules.rulebook import finding, finding_at
-from cdigen.cdi.yaml_scalars import as_key, resolve, tagged
+from cdigen.cdi.text.scalars import as_key, resolve, tagged
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # A node takes microseconds, and a real file has thousands.
 MAX_NODES = 300_000
-# To count lines takes a pass over the text for each finding, so there is an end to it.
+# Each finding takes a pass over the text, to count lines.
 MAX_FINDINGS = 100
 # go-yaml refuses a document once 1,000 nodes are decoded and 99 % of them come from aliases; below
 # this number it never does, above it we do not follow (go-yaml v2, decode.go, allowedAliasRatio).
@@ -35,7 +35,7 @@ MAX_ALIASED = 900
 
 # A tag may be as long as the file.
 _MAX_WORDS = 200
-# What a text may use a thousand times is reported once.
+# Reported once, since a text may use them a thousand times.
 _ONCE = frozenset(("yaml-alias", "yaml-key", "yaml-tag"))
 _MERGE = "tag:yaml.org,2002:merge"
 # What YAML's reader refuses although a JSON string may hold it: DEL, most of C1, the non-characters.
@@ -70,7 +70,7 @@ class YamlText:
 
 
 class _Container:
-    """A mapping or sequence that is open; ``keys`` are a mapping's as they were before they became text."""
+    """An open mapping or sequence; ``keys`` are those of a mapping, before they became text."""
 
     __slots__ = ("anchor", "is_flow", "key", "keys", "size", "value")
 
@@ -163,7 +163,7 @@ class _Reader:
         self._keep(container.value, container.anchor, container.size)
 
     def alias(self, event: yaml.AliasEvent) -> None:
-        """Take the value of an anchor once more, by reference."""
+        """Take the value of an anchor again, by reference."""
         offset = _start(event)
         self.report("yaml-alias", offset, f"alias *{event.anchor}")
         if event.anchor not in self._anchors:
@@ -302,15 +302,16 @@ def _report_problem(reader: _Reader, problem: _Problem, text: str) -> None:
 
 
 def json_findings(text: str) -> tuple[Finding, ...]:
-    """Return what a YAML parser trips over in TEXT, which Python reads as JSON, and what JSON does not allow.
+    """Return what loaders refuse or change in TEXT, which Python reads as JSON, and what JSON does not have.
 
-    Where libyaml stops at characters that others can stand for, it reads on with these.
+    Characters at which libyaml stops are replaced by others, so that it reads on.
     """
     reader = _Reader(text, is_json=True)
     problem = _feed(reader, readable_json(text, tabs=True))
-    if problem and text[problem.offset] == "\t":
+    if problem and text[problem.offset :].startswith("\t"):
         reader = _Reader(text, is_json=True)
-        reader.report("leading-tab", problem.offset, "TAB outside of the document")
+        if not problem.is_of_python:
+            reader.report("leading-tab", problem.offset, "TAB outside of the document")
         problem = _feed(reader, readable_json(text))
     for pattern, rule, after in _CHARACTERS:
         if match := pattern.search(text):
@@ -321,7 +322,7 @@ def json_findings(text: str) -> tuple[Finding, ...]:
 
 
 def readable_json(text: str, *, tabs: bool = False) -> str:
-    """Return JSON TEXT with other characters where libyaml would stop, and no TABS: the positions stay."""
+    """Return JSON TEXT without what libyaml stops at, and without TABS; all positions stay the same."""
     plain = _SURROGATE.sub(r"\\u0041", _LINE_SEPARATOR.sub("?", _CONTROL.sub("?", text)))
     return plain if tabs else plain.replace("\t", " ")
 
@@ -337,7 +338,7 @@ def _report_key(reader: _Reader, text: str, colon: int) -> None:
 
 @frozen
 class _Problem:
-    """Where a parser stopped, and why; after the first document, or in Python's own parser."""
+    """Where a parser stopped and why: after the first document, or PyYAML's own parser in Python."""
 
     offset: int
     words: str
