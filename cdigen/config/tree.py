@@ -1,4 +1,4 @@
-"""The text of a configuration file as a tree of YAML nodes, each with its place: ``compose``."""
+"""``compose`` the text of a configuration file into YAML nodes, each with its line and column."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIX = "fix the YAML"
 
 
 class NoTreeError(ValueError):
-    """Says why the text is no tree at all."""
+    """Raised where the text is not YAML at all; ``finding`` says why."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.message)
@@ -39,7 +39,7 @@ def compose(data: bytes, file: str) -> yaml.Node | None:
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8")
         place = _after(before)
-        raise NoTreeError(fault(file, "this is no UTF-8", place, hint="save it as UTF-8")) from None
+        raise NoTreeError(fault(file, "this is not UTF-8", place, hint="save it as UTF-8")) from None
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         _refuse_depth(yaml.parse(text, Loader=loader), file)
@@ -60,13 +60,13 @@ def place_of(mark: Any) -> tuple[int, int] | None:
 
 
 def _said(error: yaml.MarkedYAMLError, text: str, place: tuple[int, int] | None) -> str:
-    """Return what the parser says of TEXT; of a tab at PLACE, which nobody sees, that it is one."""
+    """Return what the parser says of TEXT; a tab at PLACE is named, since it looks like spaces."""
     line, column = place or (1, 1)
     # YAML knows more ends of lines than this.
     here = "".join(text.split("\n")[line - 1 : line])
     if here[column - 1 :].startswith("\t"):
         return "a tab; YAML is indented by spaces alone"
-    return ", ".join(filter(None, (error.context, error.problem))) or "this is no YAML"
+    return ", ".join(filter(None, (error.context, error.problem))) or "this is not YAML"
 
 
 def _after(text: str) -> tuple[int, int]:

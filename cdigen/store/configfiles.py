@@ -146,8 +146,7 @@ def _recorded(old: RecordedFile | None, place: _Place) -> RecordedFile:
     if old is None or present in {old.before, NONE}:
         # Nothing of ours is in it, or an earlier change was recorded and never made.
         return RecordedFile(path=change.path, before=present, after=(after,), folders=folders)
-    # Over what others wrote meanwhile, the original must not be restored any more: what is written then is no
-    # content that the record knows.
+    # Where others wrote meanwhile, the original must not be restored any more: the new content stays unknown.
     known = (*old.after, after) if present in old.after else old.after
     return replace(old, after=tuple(dict.fromkeys(known)), folders=folders)
 

@@ -1,4 +1,4 @@
-"""containerd: the CRI plugin's CDI keys, the switch of NRI and its validator, where this release merges them.
+"""``plan`` for containerd: the CRI plugin's CDI keys, NRI's switch and validator, in the file that counts.
 
 What several files say of one plugin is merged key by key from 2.0 on (PR 9982); in 1.7 the last file that has
 the plugin's table replaces those of all others (issue 5837), so that there the keys belong into that table. A
@@ -144,7 +144,7 @@ def _version(document: dict[str, Any], main: str, *, merges: bool) -> int:
 
 def _said(document: dict[str, Any], default: int) -> int:
     version = document.get("version", default)
-    # What is no number was refused with the settings, unless the file was changed since.
+    # What is not a number was refused with the settings, unless the file was changed since.
     return version if isinstance(version, int) else default
 
 

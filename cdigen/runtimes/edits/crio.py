@@ -1,4 +1,4 @@
-"""CRI-O: a drop-in of crio.conf with the spec directories, the switch of NRI and its validator."""
+"""``plan`` for CRI-O: a drop-in of crio.conf with the spec directories, NRI's switch and validator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Docker: ``features.cdi`` and ``cdi-spec-dirs`` in daemon.json."""
+"""``plan`` for Docker: ``features.cdi`` and ``cdi-spec-dirs`` in daemon.json."""
 
 from __future__ import annotations
 

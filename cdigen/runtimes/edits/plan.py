@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     # The content of a file of the host, None where there is none.
     Content = Callable[[str], bytes | None]
 
-# What settings.source says where a key is no file's.
+# What settings.source says where no file sets a key.
 COMMAND_LINE = "the command line of "
 # Places whose files the runtimes read before the drop-ins of /etc.
 _EARLY = ("/etc/", "/usr/")

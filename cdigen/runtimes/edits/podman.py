@@ -1,4 +1,4 @@
-"""podman: a drop-in of containers.conf with the spec directories, where the release reads any."""
+"""``plan`` for podman: a drop-in of containers.conf with the spec directories, where the release reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NRI's default validator: no container starts while the plugin is away, ``requiring``.
+"""``requiring``: the keys that make NRI's default validator refuse containers while the plugin is away.
 
 The validator is a part of the runtime, off by default; it judges a container after all plugins had their say.
 With a required plugin it refuses each container that this plugin was not asked about. Sources: containerd
