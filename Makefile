@@ -4,7 +4,7 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-debian13 lint format generated lock bench bench-start bench-daemon bench-validate bench-nri soak provision install uninstall install-hook clean
+.PHONY: help run test quick timings test-debian13 coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri soak provision install uninstall install-hook clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -24,7 +24,21 @@ test: $(VENV)/dev.stamp ## run every test that this machine can run (JOBS at a t
 	$(VENV)/bin/python -m pytest tests/e2e
 
 test-debian13: ## the same but for containers, on Debian 13's own Python and modules (root, after 'make provision')
-	tests/on-debian13 -n $(JOBS) --dist loadfile -m 'not adversarial'
+	tests/on-debian13 -n $(JOBS) --dist loadfile -m 'not adversarial and not wall_clock'
+
+# What needs no process of its own, and none of the hostile: for every change, in less than a minute on two cores.
+QUICK := $(addprefix tests/,binfmt cdi config model nri/decision nri/wire pipeline runtimes vendors watch) tests/test_documentation.py
+quick: $(VENV)/dev.stamp ## run the tests of what computes, in less than a minute
+	HYPOTHESIS_PROFILE=quick $(VENV)/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m 'not adversarial and not process and not wall_clock' $(QUICK)
+
+timings: $(VENV)/dev.stamp ## run the tests that judge how long something takes (on an idle machine)
+	$(VENV)/bin/python -m pytest -m wall_clock
+
+coverage: $(VENV)/dev.stamp ## measure what the tests run, the commands that they start included; the least covered comes first
+	rm -rf build/coverage* && mkdir -p build
+	-$(VENV)/bin/coverage run -m pytest -q --ignore tests/e2e
+	$(VENV)/bin/coverage combine --quiet
+	$(VENV)/bin/coverage report --sort=cover --skip-covered
 
 lint: $(VENV)/dev.stamp ## ruff, mypy --strict, import contracts
 	$(VENV)/bin/ruff check .

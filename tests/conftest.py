@@ -4,6 +4,7 @@ A test that cannot run here is skipped with the reason; where CI is set in the e
 """
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from hypothesis import HealthCheck, settings
 
 # How long an example takes says something of the machine, nothing of what is tested.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+# 'make quick': enough examples to meet a mistake, not to meet the rarest.
+settings.register_profile("quick", settings.get_profile("patient"), max_examples=10)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "patient"))
 
 # Fixtures of the command's tests and of the end-to-end tests.
 pytest_plugins = ("command", "provisioned")
@@ -23,6 +26,24 @@ pytest_plugins = ("command", "provisioned")
 def pytest_configure() -> None:
     # Trees are laid as root lays them: with 002, the umask of users on Debian 13, a group might write to all.
     os.umask(0o022)
+
+
+# What the name of a module says of its tests: they play somebody who means harm, or a machine that fails.
+ADVERSARIAL = re.compile(
+    r"_(?:exposed|faults|hazards|hostile|killed|laws|leaks|races|refused|soak|unread)(?:_|$)"
+)
+
+
+# The fixtures that start the command, or install a package.
+PROCESSES = frozenset({"acme", "cdigen", "guests", "mixed"})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if ADVERSARIAL.search(item.path.stem):
+            item.add_marker(pytest.mark.adversarial)
+        if PROCESSES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.process)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -280,3 +280,13 @@ def test_what_the_architecture_names_is_in_the_package() -> None:
     assert {name for name in modules if not exists(name)} == set()
     assert {name for name in files if not (REPOSITORY / name).exists()} == set()
     assert len(modules) > 30
+
+
+def test_every_helper_of_the_tests_is_in_their_readme() -> None:
+    helpers = {
+        path.relative_to(REPOSITORY).as_posix()
+        for path in (REPOSITORY / "tests").rglob("*.py")
+        if not path.name.startswith("test_") and path.name != "conftest.py" and path.parent.name != "bench"
+    }
+    text = (REPOSITORY / "tests/README.md").read_text()
+    assert set(re.findall(r"^\| `(tests/[\w/]+\.py)` \|", text, flags=re.MULTILINE)) == helpers

@@ -115,6 +115,7 @@ def hostile() -> dict[str, bytes]:
     return made
 
 
+@pytest.mark.wall_clock
 @pytest.mark.parametrize("kind", sorted(hostile()))
 def test_no_cache_within_the_bounds_takes_long(kind: str) -> None:
     data = hostile()[kind]

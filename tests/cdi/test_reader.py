@@ -204,6 +204,7 @@ def test_a_yaml_file_that_says_the_same_as_a_json_file_gives_the_same_document()
     assert (parsed.document, parsed.findings) == (rich(), ())
 
 
+@pytest.mark.wall_clock
 def test_aliases_are_not_expanded_and_leave_no_document() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
@@ -293,6 +294,7 @@ def test_whatever_is_read_as_strict_json_without_a_finding_is_yaml_of_the_same_m
         assert parse_document(data, yaml=True).document == parsed.document
 
 
+@pytest.mark.wall_clock
 @pytest.mark.parametrize(
     "data",
     [

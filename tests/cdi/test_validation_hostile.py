@@ -172,6 +172,7 @@ def test_every_single_byte_and_all_of_them_have_a_verdict(yaml: bool) -> None:  
 DOCUMENTS = sorted(CONFORMANCE.iterdir())
 
 
+@pytest.mark.wall_clock
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_a_conformance_document_cut_at_every_byte_has_a_verdict(document: Path) -> None:
     data = document.read_bytes()

@@ -41,6 +41,10 @@ class Done:
 Run = Callable[..., Done]
 
 
+# How 'make coverage' measures the processes that the tests start.
+COVERAGE = {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_PROCESS")}
+
+
 @pytest.fixture
 def cdigen() -> Run:
     """Return the command as a function of its arguments."""
@@ -52,7 +56,13 @@ def cdigen() -> Run:
             input=stdin,
             capture_output=True,
             timeout=60,
-            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONWARNINGS": WARNINGS, **environment},
+            env={
+                "PATH": os.environ["PATH"],
+                "LANG": "C.UTF-8",
+                "PYTHONWARNINGS": WARNINGS,
+                **COVERAGE,
+                **environment,
+            },
         )
         out = done.stdout.decode()
         if "--json" in arguments:

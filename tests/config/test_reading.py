@@ -260,6 +260,7 @@ def test_an_alias_of_itself_is_refused(text: str) -> None:
     assert refusal(text).startswith("c.yaml:1: ")
 
 
+@pytest.mark.wall_clock
 def test_aliases_of_aliases_cost_no_time() -> None:
     laughs = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 40))
     before = process_time()

@@ -70,6 +70,7 @@ def test_it_is_ready_for_its_manager_when_the_first_cycle_has_ended(gpu_host: Ho
         assert gpu_host.devices() == {"0", "1", "all"}
 
 
+@pytest.mark.wall_clock
 def test_it_is_ready_within_five_seconds_while_the_first_cycle_hangs(hanging: tuple[Host, str]) -> None:
     host, library = hanging
     with daemon(host, "--nvml", library, wait=False) as running:
@@ -126,6 +127,7 @@ def test_after_one_that_was_killed_another_starts_at_once(gpu_host: Host) -> Non
 # The end.
 
 
+@pytest.mark.wall_clock
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_end_is_obeyed_at_once(number: signal.Signals, gpu_host: Host) -> None:
     with daemon(gpu_host) as running:
@@ -138,6 +140,7 @@ def test_a_signal_to_end_is_obeyed_at_once(number: signal.Signals, gpu_host: Hos
     assert gpu_host.devices() == {"0", "1", "all"}
 
 
+@pytest.mark.wall_clock
 def test_a_signal_to_end_in_the_middle_of_a_cycle_that_hangs_is_obeyed(hanging: tuple[Host, str]) -> None:
     host, library = hanging
     with daemon(host, "--nvml", library, wait=False) as running:
@@ -179,6 +182,7 @@ def test_a_daemon_that_looks_for_the_first_time_says_so_and_not_what_a_dead_one_
         assert running.state == "starting"
 
 
+@pytest.mark.wall_clock
 @pytest.mark.parametrize("delay_s", [0.02, 0.06])
 def test_a_signal_to_end_while_it_writes_leaves_no_rubbish(delay_s: float, gpu_host: Host) -> None:
     with daemon(gpu_host, "--layout", "view", "--hook", "none") as running:

@@ -44,6 +44,7 @@ def timed(what: str, running: Daemon, change: Callable[[], object], truth: Calla
     return took
 
 
+@pytest.mark.wall_clock
 def test_an_event_is_followed_by_a_spec_within_half_a_second_or_so(host: Host) -> None:
     program = host.root / "usr/bin/nvidia-debugdump"
     with daemon(host) as running:
@@ -68,6 +69,7 @@ def mentions(host: Host, program: Path) -> bool | None:
         return None
 
 
+@pytest.mark.wall_clock
 def test_what_the_kernel_does_not_announce_is_seen_within_the_time_of_the_poll(host: Host) -> None:
     write_minors(host.root, 2)
     with daemon(host) as running:
@@ -163,6 +165,7 @@ print(done)
 FLOOD_S, FLOOD_RATE = 5, 10_000
 
 
+@pytest.mark.wall_clock
 def test_ten_thousand_events_a_second_are_few_cycles_little_memory_and_settle(host: Host) -> None:
     host.configure(debounce_s=0.2)
     with daemon(host) as running:
@@ -198,6 +201,7 @@ def test_the_driver_comes_goes_and_comes_back(host: Host) -> None:
             running.sees(lambda: running.state == "ready" and host.driver() == OLD)
 
 
+@pytest.mark.wall_clock
 @pytest.mark.parametrize("limit", ["max_inotify_instances", "max_inotify_watches"])
 def test_without_inotify_a_spec_that_was_removed_is_back_within_5_seconds_and_the_trouble_is_said(
     limit: str, host: Host

@@ -163,6 +163,7 @@ def unread(host: Host) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
         os.close(reading)
 
 
+@pytest.mark.wall_clock
 def test_a_log_that_nobody_reads_keeps_no_spec_from_being_written_and_no_end_from_coming(
     gpu_host: Host,
 ) -> None:

@@ -67,6 +67,7 @@ def test_a_reload_that_comes_while_it_starts_ends_nothing_and_is_obeyed(
         assert running.manager.hears("READY=1", "STATUS=ready, 5 devices") is not None
 
 
+@pytest.mark.wall_clock
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.15, 0.3])
 def test_a_signal_to_end_while_it_starts_is_obeyed(
@@ -112,6 +113,7 @@ def test_reloads_that_come_while_it_ends_do_not_spoil_its_exit_code(gpu_host: Ho
             assert running.process.returncode == 0
 
 
+@pytest.mark.wall_clock
 def test_signals_to_end_one_after_the_other_are_one(gpu_host: Host) -> None:
     with daemon(gpu_host) as running:
         began = time.monotonic()

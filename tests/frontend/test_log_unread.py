@@ -41,6 +41,7 @@ def emptied(reading: int) -> bytes:
     return data
 
 
+@pytest.mark.wall_clock
 def test_lines_that_nobody_takes_are_dropped_and_counted_when_somebody_reads_again(
     pipe: tuple[int, int],
 ) -> None:

@@ -65,6 +65,7 @@ def test_without_a_manager_that_listens_nothing_happens(address: str) -> None:
     assert not Notifier({"NOTIFY_SOCKET": address}).ping()
 
 
+@pytest.mark.wall_clock
 def test_a_manager_that_does_not_read_holds_nobody_up(manager: socket.socket) -> None:
     notifier = Notifier({"NOTIFY_SOCKET": manager.getsockname()})
     for _ in range(1000):

@@ -111,6 +111,7 @@ def test_nothing_of_the_childs_group_outlives_the_deadline() -> None:
     assert all(ends(pid) for pid in pids)
 
 
+@pytest.mark.wall_clock
 def test_a_process_that_is_left_behind_with_the_pipes_costs_no_time_and_is_killed() -> None:
     started = time.monotonic()
     ending = python("pid = os.fork(); print(pid, flush=True) if pid else time.sleep(99)")
@@ -119,6 +120,7 @@ def test_a_process_that_is_left_behind_with_the_pipes_costs_no_time_and_is_kille
     assert ends(int(ending.output))
 
 
+@pytest.mark.wall_clock
 def test_a_child_that_prints_without_end_is_killed_at_once() -> None:
     started = time.monotonic()
     ending = python("\nwhile True: print('rubbish' * 99)")
@@ -143,6 +145,7 @@ def freezer() -> Path:
     return folder
 
 
+@pytest.mark.wall_clock
 def test_a_child_that_hangs_in_the_kernel_is_left_to_it(freezer: Path) -> None:
     group = freezer / f"cdigen-test-{os.getpid()}"
     group.mkdir()

@@ -167,6 +167,7 @@ def test_kernel_events_reach_the_service_in_its_private_network(inside: Callable
     assert eventually(lambda: told in inside("journalctl", "--unit=cdigen", "--no-pager", "--output=cat"))
 
 
+@pytest.mark.wall_clock
 def test_reload_and_stop_are_clean_and_quick(inside: Callable[..., str]) -> None:
     inside("systemctl", "start", "cdigen")
     inside("systemctl", "reload", "cdigen")
@@ -264,6 +265,7 @@ def test_the_plugin_in_its_sandbox_sees_all_that_it_needs(
     assert inside("systemctl", "is-active", "cdigen-nri") == "active\n"
 
 
+@pytest.mark.wall_clock
 def test_a_plugin_that_was_killed_is_back_at_once(
     inside: Callable[..., str], runtime: Callable[[], Runtime]
 ) -> None:

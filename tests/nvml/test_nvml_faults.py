@@ -90,6 +90,7 @@ def test_what_a_library_prints_does_not_get_into_the_answer(folder: Path) -> Non
     assert """'NVML: {"rubbish": [1, 2'""" in finding.message
 
 
+@pytest.mark.wall_clock
 def test_a_process_that_a_library_leaves_behind_costs_no_time(folder: Path) -> None:
     started = time.monotonic()
     report = reported(folder, gpu(0), faults=("nvmlInitWithFlags grandchild",))

@@ -210,6 +210,7 @@ def test_the_default_versions_are_those_of_the_command_line_contract_and_more() 
     assert list(verdicts(to_bytes(rich()), yaml=False)) == list(DEFAULT_RELEASES)
 
 
+@pytest.mark.wall_clock
 def test_a_document_of_a_thousand_devices_is_judged_within_a_second() -> None:
     devices = [
         {"name": str(n), "containerEdits": with_node()["devices"][0]["containerEdits"]} for n in range(1000)

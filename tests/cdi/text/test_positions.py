@@ -132,6 +132,7 @@ def test_in_yaml_every_member_is_found(document: object, flow: bool) -> None:  #
     assert positions(text, wanted, is_yaml=True).keys() == wanted.keys()
 
 
+@pytest.mark.wall_clock
 def test_a_thousand_places_in_a_large_file_take_no_more_than_a_second() -> None:
     text = json.dumps({"devices": [{"name": str(n), "x": "y" * 50} for n in range(100_000)]}, indent=1)
     start = process_time()

@@ -236,6 +236,7 @@ def test_an_annotation_comes_before_the_environment_and_an_empty_one_asks_for_no
 DEEP = "[" * 50_000
 
 
+@pytest.mark.wall_clock
 @pytest.mark.parametrize(
     ("prefix", "value"),
     [
@@ -268,6 +269,7 @@ def test_an_annotation_that_is_no_list_of_names_is_refused(prefix: str, value: s
     assert len(decision.reason) < 300
 
 
+@pytest.mark.wall_clock
 @pytest.mark.parametrize(
     "asked",
     [
@@ -285,6 +287,7 @@ def test_more_than_anybody_needs_is_refused_at_once(asked: str) -> None:
     assert (decision.outcome, decision.cause) == ("refuse", "too_much")
 
 
+@pytest.mark.wall_clock
 def test_ten_thousand_variables_are_read_in_a_blink() -> None:
     env = (*(f"NVIDIA_V{number}={number}" for number in range(10_000)), "=", "x", f"{VISIBLE}=0")
     begun = process_time()

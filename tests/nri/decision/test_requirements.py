@@ -195,6 +195,7 @@ def test_a_requirement_that_cannot_be_read_is_not_met(value: str) -> None:
     assert outcome(VISIBLE, "CUDA_VERSION=twelve").cause == "requirement_malformed"
 
 
+@pytest.mark.wall_clock
 @pytest.mark.parametrize("value", ["cuda>=1," * 131_072, "9" * (1 << 20), " " * (1 << 20)], ids=range(3))
 def test_a_requirement_of_a_megabyte_is_refused_at_once(value: str) -> None:
     begun = process_time()
@@ -202,6 +203,7 @@ def test_a_requirement_of_a_megabyte_is_refused_at_once(value: str) -> None:
     assert process_time() - begun < 0.2
 
 
+@pytest.mark.wall_clock
 def test_the_longest_requirement_that_is_read_takes_a_moment() -> None:
     value = ("cuda>=99," * 3600)[:32_000].rstrip(",")
     begun = process_time()

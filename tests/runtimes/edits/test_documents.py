@@ -141,6 +141,7 @@ def test_a_broken_file_is_refused_with_its_line(content: bytes, line: str) -> No
     assert raised.value.kind == "broken-file"
 
 
+@pytest.mark.wall_clock
 @pytest.mark.parametrize(
     "content",
     [
@@ -158,6 +159,7 @@ def test_a_file_nested_without_end_is_refused_before_it_takes_time_or_memory(con
     assert time.process_time() - begun < 5
 
 
+@pytest.mark.wall_clock
 def test_as_much_as_is_edited_is_edited_in_bounded_time() -> None:
     begun = time.process_time()
     set_toml(

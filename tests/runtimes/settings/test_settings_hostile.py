@@ -72,6 +72,7 @@ def test_any_values_under_the_keys_that_matter_give_settings(pairs: list[tuple[s
         read_all(tree)
 
 
+@pytest.mark.wall_clock
 @pytest.mark.parametrize("runtime", FILES)
 @pytest.mark.parametrize(
     "content",
@@ -123,6 +124,7 @@ def test_what_is_no_file_is_a_finding_or_nothing_and_never_waited_for(
     assert found.files == ()
 
 
+@pytest.mark.wall_clock
 def test_imports_without_end_come_to_an_end(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.put(FILES["containerd"], 'version = 3\nimports = ["*", "../containerd/./*", "/etc/*/*/../*"]\n')
