@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from cdigen.doctor.authority import may_change_program, owners
+from cdigen.doctor.authority import is_users, may_change_program, owners
 from cdigen.doctor.commands import give_to_root, write_specs
 from cdigen.doctor.remedy import Remedy
 from cdigen.doctor.result import Topic
@@ -148,12 +148,12 @@ def _selinux_labels(context: Context) -> Iterator[CheckResult]:
     """Report whether SELinux lets containers read what the specs mount."""
     if not _enforces(context):
         return
-    sources = dict.fromkeys(
-        str(mount["hostPath"])
+    sources = {
+        str(mount["hostPath"]): spec.path
         for spec in context.specs
         if spec.is_used
         for mount in _of(spec.document, "mounts")
-    )
+    }
     labels = {path: _label(context, path) for path in sources}
     closed = {path: label for path, label in labels.items() if label in _CLOSED}
     if not closed:
@@ -161,7 +161,10 @@ def _selinux_labels(context: Context) -> Iterator[CheckResult]:
         return
     listed = ", ".join(f"{shown(path)} ({label})" for path, label in list(closed.items())[:_FEW])
     more = f" and {len(closed) - _FEW} more" if len(closed) > _FEW else ""
-    yield TOPIC.error(LABELS, f"SELinux keeps containers from {listed}{more}", _relabel(context, closed))
+    # What a user's own spec names, root does not label.
+    is_roots = not any(is_users(context, sources[path]) for path in closed)
+    remedies = _relabel(context, closed) if is_roots else ()
+    yield TOPIC.error(LABELS, f"SELinux keeps containers from {listed}{more}", remedies)
 
 
 def _enforces(context: Context) -> bool:

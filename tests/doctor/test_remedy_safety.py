@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from abilities import tool
+from abilities import cannot_run, tool
 from doctor.brokenhost import BINARIES, BrokenHost
 from hypothesis import given
 from hypothesis import strategies as st
@@ -210,3 +210,18 @@ def test_a_users_own_file_needs_no_root(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "geteuid", lambda: 4201)
     assert not needs_root(f"{tmp_path}/not/there/yet.json")
     assert needs_root("/etc/cdi/a.json")
+
+
+def test_what_a_users_spec_mounts_is_not_labelled_by_root(shared: BrokenHost) -> None:
+    shared.put("sys/fs/selinux/enforce", "1")
+    precious = shared.put("home/alice/precious", "")
+    try:
+        os.setxattr(precious, "security.selinux", b"u:object_r:user_home_t:s0\0")
+    except OSError as error:
+        cannot_run(f"labels cannot be set here: {error.strerror}")
+    document = shared.document()
+    mount = {"hostPath": "/home/alice/precious", "containerPath": "/precious", "options": ["bind"]}
+    document["containerEdits"]["mounts"] = [mount]
+    os.chown(shared.put("home/alice/cdi/nvidia.json", document), 1000, 1000)
+    row = shared.result("selinux-labels", "--user", "alice")
+    assert (row["ok"], row["remedy"], "on that host" in row["detail"]) == (False, "", False)
