@@ -39,7 +39,7 @@ WRONG = 1
 _OPTIONS = ("config", "root", "driver_root", "dev_root", "mode", "nvml")
 _COLOURS = {"wrong": "31", "warning": "33", "unknown": "33", "ok": "32"}
 _WORD = 7
-# What is known of a runtime's release, and nobody has looked at.
+# Checks that tell a known issue of a runtime's release, and examine nothing.
 _LIMIT = "limit-"
 
 
@@ -135,7 +135,7 @@ def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequ
 def _user(arguments: Namespace, host: Root) -> User | None:
     own = os.geteuid()
     if arguments.user is None:
-        # Who is no root asks for himself; of another tree, for root.
+        # Users ask for their own containers, root for root's; so does everybody with --root.
         return find_user(host, str(own), os.environ) if own and host.is_this_machine else None
     user = find_user(host, arguments.user, {})
     is_own = user is not None and host.is_this_machine and user.uid == own
@@ -162,7 +162,7 @@ def _daemon(host: Root, settings: Settings) -> DaemonReport:
 
 
 def _text(found: tuple[CheckResult, ...], arguments: Namespace) -> str:
-    """Return FOUND for people: what is wrong, what is not known, each family that is well in a line."""
+    """Return FOUND as text: what is wrong, what is not known, and a line for each family without failures."""
     wrong = [result for result in found if not result.ok]
     unknown = [result for result in found if result.ok and not result.is_checked]
     right = [result for result in found if result.ok and result.is_checked]
@@ -170,7 +170,7 @@ def _text(found: tuple[CheckResult, ...], arguments: Namespace) -> str:
     if not arguments.quiet:
         rows += [("unknown", result) for result in unknown]
     every = arguments.verbose and not arguments.quiet
-    well = {} if arguments.quiet else _well(wrong, right)
+    well = {} if arguments.quiet else _passed_topics(wrong, right)
     names = [result.check for _, result in rows] + ([result.check for result in right] if every else [*well])
     # On a narrow terminal long names have a line of their own.
     side = min(max(map(len, names), default=0), (terminal.width() or 1000) // 4)
@@ -187,11 +187,11 @@ def _text(found: tuple[CheckResult, ...], arguments: Namespace) -> str:
     return "\n".join([*lines, *_conclusion(wrong, arguments)]) + "\n"
 
 
-def _well(wrong: list[CheckResult], right: list[CheckResult]) -> dict[str, str]:
-    """Return the families of which nothing is wrong, each with what is said of it."""
-    ill = {result.topic for result in wrong}
+def _passed_topics(wrong: list[CheckResult], right: list[CheckResult]) -> dict[str, str]:
+    """Return the families without failures, each with the number of its checks."""
+    failed = {result.topic for result in wrong}
     well = {}
-    for topic in dict.fromkeys(result.topic for result in right if result.topic not in ill):
+    for topic in dict.fromkeys(result.topic for result in right if result.topic not in failed):
         is_limit = [result.check.startswith(_LIMIT) for result in right if result.topic == topic]
         limits = sum(is_limit)
         parts = ((len(is_limit) - limits, "check"), (limits, "known limit"))
@@ -207,7 +207,7 @@ def _conclusion(wrong: list[CheckResult], arguments: Namespace) -> list[str]:
     errors = sum(result.severity == "error" for result in wrong)
     parts = ((errors, "error"), (len(wrong) - errors, "warning"))
     counted = " and ".join(_counted(number, word) for number, word in parts if number)
-    return ["", f"{counted}; fix the first one first, then run it again"]
+    return ["", f"{counted}; fix the first one, then run it again"]
 
 
 def _counted(number: int, word: str) -> str:
@@ -218,7 +218,7 @@ def _result_lines(word: str, result: CheckResult, found: tuple[CheckResult, ...]
     lines = _row(word, result.check, result.detail, side)
     after = dict.fromkeys(cause.check for cause in causes(result, found))
     if after:
-        lines += _behind(f"follows from: {', '.join(after)}", side)
+        lines += _indented(f"follows from: {', '.join(after)}", side)
     if result.remedy:
         # Not wrapped: it is to be copied.
         lines.append(f"{_margin(side)}remedy: {report.paint(result.remedy, '1', sys.stdout)}")
@@ -227,14 +227,14 @@ def _result_lines(word: str, result: CheckResult, found: tuple[CheckResult, ...]
 
 def _row(word: str, name: str, text: str, side: int) -> list[str]:
     painted = report.paint(f"{word:{_WORD}}", _COLOURS[word], sys.stdout)
-    lines = _behind(shown(text), side)
+    lines = _indented(shown(text), side)
     if len(name) > side:
         return [f"{painted} {name}", *lines]
     return [f"{painted} {name:{side}}  {lines[0][len(_margin(side)) :]}", *lines[1:]]
 
 
-def _behind(text: str, side: int) -> list[str]:
-    """Return TEXT in lines behind the names of checks."""
+def _indented(text: str, side: int) -> list[str]:
+    """Return TEXT in lines that begin where the details of checks do."""
     return terminal.wrap_text(f"{_margin(side)}{text}", terminal.width(), indent=_margin(side))
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # The families whose details come from the kernel, the driver and cdigen itself; others quote files.
 _TOLD_TOPICS = frozenset({"configuration", "driver", "nodes", "daemon", "user"})
-# What is known of a system, and tells nobody which one it is (os-release(5)).
+# What os-release(5) says of a system that many others have as well.
 _RELEASE_KEYS = ("ID", "VERSION_ID", "VERSION_CODENAME")
 _MAX_FILES = 200
 _MAX_BUNDLE = 64 << 20

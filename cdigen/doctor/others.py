@@ -101,13 +101,13 @@ def _foreign(context: Context) -> Iterator[CheckResult]:
     ]
     if hiding:
         text = (
-            f"{', '.join(map(shown, hiding))} is used, though cdigen's own spec of the kind is there: nobody "
-            "keeps it true"
+            f"{', '.join(map(shown, hiding))} is used, though cdigen's own spec of the kind is there: it is "
+            "not kept up to date"
         )
         yield TOPIC.warning(FOREIGN, text, move_aside(context, *hiding), because=_HIDDEN_BECAUSE)
     elif foreign:
         text = ", ".join(f"{shown(spec.path)}{'' if spec.is_used else ' (not in use)'}" for spec in foreign)
-        yield TOPIC.good(FOREIGN, f"written by others, and not kept true by cdigen: {text}")
+        yield TOPIC.good(FOREIGN, f"written by others, and not kept up to date by cdigen: {text}")
     else:
         yield TOPIC.good(FOREIGN, "nobody else has written specs of these kinds")
 
@@ -179,7 +179,7 @@ def _daemon(context: Context) -> Iterator[CheckResult]:
                 else DAEMON.unchecked(RUNNING, "the host is a folder")
             )
         else:
-            text = "cdigen's daemon is not running: nobody writes specs anew when the driver changes"
+            text = "cdigen's daemon is not running: specs are not written anew when the driver changes"
             yield DAEMON.good(RUNNING, f"{text} (start it with {service_of(context.host).enable})")
         return
     state = str(daemon.status.get("state", ""))
@@ -227,7 +227,7 @@ def _state(context: Context) -> Iterator[CheckResult]:
         anew = run_cdigen(context, *command, why="write the specs and their record anew")
         yield DAEMON.warning(STATE, text, (anew,))
     else:
-        yield DAEMON.good(STATE, f"{path} is whole")
+        yield DAEMON.good(STATE, f"{path} and its record are intact")
 
 
 def _space(context: Context) -> Iterator[CheckResult]:

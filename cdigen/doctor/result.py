@@ -1,7 +1,7 @@
 """What a check returns: ``CheckResult``, made by the ``Topic`` of its family.
 
-``because`` names the checks of which, where they have failed too, this failure is a mere consequence: fixing
-those fixes it.
+``because`` names the checks that, if they have failed too, are the cause of this failure: fixing those
+fixes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class CheckResult:
     """What one check found.
 
     ``severity``: where not ``ok``, ``error`` stops containers of those who were asked for, ``warning`` will
-    or may; ``info`` otherwise. ``is_checked`` False: it could not be looked at here, and counts as good.
+    or may; ``info`` otherwise. ``is_checked`` False: it could not be examined here, and counts as good.
     ``topic`` is the family: driver, nodes, specs, podman, docker, containerd, crio, security, user, others.
     ``remedies`` are commands, to be run in their order; what a person has to do stands in ``detail``.
     """
