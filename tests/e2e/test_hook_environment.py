@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from abilities import WARNINGS, cannot_run
+from abilities import cannot_run
 from chroothost import DEBIAN_IMAGE, MACHINE, running_host
 from gpuhosts import REPOSITORY, Driven
 from hostileimages import EVIL, EXECUTED, SPEC, Target, arm
@@ -33,7 +33,7 @@ ENVIRONMENT = {
     "PYTHONPATH": HERE,
     "PYTHONPLATLIBDIR": HERE,
     "PYTHONSTARTUP": f"{HERE}/module.py",
-    "PYTHONWARNINGS": WARNINGS,
+    "PYTHONWARNINGS": "error",
 }
 # The canaries under every name that an interpreter, a loader or the hook could look for: in the root, which
 # is the hook's current folder, in EVIL, and where they belong.
