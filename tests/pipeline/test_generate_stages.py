@@ -15,7 +15,7 @@ from cdigen.cdi.rules.document_rules import check
 from cdigen.model.findings import errors
 from cdigen.model.inventory import Inventory
 from cdigen.model.inventory_json import from_document, to_document
-from cdigen.pipeline import discovery, generate
+from cdigen.pipeline import generate
 from cdigen.value import replace
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "schemas/cdi.schema.json").read_text())
@@ -35,18 +35,6 @@ def produce(
     options = generate.GenerateOptions(kinds=kinds)
     products, broken = generate.generate_specs({"nvidia": inventory}, host=places(root).host, options=options)
     return products, tuple(error.message for error in broken.values())
-
-
-def test_a_host_gives_an_inventory_and_no_failure(root: Path) -> None:
-    found, failures = discovery.discover(("nvidia",), places(root))
-    assert found.keys() == {"nvidia"}
-    assert failures == {}
-
-
-def test_a_host_that_is_not_ready_gives_a_failure_and_no_inventory(tmp_path: Path) -> None:
-    found, failures = discovery.discover(("nvidia",), places(tmp_path))
-    assert found == {}
-    assert failures["nvidia"].kind == "driver-not-loaded"
 
 
 def test_a_spec_carries_its_kind_its_document_and_its_bytes(root: Path) -> None:
