@@ -242,7 +242,7 @@ class Runtime:
         """Tell the plugin of an EVENT as this release does, and return the method that it took."""
         ids = {name: {"id": value} for name, value in (("pod", pod), ("container", container)) if value}
         if self.nri >= (0, 12) or event not in STATE_CHANGES:
-            payload = message_class("Happening")(**ids).SerializeToString()
+            payload = message_class("CreateContainerRequest")(**ids).SerializeToString()
             try:
                 self.call(event, payload)
             except Rejected as error:
@@ -250,8 +250,8 @@ class Runtime:
                     raise
             else:
                 return event
-        change = message_class("StateChangeEvent")(event=STATE_CHANGES[event], **ids)
-        self.call("StateChange", change.SerializeToString())
+        # The event is field 1 of the message.
+        self.call("StateChange", bytes((8, STATE_CHANGES[event])))
         return "StateChange"
 
     # Calls.

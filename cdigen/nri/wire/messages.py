@@ -102,8 +102,6 @@ _CREATE = message_class("CreateContainerRequest")
 _CREATED = message_class("CreateContainerResponse")
 _VALIDATE = message_class("ValidateContainerAdjustmentRequest")
 _VALIDATED = message_class("ValidateContainerAdjustmentResponse")
-_HAPPENING = message_class("Happening")
-_STATE_CHANGE = message_class("StateChangeEvent")
 
 
 def read_request(data: bytes) -> TtrpcRequest:
@@ -203,18 +201,6 @@ def read_validate(payload: bytes) -> tuple[Pod, Container, Adjustment, tuple[str
 def write_validated(reason: str) -> bytes:
     """Return a ValidateContainerAdjustmentResponse that rejects for REASON, or accepts if that is empty."""
     return write(_VALIDATED, reject=bool(reason), reason=reason)
-
-
-def read_notification(payload: bytes) -> tuple[str, str]:
-    """Return the ids of pod and container in the request of an event; an id that is not there is empty."""
-    got = read(_HAPPENING, payload)
-    return got.pod.id, got.container.id
-
-
-def read_state_change(payload: bytes) -> tuple[int, str, str]:
-    """Return the number of the event in a StateChangeEvent, and the ids of pod and container."""
-    got = read(_STATE_CHANGE, payload)
-    return got.event, got.pod.id, got.container.id
 
 
 def _pod(got: Any) -> Pod:

@@ -35,23 +35,24 @@ RESOURCE_EXHAUSTED = 8
 FAILED_PRECONDITION = 9
 UNIMPLEMENTED = 12  # what newer runtimes take for "too old": they then call StateChange
 
-# The events that ask for nothing, by their methods since NRI 0.12, with their numbers in StateChange before.
-# UpdateContainer, StopContainer and UpdatePodSandbox have had methods always.
-NOTIFICATIONS = {
-    "RunPodSandbox": 1,
-    "StopPodSandbox": 2,
-    "RemovePodSandbox": 3,
-    "PostCreateContainer": 5,
-    "StartContainer": 6,
-    "PostStartContainer": 7,
-    "UpdateContainer": 8,
-    "PostUpdateContainer": 9,
-    "StopContainer": 10,
-    "RemoveContainer": 11,
-    "UpdatePodSandbox": 12,
-    "PostUpdatePodSandbox": 13,
-}
-_METHODS = {number: method for method, number in NOTIFICATIONS.items()}
+# Calls that ask for nothing: events, each a method since NRI 0.12 and most of them StateChange before, and
+# the end of the runtime. A runtime sends only events that were subscribed to.
+NOTIFICATIONS = (
+    "RunPodSandbox",
+    "StopPodSandbox",
+    "RemovePodSandbox",
+    "PostCreateContainer",
+    "StartContainer",
+    "PostStartContainer",
+    "UpdateContainer",
+    "PostUpdateContainer",
+    "StopContainer",
+    "RemoveContainer",
+    "UpdatePodSandbox",
+    "PostUpdatePodSandbox",
+    "StateChange",
+    "Shutdown",
+)
 
 
 class SessionError(ValueError):
@@ -109,15 +110,6 @@ class ValidateAdjustment:
 
 
 @frozen
-class StateChanged:
-    """What the runtime told by calling ``method``, or by StateChange; ids are empty where it has none."""
-
-    method: str
-    pod_id: str
-    container_id: str
-
-
-@frozen
 class InvalidCall:
     """A call that was answered here with an error, since it cannot be read or is not known."""
 
@@ -126,9 +118,7 @@ class InvalidCall:
     message: str
 
 
-SessionEvent = (
-    Registered | Configure | Synchronize | CreateContainer | ValidateAdjustment | StateChanged | InvalidCall
-)
+SessionEvent = Registered | Configure | Synchronize | CreateContainer | ValidateAdjustment | InvalidCall
 
 
 class Session:
@@ -143,14 +133,12 @@ class Session:
         self._streams = ttrpc.StreamRule()
         self._open: set[int] = set()
         self._is_configured = False
-        self._serve: dict[str, Callable[[int, TtrpcRequest], tuple[bytes, SessionEvent]]] = {
+        self._serve: dict[str, Callable[[int, TtrpcRequest], tuple[bytes, SessionEvent | None]]] = {
             "Configure": self._configure,
             "Synchronize": self._synchronize,
             "CreateContainer": self._create,
             "ValidateContainerAdjustment": self._validate,
-            "StateChange": self._state_change,
-            "Shutdown": self._shutdown,
-            **dict.fromkeys(NOTIFICATIONS, self._happening),
+            **dict.fromkeys(NOTIFICATIONS, self._acknowledge),
         }
 
     def start(self) -> bytes:
@@ -180,7 +168,8 @@ class Session:
                     if message.kind == ttrpc.REQUEST:
                         answer, event = self._called(message)
                         sent.append(answer)
-                        events.append(event)
+                        if event is not None:
+                            events.append(event)
         except (mux.MuxError, ttrpc.TtrpcError) as error:
             raise SessionError(f"the runtime's bytes are out of step: {error}") from None
         return b"".join(sent), events
@@ -219,7 +208,7 @@ class Session:
         self._open.discard(call)
         return answer
 
-    def _called(self, message: ttrpc.Message) -> tuple[bytes, SessionEvent]:
+    def _called(self, message: ttrpc.Message) -> tuple[bytes, SessionEvent | None]:
         """Return the answer to MESSAGE, nothing where others give it, and what it brings."""
         stream = message.stream
         if problem := self._streams.broken(stream):
@@ -270,15 +259,8 @@ class Session:
         )
         return b"", event
 
-    def _state_change(self, stream: int, request: TtrpcRequest) -> tuple[bytes, SessionEvent]:
-        number, pod, container = messages.read_state_change(request.payload)
-        return _heard(stream, _METHODS.get(number, f"event {number}"), pod, container)
-
-    def _happening(self, stream: int, request: TtrpcRequest) -> tuple[bytes, SessionEvent]:
-        return _heard(stream, request.method, *messages.read_notification(request.payload))
-
-    def _shutdown(self, stream: int, request: TtrpcRequest) -> tuple[bytes, SessionEvent]:
-        return _heard(stream, request.method, "", "")
+    def _acknowledge(self, stream: int, _: TtrpcRequest) -> tuple[bytes, None]:
+        return _framed(stream, messages.write_response(b"")), None
 
 
 def _registered(message: ttrpc.Message) -> list[SessionEvent]:
@@ -292,11 +274,6 @@ def _registered(message: ttrpc.Message) -> list[SessionEvent]:
     if response.code:
         raise SessionError(f"the runtime refuses the plugin: {response.message} (code {response.code})")
     return [Registered()]
-
-
-def _heard(stream: int, method: str, pod_id: str, container_id: str) -> tuple[bytes, SessionEvent]:
-    event = StateChanged(method=method, pod_id=pod_id, container_id=container_id)
-    return _framed(stream, messages.write_response(b"")), event
 
 
 def _refused(stream: int, method: str, code: int, message: str) -> tuple[bytes, SessionEvent]:

@@ -30,8 +30,6 @@ READERS = (
     messages.read_synchronize,
     messages.read_create,
     messages.read_validate,
-    messages.read_notification,
-    messages.read_state_change,
 )
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
 MANY_TEXTS = st.lists(TEXTS, max_size=3).map(tuple)
