@@ -10,7 +10,7 @@ from __future__ import annotations
 import stat
 
 from cdigen.host.root import is_plain, reason, shown
-from cdigen.model.findings import Finding
+from cdigen.model.findings import Finding, FindingCollector
 from cdigen.model.inventory import DriverFile, Group, GroupDevice
 from cdigen.model.names import natural_key
 from cdigen.value import frozen
@@ -19,7 +19,6 @@ from cdigen.vendors.nvidia import caps
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
-    from cdigen.model.findings import Severity
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.base import DiscoveryContext
     from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
@@ -74,7 +73,7 @@ def read_groups(
         *(reader.family(family) for family in FAMILIES),
         reader.mig_administration(),
     )
-    return tuple(group for group in groups if group is not None), tuple(reader.findings)
+    return tuple(group for group in groups if group is not None), tuple(reader.collector.findings)
 
 
 def management_group(context: DiscoveryContext, nodes: NvidiaNodeReader) -> Group | None:
@@ -97,12 +96,12 @@ def management_group(context: DiscoveryContext, nodes: NvidiaNodeReader) -> Grou
 
 
 class _Reader:
-    """Reads the families of one host; ``findings`` gathers what there is to say."""
+    """Reads the families of one host; ``collector`` gathers the findings."""
 
     def __init__(self, context: DiscoveryContext, nodes: NvidiaNodeReader) -> None:
         self._context = context
         self._nodes = nodes
-        self.findings: list[Finding] = []
+        self.collector = FindingCollector()
 
     def imex_channels(self) -> Group | None:
         """Read the IMEX channels: each is a device, named by its number."""
@@ -142,7 +141,9 @@ class _Reader:
                 devices.append(GroupDevice(name=name, nodes=(node,)))
             elif problem:
                 message = f"the device {name} is left out: {problem}"
-                self._say("info", "mig-admin-node-missing", name, message, "'nvidia-smi' makes the node")
+                self.collector.add(
+                    "info", "mig-admin-node-missing", name, message, "'nvidia-smi' makes the node"
+                )
         return Group(device_class="mig", devices=tuple(devices)) if devices else None
 
     def _administration_node(self, capability: str, listed: int | None) -> tuple[HostNode | None, str]:
@@ -154,7 +155,7 @@ class _Reader:
             return None, ""
         except OSError as error:
             return None, f"{path} cannot be read: {reason(error)}"
-        self.findings.extend(findings)
+        self.collector.findings.extend(findings)
         minor = access.get("DeviceFileMinor", listed)
         if minor is None:
             return None, f"{path} does not tell the minor of its node"
@@ -177,7 +178,7 @@ class _Reader:
             if node is not None:
                 usable.append(node)
                 continue
-            self._say(
+            self.collector.add(
                 "warning",
                 "family-node-unusable",
                 self._context.dev.host_path(path),
@@ -214,11 +215,8 @@ class _Reader:
             problem = "is not a folder" if folder else "is not a file with content"
         where = root.host_path(path)
         message = f"{shown(where)} {problem}; GPUDirect Storage is served without it"
-        self._say("warning", "file-unusable", where, message, "see 'gdscheck -p'")
+        self.collector.add("warning", "file-unusable", where, message, "see 'gdscheck -p'")
         return False
-
-    def _say(self, severity: Severity, rule: str, path: str, message: str, hint: str) -> None:
-        self.findings.append(Finding(severity=severity, rule=rule, path=path, message=message, hint=hint))
 
 
 def _single(

@@ -11,7 +11,7 @@ from cdigen.host import sysfs
 from cdigen.host.procfs import read_text
 from cdigen.host.root import reason, shown
 from cdigen.model.errors import HostError
-from cdigen.model.findings import Finding
+from cdigen.model.findings import Finding, FindingCollector
 from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
 from cdigen.vendors.base import no_names
@@ -25,7 +25,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.model.findings import Severity
     from cdigen.model.inventory import HostNode
     from cdigen.model.partition_names import GpuPartitionNames, PartitionName
     from cdigen.vendors.base import DiscoveryContext
@@ -45,7 +44,7 @@ MAX_MINOR = 0xFFFFF
 
 
 class NvidiaGpuReader:
-    """Reads the GPUs of one host; ``findings`` gathers what there is to say."""
+    """Reads the GPUs of one host; ``collector`` gathers the findings."""
 
     def __init__(
         self,
@@ -59,12 +58,12 @@ class NvidiaGpuReader:
         self._probe = probe
         self._memory = memory
         self._mig = MigReader(context, nodes)
-        self._own_findings: list[Finding] = []
+        self.collector = FindingCollector()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What was found wrong with GPUs, MIG instances and what the kernel says of nodes."""
-        return (*self._nodes.findings, *self._own_findings, *self._mig.findings)
+        return (*self._nodes.findings, *self.collector.findings, *self._mig.collector.findings)
 
     def read(self) -> tuple[Accelerator, ...]:
         """Read every GPU of the nvidia driver; one that is broken is unusable, with a finding.
@@ -78,7 +77,7 @@ class NvidiaGpuReader:
         known = {address for _, address in listed}
         lost = [("", address) for address, driver in bound if driver == PCI_DRIVER and address not in known]
         if problem and not lost:
-            raise HostError(problem, hint=self._own_findings[-1].hint, kind="no-gpu")
+            raise HostError(problem, hint=self.collector.findings[-1].hint, kind="no-gpu")
         found = [
             (folder, address, information)
             for folder, address in sorted((*listed, *lost), key=lambda pair: sysfs.pci_key(pair[1]) or ())
@@ -103,7 +102,7 @@ class NvidiaGpuReader:
                 nodes.append(node)
                 continue
             required = weight == "required"
-            self._say(
+            self.collector.add(
                 "error" if required else "info",
                 "control-node-missing",
                 self._context.dev.host_path(path),
@@ -121,14 +120,14 @@ class NvidiaGpuReader:
             return [], ""
         except OSError as error:
             problem = f"{GPUS} cannot be read: {reason(error)}"
-            self._say("error", "gpu-information-unreadable", GPUS, problem, remedy(error))
+            self.collector.add("error", "gpu-information-unreadable", GPUS, problem, remedy(error))
             return [], problem
         for name in names:
             address = sysfs.pci_address(name)
             if address is not None:
                 found.append((name, address))
                 continue
-            self._say(
+            self.collector.add(
                 "warning",
                 "gpu-address-unknown",
                 shown(f"{GPUS}/{name}"),
@@ -143,7 +142,7 @@ class NvidiaGpuReader:
         """
         if not problem:
             problem = f"it is bound to the driver {PCI_DRIVER}, but {GPUS} does not list it"
-            self._say(
+            self.collector.add(
                 "error",
                 "gpu-lost",
                 address,
@@ -178,7 +177,7 @@ class NvidiaGpuReader:
         excluded = information.get("GPU Excluded", "No").lower() == "yes"
         if excluded:
             message = f"GPU {address} is excluded by the driver's configuration and gets no device"
-            self._say("info", "gpu-excluded", address, message)
+            self.collector.add("info", "gpu-excluded", address, message)
         return excluded
 
     def _accelerator(self, index: int, address: str, folder: str, information: dict[str, str]) -> Accelerator:
@@ -214,7 +213,7 @@ class NvidiaGpuReader:
         """Return a GPU's own node and its DRM nodes; nothing where its own cannot be used."""
         own, problem = self._nodes.read(f"/dev/nvidia{minor}", role="gpu", numbers=self._nodes.gpu(minor))
         if own is None:
-            self._say(
+            self.collector.add(
                 "error",
                 "gpu-node-missing",
                 self._context.dev.host_path(f"/dev/nvidia{minor}"),
@@ -232,7 +231,7 @@ class NvidiaGpuReader:
             if node is not None:
                 nodes.append(node)
                 continue
-            self._say(
+            self.collector.add(
                 "warning",
                 "drm-node-missing",
                 self._context.dev.host_path(drm_minor.path),
@@ -255,7 +254,7 @@ class NvidiaGpuReader:
                 problem = f"its UUID is that of GPU {by_uuid[each.uuid]}"
                 accelerator = replace(each, uuid=None, problem=problem)
             if problem:
-                self._say(
+                self.collector.add(
                     "error",
                     "gpu-repeated",
                     each.address,
@@ -271,7 +270,7 @@ class NvidiaGpuReader:
                 continue
             holder = f"is bound to the driver {driver}" if driver else "is bound to no driver"
             message = f"GPU {address} {holder}, not to nvidia, and gets no device"
-            self._say("info", "gpu-not-bound", address, message)
+            self.collector.add("info", "gpu-not-bound", address, message)
 
     def _with_nvml(self, accelerators: list[Accelerator]) -> list[Accelerator]:
         """Add what only NVML knows: UUIDs before first use, MIG modes, the instances' names.
@@ -298,7 +297,7 @@ class NvidiaGpuReader:
             if (answer := reply.of(each.address).answer) is not None and answer.index != each.index
         ]
         if others:
-            self._say(
+            self.collector.add(
                 "warning",
                 "gpu-numbers-differ",
                 GPUS,
@@ -310,7 +309,7 @@ class NvidiaGpuReader:
         answer = reply.answer
         uuid = accelerator.uuid or (answer.uuid if answer and is_uuid(answer.uuid or "") else None)
         if uuid is None:
-            self._say(
+            self.collector.add(
                 "warning",
                 "uuid-unknown",
                 f"{GPUS}/{accelerator.address}/information",
@@ -349,7 +348,7 @@ class NvidiaGpuReader:
                 if partitions
                 else f"has {'GPU instances, but none that can be offered' if listed else 'no instances'}"
             )
-            self._say(
+            self.collector.add(
                 "warning",
                 "mig-empty",
                 gpu.address,
@@ -362,12 +361,7 @@ class NvidiaGpuReader:
 
     def _unreadable(self, path: str, message: str) -> None:
         hint = "see 'dmesg | grep NVRM' for what happened to it"
-        self._say("error", "gpu-information-unreadable", path, message, hint)
-
-    def _say(self, severity: Severity, rule: str, path: str, message: str, hint: str = "") -> None:
-        self._own_findings.append(
-            Finding(severity=severity, rule=rule, path=path, message=message, hint=hint)
-        )
+        self.collector.add("error", "gpu-information-unreadable", path, message, hint)
 
 
 def parse_information(text: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ NVIDIA Multi-Instance GPU User Guide, "Device Nodes and Capabilities".
 from __future__ import annotations
 
 from cdigen.host.root import reason
-from cdigen.model.findings import Finding
+from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Partition
 from cdigen.model.partition_names import CONTRADICTION, PartitionName
 from cdigen.vendors.nvidia import caps
@@ -19,7 +19,6 @@ from cdigen.vendors.nvidia.kernel_module import is_uuid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.model.findings import Severity
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.base import DiscoveryContext
     from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
@@ -41,7 +40,8 @@ class MigReader:
         self._host = context.host
         self._nodes = nodes
         self._minors, findings = caps.read_minors(context.host)
-        self.findings: list[Finding] = list(findings)
+        self.collector = FindingCollector()
+        self.collector.findings.extend(findings)
         # Whose each capability minor is: opening its node grants what belongs to the first of these.
         self._owners = {self._minors[name]: name for name in SHARED if name in self._minors}
         self._uuids: set[str] = set()
@@ -109,7 +109,7 @@ class MigReader:
         return dict(sorted(names.items(), key=lambda pair: (pair[1].index is None, pair[1].index, pair[0])))
 
     def _silent(self, rule: str, index: int, reply: NvmlGpuReply, consequence: str) -> None:
-        self._say(
+        self.collector.add(
             "error" if reply.was_asked else "info",
             rule,
             f"GPU {index}",
@@ -135,7 +135,7 @@ class MigReader:
             what = "NVML has MIG on, the kernel shows no MIG capabilities of it"
         else:
             return False
-        self._say(
+        self.collector.add(
             "error",
             CONTRADICTION,
             f"GPU {index}",
@@ -168,7 +168,7 @@ class MigReader:
                 self._contradiction(index, gi, ci, "NVML has it, the kernel does not")
 
     def _contradiction(self, index: int, gi: int, ci: int, what: str) -> None:
-        self._say(
+        self.collector.add(
             "error",
             CONTRADICTION,
             f"GPU {index}",
@@ -194,7 +194,7 @@ class MigReader:
         )
         if problem:
             called = f"{index}:{partition.label}"
-            self._say(
+            self.collector.add(
                 "error",
                 "mig-instance-unusable",
                 called,
@@ -214,7 +214,8 @@ class MigReader:
         except OSError as error:
             return None, f"the access file of {below} cannot be read: {reason(error)}"
         # Compute instances of one GPU instance share its file.
-        self.findings.extend(finding for finding in findings if finding not in self.findings)
+        known = self.collector.findings
+        known.extend(finding for finding in findings if finding not in known)
         own = access.get("DeviceFileMinor", listed)
         if own is None:
             return None, f"the kernel does not tell the minor of {below}"
@@ -229,9 +230,6 @@ class MigReader:
             numbers=self._nodes.of(caps.DRIVER_NAME, own),
             mode=access.get("DeviceFileMode"),
         )
-
-    def _say(self, severity: Severity, rule: str, path: str, message: str, hint: str = "") -> None:
-        self.findings.append(Finding(severity=severity, rule=rule, path=path, message=message, hint=hint))
 
 
 def _instance(ids: Ids) -> str:

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from cdigen.host.procfs import read_text
 from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.errors import HostError
-from cdigen.model.findings import Finding
+from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Driver, DriverFile, Group, GroupDevice, Inventory
 from cdigen.model.loader import library_folders
 from cdigen.vendors.nvidia import kernel_module
@@ -27,7 +27,6 @@ from cdigen.vendors.nvidia.tables import LIBRARIES
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
-    from cdigen.model.findings import Severity
     from cdigen.model.inventory import FileKind, HostNode
     from cdigen.vendors.base import DiscoveryContext
     from cdigen.vendors.nvidia.platforms.csv_lines import CsvEntry
@@ -58,16 +57,18 @@ def discover(context: DiscoveryContext) -> Inventory:
     reader = _Reader(context)
     entries = reader.read_lists()
     if not entries:
-        why = f": {reader.findings[0].message}" if reader.findings else ""
+        why = f": {reader.collector.findings[0].message}" if reader.collector.findings else ""
         raise HostError(
             f"no list in {context.host.host_path(FOLDER)} names a file of the driver{why}",
             hint="install the board's nvidia-l4t-init package, which brings devices.csv and drivers.csv",
             kind="driver-not-found",
         )
-    before = len(reader.findings)
+    before = len(reader.collector.findings)
     nodes = reader.nodes(entries)
     if not nodes:
-        why = next((finding.message for finding in reader.findings[before:]), "there is no dev line")
+        why = next(
+            (finding.message for finding in reader.collector.findings[before:]), "there is no dev line"
+        )
         raise HostError(
             f"none of the device nodes in the lists can be used: {why}",
             hint="is the GPU's driver loaded? see 'dmesg | grep -i -e nvgpu -e NVRM'",
@@ -84,19 +85,19 @@ def discover(context: DiscoveryContext) -> Inventory:
         nodes=(),
         files=(),
         sought=(),
-        findings=tuple(reader.findings),
+        findings=tuple(reader.collector.findings),
         mode="csv",
         groups=(Group(device_class="gpu", devices=devices, files=files),),
     )
 
 
 class _Reader:
-    """Reads what the lists of one host name; ``findings`` gathers what there is to say."""
+    """Reads what the lists of one host name; ``collector`` gathers the findings."""
 
     def __init__(self, context: DiscoveryContext) -> None:
         self._context = context
         self._nodes = NvidiaNodeReader(context)
-        self.findings: list[Finding] = []
+        self.collector = FindingCollector()
 
     def read_lists(self) -> list[CsvEntry]:
         """Read the lists that there are; one that cannot be read, or says nothing, is a finding."""
@@ -112,7 +113,7 @@ class _Reader:
                 continue
             found, findings = csv_lines.parse(text, self._context.host.host_path(path))
             entries.extend(found)
-            self.findings.extend(findings)
+            self.collector.findings.extend(findings)
             if not found:
                 self._say_list(path, "holds no entry")
         return entries
@@ -134,7 +135,7 @@ class _Reader:
             problem = "it names no release"
         if not release:
             message = f"the driver's version is unknown: {TEGRA_RELEASE} cannot be used: {problem}"
-            self._say("info", "tegra-release-unknown", TEGRA_RELEASE, message)
+            self.collector.add("info", "tegra-release-unknown", TEGRA_RELEASE, message)
         return release
 
     def nodes(self, entries: list[CsvEntry]) -> tuple[HostNode, ...]:
@@ -167,7 +168,7 @@ class _Reader:
         for path, host_path in targets.items():
             paths.setdefault(host_path, []).append(path)
         if given and "libcuda.so.1" not in {name for every in names.values() for name in every}:
-            self._say(
+            self.collector.add(
                 "warning",
                 "library-missing",
                 "libcuda",
@@ -193,7 +194,7 @@ class _Reader:
             message = (
                 f"{names}: a discrete GPU; it is part of the devices 0 and all where the lists name its node"
             )
-            self._say("info", "csv-discrete-gpu", GPUS, message)
+            self.collector.add("info", "csv-discrete-gpu", GPUS, message)
 
     def _release_entry(self) -> list[CsvEntry]:
         """Return a line for the release file, by which programs in the container know the board."""
@@ -207,7 +208,7 @@ class _Reader:
         if not paths:
             where = shown(root.host_path(entry.path))
             message = f"{where} is not there ({entry.where}); containers do without it"
-            self._say("info", "csv-path-missing", where, message)
+            self.collector.add("info", "csv-path-missing", where, message)
         return paths
 
     def _look(self, entry: CsvEntry, path: str) -> ListedFile | None:
@@ -216,7 +217,9 @@ class _Reader:
         except listed_files.NotALibrary as problem:
             where = shown(self._context.driver.host_path(path))
             message = f"{where} is left out ({entry.where}): {problem}"
-            self._say("warning", "library-unusable", where, message, "reinstall the board's packages")
+            self.collector.add(
+                "warning", "library-unusable", where, message, "reinstall the board's packages"
+            )
             return None
         except (OSError, listed_files.UnusableFile) as problem:
             self._unusable(entry, path, str(problem))
@@ -229,15 +232,12 @@ class _Reader:
     def _unusable(self, entry: CsvEntry, path: str, problem: str) -> None:
         where = shown(path)
         message = f"{where} is left out ({entry.kind} line, {entry.where}): {problem}"
-        self._say("warning", "csv-path-unusable", where, message, "reinstall the board's packages")
+        self.collector.add("warning", "csv-path-unusable", where, message, "reinstall the board's packages")
 
     def _say_list(self, path: str, problem: str) -> None:
         where = self._context.host.host_path(path)
         hint = "reinstall the board's nvidia-l4t-init package"
-        self._say("warning", "csv-unreadable", where, f"{where} {problem}; it is passed over", hint)
-
-    def _say(self, severity: Severity, rule: str, path: str, message: str, hint: str = "") -> None:
-        self.findings.append(Finding(severity=severity, rule=rule, path=path, message=message, hint=hint))
+        self.collector.add("warning", "csv-unreadable", where, f"{where} {problem}; it is passed over", hint)
 
 
 def parse_release(text: str) -> str:

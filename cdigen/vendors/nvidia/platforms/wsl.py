@@ -15,7 +15,7 @@ import os
 from cdigen.binfmt import elf
 from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.errors import HostError
-from cdigen.model.findings import Finding
+from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Driver, DriverFile, Group, GroupDevice, Inventory, ProbeResult
 from cdigen.value import frozen
 from cdigen.vendors.nvidia.kernel_module import is_version
@@ -25,7 +25,6 @@ from cdigen.vendors.nvidia.platforms import DXCORE, WSL_LIBRARIES, WSL_NODE, lis
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
-    from cdigen.model.findings import Severity
     from cdigen.model.inventory import FileKind, HostNode, Weight
     from cdigen.vendors.base import DiscoveryContext
     from cdigen.vendors.nvidia.platforms.listed_files import ListedFile
@@ -85,7 +84,7 @@ def discover(context: DiscoveryContext) -> Inventory:
         nodes=(),
         files=(),
         sought=reader.sought(store, files),
-        findings=tuple(reader.findings),
+        findings=tuple(reader.collector.findings),
         mode="wsl",
         groups=(Group(device_class="gpu", devices=(GroupDevice(name="all", nodes=(node,)),), files=files),),
     )
@@ -103,11 +102,11 @@ def _read_node(context: DiscoveryContext) -> HostNode:
 
 
 class _Reader:
-    """Reads the two folders of one host; ``findings`` gathers what there is to say."""
+    """Reads the two folders of one host; ``collector`` gathers the findings."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        self.findings: list[Finding] = []
+        self.collector = FindingCollector()
 
     def require_dxcore(self) -> None:
         """Raise HostError where libdxcore is missing or broken: every library asks it first."""
@@ -136,7 +135,7 @@ class _Reader:
         chosen = max(same or stores, key=lambda store: (store.libcuda.modified_ns, store.folder))
         others = ", ".join(store.folder for store in stores if store is not chosen)
         certain = len(same) == 1
-        self._say(
+        self.collector.add(
             "info" if certain else "warning",
             "wsl-several-stores",
             chosen.folder,
@@ -251,7 +250,7 @@ class _Reader:
             "library-unusable" if listed_files.is_library_name(path.rpartition("/")[2]) else "file-unusable"
         )
         message = f"{where} is left out: {problem}"
-        self._say("warning", rule, where, message, "install NVIDIA's driver in Windows again")
+        self.collector.add("warning", rule, where, message, "install NVIDIA's driver in Windows again")
         return None
 
     def sought(self, store: DriverStore, files: tuple[DriverFile, ...]) -> tuple[ProbeResult, ...]:
@@ -273,7 +272,7 @@ class _Reader:
                 )
             )
             if not host_path and weight != "optional" and not self._root.exists(f"{store.folder}/{name}"):
-                self._say(
+                self.collector.add(
                     "warning",
                     "library-missing",
                     name,
@@ -294,11 +293,8 @@ class _Reader:
             version, problem = "", reason(error)
         if not version:
             message = f"the driver's version is unknown: {shown(path)}: {problem}"
-            self._say("info", "wsl-version-unknown", shown(path), message)
+            self.collector.add("info", "wsl-version-unknown", shown(path), message)
         return version
-
-    def _say(self, severity: Severity, rule: str, path: str, message: str, hint: str = "") -> None:
-        self.findings.append(Finding(severity=severity, rule=rule, path=path, message=message, hint=hint))
 
 
 def parse_inf(head: bytes) -> str:
