@@ -125,10 +125,10 @@ ALLOW_KEYS = (
     Key(name="labels", type=LABELS, text="and it has these labels; the value `*` stands for any"),
     Key(name="sources", type=ListOf(item=choice(*SOURCES), at_least=1), text="what counts"),
     Key(name="kinds", type=ListOf(item=KIND_PATTERN, at_least=1), default="what variables can name",
-        text='for which kinds, such as `nvidia.com/gpu*`; never `management_kinds`. Without it: those of '
-        '`gpu_kinds`, `amd.com/gpu`, `nvidia.com/imex-channel`, `gds`, `mofed`, `gdrcopy`. All else that '
-        'lies in the spec directories has to be written: `"*"` stands for the devices of other pods\' '
-        'claims (DRA), too'),
+        text='for which kinds, such as `nvidia.com/gpu*`; never `management_kinds`. The default is '
+        '`gpu_kinds`, `amd.com/gpu`, `nvidia.com/imex-channel`, `gds`, `mofed`, `gdrcopy`. Any other kind '
+        'must be named. `"*"` allows all that the spec directories hold, the devices of other pods\' '
+        'claims (DRA) included'),
 )
 
 GPU_KIND_KEYS = (
@@ -155,18 +155,17 @@ NRI_KEYS = (
         default="those of the profiles",
         text="the kinds of NVIDIA GPUs by what they give, for `NVIDIA_DRIVER_CAPABILITIES`"),
     Key(name="require", type=choice("enforce", "warn", "off"),
-        text="what becomes of a container whose image requires another driver or GPU (`NVIDIA_REQUIRE_*`), "
-        "or of which that cannot be judged, since the daemon's inventory is absent, of another driver than "
-        "runs, or of a daemon that does not run: `enforce` refuses it; with `warn` it starts, and that is "
-        "counted; `off`"),
+        text="what becomes of a container whose image requires another driver or GPU (`NVIDIA_REQUIRE_*`): "
+        "`enforce` refuses it, `warn` starts and counts it, `off` does not look. The same holds where nobody "
+        "can tell, because the daemon does not run, or its inventory is missing or of another driver"),
     Key(name="unsupported_cdi", type=choice("refuse", "raw"), old="dropper",
         text="what becomes of a container that requests devices, where the runtime is one that drops CDI "
         "devices without a word: `refuse` stops it; `raw` gives it nodes, mounts and variables of the spec "
         "instead"),
     Key(name="socket", type=PATH, text="where the runtime listens for plugins"),
     Key(name="index", type=number(99),
-        text="the plugin's place among others, 0 to 99: those that a runtime starts itself have theirs from "
-        "their file's name"),
+        text="the plugin's place among others, 0 to 99; a plugin that the runtime starts itself has it in "
+        "its file name"),
     Key(name="run_dir", type=PATH, text="the folder of status.json, the HTTP socket and the plugin's lock"),
     Key(name="http_port", type=PORT,
         text="a port of 127.0.0.1 for /metrics, /healthz, /readyz, beside the socket; 0: none"),
@@ -175,8 +174,8 @@ NRI_KEYS = (
 KEYS = (
     Key(name="vendors", type=ListOf(item=VENDOR),
         default="nvidia, amd, intel", example="[nvidia, amd, intel]",
-        text="the vendors to look for, `[nvidia]`; those of other packages have to be named "
-        "(docs/adding-a-vendor.md). Of those that are named, what is not here is told"),
+        text="the vendors to look for, such as `[nvidia]`. Vendors that other packages add must be named "
+        "(docs/adding-a-vendor.md). A named vendor that this host lacks is reported"),
     Key(name="spec_dirs", type=ListOf(item=PATH, at_least=1),
         text="the spec directories in rising priority; specs are written into the last"),
     Key(name="state_dir", type=PATH,
