@@ -103,14 +103,13 @@ def test_a_spec_that_somebody_changed_stays(published: Path) -> None:
 
 def test_an_old_spec_is_judged_by_what_the_host_still_has(published: Path, tmp_path: Path) -> None:
     folder, state = str(published.parent), f"{tmp_path}/state"
-    host = Root(str(tmp_path))
 
     def rules() -> list[str]:
-        found = withdraw.check_old_specs(folder, state, host, vendors=["nvidia"])
+        found = withdraw.check_old_specs(folder, state, Root(str(tmp_path)), vendors=["nvidia"])
         return [finding.rule for finding in found]
 
     assert rules() == ["old-spec-broken"]
     tool = tmp_path / "usr/bin/tool"
     tool.parent.mkdir(parents=True)
-    tool.touch()
+    tool.write_text("#!")
     assert rules() == ["old-spec-holds"]
