@@ -169,9 +169,7 @@ def test_any_bytes_bring_events_or_the_end_of_the_session(pieces: list[bytes]) -
             session.feed(piece)
 
 
-@given(
-    st.binary(max_size=120), st.sampled_from(["CreateContainer", "Configure", "Synchronize", "StateChange"])
-)
+@given(st.binary(max_size=120), st.sampled_from(["CreateContainer", "Configure", "Synchronize"]))
 def test_any_payload_is_served_or_refused(payload: bytes, method: str) -> None:
     sent, (event,) = configured().feed(asked(3, payload, method))
     assert bool(sent) != isinstance(event, (CreateContainer, Configure))
