@@ -141,11 +141,11 @@ def _doing(name: str, host: Root, desired: DesiredConfig, binary: InstalledRunti
     def content(path: str) -> bytes | None:
         return configfiles.current(host, path)
 
-    for path in dict.fromkeys((settings.wanted, *settings.files)):
+    for path in dict.fromkeys((settings.edited_file, *settings.files)):
         content(path)  # what cannot be read is said before anything is made of the rest
     refuse_broken(settings)  # a plan takes keys for what they must be
     plan: Plan = import_module(f"cdigen.runtimes.edits.{name}").plan(settings, release, desired, content)
-    missing = () if binary is not None else (_missing(name, settings.wanted),)
+    missing = () if binary is not None else (_missing(name, settings.edited_file),)
     return _Work(changes=plan.changes, findings=(*missing, *plan.findings))
 
 

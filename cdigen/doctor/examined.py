@@ -95,7 +95,7 @@ def _any_runtime(request: DoctorRequest) -> ExaminedRuntime:
         cdi_enabled=None,
         nri_enabled=None,
         files=(),
-        wanted="",
+        edited_file="",
         findings=(),
     )
     return ExaminedRuntime(

@@ -234,7 +234,7 @@ def _daemon(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]
             yield topic.good(name, f"{PROCESSES[runtime.name]} is not running")
         return
     yield topic.good(name, f"{PROCESSES[runtime.name]} is running")
-    files = (*runtime.settings.files, runtime.settings.wanted)
+    files = (*runtime.settings.files, runtime.settings.edited_file)
     younger = [path for path in dict.fromkeys(files) if _changed(context, path) > began + 1]
     if younger:
         text = (

@@ -1,4 +1,4 @@
-"""Which runtimes load a spec file: what the CDI libraries do, told by runtime and release.
+"""Say which runtimes load a spec file, from what their CDI libraries do with it: ``groups``, ``rows``.
 
 ``LIBRARIES`` are those to ask ``cdigen.cdi.loaders.emulation`` about; ``groups`` turns their answers into
 lines for people, ``rows`` into what ``--json`` shows.

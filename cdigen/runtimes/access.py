@@ -1,4 +1,4 @@
-"""Whether another process may read a file, as the kernel would decide: ``may_read``, ``may_list``.
+"""Ask whether another process may read a file, as the kernel would decide: ``may_read``, ``may_list``.
 
 cdigen often looks as root, for whom nothing is closed; whether a user's podman can read the same file is
 written in the modes of the file and of every folder on the way (path_resolution(7)).
@@ -60,7 +60,7 @@ def _is_open(host: Root, real: str, status: os.stat_result, reader: Reader, want
         bits = status.st_mode >> 3
     else:
         bits = status.st_mode
-    # An access list may allow more than the mode shows (acl(5)): nobody is told of a fault on its account.
+    # An access list may allow more than the mode shows (acl(5)): so no fault is reported.
     return stat.S_IMODE(bits) & wanted == wanted or _has_access_list(host.outer_path(real))
 
 

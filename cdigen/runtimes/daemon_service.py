@@ -1,4 +1,4 @@
-"""How cdigen's own daemon is started, stopped and asked on a host: ``service_of``.
+"""Find out which commands start, stop and restart cdigen's own daemon on a host: ``service_of``.
 
 By the unit or the init script that "make install" has put there; of a package from an index (pip, pipx) there
 is neither, and the daemon is a command like any other.

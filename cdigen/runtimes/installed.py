@@ -1,4 +1,4 @@
-"""Which runtimes a host has, and which releases: ``find``.
+"""Find the runtimes that a host has, with their releases: ``find``, ``find_low_level``.
 
 Their binaries are asked, each for its version: only on the machine that cdigen runs on, and only those that
 nobody but root can have put there or changed.

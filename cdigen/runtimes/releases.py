@@ -295,6 +295,11 @@ def nri_of(runtime: str, release: Release) -> tuple[int, int] | None:
     return held[-1] if held else None
 
 
+def has_validator(runtime: str, release: Release) -> bool:
+    """Return whether NRI in RELEASE of RUNTIME has its validator, which can require plugins (NRI 0.10)."""
+    return (nri_of(runtime, release) or (0, 0)) >= (0, 10)
+
+
 def newest_release(runtime: str) -> Release:
     """Return the first release of the newest series of RUNTIME; KeyError where it is not in the table."""
     return LIBRARIES[runtime][-1][0]

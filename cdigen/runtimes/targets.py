@@ -25,8 +25,8 @@ def parse(text: str) -> Target:
     """Return the target that TEXT names: a runtime, a hyphen, one to three numbers.
 
     A release between two rows of the table has what the row before it says, and so has one after the
-    last, with a doubt where it is of a later series. Raises ConfigError for what is no release of a known
-    runtime or is too old for CDI.
+    last, with a doubt where it is of a later series. Raises ConfigError for what is not a release of a
+    known runtime, or is too old for CDI.
     """
     runtime, release = _split(text)
     name = _name(runtime, release)
@@ -86,7 +86,7 @@ def _split(text: str) -> tuple[str, Release]:
         )
     if runtime not in LIBRARIES:
         raise ConfigError(
-            f"the target {shown(text)!r} is no runtime that cdigen knows",
+            f"the target {shown(text)!r} is not a runtime that cdigen knows",
             hint=f"known runtimes: {', '.join(LIBRARIES)}",
         )
     major, minor, patch = (*numbers, 0, 0)[:3]

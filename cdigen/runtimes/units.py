@@ -1,4 +1,4 @@
-"""How systemd starts a runtime: ``command`` gives its arguments and environment, as the unit files say.
+"""Read how systemd starts a runtime: ``command`` returns its arguments and environment, from unit files.
 
 Enough of systemd.unit(5), systemd.service(5) and systemd.exec(5) for the services of runtimes: drop-ins, the
 reset by an empty value, environment files and variables. What cannot be read counts as not there: whoever

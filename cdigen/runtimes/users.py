@@ -1,4 +1,4 @@
-"""Who starts a container, and who reads spec files for it: ``User`` and ``Reader``.
+"""Find a user who starts containers, and say as whom a runtime reads spec files: ``find``, ``Reader``.
 
 podman reads specs and its own configuration as the user who runs it, and so does a rootless dockerd;
 the other runtimes are daemons of root.

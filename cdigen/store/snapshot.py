@@ -1,4 +1,4 @@
-"""What lies at a name now: ``take_snapshot`` answers without ever opening anything but a regular file."""
+"""Look at what lies at a name now, opening nothing but a regular file: ``take_snapshot``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OTHERS = (
 
 @frozen
 class FileSnapshot:
-    """One look at a name.
+    """What lay at a name at one moment.
 
     ``description`` is for people ("a symlink to /etc/passwd"); ``content`` is None unless it is a
     regular file that is not too large; ``identity`` changes whenever another file or other content
@@ -118,4 +118,4 @@ def _description(directory: Directory, name: str, mode: int) -> str:
 
 
 def _other(mode: int) -> str:
-    return next((text for is_so, text in _OTHERS if is_so(mode)), "no regular file")
+    return next((text for is_so, text in _OTHERS if is_so(mode)), "not a regular file")

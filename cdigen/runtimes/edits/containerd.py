@@ -13,6 +13,7 @@ from cdigen.model.errors import ConfigError
 from cdigen.runtimes.edits import validator
 from cdigen.runtimes.edits.documents import DesiredKey, lookup, parse_toml
 from cdigen.runtimes.edits.plan import Plan, effective_file, merged_dirs, must_set, toml_changes
+from cdigen.runtimes.releases import RuntimeBehaviour, behaves, has_validator
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -28,9 +29,6 @@ MAIN = "/etc/containerd/config.toml"
 CRI_V2 = ("plugins", "io.containerd.grpc.v1.cri")
 CRI_V3 = ("plugins", "io.containerd.cri.v1.runtime")
 NRI = ("plugins", "io.containerd.nri.v1.nri")
-HAS_CDI: Release = (1, 7, 0)  # PR 6654
-MERGES: Release = (2, 0, 0)  # PR 9982; enable_cdi is on by default from there on
-HAS_VALIDATOR: Release = (2, 2, 0)  # NRI 0.10
 _CRI_NAMES = frozenset({"cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"})
 
 
@@ -64,7 +62,7 @@ def plan(
         wanted[path] = (*wanted.get(path, ()), key)
 
     dirs = merged_dirs(settings.spec_dirs, desired.spec_dirs)
-    if _needs_switch(settings, release, files):
+    if _needs_switch(settings, files):
         want("cdi", cri, DesiredKey(path=(*cri, "enable_cdi"), value=True))
     if must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
         want("spec_dirs", cri, DesiredKey(path=(*cri, "cdi_spec_dirs"), value=dirs))
@@ -78,34 +76,36 @@ def plan(
             want(validator.SOURCE, NRI, key)
             findings = (requiring.warning("containerd", has_validator=release is not None),)
     version = DesiredKey(path=("version",), value=files.version)
-    for path in wanted.keys() & {files.main, settings.wanted}:
+    for path in wanted.keys() & {files.main, settings.edited_file}:
         wanted[path] = (version, *wanted[path])
     return Plan(changes=toml_changes(wanted, content, command="containerd"), findings=findings)
 
 
 def _refuse_old(release: Release | None, desired: DesiredConfig) -> None:
     name = f"containerd {'.'.join(map(str, release or ()))}"
-    if release is not None and release < HAS_CDI:
+    if release is not None and behaves("containerd", release, RuntimeBehaviour.NO_CDI):
         raise ConfigError(f"{name} reads no CDI specs", hint="install containerd 1.7 or newer")
-    if desired.nri_required and release is not None and release < HAS_VALIDATOR:
+    if desired.nri_required and release is not None and not has_validator("containerd", release):
         raise validator.missing(name, "containerd 2.2")
 
 
-def _needs_switch(settings: RuntimeSettings, release: Release | None, files: _Files) -> bool:
-    # 2.2 calls enable_cdi deprecated and 2.4 shall not have it: where it is on by default it is not written.
+def _needs_switch(settings: RuntimeSettings, files: _Files) -> bool:
+    # 2.2 calls enable_cdi deprecated and 2.4 shall not have it: where it is on by default, which is where
+    # tables are merged (2.0), it is not written.
     is_on = settings.cdi_enabled is True
-    by_default = files.merges if release is None else release >= MERGES
-    return must_set(settings, "cdi", is_so=is_on) and not (is_on and by_default)
+    return must_set(settings, "cdi", is_so=is_on) and not (is_on and files.merges)
 
 
 def _target(settings: RuntimeSettings, files: _Files, what: str, table: tuple[str, ...]) -> str:
     if not files.merges:
         return files.last_with(table)
     source = settings.source(what)
-    if source in files.documents and source not in {files.main, settings.wanted}:
+    if source in files.documents and source not in {files.main, settings.edited_file}:
         return effective_file(settings, what)
     # To import a folder would bring to life whatever else lies in it: the main file is the smaller change.
-    return settings.wanted if settings.wanted_is_read and files.main in files.documents else files.main
+    return (
+        settings.edited_file if settings.edited_file_is_read and files.main in files.documents else files.main
+    )
 
 
 def _files(settings: RuntimeSettings, release: Release | None, content: Content) -> _Files:
@@ -116,7 +116,11 @@ def _files(settings: RuntimeSettings, release: Release | None, content: Content)
             documents[path] = parse_toml(data, path)
     main = settings.files[0] if settings.files else MAIN
     document = documents.get(main, {})
-    merges = release >= MERGES if release is not None else _said(document, 2) >= 3
+    merges = (
+        _said(document, 2) >= 3
+        if release is None
+        else not behaves("containerd", release, RuntimeBehaviour.SECTIONS_REPLACED)
+    )
     version = _version(document, main, merges=merges)
     for path, other in documents.items():
         _refuse_disabled(other, path)

@@ -6,6 +6,7 @@ from cdigen.model.errors import ConfigError
 from cdigen.runtimes.edits import validator
 from cdigen.runtimes.edits.documents import DesiredKey, parse_toml
 from cdigen.runtimes.edits.plan import Plan, effective_file, merged_dirs, must_set, toml_changes
+from cdigen.runtimes.releases import RuntimeBehaviour, behaves, has_validator, nri_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
 SPEC_DIRS = ("crio", "runtime", "cdi_spec_dirs")
 NRI = ("crio", "nri", "enable_nri")
-HAS_CDI: Release = (1, 24, 0)  # cri-o PR 5571
-HAS_NRI: Release = (1, 26, 0)
-HAS_VALIDATOR: Release = (1, 34, 0)  # NRI 0.10
 
 
 def plan(
@@ -51,9 +49,9 @@ def plan(
 def _refuse_old(release: Release | None, desired: DesiredConfig) -> None:
     if release is None:
         return
-    if release < HAS_CDI:
+    if behaves("cri-o", release, RuntimeBehaviour.NO_CDI):
         raise ConfigError("this CRI-O reads no CDI specs", hint="install CRI-O 1.24 or newer")
-    if desired.nri and release < HAS_NRI:
+    if desired.nri and nri_of("cri-o", release) is None:
         raise ConfigError("this CRI-O has no NRI", hint="install CRI-O 1.26 or newer, or leave --nri away")
-    if desired.nri_required and release < HAS_VALIDATOR:
+    if desired.nri_required and not has_validator("cri-o", release):
         raise validator.missing(f"CRI-O {'.'.join(map(str, release))}", "CRI-O 1.34")

@@ -7,6 +7,7 @@ from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
 from cdigen.runtimes.edits.documents import DesiredKey, parse_json, set_json
 from cdigen.runtimes.edits.plan import Plan, merged_dirs, must_set
+from cdigen.runtimes.releases import RuntimeBehaviour, behaves
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 FEATURE = ("features", "cdi")
 SPEC_DIRS = ("cdi-spec-dirs",)
-HAS_CDI: Release = (25, 0, 0)  # moby PR 45134
-ON_BY_DEFAULT: Release = (28, 2, 0)  # moby PR 49963
 
 
 def plan(
@@ -28,14 +27,14 @@ def plan(
         raise ConfigError(
             "Docker's NRI takes no CDI devices from a plugin", hint="leave --nri away; --device does it"
         )
-    if release is not None and release < HAS_CDI:
+    if release is not None and behaves("docker", release, RuntimeBehaviour.NO_CDI):
         name = ".".join(map(str, release))
         raise ConfigError(f"Docker {name} reads no CDI specs", hint="install Docker 25.0 or newer")
-    before = content(settings.wanted)
-    after, keys = set_json(before or b"", _wanted(settings, release, desired), settings.wanted)
+    before = content(settings.edited_file)
+    after, keys = set_json(before or b"", _wanted(settings, release, desired), settings.edited_file)
     if not keys:
         return Plan()
-    change = Change(path=settings.wanted, before=before, after=after, keys=keys)
+    change = Change(path=settings.edited_file, before=before, after=after, keys=keys)
     return Plan(changes=(change,), findings=_notes(settings, release, after))
 
 
@@ -49,7 +48,7 @@ def _wanted(
 ) -> tuple[DesiredKey, ...]:
     wanted = []
     is_on = settings.cdi_enabled is True
-    needs_switch = release is None or release < ON_BY_DEFAULT or not is_on
+    needs_switch = release is None or not is_on or behaves("docker", release, RuntimeBehaviour.CDI_OFF)
     # Where the command line has the option as well, dockerd does not start: must_set looks at that.
     if needs_switch and must_set(settings, "cdi", is_so=is_on):
         wanted.append(DesiredKey(path=FEATURE, value=True))
@@ -64,9 +63,10 @@ def _notes(settings: RuntimeSettings, release: Release | None, after: bytes) -> 
     if release is None:
         text = "a Docker before 25.0 does not start with 'cdi-spec-dirs' in its configuration"
         notes.append(("release-unknown", text))
-    if not keeps_containers(after, settings.wanted):
+    if not keeps_containers(after, settings.edited_file):
         text = 'a restart of Docker stops its containers: "live-restore" is not true in its configuration'
         notes.append(("no-live-restore", text))
     return tuple(
-        Finding(severity="warning", rule=rule, path=settings.wanted, message=text) for rule, text in notes
+        Finding(severity="warning", rule=rule, path=settings.edited_file, message=text)
+        for rule, text in notes
     )

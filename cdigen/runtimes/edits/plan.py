@@ -85,15 +85,15 @@ def must_set(settings: RuntimeSettings, what: str, *, is_so: bool) -> bool:
 def effective_file(settings: RuntimeSettings, what: str) -> str:
     """Return the file in which WHAT counts if set: the drop-in, or one read after it that has it already."""
     source = settings.source(what)
-    if not source or source == settings.wanted or source not in settings.files:
-        return settings.wanted
-    if settings.wanted in settings.files:
-        is_later = settings.files.index(source) > settings.files.index(settings.wanted)
-    elif posixpath.dirname(source) == posixpath.dirname(settings.wanted):
-        is_later = source > settings.wanted
+    if not source or source == settings.edited_file or source not in settings.files:
+        return settings.edited_file
+    if settings.edited_file in settings.files:
+        is_later = settings.files.index(source) > settings.files.index(settings.edited_file)
+    elif posixpath.dirname(source) == posixpath.dirname(settings.edited_file):
+        is_later = source > settings.edited_file
     else:
         is_later = not source.startswith(_EARLY)
-    return source if is_later else settings.wanted
+    return source if is_later else settings.edited_file
 
 
 def toml_changes(

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from cdigen.runtimes.settings.runtime_settings import RuntimeSettings
 
 SPEC_DIRS = ("engine", "cdi_spec_dirs")
-# podman PR 25717; before it, /etc/cdi and /var/run/cdi are in the program.
-READS_DIRS: Release = (5, 5, 0)
 
 
 def plan(
@@ -24,7 +22,7 @@ def plan(
     """Return what makes podman read the directories of DESIRED; ConfigError where it cannot be made to."""
     if desired.nri:
         raise ConfigError("podman has no NRI", hint="leave --nri away")
-    if release is not None and release < READS_DIRS:
+    if release is not None and not settings.dirs_key:
         return _hard_wired(settings, release, desired)
     dirs = merged_dirs(settings.spec_dirs, desired.spec_dirs)
     if not must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
@@ -53,6 +51,6 @@ def _unknown(settings: RuntimeSettings) -> Finding:
     return Finding(
         severity="info",
         rule="release-unknown",
-        path=settings.wanted,
+        path=settings.edited_file,
         message="podman before 5.5 ignores cdi_spec_dirs and reads /etc/cdi and /var/run/cdi",
     )

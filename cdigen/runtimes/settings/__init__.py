@@ -1,4 +1,4 @@
-"""How a runtime of a host is configured, as far as CDI and NRI go: ``read`` gives its ``RuntimeSettings``.
+"""Read how a runtime of a host is configured for CDI and NRI: ``read`` returns its ``RuntimeSettings``.
 
 Each runtime has a reader of its own, which merges the files in the runtime's own order over the defaults
 of its release. What is broken in a file is a finding with the file and the line; never an exception.

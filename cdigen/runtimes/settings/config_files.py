@@ -1,4 +1,4 @@
-"""The configuration files of one runtime as they are read, one after the other: ``ConfigFiles``.
+"""Read the configuration files of one runtime, one after the other, into documents: ``ConfigFiles``.
 
 Whatever is wrong with a file becomes a finding that names it, and the line where there is one; a file
 that is not there is simply not there. Nothing is read through a link that leads out of the host's tree.
@@ -125,7 +125,7 @@ class ConfigFiles:
             self.say("config-syntax", path, f": {shown(str(error))[:80]}")
             return None
         if value is not None and not isinstance(value, dict):
-            self.say("config-syntax", path, ", line 1: it holds no JSON object")
+            self.say("config-syntax", path, ", line 1: it does not hold a JSON object")
             return None
         self._keep(path, text)
         return value or {}
@@ -196,4 +196,4 @@ def _bytes(name: str) -> bytes:
 
 
 def _no_constant(word: str) -> object:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")

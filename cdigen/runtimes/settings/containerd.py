@@ -1,4 +1,4 @@
-"""containerd's config.toml and all that it imports, merged as the release does.
+"""Read containerd's config.toml and all that it imports, merged as the release merges them.
 
 Sources: containerd cmd/containerd/server/config of 1.7 and 2.x. How versions, imports and sections meet was
 compared with ``containerd config dump`` of 1.7.24 and 2.1.9, and with the log of a running 2.1.9:
@@ -100,9 +100,9 @@ def read(host: Root, release: Release) -> RuntimeSettings:
         cdi_enabled=cdi and has_cdi,
         nri_enabled=not off and not disabled & {"nri", NRI} if has_cdi else None,
         files=tuple(file.path for file in files),
-        wanted=wanted,
+        edited_file=wanted,
         findings=tuple(sources.findings),
-        wanted_is_read=wanted == main or _is_imported(files, wanted),
+        edited_file_is_read=wanted == main or _is_imported(files, wanted),
         dirs_key=f'plugins."{plugin}".cdi_spec_dirs' if has_cdi else "",
         cdi_key=f'plugins."{plugin}".enable_cdi' if has_cdi else "",
         nri_key=f'plugins."{NRI}".disable' if has_cdi else "",

@@ -1,4 +1,4 @@
-"""CRI-O's crio.conf, its drop-ins, and crio's arguments in its systemd unit.
+"""Read CRI-O's crio.conf, its drop-ins, and crio's arguments in its systemd unit.
 
 Sources: cri-o pkg/config (UpdateFromPath walks the folder below itself too, and takes every file whatever
 its name, so a backup in it is configuration), crio.conf(5), crio.conf.d(5). Not compared with a real crio.
@@ -67,7 +67,7 @@ def read(host: Root, release: Release) -> RuntimeSettings:
         cdi_enabled=has_cdi,  # always on
         nri_enabled=is_on if has_nri else None,
         files=tuple(sources.files),
-        wanted=f"{folder}/{DROP_IN}",
+        edited_file=f"{folder}/{DROP_IN}",
         findings=tuple(sources.findings),
         dirs_key="crio.runtime.cdi_spec_dirs" if has_cdi else "",
         nri_key="crio.nri.enable_nri" if has_nri else "",

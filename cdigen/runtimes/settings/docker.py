@@ -1,4 +1,4 @@
-"""Docker's daemon.json and dockerd's arguments in its systemd unit.
+"""Read Docker's daemon.json and dockerd's arguments in its systemd unit.
 
 Sources: moby daemon/config and daemon/command (CDISpecDirs, Features), PRs 45134, 49963, 51624, 51634; what
 28.5.2 says of broken files was seen with ``dockerd --validate``. dockerd does not start with a file that it
@@ -59,7 +59,7 @@ def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
         cdi_enabled=is_on,
         nri_enabled=options.get("enable") is True if has_nri else None,
         files=tuple(sources.files),
-        wanted=file,
+        edited_file=file,
         findings=tuple(sources.findings),
         follows_links=_reads_user_dirs(release),
         dirs_key=_DIRS if has_cdi else "",

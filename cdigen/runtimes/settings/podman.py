@@ -1,4 +1,4 @@
-"""podman's containers.conf: every file that podman merges, in its order, for CDI's sake.
+"""Read podman's containers.conf: the keys for CDI in every file that podman merges, in its order.
 
 Sources: containers/common pkg/config (new.go) and its attributedstring; containers.conf(5); podman's
 contrib/design-docs/config-file-parsing.md for 6.0. The orders of 4.3.1 and 5.8.6, root's and a user's, were
@@ -59,9 +59,9 @@ def read(host: Root, release: Release, user: User | None, environment: Mapping[s
         cdi_enabled=has_cdi,
         nri_enabled=None,
         files=tuple(sources.files),
-        wanted=f"{home or _ETC}/{NAME}.d/{DROP_IN}" if user else f"{_ETC}/{NAME}.d/{DROP_IN}",
+        edited_file=f"{home or _ETC}/{NAME}.d/{DROP_IN}" if user else f"{_ETC}/{NAME}.d/{DROP_IN}",
         findings=tuple(sources.findings),
-        wanted_is_read=not environment.get("CONTAINERS_CONF"),
+        edited_file_is_read=not environment.get("CONTAINERS_CONF"),
         dirs_key=f"engine.{_KEY}" if is_settable else "",
         set_by=tuple(set_by[-1:]),
         rootless=user is not None,

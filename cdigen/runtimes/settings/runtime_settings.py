@@ -20,8 +20,8 @@ class RuntimeSettings:
     ``spec_dirs``: where it looks for specs, priority rising. ``cdi_enabled`` and ``nri_enabled``: None where
     nobody can tell, or the runtime has no such thing (podman has no NRI). ``follows_links``: whether it
     follows a spec directory that is a symlink. ``files``: what was read and applied, in that order, all of
-    which exist. ``wanted``: the file that ``configure`` writes, a drop-in where the runtime has them;
-    ``wanted_is_read`` says whether the runtime would read it as its configuration is now.
+    which exist. ``edited_file``: the file that ``configure`` writes, a drop-in where the runtime has them;
+    ``edited_file_is_read`` says whether the runtime would read it as its configuration is now.
     ``dirs_key``, ``cdi_key``, ``nri_key``: what the switches are called (dots between tables), empty where
     this release has none. ``set_by``: pairs of ``spec_dirs``, ``cdi``, ``nri``, ``nri_socket`` and the
     file, or the words ``the command line of FILE``, that sets it; what is not there is a default.
@@ -34,9 +34,9 @@ class RuntimeSettings:
     cdi_enabled: bool | None
     nri_enabled: bool | None
     files: tuple[str, ...]
-    wanted: str
+    edited_file: str
     findings: tuple[Finding, ...]
-    wanted_is_read: bool = True
+    edited_file_is_read: bool = True
     follows_links: bool = False
     dirs_key: str = ""
     cdi_key: str = ""

@@ -226,7 +226,7 @@ def test_the_file_to_write_is_a_drop_in_where_tables_are_merged(
 ) -> None:
     tree.put(MAIN, text)
     settings = tree.read("containerd", release)
-    assert (settings.wanted, settings.wanted_is_read) == (wanted, is_read)
+    assert (settings.edited_file, settings.edited_file_is_read) == (wanted, is_read)
 
 
 def test_the_unit_may_name_another_main_file(tree: Tree) -> None:

@@ -37,7 +37,7 @@ def test_the_defaults_are_those_of_the_release(
 ) -> None:
     settings = tree.read("cri-o", release)
     assert (settings.spec_dirs, settings.cdi_enabled, settings.nri_enabled) == (BOTH, cdi, nri)
-    assert settings.wanted == f"{FOLDER}/99-cdigen.conf"
+    assert settings.edited_file == f"{FOLDER}/99-cdigen.conf"
 
 
 def test_every_file_below_the_folder_counts_in_the_order_of_names_backups_too(tree: Tree) -> None:
@@ -70,7 +70,7 @@ def test_arguments_and_variables_of_the_unit_are_stronger_than_files(tree: Tree)
     )
     tree.put("/x.conf", dirs("/h"))
     settings = tree.read("cri-o", (1, 34, 0))
-    assert (settings.spec_dirs, settings.files, settings.wanted) == (
+    assert (settings.spec_dirs, settings.files, settings.edited_file) == (
         ("/g",),
         ("/x.conf",),
         "/x.d/99-cdigen.conf",

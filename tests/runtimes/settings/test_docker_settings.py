@@ -39,7 +39,7 @@ def test_the_defaults_are_those_of_the_release(
 ) -> None:
     settings = tree.read("docker", release)
     assert (settings.cdi_enabled, settings.nri_enabled, settings.cdi_key) == (is_on, nri, key)
-    assert (settings.spec_dirs, settings.files, settings.wanted) == (BOTH, (), FILE)
+    assert (settings.spec_dirs, settings.files, settings.edited_file) == (BOTH, (), FILE)
     assert settings.follows_links is (release >= (29, 2, 0))
 
 
@@ -126,7 +126,7 @@ def test_the_file_may_be_another_and_must_be_there_then(tree: Tree) -> None:
     assert said(tree.read("docker", (28, 5, 2))) == [("error", "config-missing", "/etc/other.json")]
     tree.put("/etc/other.json", '{"cdi-spec-dirs": ["/o"]}')
     settings = tree.read("docker", (28, 5, 2))
-    assert (settings.spec_dirs, settings.wanted) == (("/o",), "/etc/other.json")
+    assert (settings.spec_dirs, settings.edited_file) == (("/o",), "/etc/other.json")
 
 
 def test_a_rootless_daemon_has_a_file_and_from_29_2_on_directories_of_its_own(tree: Tree) -> None:

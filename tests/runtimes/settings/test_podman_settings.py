@@ -86,7 +86,7 @@ def test_the_files_of_a_user_come_in_the_order_in_which_podman_5_8_6_was_seen_to
     settings = tree.read("podman", (5, 8, 6), ALICE)
     assert settings.files == order
     assert settings.rootless
-    assert settings.wanted == "/home/alice/.config/containers/containers.conf.d/90-cdigen.conf"
+    assert settings.edited_file == "/home/alice/.config/containers/containers.conf.d/90-cdigen.conf"
 
 
 def test_podman_4_3_reads_no_file_of_roots_home(tree: Tree) -> None:
@@ -121,7 +121,7 @@ def test_the_variable_replaces_all_files_and_the_override_is_last(tree: Tree) ->
         "podman", (5, 8, 6), CONTAINERS_CONF="/one.conf", CONTAINERS_CONF_OVERRIDE="/two.conf"
     )
     assert (settings.files, settings.spec_dirs) == (("/one.conf", "/two.conf"), ("/one", "/two"))
-    assert not settings.wanted_is_read
+    assert not settings.edited_file_is_read
 
 
 def test_a_file_that_a_variable_names_must_be_there(tree: Tree) -> None:
