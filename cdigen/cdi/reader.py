@@ -3,7 +3,7 @@
 A ``.json`` file has to be JSON (one pass of the standard library), and has to be what the YAML parsers in
 the runtimes take it for: docs/cdi.md, "Encoding" lists the traps as seen with the real loaders. What
 cdigen writes holds nothing that could be one, so only other texts are read a second time, by
-``yaml_events``. What a runtime would do with the same bytes is a question for ``loaders``.
+``text.events``. What a runtime would do with the same bytes is a question for ``loaders``.
 """
 
 from __future__ import annotations
