@@ -105,5 +105,5 @@ def test_a_host_without_amdgpu_is_watched_for_it(tmp_path: Path) -> None:
     assert "module" in watches.subsystems
 
 
-def test_a_gpu_that_renders_only_is_no_pitfall(tmp_path: Path) -> None:
+def test_a_gpu_that_renders_only_is_no_problem(tmp_path: Path) -> None:
     assert found(tmp_path, discover(tmp_path, replace(radeon(), card=None))) == []

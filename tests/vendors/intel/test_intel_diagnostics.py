@@ -38,7 +38,7 @@ def install_firmware(root: Path, folder: str = "lib/firmware", *, without: str =
 
 @real_nodes
 @pytest.mark.parametrize("folder", ["lib/firmware", "lib/firmware/updates", f"lib/firmware/{RELEASE}"])
-def test_a_host_with_firmware_and_groups_has_no_pitfall(tmp_path: Path, folder: str) -> None:
+def test_a_host_with_firmware_and_groups_has_nothing_to_report(tmp_path: Path, folder: str) -> None:
     lay(tmp_path, *laptop(), gpu(3, "0000:03:00.0", FLEX_170, "i915"))
     install_firmware(tmp_path, folder)
     assert diagnostics(tmp_path) == ()
@@ -91,7 +91,7 @@ def test_nodes_that_only_root_can_open_are_told(
     assert [finding.rule for finding in diagnostics(tmp_path)] == (["render-group"] if is_told else [])
 
 
-def test_a_host_without_intel_has_no_pitfall(tmp_path: Path) -> None:
+def test_a_host_without_intel_has_nothing_to_report(tmp_path: Path) -> None:
     assert VENDOR.diagnostics(places(tmp_path), None) == ()
 
 
