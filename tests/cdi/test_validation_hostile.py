@@ -169,6 +169,13 @@ def test_every_single_byte_and_all_of_them_have_a_verdict(yaml: bool) -> None:  
     judged(bytes(reversed(range(256))), yaml=yaml)
 
 
+@pytest.mark.parametrize("yaml", [False, True])
+def test_every_recorded_document_has_a_verdict(yaml: bool) -> None:  # noqa: FBT001
+    lines = (CONFORMANCE.parents[1] / "cdi-loaders" / "documents.jsonl").read_text().splitlines()
+    for row in map(json.loads, lines):
+        judged(row["text"].encode() if "text" in row else bytes.fromhex(row["hex"]), yaml=yaml)
+
+
 DOCUMENTS = sorted(CONFORMANCE.iterdir())
 
 

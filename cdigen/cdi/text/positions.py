@@ -40,10 +40,14 @@ def positions(text: str, paths: Iterable[str], *, is_yaml: bool) -> dict[str, tu
                 stack.pop()
             elif isinstance(event, yaml.DocumentEndEvent):
                 break
-    except yaml.YAMLError:
-        # After the document that was read there may be anything.
+    except (yaml.YAMLError, _ComplexKeyError):
+        # What follows a JSON document may be anything, and may even make the document a key.
         return found
     return found
+
+
+class _ComplexKeyError(Exception):
+    """Ends the search at a key that is not a scalar: no document that was read has one."""
 
 
 class _Frame:
@@ -77,5 +81,7 @@ def _path_of(event: yaml.NodeEvent, stack: list[_Frame]) -> str:
 
 
 def _key_text(event: Any) -> str:
+    if not hasattr(event, "value"):
+        raise _ComplexKeyError
     key = as_key(resolve(event.value)) if event.implicit[0] and event.tag is None else event.value
     return str(event.value) if key is None else key
