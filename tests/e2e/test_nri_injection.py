@@ -144,7 +144,7 @@ def test_a_requirement_that_the_driver_meets_lets_the_container_start(host: Cont
 
 
 def test_what_kubelet_asks_for_is_not_injected_again(host: Containerd) -> None:
-    """So a device plugin, or DRA, and the image's own wish do not add up."""
+    """So a device plugin, or DRA, and the image's own visible do not add up."""
     container = host.container("NVIDIA_VISIBLE_DEVICES=all", cdi_devices=[{"name": f"{KIND}=0"}])
     assert container.nodes() == GPU0
     assert MARK not in container.spec()["annotations"]
@@ -201,12 +201,12 @@ def test_specs_rewritten_all_the_time_cost_no_container_its_gpu(host: Containerd
 
 
 def test_the_inventory_of_the_daemon_counts_as_it_is_now(host: Containerd, plugin: Plugin) -> None:
-    wish = ("NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_REQUIRE_CUDA=cuda>=11.0")
+    visible = ("NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_REQUIRE_CUDA=cuda>=11.0")
     (host.folder / "daemon/inventory.json").unlink()
-    eventually(lambda: refusal(host, *wish) or None, "the inventory is missed")
-    assert "NVIDIA_REQUIRE_CUDA cannot be judged: there is no inventory" in refusal(host, *wish)
+    eventually(lambda: refusal(host, *visible) or None, "the inventory is missed")
+    assert "NVIDIA_REQUIRE_CUDA cannot be judged: there is no inventory" in refusal(host, *visible)
     write_inventory(host)
-    eventually(lambda: not refusal(host, *wish) or None, "the inventory is found")
+    eventually(lambda: not refusal(host, *visible) or None, "the inventory is found")
     assert plugin.is_registered()
 
 

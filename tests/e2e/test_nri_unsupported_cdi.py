@@ -1,4 +1,4 @@
-"""`cdigen nri` beside Debian 13's containerd, 1.7.24, whose NRI (0.6) drops CDI devices without a word."""
+"""`cdigen nri` beside Debian 13's containerd, 1.7.24, whose NRI (0.6) drops CDI devices silently."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_this_runtime_drops_cdi_devices_silently(host: Containerd) -> None:
 
 def test_a_container_that_asks_is_refused_and_told_why(host: Containerd) -> None:
     with running_plugin(host) as plugin:
-        with pytest.raises(CriError, match="drops CDI devices of NRI plugins without a word") as refused:
+        with pytest.raises(CriError, match="drops CDI devices of NRI plugins silently") as refused:
             host.container(WISH)
         assert "containerd injects CDI devices since 1.7.30 and 2.1.0" in str(refused.value)
         assert host.container().nodes() == {}

@@ -113,7 +113,7 @@ class Host:
             try:
                 connection = self._listener.accept()[0]
             except TimeoutError:
-                # A plugin whose last runtimes were short-lived waits for seconds, but for news of the socket.
+                # A plugin whose last runtimes were short-lived waits for seconds, or for its socket.
                 self.socket.chmod(0o700)
                 continue
             self._connections.append(connection)
@@ -309,9 +309,9 @@ def spec(names: Iterable[str], *, kind: str = "nvidia.com/gpu", **edits: object)
     return {"cdiVersion": "0.5.0", "kind": kind, "devices": devices, "containerEdits": common}
 
 
-def asks(wish: str | None, *more: str, **fields: Any) -> tuple[Any, Any]:
-    """Return a pod that may ask, and a container of it whose environment asks for WISH."""
-    env = ["PATH=/usr/bin", *([f"{VISIBLE}={wish}"] if wish is not None else []), *more]
+def asks(visible: str | None, *more: str, **fields: Any) -> tuple[Any, Any]:
+    """Return a pod that may ask, and a container of it whose variable has the value VISIBLE."""
+    env = ["PATH=/usr/bin", *([f"{VISIBLE}={visible}"] if visible is not None else []), *more]
     return pod(namespace="ml", **fields), container(env=env)
 
 

@@ -120,17 +120,17 @@ def test_the_annotation_counts_alone_beside_an_environment(runtime: Runtime) -> 
 def test_an_empty_annotation_above_a_variable_is_logged() -> None:
     with host() as here, plugin(here) as running:
         runtime = here.runtime()
-        wish = asks("all", annotations={"devices.cdigen.dev": ""})
-        assert given(runtime.create(*wish)) == []
+        visible = asks("all", annotations={"devices.cdigen.dev": ""})
+        assert given(runtime.create(*visible)) == []
         running.sees(lambda: running.lines("overruled"))
         (line,) = running.lines("overruled")
         assert line["level"] == "info"
         assert "the annotation devices.cdigen.dev is empty" in line["notes"][0]
 
 
-@pytest.mark.parametrize("wish", [None, "", "void"])
-def test_a_container_that_does_not_ask_is_left_as_it_is(runtime: Runtime, wish: str | None) -> None:
-    assert runtime.create(*asks(wish)).ByteSize() == 0
+@pytest.mark.parametrize("visible", [None, "", "void"])
+def test_a_container_that_does_not_ask_is_left_as_it_is(runtime: Runtime, visible: str | None) -> None:
+    assert runtime.create(*asks(visible)).ByteSize() == 0
 
 
 def test_an_environment_counts_in_the_namespaces_of_the_policy_alone(runtime: Runtime) -> None:

@@ -25,18 +25,18 @@ def at() -> Iterator[tuple[Host, Plugin, Runtime]]:
         yield here, running, here.runtime()
 
 
-def refused(runtime: Runtime, wish: str) -> str:
+def refused(runtime: Runtime, visible: str) -> str:
     with pytest.raises(Rejected) as caught:
-        runtime.create(*asks(wish))
+        runtime.create(*asks(visible))
     return caught.value.message
 
 
-def eventually(runtime: Runtime, wish: str, device: str) -> None:
+def eventually(runtime: Runtime, visible: str, device: str) -> None:
     """Ask until a container gets DEVICE, and not anything else."""
     until_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < until_s:
         try:
-            assert given(runtime.create(*asks(wish))) == [device]
+            assert given(runtime.create(*asks(visible))) == [device]
         except Rejected:
             time.sleep(0.02)
         else:

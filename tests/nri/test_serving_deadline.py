@@ -109,7 +109,7 @@ def test_a_state_that_nobody_looks_at_does_not_keep_the_runtime_waiting() -> Non
         runtime = link.runtime(request_timeout_s=4)
         tell_state(runtime)
         runtime.call("StateChange", b"")
-        parts = [news.part for news in link.shared.events if isinstance(news, Synchronized)]
+        parts = [event.part for event in link.shared.events if isinstance(event, Synchronized)]
         # The first is that of the registration. The last is held always, and what is missing is known.
         assert len(parts) == 4
         assert parts[2] is None
@@ -125,12 +125,12 @@ def test_a_patient_runtime_waits_until_its_state_was_looked_at() -> None:
             # Longer than half of the time that a runtime of an older NRI gives.
             time.sleep(0.3 if looked else 1.2)
             while link.shared.events:
-                news = link.shared.events.popleft()
-                if isinstance(news, Synchronized):
-                    looked.append(news)
-                    link.shared.release_part(news)
+                event = link.shared.events.popleft()
+                if isinstance(event, Synchronized):
+                    looked.append(event)
+                    link.shared.release_part(event)
         telling.join()
-        assert all(news.part is not None for news in looked)
+        assert all(event.part is not None for event in looked)
 
 
 def tell_state(runtime: Runtime) -> None:
@@ -160,9 +160,9 @@ def test_news_of_a_container_hold_no_more_than_is_said_of_it(here: Host) -> None
             runtime.create(long, asks("77")[1])
         runtime.validate(long, asks("0")[1], message_class("Adjustment")())
         link.close()
-        news = [one for one in link.shared.events if isinstance(one, ContainerDecided | Validated)]
-        assert len(news) == 3
-        assert all(len(repr(one)) < 3_000 for one in news)
+        events = [one for one in link.shared.events if isinstance(one, ContainerDecided | Validated)]
+        assert len(events) == 3
+        assert all(len(repr(one)) < 3_000 for one in events)
 
 
 # The real process, and a file system that hangs.

@@ -74,9 +74,9 @@ def message(
     return struct.pack(">IIBB", len(data) if length is None else length, stream, kind, flags) + data
 
 
-def question(stream: int = 9, wish: str = "0") -> bytes:
+def question(stream: int = 9, visible: str = "0") -> bytes:
     """Return the frames of a CreateContainer, the test runtime's own."""
-    pod, container = asks(wish)
+    pod, container = asks(visible)
     create = message_class("CreateContainerRequest")(pod=pod, container=container)
     request = message_class("Request")(
         service="nri.pkg.api.v1alpha1.Plugin", method="CreateContainer", payload=create.SerializeToString()

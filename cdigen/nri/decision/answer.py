@@ -144,7 +144,7 @@ def _inability(abilities: Abilities) -> str:
     name = f"{abilities.runtime or 'the runtime'} {abilities.version}".strip()
     if abilities.cdi == "refuses":
         return f"{name} takes no devices from NRI plugins: ask by its own option --device instead"
-    does = "drops CDI devices of NRI plugins without a word"
+    does = "drops CDI devices of NRI plugins silently"
     said = does if abilities.cdi == "drops" else f"is not known to cdigen, and may be one that {does}"
     remedy = f"; {abilities.remedy}" if abilities.remedy else ""
     raw = "'nri: unsupported_cdi: raw' in cdigen's configuration gives nodes and mounts"

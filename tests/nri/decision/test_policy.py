@@ -1,4 +1,4 @@
-"""Where wishes count, and how the configuration says so."""
+"""Which requests count, and how the configuration says so."""
 
 import pytest
 import yaml
@@ -46,9 +46,9 @@ def test_an_empty_annotation_takes_the_environment_back_and_that_is_said(empty: 
     assert "devices.cdigen.dev is empty" in note.text
 
 
-@pytest.mark.parametrize("wish", ["NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=", "HOME=/"])
-def test_an_empty_annotation_above_nothing_is_nothing_to_say(wish: str) -> None:
-    assert outcome(wish, asked={"devices.cdigen.dev": ""}).notes == ()
+@pytest.mark.parametrize("visible", ["NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=", "HOME=/"])
+def test_an_empty_annotation_above_nothing_is_nothing_to_say(visible: str) -> None:
+    assert outcome(visible, asked={"devices.cdigen.dev": ""}).notes == ()
 
 
 @pytest.mark.parametrize(
