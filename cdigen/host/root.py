@@ -57,6 +57,10 @@ class Root:
             return self
         return Root(self.outer + real, seen_at=self.seen_at + real)
 
+    def forget_missing(self) -> None:
+        """Look again for folders that were missing: something was made since."""
+        self._missing.clear()
+
     def host_path(self, path: str) -> str:
         """Return PATH of this tree as the host names it."""
         return self.seen_at + path

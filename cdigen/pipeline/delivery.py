@@ -274,6 +274,8 @@ class _Delivery:
         try:
             if self._options.make_views:
                 view = publishing.publish_view(plan, host, state_dir, copies=self._options.view_copies)
+                # Its files are looked for by the same reading, which has met the folder before it was there.
+                host.forget_missing()
             else:
                 found = publishing.find_view(plan, host, state_dir)
                 if found is None:

@@ -173,3 +173,12 @@ def test_a_path_with_a_nul_byte_is_an_error_of_the_system(tmp_path: Path) -> Non
             assert caught.value.errno == errno.EINVAL
         assert not root.exists(path)
         assert root.names(path) == []
+
+
+def test_a_folder_that_was_made_since_is_found_once_that_is_said(tmp_path: Path) -> None:
+    host = Root(str(tmp_path))
+    assert not host.exists("/views/1/file")
+    (tmp_path / "views/1").mkdir(parents=True)
+    (tmp_path / "views/1/file").touch()
+    host.forget_missing()
+    assert host.exists("/views/1/file")
