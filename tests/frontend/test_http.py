@@ -389,3 +389,23 @@ def test_without_clients_nothing_runs(path: str) -> None:
 
     # At first, the connection that was just closed is noticed.
     assert until(rests, PATIENCE_S)
+
+
+def test_a_route_of_a_front_ends_own_gets_the_query_and_says_what_it_is(daemon: Daemon, path: str) -> None:
+    def page(query: str) -> http.Response:
+        return http.Response(
+            body=f"<p>{query}</p>".encode(),
+            content_type="text/html; charset=utf-8",
+            headers=(("Content-Security-Policy", "default-src 'none'"),),
+        )
+
+    server = Server({**daemon.routes(), "/": page}, path)
+    server.start()
+    try:
+        code, head, body = get(path, "/?dev=0+1")
+        assert (code, body) == (200, b"<p>dev=0+1</p>")
+        assert b"Content-Type: text/html; charset=utf-8" in head
+        assert b"Content-Security-Policy: default-src 'none'" in head
+        assert get(path, "/healthz")[0] == 200
+    finally:
+        server.stop()
