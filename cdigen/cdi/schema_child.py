@@ -8,6 +8,7 @@ Nothing of cdigen is imported here: it is a program of its own.
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 TYPE_CHECKING = False
@@ -39,6 +40,8 @@ def _shortened(message: str) -> str:
 
 def main() -> None:
     """Read, check and print."""
+    # An installed cdigen has jsonschema beside it, in a folder that -I leaves out.
+    sys.path.append(os.path.abspath(__file__).rsplit("/", 3)[0])
     with open(sys.argv[1], encoding="utf-8") as file:
         schema = json.load(file)
     json.dump(schema_errors(schema, json.load(sys.stdin.buffer)), sys.stdout)
