@@ -20,7 +20,7 @@ from chroothost import Host, copy_tree, running_host
 from forkyhost import START_DAEMONS, VERSIONS
 from gpuhosts import succeed
 
-from cdigen.cdi.loaders.emulation import ACCEPT, PANIC, REJECT
+from cdigen.cdi.loaders.emulation import ACCEPT, PANIC, REJECT, UNKNOWN
 from cdigen.cdi.reader import parse_document
 from cdigen.runtimes import targets
 
@@ -177,8 +177,15 @@ def daemons(cache: Path, images: Path) -> Iterator[Daemons]:
             (given / file).write_bytes(document.data)
         with running_host(root, images=images) as host:
             print(host.run(VERSIONS))
-            found = Daemons(host=host, documents=files, answers=validated(given, libraries_of(host)))
-            laid = files.keys() - found.those("docker", PANIC) - found.those("containerd", PANIC)
+            answers = validated(given, libraries_of(host))
+            # What old loaders do with the others, cdigen does not claim to know; some crash them.
+            known = [file for file in files if not any(row[file] == UNKNOWN for row in answers.values())]
+            found = Daemons(
+                host=host,
+                documents={file: files[file] for file in known},
+                answers={daemon: {file: row[file] for file in known} for daemon, row in answers.items()},
+            )
+            laid = found.documents.keys() - found.those("docker", PANIC) - found.those("containerd", PANIC)
             copy = f"mkdir --parents /{SPECS} && cd /{GIVEN} && xargs cp --target-directory /{SPECS}"
             host.run(copy, stdin="\n".join(laid))
             host.run(START_DAEMONS)
