@@ -6,7 +6,7 @@ import os
 import sys
 
 from cdigen.cdi.compare import compare
-from cdigen.cli import argument_checks, options, report
+from cdigen.cli import argument_checks, discovery_options, options, report
 from cdigen.cli.spec_options import add_options as add_spec_options
 from cdigen.cli.spec_options import delivery_options, generate_options
 from cdigen.host.root import shown
@@ -47,20 +47,20 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     add_spec_options(parser)
     options.add_spec_dir_option(parser)
-    options.add_discovery_options(parser, takes_inventory=False)
+    discovery_options.add_discovery_options(parser, takes_inventory=False)
     options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
-    options.refuse_inventory(arguments)
+    discovery_options.refuse_inventory(arguments)
     host, settings = options.host_and_settings(arguments)
     spec_options = generate_options(arguments, settings)
-    names = options.vendor_names(arguments, settings)
+    names = discovery_options.vendor_names(arguments, settings)
     argument_checks.require_spec_directories(arguments)
-    context = options.context(arguments, host, settings)
+    context = discovery_options.context(arguments, host, settings)
     argument_checks.require_sources(arguments, context)
-    inventories, failures = options.discover(arguments, settings, context)
+    inventories, failures = discovery_options.discover(arguments, settings, context)
     directory = options.spec_directories(arguments, host, settings)[-1]
     state_dir = options.outer_directory(host, settings.state_dir)
     recorded, findings = recorded_specs(directory, state_dir=state_dir)

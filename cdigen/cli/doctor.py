@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from cdigen.cli import argument_checks, options, report, terminal
+from cdigen.cli import argument_checks, discovery_options, options, report, terminal
 from cdigen.cli.restarts import command_for
 from cdigen.cli.spec_options import delivery_options
 from cdigen.doctor.context import Context
@@ -76,13 +76,13 @@ def add_options(parser: ArgumentParser) -> None:
         action="store_true",
         help="has no effect any more: no bundle has UUIDs or the names of hosts and users",
     )
-    options.add_discovery_options(parser, takes_inventory=False)
+    discovery_options.add_discovery_options(parser, takes_inventory=False)
     options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
-    options.refuse_inventory(arguments)
+    discovery_options.refuse_inventory(arguments)
     if arguments.mask and arguments.bundle is None:
         raise ConfigError("--mask has no meaning without --bundle", hint="see 'cdigen doctor --help'")
     host, settings, wrong = options.host_and_usable_settings(arguments)
@@ -103,7 +103,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequest:
-    places = options.context(arguments, host, settings)
+    places = discovery_options.context(arguments, host, settings)
     argument_checks.require_sources(arguments, places)
     typed = []
     for name in _OPTIONS:
@@ -119,8 +119,8 @@ def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequ
             profiles=settings.profiles, container_driver_root=settings.container_driver_root
         ),
         delivery_options=delivery_options(arguments, host, settings, write=False),
-        vendors=options.vendor_names(arguments, settings),
-        are_named=options.are_vendors_named(arguments, settings),
+        vendors=discovery_options.vendor_names(arguments, settings),
+        are_named=discovery_options.are_vendors_named(arguments, settings),
         spec_dirs=tuple(options.outer_directory(host, folder) for folder in settings.spec_dirs),
         state_dir=options.outer_directory(host, settings.state_dir),
         daemon=lambda: _daemon(host, settings),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from cdigen.cli import argument_checks, options, report
+from cdigen.cli import argument_checks, discovery_options, options, report
 from cdigen.cli.spec_options import add_options as add_spec_options
 from cdigen.cli.spec_options import delivery_options, generate_options
 from cdigen.config import SPEC_DIRS
@@ -68,7 +68,7 @@ def add_options(parser: ArgumentParser) -> None:
     )
     add_spec_options(parser)
     options.add_spec_dir_option(parser)
-    options.add_discovery_options(parser)
+    discovery_options.add_discovery_options(parser)
     options.add_output_options(parser)
 
 
@@ -77,7 +77,7 @@ def run(arguments: Namespace) -> int:
     _refuse_odd_combinations(arguments)
     host, settings = options.host_and_settings(arguments)
     spec_options = generate_options(arguments, settings)
-    names = options.vendor_names(arguments, settings)
+    names = discovery_options.vendor_names(arguments, settings)
     delivery = delivery_options(arguments, host, settings, write=arguments.write)
     if not arguments.write:
         argument_checks.note_missing_spec_directories(arguments)
@@ -98,7 +98,7 @@ def run(arguments: Namespace) -> int:
             report.print_findings(_check_old_specs(arguments, host, settings, results), arguments)
         raise unready
     _refuse_incomplete(arguments, inventories)
-    told = () if unready is not None else options.defects(failures)
+    told = () if unready is not None else discovery_options.defects(failures)
     report.print_findings((*told, *_findings(results)), arguments)
     if arguments.write:
         outcomes = _write(arguments, host, settings, results, spec_options)
@@ -125,15 +125,15 @@ def _discover(
     """Read the document that was given, or the host, whose missing nodes are made where that is allowed."""
     if arguments.inventory is not None:
         _refuse_output_into_spec_directory(arguments, host, settings)
-        return options.read_inventory(arguments.inventory, names), {}
-    context = options.context(arguments, host, settings)
+        return discovery_options.read_inventory(arguments.inventory, names), {}
+    context = discovery_options.context(arguments, host, settings)
     argument_checks.require_sources(arguments, context)
     if settings.create_nodes and arguments.write:
         from cdigen.pipeline.device_nodes import make_nodes  # noqa: PLC0415 - only where it is allowed
 
         report.print_findings(make_nodes(names, context), arguments)
-        context = options.context(arguments, host, settings)
-    inventories, failures = options.discover(arguments, settings, context)
+        context = discovery_options.context(arguments, host, settings)
+    inventories, failures = discovery_options.discover(arguments, settings, context)
     if arguments.write:
         _remember(arguments, inventories, failures, context, settings)
     return inventories, failures
@@ -225,7 +225,7 @@ def _check_old_specs(
 
     directory = options.spec_directories(arguments, host, settings)[-1]
     state_dir = options.outer_directory(host, settings.state_dir)
-    asked = options.vendor_names(arguments, settings)
+    asked = discovery_options.vendor_names(arguments, settings)
     vendors = tuple(name for name in asked if name not in results.inventories)
     return check_old_specs(directory, state_dir, host, vendors=vendors)
 
@@ -267,7 +267,9 @@ def _write(
         sound = {name: found for name, found in results.inventories.items() if name not in defective}
         lost = withdraw.stale_specs(
             recorded,
-            vendors=[name for name in options.vendor_names(arguments, settings) if name not in defective],
+            vendors=[
+                name for name in discovery_options.vendor_names(arguments, settings) if name not in defective
+            ],
             failures=results.failures,
             offered=offered_kinds(sound, settings.profiles),
             wanted=spec_options.kinds,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from cdigen.cdi.fit import unknown_releases
-from cdigen.cli import argument_checks, options, report
+from cdigen.cli import argument_checks, discovery_options, options, report
 from cdigen.cli.spec_options import add_options as add_spec_options
 from cdigen.cli.spec_options import generate_options
 from cdigen.model.errors import HostError
@@ -33,7 +33,7 @@ def add_options(parser: ArgumentParser) -> None:
         parser, note="As for generate, and checked; the inventory is the same whatever they say."
     )
     options.add_spec_dir_option(parser)
-    options.add_discovery_options(parser)
+    discovery_options.add_discovery_options(parser)
     options.add_output_options(parser)
 
 
@@ -43,16 +43,16 @@ def run(arguments: Namespace) -> int:
     spec_options = generate_options(arguments, settings)  # what generate would refuse is refused here as well
     if spec_options.target is not None:
         report.print_findings(unknown_releases(spec_options.target), arguments)
-    names = options.vendor_names(arguments, settings)
+    names = discovery_options.vendor_names(arguments, settings)
     failures: dict[str, HostError] = {}
     argument_checks.note_missing_spec_directories(arguments)
     if arguments.inventory is not None:
         argument_checks.refuse_beside_inventory(arguments)
-        inventories = options.read_inventory(arguments.inventory, names)
+        inventories = discovery_options.read_inventory(arguments.inventory, names)
     else:
-        context = options.context(arguments, host, settings)
+        context = discovery_options.context(arguments, host, settings)
         argument_checks.require_sources(arguments, context)
-        inventories, failures = options.discover(arguments, settings, context)
+        inventories, failures = discovery_options.discover(arguments, settings, context)
     if failures and (arguments.strict or not inventories):
         raise next(iter(failures.values()))
     require_kinds(spec_options.kinds, inventories, spec_options.profiles, names=names)
@@ -62,7 +62,7 @@ def run(arguments: Namespace) -> int:
         report.write(sys.stdout, "\n".join(map(_text, inventories.values())))
     elif not incomplete:
         report.print_json(to_document(inventories))
-    report.print_findings((*options.defects(failures), *findings), arguments)
+    report.print_findings((*discovery_options.defects(failures), *findings), arguments)
     if incomplete:
         raise HostError(incomplete[0].message, hint=incomplete[0].hint, kind="incomplete")
     return 0

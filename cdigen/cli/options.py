@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they name: host, configuration, spec directories, vendors."""
+"""Options that several commands share, and what they name: host, configuration, spec directories, kinds."""
 
 from __future__ import annotations
 
@@ -14,19 +14,13 @@ from cdigen.model.errors import ConfigError, StoreError
 from cdigen.model.findings import Finding, errors
 from cdigen.model.names import is_kind
 from cdigen.value import replace
-from cdigen.vendors.base import DiscoveryContext
-from cdigen.vendors.registry import NAMES, VENDORS, require_distinct_kinds
+from cdigen.vendors.registry import NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.model.errors import HostError
     from cdigen.model.findings import Severity
-    from cdigen.model.inventory import Inventory
-    from cdigen.model.partition_names import GpuPartitionNames
-
-MAX_INVENTORY = 64 << 20
 
 
 def not_empty(text: str) -> str:
@@ -72,53 +66,6 @@ def add_spec_dir_option(parser: argparse.ArgumentParser) -> None:
         type=not_empty,
         action="append",
         help="a spec directory instead of the default ones; repeat it, the last has priority",
-    )
-
-
-def add_discovery_options(parser: argparse.ArgumentParser, *, takes_inventory: bool = True) -> None:
-    """Add the options of the commands that look at the host.
-
-    Without TAKES_INVENTORY, the help says nothing of the option that ``refuse_inventory`` refuses.
-    """
-    add_root_options(parser)
-    group = parser.add_argument_group("where to look")
-    group.add_argument(
-        "--vendor",
-        metavar="NAME",
-        action="append",
-        choices=NAMES,
-        help=f"only this vendor: {', '.join(VENDORS)}, or one that another package adds",
-    )
-    group.add_argument(
-        "--driver-root", metavar="DIR", help="the driver's files lie below DIR (a driver container)"
-    )
-    group.add_argument("--dev-root", metavar="DIR", help="the device nodes lie below DIR")
-    group.add_argument(
-        "--library-search-path", metavar="DIR", action="append", help="look for libraries only here"
-    )
-    group.add_argument(
-        "--binary-search-path", metavar="DIR", action="append", help="look for programs only here"
-    )
-    group.add_argument(
-        "--config-search-path", metavar="DIR", action="append", help="look for data files only here"
-    )
-    group.add_argument("--mode", choices=config.MODES, help="what the host is taken for (default: auto)")
-    group.add_argument(
-        "--nvml",
-        metavar="auto|off|PATH",
-        type=not_empty,
-        help="whether NVML is asked for what /proc and /sys lack",
-    )
-    group.add_argument(
-        "--inventory",
-        metavar="FILE",
-        type=not_empty,
-        help="an inventory ('cdigen inspect --json') instead of a host"
-        if takes_inventory
-        else argparse.SUPPRESS,
-    )
-    group.add_argument(
-        "--strict", action="store_true", help="fail if any requested vendor has nothing or is not complete"
     )
 
 
@@ -230,106 +177,9 @@ def configuration(arguments: argparse.Namespace, host: Root) -> tuple[config.Set
     return config.read(data, file=config.DEFAULT_PATH, vendors=NAMES)
 
 
-def refuse_inventory(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError where an inventory was given to a command that is for a host that lives."""
-    if arguments.inventory is not None:
-        raise ConfigError(
-            "--inventory is a document, and this command is about a host as it is now",
-            hint="see 'cdigen generate --inventory'",
-        )
-
-
 def literal(path: str) -> str:
     """Return PATH, which the user named, as an absolute path of this machine."""
     return os.path.abspath(path)
-
-
-def context(arguments: argparse.Namespace, host: Root, settings: config.Settings) -> DiscoveryContext:
-    """Return where vendors are to look; every path lies inside the root."""
-    driver_root = absolute("--driver-root", arguments.driver_root) or settings.driver_root
-    driver = _below(host, driver_root, "driver root")
-    dev_root = absolute("--dev-root", arguments.dev_root) or settings.dev_root
-    # A driver container may hold the nodes, or leave them, or some of them, to the host.
-    usual = driver if _has_gpu_nodes(driver) else host
-    dev = _below(host, dev_root, "dev root") if dev_root else usual
-    return DiscoveryContext(
-        host=host,
-        driver=driver,
-        dev=dev,
-        library_search_paths=_paths(
-            "--library-search-path", arguments.library_search_path, settings.library_search_paths
-        ),
-        binary_search_paths=_paths(
-            "--binary-search-path", arguments.binary_search_path, settings.binary_search_paths
-        ),
-        config_search_paths=_paths(
-            "--config-search-path", arguments.config_search_path, settings.config_search_paths
-        ),
-        mode=arguments.mode or settings.mode,
-        nvml=_nvml(arguments.nvml or settings.nvml, driver),
-        compat32=any(profile.compat32 for profile in settings.profiles),
-        mps_pipe_dir=settings.mps_pipe_dir if any(profile.mps for profile in settings.profiles) else "",
-        mps_uid=settings.mps_uid,
-        options=settings.vendor_options,
-        partition_names=lambda: _partition_names(host, settings),
-    )
-
-
-def _partition_names(host: Root, settings: config.Settings) -> tuple[GpuPartitionNames, ...]:
-    from cdigen.store.partition_names import read  # noqa: PLC0415 - few hosts have partitions
-
-    return read(outer_directory(host, settings.state_dir), host)
-
-
-def _has_gpu_nodes(root: Root) -> bool:
-    nodes = (name.removeprefix("nvidia") for name in root.names("/dev") if name.startswith("nvidia"))
-    return any(number.isascii() and number.isdigit() for number in nodes)
-
-
-def _nvml(wanted: str, driver: Root) -> str:
-    """Return whether NVML may be asked: by itself only that of this machine's own driver.
-
-    It answers for the machine that runs, and to load a library is to run its code as root.
-    """
-    if wanted == "auto":
-        own = driver.is_this_machine and not driver.seen_at
-        return "auto" if own else "off"
-    if wanted != "off" and not wanted.startswith("/"):
-        raise ConfigError(f"--nvml {shown(wanted)!r} is not auto, off or an absolute path")
-    return wanted
-
-
-def vendor_names(arguments: argparse.Namespace, settings: config.Settings) -> tuple[str, ...]:
-    """Return the vendors to ask: those named, else those configured, else all; raises ConfigError."""
-    names = tuple(dict.fromkeys(arguments.vendor or settings.vendors or VENDORS))
-    require_distinct_kinds(names)
-    return names
-
-
-def are_vendors_named(arguments: argparse.Namespace, settings: config.Settings) -> bool:
-    """Return whether somebody named the vendors to ask."""
-    return bool(arguments.vendor or settings.vendors)
-
-
-def discover(
-    arguments: argparse.Namespace, settings: config.Settings, where: DiscoveryContext
-) -> tuple[dict[str, Inventory], dict[str, HostError]]:
-    """Read the inventory of each vendor to ask; of those that nobody named, what is worth telling."""
-    from cdigen.pipeline import discovery  # noqa: PLC0415 - most of the commands with these options have it anyway
-
-    inventories, failures = discovery.discover(vendor_names(arguments, settings), where)
-    if not are_vendors_named(arguments, settings):
-        failures = discovery.relevant_failures(inventories, failures, where.host)
-    return inventories, failures
-
-
-def defects(failures: dict[str, HostError]) -> tuple[Finding, ...]:
-    """Return which vendors' code has failed, or wants others' nodes: told although others are served."""
-    return tuple(
-        Finding(severity="error", rule=error.kind, path=name, message=error.message, hint=error.hint)
-        for name, error in failures.items()
-        if error.kind in {"vendor-defect", "node-claimed-twice", "node-impossible"}
-    )
 
 
 def kinds(arguments: argparse.Namespace) -> tuple[str, ...]:
@@ -375,37 +225,6 @@ def outer_directory(host: Root, path: str) -> str:
         ) from error
 
 
-def read_inventory(file: str, names: tuple[str, ...]) -> dict[str, Inventory]:
-    """Return the inventories of the vendors NAMES in the document FILE (``-``: standard input)."""
-    import json  # noqa: PLC0415 - only where a document is read
-
-    from cdigen.model.inventory_json import from_document  # noqa: PLC0415 - likewise
-
-    data = read_input(file, limit=MAX_INVENTORY)
-    hint = "make it with 'cdigen inspect --json'"
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{shown(file)} is not JSON: {error}", hint=hint, kind="inventory") from None
-    inventories = from_document(document)
-    if unknown := sorted(name for name in inventories if name not in NAMES):
-        raise ConfigError(
-            f"the inventory holds the unknown vendor {unknown[0]!r}", hint=hint, kind="inventory"
-        )
-    return {name: inventories[name] for name in names if name in inventories}
-
-
-def _below(host: Root, path: str, what: str) -> Root:
-    try:
-        root = host.below(path)
-        root.listdir("/")
-    except OSError as error:
-        raise ConfigError(
-            f"the {what} {shown(path)} cannot be used: {reason(error)}", hint="name a folder inside the root"
-        ) from error
-    return root
-
-
 def absolute(option: str, path: str | None) -> str | None:
     """Return PATH, which OPTION gave; raises ConfigError for what the configuration refuses as well."""
     if path is None:
@@ -417,9 +236,3 @@ def absolute(option: str, path: str | None) -> str | None:
             f"{option} {shown(path)} holds '.', '..' or control characters", hint="give the path itself"
         )
     return path
-
-
-def _paths(option: str, given: list[str] | None, configured: tuple[str, ...]) -> tuple[str, ...]:
-    for path in given or ():
-        absolute(option, path)
-    return tuple(given or configured)

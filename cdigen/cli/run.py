@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from cdigen.cli import argument_checks, options
+from cdigen.cli import argument_checks, discovery_options, options
 from cdigen.cli.spec_options import add_options as add_spec_options
 from cdigen.cli.spec_options import delivery_options, generate_options
 from cdigen.config import DEFAULT_PATH
@@ -41,7 +41,7 @@ def add_options(parser: ArgumentParser) -> None:
     )
     add_spec_options(parser)
     options.add_spec_dir_option(parser)
-    options.add_discovery_options(parser, takes_inventory=False)
+    discovery_options.add_discovery_options(parser, takes_inventory=False)
     options.add_output_options(parser)
 
 
@@ -51,7 +51,7 @@ def run(arguments: Namespace) -> int:
     from cdigen.frontend import log  # noqa: PLC0415 - what it imports takes a fifth of a second
     from cdigen.frontend.sd_notify import Notifier  # noqa: PLC0415
 
-    options.refuse_inventory(arguments)
+    discovery_options.refuse_inventory(arguments)
     # Commands end before garbage matters (cli.main turns this off); here it is 9 kB a cycle.
     gc.enable()
     logger = log.make_logger(verbose=arguments.verbose)
@@ -80,7 +80,7 @@ def _tell_what_is_not_there(arguments: Namespace, logger: FilteringBoundLogger) 
     """Log which paths of the command line are not there; the driver may still bring them."""
     try:
         host, settings = options.host_and_settings(arguments, lambda _: None)
-        where = options.context(arguments, host, settings)
+        where = discovery_options.context(arguments, host, settings)
     except CdigenError:
         return  # the daemon reads them as well, and judges them
     try:
@@ -101,13 +101,13 @@ def setup(arguments: Namespace, warn: Callable[[Finding], object] | None = None)
     run_dir = arguments.run_dir or options.outer_directory(host, times.run_dir)
 
     def context(root: Root) -> DiscoveryContext:
-        return options.context(arguments, root, settings)
+        return discovery_options.context(arguments, root, settings)
 
     roots = (arguments.driver_root or settings.driver_root, arguments.dev_root or settings.dev_root)
     return DaemonSetup(
         outer=host.outer or "/",
         vendors=_vendors(arguments, settings),
-        are_named=options.are_vendors_named(arguments, settings),
+        are_named=discovery_options.are_vendors_named(arguments, settings),
         context=context,
         roots=tuple(f"{host.outer}{path}" for path in roots if path not in {"", "/"}),
         options=generate_options(arguments, settings),
@@ -128,7 +128,7 @@ def _configuration(arguments: Namespace) -> str:
 
 def _vendors(arguments: Namespace, settings: Settings) -> tuple[str, ...]:
     """Return the vendors to ask; raises ConfigError for a --kind that will never be any of theirs."""
-    names = options.vendor_names(arguments, settings)
+    names = discovery_options.vendor_names(arguments, settings)
     for kind in options.kinds(arguments):
         if not registry.vendor_of(kind, names):
             own = ", ".join(f"{prefix}..." for prefix in registry.prefixes(names))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.cli import options
+from cdigen.cli import discovery_options, options
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.profile import HOOKS, LAYOUTS, NAMINGS, is_naming
@@ -91,7 +91,7 @@ def _profiles(arguments: Namespace, settings: Settings) -> tuple[Profile, ...]:
                 f"--profile {shown(name)!r} is not configured", hint=f"configured are {', '.join(known)}"
             )
     for naming in arguments.naming or ():
-        if not registry.has_naming(naming, options.vendor_names(arguments, settings)):
+        if not registry.has_naming(naming, discovery_options.vendor_names(arguments, settings)):
             raise ConfigError(
                 f"--naming {naming} is of none of the vendors that are asked",
                 hint=f"any vendor may have {', '.join(NAMINGS)}; others are those of packages that are named",
