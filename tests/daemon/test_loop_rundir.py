@@ -104,10 +104,16 @@ def test_where_another_daemon_was_faster_it_ends_in_words_and_leaves_that_ones_f
 
 
 def test_what_is_wrong_with_the_run_directory_is_said_once_until_it_changes(gpu_host: Host) -> None:
+    def put_a_file_in_its_place(moved: str) -> None:
+        # While the daemon does not run: else it may be faster, and make the directory anew.
+        running.process.send_signal(signal.SIGSTOP)
+        gpu_host.run_dir.rename(gpu_host.root / moved)
+        gpu_host.run_dir.write_text("in the way")
+        running.process.send_signal(signal.SIGCONT)
+
     gpu_host.configure(resync_s=0.1)
     with daemon(gpu_host, "-v") as running:
-        moved = gpu_host.run_dir.rename(gpu_host.root / "moved")
-        gpu_host.run_dir.write_text("in the way")
+        put_a_file_in_its_place("moved")
         seen = len(running.lines())
         running.sees(lambda: len(running.lines()) > seen + 5)
         # Between one step and the next, the first cycle may have met another trouble.
@@ -115,11 +121,9 @@ def test_what_is_wrong_with_the_run_directory_is_said_once_until_it_changes(gpu_
         assert any("is not a directory" in message for message in messages)
         assert len(messages) == len(set(messages))
         gpu_host.run_dir.unlink()
-        moved.rename(gpu_host.run_dir)
         running.sees(lambda: running.status and running.lines("status")[-1]["level"] == "info")
         seen = len(running.lines("status"))
-        gpu_host.run_dir.rename(gpu_host.root / "moved")
-        gpu_host.run_dir.write_text("in the way")
+        put_a_file_in_its_place("moved again")
         running.sees(lambda: len(running.lines("status")) > seen)
         gpu_host.run_dir.unlink()
 

@@ -82,5 +82,5 @@ def test_modules_that_are_too_old_end_the_installation_before_anything_is_done(t
     destination = tmp_path / "host"
     result = make("install", destination, "INSTALL_DEPS=no", f"HOST_PYTHON={distribution.python}")
     assert result.returncode != 0
-    assert "does not fit: tomlkit is 0.5 (>=0.11.7); watchdog is 2.2.1 (>=6,<8)" in result.stderr
+    assert "does not fit: tomlkit is 0.5 (>=0.13); watchdog is 2.2.1 (>=6,<8)" in result.stderr
     assert not destination.exists()
