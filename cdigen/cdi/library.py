@@ -43,7 +43,7 @@ _FIELDS: dict[str, tuple[Release, Release]] = {
 
 
 class LibraryBehaviour(Enum):
-    """What not all releases do: in words, since which release, and from which on no more."""
+    """What only some releases do: in words, the first that does it, and the first that no longer does."""
 
     ALLOWS_V_BEFORE_VERSION = ("a v may stand before the version", (0, 5, 4), _NEVER)
     CHECKS_MINIMUM_VERSION = ("the version must be enough", (0, 5, 4), _NEVER)  # Kubernetes PR 116279

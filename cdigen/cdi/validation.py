@@ -1,7 +1,7 @@
 """Check one spec file in every way that needs no runtime: ``validate_content`` returns all findings.
 
 ``validate_content`` is the whole of ``cdigen validate`` for one file: reading, rules, schema, host. What the
-runtimes' libraries do with the same bytes is ``cdigen.cdi.loaders.emulation``' question.
+runtimes' libraries do with the same bytes is a question for ``cdigen.cdi.loaders.emulation``.
 """
 
 from __future__ import annotations

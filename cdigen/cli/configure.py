@@ -134,7 +134,7 @@ def _binary(name: str, host: Root) -> InstalledRuntime | None:
 
 
 def _doing(name: str, host: Root, desired: DesiredConfig, binary: InstalledRuntime | None) -> _Work:
-    """Return what makes the runtime's configuration say what WISH says."""
+    """Return what makes the runtime's configuration say what DESIRED says."""
     release = binary.release if binary is not None else None
     settings = read(RUNTIMES[name], host, release)
 

@@ -1,5 +1,5 @@
 """Checks of all that could keep ``--device vendor/class=name`` from working here: ``examine`` makes them.
 
-One module for each family of checks; each check reads a ``Context`` and gives ``Verdict``s. Nothing here
+One module for each family of checks; each check reads a ``Context`` and gives ``CheckResult``s. Nothing here
 changes the host: remedies are commands for whoever reads them.
 """

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 TOPIC = Topic(name="specs")
 MISSING = "spec-missing"
-# The rule of runtimes.resolve -> the check's name, and what it says where nothing is wrong.
+# The rule of runtimes.scan -> the check's name, and what it says where nothing is wrong.
 CAUSE_CHECKS = {
     "conflict": ("spec-conflict", "no two files of one directory define the same device"),
     "file-refused": ("spec-refused", "the runtimes take every file"),

@@ -105,8 +105,8 @@ def mount_of(fd: int) -> int:
 def open_folder(container: ContainerRoot, path: str, *, make_below: str | None = None) -> int:
     """Return a descriptor of the folder PATH, absolute in the container, on the mount of its root.
 
-    Folders that are missing below MAKE_BELOW are made, mode 0755. MissingPathError: another one is not there.
-    ContainerPathError: it, or one before it, is a link, no folder, or on another mount.
+    Folders that are missing below MAKE_BELOW are made, mode 0755. MissingFolderError: another one is not
+    there. ContainerPathError: it, or one before it, is a link, not a folder, or on another mount.
     """
     fd = posix.dup(container.fd)
     where = ""

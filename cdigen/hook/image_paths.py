@@ -27,7 +27,7 @@ _LOOK = O_PATH | O_NOFOLLOW | O_CLOEXEC
 def open_image_path(container: ContainerRoot, path: str, *, closed: frozenset[str] = frozenset()) -> int:
     """Return an O_PATH descriptor of what PATH, absolute, is for the container's processes.
 
-    Folders of the root whose names are CLOSED are not entered. MissingPathError: it is not there, or there.
+    Folders of the root whose names are CLOSED are not entered. MissingFolderError: it is not there, or there.
     ContainerPathError: too many links or steps, or the system does not let us.
     """
     trail = [posix.dup(container.fd)]

@@ -65,7 +65,7 @@ class AuditResult:
 class Audit:
     """Takes the parts of a runtime's state one by one, and keeps no more of them than it needs.
 
-    For containers that come before their pods that is EARLY_BYTES at most, or about so.
+    Of containers that come before their pods it keeps about EARLY_BYTES at most.
     """
 
     def __init__(self, *, early_bytes: int = _MAX_EARLY_BYTES) -> None:

@@ -30,7 +30,7 @@ def addresses(host: Root) -> tuple[str, ...]:
 
 
 def read_npus(host: Root, reader: NodeReader, collector: FindingCollector) -> tuple[Accelerator, ...]:
-    """Read the NPUs that their driver has; each trouble is a finding of NOTES."""
+    """Read the NPUs that their driver has; each problem is a finding of COLLECTOR."""
     return tuple(
         _read(host, reader, collector, index, address) for index, address in enumerate(addresses(host))
     )

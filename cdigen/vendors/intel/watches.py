@@ -19,7 +19,7 @@ VFIO_NODES = ("/dev/vfio/*", "/dev/vfio/devices/*", "/dev/iommu")
 
 
 def watches(context: DiscoveryContext, *, vfio: bool) -> Watches:
-    """Return the paths and subsystems of PLACES that matter, as paths of this machine."""
+    """Return the paths and subsystems of CONTEXT that matter, as paths of this machine."""
     host, dev = context.host, context.dev
     drivers = (*DRIVERS, *(VFIO_DRIVERS if vfio else ()))
     polled = [f"{PCI_DRIVERS}/{driver}" for driver in drivers]

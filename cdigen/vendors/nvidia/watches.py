@@ -42,7 +42,7 @@ OWN_FOLDERS = ("/etc/alternatives/nvidia*", "/etc/nvidia-container-runtime/host-
 
 
 def watches(context: DiscoveryContext) -> Watches:
-    """Return the paths and subsystems of PLACES that matter, as paths of this machine."""
+    """Return the paths and subsystems of CONTEXT that matter, as paths of this machine."""
     driver = context.driver
     files = [_outer(driver, path) for path in dict.fromkeys(_driver_paths(context))]
     files += [_outer(context.dev, path) for path in NODES]

@@ -88,7 +88,7 @@ class InvalidNvmlDocument(ValueError):
 
 
 def read(data: bytes) -> NvmlReport | NvmlFailure:
-    """Return what the document DATA says; raises WrongDocument."""
+    """Return what the document DATA says; raises InvalidNvmlDocument."""
     import json  # noqa: PLC0415 - most runs of cdigen read no document
 
     try:
