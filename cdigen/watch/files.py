@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from watchdog.events import FileSystemEvent
     from watchdog.observers.api import BaseObserver, ObservedWatch
+    from watchdog.utils import BaseThread
 
     from cdigen.watch.waypoints import Interest
 
@@ -77,8 +78,8 @@ class FileSource:
 
     PATHS are absolute paths of this machine: of files, of folders (each entry matters), or with ``*`` in the
     last name. ROOTS are trees out of which no link leads (``waypoints.interests``). Not seen are pseudo files
-    (/proc, /sys), and something mounted over a folder until the next ``rearm``. Folders that cannot be
-    watched, and modes and owners in folders of device nodes, are compared every COMPARE_S.
+    (/proc, /sys), and something mounted over a folder, or unmounted, until the next ``rearm``. Folders that
+    cannot be watched, and modes and owners in folders of device nodes, are compared every COMPARE_S.
     """
 
     name = "files"
@@ -164,7 +165,7 @@ class FileSource:
         if since is not None and time.monotonic() - since > HANGS_S:
             return _HANGS
         observer = self._observer
-        if observer is not None and not all(each.is_alive() for each in (observer, *observer.emitters)):
+        if observer is not None and any(map(_has_failed, (observer, *observer.emitters))):
             return "a thread of watchdog's has ended"
         return self._worker.problem() or self._shortage
 
@@ -267,7 +268,8 @@ class FileSource:
                 _Handler(self, path), path, event_filter=_CONTENT if has_content else _NAMES
             )
         except (OSError, RuntimeError) as error:
-            self._folders.pop(path, None)
+            # Given up for good, or watchdog would take the folder that comes in its place for watched.
+            self._forget(observer, path)
             if isinstance(error, OSError) and error.errno in _VANISHED:
                 self._outdated.set()
             else:
@@ -313,6 +315,11 @@ class _Folder:
     def matters(self, name: str) -> bool:
         """Return whether NAME is one of those that matter for what they are."""
         return ANY in self.interest.patterns or self._names.fullmatch(name) is not None
+
+
+def _has_failed(thread: BaseThread) -> bool:
+    """Return whether THREAD has ended, and not because its folder was removed, of which there is an event."""
+    return not thread.is_alive() and thread.should_keep_running()
 
 
 def _is_below(path: str, replaced: set[str]) -> bool:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
+from waiting import until
 from watch.test_uevent_source import send
+from watch.watching import is_watched
 
+from cdigen.watch import files
 from cdigen.watch.uevents import UeventSource
+from cdigen.watch.waypoints import interests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    import pytest
     from watch.watching import Ear
 
     from cdigen.watch.files import FileSource
+    from cdigen.watch.waypoints import Interest
 
 
 def test_links_stay_within_a_root_that_is_given_later(
@@ -26,6 +33,49 @@ def test_links_stay_within_a_root_that_is_given_later(
     source.rearm((f"{tmp_path}/root/link/file",), roots=(str(tmp_path / "root"),))
     (tmp_path / "root/there/file").touch()
     assert ear.hears(f"{tmp_path}/root/there/file changed")
+
+
+def test_a_folder_that_vanishes_while_watches_are_planned_is_watched_again(
+    tmp_path: Path, ear: Ear, watch: Callable[..., FileSource], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Otherwise watchdog keeps the watch of the folder that was, and takes the next one for watched.
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    source = watch(folder / "file")
+
+    def found(*given: tuple[str, ...]) -> dict[str, Interest]:
+        planned = interests(*given)
+        if folder.exists():
+            folder.rmdir()
+        return planned
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "interests", found)
+        source.rearm((f"{folder}/file",))
+    # Its end is an event too, after which the folder would be watched again in any case.
+    ear.forget()
+    folder.mkdir()
+    assert until(lambda: is_watched(folder))
+    assert source.problem() == ""
+    ear.forget()
+    (folder / "file").touch()
+    assert ear.hears(f"{folder}/file changed")
+
+
+def test_a_folder_that_is_removed_is_no_fault_of_a_thread(
+    tmp_path: Path, watch: Callable[..., FileSource]
+) -> None:
+    folder = tmp_path / "folder"
+    source = watch(folder / "file")
+    said = set()
+    for _ in range(10):
+        folder.mkdir()
+        assert until(lambda: is_watched(folder), within_s=5)
+        folder.rmdir()
+        asked_until_s = time.monotonic() + 0.02
+        while time.monotonic() < asked_until_s:
+            said.add(source.problem())
+    assert said == {""}
 
 
 def test_subsystems_that_are_given_later_are_heard_and_a_look_follows(ear: Ear) -> None:
