@@ -1,4 +1,4 @@
-"""Documents that the tests of the spec folder start from."""
+"""Spec documents that tests start from."""
 
 from __future__ import annotations
 
