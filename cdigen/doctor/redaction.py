@@ -8,9 +8,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# UUIDs of GPUs and MIG instances, with or without their dashes.
+# UUIDs of GPUs and MIG instances, with or without their dashes, and AMD's unique_id (vendors.amd.gpus), a
+# number of 64 bits of which leading zeros are not written.
 _UUID = re.compile(
-    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])", re.IGNORECASE
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])"
+    r"|0x[0-9a-f]{12,16}(?![0-9a-f])",
+    re.IGNORECASE,
 )
 _HOME = re.compile(r"(?<=/home/)[^/\s\"',:;)]+")
 _SHORTEST = 2  # characters: a shorter name would be found everywhere

@@ -150,6 +150,11 @@ def test_nothing_that_identifies_is_left_and_equal_things_stay_equal(words: list
         assert word not in str(redacted)
 
 
+@pytest.mark.parametrize("uuid", ["0xEA35F57CC80DEB35", "0xA35F57CC80DEB35"])
+def test_the_unique_id_of_an_amd_gpu_is_replaced(uuid: str) -> None:
+    assert uuid not in str(Redaction().redacted({f"amd.com/gpu={uuid}": uuid}))
+
+
 @pytest.mark.parametrize("text", ["0000:01:00.0", "570.86.15", "libcuda.so.1", "nvidia.com/gpu=0", "malice"])
 def test_what_identifies_nobody_is_left_as_it_is(text: str) -> None:
     assert Redaction({"alice"}).redacted(text) == text
