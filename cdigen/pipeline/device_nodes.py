@@ -33,12 +33,14 @@ def make_nodes(names: tuple[str, ...], context: DiscoveryContext) -> tuple[Findi
                 findings.append(_about_node("warning", "node-not-made", node, f"cannot be made: {problem}"))
                 continue
             if made:
-                for root in (context.host, context.driver, context.dev):
-                    root.forget_missing()
                 numbers = f"{node.major}:{node.minor}"
                 findings.append(
                     _about_node("info", "node-made", node, f"was made with the numbers {numbers}")
                 )
+        if missing:
+            # Their folders were missing, and are there now, whether they were made here or by udev meanwhile.
+            for root in (context.host, context.driver, context.dev):
+                root.forget_missing()
     return tuple(findings)
 
 
