@@ -254,7 +254,7 @@ class FileSource:
         try:
             there = os.lstat(path)
             identity = (there.st_dev, there.st_ino)
-            has_content = interest.content and not _holds_nodes(path)
+            has_content = self._hears_content(path, identity, interest) and not _holds_nodes(path)
             if known is not None and known.identity == identity and known.has_content == has_content:
                 known.expect(interest)
                 return False
@@ -276,6 +276,17 @@ class FileSource:
                 self._shortage = self._shortage or f"{shown(path)} is not watched: {_explained(error)}"
             return False
         return known is None or known.identity != identity
+
+    def _hears_content(self, path: str, identity: tuple[int, int], interest: Interest) -> bool:
+        """Return whether content matters in the folder PATH: for INTEREST, or by another way (a bind mount).
+
+        For watchdog 7 both are one watch of the kernel's, which hears what the later of the two wants.
+        """
+        return interest.content or any(
+            other.has_content and other.identity == identity
+            for way, other in self._folders.items()
+            if way != path
+        )
 
     def _forget(self, observer: BaseObserver, path: str) -> None:
         folder = self._folders.pop(path, None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from waiting import until
 from watch.test_uevent_source import send
-from watch.watching import is_watched
+from watch.watching import is_watched, run_apart
 
 from cdigen.watch import files
 from cdigen.watch.uevents import UeventSource
@@ -60,6 +60,29 @@ def test_a_folder_that_vanishes_while_watches_are_planned_is_watched_again(
     ear.forget()
     (folder / "file").touch()
     assert ear.hears(f"{folder}/file changed")
+
+
+BOUND = """
+import subprocess, sys
+from pathlib import Path
+from watch.watching import Ear
+from cdigen.watch.files import FileSource
+
+folder, ear = Path(sys.argv[1]), Ear()
+(folder / "real/further").mkdir(parents=True)
+(folder / "bound").mkdir()
+subprocess.run(["mount", "--bind", folder / "real", folder / "bound"], check=True)
+spec = folder / "real/spec"
+spec.touch()
+source = FileSource((str(spec), str(folder / "bound/further/file")))
+source.start(ear.inbox.put)
+spec.write_text("new")
+assert ear.hears(f"{spec} changed", within_s=5), ear.reasons
+"""
+
+
+def test_a_folder_that_is_bound_elsewhere_tells_of_what_either_wants(tmp_path: Path) -> None:
+    assert run_apart(BOUND, str(tmp_path), unshare=("--user", "--map-root-user", "--mount")) == []
 
 
 def test_a_folder_that_is_removed_is_no_fault_of_a_thread(
