@@ -141,8 +141,9 @@ class SpecCache:
             if status.st_size > MAX_SIZE:
                 raise OSError(errno.EFBIG, "")
             with host.open(path) as opened:
+                # Both before the reading: a change that comes during it, or while DATA is parsed, counts.
+                read_ns, identity = time.time_ns(), _identity(os.fstat(opened.descriptor))
                 data = opened.read_all(MAX_SIZE)
-                identity = _identity(os.fstat(opened.descriptor))
         except FileNotFoundError:
             if not stat.S_ISLNK(status.st_mode):
                 return None
@@ -151,12 +152,12 @@ class SpecCache:
         except OSError as error:
             return _unreadable(path, directory, error)
         file = _parsed(path, directory, data, library)
-        self._keep(key, identity, file)
+        # What was read so soon after its last change may change again and keep its time.
+        if abs(read_ns - identity[2]) >= _TICK_NS:
+            self._keep(key, identity, file)
         return file
 
     def _keep(self, key: tuple[str, str, str], identity: Identity, file: SpecFile) -> None:
-        if abs(time.time_ns() - identity[2]) < _TICK_NS:
-            return
         if known := self._kept.pop(key, None):
             self._size -= _size(known[1])
         self._kept[key] = identity, file

@@ -33,6 +33,25 @@ class CountingRoot(Root):
         return super().open(path)
 
 
+class RewritingRoot(Root):
+    """This machine, where somebody writes TEXT into the file PATH as soon as its content was read."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        super().__init__()
+        self._path, self._text = path, text
+
+    def open(self, path: str) -> OpenFile:
+        file, written, text = super().open(path), self._path, self._text
+
+        class Rewritten(OpenFile):
+            def read_all(self, limit: int) -> bytes:
+                content = super().read_all(limit)
+                written.write_text(text)
+                return content
+
+        return Rewritten(file.descriptor, file.path, os.fstat(file.descriptor))
+
+
 class Looking:
     """One cache, asked again and again."""
 
@@ -100,6 +119,17 @@ def test_a_file_that_has_just_been_written_is_not_kept(looking: Looking) -> None
     for device in (f"gpu{number}" for number in range(20)):
         looking.put("a.json", device, settle=False)
         assert device in looking.look()[0]
+
+
+def test_a_change_during_the_reading_is_seen_at_the_next_look(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    rest = "\n#" + " x" * 2_000_000  # parsing takes longer than the clock of files stands still
+    head = 'cdiVersion: "0.5.0"\nkind: nvidia.com/gpu\ndevices: [{name: "%s", containerEdits: {env: [A=B]}}]'
+    path.write_text(head % 0 + rest)
+    time.sleep(SETTLED_S)
+    cache = SpecCache()
+    scan((str(tmp_path),), RewritingRoot(path, head % 1 + rest), cache=cache)
+    assert [name for name, _ in scan((str(tmp_path),), Root(), cache=cache).devices] == ["nvidia.com/gpu=1"]
 
 
 def test_a_link_is_kept_until_what_it_leads_to_changes(looking: Looking, tmp_path: Path) -> None:
