@@ -1,5 +1,6 @@
 """What a test does that cannot run here: it is skipped with the reason, and fails where CI is set."""
 
+import importlib.util
 import os
 import shutil
 from typing import NoReturn
@@ -27,3 +28,9 @@ def tool(name: str, package: str = "") -> str:
     if found is None:
         cannot_run(f"{name} is not installed (apt-get install {package or name})")
     return found
+
+
+def module(name: str, package: str) -> None:
+    """Make sure that a module is there; where it is missing, the test cannot run. PyPI's PACKAGE has it."""
+    if importlib.util.find_spec(name) is None:
+        cannot_run(f"{name} is not there ({package} of PyPI)")

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from abilities import module
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PROJECT = REPOSITORY / "pyproject.toml"
@@ -41,6 +42,7 @@ FORBIDDEN = [
 
 def lint(folder: Path) -> str:
     """Return what lint-imports says of the package in FOLDER."""
+    module("importlinter", "import-linter")
     program = Path(sys.executable).with_name("lint-imports")
     command = [str(program), "--config", str(PROJECT), "--no-cache", "--no-logo"]
     environment = {"PYTHONPATH": str(folder)}

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from abilities import tool
+from abilities import module, tool
 from installation.installing import REPOSITORY
 
 from cdigen.cli.main import COMMANDS
@@ -29,6 +29,8 @@ def shown(page: str) -> str:
 
 
 def test_what_is_kept_is_what_the_parsers_give_now(tmp_path: Path) -> None:
+    module("argparse_manpage", "argparse-manpage")
+    module("shtab", "shtab")
     command = [sys.executable, str(REPOSITORY / "etc/help"), "--into", str(tmp_path)]
     subprocess.run(command, check=True, capture_output=True)
     for folder in ("man", "completions"):

@@ -14,7 +14,6 @@ trace (the function's name goes to the file "calls").
 
 import atexit
 import functools
-import importlib.util
 import os
 import pwd
 import shutil
@@ -25,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from abilities import cannot_run, tool
+from abilities import cannot_run, module, tool
 
 SOURCE = Path(__file__).with_name("nvml_standin.c")
 SONAME = "libnvidia-ml.so.1"
@@ -124,8 +123,7 @@ def install(folder: Path, machine: Machine) -> Path:
 
 def put(library: Path, machine: Machine) -> None:
     """Put the library to a path, and its machine beside it. Where nothing can ask it, the test cannot run."""
-    if importlib.util.find_spec("pynvml") is None:
-        cannot_run("pynvml is not there (nvidia-ml-py of PyPI)")
+    module("pynvml", "nvidia-ml-py")
     shutil.copyfile(_built(), library)
     _machine_of(library).write_bytes(machine.text().encode("utf-8", "surrogateescape"))
 
