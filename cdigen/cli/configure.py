@@ -187,8 +187,9 @@ def _undoing(arguments: Namespace, host: Root, state_dir: str) -> _Work:
         hint = f"change it back by hand; the original is {shown(first.backup)}"
     elif first.is_known:
         hint = "take the keys of cdigen out by hand, or remove the file, which cdigen made"
+    why = "was changed by others since, and --undo would lose that"
     raise StoreError(
-        f"{shown(first.path)} was changed by others since, and --undo would lose that",
+        f"{shown(first.path)} {why if first.is_known else 'cannot be restored: what it was is not known'}",
         hint=hint,
         kind="changed-since",
     )

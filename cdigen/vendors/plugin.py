@@ -44,12 +44,11 @@ def load(name: str, entry: EntryPoint, taken: tuple[str, ...]) -> Any:
     try:
         loaded = _obey(entry.load)
         problem = _problem(loaded, name, taken)
+        vendor = None if problem else PluginVendor(loaded)
     except Exception as error:  # noqa: BLE001 - the code is another's
         said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         return UnusableVendor(name, f"the vendor {name} cannot be loaded from {entry.value}: {said}")
-    if problem:
-        return UnusableVendor(name, f"the vendor {name} ({entry.value}) {problem}")
-    return PluginVendor(loaded)
+    return vendor or UnusableVendor(name, f"the vendor {name} ({entry.value}) {problem}")
 
 
 def _problem(vendor: Any, name: str, taken: tuple[str, ...]) -> str:
