@@ -191,9 +191,9 @@ class FileSource:
 
     def _give_up(self, observer: BaseObserver) -> None:
         self._observer, self._folders = None, {}
-        observer.unschedule_all()
+        # Also of one whose thread has ended, or never began: watchdog 7's has another, and a descriptor.
+        observer.stop()
         if observer.is_alive():
-            observer.stop()
             observer.join(JOIN_S)
 
     def _work(self, observer: BaseObserver) -> None:

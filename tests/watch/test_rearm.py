@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
 from waiting import until
 from watch.test_uevent_source import send
-from watch.watching import is_watched, run_apart
+from watch.watching import KILLS, descriptors, is_watched, kill, run_apart
+from watchdog.observers.api import BaseObserver
 
 from cdigen.watch import files
 from cdigen.watch.uevents import UeventSource
@@ -99,6 +101,21 @@ def test_a_folder_that_is_removed_is_no_fault_of_a_thread(
         while time.monotonic() < asked_until_s:
             said.add(source.problem())
     assert said == {""}
+
+
+@KILLS
+def test_a_dead_observer_leaves_nothing_when_the_source_is_started_again(
+    tmp_path: Path, ear: Ear, watch: Callable[..., FileSource]
+) -> None:
+    source = watch(tmp_path / "file")
+    before = len(descriptors("inotify"))
+    (observer,) = [thread for thread in threading.enumerate() if isinstance(thread, BaseObserver)]
+    kill(observer, within="run")
+    (tmp_path / "file").touch()
+    assert until(lambda: source.problem() == "a thread of watchdog's has ended")
+    source.stop()
+    source.start(ear.inbox.put)
+    assert len(descriptors("inotify")) == before
 
 
 def test_subsystems_that_are_given_later_are_heard_and_a_look_follows(ear: Ear) -> None:
