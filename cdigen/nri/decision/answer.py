@@ -135,6 +135,8 @@ def _raw(devices: tuple[str, ...], context: DecisionContext) -> tuple[Adjustment
     # Who defines a device is read after it is known to be there.
     if gone := next((name for name in devices if name not in prepared), ""):
         raise Refusal("unknown_device", f"the spec of {quote(gone)} has gone")
+    # The context lasts until a spec changes; a folder of nodes, such as /dev/dri, may come before that.
+    context.nodes.forget_missing()
     return raw_adjustment(
         [(prepared[name], name.partition("=")[2]) for name in devices], partial(read_numbers, context.nodes)
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -176,3 +178,20 @@ def test_annotations_that_were_set_anew_are_those_that_count(node: Node) -> None
     made = Adjustment(annotations={"-a": "", "a": "1", "-b": ""})
     asked = replace(container("PATH=/bin"), annotations={"a": "0", "b": "0"})
     assert validated(POD, asked, made, node.context, node.able) == ""
+
+
+def test_a_node_whose_folder_came_after_a_refusal_is_found(tmp_path: Path) -> None:
+    edits = {"deviceNodes": [{"path": "/dev/dri/renderD128"}]}
+    spec = {
+        "cdiVersion": "0.5.0",
+        "kind": "nvidia.com/gpu",
+        "devices": [{"name": "0", "containerEdits": edits}],
+    }
+    (tmp_path / "etc/cdi").mkdir(parents=True)
+    (tmp_path / "etc/cdi/gpu.json").write_text(json.dumps(spec))
+    context = known_of(tmp_path, Settings(nri=NriConfig(allow=ALLOWED, unsupported_cdi="raw")))
+    assert created(POD, ASKS, context, RAW).outcome == "refuse"
+    (tmp_path / "dev/dri").mkdir(parents=True)
+    os.mknod(tmp_path / "dev/dri/renderD128", stat.S_IFCHR | 0o666, os.makedev(226, 128))
+    found = created(POD, ASKS, context, RAW)
+    assert found.outcome != "refuse", found.reason
