@@ -62,8 +62,9 @@ _NAMES: list[type[FileSystemEvent]] = [
     events.FileMovedEvent,
     events.DirMovedEvent,
 ]
-# Also that a file was written and closed, or that its mode or owner changed. The latter has events of its own
-# since watchdog 7, also for folders, which come together with each write all the same. Without
+# Also that a file was written and closed, or that its mode or owner changed. The latter has events of its
+# own since watchdog 7, but is asked of the kernel by FileModifiedEvent alone; that event tells of
+# each write(2) as well, which ``note`` drops: in an installation they would come without a pause. Without
 # DirModifiedEvent, of which watchdog makes one or two for each of the others.
 _CONTENT = [
     *_NAMES,
@@ -171,6 +172,8 @@ class FileSource:
 
     def note(self, here: str, event: FileSystemEvent) -> None:
         """Tell of EVENT in the folder HERE if it matters; watchdog's thread calls this, without the lock."""
+        if event.event_type == events.EVENT_TYPE_MODIFIED and _was_written(os.fsdecode(event.src_path)):
+            return
         folder = self._folders.get(here)
         is_replaced = event.event_type in _REPLACING
         for path in {os.fsdecode(event.src_path), os.fsdecode(event.dest_path)} - {""}:
@@ -292,6 +295,15 @@ class FileSource:
         folder = self._folders.pop(path, None)
         if folder is not None and folder.watch is not None:
             observer.unschedule(folder.watch)
+
+
+def _was_written(path: str) -> bool:
+    """Return whether the last change to a file was to its content: a change of mode leaves mtime as it is."""
+    try:
+        there = os.lstat(path)
+    except OSError:
+        return True
+    return there.st_mtime_ns == there.st_ctime_ns
 
 
 _REPLACING = {events.EVENT_TYPE_CREATED, events.EVENT_TYPE_DELETED, events.EVENT_TYPE_MOVED}
