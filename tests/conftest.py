@@ -20,7 +20,7 @@ settings.register_profile("quick", settings.get_profile("patient"), max_examples
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "patient"))
 
 # Fixtures of the command's tests and of the end-to-end tests.
-pytest_plugins = ("command", "provisioned")
+pytest_plugins = ("command", "logpipe", "provisioned")
 
 
 def pytest_configure() -> None:

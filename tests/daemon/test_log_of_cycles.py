@@ -1,36 +1,15 @@
 """The line that the daemon logs of a cycle, as it arrives at the other end of a real pipe."""
 
 import json
-import os
-from collections.abc import Callable, Iterator
-from typing import Any
 
-import pytest
 from daemon.reports import CHANGED, FAILED, KIND, MISMATCH, QUIET, WRITTEN, document
+from logpipe import Read
 
 from cdigen.cdi.compare import compare
 from cdigen.daemon.log import cycle
 from cdigen.daemon.report import MAX_NAMES
 from cdigen.frontend.log import make_logger
 from cdigen.value import replace
-
-Read = Callable[[], list[dict[str, Any]]]
-
-
-@pytest.fixture
-def pipe() -> Iterator[tuple[int, Read]]:
-    reading, writing = os.pipe()
-    os.set_blocking(reading, False)
-
-    def read() -> list[dict[str, Any]]:
-        try:
-            return [json.loads(line) for line in os.read(reading, 1 << 16).splitlines()]
-        except BlockingIOError:
-            return []
-
-    yield writing, read
-    os.close(reading)
-    os.close(writing)
 
 
 def test_a_cycle_that_changed_something_is_one_line(pipe: tuple[int, Read]) -> None:

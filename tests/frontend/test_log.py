@@ -1,35 +1,16 @@
 """The log as it arrives at the other end of a real pipe."""
 
-import json
 import logging
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
+from logpipe import Read
 
 from cdigen.frontend import log
-
-Read = Callable[[], list[dict[str, Any]]]
-
-
-@pytest.fixture
-def pipe() -> Iterator[tuple[int, Read]]:
-    reading, writing = os.pipe()
-    os.set_blocking(reading, False)
-
-    def read() -> list[dict[str, Any]]:
-        try:
-            return [json.loads(line) for line in os.read(reading, 1 << 16).splitlines()]
-        except BlockingIOError:
-            return []
-
-    yield writing, read
-    os.close(reading)
-    os.close(writing)
 
 
 @pytest.fixture

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from vendors.fakehost import places
+import hosttree
+import pytest
+from vendors.fakehost import boot, places
+from vendors.migside import cap_node, minor_of, write_instance, write_minors
 
-from cdigen.model.inventory import HostNode
-from cdigen.pipeline import device_nodes
-from cdigen.vendors import registry
+from cdigen.pipeline.device_nodes import make_nodes
+from cdigen.store.devnodes import make_node
+from cdigen.vendors.nvidia.vendor import VENDOR
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
-    from cdigen.vendors.base import DiscoveryContext
-
-PATH = "/dev/nvidia-caps/nvidia-cap1"
-NODE = HostNode(path=PATH, host_path=PATH, role="mig-instance", major=236, minor=1, mode=0o444, uid=0, gid=0)
+pytestmark = pytest.mark.usefixtures("real_nodes")
 
 
-def test_a_node_that_another_made_meanwhile_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing_nodes(context: DiscoveryContext) -> tuple[HostNode, ...]:
-        assert not context.dev.exists(PATH)
-        file = tmp_path / PATH[1:]
-        file.parent.mkdir(parents=True)
-        file.touch()
-        return (NODE,)
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """Boot a host with a MIG instance whose nodes, and their folder, nobody has made."""
+    hosttree.debian_13(tmp_path)
+    boot(tmp_path, 1)
+    write_minors(tmp_path, 1)
+    write_instance(tmp_path, 0, 7, nodes=False)
+    assert not (tmp_path / "dev/nvidia-caps").exists()
+    return tmp_path
 
-    vendor = SimpleNamespace(missing_nodes=missing_nodes)
-    monkeypatch.setattr(registry, "load", lambda _name: vendor)
-    monkeypatch.setattr(device_nodes, "make_node", lambda _path, _node: False)
-    context = places(tmp_path)
-    assert device_nodes.make_nodes(("nvidia",), context) == ()
-    assert context.dev.exists(PATH)
+
+def test_nodes_that_are_made_are_said_and_found(host: Path) -> None:
+    context = places(host)
+    said = {finding.path for finding in make_nodes(("nvidia",), context) if finding.rule == "node-made"}
+    assert cap_node(minor_of(0, 7)).path in said
+    assert VENDOR.missing_nodes(context) == ()
+
+
+def test_nodes_that_another_made_meanwhile_are_found(host: Path) -> None:
+    context = places(host)
+    for node in VENDOR.missing_nodes(context):
+        assert make_node(f"{host}{node.path}", node)
+    assert not context.dev.exists(cap_node(minor_of(0, 7)).path)
+    assert make_nodes(("nvidia",), context) == ()
+    assert VENDOR.missing_nodes(context) == ()
