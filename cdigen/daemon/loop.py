@@ -22,6 +22,7 @@ from cdigen.frontend.rundir import save_status
 from cdigen.host.root import Root
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.model.findings import Finding
+from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.pipeline import discovery
 from cdigen.value import replace
 from cdigen.watch.debounce import Backoff, Debounce
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 # A boot must not wait for a GPU that hangs: services that come after us start then in any case.
 READY_WITHIN_S = 5.0
 # What runtimes load; our temporary files beside them have another ending.
-SPEC_SUFFIXES = (".json", ".yaml")
 SOURCES = ("start", "signal", "files", "uevents", "poll", "http", "timer", "retry")
 
 

@@ -21,6 +21,7 @@ from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
 from cdigen.model.findings import errors
 from cdigen.model.inventory_json import to_document
+from cdigen.model.names import is_yaml
 from cdigen.runtimes.spec_cache import LOADED
 from cdigen.store import plainfiles
 from cdigen.value import fields
@@ -131,7 +132,7 @@ def _spec(context: Context, file: SpecFile) -> dict[str, Any]:
             data = context.host.read(file.path, limit=MAX_SIZE)
         except OSError:
             return row
-        faults = errors(parse_and_check(data, yaml=not file.path.endswith(".json")).findings)
+        faults = errors(parse_and_check(data, yaml=is_yaml(file.path)).findings)
         row["rules"] = sorted({fault.rule for fault in faults})
     return row
 

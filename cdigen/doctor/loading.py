@@ -25,7 +25,7 @@ from cdigen.doctor.result import Topic, severity_of
 from cdigen.doctor.spec_documents import MAX_SIZE
 from cdigen.host.root import shown
 from cdigen.model.findings import errors
-from cdigen.model.names import natural_key
+from cdigen.model.names import is_yaml, natural_key
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -229,7 +229,7 @@ def _preference(context: Context, path: str) -> tuple[bool, bool, bool, float]:
         changed = context.host.stat(path).st_mtime
     except OSError:
         return False, False, False, 0.0
-    reading = parse_and_check(data, yaml=not path.endswith(".json"))
+    reading = parse_and_check(data, yaml=is_yaml(path))
     holds = (
         reading.document is not None
         and not errors(reading.findings)
@@ -248,7 +248,7 @@ def _refused(
         data = context.host.read(path, limit=MAX_SIZE)
     except OSError:
         return name, problem.reason, move_aside(context, path)
-    reading = parse_and_check(data, yaml=not path.endswith(".json"))
+    reading = parse_and_check(data, yaml=is_yaml(path))
     faults = errors(reading.findings)
     reason = problem.reason
     version = str((reading.document or {}).get("cdiVersion"))

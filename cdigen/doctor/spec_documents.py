@@ -7,6 +7,7 @@ from cdigen.cdi.loaders.emulation import loaded_document
 from cdigen.cdi.parse_cache import parse_and_check
 from cdigen.cdi.rules import document_rules
 from cdigen.model.findings import errors
+from cdigen.model.names import SPEC_SUFFIXES, is_yaml
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -46,7 +47,7 @@ def read_specs(context: Context) -> tuple[ExaminedSpec, ...]:
         spec_files |= {file.path: file for file in view.files if file.kind in context.kinds}
     found = []
     for path, file in spec_files.items():
-        if not path.endswith((".json", ".yaml")):
+        if not path.endswith(SPEC_SUFFIXES):
             continue
         document, faults = read_document(context, path)
         if document is not None and (path in used or not faults):
@@ -63,7 +64,7 @@ def read_document(context: Context, path: str) -> tuple[dict[str, Any] | None, t
         data = context.host.read(path, limit=MAX_SIZE)
     except OSError:
         return None, ()
-    reading = parse_and_check(data, yaml=not path.endswith(".json"))
+    reading = parse_and_check(data, yaml=is_yaml(path))
     if not errors(reading.findings):
         return reading.document, ()
     # What strict reading finds may not matter to runtimes: names in other letter cases, null, comments.

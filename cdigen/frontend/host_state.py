@@ -16,6 +16,7 @@ from cdigen.frontend.rundir import INVENTORY_FILE
 from cdigen.frontend.status import is_held
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import ConfigError
+from cdigen.model.names import SPEC_SUFFIXES, is_yaml
 from cdigen.store.lock import LOCK_FILE
 from cdigen.value import frozen
 
@@ -118,7 +119,7 @@ class HostState:
                 data = root.read(path, limit=MAX_SIZE)
             except OSError:
                 continue  # removed meanwhile, which the stamp tells
-            parsed = parse_document(data, yaml=not path.lower().endswith(".json"))
+            parsed = parse_document(data, yaml=is_yaml(path))
             found[path] = loaded_document(data, self.library, parsed) or {}
         return found
 
@@ -150,12 +151,10 @@ def read_host_state(sources: HostSources, *, library: str, cache: SpecCache | No
 
 def watched_paths(sources: HostSources) -> tuple[str, ...]:
     """Return the patterns of files whose change makes another state, for ``watch.files.FileSource``."""
-    from cdigen.runtimes.spec_cache import EXTENSIONS  # noqa: PLC0415 - see the head of this file
-
     specs = [
         f"{sources.specs.rstrip('/')}{folder}/*{suffix}"
         for folder in sources.spec_dirs
-        for suffix in EXTENSIONS
+        for suffix in SPEC_SUFFIXES
     ]
     return (*specs, f"{sources.runs.rstrip('/')}{sources.run_dir}/{INVENTORY_FILE}")
 

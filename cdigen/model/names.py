@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+# How the names of the files end that runtimes load: exactly these, dot files included; .yml and .JSON are not
+# loaded (docs/cdi.md, "Directories").
+SPEC_SUFFIXES = (".json", ".yaml")
 MAX_VENDOR = 253
 MAX_CLASS = 63
 
@@ -54,6 +57,11 @@ def is_device_name(name: str) -> bool:
         and name[-1] in _ALNUM
         and all(character in _DEVICE_INNER for character in name)
     )
+
+
+def is_yaml(path: str) -> bool:
+    """Return whether what lies at PATH, a spec file, is YAML by its name; each other one is JSON."""
+    return not path.lower().endswith(".json")
 
 
 def spec_file_name(kind: str) -> str:

@@ -14,7 +14,7 @@ from cdigen.cdi.rules.mount_conflicts import MountConflicts
 from cdigen.host.root import Root
 from cdigen.model.errors import SpecError, StoreError
 from cdigen.model.findings import errors, finding_of
-from cdigen.model.names import spec_file_name
+from cdigen.model.names import is_yaml, spec_file_name
 from cdigen.pipeline.check import check_written
 from cdigen.runtimes.clashes import clashes
 from cdigen.runtimes.scan import scan
@@ -144,7 +144,7 @@ def read_spec(file: str) -> dict[str, Any] | None:
     """Return the document in the spec FILE if it breaks no rule, else None."""
     try:
         # Not as a runtime opens it: a FIFO in its place would block for ever.
-        reading = parse_and_check(Root().read(file, limit=MAX_SIZE), yaml=file.endswith(".yaml"))
+        reading = parse_and_check(Root().read(file, limit=MAX_SIZE), yaml=is_yaml(file))
     except OSError:
         return None
     return None if errors(reading.findings) else reading.document

@@ -17,6 +17,7 @@ from cdigen.cdi.parse_cache import parse_and_check
 from cdigen.cdi.reader import MAX_SIZE, parse_document
 from cdigen.host.root import reason, shown
 from cdigen.model.findings import errors
+from cdigen.model.names import SPEC_SUFFIXES, is_yaml
 from cdigen.runtimes.access import may_list, may_read
 from cdigen.value import frozen, replace
 
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     # Device, inode, time of the last change in nanoseconds, size.
     Identity = tuple[int, int, int, int]
 
-# Exactly these, dot files included; .yml and .JSON are not loaded (docs/cdi.md, "Directories").
-EXTENSIONS = (".json", ".yaml")
 LOADED = "loaded"
 
 # Names that people give to specs, and that no library reads. Not backups: those are meant not to be read.
@@ -168,7 +167,7 @@ class SpecCache:
 
 def spec_names(names: list[str]) -> tuple[str, ...]:
     """Return those of NAMES that a library reads from a spec directory, in the order in which it does."""
-    return tuple(sorted((name for name in names if name.endswith(EXTENSIONS)), key=os.fsencode))
+    return tuple(sorted((name for name in names if name.endswith(SPEC_SUFFIXES)), key=os.fsencode))
 
 
 def _directory(host: Root, path: str, reader: Reader, *, follows_links: bool) -> SpecDirectory:
@@ -243,7 +242,7 @@ def _stopped(directories: list[SpecDirectory]) -> list[SpecDirectory]:
 
 def _as_seen(host: Root, file: SpecFile, directory: SpecDirectory, reader: Reader) -> list[SpecFile]:
     """Return FILE as READER finds it in DIRECTORY; nothing where only its name is like a spec's."""
-    if not file.path.endswith(EXTENSIONS):
+    if not file.path.endswith(SPEC_SUFFIXES):
         text = f"{shown(file.path)} is not read by any runtime: its name must end in .json or .yaml"
         return [replace(file, state="file-name-ignored", reason=text)] if file.is_known else []
     if directory.problem:
@@ -276,8 +275,7 @@ _REASONS_OF_NEWEST = {
 
 def _parsed(path: str, directory: str, data: bytes, library: str) -> SpecFile:
     """Return what LIBRARY makes of the file PATH with the content DATA."""
-    is_yaml = not path.lower().endswith(".json")
-    verdict, fault, document = _judged(data, library, is_yaml=is_yaml)
+    verdict, fault, document = _judged(data, library, is_yaml=is_yaml(path))
     kind, devices = names_in(document) if document else ("", ())
     reasons = _REASONS_OF_NEWEST if library == NEWEST_RELEASE else _REASONS
     return SpecFile(

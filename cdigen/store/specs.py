@@ -15,6 +15,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from cdigen.host.root import shown
 from cdigen.model.errors import SpecError, StoreError
 from cdigen.model.findings import Finding
+from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.store import state as states
 from cdigen.store import tempfiles
 from cdigen.store.directory import (
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
 
     Result = Literal["written", "unchanged"]
     Removal = Literal["removed", "absent", "foreign"]
-
-# What runtimes load (docs/cdi.md, "Directories").
-EXTENSIONS = (".json", ".yaml")
 
 
 @frozen
@@ -80,7 +78,7 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
     SpecError: NAME holds something foreign and ``replace_foreign`` is not set. StoreError: the system refused
     (space, permission, read-only, the lock). Either leaves the directory as it was.
     """
-    if posixpath.basename(name) != name or not name.endswith(EXTENSIONS):
+    if posixpath.basename(name) != name or not name.endswith(SPEC_SUFFIXES):
         raise ValueError(f"not a spec file's name: {name!r}")
     with (
         open_owned(state_dir, what=STATE_DIRECTORY) as home,
