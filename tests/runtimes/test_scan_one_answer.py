@@ -279,7 +279,10 @@ def trees(part: int) -> Iterator[Tree]:
             yield Tree(Path(folder), random.Random(SEED + number))
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+# The first part stands in 'make quick' for all.
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.adversarial) for part in range(1, PARTS))]
+)
 def test_on_any_tree_all_who_look_for_devices_give_one_answer(part: int) -> None:
     met = {"devices": 0, "none": 0, "panic": 0, "hang": 0, "reject": 0, "unknown": 0, "unreadable": 0}
     for tree in trees(part):

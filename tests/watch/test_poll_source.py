@@ -193,6 +193,7 @@ print(ear.hears(folder + "/other changed"))
 """
 
 
+@pytest.mark.process
 def test_a_file_system_that_does_not_answer_holds_nobody_up(tmp_path: Path) -> None:
     if not os.access("/dev/fuse", os.W_OK):
         cannot_run("/dev/fuse cannot be opened: run as root, on a kernel with FUSE")
