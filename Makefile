@@ -95,28 +95,6 @@ provision: ## make the real driver trees and images for the end-to-end tests (ro
 HOOK_PYTHON ?= /usr/bin/python3
 PREFIX ?= /usr
 LIBEXECDIR ?= $(PREFIX)/libexec
-HOOK_DIR = $(DESTDIR)$(LIBEXECDIR)/cdigen
-HOOK_PARTS := cdigen cdigen/binfmt cdigen/hook
-HOOK_INSTALL = install $(shell [ "$$(id -u)" -ne 0 ] || echo -o root -g root)
-
-# Byte code counts while its source has the hash in it (PEP 552, checked): by time, a source that a packager or an
-# archive gave another one would be compiled at every start of a container, which takes twice as long; unchecked,
-# old code would outlive an upgrade. An interpreter of another minor version compiles at every start until this is
-# run again. compileall obeys the umask.
-#
-# Containers start meanwhile: the folder is made beside the one in use and exchanged with it, the script is renamed.
-HOOK_NEW = $(HOOK_DIR)/lib.new
-install-hook: ## install the start-up hook (DESTDIR, PREFIX, LIBEXECDIR, HOOK_PYTHON)
-	rm -rf $(HOOK_NEW)
-	$(HOOK_INSTALL) -d -m 0755 $(HOOK_DIR) $(HOOK_NEW) $(HOOK_PARTS:%=$(HOOK_NEW)/%) $(HOOK_PARTS:%=$(HOOK_NEW)/%/__pycache__)
-	$(HOOK_INSTALL) -m 0644 cdigen/__init__.py cdigen/value.py $(HOOK_NEW)/cdigen
-	$(HOOK_INSTALL) -m 0644 cdigen/binfmt/*.py $(HOOK_NEW)/cdigen/binfmt
-	$(HOOK_INSTALL) -m 0644 cdigen/hook/*.py $(HOOK_NEW)/cdigen/hook
-	$(HOOK_INSTALL) -m 0755 etc/libexec/cdigen-hook $(HOOK_DIR)/cdigen-hook.new
-	$(HOOK_PYTHON) -I -m compileall -q -f --invalidation-mode checked-hash -s "$(HOOK_NEW)" -p $(LIBEXECDIR)/cdigen/lib $(HOOK_NEW)
-	chmod 0644 $(HOOK_PARTS:%=$(HOOK_NEW)/%/__pycache__/*.pyc)
-	$(HOOK_PYTHON) -I etc/exchange.py $(HOOK_NEW) $(HOOK_DIR)/lib
-	mv -f $(HOOK_DIR)/cdigen-hook.new $(HOOK_DIR)/cdigen-hook
 
 # Where 'make install' puts everything; packagers give DESTDIR and PREFIX=/usr. HOST_PYTHON is what starts cdigen
 # there: what it needs is fetched for that Python by PIP, unless the distribution has it (INSTALL_DEPS=no).
@@ -134,8 +112,11 @@ SYSCONFDIR ?= /etc
 UNITDIR ?= $(LIBDIR)/systemd/system
 TMPFILESDIR ?= $(LIBDIR)/tmpfiles.d
 INSTALL_SETTINGS := DESTDIR PREFIX BINDIR LIBDIR LIBEXECDIR DATADIR MANDIR ZSHDIR SYSCONFDIR UNITDIR \
-  TMPFILESDIR PYTHON HOST_PYTHON HOOK_PYTHON PIP INSTALL_DEPS INIT MAKE
+  TMPFILESDIR PYTHON HOST_PYTHON HOOK_PYTHON PIP INSTALL_DEPS INIT
 INSTALL = $(foreach name,$(INSTALL_SETTINGS),$(name)='$($(name))') etc/install
+
+install-hook: ## install the start-up hook alone (DESTDIR, PREFIX, LIBEXECDIR, HOOK_PYTHON)
+	@$(INSTALL) install-hook
 
 install: ## install all of it on this host (DESTDIR, PREFIX, INSTALL_DEPS=no, INIT=openrc; root)
 	@$(INSTALL) install
