@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import HistogramMetricFamily
 
 from cdigen import __version__
 from cdigen.config import RULE
+from cdigen.frontend.metrics import counter, gauge
 from cdigen.nri.shared_state import BUCKETS
 from cdigen.nri.status import REGISTERED
 
@@ -41,20 +42,20 @@ class NriCollector:
     def collect(self) -> Iterator[Metric]:
         """Return the metrics as they are now."""
         status, metrics = self._status, self._status.metrics
-        yield _gauge("cdigen_build_info", "The version of cdigen.", {(__version__,): 1}, "version")
-        yield _gauge(
+        yield gauge("cdigen_build_info", "The version of cdigen.", {(__version__,): 1}, "version")
+        yield gauge(
             "cdigen_config_valid",
             "Whether the configuration on the disk counts; where it is wrong, the last good one does.",
             {(): float(all(finding.rule != RULE for finding in status.problems))},
         )
-        yield _gauge(
+        yield gauge(
             "cdigen_nri_registered",
             "Whether the runtime asks the plugin.",
             {(): float(status.state == REGISTERED)},
         )
         if status.abilities is not None:
             able = status.abilities
-            yield _gauge(
+            yield gauge(
                 "cdigen_nri_runtime_info",
                 "The runtime, its NRI, and what becomes there of CDI devices.",
                 {(able.runtime, able.version, ".".join(map(str, able.nri)), able.cdi): 1},
@@ -63,24 +64,24 @@ class NriCollector:
                 "nri",
                 "cdi",
             )
-        yield _counter("cdigen_nri_connections", "Registrations with a runtime.", {(): metrics.connections})
-        yield _counter(
+        yield counter("cdigen_nri_connections", "Registrations with a runtime.", {(): metrics.connections})
+        yield counter(
             "cdigen_nri_containers",
             "Containers about to be created, by what became of them.",
             _rows(metrics.outcomes),
             "outcome",
         )
-        yield _counter(
+        yield counter(
             "cdigen_nri_refused", "Refused containers by the cause.", _rows(metrics.refusals), "cause"
         )
-        yield _counter(
+        yield counter(
             "cdigen_nri_notes",
             "What did not count, or was let pass, by the cause.",
             _rows(metrics.notes),
             "cause",
         )
-        yield _counter("cdigen_nri_validations", "Containers validated.", _rows(metrics.verdicts), "verdict")
-        yield _gauge(
+        yield counter("cdigen_nri_validations", "Containers validated.", _rows(metrics.verdicts), "verdict")
+        yield gauge(
             "cdigen_nri_missed_containers",
             "Running containers that asked and did not get, at the last registration.",
             {(): float(status.missed_count)},
@@ -100,17 +101,3 @@ class NriCollector:
 
 def _rows(counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:
     return {(name,): float(count) for name, count in counts.items()}
-
-
-def _gauge(name: str, text: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=labels)
-    for values, value in samples.items():
-        family.add_metric(values, value)
-    return family
-
-
-def _counter(name: str, text: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
-    family = CounterMetricFamily(name, text, labels=labels)
-    for values, value in samples.items():
-        family.add_metric(values, value)
-    return family

@@ -26,20 +26,11 @@ if TYPE_CHECKING:
 
     Outcome = Literal["nothing", "served", "inject", "refuse"]
 
-# cause of a note -> what it means; beside them the causes of refusals, where the policy only warns.
-NOTES = {
-    "not_counted": "something was asked for where the policy lets it not count",
-    "overruled": "an empty annotation stands above an environment that asks for devices",
-    "served": "something was asked for that is there already",
-    "nodes_without_driver": "nodes of GPUs were given, and nothing shows that the driver's files were",
-    "none": "NVIDIA_VISIBLE_DEVICES=none, and no spec offers the driver without a GPU",
-    "no_amd": "AMD_VISIBLE_DEVICES on a host without specs of AMD GPUs",
-    "requirement_unknown": "the image requires something of which this host does not know whether it has it",
-    "raw_groups": "groups that a spec gives were left out, as the runtime drops CDI devices",
-    "raw_rdt": "what a spec says of caches and bandwidth was left out, as the runtime drops CDI devices",
-    "raw_permissions": "a node may be read and written against its spec, as the runtime drops CDI devices",
-    "raw_owner": "a node is as on the host, not everybody's, as the runtime drops CDI devices",
-}
+# Labels of a metric beside CAUSES, for where the policy only warns; docs/nri.md, "cause of a note".
+NOTES = (
+    "not_counted", "overruled", "served", "nodes_without_driver", "none", "no_amd",
+    "requirement_unknown", "raw_groups", "raw_rdt", "raw_permissions", "raw_owner",
+)  # fmt: skip
 
 
 @frozen
@@ -54,7 +45,7 @@ class Note:
 class Decision:
     """What becomes of a container.
 
-    ``nothing``: it asks for nothing that counts; ``existing_devices``: it has what it asks for;
+    ``nothing``: it asks for nothing that counts; ``served``: it has what it asks for;
     ``inject``: it gets ``choices``; ``refuse``: it must not start, by ``cause`` and ``reason``.
     """
 
