@@ -67,11 +67,10 @@ class Validated:
 
 @frozen
 class Synchronized:
-    """Pods and containers that were there before the plugin; None: more than can be held."""
+    """Pods and containers that were there before the plugin; ``is_complete``: all of them could be held."""
 
-    part: SynchronizePart | None
-    is_first: bool
-    is_last: bool
+    parts: tuple[SynchronizePart, ...]
+    is_complete: bool
 
 
 @frozen

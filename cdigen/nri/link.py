@@ -13,7 +13,7 @@ import time
 from cdigen.host.root import reason, shown
 from cdigen.nri.decision.compat import is_rejected
 from cdigen.nri.events import ConnectionLost
-from cdigen.nri.serving import ServeOptions, Serving
+from cdigen.nri.serving import Serving
 from cdigen.nri.wire.session import Session, SessionError
 from cdigen.watch.debounce import Backoff
 
@@ -103,10 +103,8 @@ class Link:
                 connection,
                 Session(self._name, self._index),
                 self._shared,
-                ServeOptions(
-                    is_launched=self._endpoint.fd is not None,
-                    may_validate=self._rejections < _MAX_REJECTIONS,
-                ),
+                is_launched=self._endpoint.fd is not None,
+                may_validate=self._rejections < _MAX_REJECTIONS,
             )
             why = _why_ended(serving)
         if is_rejected(serving.abilities, was_told=serving.was_told):

@@ -82,7 +82,7 @@ class Plugin:
             lambda source: self._chassis.inbox.put(Trigger(source=source, reason="the runtime"))
         )
         self._status = PluginStatus(self._shared.metrics)
-        self._reporter = Reporter(self._status, self._shared, log, lambda: self._config)
+        self._reporter = Reporter(self._status, log, lambda: self._config)
         self._link = Link(self._config.endpoint, self._config.name, self._config.index, self._shared)
         self._spec_cache: SpecCache | None = None
         self._context: DecisionContext | None = None
@@ -204,7 +204,7 @@ class Plugin:
         ):
             time.sleep(_QUIET_S)
         sources = {trigger.source for trigger in self._chassis.inbox.take().triggers}
-        if sources - {"link", "state", "http"}:
+        if sources - {"link", "http"}:
             self._is_stale = True
         if "files" in sources:
             # The runtime's socket may be there now.
@@ -212,7 +212,7 @@ class Plugin:
 
     def _is_awaited(self) -> bool:
         pending = {trigger.source for trigger in self._chassis.inbox.peek().triggers}
-        return bool(pending & {"question", "state", "signal"})
+        return bool(pending & {"question", "signal"})
 
     def _stop_link(self) -> None:
         # At once, whatever the main thread is at: open questions are answered.

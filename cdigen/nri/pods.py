@@ -13,7 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_OBJECT = 50
 # The longest name of an object of Kubernetes (RFC 1123's of a host).
 _MAX_NAME = 253
 _MAX_TEXT = 1_000
@@ -108,6 +107,10 @@ class ContainerName:
     pod: str
     container: str
 
+    def row(self) -> dict[str, str]:
+        """Return the names for log and status."""
+        return {"namespace": self.namespace, "pod": self.pod, "container": self.container}
+
 
 def container_name(pod: Pod, container: Container) -> ContainerName:
     """Return the names of CONTAINER of POD."""
@@ -119,16 +122,3 @@ def container_name(pod: Pod, container: Container) -> ContainerName:
 def shorten(text: str) -> str:
     """Return TEXT of somebody else, cut."""
     return text[:_MAX_TEXT]
-
-
-def size_of(pod: Pod, container: Container) -> int:
-    """Return about how many characters POD and CONTAINER hold, names of labels and annotations included."""
-    maps = (pod.labels, pod.annotations, container.annotations)
-    texts = [text for each in maps for pair in each.items() for text in pair]
-    texts += [pod.id, pod.name, pod.namespace, pod.uid, pod.runtime_handler]
-    texts += [container.id, container.pod_id, container.name]
-    for mount in container.mounts:
-        texts += (mount.destination, mount.source, mount.type, *mount.options)
-    # Each text is an object of its own besides.
-    lists = (texts, container.env, container.devices, container.cdi_devices)
-    return sum([_OBJECT * len(each) + sum(map(len, each)) for each in lists])

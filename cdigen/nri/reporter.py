@@ -6,7 +6,7 @@ import os
 
 from cdigen.nri import events
 from cdigen.nri.decision import existing_devices
-from cdigen.nri.decision.audit import Audit
+from cdigen.nri.decision.audit import audit
 from cdigen.nri.pods import shorten
 from cdigen.nri.status import CONNECTING, MAX_MISSED, REGISTERED, REGISTERING
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cdigen.frontend.earlylog import EarlyLog
+    from cdigen.nri.decision.audit import AuditResult
     from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.events import Event
     from cdigen.nri.plugin_config import PluginConfig
-    from cdigen.nri.shared_state import SharedState
     from cdigen.nri.status import PluginStatus
 
 _MAX_PLUGINS = 100
@@ -29,16 +29,12 @@ _NO_DRIVER = (
 
 
 class Reporter:
-    """Takes the events of SHARED into STATUS and LOG; CONFIG returns the plugin's configuration."""
+    """Takes the events of the link into STATUS and LOG; CONFIG returns the plugin's configuration."""
 
-    def __init__(
-        self, status: PluginStatus, shared: SharedState, log: EarlyLog, config: Callable[[], PluginConfig]
-    ) -> None:
+    def __init__(self, status: PluginStatus, log: EarlyLog, config: Callable[[], PluginConfig]) -> None:
         self._status = status
-        self._shared = shared
         self._log = log
         self._config = config
-        self._audit = Audit()
         self._last_loss = ""
         # Other plugins of which a warning was logged since the runtime was configured.
         self._warned: set[str] = set()
@@ -50,7 +46,8 @@ class Reporter:
                 self._status.add_container(event)
                 self._log_answer(event)
             case events.Synchronized():
-                self._synchronize(event, context)
+                if context is not None:
+                    self._report_audit(audit(event.parts, context, is_complete=event.is_complete))
             case events.RuntimeConfigured():
                 self._configure(event)
             case events.PluginsChanged():
@@ -62,14 +59,14 @@ class Reporter:
             case events.ConnectionLost():
                 self._disconnect(event)
             case events.Validated():
-                self._log.warning("rejected", **_named(event), reason=event.reason)
+                self._log.warning("rejected", **event.name.row(), reason=event.reason)
             case events.CallRefused():
                 self._log.warning("call refused", method=event.method, message=event.message)
         return isinstance(event, events.PluginActive | events.ConnectionLost)
 
     def _log_answer(self, event: events.ContainerDecided) -> None:
         answer = event.answer
-        facts = {**_named(event), "ms": round(event.duration_s * 1000, 2)}
+        facts: dict[str, object] = {**event.name.row(), "ms": round(event.duration_s * 1000, 2)}
         if answer.devices:
             facts["devices"] = ",".join(answer.devices[:16])
         if answer.notes:
@@ -124,25 +121,12 @@ class Reporter:
                 hint=f"take {reader} out of 'nri: annotations', or end the other plugin (docs/nri.md)",
             )
 
-    def _synchronize(self, event: events.Synchronized, context: DecisionContext | None) -> None:
-        if event.is_first:
-            self._audit = Audit()
-        if context is not None:
-            self._audit.add(event.part, context)
-        self._shared.release_part(event)
-        if event.is_last and context is not None:
-            self._conclude()
-
-    def _conclude(self) -> None:
-        found = self._audit.findings()
-        self._audit = Audit()
+    def _report_audit(self, found: AuditResult) -> None:
         self._status.set_audit(found)
         for one in found.missed[:MAX_MISSED]:
             self._log.warning(
                 "missed",
-                namespace=one.namespace,
-                pod=one.pod,
-                container=one.container,
+                **one.name.row(),
                 devices=",".join(one.devices),
                 reason=one.reason,
                 hint="delete the pod, so that its containers are created anew",
@@ -164,10 +148,6 @@ class Reporter:
             say = self._log.warning if event.was_active or not self._last_loss else self._log.info
             say("not registered", reason=event.reason)
         self._last_loss = event.reason
-
-
-def _named(event: events.ContainerDecided | events.Validated) -> dict[str, object]:
-    return {"namespace": event.name.namespace, "pod": event.name.pod, "container": event.name.container}
 
 
 def _names_in(folder: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from cdigen.nri.decision import answer
 from cdigen.nri.decision.adjustments import apply_adjustment
 from cdigen.nri.decision.compat import abilities
 from cdigen.nri.decision.policy import needs_decision, requests_devices
-from cdigen.nri.pods import container_name, shorten, size_of
+from cdigen.nri.pods import container_name, shorten
 from cdigen.nri.wire.protobuf import MessageError
 from cdigen.nri.wire.session import (
     Configure,
@@ -28,7 +28,7 @@ from cdigen.nri.wire.session import (
     Synchronize,
     ValidateAdjustment,
 )
-from cdigen.value import frozen, replace
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,13 +49,12 @@ REGISTER_WITHIN_S = 30.0
 REQUEST_TIMEOUT_S = 2.0
 # Of the runtime's own timeout: the way to us and back takes some of it.
 PATIENCE = 0.5
-# And no more for looking at its state, or health checks would take the link for dead.
-_SURVEY_S = 10.0
 # More than any answers that wait to be read: a runtime that reads nothing is of no use.
 _MAX_UNSENT = 64 << 20
-# Runtimes ask one question at a time, or a few; each may have 4 MiB.
-_MAX_WAITING = 10_000
-_MAX_HELD = 64 << 20
+# A runtime asks one question at a time (pkg/adaptation holds a lock meanwhile); each may have 4 MiB.
+_MAX_WAITING = 256
+# Of the runtime's state, each of 4 MiB at most: a node with 5,000 pods has four.
+_MAX_PARTS = 16
 # Before, a runtime does not call Synchronize of plugins that it starts itself (containerd/nri issue 43).
 _TELLS_LAUNCHED = (0, 7)
 _READ = 1 << 18
@@ -69,31 +68,28 @@ _LATE = "the devices of this host could not be looked up within {:.2g} s"
 
 @frozen
 class _Waiting:
-    """A question that came at ``since_s`` and is due at ``due_s``; ``size``: its memory, if it waits."""
+    """A question that came at ``since_s`` and is due at ``due_s``."""
 
     question: Question
     since_s: float
     due_s: float
-    size: int = 0
-
-
-@frozen
-class ServeOptions:
-    """``is_launched``: the runtime has started this process; ``may_validate``: subscribe to validations."""
-
-    is_launched: bool = False
-    may_validate: bool = True
-    register_within_s: float = REGISTER_WITHIN_S
-
-
-_USUAL = ServeOptions()
 
 
 class Serving:
-    """Serves SESSION on CONNECTION by the SHARED state; ``abilities`` is what the runtime can do."""
+    """Serves SESSION on CONNECTION by the SHARED state; ``abilities`` is what the runtime can do.
 
-    def __init__(
-        self, connection: socket.socket, session: Session, shared: SharedState, terms: ServeOptions = _USUAL
+    IS_LAUNCHED: the runtime has started this process; MAY_VALIDATE: subscribe to validations.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is its own thing
+        self,
+        connection: socket.socket,
+        session: Session,
+        shared: SharedState,
+        *,
+        is_launched: bool = False,
+        may_validate: bool = True,
+        register_within_s: float = REGISTER_WITHIN_S,
     ) -> None:
         self.is_accepted = self.was_told = False
         self._connection = connection
@@ -101,16 +97,17 @@ class Serving:
         self._shared = shared
         self._unsent = bytearray()
         self._waiting: deque[_Waiting] = deque()
-        self._held = 0
         # The context by which those who wait cannot be answered.
         self._outdated: DecisionContext | None = None
         self.abilities: Abilities | None = None
-        self._terms = terms
+        self._is_launched, self._may_validate = is_launched, may_validate
+        self._register_within_s = register_within_s
         self._plugins: tuple[str, ...] = ()
         self._limit_s = REQUEST_TIMEOUT_S
         # The answer to the registration may come before or after the runtime has told its state.
         self._is_registered = self._is_told = False
-        self._is_first_part = True
+        self._parts: list[SynchronizePart] = []
+        self._has_all_parts = True
         self._is_leaving = False
         self._begun_s = time.monotonic()
         self._poll = select.poll()
@@ -152,7 +149,7 @@ class Serving:
         now = time.monotonic()
         due_s = min((one.due_s for one in self._waiting), default=now + _BEAT_S)
         if not self.is_accepted:
-            limit_s = self._terms.register_within_s
+            limit_s = self._register_within_s
             if now >= self._begun_s + limit_s:
                 raise SessionError(f"the runtime has not registered the plugin within {limit_s:g} s")
             due_s = min(due_s, self._begun_s + limit_s)
@@ -203,26 +200,29 @@ class Serving:
     def _configure(self, event: Configure) -> None:
         told = event.configuration
         self.abilities = abilities(
-            told.runtime, told.version, told.nri_version, may_validate=self._terms.may_validate
+            told.runtime, told.version, told.nri_version, may_validate=self._may_validate
         )
         self._limit_s = told.request_timeout_ms / 1000 or REQUEST_TIMEOUT_S
         self._send(self._session.subscribe(event.call, self.abilities.events))
         self._shared.tried.set()
         self._shared.add_event(events.RuntimeConfigured(runtime=told, abilities=self.abilities))
-        if self._terms.is_launched and self.abilities.nri < _TELLS_LAUNCHED:
+        if self._is_launched and self.abilities.nri < _TELLS_LAUNCHED:
             self._is_told = True
             self._accept()
 
     def _survey(self, part: SynchronizePart) -> None:
-        self._shared.add_part(
-            events.Synchronized(part=part, is_first=self._is_first_part, is_last=not part.more),
-            within_s=min(PATIENCE * self._limit_s, _SURVEY_S),
-        )
-        self._is_first_part = not part.more
+        """Keep PART of the runtime's state; the last one makes it whole."""
         self.was_told = True
-        if not part.more:
-            self._is_told = True
-            self._accept()
+        if len(self._parts) < _MAX_PARTS:
+            self._parts.append(part)
+        else:
+            self._has_all_parts = False
+        if part.more:
+            return
+        self._shared.add_event(events.Synchronized(parts=tuple(self._parts), is_complete=self._has_all_parts))
+        self._parts, self._has_all_parts = [], True
+        self._is_told = True
+        self._accept()
 
     def _accept(self) -> None:
         if self._is_registered and self._is_told and not self.is_accepted:
@@ -274,14 +274,12 @@ class Serving:
             self._finish(one.question, one, answer.Answer(outcome="nothing"))
 
     def _wait(self, one: _Waiting) -> None:
-        size = size_of(one.question.pod, one.question.container)
         if self._is_leaving:
             self._refuse(one, _LEAVING)
-        elif len(self._waiting) >= _MAX_WAITING or self._held + size > _MAX_HELD:
+        elif len(self._waiting) >= _MAX_WAITING:
             self._refuse(one, "too many containers wait for the devices of this host to be read")
         else:
-            self._waiting.append(replace(one, size=size))
-            self._held += size
+            self._waiting.append(one)
             self._shared.request_context()
 
     def _settle(self) -> None:
@@ -291,14 +289,12 @@ class Serving:
         self._outdated = context
         for _ in range(len(self._waiting)):
             one = self._waiting.popleft()
-            self._held -= one.size
             if is_new and context is not None and self._is_answered(one, context):
                 continue
             if time.monotonic() >= one.due_s:
                 self._refuse(one, _LATE.format(one.due_s - one.since_s))
             else:
                 self._waiting.append(one)
-                self._held += one.size
 
     def _is_answered(self, one: _Waiting, context: DecisionContext) -> bool:
         """Answer by CONTEXT; returns whether that was done: not where the host has changed since."""

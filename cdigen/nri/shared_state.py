@@ -11,8 +11,7 @@ from contextlib import suppress
 
 from cdigen.nri.decision.decide import NOTES
 from cdigen.nri.decision.refusal import CAUSES
-from cdigen.nri.events import ConnectionLost, PluginActive, RuntimeConfigured
-from cdigen.value import replace
+from cdigen.nri.events import ConnectionLost, PluginActive, RuntimeConfigured, Synchronized
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,16 +20,13 @@ if TYPE_CHECKING:
     from cdigen.nri.decision.answer import Answer
     from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.decision.policy import Policy
-    from cdigen.nri.events import Event, Synchronized
+    from cdigen.nri.events import Event
 
 # Events of containers are dropped beyond so many that nobody has read; they are counted all the same.
 _MAX_EVENTS = 10_000
+_OF_CONNECTION = (RuntimeConfigured, Synchronized, PluginActive, ConnectionLost)
 # What NOTIFY is called with.
-QUESTION, STATE, LINK = "question", "state", "link"
-# So many parts of the runtime's state are held at a time. One is looked at in 0.1 s, and a node with 5,000
-# pods has four. After the last the runtime may ask, and its question waits as well.
-_PARTS = 1
-_LAST_S = 0.3
+QUESTION, LINK = "question", "link"
 OUTCOMES = ("nothing", "served", "inject", "refuse")
 # Of validations: passed, rejected.
 VERDICTS = ("passed", "rejected")
@@ -66,7 +62,7 @@ class SharedState:
     """What the link answers by, and the events and metrics that it leaves for the main thread.
 
     NOTIFY is called in the link's thread: with QUESTION where a container waits for a newer state of the
-    host, with STATE where the runtime tells its own, in parts of 4 MiB, and with LINK for other events.
+    host, with LINK where it has left an event.
     ``policy`` says which requests count, ``context`` which devices they mean; ``problem``, where it is not
     empty, why every container that requests devices is refused. ``tried`` is set once the first attempt to
     register has succeeded or failed. ``alive_s`` is when the link's thread has last been at work
@@ -84,8 +80,6 @@ class SharedState:
         self.stopping = threading.Event()
         self.wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._notify = notify
-        self._room = threading.BoundedSemaphore(_PARTS)
-        self._room_until_s = 0.0
 
     # For the main thread.
 
@@ -99,13 +93,6 @@ class SharedState:
         with suppress(OSError):
             os.eventfd_write(self.wakeup, 1)
 
-    def release_part(self, part: Synchronized) -> None:
-        """Make room for the next part of the runtime's state, as PART was looked at."""
-        # ValueError: a last part had no room of its own.
-        if part.part is not None:
-            with suppress(ValueError):
-                self._room.release()
-
     # For the link.
 
     def clear_wakeup(self) -> None:
@@ -115,23 +102,9 @@ class SharedState:
 
     def add_event(self, event: Event) -> None:
         """Leave EVENT; those of the connection itself are few, and none of them is dropped."""
-        if len(self.events) < _MAX_EVENTS or isinstance(
-            event, RuntimeConfigured | PluginActive | ConnectionLost
-        ):
+        if len(self.events) < _MAX_EVENTS or isinstance(event, _OF_CONNECTION):
             self.events.append(event)
         self._notify(LINK)
-
-    def add_part(self, part: Synchronized, *, within_s: float) -> None:
-        """Leave a part of the runtime's state, after waiting a while until the one before was looked at.
-
-        After WITHIN_S for all of them it is left without its content; not so the last, of which there is one.
-        """
-        if part.is_first:
-            self._room_until_s = time.monotonic() + within_s
-        wait_s = _LAST_S if part.is_last else self._room_until_s - time.monotonic()
-        has_room = self._room.acquire(timeout=max(0.0, wait_s))
-        self.events.append(part if has_room or part.is_last else replace(part, part=None))
-        self._notify(STATE)
 
     def request_context(self) -> None:
         """Ask for a context by the host as it is now."""

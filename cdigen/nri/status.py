@@ -10,7 +10,6 @@ from collections import deque
 
 from cdigen import __version__
 from cdigen.frontend import status as files
-from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,20 +31,6 @@ MAX_MISSED = 50
 _PARTS = {"reason": str, "missed_count": int, "runtime": dict, "counts": dict, "refused": dict}
 
 
-@frozen
-class JournaledContainer:
-    """A container that was given devices or refused; times are seconds since 1970."""
-
-    at_s: float
-    namespace: str
-    pod: str
-    container: str
-    outcome: str
-    devices: tuple[str, ...]
-    cause: str
-    reason: str
-
-
 class PluginStatus:
     """How the plugin stands: with which runtime, since when, what is wrong, what it did last."""
 
@@ -59,7 +44,8 @@ class PluginStatus:
         self.missed_count = 0
         self.is_complete = True
         self.problems: tuple[Finding, ...] = ()
-        self.journal: deque[JournaledContainer] = deque(maxlen=MAX_JOURNAL)
+        # The last containers that were given devices or refused, as rows of the document.
+        self.journal: deque[dict[str, Any]] = deque(maxlen=MAX_JOURNAL)
 
     @property
     def runtime(self) -> str:
@@ -82,17 +68,16 @@ class PluginStatus:
         """Note what became of a container."""
         answer = event.answer
         if answer.outcome in {"inject", "refuse"}:
-            entry = JournaledContainer(
-                at_s=time.time(),
-                namespace=event.name.namespace,
-                pod=event.name.pod,
-                container=event.name.container,
-                outcome=answer.outcome,
-                devices=answer.devices[:MAX_JOURNAL],
-                cause=answer.cause,
-                reason=answer.reason,
+            self.journal.append(
+                {
+                    "at": files.timestamp(time.time()),
+                    **event.name.row(),
+                    "outcome": answer.outcome,
+                    "devices": list(answer.devices[:MAX_JOURNAL]),
+                    "cause": answer.cause,
+                    "reason": answer.reason,
+                }
             )
-            self.journal.append(entry)
 
 
 def document(status: PluginStatus, process: Process) -> dict[str, Any]:
@@ -126,17 +111,10 @@ def document(status: PluginStatus, process: Process) -> dict[str, Any]:
         "missed_count": status.missed_count,
         "missed_complete": status.is_complete,
         "missed": [
-            {
-                "namespace": one.namespace,
-                "pod": one.pod,
-                "container": one.container,
-                "devices": list(one.devices),
-                "reason": one.reason,
-            }
-            for one in status.missed
+            {**one.name.row(), "devices": list(one.devices), "reason": one.reason} for one in status.missed
         ],
         "problems": [finding.row() for finding in status.problems],
-        "journal": [_entry(entry) for entry in status.journal],
+        "journal": list(status.journal),
     }
 
 
@@ -151,16 +129,3 @@ def read(run_dir: str) -> dict[str, Any] | None:
 
 def _counted(counts: Mapping[str, int]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
-
-
-def _entry(entry: JournaledContainer) -> dict[str, Any]:
-    return {
-        "at": files.timestamp(entry.at_s),
-        "namespace": entry.namespace,
-        "pod": entry.pod,
-        "container": entry.container,
-        "outcome": entry.outcome,
-        "devices": list(entry.devices),
-        "cause": entry.cause,
-        "reason": entry.reason,
-    }

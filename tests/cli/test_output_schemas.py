@@ -21,8 +21,10 @@ from test_status_nri import MISSED, board, put
 
 from cdigen.cli.main import COMMANDS
 from cdigen.daemon.report import next_status
+from cdigen.nri.decision.answer import Answer
 from cdigen.nri.decision.audit import AuditResult
-from cdigen.nri.status import JournaledContainer
+from cdigen.nri.events import ContainerDecided
+from cdigen.nri.pods import ContainerName
 
 REPOSITORY = SCHEMAS.parent
 # Which schemas a command's outputs have; all have that of an error as well.
@@ -32,15 +34,10 @@ BY_COMMAND = {name: (name,) for name in COMMANDS} | {
     "run": ("daemon-status", "inspect"),
     "nri": ("nri-status",),
 }
-ENTRY = JournaledContainer(
-    at_s=0,
-    namespace="ml",
-    pod="p",
-    container="c",
-    outcome="refuse",
-    devices=("x/y=0",),
-    cause="c",
-    reason="r",
+REFUSED = ContainerDecided(
+    name=ContainerName(namespace="ml", pod="p", container="c"),
+    answer=Answer(outcome="refuse", devices=("x/y=0",), cause="c", reason="r"),
+    duration_s=0.001,
 )
 ALLOWING = "nri: {allow: [{namespaces: ['*'], kinds: ['nvidia.com/*']}]}\n"
 
@@ -98,7 +95,7 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
     plugin = board()
     plugin.set_audit(AuditResult(missed=(MISSED,), foreign=(), is_complete=True))
     plugin.problems = CHANGED.findings
-    plugin.journal.append(ENTRY)
+    plugin.add_container(REFUSED)
     put(host, plugin)
     (host / "etc/cdigen").mkdir()
     (host / "etc/cdigen/config.yaml").write_text(ALLOWING)

@@ -12,10 +12,13 @@ from cdigen.frontend import status as files
 from cdigen.nri import status as nri
 from cdigen.nri.decision.audit import AuditResult, MissedContainer
 from cdigen.nri.decision.compat import abilities
+from cdigen.nri.pods import ContainerName
 from cdigen.nri.shared_state import NriMetrics
 
 MISSED = MissedContainer(
-    namespace="ml", pod="trainer-0", container="main", devices=("nvidia.com/gpu=all",), reason="r"
+    name=ContainerName(namespace="ml", pod="trainer-0", container="main"),
+    devices=("nvidia.com/gpu=all",),
+    reason="r",
 )
 
 

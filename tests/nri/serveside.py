@@ -16,7 +16,7 @@ from waiting import PATIENCE_S
 from cdigen.config import NriConfig, Settings
 from cdigen.frontend.host_state import HostSources, HostState, read_host_state
 from cdigen.nri.decision.context import LIBRARY, context_of
-from cdigen.nri.serving import REGISTER_WITHIN_S, ServeOptions, Serving
+from cdigen.nri.serving import REGISTER_WITHIN_S, Serving
 from cdigen.nri.shared_state import SharedState
 from cdigen.nri.wire.session import Session
 
@@ -40,7 +40,7 @@ class Served:
         ours.setblocking(False)  # noqa: FBT003 - the socket module's own signature
         self._connection = ours
         self.serving = Serving(
-            ours, Session("cdigen", "20"), self.shared, ServeOptions(register_within_s=register_within_s)
+            ours, Session("cdigen", "20"), self.shared, register_within_s=register_within_s
         )
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()

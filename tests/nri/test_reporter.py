@@ -17,7 +17,7 @@ from cdigen.nri.decision.decide import Note
 from cdigen.nri.plugin_config import Endpoint, PluginConfig
 from cdigen.nri.pods import container_name
 from cdigen.nri.reporter import Reporter
-from cdigen.nri.shared_state import NriMetrics, SharedState
+from cdigen.nri.shared_state import NriMetrics
 from cdigen.nri.status import PluginStatus
 from cdigen.nri.wire.messages import RuntimeInfo
 
@@ -43,7 +43,7 @@ class Told:
         log = EarlyLog()
         log.hand_over(self.lines)
         made = setup(plugins, Settings(nri=NriConfig(**nri)))
-        self._reporter = Reporter(PluginStatus(NriMetrics()), SharedState(lambda _: None), log, lambda: made)
+        self._reporter = Reporter(PluginStatus(NriMetrics()), log, lambda: made)
 
     def take(self, told: events.Event) -> None:
         self._reporter.take(told, None)

@@ -14,11 +14,11 @@ from functools import lru_cache
 from cdigen.host.root import shown
 from cdigen.model.view import DEFAULT_TARGET, view_target
 from cdigen.nri.decision.request import is_nvidia
-from cdigen.value import frozen, replace
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from cdigen.nri.decision.request import DeviceRequest
     from cdigen.nri.pods import Container
@@ -49,8 +49,6 @@ _GPU_KIND = re.compile(
 )
 # Nodes that no device plugin gives: a privileged container has them, and with them all of the host's.
 _PRIVILEGED = frozenset(("/dev/mem", "/dev/port", "/dev/kmsg", "/dev/snapshot", "/dev/loop-control"))
-# All nodes that are looked for begin so.
-_TELLING = re.compile(r"/dev/(?:nvidia|nvhost-|nvgpu/|dxg$|kfd$|dri/|gdrdrv$|infiniband/)", re.ASCII)
 # Files of NVIDIA's driver by their names, and the places where containers have views of it.
 _DRIVER = re.compile(
     r"/(?:libcuda|libnvidia-ml|libdxcore)\.so"
@@ -89,18 +87,6 @@ def injection_evidence(container: Container, visible: str | None) -> InjectionEv
         nodes=nodes,
         is_privileged=bool(nodes & _PRIVILEGED),
         has_driver=visible == "void" or any(_DRIVER.search(mount.destination) for mount in container.mounts),
-    )
-
-
-def keep_evidence(container: Container) -> Container:
-    """Return CONTAINER with only those nodes and mounts of which ``injection_evidence`` is made."""
-    driver = next((mount for mount in container.mounts if _DRIVER.search(mount.destination)), None)
-    privileged = next((path for path in container.devices if path in _PRIVILEGED), "")
-    telling = (path for path in container.devices if _TELLING.match(path))
-    return replace(
-        container,
-        devices=(privileged,) if privileged else tuple(telling),
-        mounts=(driver,) if driver else (),
     )
 
 
@@ -163,17 +149,15 @@ def other_injectors(plugins: Iterable[str], readers: tuple[str, ...]) -> tuple[t
     )
 
 
-def injected_by_another(
-    container: Container, asked: tuple[tuple[str, str], ...], marks: Mapping[str, str], mark: str
-) -> tuple[str, ...]:
+def injected_by_another(container: Container, asked: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """Return the annotations by which another plugin must have given a running CONTAINER devices.
 
-    ASKED are pairs of annotation and reader, MARKS the container's annotations, of which MARK is the one that
-    cdigen leaves. A device plugin that serves it, too, shows as CDI devices where the runtime tells them.
+    We have not, and ASKED are pairs of annotation and reader. A device plugin that serves it, too, shows as
+    CDI devices where the runtime tells them.
     """
     found = injection_evidence(container, None)
     has_nodes = any(re.fullmatch(r"/dev/(?:nvidia[0-9]+|dxg|kfd)", node) for node in found.nodes)
-    if mark in marks or found.cdi_devices or found.is_privileged or not has_nodes:
+    if found.cdi_devices or found.is_privileged or not has_nodes:
         return ()
     return tuple(name for name, reader in asked if reader != "cdigen")
 

@@ -243,7 +243,6 @@ MARK = "cdigen.dev/injected"
 
 def test_gpus_that_an_annotation_asked_for_and_cdigen_did_not_give_came_from_another() -> None:
     here = container(devices=NODES)
-    assert injected_by_another(here, ASKED, {}, MARK) == ("nvidia.cdi.k8s.io/pod",)
-    assert injected_by_another(here, ASKED, {MARK: "nvidia.com/gpu=0"}, MARK) == ()
-    assert injected_by_another(container(), ASKED, {}, MARK) == ()
-    assert injected_by_another(container(devices=NODES, cdi=("a.b/c=d",)), ASKED, {}, MARK) == ()
+    assert injected_by_another(here, ASKED) == ("nvidia.cdi.k8s.io/pod",)
+    assert injected_by_another(container(), ASKED) == ()
+    assert injected_by_another(container(devices=NODES, cdi=("a.b/c=d",)), ASKED) == ()
