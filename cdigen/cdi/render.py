@@ -31,17 +31,26 @@ def render(value: Any, *, stray_bytes: bool = False) -> bytes:
 
 def _text(value: Any, pad: str) -> str:
     """Return VALUE, on one line if that is short or nothing in it deserves a line of its own."""
-    line = _encode(value)
-    if len(pad) + len(line) <= _WIDTH or not _has_entries(value):
-        return line
+    if not _has_entries(value):
+        return _encode(value)
     inner = pad + _INDENT
     if isinstance(value, dict):
         entries = [f"{_encode(key)}: {_text(item, inner)}" for key, item in value.items()]
-        return "{\n" + ",\n".join(inner + entry for entry in entries) + f"\n{pad}}}"
-    return "[\n" + ",\n".join(inner + _text(item, inner) for item in value) + f"\n{pad}]"
+        opening, closing = "{}"
+    else:
+        entries = [_text(item, inner) for item in value]
+        opening, closing = "[]"
+    line = f"{opening}{', '.join(entries)}{closing}"
+    if len(pad) + len(line) <= _WIDTH:
+        return line
+    lines = ",\n".join([inner + entry for entry in entries])
+    return f"{opening}\n{lines}\n{pad}{closing}"
 
 
 def _has_entries(value: Any) -> bool:
     """Return whether VALUE holds objects, directly or below: a list of nodes, a device, a document."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(isinstance(item, dict) or (isinstance(item, list) and _has_entries(item)) for item in items)
+    for item in items:
+        if isinstance(item, dict) or (isinstance(item, list) and _has_entries(item)):
+            return True
+    return False
