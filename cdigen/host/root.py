@@ -110,18 +110,25 @@ class Root:
         """Return the canonical path of the folder PATH, which is remembered; raises as ``resolve`` does."""
         real = self._directories.get(path)
         if real is None:
-            head, _, name = path.rpartition("/")
-            if name in {"", ".", ".."} or "\0" in path or path.count("/") > _MAX_NESTING:
-                real = self._walk("/", path)
-            else:
-                # From the folder above it, which is remembered: a host has hundreds side by side.
-                above = self.directory(head or "/")
-                real = f"{above}/{name}" if above != "/" else f"/{name}"
-                target = self._folder_link(real)
-                if target is not None:
-                    real = self._follow(above, target)
+            if path in self._missing:
+                raise FileNotFoundError(ENOENT, os.strerror(ENOENT), path)
+            try:
+                real = self._find_directory(path)
+            except FileNotFoundError:
+                self._missing.add(path)
+                raise
             self._directories[path] = real
         return real
+
+    def _find_directory(self, path: str) -> str:
+        head, _, name = path.rpartition("/")
+        if name in {"", ".", ".."} or "\0" in path or path.count("/") > _MAX_NESTING:
+            return self._walk("/", path)
+        # From the folder above it, which is remembered: a host has hundreds side by side.
+        above = self.directory(head or "/")
+        real = f"{above}/{name}" if above != "/" else f"/{name}"
+        target = self._folder_link(real)
+        return real if target is None else self._follow(above, target)
 
     def _follow(self, folder: str, target: str) -> str:
         """Return where a link with the text TARGET in the canonical FOLDER leads."""
