@@ -50,7 +50,4 @@ def _text(value: Any, pad: str) -> str:
 def _has_entries(value: Any) -> bool:
     """Return whether VALUE holds objects, directly or below: a list of nodes, a device, a document."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for item in items:
-        if isinstance(item, dict) or (isinstance(item, list) and _has_entries(item)):
-            return True
-    return False
+    return any(isinstance(item, dict) or (isinstance(item, list) and _has_entries(item)) for item in items)

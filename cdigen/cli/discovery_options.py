@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from cdigen import config
-from cdigen.cli.inputs import read_input
-from cdigen.cli.options import absolute, add_root_options, not_empty, outer_directory
+from cdigen.cli.options import absolute, add_root_options, not_empty, outer_directory, read_input
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
+from errno import EFBIG
 
 from cdigen import config
 from cdigen.cli import report
-from cdigen.cli.inputs import read_input
-from cdigen.cli.userstate import own_state_dir
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.model.findings import Finding, errors
@@ -18,7 +18,7 @@ from cdigen.vendors.registry import NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from cdigen.model.findings import Severity
 
@@ -146,7 +146,7 @@ def _cautious(arguments: argparse.Namespace, host: Root, settings: config.Settin
         settings = replace(settings, create_nodes=False, nvml="auto" if settings.nvml != "off" else "off")
     spec_dirs = getattr(arguments, "spec_dir", None)
     if spec_dirs and host.is_this_machine:
-        settings = replace(settings, state_dir=own_state_dir(settings.state_dir, spec_dirs[-1], os.environ))
+        settings = replace(settings, state_dir=_own_state_dir(settings.state_dir, spec_dirs[-1], os.environ))
     return settings
 
 
@@ -175,6 +175,58 @@ def configuration(arguments: argparse.Namespace, host: Root) -> tuple[config.Set
             hint="check its mode and owner" if is_refused else "put a file of YAML there, or nothing",
         ) from error
     return config.read(data, file=config.DEFAULT_PATH, vendors=NAMES)
+
+
+def _own_state_dir(configured: str, spec_dir: str, environment: Mapping[str, str]) -> str:
+    """Return CONFIGURED, the host's state directory, or the user's own where only SPEC_DIR may be written.
+
+    That is ``cdigen`` in XDG_STATE_HOME, by default ~/.local/state (XDG Base Directory Specification 0.8).
+    """
+    if os.geteuid() == 0 or _may_write(configured) or not _may_write(os.path.abspath(spec_dir)):
+        return configured
+    given, home = environment.get("XDG_STATE_HOME", ""), _home(environment)
+    if given.startswith("/"):
+        return f"{given}/cdigen"
+    return f"{home}/.local/state/cdigen" if home.startswith("/") else configured
+
+
+def _home(environment: Mapping[str, str]) -> str:
+    import pwd  # noqa: PLC0415 - users alone come here
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir.rstrip("/")
+    except KeyError:
+        # A container that gives its processes any number.
+        return environment.get("HOME", "").rstrip("/")
+
+
+def _may_write(path: str) -> bool:
+    """Return whether the folder PATH may be written to, or made."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return os.access(path, os.W_OK)
+
+
+def read_input(path: str, *, limit: int) -> bytes:
+    """Return the content of PATH (``-``: standard input), which the user named; raises StoreError.
+
+    It has at most LIMIT bytes. Unlike what is found on a host, it may be a pipe or a device.
+    """
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(limit + 1)
+        else:
+            with open(path, "rb") as file:
+                data = file.read(limit + 1)
+        if len(data) > limit:
+            raise OSError(EFBIG, f"larger than {limit} bytes", path)
+    except OSError as error:
+        raise StoreError(
+            f"{shown(path)} cannot be read: {reason(error)}", hint="check its path and mode"
+        ) from error
+    except ValueError:
+        raise StoreError(f"{shown(path)} is not a path", hint="a path cannot hold a NUL byte") from None
+    return data
 
 
 def literal(path: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from cdigen.config.settings import (
     DEFAULT_PATH,
     MAX_SIZE,
@@ -48,4 +46,6 @@ def __getattr__(name: str) -> Any:
     """Load the reader when it is first used: most hosts have no configuration, and it takes 2 ms."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{'tree' if name == 'RULE' else 'reading'}"), name)
+    from cdigen.config import reading, tree  # noqa: PLC0415 - see above
+
+    return getattr(tree if name == "RULE" else reading, name)
