@@ -22,16 +22,12 @@ GPU = {
     "index": 0,
     "address": "0000:65:00.0",
     "uuid": "GPU-1",
-    "minor": 0,
-    "name": "NVIDIA H100",
-    "brand": "NVIDIA",
-    "compute_capability": [9, 0],
     "mig_mode": True,
     "migs": [MIG],
     "error": ERROR,
 }
-REPORT = {"format": 1, "driver_version": "550.163.01", "cuda_version": 12040, "gpus": [GPU]}
-FAILURE = {"format": 1, "stage": "nvml", "message": "no", "error": ERROR}
+REPORT = {"gpus": [GPU]}
+FAILURE = {"stage": "nvml", "message": "no", "error": ERROR}
 
 # Wrong wherever it stands.
 WRONG: tuple[object, ...] = ({}, -1, 1.5, "a\nb", "\x1b[31m", "a" * 1025, 1 << 32, [1], [[]], [None])
@@ -66,7 +62,6 @@ def cases() -> list[tuple[dict[str, Any], Path]]:
 def test_a_report_is_read() -> None:
     report = read(json.dumps(REPORT).encode())
     assert isinstance(report, NvmlReport)
-    assert report.gpus[0].compute_capability == (9, 0)
     assert report.gpus[0].migs[0].index == 2
     assert report.gpus[0].error == NvmlError(**ERROR)
 
@@ -107,21 +102,12 @@ def test_a_document_that_is_cut_off_anywhere_is_refused() -> None:
 @pytest.mark.parametrize(
     ("path", "wrong"),
     [
-        (("gpus", 0, "index"), 1),
-        (("gpus",), [GPU, GPU]),
-        (("gpus", 0, "migs"), [MIG, MIG]),
-        (("gpus", 0, "migs"), [{**MIG, "index": 3}, MIG]),
-        (("gpus", 0, "mig_mode"), None),
-        (("gpus", 0, "mig_mode"), False),
         (("gpus", 0, "address"), "00000000:65:00.0"),
         (("gpus", 0, "address"), "0000:6A:00.0"),
-        (("gpus", 0, "compute_capability"), [9]),
         (("gpus", 0, "uuid"), ""),
-        (("format",), True),
-        (("format",), 2),
     ],
 )
-def test_values_that_contradict_one_another_are_refused(path: Path, wrong: object) -> None:
+def test_a_text_of_another_form_is_refused(path: Path, wrong: object) -> None:
     with pytest.raises(InvalidNvmlDocument):
         read(changed(REPORT, path, wrong))
 
@@ -135,10 +121,9 @@ def test_values_that_contradict_one_another_are_refused(path: Path, wrong: objec
         b"\xff",
         b"[" * 100_000,
         b"9" * 10_000,
-        b'{"format": 1, "format": 1}',
         json.dumps(REPORT).encode() + b"{}",
         b"rubbish\n" + json.dumps(REPORT).encode(),
-        json.dumps(REPORT).replace("12040", "NaN").encode(),
+        json.dumps(REPORT).replace("15", "NaN").encode(),
     ],
     ids=repr,
 )

@@ -59,10 +59,6 @@ def told(gpu: Gpu, *migs: NvmlMig, mode: bool | None = True, error: NvmlError | 
         index=gpu.minor,
         address=gpu.bdf,
         uuid=gpu.uuid,
-        minor=gpu.minor,
-        name=gpu.model,
-        brand=None,
-        compute_capability=None,
         mig_mode=mode,
         migs=migs,
         error=error,
@@ -73,7 +69,7 @@ def read(
     root: Path, *answers: NvmlGpu, memory: tuple[GpuPartitionNames, ...] = ()
 ) -> tuple[tuple[Accelerator, ...], tuple[Finding, ...]]:
     """Read the GPUs, with NVML's ANSWERS; without any it is not asked. MEMORY is what it said before."""
-    report = NvmlReport(driver_version=None, cuda_version=None, gpus=answers)
+    report = NvmlReport(gpus=answers)
     reply = reply_of(report, "") if answers else not_asked()
     reader = NvidiaGpuReader(places(root), NvidiaNodeReader(places(root)), lambda: reply, lambda: memory)
     return reader.read(), reader.findings

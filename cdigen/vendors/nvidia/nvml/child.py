@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
-FORMAT = 1
 MAX_TEXT = 1024
 SONAME = "libnvidia-ml.so.1"
 
@@ -31,30 +30,6 @@ FUNCTION_NOT_FOUND = 13
 UNKNOWN = 999
 INIT_FLAG_NO_GPUS = 1  # a machine without GPUs is not an error
 
-# nvmlBrandType_t, by number.
-BRANDS = (
-    "Unknown",
-    "Quadro",
-    "Tesla",
-    "NVS",
-    "GRID",
-    "GeForce",
-    "Titan",
-    "NVIDIA Virtual Applications",
-    "NVIDIA Virtual PC",
-    "NVIDIA Virtual Compute Server",
-    "NVIDIA RTX Virtual Workstation",
-    "NVIDIA Cloud Gaming",
-    "Quadro RTX",
-    "NVIDIA RTX",
-    "NVIDIA",
-    "GeForce RTX",
-    "Titan RTX",
-    "NVIDIA DLA",
-    "NVIDIA RTX Virtual Game Dev",
-    "NVIDIA NPU",
-)
-
 # A MIG device's name is its GPU's and then this (nvmlDeviceGetName): "NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb".
 _PROFILE = re.compile(r"(?:^|\s)MIG\s+((?:\d+c\.)?\d+g\.\d+gb\S*)", re.ASCII)
 _BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.ASCII | re.IGNORECASE)
@@ -66,7 +41,7 @@ class NvmlUnavailable(Exception):
     def __init__(self, stage: str, message: str, error: dict[str, object] | None = None) -> None:
         super().__init__(message)
         shown = text(message) or "no reason was given"
-        self.document = {"format": FORMAT, "stage": stage, "message": shown, "error": error}
+        self.document = {"stage": stage, "message": shown, "error": error}
 
 
 class NvmlCallError(Exception):
@@ -79,7 +54,7 @@ class NvmlCallError(Exception):
 
 
 class Nvml:
-    """pynvml, with every failure as a Refusal that names the function."""
+    """pynvml, with every failure as an NvmlCallError that names the function."""
 
     def __init__(self, pynvml: Any) -> None:
         self._pynvml = pynvml
@@ -87,7 +62,7 @@ class Nvml:
         self._names = {getattr(pynvml, name): name for name in names}
 
     def call(self, function: str, *arguments: object) -> Any:
-        """Return what FUNCTION of NVML gives; raises Refusal."""
+        """Return what FUNCTION of NVML gives; raises NvmlCallError."""
         code = UNKNOWN
         try:
             return getattr(self._pynvml, function)(*arguments)
@@ -137,7 +112,7 @@ def write(out: int, document: dict[str, object]) -> None:
 
 
 def ask(library: str) -> dict[str, object]:
-    """Return the document; raises Failure where NVML says nothing at all."""
+    """Return the document; raises NvmlUnavailable where NVML says nothing at all."""
     # An installed tree holds pynvml beside this package, where an isolated Python does not look by itself.
     sys.path.append(os.path.abspath(__file__).rsplit("/", 5)[0])
     try:
@@ -165,49 +140,15 @@ def load(ctypes: Any, library: str) -> None:
         raise NvmlUnavailable("load", str(error)) from None
     try:
         known = ctypes.CDLL(SONAME, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
-        function = ctypes.cast(loaded.nvmlInitWithFlags, ctypes.c_void_p).value
     except OSError:
         raise NvmlUnavailable("load", f"{library} is a library, but its SONAME is not {SONAME}") from None
-    except AttributeError:
-        raise NvmlUnavailable("load", f"{library} has no function nvmlInitWithFlags") from None
-    mapped = mapped_file(function)
-    if known._handle != loaded._handle or mapped != os.path.realpath(library):  # noqa: SLF001 - dlopen's own answer
-        raise NvmlUnavailable(
-            "other-library", f"{mapped or 'an unknown file'} was loaded in the place of {library}"
-        )
-
-
-def mapped_file(address: int) -> str:
-    """Return the file that lies at ADDRESS of this process, by /proc/self/maps (proc_pid_maps(5))."""
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
-        for line in maps:
-            first, _, rest = line.partition("-")
-            last = rest.partition(" ")[0]
-            if int(first, 16) <= address < int(last, 16):
-                return "/" + line.rstrip("\n").partition("/")[2]
-    return ""
+    if known._handle != loaded._handle:  # noqa: SLF001 - dlopen's own answer
+        raise NvmlUnavailable("other-library", f"another {SONAME} was loaded in the place of {library}")
 
 
 def report(nvml: Nvml) -> dict[str, object]:
     """Return the document of an NVML that answers."""
-    return {
-        "format": FORMAT,
-        "driver_version": text(nvml.value("nvmlSystemGetDriverVersion")),
-        "cuda_version": cuda_version(nvml),
-        "gpus": [gpu(nvml, index) for index in range(nvml.call("nvmlDeviceGetCount"))],
-    }
-
-
-def cuda_version(nvml: Nvml) -> int | None:
-    """Return the highest CUDA version that the driver serves (12040 is 12.4), None where it is unknown.
-
-    NVML loads libcuda for it, which a host may lack: then it gives its own, and that it fails is no
-    reason to lose the GPUs.
-    """
-    try:
-        return int(nvml.call("nvmlSystemGetCudaDriverVersion"))
-    except NvmlCallError:
-        return None
+    return {"gpus": [gpu(nvml, index) for index in range(nvml.call("nvmlDeviceGetCount"))]}
 
 
 def gpu(nvml: Nvml, index: int) -> dict[str, object]:
@@ -286,18 +227,6 @@ def address(nvml: Nvml, handle: object) -> str | None:
     return "{:04x}:{:02x}:{:02x}.{:x}".format(*(int(part, 16) for part in found.groups()))
 
 
-def brand(nvml: Nvml, handle: object) -> str | None:
-    """Return a GPU's brand as text; None for one that is newer than this table."""
-    number = nvml.value("nvmlDeviceGetBrand", handle)
-    return BRANDS[number] if number is not None and number < len(BRANDS) else None
-
-
-def compute_capability(nvml: Nvml, handle: object) -> list[int] | None:
-    """Return major and minor."""
-    pair = nvml.value("nvmlDeviceGetCudaComputeCapability", handle)
-    return None if pair is None else list(pair)
-
-
 def mig_mode(nvml: Nvml, handle: object) -> bool | None:
     """Return whether MIG is on now (not: after the next reset); None for a GPU without it."""
     modes = nvml.value("nvmlDeviceGetMigMode", handle)
@@ -313,10 +242,6 @@ def text(value: str | None) -> str | None:
 _READERS: dict[str, Callable[[Nvml, object], Any]] = {
     "address": address,
     "uuid": lambda nvml, handle: text(nvml.value("nvmlDeviceGetUUID", handle)),
-    "minor": lambda nvml, handle: nvml.value("nvmlDeviceGetMinorNumber", handle),
-    "name": lambda nvml, handle: text(nvml.value("nvmlDeviceGetName", handle)),
-    "brand": brand,
-    "compute_capability": compute_capability,
     "mig_mode": mig_mode,
 }
 

@@ -1,9 +1,8 @@
 """Read the document in which the child process reports what NVML said: ``read``.
 
-The document is one JSON object: ``{"format": 1, "driver_version", "cuda_version", "gpus"}``, or where
-NVML says nothing at all ``{"format": 1, "stage", "message", "error"}``. A library of NVIDIA's ran in
-the process that wrote it, and anything may have happened there: whatever is not exactly of this shape
-is refused.
+The document is one JSON object: ``{"gpus"}``, or where NVML says nothing at all ``{"stage", "message",
+"error"}``. A library of NVIDIA's ran in the process that wrote it, and anything may have happened there:
+whatever is not exactly of this shape is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.strict import Reader
 
-FORMAT = 1
 STAGES = ("import", "internal", "load", "nvml", "other-library")
 MAX_TEXT = 1024
 
@@ -56,10 +54,6 @@ class NvmlGpu:
     index: int
     address: str | None
     uuid: str | None
-    minor: int | None
-    name: str | None
-    brand: str | None
-    compute_capability: tuple[int, int] | None
     mig_mode: bool | None
     migs: tuple[NvmlMig, ...]
     error: NvmlError | None
@@ -67,10 +61,8 @@ class NvmlGpu:
 
 @frozen
 class NvmlReport:
-    """All that NVML said; ``cuda_version`` is 12040 for CUDA 12.4."""
+    """All that NVML said."""
 
-    driver_version: str | None
-    cuda_version: int | None
     gpus: tuple[NvmlGpu, ...]
 
 
@@ -92,8 +84,8 @@ def read(data: bytes) -> NvmlReport | NvmlFailure:
     import json  # noqa: PLC0415 - most runs of cdigen read no document
 
     try:
-        return _answer(json.loads(data, object_pairs_hook=_without_repetition))
-    except (InvalidNvmlDocument, InvalidValue) as error:
+        return _answer(json.loads(data))
+    except InvalidValue as error:
         raise InvalidNvmlDocument(str(error)) from None
     except (ValueError, RecursionError) as error:
         raise InvalidNvmlDocument(f"it is not JSON: {error}") from None
@@ -101,37 +93,10 @@ def read(data: bytes) -> NvmlReport | NvmlFailure:
 
 def _answer(document: object) -> NvmlReport | NvmlFailure:
     if isinstance(document, dict) and "stage" in document:
-        failure: NvmlFailure = _FAILURE(_known_format(document), "$")
+        failure: NvmlFailure = _FAILURE(document, "$")
         return failure
-    report: NvmlReport = _REPORT(_known_format(document), "$")
-    _require_order(report)
+    report: NvmlReport = _REPORT(document, "$")
     return report
-
-
-def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise InvalidNvmlDocument("an object has a key twice")
-    return made
-
-
-def _known_format(document: object) -> dict[str, object]:
-    if not isinstance(document, dict):
-        raise InvalidValue("$", "an object")
-    if document.get("format") != FORMAT or isinstance(document["format"], bool):
-        raise InvalidValue("$.format", f"{FORMAT}")
-    return {key: value for key, value in document.items() if key != "format"}
-
-
-def _require_order(report: NvmlReport) -> None:
-    for position, gpu in enumerate(report.gpus):
-        if gpu.index != position:
-            raise InvalidValue(f"$.gpus[{position}].index", f"{position}")
-        numbers = [device.index for device in gpu.migs]
-        if numbers != sorted(set(numbers)):
-            raise InvalidValue(f"$.gpus[{position}].migs", "in the order of its numbers")
-        if gpu.migs and not gpu.mig_mode:
-            raise InvalidValue(f"$.gpus[{position}].migs", "empty, though MIG is not on")
 
 
 def _text(value: object, path: str) -> str:
@@ -145,12 +110,6 @@ def _address(value: object, path: str) -> str:
     if pci_address(text) != text:
         raise InvalidValue(path, "a PCI address as sysfs spells it")
     return text
-
-
-def _pair(value: object, path: str) -> tuple[int, int]:
-    if not isinstance(value, list) or len(value) != 2:
-        raise InvalidValue(path, "a list of two numbers")
-    return number(value[0], f"{path}[0]"), number(value[1], f"{path}[1]")
 
 
 def _perhaps_empty(reader: Reader) -> Reader:
@@ -172,13 +131,9 @@ _GPU = record(
     index=number,
     address=optional(_address),
     uuid=optional(_text),
-    minor=optional(number),
-    name=optional(_text),
-    brand=optional(_text),
-    compute_capability=optional(_pair),
     mig_mode=optional(flag),
     migs=many(_MIG),
     error=_ERROR,
 )
-_REPORT = record(NvmlReport, driver_version=optional(_text), cuda_version=optional(number), gpus=many(_GPU))
+_REPORT = record(NvmlReport, gpus=many(_GPU))
 _FAILURE = record(NvmlFailure, stage=one_of(*STAGES), message=_text, error=_ERROR)
