@@ -18,24 +18,38 @@ def read_text(root: Root, path: str, *, limit: int = 1 << 16) -> str:
     return root.read(path, limit=limit).decode("utf-8", "replace")
 
 
+def read_line(root: Root, path: str) -> str:
+    """Return what a file of one line says, or an empty string where it says nothing that can be printed."""
+    try:
+        text = read_text(root, path).strip()
+    except OSError:
+        return ""
+    return text if text.isprintable() else ""
+
+
+def number_behind(prefix: str, name: str) -> int | None:
+    """Return 128 of ``renderD128`` where PREFIX is ``renderD``; None where NAME is no such name.
+
+    The kernel's numbers of devices have up to seven digits and no zeros before them.
+    """
+    digits = name.removeprefix(prefix)
+    if not name.startswith(prefix) or not (digits.isascii() and digits.isdigit() and len(digits) <= 7):
+        return None
+    return int(digits) if digits == "0" or not digits.startswith("0") else None
+
+
 def kernel_release(root: Root) -> str:
     """Return the running kernel's release (``uname -r``), or an empty string where it is unknown.
 
     It is the name of a folder in many paths; a text that cannot be one is not a release.
     """
-    try:
-        release = read_text(root, "/proc/sys/kernel/osrelease").strip()
-    except OSError:
-        return ""
-    return release if release.isprintable() and "/" not in release else ""
+    release = read_line(root, "/proc/sys/kernel/osrelease")
+    return "" if "/" in release else release
 
 
 def boot_id(root: Root) -> str:
     """Return what the kernel calls this boot (random(4)), or an empty string where it does not say."""
-    try:
-        return read_text(root, "/proc/sys/kernel/random/boot_id").strip()
-    except OSError:
-        return ""
+    return read_line(root, "/proc/sys/kernel/random/boot_id")
 
 
 def parse_majors(text: str) -> dict[str, int]:

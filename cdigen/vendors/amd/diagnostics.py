@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cdigen.host import sysfs
-from cdigen.host.procfs import read_text
+from cdigen.host.procfs import read_line
 from cdigen.model.findings import Finding
-from cdigen.vendors.kernel import drm, firmware
-from cdigen.vendors.kernel.modules import is_loaded
+from cdigen.vendors.kernel import drm
+from cdigen.vendors.kernel.modules import firmware_names, is_loaded
 from cdigen.vendors.kernel.nodes import is_root_only
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ PCI_VENDOR = 0x1002
 def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
     """Return what is wrong with the nodes' groups and modes, and with GPUs that amdgpu does not drive."""
     nodes = _nodes(inventory) if inventory is not None else ()
-    return (*_nodes_of_root(nodes), *_closed_kfd(nodes), *_not_driven(context.host))
+    return (*drm.root_only_nodes(nodes), *_closed_kfd(nodes), *_not_driven(context.host))
 
 
 def _nodes(inventory: Inventory) -> tuple[HostNode, ...]:
@@ -35,14 +35,6 @@ def _nodes(inventory: Inventory) -> tuple[HostNode, ...]:
         for node in nodes
     ]
     return tuple(dict.fromkeys(every))
-
-
-def _nodes_of_root(nodes: tuple[HostNode, ...]) -> Iterator[Finding]:
-    """Say which nodes no group but root's may open: a container's user cannot be given it."""
-    closed = [node.host_path for node in nodes if node.role in {"render", "accel"} and is_root_only(node)]
-    if closed:
-        text = f"only root can open {', '.join(closed[:4])}{' and more' if len(closed) > 4 else ''}"
-        yield _finding("warning", "render-group", closed[0], text, drm.GROUP_HINT)
 
 
 def _closed_kfd(nodes: tuple[HostNode, ...]) -> Iterator[Finding]:
@@ -66,13 +58,13 @@ def _not_driven(host: Root) -> Iterator[Finding]:
         return
     addresses = ", ".join(free)
     path = f"{sysfs.PCI_DEVICES}/{free[0]}"
-    if "nomodeset" in _words(host, "/proc/cmdline"):
+    if "nomodeset" in read_line(host, "/proc/cmdline").split():
         text = f"GPU {addresses} has no driver: the kernel was started with nomodeset, which amdgpu obeys"
         yield _finding("warning", "gpu-not-bound", path, text, "start it without")
     elif not is_loaded(host, "amdgpu"):
         text = f"GPU {addresses} is on the PCI bus, but the module amdgpu is not loaded"
         yield _finding("warning", "gpu-not-bound", path, text, "'modprobe amdgpu' loads it")
-    elif not firmware.names(host, "amdgpu"):
+    elif not firmware_names(host, "amdgpu"):
         text = (
             f"amdgpu has not taken GPU {addresses}, and there is no firmware for it in /lib/firmware/amdgpu"
         )
@@ -82,13 +74,6 @@ def _not_driven(host: Root) -> Iterator[Finding]:
         text = f"amdgpu is loaded, but has not taken GPU {addresses}"
         hint = "see 'dmesg | grep amdgpu': often a file of the firmware is missing"
         yield _finding("warning", "gpu-not-bound", path, text, hint)
-
-
-def _words(host: Root, path: str) -> list[str]:
-    try:
-        return read_text(host, path).split()
-    except OSError:
-        return []
 
 
 def _finding(severity: Severity, rule: str, path: str, message: str, hint: str) -> Finding:

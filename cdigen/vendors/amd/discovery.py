@@ -8,6 +8,7 @@ from cdigen.vendors.amd.gpus import DRIVER, AmdGpuReader
 from cdigen.vendors.amd.listing import MODULE
 from cdigen.vendors.amd.npu import read_npus
 from cdigen.vendors.kernel.modules import read_driver
+from cdigen.vendors.kernel.scan import NodeScan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,14 +30,14 @@ def discover(context: DiscoveryContext, *, libraries: bool) -> Inventory:
 
     With LIBRARIES, the host's ROCm is looked for as well.
     """
-    reader = AmdGpuReader(context)
-    npus = read_npus(context.host, reader.nodes, reader.collector)
+    scan = NodeScan(context)
+    npus = read_npus(scan)
     has_gpus = context.host.exists(MODULE)
     driver = read_driver(context.host, "amdgpu" if has_gpus else "amdxdna")
     try:
-        gpus = reader.read() if has_gpus else ()
+        gpus = AmdGpuReader(scan).read() if has_gpus else ()
         if not any(npu.usable for npu in npus):
-            _require_usable(gpus, npus, reader.collector.findings, has_gpus=has_gpus)
+            _require_usable(gpus, npus, scan.collector.findings, has_gpus=has_gpus)
     except HostError as error:
         error.driver = driver.version
         raise
@@ -45,7 +46,7 @@ def discover(context: DiscoveryContext, *, libraries: bool) -> Inventory:
     if libraries:
         from cdigen.vendors.amd.libraries import find_libraries  # noqa: PLC0415 - by choice only
 
-        files, sought = find_libraries(context, driver, reader.collector)
+        files, sought = find_libraries(context, driver, scan.collector)
     return Inventory(
         vendor="amd",
         driver=driver,
@@ -53,17 +54,17 @@ def discover(context: DiscoveryContext, *, libraries: bool) -> Inventory:
         nodes=(),
         files=files,
         sought=sought,
-        findings=tuple(reader.collector.findings),
+        findings=tuple(scan.collector.findings),
     )
 
 
 def read_nodes(context: DiscoveryContext) -> NodeReader:
     """Return a reader that has looked at every node."""
-    reader = AmdGpuReader(context)
-    read_npus(context.host, reader.nodes, reader.collector)
+    scan = NodeScan(context)
+    read_npus(scan)
     if context.host.exists(MODULE):
-        reader.read()
-    return reader.nodes
+        AmdGpuReader(scan).read()
+    return scan.nodes
 
 
 def _require_usable(

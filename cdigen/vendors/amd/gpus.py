@@ -6,16 +6,14 @@ the others. An Instinct is there to compute: one that cannot gets no device, and
 
 from __future__ import annotations
 
-from cdigen.host.procfs import read_text
+from cdigen.host.procfs import read_line
 from cdigen.host.root import reason
-from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Accelerator, Partition
 from cdigen.value import replace
 from cdigen.vendors.amd import kfd
 from cdigen.vendors.amd.listing import by_gpu, numbered, read_devices
 from cdigen.vendors.amd.modes import NO_MODES, read_modes, report_contradictions
 from cdigen.vendors.kernel import drm
-from cdigen.vendors.kernel.nodes import NodeReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from cdigen.vendors.amd.kfd import Topology
     from cdigen.vendors.amd.listing import AmdDevice, NumberedDevice
     from cdigen.vendors.amd.modes import PartitionModes
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.kernel.scan import NodeScan
 
 KFD_NODE = "/dev/kfd"
 COMPUTE = ("compute",)
@@ -37,40 +35,37 @@ KFD_HINT = "see 'dmesg | grep kfd'"
 
 
 class AmdGpuReader:
-    """Reads the GPUs of one host.
+    """Reads the GPUs of one host."""
 
-    ``collector`` has what there is to say, ``nodes`` which nodes are missing or wrong.
-    """
-
-    def __init__(self, context: DiscoveryContext) -> None:
-        self._host = context.host
-        self._dev = context.dev
-        self.collector = FindingCollector()
-        self.nodes = NodeReader(context.dev, drm.NODE_CREATION)
+    def __init__(self, scan: NodeScan) -> None:
+        self._scan = scan
+        self._host, self._dev = scan.host, scan.dev
+        self._collector = scan.collector
         self._kfd: tuple[HostNode, ...] = ()
         # What KFD has to say of a GPU that it has not named.
         self._asked = ""
 
     def read(self) -> tuple[Accelerator, ...]:
         """Read every GPU, in the order of their numbers; one that is broken is unusable, with a finding."""
-        topology = kfd.read_topology(self._host, self.collector)
+        topology = kfd.read_topology(self._host, self._collector)
         if topology.nodes:
             self._read_kfd()
         self._asked = "does not know" if not topology.unread else "could not be asked about"
         gpus = by_gpu(numbered(read_devices(self._host), topology.nodes))
         modes = {address: self._modes(address, entries) for address, entries in gpus.items()}
         if topology.nodes:
-            report_contradictions(self.collector, gpus, modes)
+            report_contradictions(self._collector, gpus, modes)
         self._say_without_kfd(gpus, modes, topology)
         found = [self._gpu(address, entries, modes[address]) for address, entries in gpus.items()]
         return tuple(self._without_repetition(sorted(found, key=lambda gpu: gpu.index)))
 
     def _read_kfd(self) -> None:
         numbers = drm.node_numbers(drm.device_numbers(self._host, f"{kfd.KFD}/dev"))
-        node, problem = self.nodes.read(KFD_NODE, role="control", capabilities=COMPUTE, numbers=numbers)
+        read = self._scan.nodes.read
+        node, problem = read(KFD_NODE, role="control", capabilities=COMPUTE, numbers=numbers)
         if node is None:
             text = f"{problem}; no container can compute on AMD's GPUs"
-            self.collector.add(
+            self._collector.add(
                 "error", "control-node-missing", self._dev.host_path(KFD_NODE), text, drm.UDEV_HINT
             )
         else:
@@ -78,14 +73,14 @@ class AmdGpuReader:
 
     def _modes(self, address: str, entries: list[NumberedDevice]) -> PartitionModes:
         own = _own_folder(entries)
-        return read_modes(self._host, self.collector, address, own) if own else NO_MODES
+        return read_modes(self._host, self._collector, address, own) if own else NO_MODES
 
     def _gpu(self, address: str, entries: list[NumberedDevice], modes: PartitionModes) -> Accelerator:
         """Return the GPU at ADDRESS, which is offered as ENTRIES."""
         own = _own_folder(entries)
         # Without a folder of its own, the paths would be those of the host's root.
-        device_id = self._line(f"{own}/device") if own else ""
-        product = self._line(f"{own}/product_name") if own else ""
+        device_id = read_line(self._host, f"{own}/device") if own else ""
+        product = read_line(self._host, f"{own}/product_name") if own else ""
         product = product or f"AMD GPU {device_id}".rstrip()
         uuids = {uuid for entry in entries if (uuid := self._uuid(entry, address))}
         uuid = uuids.pop() if len(uuids) == 1 else None
@@ -166,7 +161,7 @@ class AmdGpuReader:
             return (), problem
         nodes: list[HostNode] = []
         for minor in minors:
-            node, problem = drm.read_node(self.nodes, minor, device.folder)
+            node, problem = self._scan.minor(device.folder, minor)
             if node is not None:
                 nodes.append(node if entry.node or minor.role == "card" else _for_graphics(node))
                 continue
@@ -174,13 +169,13 @@ class AmdGpuReader:
             # Of a GPU that only shows pictures, the card is all there is.
             if minor.role == "render" or len(minors) == 1:
                 text = f"{who}: {problem}; it gets no device"
-                self.collector.add("error", "gpu-node-missing", path, text, drm.UDEV_HINT)
+                self._collector.add("error", "gpu-node-missing", path, text, drm.UDEV_HINT)
                 return (), f"its {'render node' if minor.role == 'render' else 'card'} cannot be used"
             text = f"{who}: {problem}; it cannot show pictures on a screen"
-            self.collector.add("warning", "drm-node-missing", path, text, drm.UDEV_HINT)
+            self._collector.add("warning", "drm-node-missing", path, text, drm.UDEV_HINT)
         if device.render is None and nodes:
             text = f"{who} has no render node: it is offered for showing pictures only"
-            self.collector.add("warning", "gpu-without-render-node", device.folder, text, DRIVER)
+            self._collector.add("warning", "gpu-without-render-node", device.folder, text, DRIVER)
         if not nodes:
             return (), "its device nodes are missing"
         return (*(self._kfd if entry.node else ()), *nodes), ""
@@ -190,14 +185,14 @@ class AmdGpuReader:
         device, node = entry.device, entry.node
         if node is None:
             text = f"{who}: KFD {self._asked} this partition, which gets no device"
-            self.collector.add("error", "partition-without-kfd", device.folder, text, KFD_HINT)
+            self._collector.add("error", "partition-without-kfd", device.folder, text, KFD_HINT)
             return f"KFD {self._asked} it"
         if not _is_adrift(entry, address):
             return ""
         # Of one without any location the topology's reader has told already.
         if node.location is not None:
             text = f"{who}: KFD tells no domain, and no one GPU is at its bus and device; it gets no device"
-            self.collector.add("error", "partition-without-gpu", device.folder, text, KFD_HINT)
+            self._collector.add("error", "partition-without-gpu", device.folder, text, KFD_HINT)
         return "it is not known of which GPU it is a partition"
 
     def _idle(self, entry: NumberedDevice, modes: PartitionModes, who: str) -> str:
@@ -209,7 +204,7 @@ class AmdGpuReader:
             return ""
         if entry.device.render is None:
             text = f"{who} has no render node: it cannot compute and gets no device"
-            self.collector.add("error", "gpu-without-render-node", entry.device.folder, text, DRIVER)
+            self._collector.add("error", "gpu-without-render-node", entry.device.folder, text, DRIVER)
         return f"KFD {self._asked} it, so it cannot compute"
 
     def _lost(self, device: AmdDevice, who: str) -> str:
@@ -220,7 +215,7 @@ class AmdGpuReader:
         except OSError as error:
             why = f"is listed, but its folder cannot be read: {reason(error)}"
         text = f"{who} {why}; it gets no device"
-        self.collector.add("error", "gpu-lost", device.folder, text, DRIVER)
+        self._collector.add("error", "gpu-lost", device.folder, text, DRIVER)
         return "it has no DRM devices"
 
     def _uuid(self, entry: NumberedDevice, address: str) -> str | None:
@@ -230,19 +225,12 @@ class AmdGpuReader:
             return None
         number = entry.node.unique_id if entry.node else 0
         if not number:
-            digits = self._line(f"{entry.device.folder}/unique_id").lower().removeprefix("0x")
+            digits = read_line(self._host, f"{entry.device.folder}/unique_id").lower().removeprefix("0x")
             try:
                 number = int(digits, 16) if digits.isalnum() and len(digits) <= 16 else 0
             except ValueError:
                 number = 0
         return f"0x{number:X}" if 0 < number < 1 << 64 else None
-
-    def _line(self, path: str) -> str:
-        try:
-            text = read_text(self._host, path).strip()
-        except OSError:
-            return ""
-        return text if text.isprintable() else ""
 
     def _say_without_kfd(
         self,
@@ -276,14 +264,14 @@ class AmdGpuReader:
             gets = "gets" if len(lacking) == 1 else "get"
             text = f"KFD {why}: {', '.join(lacking)} {what.format(gets=gets)}"
             hint = KFD_HINT if topology.unread else _no_kfd_hint(self._host.exists(kfd.KFD))
-            self.collector.add(severity, "gpu-without-kfd", kfd.NODES, text, hint)
+            self._collector.add(severity, "gpu-without-kfd", kfd.NODES, text, hint)
             return
         for address, entry in lacking.items():
             text = (
                 f"GPU {address}: KFD {self._asked} renderD{entry.device.render}, so it "
                 f"{what.format(gets='gets')}"
             )
-            self.collector.add(severity, "gpu-without-kfd", entry.device.folder, text, KFD_HINT)
+            self._collector.add(severity, "gpu-without-kfd", entry.device.folder, text, KFD_HINT)
 
     def _without_repetition(self, gpus: Iterable[Accelerator]) -> list[Accelerator]:
         """Return GPUS without the UUIDs that two of them have: a name is that of one device, or of none."""
@@ -295,7 +283,7 @@ class AmdGpuReader:
                 owners.setdefault(uuid, []).append(gpu.address)
         repeated = {uuid: addresses for uuid, addresses in owners.items() if len(addresses) > 1}
         for uuid, addresses in repeated.items():
-            self.collector.add(
+            self._collector.add(
                 "warning",
                 "gpu-repeated",
                 uuid,

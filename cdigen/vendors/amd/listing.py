@@ -9,6 +9,7 @@ A device in no group is not counted there, and comes after all others here.
 from __future__ import annotations
 
 from cdigen.host import sysfs
+from cdigen.host.procfs import number_behind
 from cdigen.value import frozen, replace
 from cdigen.vendors.amd.kfd import bus_and_device
 
@@ -80,11 +81,8 @@ def _partitions(host: Root) -> list[AmdDevice]:
 
 
 def _listed(host: Root, folder: str, name: str, slot: Slot | None) -> AmdDevice:
-    render = None
-    for entry in host.names(f"{folder}/drm"):
-        digits = entry.removeprefix("renderD")
-        if digits != entry and digits.isascii() and digits.isdigit() and len(digits) <= 7:
-            render = int(digits)
+    numbers = [number_behind("renderD", entry) for entry in host.names(f"{folder}/drm")]
+    render = next((number for number in reversed(numbers) if number is not None), None)
     return AmdDevice(folder=folder, name=name, slot=slot, render=render)
 
 

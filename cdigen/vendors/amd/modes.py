@@ -7,7 +7,7 @@ none of its parts, or not all.
 
 from __future__ import annotations
 
-from cdigen.host.procfs import read_text
+from cdigen.host.procfs import read_line, read_text
 from cdigen.host.root import reason
 from cdigen.value import frozen
 
@@ -61,7 +61,7 @@ def read_modes(host: Root, collector: FindingCollector, address: str, folder: st
         compute=_mode(host, collector, address, f"{folder}/current_compute_partition", tuple(COMPUTE_MODES)),
         memory=_mode(host, collector, address, f"{folder}/current_memory_partition", MEMORY_MODES),
         can_split=host.exists(f"{folder}/current_compute_partition"),
-        device_id=_device_id(host, folder),
+        device_id=read_line(host, f"{folder}/device"),
     )
 
 
@@ -79,13 +79,6 @@ def _mode(host: Root, collector: FindingCollector, address: str, path: str, know
     text = f"GPU {address}: {path} {problem}; it is offered as it is found"
     collector.add("warning", "partition-unknown", path, text)
     return ""
-
-
-def _device_id(host: Root, folder: str) -> str:
-    try:
-        return read_text(host, f"{folder}/device").strip()
-    except OSError:
-        return ""
 
 
 def report_contradictions(

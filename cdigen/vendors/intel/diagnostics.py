@@ -7,41 +7,25 @@ from cdigen.vendors.intel.gpu import report_unbound
 from cdigen.vendors.intel.pci import read_functions
 from cdigen.vendors.intel.presence import PCI_DRIVERS
 from cdigen.vendors.intel.products import FIRMWARE
-from cdigen.vendors.intel.scan import NodeScan
-from cdigen.vendors.kernel import drm, firmware
-from cdigen.vendors.kernel.modules import is_loaded
-from cdigen.vendors.kernel.nodes import is_root_only
+from cdigen.vendors.kernel import drm
+from cdigen.vendors.kernel.modules import firmware_names, is_loaded
+from cdigen.vendors.kernel.scan import NodeScan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cdigen.host.root import Root
-    from cdigen.model.inventory import HostNode, Inventory
+    from cdigen.model.inventory import Inventory
     from cdigen.vendors.base import DiscoveryContext
     from cdigen.vendors.intel.products import FirmwareRequirement
 
 
 def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
     """Return what is wrong with the groups of nodes and with firmware, and what no driver has."""
-    nodes = [node for each in inventory.accelerators for node in each.nodes] if inventory else []
+    every = (node for each in inventory.accelerators for node in each.nodes) if inventory else ()
     unbound = _unbound(context) if inventory is None else ()
-    return (*_groups(nodes), *unbound, *_firmware(context.host))
-
-
-def _groups(nodes: list[HostNode]) -> Iterator[Finding]:
-    """Say which nodes only root can open: they have no group that a container's user could be given."""
-    closed = sorted(
-        {node.host_path for node in nodes if node.role in {"render", "accel"} and is_root_only(node)}
-    )
-    if closed:
-        yield Finding(
-            severity="warning",
-            rule="render-group",
-            path=closed[0],
-            message=f"only root can open {', '.join(closed)}, whatever groups a container's user is in",
-            hint=drm.GROUP_HINT,
-        )
+    return (*drm.root_only_nodes(dict.fromkeys(every)), *unbound, *_firmware(context.host))
 
 
 def _unbound(context: DiscoveryContext) -> tuple[Finding, ...]:
@@ -69,4 +53,4 @@ def _firmware(host: Root) -> Iterator[Finding]:
 
 
 def _has_firmware(host: Root, row: FirmwareRequirement) -> bool:
-    return any(row.part in name for below in row.folders for name in firmware.names(host, below))
+    return any(row.part in name for below in row.folders for name in firmware_names(host, below))

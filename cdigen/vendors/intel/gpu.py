@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.intel.pci import PciFunction, VirtualFunction
-    from cdigen.vendors.intel.scan import NodeScan
+    from cdigen.vendors.kernel.scan import NodeScan
 
 # There only while xe has found a GPU's own firmware broken (drivers/gpu/drm/xe/xe_survivability_mode.c).
 SURVIVABILITY = "survivability_mode"
@@ -131,7 +131,7 @@ class _Gpu:
         virtual: VirtualFunction | None,
         names: dict[str, tuple[str, ...]],
     ) -> None:
-        self._look = scan
+        self._scan = scan
         self._function = function
         self._index = index
         self._virtual = virtual
@@ -140,7 +140,7 @@ class _Gpu:
     def read(self) -> Accelerator:
         """Return the GPU; one without a node that it must have is unusable."""
         function = self._function
-        minors = drm.minors(self._look.host, function.folder)
+        minors = drm.minors(self._scan.host, function.folder)
         if SURVIVABILITY in function.entries:
             problem = self._broken(
                 "gpu-in-survivability-mode",
@@ -168,16 +168,16 @@ class _Gpu:
         nodes: list[HostNode] = []
         has_render = any(minor.role == "render" for minor in minors)
         for minor in minors:
-            node, problem = self._look.minor(self._function, minor)
+            node, problem = self._scan.minor(self._function.folder, minor)
             if node is not None:
                 nodes.extend(_with_names(node, self._names))
             elif minor.role == "render" or not has_render:
                 return (), self._broken("gpu-node-missing", problem, drm.UDEV_HINT, path=minor.path)
             else:
-                self._look.collector.add(
+                self._scan.collector.add(
                     "warning",
                     "drm-node-missing",
-                    self._look.dev.host_path(minor.path),
+                    self._scan.dev.host_path(minor.path),
                     f"{self._named}: {problem}; it is served without its card, which displays need",
                     drm.UDEV_HINT,
                 )
@@ -189,8 +189,8 @@ class _Gpu:
         return f"GPU {self._index} ({address})"
 
     def _broken(self, rule: str, problem: str, hint: str, path: str = "") -> str:
-        where = self._look.dev.host_path(path) if path else self._function.address or self._function.folder
-        self._look.collector.add("error", rule, where, f"{self._named} gets no device: {problem}", hint)
+        where = self._scan.dev.host_path(path) if path else self._function.address or self._function.folder
+        self._scan.collector.add("error", rule, where, f"{self._named} gets no device: {problem}", hint)
         return problem
 
     def _accelerator(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 
+from cdigen.host.procfs import number_behind
 from cdigen.model.inventory import Accelerator
 from cdigen.vendors.intel.tables import MEI, MEI_ROLE
 from cdigen.vendors.kernel import drm
@@ -23,10 +24,9 @@ if TYPE_CHECKING:
 
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.intel.pci import PciFunction
-    from cdigen.vendors.intel.scan import NodeScan
+    from cdigen.vendors.kernel.scan import NodeScan
 
 _AUXILIARY = re.compile(r"(?:i915|xe)\.mei-gsc(?:fi)?\.[0-9]+")
-_NODE = re.compile(r"mei[0-9]{1,7}")
 
 
 def read_meis(scan: NodeScan, served: Iterable[tuple[PciFunction, Accelerator]]) -> tuple[Accelerator, ...]:
@@ -54,10 +54,11 @@ def read_meis(scan: NodeScan, served: Iterable[tuple[PciFunction, Accelerator]])
 def _nodes(scan: NodeScan, function: PciFunction) -> Iterator[HostNode]:
     for entry in sorted(filter(_AUXILIARY.fullmatch, function.entries)):
         folder = f"{function.folder}/{entry}/mei"
-        for name in filter(_NODE.fullmatch, scan.host.names(folder)):
+        for name in scan.host.names(folder):
+            if number_behind("mei", name) is None:
+                continue
             path = f"/dev/{name}"
-            numbers = drm.device_numbers(scan.host, f"{folder}/{name}/dev")
-            node, problem = scan.node(function, path, MEI_ROLE, numbers)
+            node, problem = scan.node(function.folder, path, MEI_ROLE, f"{folder}/{name}")
             if node is not None:
                 yield node
             else:

@@ -10,11 +10,13 @@ like any other; the physical one stays a GPU, too, with the resources that its d
 
 from __future__ import annotations
 
-from cdigen.host.procfs import read_text
-from cdigen.host.root import reason, shown
+import re
+
+from cdigen.host.procfs import number_behind, read_line
+from cdigen.host.root import shown
 from cdigen.host.sysfs import PCI_DEVICES, pci_address, pci_key
 from cdigen.value import frozen
-from cdigen.vendors.intel.presence import CLASS_LISTS, PCI_DRIVERS, is_minor, number
+from cdigen.vendors.intel.presence import CLASS_LISTS, PCI_DRIVERS, number
 from cdigen.vendors.intel.tables import CLASSES, DRIVERS, GPU, INTEL, WORDS
 
 TYPE_CHECKING = False
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
     from cdigen.model.findings import FindingCollector
+
+_DEVICE_ID = re.compile("0x[0-9a-f]{4}")
 
 
 @frozen
@@ -105,7 +109,7 @@ class _Reader:
         for path, prefix, device_class in CLASS_LISTS:
             for name in self._host.names(path):
                 folder = f"{path}/{name}/device"
-                if name in known or not is_minor(name, prefix):
+                if name in known or number_behind(prefix, name) is None:
                     continue
                 if number(self._host, f"{folder}/vendor") != INTEL:
                     continue
@@ -165,20 +169,11 @@ class _Reader:
     def _device_id(self, folder: str, address: str) -> str:
         """Return PCI's number of the device as sysfs spells it, or empty, which is a finding."""
         path = f"{folder}/device"
-        try:
-            text = read_text(self._host, path).strip().lower()
-            problem = f"holds {text[:20]!r}, no number"
-        except OSError as error:
-            text, problem = "", f"cannot be read: {reason(error)}"
-        digits = text.removeprefix("0x")
-        if (
-            len(digits) == 4
-            and text == f"0x{digits}"
-            and all(digit in "0123456789abcdef" for digit in digits)
-        ):
+        text = read_line(self._host, path).lower()
+        if _DEVICE_ID.fullmatch(text):
             return text
         if address:
-            message = f"{path} {problem}; {address} is not offered by its PCI address"
+            message = f"{path} holds {text[:20]!r}, no number; {address} is not offered by its PCI address"
             self._collector.add("warning", "device-id-unreadable", path, message, "see 'lspci -nn'")
         return ""
 
@@ -204,11 +199,11 @@ def virtual_functions(
     every = tuple(functions)
     for physical in every:
         for name in physical.entries:
-            digits = name.removeprefix("virtfn")
-            if digits != name and digits.isascii() and digits.isdigit() and len(digits) <= 5:
+            ordinal = number_behind("virtfn", name)
+            if ordinal is not None:
                 address = pci_address(link_name(host, f"{physical.folder}/{name}"))
                 if address:
-                    found[address] = VirtualFunction(parent=physical.address, number=int(digits))
+                    found[address] = VirtualFunction(parent=physical.address, number=ordinal)
     for function in every:
         if "physfn" not in function.entries or function.address in found:
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.host.procfs import read_text
+from cdigen.host.procfs import number_behind, read_text
 from cdigen.host.sysfs import pci_key
 from cdigen.model.errors import HostError
 from cdigen.vendors.intel.tables import DRIVERS, GPU, INTEL, NPU, VFIO_DRIVERS
@@ -28,7 +28,7 @@ def has_devices(host: Root, *, vfio: bool) -> bool:
         number(host, f"{path}/{name}/device/vendor") == INTEL
         for path, prefix, _ in CLASS_LISTS
         for name in host.names(path)
-        if is_minor(name, prefix)
+        if number_behind(prefix, name) is not None
     )
 
 
@@ -48,9 +48,3 @@ def number(host: Root, path: str) -> int | None:
         return int(read_text(host, path).strip(), 16)
     except (OSError, ValueError):
         return None
-
-
-def is_minor(name: str, prefix: str) -> bool:
-    """Return whether NAME is PREFIX and a number; connectors are listed beside (card0-HDMI-A-1)."""
-    digits = name.removeprefix(prefix)
-    return digits != name and digits.isascii() and digits.isdigit()

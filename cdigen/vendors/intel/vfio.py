@@ -12,6 +12,7 @@ Nodes: a device's IOMMU group and /dev/vfio/vfio, or its own node of newer kerne
 
 from __future__ import annotations
 
+from cdigen.host.procfs import number_behind
 from cdigen.model.inventory import Accelerator
 from cdigen.vendors.intel.gpu import model_of
 from cdigen.vendors.intel.pci import link_name
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.intel.pci import PciFunction, VirtualFunction
-    from cdigen.vendors.intel.scan import NodeScan
+    from cdigen.vendors.kernel.scan import NodeScan
 
 SHARED_ROLE = "vfio-control"
 CONTAINER, IOMMU = "/dev/vfio/vfio", "/dev/iommu"
@@ -73,7 +74,7 @@ def _group_nodes(scan: NodeScan, function: PciFunction) -> tuple[tuple[HostNode,
     if "iommu_group" not in function.entries:
         return (), "it is in no IOMMU group"
     number = link_name(scan.host, f"{function.folder}/iommu_group")
-    if not (number.isascii() and number.isdigit() and len(number) <= 7):
+    if number_behind("", number) is None:
         return (), f"{function.folder}/iommu_group leads to no group"
     group, problem = scan.nodes.read(f"/dev/vfio/{number}", role=VFIO_ROLE)
     control, control_problem = scan.nodes.read(CONTAINER, role=SHARED_ROLE)
@@ -87,7 +88,7 @@ def _own_nodes(scan: NodeScan, function: PciFunction) -> tuple[HostNode, ...]:
     if "vfio-dev" not in function.entries:
         return ()
     folder = f"{function.folder}/vfio-dev"
-    names = [name for name in scan.host.names(folder) if name.startswith("vfio") and name[4:].isdecimal()]
+    names = [name for name in scan.host.names(folder) if number_behind("vfio", name) is not None]
     if not names:
         return ()
     numbers = node_numbers(device_numbers(scan.host, f"{folder}/{names[0]}/dev"), make=False)

@@ -7,13 +7,14 @@ accelerators that are not GPUs, in ``accel/`` (``accel0``); each one's ``dev`` h
 
 from __future__ import annotations
 
-from cdigen.host.procfs import read_text
+from cdigen.host.procfs import number_behind, read_line, read_text
+from cdigen.model.findings import Finding
 from cdigen.value import frozen, replace
-from cdigen.vendors.kernel.nodes import DeviceNumbers, NodeCreationPolicy, NodeReader
+from cdigen.vendors.kernel.nodes import DeviceNumbers, NodeCreationPolicy, NodeReader, is_root_only
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from cdigen.host.root import Root
     from cdigen.model.inventory import HostNode
@@ -61,22 +62,25 @@ def minors(root: Root, folder: str, subsystem: str = "drm") -> tuple[DrmMinor, .
 
     SUBSYSTEM is ``drm`` or ``accel``. Nothing where the folder is gone: /sys of a device vanishes with it.
     """
-    found = []
-    for name in root.names(f"{folder}/{subsystem}"):
-        for prefix, role, capabilities in _FORMS[subsystem]:
-            digits = name.removeprefix(prefix)
-            if digits != name and digits.isascii() and digits.isdigit() and len(digits) <= 7:
-                found.append(
-                    DrmMinor(
-                        name=name,
-                        role=role,
-                        number=int(digits),
-                        path=f"{_FOLDERS[subsystem]}/{name}",
-                        capabilities=capabilities,
-                        numbers=device_numbers(root, f"{folder}/{subsystem}/{name}/dev"),
-                    )
-                )
+    below = f"{folder}/{subsystem}"
+    found = [listed for name in root.names(below) if (listed := read_minor(root, below, name, subsystem))]
     return tuple(sorted(found, key=lambda minor: (minor.role, minor.number)))
+
+
+def read_minor(root: Root, folder: str, name: str, subsystem: str) -> DrmMinor | None:
+    """Return the minor of SUBSYSTEM that FOLDER lists as NAME, None where it is something else."""
+    for prefix, role, capabilities in _FORMS[subsystem]:
+        number = number_behind(prefix, name)
+        if number is not None:
+            return DrmMinor(
+                name=name,
+                role=role,
+                number=number,
+                path=f"{_FOLDERS[subsystem]}/{name}",
+                capabilities=capabilities,
+                numbers=device_numbers(root, f"{folder}/{name}/dev"),
+            )
+    return None
 
 
 def with_groups(host: Root, nodes: Iterable[HostNode]) -> tuple[HostNode, ...]:
@@ -97,15 +101,25 @@ def _groups(host: Root) -> dict[str, int]:
     return {row[0]: int(row[2]) for row in fields if len(row) > 2 and row[2].isascii() and row[2].isdigit()}
 
 
+def root_only_nodes(nodes: Iterable[HostNode]) -> Iterator[Finding]:
+    """Say which nodes that programs compute with only root can open: no group opens them to others."""
+    closed = [node.host_path for node in nodes if node.role in {"render", "accel"} and is_root_only(node)]
+    if closed:
+        more = " and more" if len(closed) > 4 else ""
+        yield Finding(
+            severity="warning",
+            rule="render-group",
+            path=closed[0],
+            message=f"only root can open {', '.join(closed[:4])}{more}, whatever groups a user is in",
+            hint=GROUP_HINT,
+        )
+
+
 def device_numbers(root: Root, path: str) -> tuple[int, int] | None:
     """Return the numbers in the ``dev`` file PATH of /sys; None where the kernel does not tell them."""
-    try:
-        major, _, minor = read_text(root, path).strip().partition(":")
-    except OSError:
-        return None
-    if not all(part.isascii() and part.isdigit() and len(part) <= 7 for part in (major, minor)):
-        return None
-    return int(major), int(minor)
+    major, _, minor = read_line(root, path).partition(":")
+    told = number_behind("", major), number_behind("", minor)
+    return None if told[0] is None or told[1] is None else (told[0], told[1])
 
 
 def node_numbers(told: tuple[int, int] | None, *, make: bool = True) -> DeviceNumbers | None:

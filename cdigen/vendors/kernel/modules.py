@@ -1,10 +1,10 @@
-"""Tell whether a kernel module is loaded, and of which build it is."""
+"""Tell whether a kernel module is loaded, of which build it is, and which firmware there is for it."""
 
 from __future__ import annotations
 
 import os
 
-from cdigen.host.procfs import kernel_release, read_text
+from cdigen.host.procfs import kernel_release, read_line
 from cdigen.model.inventory import Driver
 
 TYPE_CHECKING = False
@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 MODULES = "/sys/module"
 # The kernel's word for its machine, from 6.1 on (Documentation/admin-guide/sysctl/kernel.rst, "arch").
 ARCHITECTURE = "/proc/sys/kernel/arch"
+# The kernel's own search path, after that of its parameter (Documentation/driver-api/firmware/
+# fw_search_path.rst).
+FIRMWARE_FOLDERS = (
+    "/lib/firmware/updates/{release}",
+    "/lib/firmware/updates",
+    "/lib/firmware/{release}",
+    "/lib/firmware",
+)
+_FIRMWARE_PARAMETER = f"{MODULES}/firmware_class/parameters/path"
 
 
 def is_loaded(host: Root, module: str) -> bool:
@@ -27,23 +36,25 @@ def read_driver(host: Root, module: str) -> Driver:
     Modules of the kernel's own tree have no version but the kernel's; those that DKMS builds have
     (``MODULE_VERSION``, which sysfs shows).
     """
-    version = _line(host, f"{MODULES}/{module}/version")
+    version = read_line(host, f"{MODULES}/{module}/version")
+    machine = read_line(host, ARCHITECTURE)
+    is_word = machine.isascii() and machine.replace("_", "").isalnum()
     return Driver(
         version=version or kernel_release(host),
         flavour="dkms" if version else "in-tree",
-        architecture=_architecture(host),
+        architecture=machine if is_word else os.uname().machine,
     )
 
 
-def _architecture(host: Root) -> str:
-    told = _line(host, ARCHITECTURE)
-    plain = told.isascii() and told.replace("_", "").isalnum()
-    return told if plain else os.uname().machine
+def firmware_folders(host: Root) -> tuple[str, ...]:
+    """Return the folders in which the kernel of HOST looks for firmware, the first one first."""
+    given = read_line(host, _FIRMWARE_PARAMETER)
+    # "-" is not a folder: without a release those of a release are passed over.
+    release = kernel_release(host) or "-"
+    folders = tuple(folder.format(release=release) for folder in FIRMWARE_FOLDERS)
+    return (given, *folders) if given.startswith("/") else folders
 
 
-def _line(host: Root, path: str) -> str:
-    try:
-        text = read_text(host, path).strip()
-    except OSError:
-        return ""
-    return text if text.isprintable() else ""
+def firmware_names(host: Root, folder: str) -> tuple[str, ...]:
+    """Return the names of the firmware files in FOLDER (``amdgpu``) of all that the kernel searches."""
+    return tuple(name for place in firmware_folders(host) for name in host.names(f"{place}/{folder}"))

@@ -9,11 +9,11 @@ import os
 import stat
 from fnmatch import fnmatchcase
 
-from cdigen.host.procfs import kernel_release, read_text
 from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import DriverFile, ProbeResult
 from cdigen.model.loader import MULTIARCH
+from cdigen.vendors.kernel.modules import firmware_folders
 from cdigen.vendors.nvidia.libraries import NONE_LISTED
 from cdigen.vendors.nvidia.tables import (
     BINARIES,
@@ -23,9 +23,8 @@ from cdigen.vendors.nvidia.tables import (
     CONFIGS,
     DISPLAY,
     EVERY,
-    FIRMWARE_FOLDER_PARAMETER,
-    FIRMWARE_FOLDERS,
     NIXOS_BINARIES,
+    NIXOS_FIRMWARE,
     NO_BINARY,
     SOCKETS,
     XORG_FOLDERS,
@@ -117,25 +116,12 @@ def _program_paths(root: Root, folders: tuple[str, ...], name: str) -> Iterable[
 
 def _find_firmware(context: DiscoveryContext, driver: Driver) -> Found:
     search = _Search(context.driver, "firmware")
-    try:
-        parameter = read_text(context.host, FIRMWARE_FOLDER_PARAMETER).strip()
-    except OSError:
-        parameter = ""
-    # "-" is not a folder: without a release those of a release are passed over.
-    release = kernel_release(context.host) or "-"
-    folders = [folder.format(release=release) for folder in FIRMWARE_FOLDERS]
-    if parameter.startswith("/") and is_plain(parameter):
-        folders.insert(0, parameter)
     wanted = f"nvidia/{driver.version}/gsp*.bin"
     found = []
-    for folder in folders:
+    for folder in (*firmware_folders(context.host), NIXOS_FIRMWARE):
         for name in context.driver.names(f"{folder}/nvidia/{driver.version}"):
             path = f"{folder}/nvidia/{driver.version}/{name}"
-            if (
-                name.startswith("gsp")
-                and name.endswith(".bin")
-                and (real := search.check(path, stat.S_ISREG))
-            ):
+            if fnmatchcase(name, "gsp*.bin") and (real := search.check(path, stat.S_ISREG)):
                 search.take(real, EVERY, (f"/lib/firmware/nvidia/{driver.version}/{name}",))
                 found.append(context.driver.host_path(real))
         if found:

@@ -194,6 +194,7 @@ LIBRARY_SUBFOLDERS = ("nvidia", "vdpau")
 CARRIED_BY_IMAGES = ("libcuda.so.1", "libnvidia-ml.so.1")
 
 NIXOS_BINARIES = "/run/current-system/sw/bin"
+NIXOS_FIRMWARE = "/run/current-system/firmware"
 BINARY_FOLDERS = (
     "/usr/local/sbin",
     "/usr/local/bin",
@@ -253,16 +254,6 @@ CONFIGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("vulkansc/icd.d/nvidia_icd.{architecture}.json", "/etc/vulkansc/icd.d", GRAPHICS),
     ("vulkansc/icd.d/nvidia_icd_vksc.json", "/etc/vulkansc/icd.d", GRAPHICS),
 )
-
-# Where the kernel looks for firmware, in its order (Documentation/driver-api/firmware/fw_search_path.rst).
-FIRMWARE_FOLDERS = (
-    "/lib/firmware/updates/{release}",
-    "/lib/firmware/updates",
-    "/lib/firmware/{release}",
-    "/lib/firmware",
-    "/run/current-system/firmware",
-)
-FIRMWARE_FOLDER_PARAMETER = "/sys/module/firmware_class/parameters/path"
 
 # X server modules, below a folder of Xorg modules. Containers get them where Debian's and Red Hat's
 # Xorg look by default.

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from cdigen.model.loader import MULTIARCH
 from cdigen.vendors.base import Watches
+from cdigen.vendors.kernel.modules import FIRMWARE_FOLDERS
 from cdigen.vendors.nvidia import file_list
 from cdigen.vendors.nvidia.tables import (
     BINARIES,
     BINARY_FOLDERS,
     CONFIG_FOLDERS,
     CONFIGS,
-    FIRMWARE_FOLDERS,
     LIBRARY32_FOLDERS,
     LIBRARY_FOLDERS,
     LIBRARY_NAMES,
+    NIXOS_FIRMWARE,
     SOCKETS,
 )
 
@@ -72,7 +73,8 @@ def _driver_paths(context: DiscoveryContext) -> Iterator[str]:
     for folder in context.config_search_paths or CONFIG_FOLDERS:
         yield f"{folder}/{file_list.PATH}"
         yield from (f"{folder}/{path.format(version='*', architecture='*')}" for path, _, _ in CONFIGS)
-    yield from (f"{folder}/nvidia" for folder in FIRMWARE_FOLDERS if "{" not in folder)
+    firmware = (folder for folder in (*FIRMWARE_FOLDERS, NIXOS_FIRMWARE) if "{" not in folder)
+    yield from (f"{folder}/nvidia" for folder in firmware)
 
 
 def _outer(root: Root, path: str) -> str:

@@ -41,7 +41,7 @@ class NvmlUnavailable(Exception):
     def __init__(self, stage: str, message: str, error: dict[str, object] | None = None) -> None:
         super().__init__(message)
         shown = text(message) or "no reason was given"
-        self.document = {"stage": stage, "message": shown, "error": error}
+        self.document: dict[str, object] = {"stage": stage, "message": shown, "error": error}
 
 
 class NvmlCallError(Exception):
