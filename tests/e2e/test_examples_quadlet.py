@@ -1,0 +1,53 @@
+"""The example of Quadlet: systemd starts its container on a booted Debian 13, whose podman makes the unit."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bootedhost import GPUS, KERNEL, REPOSITORY, booted
+from chroothost import DEBIAN_IMAGE, Host, copy_tree
+from gpuhosts import succeed
+from kernelside import write, write_kernel_side
+from upgradehost import CONTAINERS, OWN, STORAGE
+
+pytestmark = pytest.mark.e2e
+
+EXAMPLE = REPOSITORY / "examples/quadlet/gpu.container"
+IMAGE = "docker.io/library/debian:stable"
+
+
+@pytest.fixture
+def host(cache: Path, images: Path) -> Iterator[Host]:
+    """Boot a host with two GPUs, a spec without hooks, and the example where podman looks for it."""
+    with tempfile.TemporaryDirectory(prefix="quadlet-", dir=cache) as folder:
+        root = Path(folder) / "root"
+        copy_tree(cache / "host-trixie", root)
+        for name in OWN:
+            shutil.rmtree(root / name)
+            subprocess.run(["cp", "--archive", cache / "host-trixie" / name, root], check=True)
+        for top in (root, root / KERNEL):
+            write_kernel_side(top, GPUS)
+        generate = (sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--layout", "files")
+        (root / "etc/cdi").mkdir()
+        succeed(*generate, "--hook", "none", "--output", str(root / "etc/cdi/nvidia.com-gpu.json"))
+        write(root / "etc/containers/storage.conf", STORAGE)
+        limits = CONTAINERS.replace("[containers]\n", "[containers]\npids_limit = 0\n")
+        write(root / "etc/containers/containers.conf", limits)
+        write(root / "etc/containers/systemd/gpu.container", EXAMPLE.read_text())
+        with booted(root, kernel=root / KERNEL, images=images) as first:
+            yield Host(pid=first)
+
+
+def test_systemd_starts_the_container_of_the_quadlet_with_its_gpu(host: Host) -> None:
+    host.run(f"podman save --quiet {DEBIAN_IMAGE} | podman load --quiet; podman tag {DEBIAN_IMAGE} {IMAGE}")
+    host.run(
+        "systemctl start gpu.service || { systemctl status gpu.service >&2; journalctl -n 30 >&2; false; }"
+    )
+    logged = host.run("journalctl --output cat --unit gpu.service").split()
+    assert {word for word in logged if word.startswith("/dev/nvidia")} == {
+        "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
+    }  # fmt: skip

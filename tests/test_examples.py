@@ -1,0 +1,112 @@
+"""The examples are listed with whether they are run, and what makes options of a spec says what is in it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+README = (EXAMPLES / "README.md").read_text()
+# Written by others' tools, and explained in the README as folders.
+FOLDERS = ("hosts", "specs", "monitoring", "vendor-accel")
+PROGRAMS = sorted(
+    path.relative_to(EXAMPLES).as_posix()
+    for path in EXAMPLES.rglob("*")
+    if path.is_file()
+    and path != EXAMPLES / "README.md"
+    and path.relative_to(EXAMPLES).parts[0] not in FOLDERS
+)
+NODE = {"path": "/dev/gpu0", "permissions": "rw"}
+LIBRARY = {"hostPath": "/usr/lib/libgpu.so.1.2", "containerPath": "/usr/lib/libgpu.so.1", "options": ["ro"]}
+
+
+@pytest.mark.parametrize("example", PROGRAMS)
+def test_an_example_is_listed_as_not_run_exactly_where_its_file_says_so(example: str) -> None:
+    rows = [line for line in README.splitlines() if f"]({example})" in line]
+    assert len(rows) == 1
+    assert ("| not run |" in rows[0]) == ("# Not run here: " in (EXAMPLES / example).read_text())
+
+
+def test_folders_that_are_no_programs_are_listed() -> None:
+    assert [name for name in FOLDERS if f"]({name}" not in README] == []
+
+
+def spec(folder: Path, **edits: Any) -> Path:
+    """Write a spec of one device, a, whose document has EDITS besides the library."""
+    document = {
+        "cdiVersion": "0.5.0",
+        "kind": "example.com/gpu",
+        "devices": [{"name": "a", "containerEdits": {"deviceNodes": [NODE]}}],
+        "containerEdits": {"mounts": [LIBRARY], **edits},
+    }
+    file = folder / "spec.json"
+    file.write_text(json.dumps(document))
+    return file
+
+
+def options(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    command = (sys.executable, EXAMPLES / "cdi-options", *arguments)
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("form", "lines"),
+    [
+        (
+            "nspawn",
+            [
+                "--bind=/dev/gpu0:/dev/gpu0",
+                "--bind-ro=/usr/lib/libgpu.so.1.2:/usr/lib/libgpu.so.1",
+                "--setenv=A=b",
+            ],
+        ),
+        (
+            "apptainer",
+            [
+                "--mount=type=bind,source=/dev/gpu0,destination=/dev/gpu0",
+                "--mount=type=bind,source=/usr/lib/libgpu.so.1.2,destination=/usr/lib/libgpu.so.1,ro",
+                "--env=A=b",
+            ],
+        ),
+        (
+            "incus",
+            [
+                "cdi-node-0 unix-char source=/dev/gpu0 path=/dev/gpu0",
+                "cdi-file-0 disk source=/usr/lib/libgpu.so.1.2 path=/usr/lib/libgpu.so.1 readonly=true",
+            ],
+        ),
+    ],
+)
+def test_a_spec_becomes_the_options_of_a_program(tmp_path: Path, form: str, lines: list[str]) -> None:
+    assert options(form, spec(tmp_path, env=["A=b"]), "a").stdout.splitlines() == lines
+
+
+def test_a_node_that_the_device_and_the_document_share_is_bound_once(tmp_path: Path) -> None:
+    said = options("nspawn", spec(tmp_path, deviceNodes=[NODE]), "a").stdout
+    assert said.count("--bind=") == 1
+
+
+def test_a_colon_in_a_path_is_no_separator_for_nspawn(tmp_path: Path) -> None:
+    said = options("nspawn", spec(tmp_path, deviceNodes=[{"path": "/dev/pci-0000:03"}]), "a").stdout
+    assert r"--bind=/dev/pci-0000\:03:/dev/pci-0000\:03" in said.splitlines()
+
+
+def test_a_spec_with_hooks_or_without_the_device_is_refused_in_one_line(tmp_path: Path) -> None:
+    hook = {"hookName": "createContainer", "path": "/hook"}
+    with_hooks = options("nspawn", spec(tmp_path, hooks=[hook]), "a")
+    assert (with_hooks.returncode, with_hooks.stdout) == (1, "")
+    assert "has hooks, which nobody would run; make it with --hook none" in with_hooks.stderr
+    without = options("nspawn", spec(tmp_path), "b")
+    assert (without.returncode, without.stderr) == (
+        1,
+        f"cdi-options: {tmp_path / 'spec.json'} has no device b; it has a\n",
+    )
+
+
+def test_a_spec_that_cdigen_wrote_for_it_names_each_library() -> None:
+    said = options("nspawn", EXAMPLES / "specs/debian13-8xh100.json", "0").stdout
+    assert "--bind=/dev/nvidia0:/dev/nvidia0" in said.splitlines()
+    assert "/libcuda.so.1\n" in said
