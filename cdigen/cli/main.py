@@ -23,6 +23,10 @@ COMMANDS = {
     "doctor": ("cdigen.cli.doctor", "find what keeps containers from the devices, and what fixes it"),
     "generate": ("cdigen.cli.generate", "print or write the CDI specs of this host"),
     "inspect": ("cdigen.cli.inspect", "show what was looked for on this host, and what was found"),
+    "install-service": (
+        "cdigen.cli.install_service",
+        "put units, hook, man pages and completions of an installed wheel onto this host",
+    ),
     "list": ("cdigen.cli.list", "list the devices that a container runtime finds"),
     "nri": (
         "cdigen.cli.nri",
@@ -42,11 +46,11 @@ COMMANDS = {
 # Options that may stand before the command and take the next argument as their value.
 VALUE_OPTIONS = frozenset({
     "--annotation", "--binary-search-path", "--bundle", "--cdi-device", "--config", "--config-search-path",
-    "--container", "--container-driver-root", "--dev-root", "--device", "--device-node", "--driver-root",
-    "--env", "--for", "--format", "--hook", "--index", "--inventory", "--kind", "--label", "--layout",
-    "--library-search-path", "--loader", "--mode", "--name", "--namespace", "--naming", "--nvml",
-    "--output", "--output-dir", "--profile", "--root", "--run-dir", "--runtime-handler", "--socket",
-    "--spec-dir", "--target", "--user", "--vendor",
+    "--container", "--container-driver-root", "--destdir", "--dev-root", "--device", "--device-node",
+    "--driver-root", "--env", "--for", "--format", "--hook", "--index", "--inventory", "--kind", "--label",
+    "--layout", "--library-search-path", "--loader", "--mode", "--name", "--namespace", "--naming", "--nvml",
+    "--output", "--output-dir", "--prefix", "--profile", "--root", "--run-dir", "--runtime-handler",
+    "--socket", "--spec-dir", "--target", "--user", "--vendor",
 })  # fmt: skip
 
 _PURPOSE = (

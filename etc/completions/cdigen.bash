@@ -1,6 +1,6 @@
 # Made by 'make generated' of the commands' own parsers, with https://github.com/tqdm/shtab: not to be edited.
 
-_shtab_cdigen_subparsers=(config configure diff doctor generate inspect list nri prune resolve run status validate withdraw)
+_shtab_cdigen_subparsers=(config configure diff doctor generate inspect install-service list nri prune resolve run status validate withdraw)
 
 _shtab_cdigen_config_option_strings=(-h --help --config --root --json -v --verbose -q --quiet)
 _shtab_cdigen_configure_option_strings=(-h --help --dry-run --undo --nri --nri-required --restart --spec-dir --config --root --json -v --verbose -q --quiet)
@@ -8,6 +8,7 @@ _shtab_cdigen_diff_option_strings=(-h --help --kind --profile --naming --target 
 _shtab_cdigen_doctor_option_strings=(-h --help --for --device --user --bundle --mask --config --root --vendor --driver-root --dev-root --library-search-path --binary-search-path --config-search-path --mode --nvml --strict --json -v --verbose -q --quiet)
 _shtab_cdigen_generate_option_strings=(-h --help --write --output --output-dir --format --replace-foreign --withdraw --kind --profile --naming --target --layout --hook --container-driver-root --spec-dir --config --root --vendor --driver-root --dev-root --library-search-path --binary-search-path --config-search-path --mode --nvml --inventory --strict --json -v --verbose -q --quiet)
 _shtab_cdigen_inspect_option_strings=(-h --help --kind --profile --naming --target --layout --hook --container-driver-root --spec-dir --config --root --vendor --driver-root --dev-root --library-search-path --binary-search-path --config-search-path --mode --nvml --inventory --strict --json -v --verbose -q --quiet)
+_shtab_cdigen_install_service_option_strings=(-h --help --remove --no-start --prefix --destdir --json -v --verbose -q --quiet)
 _shtab_cdigen_list_option_strings=(-h --help --kind --config --root --spec-dir --json -v --verbose -q --quiet)
 _shtab_cdigen_nri_option_strings=(-h --help --socket --index --name --run-dir --config --root --spec-dir --json -v --verbose -q --quiet)
 _shtab_cdigen_prune_option_strings=(-h --help --dry-run --config --root --spec-dir --json -v --verbose -q --quiet)
@@ -67,6 +68,8 @@ _shtab_cdigen_inspect___library_search_path_COMPGEN=_shtab_compgen_dirs
 _shtab_cdigen_inspect___binary_search_path_COMPGEN=_shtab_compgen_dirs
 _shtab_cdigen_inspect___config_search_path_COMPGEN=_shtab_compgen_dirs
 _shtab_cdigen_inspect___inventory_COMPGEN=_shtab_compgen_files
+_shtab_cdigen_install_service___prefix_COMPGEN=_shtab_compgen_dirs
+_shtab_cdigen_install_service___destdir_COMPGEN=_shtab_compgen_dirs
 _shtab_cdigen_list___kind_COMPGEN=_cdigen_kinds
 _shtab_cdigen_list___config_COMPGEN=_shtab_compgen_files
 _shtab_cdigen_list___root_COMPGEN=_shtab_compgen_dirs
@@ -143,7 +146,7 @@ _shtab_cdigen_run___nvml_choices=(auto off)
 _shtab_cdigen_validate___target_choices=(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)
 _shtab_cdigen_validate___loader_choices=(0.5.2 0.5.3 0.5.4 0.6.0 0.6.1 0.6.2 0.7.0 0.7.1 0.7.2 0.8.0 0.8.1 1.0.0 1.0.1 1.1.0 main)
 _shtab_cdigen_withdraw___vendor_choices=(nvidia amd intel)
-_shtab_cdigen_pos_0_choices=(config configure diff doctor generate inspect list nri prune resolve run status validate withdraw)
+_shtab_cdigen_pos_0_choices=(config configure diff doctor generate inspect install-service list nri prune resolve run status validate withdraw)
 
 _shtab_cdigen_config__h_nargs=0
 _shtab_cdigen_config___help_nargs=0
@@ -200,6 +203,15 @@ _shtab_cdigen_inspect__v_nargs=0
 _shtab_cdigen_inspect___verbose_nargs=0
 _shtab_cdigen_inspect__q_nargs=0
 _shtab_cdigen_inspect___quiet_nargs=0
+_shtab_cdigen_install_service__h_nargs=0
+_shtab_cdigen_install_service___help_nargs=0
+_shtab_cdigen_install_service___remove_nargs=0
+_shtab_cdigen_install_service___no_start_nargs=0
+_shtab_cdigen_install_service___json_nargs=0
+_shtab_cdigen_install_service__v_nargs=0
+_shtab_cdigen_install_service___verbose_nargs=0
+_shtab_cdigen_install_service__q_nargs=0
+_shtab_cdigen_install_service___quiet_nargs=0
 _shtab_cdigen_list__h_nargs=0
 _shtab_cdigen_list___help_nargs=0
 _shtab_cdigen_list___json_nargs=0

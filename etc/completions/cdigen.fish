@@ -54,8 +54,8 @@ function _shtab_cdigen_using
   test "$_shtab_cdigen_cmdpath" = "$argv"
 end
 
-set -g _shtab_cdigen_commands config configure diff doctor generate inspect list nri prune resolve run status validate withdraw
-set -g _shtab_cdigen_opts_with_value --annotation --binary-search-path --bundle --cdi-device --config --config-search-path --container --container-driver-root --dev-root --device --device-node --driver-root --env --for --format --hook --index --inventory --kind --label --layout --library-search-path --loader --mode --name --namespace --naming --nvml --output --output-dir --profile --root --run-dir --runtime-handler --socket --spec-dir --target --user --vendor
+set -g _shtab_cdigen_commands config configure diff doctor generate inspect install-service list nri prune resolve run status validate withdraw
+set -g _shtab_cdigen_opts_with_value --annotation --binary-search-path --bundle --cdi-device --config --config-search-path --container --container-driver-root --destdir --dev-root --device --device-node --driver-root --env --for --format --hook --index --inventory --kind --label --layout --library-search-path --loader --mode --name --namespace --naming --nvml --output --output-dir --prefix --profile --root --run-dir --runtime-handler --socket --spec-dir --target --user --vendor
 
 complete -c cdigen -e
 complete -c cdigen -f
@@ -185,6 +185,15 @@ complete -c cdigen -n '_shtab_cdigen_using inspect' -l strict -d 'fail if any re
 complete -c cdigen -n '_shtab_cdigen_using inspect' -l json -d 'print one JSON document and nothing else on stdout'
 complete -c cdigen -n '_shtab_cdigen_using inspect' -s v -l verbose -d 'say more on stderr'
 complete -c cdigen -n '_shtab_cdigen_using inspect' -s q -l quiet -d 'say nothing but errors on stderr'
+complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a install-service -d 'Put units, hook, man pages and completions of an installed wheel onto this host.'
+complete -c cdigen -n '_shtab_cdigen_using install-service' -s h -l help -d 'show this help message and exit'
+complete -c cdigen -n '_shtab_cdigen_using install-service' -l remove -d 'stop the services, withdraw specs that name the hook, remove what this command has put there'
+complete -c cdigen -n '_shtab_cdigen_using install-service' -l no-start -d 'only put the files there; enable, start and restart nothing'
+complete -c cdigen -n '_shtab_cdigen_using install-service' -l prefix -xka "(__fish_complete_directories)" -d 'below which folder (default: /usr)'
+complete -c cdigen -n '_shtab_cdigen_using install-service' -l destdir -xka "(__fish_complete_directories)" -d 'the folder that stands for /: nothing of this host is changed or started'
+complete -c cdigen -n '_shtab_cdigen_using install-service' -l json -d 'print one JSON document and nothing else on stdout'
+complete -c cdigen -n '_shtab_cdigen_using install-service' -s v -l verbose -d 'say more on stderr'
+complete -c cdigen -n '_shtab_cdigen_using install-service' -s q -l quiet -d 'say nothing but errors on stderr'
 complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a list -d 'List the devices that a container runtime finds.'
 complete -c cdigen -n '_shtab_cdigen_using list' -s h -l help -d 'show this help message and exit'
 complete -c cdigen -n '_shtab_cdigen_using list' -l kind -xka "(_cdigen_kinds)" -d 'only this kind, such as nvidia.com/gpu'

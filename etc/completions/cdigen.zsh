@@ -11,6 +11,7 @@ _shtab_cdigen_commands() {
     doctor:'Find what keeps containers from the devices, and what fixes it.'
     generate:'Print or write the CDI specs of this host.'
     inspect:'Show what was looked for on this host, and what was found.'
+    install-service:'Put units, hook, man pages and completions of an installed wheel onto this host.'
     list:'List the devices that a container runtime finds.'
     nri:'Run as an NRI plugin, which gives containers the devices that they ask for.'
     prune:'Remove the driver views that no spec and no container uses.'
@@ -184,6 +185,20 @@ _shtab_cdigen_inspect_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_cdigen_inspect_defaults_added=0
 
+_shtab_cdigen_install_service_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--remove[stop the services, withdraw specs that name the hook, remove what this command has put there]"
+  "--no-start[only put the files there\; enable, start and restart nothing]"
+  "--prefix=[below which folder (default\: \/usr)]:DIR:_files -/"
+  "--destdir=[the folder that stands for \/\: nothing of this host is changed or started]:DIR:_files -/"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_install_service_defaults_added=0
+
 _shtab_cdigen_list_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
@@ -354,6 +369,7 @@ _shtab_cdigen() {
         doctor) _arguments -C -s $_shtab_cdigen_doctor_options ;;
         generate) _arguments -C -s $_shtab_cdigen_generate_options ;;
         inspect) _arguments -C -s $_shtab_cdigen_inspect_options ;;
+        install-service) _arguments -C -s $_shtab_cdigen_install_service_options ;;
         list) _arguments -C -s $_shtab_cdigen_list_options ;;
         nri) _arguments -C -s $_shtab_cdigen_nri_options ;;
         prune) _arguments -C -s $_shtab_cdigen_prune_options ;;

@@ -110,6 +110,7 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
         "config-check": cdigen("config", "check", "--config", config, "--json"),
         "doctor": cdigen("doctor", *root, "--json"),
         "withdraw": cdigen("withdraw", *root, "--dry-run", "--json"),
+        "install-service": cdigen("install-service", "--destdir", tmp_path / "package", "--json"),
         "resolve": cdigen("resolve", *root, "--env", "NVIDIA_VISIBLE_DEVICES=all", "--json"),
     }
     (host / "dev/nvidia1").unlink()

@@ -1,0 +1,81 @@
+"""The wheel and the archive of the sources: what is in them, and that anybody makes the same ones."""
+
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from installation.installing import REPOSITORY
+from installation.wheels import build
+
+# Not for hosts: what makes and checks releases, and the starter of an installation from the sources.
+OF_THE_SOURCES = {"cdigen.starter", "floors.py", "help"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("wheel", tmp_path_factory.mktemp("wheel"))
+
+
+def test_the_wheel_has_all_that_is_put_onto_hosts(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name: archive.read(name) for name in archive.namelist() if name.startswith("cdigen/etc/")}
+    listed = {
+        f"cdigen/{path.relative_to(REPOSITORY)}": path.read_bytes()
+        for path in (REPOSITORY / "etc").rglob("*")
+        if path.is_file()
+        and "__pycache__" not in path.parts
+        and not OF_THE_SOURCES & set(path.relative_to(REPOSITORY / "etc").parts)
+    }
+    assert held == listed
+
+
+def test_the_wheel_has_the_schemas_and_no_tests(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert "cdigen/schemas/output/install-service.schema.json" in names
+    assert {name.split("/")[0] for name in names} == {
+        "cdigen",
+        wheel.name.removesuffix("-py3-none-any.whl") + ".dist-info",
+    }
+
+
+@pytest.mark.parametrize("target", ["wheel", "sdist"])
+def test_anybody_builds_the_same_bytes(tmp_path: Path, target: str) -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=REPOSITORY,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    names = [name for name in tracked.stdout.split("\0") if name and (REPOSITORY / name).is_file()]
+    if not names:
+        pytest.skip("these sources are no clone")
+    made = []
+    for order, top in ((1, tmp_path / "one"), (-1, tmp_path / "another")):
+        for name in names[::order]:
+            (top / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(REPOSITORY / name, top / name)
+            (top / name).chmod(
+                0o755 if (REPOSITORY / name).stat().st_mode & 0o100 else 0o600 if order < 0 else 0o644
+            )
+        folder = tmp_path / f"made-{top.name}"
+        folder.mkdir()
+        made.append(build(target, folder, sources=top).read_bytes())
+    assert made[0] == made[1]
+
+
+def test_the_archive_of_the_sources_is_all_that_make_needs(tmp_path: Path) -> None:
+    with tarfile.open(build("sdist", tmp_path)) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {
+        "Makefile",
+        "etc/install",
+        "requirements.lock",
+        "schemas/config.schema.json",
+        "README.md",
+    } <= names
+    assert not [name for name in names if "__pycache__" in name or name.startswith((".venv", ".git/"))]
