@@ -11,11 +11,11 @@ from cdigen.cli.spec_options import delivery_options
 from cdigen.doctor.context import Context
 from cdigen.doctor.examine import causes, examine
 from cdigen.doctor.request import RUNTIME_NAMES, DaemonReport, DoctorRequest
-from cdigen.doctor.users import find_user
 from cdigen.host.root import shown
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.pipeline.generate import GenerateOptions
 from cdigen.runtimes.daemon_service import service_of
+from cdigen.runtimes.users import find_user
 from cdigen.value import replace
 
 TYPE_CHECKING = False

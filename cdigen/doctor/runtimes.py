@@ -13,8 +13,8 @@ from cdigen.doctor.request import RUNTIME_NAMES
 from cdigen.doctor.result import Topic, severity_of, with_hint
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
-from cdigen.runtimes.access import may_read
 from cdigen.runtimes.releases import known_issues
+from cdigen.runtimes.users import may_read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckRe
         text += ", where the specs are"
     if not context.products and not holders:
         yield topic.good(name, looks)
-    elif runtime.settings.dirs_key:
+    elif runtime.settings.has_dirs_key:
         yield topic.error(name, text, configure(context, runtime))
     else:
         command = ("generate", "--write", "--spec-dir", listed[-1])

@@ -65,7 +65,6 @@ class InstalledRuntime:
     runtime: str
     binary: str
     release: Release | None
-    version_text: str = ""
     library: str = ""
     newest: str = ""
     problem: str = ""
@@ -100,35 +99,31 @@ def _place(host: Root, name: str) -> str:
 
 
 def _asked(host: Root, runtime: str, binary: str) -> InstalledRuntime:
+    release, problem = _release(host, binary)
+    library, newest = library_of(runtime, release) if release else ("", "")
+    if release and not library and runtime not in LOW_LEVEL:
+        problem = "this release reads no CDI specs"
+    return InstalledRuntime(
+        runtime=runtime, binary=binary, release=release, library=library, newest=newest, problem=problem
+    )
+
+
+def _release(host: Root, binary: str) -> tuple[Release | None, str]:
+    """Return the release that BINARY names, or None and why it named none."""
     if not host.is_this_machine:
-        problem = "it was not asked for its version: it is of another tree than this machine's own"
-        return InstalledRuntime(runtime=runtime, binary=binary, release=None, problem=problem)
+        return None, "it was not asked for its version: it is of another tree than this machine's own"
     if doubt := untrusted(binary):
-        problem = f"it was not asked for its version: {doubt}"
-        return InstalledRuntime(runtime=runtime, binary=binary, release=None, problem=problem)
+        return None, f"it was not asked for its version: {doubt}"
     try:
         ending = run((binary, "--version"), deadline_s=_DEADLINE_S)
     except OSError as error:
-        return InstalledRuntime(
-            runtime=runtime, binary=binary, release=None, problem=f"it cannot be started: {reason(error)}"
-        )
+        return None, f"it cannot be started: {reason(error)}"
     words = shown(ending.output[:_WORDS].decode("utf-8", "replace").strip().partition("\n")[0])
     release = release_in(words)
-    if ending.by != "itself" or release is None:
-        problem = {
-            "deadline": f"it did not give its version within {_DEADLINE_S:g} s",
-            "flood": "it printed without end when asked for its version",
-        }.get(ending.by, f"it gave no version: {words or ending.last_stderr_line or 'nothing'}")
-        return InstalledRuntime(
-            runtime=runtime, binary=binary, release=None, version_text=words, problem=problem
-        )
-    library, newest = library_of(runtime, release)
-    return InstalledRuntime(
-        runtime=runtime,
-        binary=binary,
-        release=release,
-        version_text=words,
-        library=library,
-        newest=newest,
-        problem="" if library or runtime in LOW_LEVEL else "this release reads no CDI specs",
-    )
+    if ending.by == "itself" and release:
+        return release, ""
+    problem = {
+        "deadline": f"it did not give its version within {_DEADLINE_S:g} s",
+        "flood": "it printed without end when asked for its version",
+    }.get(ending.by, f"it gave no version: {words or ending.last_stderr_line or 'nothing'}")
+    return None, problem

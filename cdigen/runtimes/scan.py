@@ -25,25 +25,6 @@ if TYPE_CHECKING:
     from cdigen.runtimes.spec_cache import SpecDirectory, SpecFile
     from cdigen.runtimes.users import Reader
 
-# Why a device is not found, or a file or directory is passed over: what Resolution.rule, SpecFile.state and
-# findings call it.
-RULES: dict[str, str] = {
-    "not-a-name": "the text is not a CDI device name",
-    "runtime-crashes": "a file makes this release crash, whatever is asked for",
-    "runtime-hangs": "a FIFO makes this release wait for ever, whatever is asked for",
-    "scan-stops": "a directory makes this release stop looking (main of the library only)",
-    "conflict": "two files of one directory define the device",
-    "file-refused": "only files that this release refuses define the device",
-    "file-unreadable": "a file that cannot be read, by this reader or by anybody, may define the device",
-    "directory-unreadable": "the device may be in a directory that cannot be read, by this reader or anybody",
-    "directory-symlink": "the device is in a directory that is a link, which this release passes over",
-    "not-a-directory": "a spec directory is not a directory, and nothing else defines the device",
-    "file-name-ignored": "the device is defined in a file whose name does not end in .json or .yaml",
-    "file-uncertain": "only files of which nobody knows whether this release loads them define the device",
-    "unknown-device": "the kind is there, the device is not",
-    "unknown-kind": "no file defines the kind",
-    "no-specs": "the directories hold no spec at all, or do not exist",
-}
 # A runtime that has met one of these starts no container.
 _FATAL = ("runtime-crashes", "runtime-hangs")
 # A file has these of its directory.
@@ -58,8 +39,10 @@ class Resolution:
 
     ``file``: where ``ok``, the file whose definition is used; else the file, or directory, that is the
     cause, empty where nothing defines the name at all. ``reason``: one line for people. ``rule``: empty
-    where ``ok``, else the cause's stable name (``RULES``). ``files``: all files that define the name, in the
-    order they are read, those that do not load too.
+    where ``ok``, else the rule that the cause breaks (docs/rules.md), ``scan-stops`` where the library's main
+    stops at a directory, ``unknown-device`` where the kind is there, ``unknown-kind``, ``no-specs``, or
+    ``not-a-name``. ``files``: all files that define the name, in the order they are read, those that do not
+    load too.
     """
 
     device: str

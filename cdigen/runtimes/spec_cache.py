@@ -18,7 +18,7 @@ from cdigen.cdi.reader import MAX_SIZE, parse_document
 from cdigen.host.root import reason, shown
 from cdigen.model.findings import errors
 from cdigen.model.names import SPEC_SUFFIXES, is_yaml
-from cdigen.runtimes.access import may_list, may_read
+from cdigen.runtimes.users import may_list, may_read
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -50,7 +50,7 @@ _TICK_NS = 20_000_000
 class SpecFile:
     """A spec file: where it lies, whether it is loaded, and what it defines.
 
-    ``state``: LOADED, or the rule of scan.RULES by which it is not, and ``reason`` in words. ``directory``
+    ``state``: LOADED, or the rule (docs/rules.md) by which it is not, and ``reason`` in words. ``directory``
     is the directory that counts as its own. ``is_known``: its kind and devices are known, loaded or not.
     """
 

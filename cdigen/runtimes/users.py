@@ -1,19 +1,31 @@
-"""Find a user who starts containers, and say as whom a runtime reads spec files: ``find``, ``Reader``.
+"""Say as whom a runtime reads spec files: ``User``, ``find_user``; and what it may read: ``may_read``.
 
-podman reads specs and its own configuration as the user who runs it, and so does a rootless dockerd;
-the other runtimes are daemons of root.
+podman reads specs and its own configuration as the user who runs it, and so does a rootless dockerd; the
+other runtimes are daemons of root. cdigen often looks as root, for whom nothing is closed; whether a user's
+podman can read the same file is written in the modes of the file and of every folder on the way
+(path_resolution(7)).
 """
 
 from __future__ import annotations
 
-from cdigen.host.root import DEFAULT_LIMIT
+import os
+import stat
+
+from cdigen.host.root import DEFAULT_LIMIT, shown
+from cdigen.model.errors import ConfigError
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cdigen.host.root import Root
+
+    # Name, user id, group id, home, ids of further groups.
+    Row = tuple[str, int, int, str, list[int]]
+
+_READ, _SEARCH = 4, 1
+_ACCESS_LIST = "system.posix_acl_access"
 
 
 @frozen
@@ -52,54 +64,113 @@ class User:
 ROOT = Reader()
 
 
-def find(host: Root, name: str) -> User | None:
-    """Return the user NAME of HOST; None where there is none.
+def find_user(host: Root, name: str, environment: Mapping[str, str]) -> User | None:
+    """Return the user of HOST with the name or number NAME; None for root. ConfigError: there is none.
 
-    On this machine as the system knows users, LDAP's too; in another tree as /etc/passwd and /etc/group do.
-    XDG variables are taken as unset.
+    On this machine as the system knows users, LDAP's too, else as /etc/passwd and /etc/group do.
+    ENVIRONMENT is what its XDG variables are read from: that of the user's own process, else an empty one.
     """
-    row = _known_here(name) if host.is_this_machine else _known_there(host, name)
-    if row is None:
+    if name in {"root", "0"}:
         return None
-    uid, gid, home, groups = row
+    row = (_of_system(name) if host.is_this_machine else None) or _of_files(host, name)
+    if row is None:
+        raise ConfigError(
+            f"--user {shown(name)!r}: the host has no such user", hint="name one of 'getent passwd'"
+        )
+    name, uid, gid, home, groups = row
+    if uid == 0:
+        return None
     return User(
         name=name,
         uid=uid,
         gid=gid,
         gids=tuple(dict.fromkeys((gid, *groups))),
         home=home,
-        config_home=f"{home.rstrip('/')}/.config",
-        runtime_dir=f"/run/user/{uid}",
+        config_home=environment.get("XDG_CONFIG_HOME") or f"{home.rstrip('/')}/.config",
+        runtime_dir=environment.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}",
     )
 
 
-def _known_here(name: str) -> tuple[int, int, str, tuple[int, ...]] | None:
-    import os  # noqa: PLC0415 - few commands are about a user
-    import pwd  # noqa: PLC0415 - likewise
+def _of_system(name: str) -> Row | None:
+    import pwd  # noqa: PLC0415 - few commands are about a user
 
     try:
-        entry = pwd.getpwnam(name)
-        return entry.pw_uid, entry.pw_gid, entry.pw_dir, tuple(os.getgrouplist(name, entry.pw_gid))
-    except (KeyError, OSError, ValueError):  # a name with a NUL is a ValueError
+        row = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
+        return row.pw_name, row.pw_uid, row.pw_gid, row.pw_dir, os.getgrouplist(row.pw_name, row.pw_gid)
+    except (KeyError, OSError, OverflowError):
         return None
 
 
-def _known_there(host: Root, name: str) -> tuple[int, int, str, tuple[int, ...]] | None:
-    for fields in _rows(host, "/etc/passwd"):
-        if fields[0] == name and len(fields) >= 6 and fields[2].isdecimal() and fields[3].isdecimal():
+def _of_files(host: Root, name: str) -> Row | None:
+    for who, _, uid, gid, _, home, *_ in _rows(host, "/etc/passwd", 6):
+        if name in {who, uid} and uid.isdecimal() and gid.isdecimal():
             groups = [
-                int(group[2])
-                for group in _rows(host, "/etc/group")
-                if len(group) >= 4 and name in group[3].split(",") and group[2].isdecimal()
+                int(number)
+                for _, _, number, members, *_ in _rows(host, "/etc/group", 4)
+                if number.isdecimal() and who in members.split(",")
             ]
-            return int(fields[2]), int(fields[3]), fields[5], tuple(groups)
+            return who, int(uid), int(gid), home, groups
     return None
 
 
-def _rows(host: Root, path: str) -> Iterator[list[str]]:
+def _rows(host: Root, path: str, least: int) -> Iterator[list[str]]:
     try:
         text = host.read(path, limit=DEFAULT_LIMIT).decode("utf-8", "replace")
     except OSError:
         return
     for line in text.splitlines():
-        yield line.split(":")
+        if len(fields := line.split(":")) >= least:
+            yield fields
+
+
+def may_read(host: Root, path: str, reader: Reader) -> bool:
+    """Return whether READER may open PATH of HOST for reading; True where there is nothing at PATH."""
+    return _may(host, path, reader, _READ)
+
+
+def may_list(host: Root, path: str, reader: Reader) -> bool:
+    """Return whether READER may list the folder PATH of HOST and look at what is in it."""
+    return _may(host, path, reader, _READ | _SEARCH)
+
+
+def _may(host: Root, path: str, reader: Reader, wanted: int) -> bool:
+    if reader.uid == 0:
+        return True
+    try:
+        real, status = host.located(path)
+        return (
+            _is_open(host, real, status, reader, wanted)
+            and _ways_open(host, real, reader)
+            # A link's own folder must be searchable too, not only the one where it leads.
+            and (real == path or _ways_open(host, path, reader))
+        )
+    except OSError:
+        return True
+
+
+def _ways_open(host: Root, path: str, reader: Reader) -> bool:
+    folder = path.rpartition("/")[0]
+    while folder:
+        real, status = host.located(folder)
+        if not _is_open(host, real, status, reader, _SEARCH):
+            return False
+        folder = folder.rpartition("/")[0]
+    return True
+
+
+def _is_open(host: Root, real: str, status: os.stat_result, reader: Reader, wanted: int) -> bool:
+    if status.st_uid == reader.uid:
+        bits = status.st_mode >> 6
+    elif status.st_gid in reader.gids:
+        bits = status.st_mode >> 3
+    else:
+        bits = status.st_mode
+    # An access list may allow more than the mode shows (acl(5)): so no fault is reported.
+    return stat.S_IMODE(bits) & wanted == wanted or _has_access_list(host.outer_path(real))
+
+
+def _has_access_list(path: str) -> bool:
+    try:
+        return bool(os.getxattr(path, _ACCESS_LIST, follow_symlinks=False))
+    except OSError:
+        return False

@@ -93,10 +93,10 @@ def test_what_a_binary_says_of_itself_is_kept(places: Path) -> None:
     program(places, "podman", "echo podman version 5.4.2")
     program(places, "crun", "echo crun version 1.21; echo more")
     (found,) = find(Root())
-    assert (found.release, found.version_text) == ((5, 4, 2), "podman version 5.4.2")
+    assert found.release == (5, 4, 2)
     assert (found.library, found.newest, found.problem) == ("0.8.0", "0.8.0", "")
     (low,) = find_low_level(Root())
-    assert (low.runtime, low.release, low.version_text) == ("crun", (1, 21, 0), "crun version 1.21")
+    assert (low.runtime, low.release) == ("crun", (1, 21, 0))
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
-import os
 import pwd
 
+import pytest
+
 from cdigen.host.root import Root
-from cdigen.runtimes.users import Reader, User, find
+from cdigen.model.errors import ConfigError
+from cdigen.runtimes.users import Reader, User, find_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,20 +30,27 @@ def test_a_user_of_another_tree_is_read_from_its_files(tmp_path: Path) -> None:
         config_home="/home/alice/.config",
         runtime_dir="/run/user/1234",
     )
-    assert find(host, "alice") == alice
+    assert find_user(host, "alice", {}) == find_user(host, "1234", {}) == alice
     assert alice.reader() == Reader(uid=1234, gids=(100, 44, 105))
-    assert [find(host, name) for name in ("bob", "bad", "short", "")] == [None] * 4
+    for name in ("bob", "bad", "short", "", "²"):
+        with pytest.raises(ConfigError, match="no such user"):
+            find_user(host, name, {})
 
 
-def test_a_tree_without_users_has_none(tmp_path: Path) -> None:
-    assert find(Root(str(tmp_path)), "root") is None
+def test_a_tree_without_users_has_none_but_root(tmp_path: Path) -> None:
+    assert find_user(Root(str(tmp_path)), "root", {}) is None
+    with pytest.raises(ConfigError, match="no such user"):
+        find_user(Root(str(tmp_path)), "alice", {})
 
 
 def test_a_user_of_this_machine_is_who_the_system_says() -> None:
-    entry = pwd.getpwuid(os.geteuid())
-    found = find(Root(), entry.pw_name)
-    assert found is not None
-    assert (found.uid, found.gid, found.home) == (entry.pw_uid, entry.pw_gid, entry.pw_dir)
-    assert entry.pw_gid in found.gids
-    assert find(Root(), "no\0body") is None
-    assert find(Root(), "no such user") is None
+    entry = next(row for row in pwd.getpwall() if row.pw_uid)
+    for name in (entry.pw_name, str(entry.pw_uid)):
+        found = find_user(Root(), name, {"XDG_CONFIG_HOME": "/c", "XDG_RUNTIME_DIR": "/r"})
+        assert found is not None
+        assert (found.uid, found.gid, found.home) == (entry.pw_uid, entry.pw_gid, entry.pw_dir)
+        assert (found.config_home, found.runtime_dir) == ("/c", "/r")
+        assert entry.pw_gid in found.gids
+    assert find_user(Root(), pwd.getpwuid(0).pw_name, {}) is None
+    with pytest.raises(ConfigError, match="no such user"):
+        find_user(Root(), "no such user", {})

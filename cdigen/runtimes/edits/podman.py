@@ -22,7 +22,7 @@ def plan(
     """Return what makes podman read the directories of DESIRED; ConfigError where it cannot be made to."""
     if desired.nri:
         raise ConfigError("podman has no NRI", hint="leave --nri away")
-    if release is not None and not settings.dirs_key:
+    if release is not None and not settings.has_dirs_key:
         return _hard_wired(settings, release, desired)
     dirs = merged_dirs(settings.spec_dirs, desired.spec_dirs)
     if not must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):

@@ -11,8 +11,7 @@ import re
 
 from cdigen.host.root import DEFAULT_LIMIT, reason, shown
 from cdigen.model.findings import Finding
-from cdigen.runtimes.access import may_read
-from cdigen.runtimes.users import ROOT
+from cdigen.runtimes.users import ROOT, may_read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

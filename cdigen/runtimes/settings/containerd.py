@@ -18,7 +18,7 @@ import posixpath
 from cdigen.host.root import shown
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
 from cdigen.runtimes.settings.config_files import ConfigFiles
-from cdigen.runtimes.settings.runtime_settings import DEFAULT_DIRS, NRI_SOCKET, RuntimeSettings
+from cdigen.runtimes.settings.runtime_settings import DEFAULT_DIRS, RuntimeSettings
 from cdigen.runtimes.units import command
 from cdigen.value import frozen
 
@@ -86,14 +86,12 @@ def read(host: Root, release: Release) -> RuntimeSettings:
         "disable",
         default=not has_cdi or behaves("containerd", release, RuntimeBehaviour.NRI_OFF),
     )
-    socket = nri.get("socket_path", ("", NRI_SOCKET))[1]
     if disabled & {"cri", OLD_CRI, CRI}:
         text = " disables the CRI plugin: Kubernetes gets nothing from this containerd, ctr and Docker do"
         sources.say("cri-disabled", main, text, severity="info")
         cdi = False
     _warn_of_unread(sources, files, release, version)
     wanted = DROP_IN if _has_new_names(release) else main
-    plugin = _names(release, version)[-1]
     return RuntimeSettings(
         runtime="containerd",
         spec_dirs=dirs,
@@ -103,12 +101,8 @@ def read(host: Root, release: Release) -> RuntimeSettings:
         edited_file=wanted,
         findings=tuple(sources.findings),
         edited_file_is_read=wanted == main or _is_imported(files, wanted),
-        dirs_key=f'plugins."{plugin}".cdi_spec_dirs' if has_cdi else "",
-        cdi_key=f'plugins."{plugin}".enable_cdi' if has_cdi else "",
-        nri_key=f'plugins."{NRI}".disable' if has_cdi else "",
+        has_dirs_key=has_cdi,
         set_by=_set_by(cri, nri),
-        config_version=files[0].version if files and files[0].path == main else 0,
-        nri_socket=socket if has_cdi and isinstance(socket, str) else "",
     )
 
 
@@ -299,6 +293,5 @@ def _warn_of_replaced(sources: ConfigFiles, files: list[_File], name: str) -> No
 def _set_by(
     cri: dict[str, tuple[str, object]], nri: dict[str, tuple[str, object]]
 ) -> tuple[tuple[str, str], ...]:
-    rows = (("cdi", cri, "enable_cdi"), ("nri", nri, "disable"), ("nri_socket", nri, "socket_path"))
-    found = [(what, section[key][0]) for what, section, key in rows if key in section]
-    return (*found, *([("spec_dirs", cri["cdi_spec_dirs"][0])] if "cdi_spec_dirs" in cri else []))
+    rows = (("cdi", cri, "enable_cdi"), ("nri", nri, "disable"), ("spec_dirs", cri, "cdi_spec_dirs"))
+    return tuple((what, section[key][0]) for what, section, key in rows if key in section)

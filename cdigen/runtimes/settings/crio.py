@@ -10,7 +10,7 @@ import stat
 
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves, nri_of
 from cdigen.runtimes.settings.config_files import ConfigFiles
-from cdigen.runtimes.settings.runtime_settings import DEFAULT_DIRS, NRI_SOCKET, RuntimeSettings
+from cdigen.runtimes.settings.runtime_settings import DEFAULT_DIRS, RuntimeSettings
 from cdigen.runtimes.units import command
 
 TYPE_CHECKING = False
@@ -40,7 +40,6 @@ def read(host: Root, release: Release) -> RuntimeSettings:
     has_cdi = not behaves("cri-o", release, RuntimeBehaviour.NO_CDI)
     has_nri = nri_of("cri-o", release) is not None
     is_on = has_nri and not behaves("cri-o", release, RuntimeBehaviour.NRI_OFF)
-    socket = NRI_SOCKET
     set_by: dict[str, str] = {}
     for path, is_needed in _files(sources, main, folder, is_needed=bool(named)):
         document = sources.toml(path, is_needed=is_needed) or {}
@@ -53,8 +52,6 @@ def read(host: Root, release: Release) -> RuntimeSettings:
         if "enable_nri" in nri:
             wish = sources.boolean(path, "enable_nri", nri["enable_nri"])
             is_on, set_by["nri"] = is_on if wish is None else wish, path
-        if isinstance(nri.get("nri_listen"), str):
-            socket, set_by["nri_socket"] = str(nri["nri_listen"]), path
     given = _dirs_of(line)
     if given:
         dirs, set_by["spec_dirs"] = given, f"the command line of {line.file}"
@@ -69,10 +66,8 @@ def read(host: Root, release: Release) -> RuntimeSettings:
         files=tuple(sources.files),
         edited_file=f"{folder}/{DROP_IN}",
         findings=tuple(sources.findings),
-        dirs_key="crio.runtime.cdi_spec_dirs" if has_cdi else "",
-        nri_key="crio.nri.enable_nri" if has_nri else "",
+        has_dirs_key=has_cdi,
         set_by=tuple(sorted(set_by.items())),
-        nri_socket=socket if has_nri else "",
     )
 
 

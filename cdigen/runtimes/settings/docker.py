@@ -52,7 +52,6 @@ def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
         feature if isinstance(feature, bool) else not behaves("docker", release, RuntimeBehaviour.CDI_OFF)
     )
     options = nri if isinstance(nri, dict) else {}
-    socket = options.get("socket-path")
     return RuntimeSettings(
         runtime="docker",
         spec_dirs=() if listed == ("",) else listed,
@@ -62,11 +61,8 @@ def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
         edited_file=file,
         findings=tuple(sources.findings),
         follows_links=_reads_user_dirs(release),
-        dirs_key=_DIRS if has_cdi else "",
-        cdi_key=f"{_FEATURES}.cdi" if has_cdi else "",
-        nri_key=f"{_NRI}.enable" if has_nri else "",
+        has_dirs_key=has_cdi,
         set_by=set_by,
-        nri_socket=socket if isinstance(socket, str) else "",
         rootless=user is not None,
     )
 

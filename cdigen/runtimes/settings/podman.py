@@ -62,7 +62,7 @@ def read(host: Root, release: Release, user: User | None, environment: Mapping[s
         edited_file=f"{home or _ETC}/{NAME}.d/{DROP_IN}" if user else f"{_ETC}/{NAME}.d/{DROP_IN}",
         findings=tuple(sources.findings),
         edited_file_is_read=not environment.get("CONTAINERS_CONF"),
-        dirs_key=f"engine.{_KEY}" if is_settable else "",
+        has_dirs_key=is_settable,
         set_by=tuple(set_by[-1:]),
         rootless=user is not None,
     )

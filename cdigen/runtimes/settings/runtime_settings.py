@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
 # The library's own (pkg/cdi, DefaultSpecDirs), lowest priority first.
 DEFAULT_DIRS = ("/etc/cdi", "/var/run/cdi")
-NRI_SOCKET = "/var/run/nri/nri.sock"
 
 
 @frozen
@@ -22,11 +21,9 @@ class RuntimeSettings:
     follows a spec directory that is a symlink. ``files``: what was read and applied, in that order, all of
     which exist. ``edited_file``: the file that ``configure`` writes, a drop-in where the runtime has them;
     ``edited_file_is_read`` says whether the runtime would read it as its configuration is now.
-    ``dirs_key``, ``cdi_key``, ``nri_key``: what the switches are called (dots between tables), empty where
-    this release has none. ``set_by``: pairs of ``spec_dirs``, ``cdi``, ``nri``, ``nri_socket`` and the
-    file, or the words ``the command line of FILE``, that sets it; what is not there is a default.
-    ``config_version``: containerd's ``version`` of the main file, else 0. ``nri_socket``: where plugins
-    connect, empty without NRI. ``rootless``: whether these are a user's own settings.
+    ``has_dirs_key``: whether this release has a key for the spec directories. ``set_by``: pairs of
+    ``spec_dirs``, ``cdi``, ``nri`` and the file, or the words ``the command line of FILE``, that sets it; a
+    default is not there. ``rootless``: whether these are a user's own settings.
     """
 
     runtime: str
@@ -38,12 +35,8 @@ class RuntimeSettings:
     findings: tuple[Finding, ...]
     edited_file_is_read: bool = True
     follows_links: bool = False
-    dirs_key: str = ""
-    cdi_key: str = ""
-    nri_key: str = ""
+    has_dirs_key: bool = False
     set_by: tuple[tuple[str, str], ...] = ()
-    config_version: int = 0
-    nri_socket: str = ""
     rootless: bool = False
 
     def source(self, what: str) -> str:

@@ -24,21 +24,22 @@ def unit(arguments: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("release", "is_on", "nri", "key"),
+    ("release", "is_on", "nri"),
     [
-        ((24, 0, 7), False, None, ""),
-        ((25, 0, 0), False, None, "features.cdi"),
-        ((28, 1, 1), False, None, "features.cdi"),
-        ((28, 2, 0), True, None, "features.cdi"),
-        ((28, 5, 2), True, None, "features.cdi"),
-        ((29, 2, 0), True, False, "features.cdi"),
+        ((24, 0, 7), False, None),
+        ((25, 0, 0), False, None),
+        ((28, 1, 1), False, None),
+        ((28, 2, 0), True, None),
+        ((28, 5, 2), True, None),
+        ((29, 2, 0), True, False),
     ],
 )
 def test_the_defaults_are_those_of_the_release(
-    tree: Tree, *, release: tuple[int, int, int], is_on: bool, nri: bool | None, key: str
+    tree: Tree, *, release: tuple[int, int, int], is_on: bool, nri: bool | None
 ) -> None:
     settings = tree.read("docker", release)
-    assert (settings.cdi_enabled, settings.nri_enabled, settings.cdi_key) == (is_on, nri, key)
+    assert (settings.cdi_enabled, settings.nri_enabled) == (is_on, nri)
+    assert settings.has_dirs_key is (release >= (25, 0, 0))
     assert (settings.spec_dirs, settings.files, settings.edited_file) == (BOTH, (), FILE)
     assert settings.follows_links is (release >= (29, 2, 0))
 
@@ -139,10 +140,6 @@ def test_a_rootless_daemon_has_a_file_and_from_29_2_on_directories_of_its_own(tr
 
 
 def test_nri_is_read_where_the_release_has_it(tree: Tree) -> None:
-    tree.put(FILE, '{"nri-opts": {"enable": true, "socket-path": "/run/nri.sock"}}')
+    tree.put(FILE, '{"nri-opts": {"enable": true}}')
     settings = tree.read("docker", (29, 2, 0))
-    assert (settings.nri_enabled, settings.nri_socket, settings.source("nri")) == (
-        True,
-        "/run/nri.sock",
-        FILE,
-    )
+    assert (settings.nri_enabled, settings.source("nri")) == (True, FILE)

@@ -45,7 +45,7 @@ def test_the_default_directories_are_those_of_the_release(
 def test_before_5_5_the_configuration_does_not_move_the_directories(tree: Tree) -> None:
     tree.put(MAIN, dirs('["/a"]'))
     settings = tree.read("podman", (5, 4, 2))
-    assert (settings.spec_dirs, settings.dirs_key, settings.files) == (BOTH, "", (MAIN,))
+    assert (settings.spec_dirs, settings.has_dirs_key, settings.files) == (BOTH, False, (MAIN,))
 
 
 # What podman 5.8.6 opened, step by step, was seen with strace.
