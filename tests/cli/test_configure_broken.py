@@ -46,4 +46,4 @@ def test_a_number_of_thousands_of_digits_is_refused_with_the_name_of_its_file(
 ) -> None:
     put(tmp_path, path, f"version = {'1' * 5000}\n")
     done = cdigen("configure", runtime, "--root", tmp_path)
-    assert done.failed(2, path.rpartition("/")[2], "a number without end")
+    assert done.failed(2, path.rpartition("/")[2], "4300 digits")

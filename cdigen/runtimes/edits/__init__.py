@@ -1,4 +1,1 @@
-"""Plan changes to the runtimes' configuration files: ``plan`` of a runtime's module gives ``Change``s.
-
-``documents`` sets keys in TOML and JSON.
-"""
+"""Plan changes to the runtimes' configuration files: ``plan`` of a runtime's module gives ``Change``s."""

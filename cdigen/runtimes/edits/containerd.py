@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
+from cdigen.runtimes.documents import DesiredKey, lookup, parse_toml
 from cdigen.runtimes.edits import validator
-from cdigen.runtimes.edits.documents import DesiredKey, lookup, parse_toml
 from cdigen.runtimes.edits.plan import Plan, effective_file, merged_dirs, must_set, toml_changes
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves, has_validator
 from cdigen.value import frozen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cdigen.model.change import Change
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
-from cdigen.runtimes.edits.documents import DesiredKey, parse_json, set_json
+from cdigen.runtimes.documents import DesiredKey, parse_json, set_json
 from cdigen.runtimes.edits.plan import Plan, merged_dirs, must_set
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
 

@@ -10,7 +10,7 @@ import posixpath
 from cdigen.host.root import shown
 from cdigen.model.change import Change
 from cdigen.model.errors import ConfigError
-from cdigen.runtimes.edits.documents import set_toml
+from cdigen.runtimes.documents import set_toml
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cdigen.model.findings import Finding
-    from cdigen.runtimes.edits.documents import DesiredKey
+    from cdigen.runtimes.documents import DesiredKey
     from cdigen.runtimes.settings.runtime_settings import RuntimeSettings
 
     # The content of a file of the host, None where there is none.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
-from cdigen.runtimes.edits.documents import DesiredKey
+from cdigen.runtimes.documents import DesiredKey
 from cdigen.runtimes.edits.plan import Plan, effective_file, has_all, merged_dirs, must_set, toml_changes
 
 TYPE_CHECKING = False

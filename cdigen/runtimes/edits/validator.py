@@ -12,7 +12,7 @@ import re
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
-from cdigen.runtimes.edits.documents import DesiredKey, lookup
+from cdigen.runtimes.documents import DesiredKey, lookup
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False

@@ -7,47 +7,38 @@ that is not there is simply not there. Nothing is read through a link that leads
 from __future__ import annotations
 
 import errno
+import os
 import re
 
-from cdigen.host.root import DEFAULT_LIMIT, reason, shown
+from cdigen.host.root import reason, shown
+from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
+from cdigen.runtimes.documents import parse_json, parse_toml
 from cdigen.runtimes.users import ROOT, may_read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
     from cdigen.host.root import Root
     from cdigen.model.findings import Severity
     from cdigen.runtimes.users import Reader
 
-# What podman ships has 30 kB, a full configuration of containerd 15 kB.
-BUDGET = 2 << 20
-# tomllib takes the square of a key's parts: 20 s for 100,000. Real keys have five or six.
-MAX_PARTS = 32
-
-_MARK = "\ufeff"
-_NO_KEYS = re.compile(r"""\"[^"\n]*"|'[^'\n]*'|\#[^\n]*|[ \t]+""")
-_LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]*+\.){{{MAX_PARTS},}}")
-# tomllib says where only in its words (until 3.14), "at end of document" where the text ends too early.
-_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
-
 
 class ConfigFiles:
-    """What was read so far for RUNTIME: ``files`` in their order, ``findings`` on the way.
+    """What was read so far: ``files`` in their order, ``findings`` on the way.
 
-    READER is who reads in the runtime's place; ``consequence`` says what the runtime does with a broken file.
+    CONSEQUENCE says what the runtime does with a broken file; READER is who reads in the runtime's place.
     """
 
-    def __init__(self, host: Root, runtime: str, *, reader: Reader = ROOT, consequence: str = "") -> None:
+    def __init__(self, host: Root, consequence: str, reader: Reader = ROOT) -> None:
         self.host = host
-        self.runtime = runtime
         self.reader = reader
-        self.consequence = consequence or f"{runtime} does not start with it"
+        self.consequence = consequence
         self.files: list[str] = []
         self.findings: list[Finding] = []
         self._texts: dict[str, str] = {}
-        self._left = BUDGET
 
     def say(self, rule: str, path: str, text: str, *, severity: Severity = "error", hint: str = "") -> None:
         """Add a finding about PATH; the consequence is added to errors."""
@@ -56,18 +47,18 @@ class ConfigFiles:
             message += f"; {self.consequence}"
         self.findings.append(Finding(severity=severity, rule=rule, path=path, message=message, hint=hint))
 
-    def text(self, path: str, *, is_needed: bool = False) -> str | None:
-        """Return the text of PATH, None where there is none to use; a missing file is one if IS_NEEDED."""
+    def _document(
+        self, path: str, parse: Callable[[bytes, str], dict[str, Any]], *, is_needed: bool
+    ) -> dict[str, Any] | None:
+        """Return the document in PATH; None where there is none to use, a finding if it IS_NEEDED."""
         try:
-            data = self.host.read(path, limit=min(self._left, DEFAULT_LIMIT))
+            data = self.host.read(path)
         except (FileNotFoundError, NotADirectoryError):
             if is_needed:
                 self.say("config-missing", path, " does not exist")
             return None
         except OSError as error:
-            text = (
-                "more than 1 MiB, or 2 MiB with the others" if error.errno == errno.EFBIG else reason(error)
-            )
+            text = "more than 1 MiB" if error.errno == errno.EFBIG else reason(error)
             self.say("config-unreadable", path, f": {text}")
             return None
         if not may_read(self.host, path, self.reader):
@@ -75,59 +66,21 @@ class ConfigFiles:
             self.say("config-unreadable", path, text, hint="let that user read it")
             return None
         try:
-            self._left -= len(data)
-            text = data.decode()
-        except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
-            self.say("config-syntax", path, f", line {line}: the text is not UTF-8")
+            document = parse(data, path)
+        except ConfigError as error:
+            self.say("config-syntax", path, shown(error.message.removeprefix(shown(path))))
             return None
-        return text.removeprefix(_MARK)
-
-    def toml(self, path: str, *, is_needed: bool = False) -> dict[str, object] | None:
-        """Return the document in the TOML file PATH; None where there is none to use, as ``text``."""
-        text = self.text(path, is_needed=is_needed)
-        if text is None:
-            return None
-        if found := _LONG_KEY.search(bare := _NO_KEYS.sub("", text)):
-            line = bare.count("\n", 0, found.start()) + 1
-            self.say("config-syntax", path, f", line {line}: a key has more than {MAX_PARTS} parts")
-            return None
-        import tomllib  # noqa: PLC0415 - only who asks for a runtime's configuration pays for it
-
-        try:
-            document: dict[str, object] = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            words = str(error)
-            place = _PLACE.search(words)
-            line = int(place[1]) if place and place[1] else text.count("\n") + 1
-            self.say("config-syntax", path, f", line {line}: {shown(_PLACE.sub('', words))}")
-            return None
-        except (RecursionError, ValueError):  # a number of thousands of digits is a ValueError
-            self.say("config-syntax", path, ": it is nested too deeply, or holds a number without end")
-            return None
-        self._keep(path, text)
+        self.files.append(path)
+        self._texts[path] = data.decode()
         return document
 
-    def json(self, path: str, *, is_needed: bool = False) -> dict[str, object] | None:
-        """Return the object in the JSON file PATH, an empty file's as well; None as ``text``."""
-        text = self.text(path, is_needed=is_needed)
-        if text is None:
-            return None
-        import json  # noqa: PLC0415 - see toml
+    def toml(self, path: str, *, is_needed: bool = False) -> dict[str, Any] | None:
+        """Return the document in the TOML file PATH; None, mostly with a finding, where there is none."""
+        return self._document(path, parse_toml, is_needed=is_needed)
 
-        try:
-            value = json.loads(text, parse_constant=_no_constant) if text.strip() else None
-        except json.JSONDecodeError as error:
-            self.say("config-syntax", path, f", line {error.lineno}: {shown(error.msg)}")
-            return None
-        except (RecursionError, ValueError) as error:
-            self.say("config-syntax", path, f": {shown(str(error))[:80]}")
-            return None
-        if value is not None and not isinstance(value, dict):
-            self.say("config-syntax", path, ", line 1: it does not hold a JSON object")
-            return None
-        self._keep(path, text)
-        return value or {}
+    def json(self, path: str, *, is_needed: bool = False) -> dict[str, Any] | None:
+        """Return the object in the JSON file PATH, an empty file's as well; None as ``toml``."""
+        return self._document(path, parse_json, is_needed=is_needed)
 
     def is_missing(self, path: str) -> bool:
         """Return whether there is nothing at PATH; a file that cannot be reached is there."""
@@ -142,7 +95,7 @@ class ConfigFiles:
     def names(self, path: str) -> list[str]:
         """Return the names in the folder PATH, sorted as Go sorts them; nothing where it is not there."""
         try:
-            return sorted(self.host.listdir(path), key=_bytes)
+            return sorted(self.host.listdir(path), key=os.fsencode)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -184,15 +137,3 @@ class ConfigFiles:
                 self.wrong_type(path, key, "a table")
                 return {}
         return dict(here) if isinstance(here, dict) else dict(document)
-
-    def _keep(self, path: str, text: str) -> None:
-        self.files.append(path)
-        self._texts[path] = text
-
-
-def _bytes(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")
-
-
-def _no_constant(word: str) -> object:
-    raise ValueError(f"{word} is not JSON")

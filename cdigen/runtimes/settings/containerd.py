@@ -24,8 +24,15 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
     from cdigen.host.root import Root
     from cdigen.runtimes.releases import Release
+
+    T = TypeVar("T")
+    # The keys of a plugin's table, each with the file that it is from and its value.
+    Section = dict[str, tuple[str, object]]
 
 FILE = "/etc/containerd/config.toml"
 FOLDER = "/etc/containerd/conf.d"
@@ -61,7 +68,7 @@ def newest_version(release: Release) -> int:
 
 def read(host: Root, release: Release) -> RuntimeSettings:
     """Return containerd's settings."""
-    sources = ConfigFiles(host, "containerd", consequence="containerd does not start with it")
+    sources = ConfigFiles(host, "containerd does not start with it")
     line = command(host, UNIT)
     named = line.values("--config", "-c")[-1:]
     main = (*named, FILE)[0]
@@ -73,19 +80,11 @@ def read(host: Root, release: Release) -> RuntimeSettings:
     has_cdi = not behaves("containerd", release, RuntimeBehaviour.NO_CDI)  # NRI came with it
     cri, nri = _sections(files, release, version)
     disabled = {name for file in files for name in file.disabled}
-    dirs = _strings(sources, cri, "cdi_spec_dirs", DEFAULT_DIRS)
-    cdi = _boolean(
-        sources,
-        cri,
-        "enable_cdi",
-        default=has_cdi and not behaves("containerd", release, RuntimeBehaviour.CDI_OFF),
-    )
-    off = _boolean(
-        sources,
-        nri,
-        "disable",
-        default=not has_cdi or behaves("containerd", release, RuntimeBehaviour.NRI_OFF),
-    )
+    dirs = _checked(sources.strings, cri, "cdi_spec_dirs", DEFAULT_DIRS)
+    is_on = has_cdi and not behaves("containerd", release, RuntimeBehaviour.CDI_OFF)
+    cdi = _checked(sources.boolean, cri, "enable_cdi", is_on)
+    is_off = not has_cdi or behaves("containerd", release, RuntimeBehaviour.NRI_OFF)
+    off = _checked(sources.boolean, nri, "disable", is_off)
     if disabled & {"cri", OLD_CRI, CRI}:
         text = " disables the CRI plugin: Kubernetes gets nothing from this containerd, ctr and Docker do"
         sources.say("cri-disabled", main, text, severity="info")
@@ -213,21 +212,19 @@ def _names(release: Release, version: int) -> tuple[str, ...]:
     return (OLD_CRI, CRI) if version == 2 else (CRI,)
 
 
-def _sections(
-    files: list[_File], release: Release, version: int
-) -> tuple[dict[str, tuple[str, object]], dict[str, tuple[str, object]]]:
-    """Return the tables of the CRI and the NRI plugin: each key with the file it is from and its value."""
+def _sections(files: list[_File], release: Release, version: int) -> tuple[Section, Section]:
+    """Return the tables of the CRI and the NRI plugin."""
     if not _merges_first(release):
         return _merge_migrated(files), _merge(files, NRI)
-    cri: dict[str, tuple[str, object]] = {}
+    cri: Section = {}
     merge = _last if not _has_new_names(release) else _merge
     for name in _names(release, version):
         cri |= merge(files, name)
     return cri, merge(files, "nri" if not _has_new_names(release) and version < 2 else NRI)
 
 
-def _merge_migrated(files: list[_File]) -> dict[str, tuple[str, object]]:
-    found: dict[str, tuple[str, object]] = {}
+def _merge_migrated(files: list[_File]) -> Section:
+    found: Section = {}
     for file in files:
         names = (*(("cri",) if file.version < 2 else ()), *((OLD_CRI,) if file.version < 3 else ()), CRI)
         for name in names:
@@ -235,36 +232,23 @@ def _merge_migrated(files: list[_File]) -> dict[str, tuple[str, object]]:
     return found
 
 
-def _merge(files: list[_File], name: str) -> dict[str, tuple[str, object]]:
-    found: dict[str, tuple[str, object]] = {}
+def _merge(files: list[_File], name: str) -> Section:
+    found: Section = {}
     for file in files:
         table = file.plugins.get(name)
         found |= {key: (file.path, value) for key, value in table.items()} if isinstance(table, dict) else {}
     return found
 
 
-def _last(files: list[_File], name: str) -> dict[str, tuple[str, object]]:
+def _last(files: list[_File], name: str) -> Section:
     having = [file for file in files if isinstance(file.plugins.get(name), dict)]
     return _merge(having[-1:], name)
 
 
-def _strings(
-    sources: ConfigFiles, section: dict[str, tuple[str, object]], key: str, default: tuple[str, ...]
-) -> tuple[str, ...]:
-    if key not in section:
-        return default
-    path, value = section[key]
-    found = sources.strings(path, key, value)
-    return default if found is None else found
-
-
-def _boolean(
-    sources: ConfigFiles, section: dict[str, tuple[str, object]], key: str, *, default: bool
-) -> bool:
-    if key not in section:
-        return default
-    path, value = section[key]
-    found = sources.boolean(path, key, value)
+def _checked(check: Callable[[str, str, object], T | None], section: Section, key: str, default: T) -> T:
+    """Return what SECTION has at KEY if CHECK takes it, else DEFAULT."""
+    path, value = section.get(key, ("", None))
+    found = check(path, key, value) if key in section else None
     return default if found is None else found
 
 
@@ -290,8 +274,6 @@ def _warn_of_replaced(sources: ConfigFiles, files: list[_File], name: str) -> No
         sources.say("config-passed-over", file.path, text, severity="warning")
 
 
-def _set_by(
-    cri: dict[str, tuple[str, object]], nri: dict[str, tuple[str, object]]
-) -> tuple[tuple[str, str], ...]:
+def _set_by(cri: Section, nri: Section) -> tuple[tuple[str, str], ...]:
     rows = (("cdi", cri, "enable_cdi"), ("nri", nri, "disable"), ("spec_dirs", cri, "cdi_spec_dirs"))
     return tuple((what, section[key][0]) for what, section, key in rows if key in section)

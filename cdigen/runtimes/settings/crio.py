@@ -30,13 +30,13 @@ _MAX_FILES = 200
 
 def read(host: Root, release: Release) -> RuntimeSettings:
     """Return CRI-O's settings."""
-    sources = ConfigFiles(host, "cri-o", consequence="CRI-O does not start with it")
+    sources = ConfigFiles(host, "CRI-O does not start with it")
     line = next(
         (found for found in (command(host, unit) for unit in UNITS) if found.file), command(host, UNITS[0])
     )
     named, folders = line.values("--config", "-c")[-1:], line.values("--config-dir", "-d")[-1:]
     main, folder = (*named, FILE)[0], (*folders, FOLDER)[0]
-    dirs: tuple[str, ...] = DEFAULT_DIRS
+    dirs = DEFAULT_DIRS
     has_cdi = not behaves("cri-o", release, RuntimeBehaviour.NO_CDI)
     has_nri = nri_of("cri-o", release) is not None
     is_on = has_nri and not behaves("cri-o", release, RuntimeBehaviour.NRI_OFF)

@@ -30,9 +30,7 @@ _OPTIONS = {_DIRS: ("--cdi-spec-dir",), _FEATURES: ("--feature",), _NRI: ("--nri
 
 def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
     """Return the settings of the system's dockerd, or of USER's rootless one."""
-    sources = ConfigFiles(
-        host, "docker", reader=user.reader() if user else ROOT, consequence="dockerd does not start with it"
-    )
+    sources = ConfigFiles(host, "dockerd does not start with it", user.reader() if user else ROOT)
     folders = (f"{user.config_home}/systemd/user", *USER_FOLDERS) if user else SYSTEM_FOLDERS
     line = command(host, UNIT, folders)
     named = line.values("--config-file")[-1:]

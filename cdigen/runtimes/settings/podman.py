@@ -30,14 +30,10 @@ _KEY = "cdi_spec_dirs"
 
 def read(host: Root, release: Release, user: User | None, environment: Mapping[str, str]) -> RuntimeSettings:
     """Return podman's settings for USER, or root; ENVIRONMENT may hold CONTAINERS_CONF and its _OVERRIDE."""
-    sources = ConfigFiles(
-        host, "podman", reader=user.reader() if user else ROOT, consequence="podman stops with an error"
-    )
+    sources = ConfigFiles(host, "podman stops with an error", user.reader() if user else ROOT)
     home = _home(release, user)
     has_cdi = not behaves("podman", release, RuntimeBehaviour.NO_CDI)
-    dirs: tuple[str, ...] = (
-        ("/etc/cdi",) if behaves("podman", release, RuntimeBehaviour.NO_RUN_CDI) else DEFAULT_DIRS
-    )
+    dirs = ("/etc/cdi",) if behaves("podman", release, RuntimeBehaviour.NO_RUN_CDI) else DEFAULT_DIRS
     set_by: list[tuple[str, str]] = []
     is_settable = has_cdi and not behaves("podman", release, RuntimeBehaviour.FIXED_SPEC_DIRS)
     appends = False

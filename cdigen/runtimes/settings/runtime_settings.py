@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
 
 # The library's own (pkg/cdi, DefaultSpecDirs), lowest priority first.
-DEFAULT_DIRS = ("/etc/cdi", "/var/run/cdi")
+DEFAULT_DIRS: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
 
 
 @frozen

@@ -78,9 +78,6 @@ def test_any_values_under_the_keys_that_matter_give_settings(pairs: list[tuple[s
     "content",
     [
         b"a = " + b"[" * 500_000,
-        b"a." * 100_000,
-        b"[" + b"'a' . " * 50_000,
-        b"a = {" + b"a." * 100_000,
         b"x" * (1 << 20),
         b"x" * (2 << 20),
         b"'" * 500_000,

