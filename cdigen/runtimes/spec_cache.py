@@ -37,10 +37,8 @@ LOADED = "loaded"
 # Names that people give to specs, and that no library reads. Not backups: those are meant not to be read.
 _SIMILAR = (".yml", ".yaml", ".json")
 _MAX_FILES = 10_000
-# Bytes of names and reasons that are kept; 1,000 specs of eight GPUs each take half a megabyte.
-BUDGET = 4 << 20
-# What a kept file takes beside its names.
-_OVERHEAD = 500
+# Files that are kept, of a thousand bytes or so each; a host has some tens.
+_MOST_KEPT = 4_000
 # The kernel's clock for files goes in steps of up to 10 ms (CONFIG_HZ, before Linux 6.13 on every file
 # system): a file that was read so soon after a change may change again and keep its time.
 _TICK_NS = 20_000_000
@@ -81,14 +79,9 @@ class SpecDirectory:
 
 
 class SpecCache:
-    """What spec files hold, kept for the next look: a file is read anew only after it has changed.
+    """What spec files hold, kept for the next look: a file is read anew only after it has changed."""
 
-    BUDGET bounds what is kept, in bytes of names; what was kept first is dropped first.
-    """
-
-    def __init__(self, budget: int = BUDGET) -> None:
-        self._budget = budget
-        self._size = 0
+    def __init__(self) -> None:
         self._kept: dict[tuple[str, str, str], tuple[Identity, SpecFile]] = {}
 
     def read(
@@ -153,16 +146,10 @@ class SpecCache:
         file = _parsed(path, directory, data, library)
         # What was read so soon after its last change may change again and keep its time.
         if abs(read_ns - identity[2]) >= _TICK_NS:
-            self._keep(key, identity, file)
+            self._kept[key] = identity, file
+            if len(self._kept) > _MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
         return file
-
-    def _keep(self, key: tuple[str, str, str], identity: Identity, file: SpecFile) -> None:
-        if known := self._kept.pop(key, None):
-            self._size -= _size(known[1])
-        self._kept[key] = identity, file
-        self._size += _size(file)
-        while self._size > self._budget:
-            self._size -= _size(self._kept.pop(next(iter(self._kept)))[1])
 
 
 def spec_names(names: list[str]) -> tuple[str, ...]:
@@ -331,8 +318,3 @@ def _unreadable(path: str, directory: str, error: OSError) -> SpecFile:
 
 def _identity(status: os.stat_result) -> Identity:
     return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
-
-
-def _size(file: SpecFile) -> int:
-    names = sum(map(len, file.devices)) + 60 * len(file.devices)
-    return _OVERHEAD + names + len(file.kind) + len(file.path) + len(file.reason)

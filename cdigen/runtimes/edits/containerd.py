@@ -70,11 +70,11 @@ def plan(
         want("nri", NRI, DesiredKey(path=(*NRI, "disable"), value=False))
     findings: tuple[Finding, ...] = ()
     if desired.nri_required:
-        settings = validator.with_source(settings, files.documents, validator.CONTAINERD)
-        requiring = validator.requiring(files.documents, validator.CONTAINERD)
-        for key in requiring.wanted:
+        settings, keys, findings = validator.requiring(
+            settings, files.documents, validator.CONTAINERD, is_release_known=release is not None
+        )
+        for key in keys:
             want(validator.SOURCE, NRI, key)
-            findings = (requiring.warning("containerd", has_validator=release is not None),)
     version = DesiredKey(path=("version",), value=files.version)
     for path in wanted.keys() & {files.main, settings.edited_file}:
         wanted[path] = (version, *wanted[path])

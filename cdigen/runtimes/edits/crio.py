@@ -38,11 +38,11 @@ def plan(
     findings: tuple[Finding, ...] = ()
     if desired.nri_required:
         documents = {path: parse_toml(content(path) or b"", path) for path in settings.files}
-        settings = validator.with_source(settings, documents, validator.CRIO)
-        requiring = validator.requiring(documents, validator.CRIO)
-        for key in requiring.wanted:
+        settings, keys, findings = validator.requiring(
+            settings, documents, validator.CRIO, is_release_known=release is not None
+        )
+        for key in keys:
             want(validator.SOURCE, key)
-            findings = (requiring.warning("CRI-O", has_validator=release is not None),)
     return Plan(changes=toml_changes(wanted, content, command="crio"), findings=findings)
 
 

@@ -34,8 +34,9 @@ _TYPES = {bool: "true or false", list: "a list of texts", str: "a text"}
 
 @frozen
 class ValidatorKeys:
-    """What a runtime calls the validator's table and the keys in it."""
+    """What a runtime, as people call it, calls the validator's table and the keys in it."""
 
+    runtime: str
     table: tuple[str, ...]
     enable: str
     required: str
@@ -43,35 +44,19 @@ class ValidatorKeys:
 
 
 CONTAINERD = ValidatorKeys(
+    runtime="containerd",
     table=("plugins", "io.containerd.nri.v1.nri", "default_validator"),
     enable="enable",
     required="required_plugins",
     toleration="tolerate_missing_plugins_annotation",
 )
 CRIO = ValidatorKeys(
+    runtime="CRI-O",
     table=("crio", "nri", "default_validator"),
     enable="nri_enable_default_validator",
     required="nri_validator_required_plugins",
     toleration="nri_validator_tolerate_missing_plugins_annotation",
 )
-
-
-@frozen
-class ValidatorPlan:
-    """The keys that are to be set, none where all is so already, and what follows from that."""
-
-    wanted: tuple[DesiredKey, ...]
-    required: tuple[str, ...]
-    toleration: str
-
-    def warning(self, runtime: str, *, has_validator: bool) -> Finding:
-        """Return what whoever sets this must know; HAS_VALIDATOR is False where no release is known."""
-        said = f"from its next restart on, {runtime} starts no container, system pods included, while one of"
-        away = f"{said} its NRI plugins is away: {', '.join(map(shown, self.required))}"
-        text = f'{away}; pods with the annotation {shown(self.toleration)}: "true" start all the same'
-        if not has_validator:
-            text = f"{text} (which release is here is not known, and older ones pass over all of this)"
-        return Finding(severity="warning", rule="nri-required", path=runtime, message=text)
 
 
 def missing(release: str, first: str) -> ConfigError:
@@ -82,10 +67,18 @@ def missing(release: str, first: str) -> ConfigError:
     )
 
 
-def requiring(documents: Mapping[str, dict[str, Any]], names: ValidatorKeys) -> ValidatorPlan:
+def requiring(
+    settings: RuntimeSettings,
+    documents: Mapping[str, dict[str, Any]],
+    names: ValidatorKeys,
+    *,
+    is_release_known: bool,
+) -> tuple[RuntimeSettings, tuple[DesiredKey, ...], tuple[Finding, ...]]:
     """Return what makes the validator of DOCUMENTS, in the order in which they count, require the plugin.
 
-    Plugins that are required already stay so. ConfigError: a key is of another type than the runtime takes.
+    These are SETTINGS that know which document has the last word on the validator (``SOURCE``), the keys to
+    set, and what whoever sets them must know; no finding without a key. Plugins that are required already
+    stay so. ConfigError: a key is of another type than the runtime takes.
     """
     enabled, toleration = False, ""
     listed: tuple[str, ...] = ()
@@ -98,28 +91,28 @@ def requiring(documents: Mapping[str, dict[str, Any]], names: ValidatorKeys) -> 
         enabled = _checked(table, names.enable, bool, path, enabled)
         listed = tuple(_checked(table, names.required, list, path, listed))
         toleration = _checked(table, names.toleration, str, path, toleration)
+        if not table.keys().isdisjoint({names.enable, names.required, names.toleration}):
+            settings = replace(settings, set_by=(*settings.set_by, (SOURCE, path)))
     required = listed if any(map(_IS_PLUGIN.fullmatch, listed)) else (*listed, PLUGIN)
     rows = (
         (names.enable, enabled, True),
         (names.required, listed, required),
         (names.toleration, toleration, toleration or TOLERATION),
     )
-    return ValidatorPlan(
-        wanted=tuple(
-            DesiredKey(path=(*names.table, key), value=value) for key, now, value in rows if now != value
-        ),
-        required=required,
-        toleration=toleration or TOLERATION,
+    wanted = tuple(
+        DesiredKey(path=(*names.table, key), value=value) for key, now, value in rows if now != value
     )
-
-
-def with_source(
-    settings: RuntimeSettings, documents: Mapping[str, dict[str, Any]], names: ValidatorKeys
-) -> RuntimeSettings:
-    """Return SETTINGS that know which of DOCUMENTS has the last word on the validator, by ``SOURCE``."""
-    keys = [(*names.table, key) for key in (names.enable, names.required, names.toleration)]
-    having = [path for path, one in documents.items() if any(lookup(one, key) is not None for key in keys)]
-    return replace(settings, set_by=(*settings.set_by, (SOURCE, having[-1]))) if having else settings
+    if not wanted:
+        return settings, (), ()
+    text = (
+        f"from its next restart on, {names.runtime} starts no container, system pods included, while one of "
+        f"its NRI plugins is away: {', '.join(map(shown, required))}; pods with the annotation "
+        f'{shown(toleration or TOLERATION)}: "true" start all the same'
+    )
+    if not is_release_known:
+        text = f"{text} (which release is here is not known, and older ones pass over all of this)"
+    warning = Finding(severity="warning", rule="nri-required", path=names.runtime, message=text)
+    return settings, wanted, (warning,)
 
 
 def _checked(table: dict[str, Any], key: str, kind: type, path: str, default: Any) -> Any:
