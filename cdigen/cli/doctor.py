@@ -10,7 +10,7 @@ from cdigen.cli.restarts import command_for
 from cdigen.cli.spec_options import delivery_options
 from cdigen.doctor.context import Context
 from cdigen.doctor.examine import causes, examine
-from cdigen.doctor.request import RUNTIME_NAMES, DaemonReport, DoctorRequest
+from cdigen.doctor.request import RUNTIME_NAMES, DoctorRequest
 from cdigen.host.root import shown
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.pipeline.generate import GenerateOptions
@@ -21,6 +21,8 @@ from cdigen.value import replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Mapping
+    from typing import Any
 
     from cdigen.config import Settings
     from cdigen.doctor.result import CheckResult
@@ -103,8 +105,8 @@ def run(arguments: Namespace) -> int:
 
 
 def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequest:
-    places = discovery_options.context(arguments, host, settings)
-    argument_checks.require_sources(arguments, places)
+    context = discovery_options.context(arguments, host, settings)
+    argument_checks.require_sources(arguments, context)
     typed = []
     for name in _OPTIONS:
         value = getattr(arguments, name)
@@ -114,7 +116,7 @@ def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequ
     return DoctorRequest(
         host=host,
         configuration=settings,
-        places=places,
+        discovery_context=context,
         generate_options=GenerateOptions(
             profiles=settings.profiles, container_driver_root=settings.container_driver_root
         ),
@@ -142,7 +144,7 @@ def _user(arguments: Namespace, host: Root) -> User | None:
     return find_user(host, arguments.user, os.environ) if is_own else user
 
 
-def _daemon(host: Root, settings: Settings) -> DaemonReport:
+def _daemon(host: Root, settings: Settings) -> tuple[Mapping[str, Any] | None, str]:
     from cdigen.daemon import status  # noqa: PLC0415 - where it is asked for
     from cdigen.frontend import status as files  # noqa: PLC0415 - likewise
 
@@ -153,12 +155,10 @@ def _daemon(host: Root, settings: Settings) -> DaemonReport:
             problem = (
                 f"what is in {shown(run_dir)} was put there by uid {owner}, and only root's daemon counts"
             )
-            return DaemonReport(status=None, problem=problem)
-        return DaemonReport(
-            status=found, problem=files.reason_not_running(run_dir, found) if host.is_this_machine else ""
-        )
+            return None, problem
+        return found, files.reason_not_running(run_dir, found) if host.is_this_machine else ""
     except CdigenError as error:
-        return DaemonReport(status=None, problem=error.message)
+        return None, error.message
 
 
 def _text(found: tuple[CheckResult, ...], arguments: Namespace) -> str:

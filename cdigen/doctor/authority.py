@@ -33,13 +33,9 @@ def may_change(context: Context, path: str) -> bool:
     It must be a spec directory of the system's, or lie in one that root alone controls; or belong to the
     user who asks, who runs the command without root's rights.
     """
-    if _belongs_to_asker(context, path):
-        return True
-    try:
-        real = context.host.resolve(path)
-    except OSError:
-        return False
-    return real in _entries(context) or posixpath.dirname(real) in _whole(context)
+    real = _resolved(context, path)
+    is_systems = real in _entries(context) or posixpath.dirname(real) in _whole(context)
+    return _belongs_to_asker(context, path) or is_systems
 
 
 def may_rename(context: Context, path: str) -> bool:
@@ -60,14 +56,16 @@ def may_copy(context: Context, path: str) -> bool:
 
 def may_open_configuration(context: Context, path: str) -> bool:
     """Return whether a command may let everybody read the configuration file PATH."""
-    if _belongs_to_asker(context, path):
-        return True
+    is_systems = all(each.startswith(_CONFIGURATION) for each in (path, _resolved(context, path)))
+    return _belongs_to_asker(context, path) or (is_systems and not untrusted(path, base=context.host.outer))
+
+
+def _resolved(context: Context, path: str) -> str:
+    """Return where PATH leads, nothing where it leads nowhere."""
     try:
-        real = context.host.resolve(path)
+        return context.host.resolve(path)
     except OSError:
-        return False
-    is_systems = path.startswith(_CONFIGURATION) and real.startswith(_CONFIGURATION)
-    return is_systems and not untrusted(path, base=context.host.outer)
+        return ""
 
 
 def _belongs_to_asker(context: Context, path: str) -> bool:

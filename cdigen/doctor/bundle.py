@@ -10,25 +10,23 @@ from __future__ import annotations
 import io
 import os
 import platform
+import re
 
 from cdigen import __version__
 from cdigen.cdi.parse_cache import parse_and_check
 from cdigen.cdi.render import render
-from cdigen.doctor.ownership import is_ours
-from cdigen.doctor.redaction import Redaction
-from cdigen.doctor.spec_documents import MAX_SIZE
+from cdigen.doctor.spec_documents import MAX_SIZE, is_ours
 from cdigen.host.root import shown
-from cdigen.model.errors import StoreError
 from cdigen.model.findings import errors
 from cdigen.model.inventory_json import to_document
 from cdigen.model.names import is_yaml
+from cdigen.model.strict import as_json
 from cdigen.runtimes.spec_cache import LOADED
 from cdigen.store import plainfiles
-from cdigen.value import fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from cdigen.doctor.context import Context
@@ -40,8 +38,15 @@ if TYPE_CHECKING:
 _TOLD_TOPICS = frozenset({"configuration", "driver", "nodes", "daemon", "user"})
 # What os-release(5) says of a system that many others have as well.
 _RELEASE_KEYS = ("ID", "VERSION_ID", "VERSION_CODENAME")
-_MAX_FILES = 200
-_MAX_BUNDLE = 64 << 20
+# UUIDs of GPUs and MIG instances, with or without their dashes, and AMD's unique_id (vendors.amd.gpus), a
+# number of 64 bits of which leading zeros are not written.
+_UUID = re.compile(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])"
+    r"|0x[0-9a-f]{12,16}(?![0-9a-f])",
+    re.IGNORECASE,
+)
+_HOME = re.compile(r"(?<=/home/)[^/\s\"',:;)]+")
+_SHORTEST = 2  # characters: a shorter name would be found everywhere
 
 
 def pack(context: Context, results: tuple[CheckResult, ...], path: str) -> None:
@@ -61,13 +66,14 @@ def _evidence(context: Context, results: tuple[CheckResult, ...]) -> Iterator[tu
     """Yield the names and documents of the bundle."""
     yield "doctor.json", [_result(result) for result in results]
     yield "versions.json", _versions(context)
-    yield "configuration.json", _plain(context.configuration)
+    options = {name: dict(given) for name, given in context.configuration.vendor_options.items()}
+    yield "configuration.json", {**as_json(context.configuration), "vendor_options": options}
     yield "inventory.json", to_document(context.inventories)
     yield "failures.json", {name: [e.kind, e.message] for name, e in context.failures.items()}
     yield "specs.json", _scans(context)
     for product in context.products:
         yield f"wanted/{product.kind.replace('/', '-')}.json", product.document
-    status = context.request.daemon().status
+    status, _ = context.request.daemon()
     if status is not None:
         yield "status.json", status
 
@@ -118,7 +124,7 @@ def _scan(context: Context, name: str, view: SpecScan) -> dict[str, Any]:
     return {
         "runtime": name,
         "directories": [{"path": folder.path, "problem": folder.problem} for folder in view.directories],
-        "specs": [_spec(context, file) for file in view.files if file.directory in listed][:_MAX_FILES],
+        "specs": [_spec(context, file) for file in view.files if file.directory in listed],
     }
 
 
@@ -135,16 +141,6 @@ def _spec(context: Context, file: SpecFile) -> dict[str, Any]:
         faults = errors(parse_and_check(data, yaml=is_yaml(file.path)).findings)
         row["rules"] = sorted({fault.rule for fault in faults})
     return row
-
-
-def _plain(value: object) -> object:
-    """Return a value of ``@frozen`` classes as JSON can hold it."""
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    names = fields(value)
-    if names:
-        return {name: _plain(getattr(value, name)) for name in names}
-    return {str(key): _plain(item) for key, item in value.items()} if hasattr(value, "items") else value
 
 
 def _names(context: Context) -> set[str]:
@@ -172,7 +168,35 @@ def _archive(documents: dict[str, bytes]) -> bytes:
             entry = tarfile.TarInfo(f"cdigen-doctor/{shown(name)}")
             entry.size, entry.mode = len(content), 0o600
             archive.addfile(entry, io.BytesIO(content))
-    if packed.tell() > _MAX_BUNDLE:
-        hint = "remove what does not belong from the spec directories"
-        raise StoreError("the evidence has more than 64 MiB", hint=hint)
     return packed.getvalue()
+
+
+class Redaction:
+    """Redacts UUIDs, users' homes, and NAMES: words of a host or a user that are known beforehand."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._numbers: dict[str, int] = {}
+        # The longest first: one name may be the beginning of another.
+        words = sorted({name for name in names if len(name) >= _SHORTEST}, key=lambda name: -len(name))
+        self._names = [
+            re.compile(rf"(?<![A-Za-z0-9_-]){re.escape(word)}(?![A-Za-z0-9_-])", re.IGNORECASE)
+            for word in words
+        ]
+
+    def redacted(self, value: object) -> object:
+        """Return the JSON document VALUE with every identifying name in its texts replaced."""
+        if isinstance(value, dict):
+            return {self._text(str(key)): self.redacted(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.redacted(item) for item in value]
+        return self._text(value) if isinstance(value, str) else value
+
+    def _text(self, text: str) -> str:
+        text = _UUID.sub(lambda found: f"00000000-0000-0000-0000-{self._number(found[0]):012}", text)
+        text = _HOME.sub(lambda found: f"user-{self._number(found[0])}", text)
+        for name in self._names:
+            text = name.sub(lambda found: f"name-{self._number(found[0])}", text)
+        return text
+
+    def _number(self, name: str) -> int:
+        return self._numbers.setdefault(name.lower(), len(self._numbers) + 1)

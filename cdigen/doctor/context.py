@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from functools import cached_property
 
-from cdigen.doctor.daemons import running
-from cdigen.doctor.examined import examined_runtimes
-from cdigen.doctor.ownership import is_blocked
+from cdigen.doctor.examined import examined_runtimes, running
 from cdigen.doctor.request import RUNTIME_NAMES
-from cdigen.doctor.spec_documents import read_specs
-from cdigen.model.errors import CdigenError, ConfigError
+from cdigen.doctor.spec_documents import is_blocked, read_specs
+from cdigen.model.errors import CdigenError
 from cdigen.model.names import natural_key
 from cdigen.pipeline import discovery, generate
 from cdigen.runtimes import installed
@@ -52,7 +50,7 @@ class Context:
 
     @cached_property
     def _discovered(self) -> tuple[dict[str, Inventory], dict[str, HostError]]:
-        inventories, failures = discovery.discover(self.request.vendors, self.request.places)
+        inventories, failures = discovery.discover(self.request.vendors, self.request.discovery_context)
         if not self.request.are_named:
             failures = discovery.relevant_failures(inventories, failures, self.host)
         return inventories, failures
@@ -76,8 +74,6 @@ class Context:
                 options=self.request.generate_options,
                 delivery=self.request.delivery_options,
             )
-        except ConfigError:
-            raise
         except OSError:
             return (), {}
 
@@ -219,9 +215,10 @@ class Context:
     # Paths.
 
     def outer(self, path: str) -> str:
-        """Return PATH of the host as this machine has it, for a command; a last link is not followed."""
-        if self.is_live:
-            return path
+        """Return PATH of the host as this machine has it, for a command; a last link is not followed.
+
+        The folder is the one that links lead to now, and was judged: later they might lead elsewhere.
+        """
         folder, _, name = path.rpartition("/")
         try:
             return self.host.outer_path(f"{self.host.resolve_new(folder or '/').rstrip('/')}/{name}")

@@ -119,7 +119,7 @@ def _diagnostics(context: Context) -> Iterator[CheckResult]:
         if inventory is None and name not in context.failures:
             continue  # nobody asked for it, and it is not here
         said = context.failures[name].message if name in context.failures else ""
-        for finding in discovery.diagnostics(name, context.request.places, inventory):
+        for finding in discovery.diagnostics(name, context.request.discovery_context, inventory):
             if finding.message not in said:
                 yield TOPIC.finding(DIAGNOSTIC, finding, _remedies(context, finding))
 
@@ -163,7 +163,7 @@ def _not_loaded(context: Context, vendor: Vendor, error: HostError) -> tuple[str
         text = f"{error.message}: the driver nouveau holds {_count(len(cards), 'GPU')}"
         return text, (Remedy(argv=("modprobe", "-r", "nouveau"), why="free the GPUs"), _load(module))
     release = kernel_release(host)
-    known = _text(host, f"/lib/modules/{release}/modules.dep") if release else ""
+    known = context.text(f"/lib/modules/{release}/modules.dep", limit=4 << 20) if release else ""
     if known and not any(name in known for name in vendor.MODULES):
         text = f"{error.message}: there is no module of it for the kernel {release}"
         if not host.exists("/usr/sbin/dkms"):
@@ -181,13 +181,6 @@ def _would_take(host: Root, vendor: Vendor, drivers: set[str]) -> bool:
     if drivers.intersection(vendor.MODULES):
         return True
     return "" in drivers and not any(host.exists(f"/sys/module/{name}") for name in vendor.MODULES)
-
-
-def _text(host: Root, path: str) -> str:
-    try:
-        return host.read(path, limit=4 << 20).decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def _findings(context: Context, inventory: Inventory) -> Iterator[CheckResult]:
@@ -213,7 +206,7 @@ def _reinstall(context: Context, *names: str) -> tuple[Remedy, ...]:
         package = entry.removesuffix(".list").partition(":")[0]
         if not entry.endswith(".list") or not ("nvidia" in package or "cuda" in package):
             continue
-        listed = _text(context.host, f"{folder}/{entry}")
+        listed = context.text(f"{folder}/{entry}", limit=4 << 20)
         if any(f"/{name}" in listed for name in names):
             found[package] = None
     command = ("apt-get", "install", "--reinstall", "--yes", *found)

@@ -39,10 +39,7 @@ def examine(context: Context) -> tuple[CheckResult, ...]:
     wrong = list(dict.fromkeys(result for result in found if not result.ok))
     failed = {result.check for result in wrong}
     right = [result for result in found if result.ok and result.check not in failed]
-    places = {id(result): place for place, result in enumerate(wrong)}
-    ordered = sorted(
-        wrong, key=lambda result: (_depth(result, wrong), _SEVERITIES[result.severity], places[id(result)])
-    )
+    ordered = sorted(wrong, key=lambda result: (_depth(result, wrong), _SEVERITIES[result.severity]))
     return (*ordered, *right)
 
 

@@ -20,9 +20,8 @@ from cdigen.doctor.commands import (
     write_specs,
 )
 from cdigen.doctor.driver import CAUSES
-from cdigen.doctor.ownership import is_ours, own_file, was_ours
-from cdigen.doctor.result import Topic, severity_of
-from cdigen.doctor.spec_documents import MAX_SIZE
+from cdigen.doctor.result import Topic, listed
+from cdigen.doctor.spec_documents import MAX_SIZE, is_ours, own_file, was_ours
 from cdigen.host.root import shown
 from cdigen.model.findings import errors
 from cdigen.model.names import is_yaml, natural_key
@@ -58,7 +57,6 @@ CAUSE_CHECKS = {
 VERSION, SYNTAX = "spec-version", "spec-syntax"
 LOADING = (*(name for name, _ in CAUSE_CHECKS.values()), VERSION, SYNTAX)
 _OF_FOLDERS = {"directory-symlink", "directory-unreadable", "scan-stops"}
-_FEW = 4
 # Resolution.rule where no file is to blame.
 _NOWHERE = {"not-a-name", "unknown-device", "unknown-kind", "no-specs"}
 
@@ -145,7 +143,7 @@ def _result_of(context: Context, problem: Problem) -> CheckResult | None:
     is_error = bool(problem.lost) or problem.rule == "runtime-hangs"
     if problem.rule == "file-name-ignored" and not is_error:
         return None  # a copy that somebody keeps, of what is found elsewhere
-    return TOPIC.failed(severity_of(is_error=is_error), name, f"{reason}{_loses(problem)}", remedies)
+    return TOPIC.failed(name, f"{reason}{_loses(problem)}", remedies, is_error=is_error)
 
 
 def _no_remedy(_context: Context, _problem: Problem) -> tuple[Remedy, ...]:
@@ -193,9 +191,8 @@ def _change_ending(context: Context, problem: Problem) -> tuple[Remedy, ...]:
 def _loses(problem: Problem) -> str:
     if not problem.lost:
         return ""
-    names = ", ".join(problem.lost[:_FEW])
-    more = f" and {len(problem.lost) - _FEW} more" if len(problem.lost) > _FEW else ""
-    return f"; so {' and '.join(runtime.shown for runtime in problem.runtimes)} cannot resolve {names}{more}"
+    names = " and ".join(runtime.shown for runtime in problem.runtimes)
+    return f"; so {names} cannot resolve {listed(problem.lost)}"
 
 
 def _is_of_others(context: Context, problem: Problem, spec_file: SpecFile | None) -> bool:
@@ -350,8 +347,8 @@ def _missing(context: Context) -> Iterator[CheckResult]:
     ]
     if lost:
         text = f"no spec of {', '.join(lost)} is in {' or '.join(context.configuration.spec_dirs)}"
-        severity = severity_of(is_error=bool(set(lost) & context.kinds))
-        yield TOPIC.failed(severity, MISSING, text, write_specs(context))
+        is_error = bool(set(lost) & context.kinds)
+        yield TOPIC.failed(MISSING, text, write_specs(context), is_error=is_error)
         return
     if not context.products and not there:
         text = f"there is no spec in {' or '.join(context.configuration.spec_dirs)}, and none can be made now"
@@ -365,8 +362,7 @@ def _missing(context: Context) -> Iterator[CheckResult]:
 
 def _unknown(context: Context, name: str) -> CheckResult:
     known = sorted(context.offered or context.defined, key=natural_key)
-    listed = ", ".join(known[:_FEW]) + (f" and {len(known) - _FEW} more" if len(known) > _FEW else "")
-    text = f"this host has no device {shown(name)}; it has {listed or 'none'}"
+    text = f"this host has no device {shown(name)}; it has {listed(known) or 'none'}"
     listing = run_cdigen(context, "list", why="list the devices that there are", as_root=False)
     return TOPIC.error("device-unknown", text, (listing,), because=CAUSES)
 

@@ -8,7 +8,7 @@ import stat
 from cdigen.doctor.commands import file_command
 from cdigen.doctor.driver import CAUSES
 from cdigen.doctor.remedy import Remedy
-from cdigen.doctor.result import Topic, severity_of, with_hint
+from cdigen.doctor.result import Topic, listed, with_hint
 from cdigen.model.errors import HostError
 from cdigen.vendors import registry
 
@@ -33,7 +33,6 @@ _RULES = {
 }
 _SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 _OPEN = 6  # to read and to write
-_FEW = 4
 
 
 def _unmade(context: Context) -> tuple[tuple[HostNode, ...], tuple[HostNode, ...]]:
@@ -48,8 +47,8 @@ def _unmade(context: Context) -> tuple[tuple[HostNode, ...], tuple[HostNode, ...
     for name in context.request.vendors:
         vendor = registry.load(name)
         try:
-            missing += vendor.missing_nodes(context.request.places)
-            wrong += vendor.wrong_nodes(context.request.places)
+            missing += vendor.missing_nodes(context.request.discovery_context)
+            wrong += vendor.wrong_nodes(context.request.discovery_context)
         except HostError:
             continue  # what keeps the list of GPUs from being read is the driver's
     return tuple(missing), tuple(wrong)
@@ -79,7 +78,7 @@ def _missing(context: Context) -> Iterator[CheckResult]:
             text = (
                 f"{_paths(nodes)} {'does' if len(nodes) == 1 else 'do'} not exist, and the driver is loaded"
             )
-            yield TOPIC.failed(severity_of(is_error=is_error), MISSING, text, _make(context, nodes))
+            yield TOPIC.failed(MISSING, text, _make(context, nodes), is_error=is_error)
     for finding in findings:
         if finding.path not in known and not any(path in finding.message for path in known):
             yield TOPIC.finding(MISSING, finding, _let_make(is_nvidia=finding.path.startswith("/dev/nvidia")))
@@ -113,9 +112,9 @@ def _wrong(context: Context) -> Iterator[CheckResult]:
     told = [
         f"{node.host_path} is {_is(context, node)}, and must be {node.major}:{node.minor}" for node in wrong
     ]
-    severity = severity_of(is_error=any(_is_needed(context, node) or node.role == "uvm" for node in wrong))
-    text = "; ".join(told[:_FEW]) + (f" and {len(told) - _FEW} more" if len(told) > _FEW else "")
-    yield TOPIC.failed(severity, WRONG, text, (*_remove(context, wrong), *_make(context, wrong)))
+    is_error = any(_is_needed(context, node) or node.role == "uvm" for node in wrong)
+    remedies = (*_remove(context, wrong), *_make(context, wrong))
+    yield TOPIC.failed(WRONG, listed(told, separator="; "), remedies, is_error=is_error)
 
 
 def _remove(context: Context, nodes: tuple[HostNode, ...]) -> Iterator[Remedy]:
@@ -160,9 +159,7 @@ def _make(context: Context, nodes: Iterable[HostNode]) -> tuple[Remedy, ...]:
 
 
 def _paths(nodes: list[HostNode]) -> str:
-    listed = [node.host_path for node in nodes]
-    more = f" and {len(listed) - _FEW} more" if len(listed) > _FEW else ""
-    return ", ".join(listed[:_FEW]) + more
+    return listed(node.host_path for node in nodes)
 
 
 def _access(context: Context) -> Iterator[CheckResult]:
@@ -181,7 +178,6 @@ def _access(context: Context) -> Iterator[CheckResult]:
             )
             yield TOPIC.good("node-groups", text)
         return
-    severity = severity_of(is_error=bool(needed))
     groups = {node.gid for node in closed if node.gid and (node.mode >> 3) & _OPEN == _OPEN}
     helped = [node for node in closed if node.gid in groups and (node.mode >> 3) & _OPEN == _OPEN]
     if len(helped) == len(closed):
@@ -191,11 +187,13 @@ def _access(context: Context) -> Iterator[CheckResult]:
             "afterwards; rootless containers keep groups with crun and 'podman run --group-add keep-groups')"
         )
         join = ("usermod", "--append", "--groups", names, user.name)
-        yield TOPIC.failed(severity, ACCESS, text, (Remedy(argv=join, why="the groups may open the nodes"),))
+        remedy = Remedy(argv=join, why="the groups may open the nodes")
+        yield TOPIC.failed(ACCESS, text, (remedy,), is_error=bool(needed))
         return
     text = f"{user.name} may not open {_paths(closed)}; to keep it so after a boot, {_lasting(closed)}"
     command = ("chmod", "0666", *(context.outer(node.host_path) for node in closed))
-    yield TOPIC.failed(severity, ACCESS, text, (file_command("let everybody open the nodes", *command),))
+    remedy = file_command("let everybody open the nodes", *command)
+    yield TOPIC.failed(ACCESS, text, (remedy,), is_error=bool(needed))
 
 
 def _lasting(closed: list[HostNode]) -> str:

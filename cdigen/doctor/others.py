@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import posixpath
 import re
 
 from cdigen.doctor.commands import file_command, give_to_root, move_aside, run_cdigen, write_specs
-from cdigen.doctor.mounts import remount
-from cdigen.doctor.ownership import own_file, was_ours
 from cdigen.doctor.remedy import Remedy
-from cdigen.doctor.result import Topic, severity_of
+from cdigen.doctor.result import Topic
+from cdigen.doctor.spec_documents import own_file, was_ours
+from cdigen.host.mountinfo import rows
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
-from cdigen.model.errors import CdigenError
+from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.runtimes.daemon_service import UNIT, service_of
+from cdigen.runtimes.documents import lookup, parse_json
 from cdigen.runtimes.units import SYSTEM_FOLDERS
 from cdigen.store import specs
 
@@ -41,6 +41,8 @@ _PODMAN_HOOKS = (
 _DAEMON_JSON = "/etc/docker/daemon.json"
 # In containerd's and CRI-O's TOML; a comment or another runtime is none.
 _DEFAULT_RUNTIME = re.compile(r"""(?m)^\s*default_runtime(?:_name)?\s*=\s*["'](nvidia[\w.-]*)["']""")
+# In the paths of proc_pid_mountinfo(5).
+_OCTAL = re.compile(rb"\\([0-7]{3})")
 _VOID = "NVIDIA_VISIBLE_DEVICES=void"
 _HIDDEN_BECAUSE = ("spec-conflict", REFRESH, "spec-version", "spec-syntax", "spec-refused", "spec-unreadable")
 _ENABLED_AT = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
@@ -68,7 +70,7 @@ def _refresh(context: Context) -> Iterator[CheckResult]:
             remedies.append(file_command(why, "rm", "-f", context.outer(path)))
         else:
             remedies += move_aside(context, path)  # somebody has put it there by hand
-    yield TOPIC.failed(severity_of(is_error=bool(there)), REFRESH, text, tuple(remedies))
+    yield TOPIC.failed(REFRESH, text, tuple(remedies), is_error=bool(there))
 
 
 def is_enabled(context: Context, unit: str) -> bool:
@@ -145,16 +147,12 @@ def _twice(context: Context) -> Iterator[CheckResult]:
 def _default_runtime(context: Context) -> str:
     """Return Docker's default runtime if it is NVIDIA's."""
     try:
-        document = json.loads(context.text(_DAEMON_JSON, limit=1 << 20) or "{}")
-    except (ValueError, RecursionError):
+        document = parse_json(context.host.read(_DAEMON_JSON), _DAEMON_JSON)
+    except (OSError, ConfigError):
         return ""
-    if not isinstance(document, dict):
-        return ""
-    name = document.get("default-runtime")
-    runtimes = document.get("runtimes")
-    entry = runtimes.get(name) if isinstance(runtimes, dict) and isinstance(name, str) else None
-    path = entry.get("path") if isinstance(entry, dict) else ""
-    return name if isinstance(name, str) and "nvidia" in f"{name} {path}" else ""
+    name = str(document.get("default-runtime", ""))
+    path = lookup(document, ("runtimes", name, "path"))
+    return name if "nvidia" in f"{name} {path}" else ""
 
 
 def _says_void(spec: ExaminedSpec) -> bool:
@@ -167,11 +165,11 @@ def _says_void(spec: ExaminedSpec) -> bool:
 
 def _daemon(context: Context) -> Iterator[CheckResult]:
     """Report whether cdigen's daemon runs, and how its last cycle ended."""
-    daemon = context.request.daemon()
+    status, problem = context.request.daemon()
     enabled = is_enabled(context, UNIT)
-    if daemon.status is None or daemon.problem:
+    if status is None or problem:
         if enabled:
-            text = f"cdigen's daemon is enabled and not running: {daemon.problem}"
+            text = f"cdigen's daemon is enabled and not running: {problem}"
             start = Remedy(argv=("systemctl", "restart", UNIT), why="start cdigen's daemon again")
             yield (
                 DAEMON.error(RUNNING, text, (start,))
@@ -182,11 +180,11 @@ def _daemon(context: Context) -> Iterator[CheckResult]:
             text = "cdigen's daemon is not running: specs are not written anew when the driver changes"
             yield DAEMON.good(RUNNING, f"{text} (start it with {service_of(context.host).enable})")
         return
-    state = str(daemon.status.get("state", ""))
+    state = str(status.get("state", ""))
     yield DAEMON.good(RUNNING, f"cdigen's daemon is running, and found the host {shown(state)}")
-    cycle = daemon.status.get("last_cycle") or {}
+    cycle = status.get("last_cycle") or {}
     troubles = [str(cycle["error"])] if cycle.get("error") else []
-    sources = daemon.status.get("sources") or {}
+    sources = status.get("sources") or {}
     troubles += [
         f"{name} is not watched: {row.get('problem')}"
         for name, row in sources.items()
@@ -194,12 +192,12 @@ def _daemon(context: Context) -> Iterator[CheckResult]:
     ]
     troubles += [
         f"{row.get('kind')}: {row.get('reason')}"
-        for row in daemon.status.get("specs", ())
+        for row in status.get("specs", ())
         if row.get("result") == "refused"
     ]
     if troubles:
-        status = run_cdigen(context, "status", why="show what the daemon reports", as_root=False)
-        yield DAEMON.warning(CYCLE, f"its last cycle had trouble: {shown('; '.join(troubles))}", (status,))
+        look = run_cdigen(context, "status", why="show what the daemon reports", as_root=False)
+        yield DAEMON.warning(CYCLE, f"its last cycle had trouble: {shown('; '.join(troubles))}", (look,))
     else:
         yield DAEMON.good(CYCLE, "its last cycle had no trouble")
 
@@ -256,6 +254,21 @@ def _space(context: Context) -> Iterator[CheckResult]:
         yield DAEMON.warning(SPACE, f"{shown(folder)} {text}: specs cannot be written anew", remedies)
     if not full:
         yield DAEMON.good(SPACE, "there is space for specs")
+
+
+def remount(folder: str) -> tuple[str, ...]:
+    """Return the command that makes the mount of FOLDER writable; nothing where it is unknown."""
+    real = os.fsencode(os.path.realpath(folder)).rstrip(b"/") + b"/"
+    point = b""
+    try:
+        for row in rows("/proc/self/mountinfo"):
+            mounted = _OCTAL.sub(lambda found: bytes([int(found[1], 8) & 0xFF]), row.split(b" ")[4])
+            # Of two mounts at one place the later one covers the other.
+            if real.startswith(mounted.rstrip(b"/") + b"/") and len(mounted) >= len(point):
+                point = mounted
+    except OSError:
+        return ()
+    return ("mount", "-o", "remount,rw", os.fsdecode(point)) if point else ()
 
 
 def _existing(path: str) -> str:

@@ -1,4 +1,4 @@
-"""What to examine: ``DoctorRequest``; and what cdigen's daemon reports of itself: ``DaemonReport``."""
+"""What to examine: ``DoctorRequest``."""
 
 from __future__ import annotations
 
@@ -22,33 +22,26 @@ RUNTIME_NAMES = {"podman": "podman", "docker": "docker", "containerd": "containe
 
 
 @frozen
-class DaemonReport:
-    """What cdigen's own daemon reports: its status, None without one, and why it is not running."""
-
-    status: Mapping[str, Any] | None
-    problem: str = ""
-
-
-@frozen
 class DoctorRequest:
     """Which host to examine, and for which runtimes, devices and user.
 
     ``runtimes`` are those of RUNTIME_NAMES that matter, none: all that are installed; ``devices`` the names
     that have to resolve, none: all that there are. ``options`` are what a cdigen command needs to mean the
     same host; ``are_named`` says whether somebody named the ``vendors``, or all are asked. ``daemon`` reads
-    cdigen's daemon, ``restart`` gives the command that restarts a runtime, nothing where it has no daemon.
-    ``misconfigured`` is what is wrong with the configuration; what is right in it counts.
+    the status of cdigen's daemon, None without one, and why it is not running. ``restart`` gives the command
+    that restarts a runtime, nothing where it has no daemon. ``misconfigured`` is what is wrong with the
+    configuration; what is right in it counts.
     """
 
     host: Root
     configuration: Settings
-    places: DiscoveryContext
+    discovery_context: DiscoveryContext
     generate_options: GenerateOptions
     delivery_options: DeliveryOptions
     vendors: tuple[str, ...]
     spec_dirs: tuple[str, ...]
     state_dir: str
-    daemon: Callable[[], DaemonReport]
+    daemon: Callable[[], tuple[Mapping[str, Any] | None, str]]
     restart: Callable[[str], tuple[str, ...]]
     user: User | None = None
     runtimes: tuple[str, ...] = ()

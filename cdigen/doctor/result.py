@@ -11,6 +11,7 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from cdigen.doctor.remedy import Remedy
@@ -76,35 +77,35 @@ class Topic:
         self, check: str, detail: str, remedies: tuple[Remedy, ...] = (), because: tuple[str, ...] = ()
     ) -> CheckResult:
         """Report that CHECK found what stops containers."""
-        return self.failed("error", check, detail, remedies, because)
+        return self.failed(check, detail, remedies, because, is_error=True)
 
     def warning(
         self, check: str, detail: str, remedies: tuple[Remedy, ...] = (), because: tuple[str, ...] = ()
     ) -> CheckResult:
         """Report that CHECK found what will stop containers one day, or some of them."""
-        return self.failed("warning", check, detail, remedies, because)
+        return self.failed(check, detail, remedies, because, is_error=False)
 
     def finding(self, check: str, finding: Finding, remedies: tuple[Remedy, ...] = ()) -> CheckResult:
         """Report what discovery found as a failure of CHECK."""
-        severity: Severity = "error" if finding.severity == "error" else "warning"
-        return self.failed(severity, check, with_hint(finding), remedies)
+        return self.failed(check, with_hint(finding), remedies, is_error=finding.severity == "error")
 
     def failed(
         self,
-        severity: Severity,
         check: str,
         detail: str,
         remedies: tuple[Remedy, ...] = (),
         because: tuple[str, ...] = (),
+        *,
+        is_error: bool,
     ) -> CheckResult:
-        """Report that CHECK failed, with SEVERITY ``error`` or ``warning``."""
+        """Report that CHECK failed, as an error or as a warning."""
         return CheckResult(
             check=check,
             ok=False,
             detail=detail,
             topic=self.name,
             remedies=remedies,
-            severity=severity,
+            severity="error" if is_error else "warning",
             because=because,
         )
 
@@ -114,6 +115,8 @@ def with_hint(problem: Finding | HostError) -> str:
     return f"{problem.message}; {problem.hint}" if problem.hint else problem.message
 
 
-def severity_of(*, is_error: bool) -> Severity:
-    """Return ``error`` or ``warning``."""
-    return "error" if is_error else "warning"
+def listed(texts: Iterable[str], *, most: int = 4, separator: str = ", ") -> str:
+    """Return the first of TEXTS, MOST of them, and how many more there are."""
+    found = list(texts)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return separator.join(found[:most]) + more

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from cdigen.doctor.authority import may_change_program, may_open_configuration
 from cdigen.doctor.commands import configure, give_to_root, open_to_all, restart, run_cdigen, write_specs
-from cdigen.doctor.daemons import PROCESSES
 from cdigen.doctor.driver import CAUSES
-from cdigen.doctor.examined import ANY_RUNTIME
+from cdigen.doctor.examined import ANY_RUNTIME, PROCESSES
 from cdigen.doctor.loading import LOADING, MISSING, lost_names
 from cdigen.doctor.remedy import Remedy
 from cdigen.doctor.request import RUNTIME_NAMES
-from cdigen.doctor.result import Topic, severity_of, with_hint
+from cdigen.doctor.result import Topic, listed, with_hint
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.runtimes.releases import known_issues
@@ -44,7 +43,6 @@ _MANAGERS = (
     ("/usr/bin/zypper", ("zypper", "--non-interactive", "install")),
     ("/usr/bin/pacman", ("pacman", "--sync", "--noconfirm")),
 )
-_FEW = 4
 
 
 def _installed(context: Context) -> Iterator[CheckResult]:
@@ -111,7 +109,7 @@ def _configuration(context: Context, runtime: ExaminedRuntime) -> Iterator[Check
     for finding in wrong:
         remedies = _opening(context, runtime, finding.path) if finding.rule == "config-unreadable" else ()
         detail = finding.message if remedies else with_hint(finding)
-        yield topic.failed(severity_of(is_error=finding.severity == "error"), name, detail, remedies)
+        yield topic.failed(name, detail, remedies, is_error=finding.severity == "error")
     if not wrong:
         files = ", ".join(map(shown, runtime.settings.files))
         yield topic.good(name, f"{files} can be read" if files else "there is none, so the defaults hold")
@@ -151,20 +149,20 @@ def _switch(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]
 def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
     """Report a runtime that does not look where the specs of the wanted kinds are."""
     topic, name = Topic(name=runtime.name), f"{runtime.name}-directories"
-    listed = runtime.settings.spec_dirs
+    read = runtime.settings.spec_dirs
     holders = [file for file in context.own_view.files if file.kind in context.kinds]
-    theirs = {_identity(context, path) for path in listed}
+    theirs = {_identity(context, path) for path in read}
     places = dict.fromkeys(file.directory for file in holders) or dict.fromkeys(
         (context.configuration.spec_dirs[-1],)
     )
     unseen = [folder for folder in places if _identity(context, folder) not in theirs]
     lost = lost_names(context, runtime)
     if not unseen or (holders and not lost):
-        yield topic.good(name, f"it looks in {', '.join(map(shown, listed)) or 'no directory'}")
+        yield topic.good(name, f"it looks in {', '.join(map(shown, read)) or 'no directory'}")
         return
     source = runtime.settings.source("spec_dirs")
     by = f" ({shown(source)})" if source else " (its default)"
-    looks = f"it looks in {', '.join(map(shown, listed)) or 'no directory'}"
+    looks = f"it looks in {', '.join(map(shown, read)) or 'no directory'}"
     text = f"{looks}{by}, not in {', '.join(map(shown, unseen))}"
     if holders:
         text += ", where the specs are"
@@ -173,7 +171,7 @@ def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckRe
     elif runtime.settings.has_dirs_key:
         yield topic.error(name, text, configure(context, runtime))
     else:
-        command = ("generate", "--write", "--spec-dir", listed[-1])
+        command = ("generate", "--write", "--spec-dir", read[-1])
         why = f"write the specs where {runtime.name} looks"
         yield topic.error(name, text, (run_cdigen(context, *command, why=why),))
 
@@ -197,13 +195,11 @@ def _devices(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult
             names = f"all {len(context.wanted)} names" if len(context.wanted) > 1 else "the device"
             yield topic.good(name, f"{runtime.shown} finds {names} of {', '.join(sorted(context.kinds))}")
         return
-    listed = ", ".join(shown(one.device) for one in lost[:_FEW])
-    more = f" and {len(lost) - _FEW} more" if len(lost) > _FEW else ""
     because = (
         *LOADING, MISSING, "spec-files", "spec-fresh", "device-unknown", f"{runtime.name}-directories",
         f"{runtime.name}-config", f"{runtime.name}-version", *CAUSES,
     )  # fmt: skip
-    text = f"{runtime.shown} does not find {listed}{more}: {lost[0].reason}"
+    text = f"{runtime.shown} does not find {listed(shown(one.device) for one in lost)}: {lost[0].reason}"
     # A host that has more than its specs say is stale, no less usable than before.
     yield topic.error(name, text, _remedies(context, lost[0].rule), because=because)
 

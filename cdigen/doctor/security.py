@@ -7,7 +7,7 @@ import os
 from cdigen.doctor.authority import is_users, may_change_program, owners
 from cdigen.doctor.commands import give_to_root, write_specs
 from cdigen.doctor.remedy import Remedy
-from cdigen.doctor.result import Topic
+from cdigen.doctor.result import Topic, listed
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
@@ -25,7 +25,6 @@ USER = Topic(name="user")
 HOOK, TRUST, ENVIRONMENT = "hook-present", "hook-trust", "hook-environment"
 BOOLEAN, LABELS = "selinux-boolean", "selinux-labels"
 NAMESPACES, RANGES, HELPERS = "user-namespaces", "user-id-ranges", "user-id-helpers"
-_FEW = 3
 _SELINUX = "/sys/fs/selinux"
 _XATTR = "security.selinux"
 # Types that container_t may not read (container-selinux); what packages install has others.
@@ -159,12 +158,11 @@ def _selinux_labels(context: Context) -> Iterator[CheckResult]:
     if not closed:
         yield TOPIC.good(LABELS, "containers may read what the specs mount")
         return
-    listed = ", ".join(f"{shown(path)} ({label})" for path, label in list(closed.items())[:_FEW])
-    more = f" and {len(closed) - _FEW} more" if len(closed) > _FEW else ""
+    paths = listed((f"{shown(path)} ({label})" for path, label in closed.items()), most=3)
     # What a user's own spec names, root does not label.
     is_roots = not any(is_users(context, sources[path]) for path in closed)
     remedies = _relabel(context, closed) if is_roots else ()
-    yield TOPIC.error(LABELS, f"SELinux keeps containers from {listed}{more}", remedies)
+    yield TOPIC.error(LABELS, f"SELinux keeps containers from {paths}", remedies)
 
 
 def _enforces(context: Context) -> bool:

@@ -1,4 +1,4 @@
-"""Read the spec files of the wanted kinds: ``read_specs``."""
+"""Read the spec files of the wanted kinds: ``read_specs``; and say which are cdigen's own: ``is_ours``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from cdigen.cdi.loaders.emulation import loaded_document
 from cdigen.cdi.parse_cache import parse_and_check
 from cdigen.cdi.rules import document_rules
 from cdigen.model.findings import errors
-from cdigen.model.names import SPEC_SUFFIXES, is_yaml
+from cdigen.model.names import SPEC_SUFFIXES, is_yaml, spec_file_name
+from cdigen.runtimes.clashes import clashes
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from cdigen.doctor.context import Context
     from cdigen.model.findings import Finding
+    from cdigen.pipeline.generate import GeneratedSpec
     from cdigen.runtimes.spec_cache import SpecFile
 
 MAX_SIZE = 16 << 20
@@ -101,3 +103,49 @@ def _edits(holder: dict[str, Any]) -> dict[str, Any]:
             if isinstance(one, dict) and all(str(one.get(key)).startswith("/") for key in needed)
         ]
     return edits
+
+
+def own_file(context: Context, kind: str) -> str:
+    """Return where cdigen keeps the spec of KIND, as a path of the host."""
+    return f"{context.configuration.spec_dirs[-1].rstrip('/')}/{spec_file_name(kind)}"
+
+
+def is_ours(context: Context, path: str) -> bool:
+    """Return whether the spec file PATH of the host is one that cdigen wrote, unchanged since."""
+    try:
+        real = context.host.resolve(path)
+        return context.state.owns(context.host.outer_path(real), context.host.read(real, limit=MAX_SIZE))
+    except OSError:
+        return False
+
+
+def was_ours(context: Context, path: str) -> bool:
+    """Return whether cdigen has written PATH, whatever became of it since."""
+    try:
+        real = context.host.resolve(path)
+    except OSError:
+        real = path
+    return context.state.of(context.host.outer_path(real)) is not None
+
+
+def is_blocked(context: Context, product: GeneratedSpec) -> bool:
+    """Return whether something that is not cdigen's keeps it from writing PRODUCT."""
+    file = own_file(context, product.kind)
+    try:
+        present: bytes | None = context.host.read(file, limit=MAX_SIZE)
+    except FileNotFoundError:
+        if context.is_link(file):
+            return True
+        present = None
+    except OSError:
+        return True
+    if present not in (None, product.content) and not is_ours(context, file):
+        return True
+    found = clashes(
+        context.own_scan,
+        directory=context.request.spec_dirs[-1],
+        file_name=spec_file_name(product.kind),
+        kind=product.kind,
+        device_names=[device["name"] for device in product.document["devices"]],
+    )
+    return any(finding.severity == "error" for finding in found)

@@ -9,9 +9,8 @@ from cdigen.doctor.authority import is_users, may_change, owners
 from cdigen.doctor.commands import give_to_root, move_aside, open_to_all, write_specs
 from cdigen.doctor.driver import CAUSES
 from cdigen.doctor.loading import LOADING
-from cdigen.doctor.ownership import own_file, was_ours
-from cdigen.doctor.result import Topic, severity_of, with_hint
-from cdigen.doctor.spec_documents import read_document
+from cdigen.doctor.result import Topic, listed, with_hint
+from cdigen.doctor.spec_documents import own_file, read_document, was_ours
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 
@@ -62,11 +61,9 @@ def _rules(context: Context) -> Iterator[CheckResult]:
     """Report specs that runtimes load and then fail on: the library does not check all that runc needs."""
     faulty = [spec for spec in context.specs if spec.faults]
     for spec in faulty:
-        texts = [f"{fault.path}: {shown(fault.message)} [{fault.rule}]" for fault in spec.faults[:_FEW]]
-        more = f" and {len(spec.faults) - _FEW} more" if len(spec.faults) > _FEW else ""
-        text = (
-            f"{shown(spec.path)} breaks the rules of CDI ({'; '.join(texts)}{more}): containers do not start"
-        )
+        texts = [f"{fault.path}: {shown(fault.message)} [{fault.rule}]" for fault in spec.faults]
+        broken = listed(texts, most=_FEW, separator="; ")
+        text = f"{shown(spec.path)} breaks the rules of CDI ({broken}): containers do not start"
         yield TOPIC.error(RULES, text, _renew(context, spec))
     if context.specs and not faulty:
         yield TOPIC.good(RULES, "the specs keep the rules of CDI")
@@ -96,9 +93,8 @@ def _files(context: Context) -> Iterator[CheckResult]:
         if not missing:
             continue
         failed = True
-        texts = list(dict.fromkeys(finding.message for finding in missing))
-        more = f" and {len(texts) - _FEW} more" if len(texts) > _FEW else ""
-        whats = "; ".join(texts[:_FEW]) + more
+        texts = dict.fromkeys(finding.message for finding in missing)
+        whats = listed(texts, most=_FEW, separator="; ")
         detail = f"{shown(spec.path)} names what the host does not have ({whats})"
         # Where the host can still give the kind, a new spec fixes it; else what keeps the host from it does.
         offered = spec.kind in context.offered_kinds
@@ -149,7 +145,7 @@ def _fresh(context: Context) -> Iterator[CheckResult]:
             text = f"{shown(spec.path)} is not what the host would give now: {changes.summary()}"
             is_lost = any(f"{product.kind}={name}" in context.wanted for name in changes.added)
             because = (RULES, FILES, *CAUSES)
-            yield TOPIC.failed(severity_of(is_error=is_lost), FRESH, text, write_specs(context), because)
+            yield TOPIC.failed(FRESH, text, write_specs(context), because, is_error=is_lost)
     if fresh:
         yield TOPIC.good(FRESH, f"{', '.join(fresh)}: what the host would give now")
 

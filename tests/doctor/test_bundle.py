@@ -11,7 +11,7 @@ from doctor.brokenhost import KIND, BrokenHost
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdigen.doctor.redaction import Redaction
+from cdigen.doctor.bundle import Redaction
 
 UUID = "GPU-5a1c7e42-8f0e-4d3b-9c52-7b6d1e0f0000"
 SECRET = "s3cr3t-registry-token"

@@ -15,7 +15,7 @@ import pytest
 from abilities import cannot_run
 from waiting import until
 
-from cdigen.doctor.daemons import running
+from cdigen.doctor.examined import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

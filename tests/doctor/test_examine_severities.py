@@ -138,7 +138,7 @@ def test_a_directory_that_is_a_file_becomes_one_with_our_specs(host: BrokenHost)
 
 
 REMOUNT = """
-from cdigen.doctor.mounts import remount
+from cdigen.doctor.others import remount
 import os, subprocess, sys
 folder = f"{sys.argv[1]}/it's full"
 os.mkdir(folder)

@@ -12,9 +12,16 @@ from doctor.brokenhost import BINARIES, BrokenHost
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdigen.config import Settings
 from cdigen.doctor.commands import needs_root
+from cdigen.doctor.context import Context
 from cdigen.doctor.remedy import Remedy, command_line, filter_remedies, quoted
+from cdigen.doctor.request import DoctorRequest
 from cdigen.doctor.result import Topic
+from cdigen.host.root import Root
+from cdigen.pipeline.delivery import DEFAULT_DELIVERY
+from cdigen.pipeline.generate import DEFAULT_OPTIONS
+from cdigen.vendors.base import DiscoveryContext
 
 ALICE = "alice:x:1000:1000::/home/alice:/bin/sh\n"
 CONFIGURATION = "home/alice/.config/containers/containers.conf"
@@ -183,6 +190,28 @@ def test_nothing_is_to_be_run_on_this_machine_for_a_host_that_is_a_folder(host: 
     for row in rows:
         assert row["remedy"] == "" or str(host.root) in row["remedy"]
     assert "on that host: modprobe nvidia" in rows[0]["detail"] + rows[1]["detail"]
+
+
+def test_a_remedy_names_the_folder_that_was_judged_and_no_link_to_it(tmp_path: Path) -> None:
+    (tmp_path / "judged").mkdir()
+    (tmp_path / "link").symlink_to("judged")
+    host = Root()
+    context = Context(
+        DoctorRequest(
+            host=host,
+            configuration=Settings(),
+            discovery_context=DiscoveryContext(host=host, driver=host, dev=host),
+            generate_options=DEFAULT_OPTIONS,
+            delivery_options=DEFAULT_DELIVERY,
+            vendors=(),
+            spec_dirs=(),
+            state_dir=str(tmp_path),
+            daemon=lambda: (None, ""),
+            restart=lambda _: (),
+        )
+    )
+    assert context.outer(f"{tmp_path}/link/a.json") == f"{tmp_path}/judged/a.json"
+    assert context.outer(f"{tmp_path}/link") == f"{tmp_path}/link"
 
 
 def test_nothing_is_renamed_in_a_folder_that_a_user_controls(shared: BrokenHost) -> None:

@@ -21,7 +21,7 @@ from cdigen.cli.main import main
 from cdigen.config import Settings
 from cdigen.doctor.context import Context
 from cdigen.doctor.loading import lost_names
-from cdigen.doctor.request import DaemonReport, DoctorRequest
+from cdigen.doctor.request import DoctorRequest
 from cdigen.frontend.host_state import HostSources, read_host_state
 from cdigen.host.root import Root
 from cdigen.nri.decision.context import LIBRARY, context_of
@@ -217,13 +217,13 @@ class Tree:
             DoctorRequest(
                 host=root,
                 configuration=Settings(spec_dirs=self.listed),
-                places=DiscoveryContext(host=root, driver=root, dev=root),
+                discovery_context=DiscoveryContext(host=root, driver=root, dev=root),
                 generate_options=DEFAULT_OPTIONS,
                 delivery_options=DEFAULT_DELIVERY,
                 vendors=(),
                 spec_dirs=tuple(map(self._outer, self.listed)),
                 state_dir=self._outer("/var/lib/cdigen"),
-                daemon=lambda: DaemonReport(status=None),
+                daemon=lambda: (None, ""),
                 restart=lambda _: (),
                 devices=names,
             )
