@@ -81,7 +81,7 @@ def _with_positions(
 ) -> tuple[Finding, ...]:
     if not findings:
         return ()
-    from cdigen.cdi.text.positions import positions  # noqa: PLC0415 -- only where something is wrong
+    from cdigen.cdi.text.events import positions  # noqa: PLC0415 -- only where something is wrong
 
     text = data.decode().removeprefix(BYTE_ORDER_MARK)
     known = positions(text, {found.path for found in findings[:MAX_PLACED]}, is_yaml=parsed.yaml is not None)

@@ -9,21 +9,22 @@ when the first text is read this way.
 from __future__ import annotations
 
 import re
-from math import isfinite
 
 from cdigen.cdi.rules.fields import MAX_DEPTH, member_path
 from cdigen.cdi.rules.rulebook import finding, finding_at
-from cdigen.cdi.text.scalars import as_key, resolve, tagged
+from cdigen.cdi.text.scalars import as_key, is_of_64_bits, resolve, tagged
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any, NoReturn
 
     import yaml
 
     from cdigen.model.findings import Finding
+
+    _Value = dict[str, object] | list[object]
 
 # A node takes microseconds, and a real file has thousands.
 MAX_NODES = 300_000
@@ -72,10 +73,9 @@ class YamlText:
 class _Container:
     """An open mapping or sequence; ``keys`` are those of a mapping, before they became text."""
 
-    __slots__ = ("anchor", "is_flow", "key", "keys", "size", "value")
-
-    def __init__(self, value: dict[str, object] | list[object], event: yaml.CollectionStartEvent) -> None:
+    def __init__(self, value: _Value, event: yaml.CollectionStartEvent, path: str) -> None:
         self.value = value
+        self.path = path
         self.anchor = event.anchor
         self.is_flow = bool(event.flow_style)
         self.key: str | None = None
@@ -93,15 +93,20 @@ class _StopError(Exception):
 
 
 class _Reader:
-    """The state of one reading of TEXT, which is JSON that Python has accepted where IS_JSON says so."""
+    """The state of one reading of TEXT, which is JSON that Python has accepted where IS_JSON says so.
 
-    def __init__(self, text: str, *, is_json: bool) -> None:
+    ``places`` has line and column of those of the JSON paths WANTED that were found.
+    """
+
+    def __init__(self, text: str, *, is_json: bool = False, wanted: frozenset[str] = frozenset()) -> None:
         self.root: object = None
         self.findings: list[Finding] = []
         self.is_refused = False
         self.is_unsure = False
         self.reason = ""
         self.last_key = 0
+        self.places: dict[str, tuple[int, int]] = {}
+        self._wanted = wanted
         self._text = text
         self._is_json = is_json
         self._open: list[_Container] = []
@@ -133,6 +138,7 @@ class _Reader:
         if self._is_key_next():
             self._key(event, value, offset)
             return
+        self._note_place(event)
         if self._is_json and event.value and not event.style:
             self._check_number(event.value, offset)
         self._keep(value, event.anchor, 1)
@@ -146,7 +152,7 @@ class _Reader:
             self.report("yaml-syntax", offset, str(error), refused=True)
             return event.value
 
-    def begin(self, value: dict[str, object] | list[object], event: yaml.CollectionStartEvent) -> None:
+    def begin(self, value: _Value, event: yaml.CollectionStartEvent) -> None:
         """Begin a mapping or a sequence."""
         offset = _start(event)
         self._count(offset)
@@ -155,7 +161,8 @@ class _Reader:
             self._stop("yaml-key", offset, "a key that is not text", refused=True)
         if len(self._open) >= MAX_DEPTH:
             self._stop("too-deep", offset, f"nesting beyond {MAX_DEPTH} levels", refused=True)
-        self._open.append(_Container(value, event))
+        self._note_place(event)
+        self._open.append(_Container(value, event, self._path()))
 
     def end(self, _event: yaml.CollectionEndEvent) -> None:
         """End the mapping or sequence that was begun last."""
@@ -167,9 +174,7 @@ class _Reader:
         offset = _start(event)
         self.report("yaml-alias", offset, f"alias *{event.anchor}")
         if event.anchor not in self._anchors:
-            self._stop(
-                "yaml-syntax", offset, f"alias *{event.anchor} without an anchor before it", refused=True
-            )
+            self._stop("yaml-syntax", offset, f"no anchor for alias *{event.anchor}", refused=True)
         value, size = self._anchors[event.anchor]
         self._aliased += size
         if self._aliased > MAX_ALIASED or self._is_key_next():
@@ -182,7 +187,7 @@ class _Reader:
 
     def _count(self, offset: int) -> None:
         self._nodes += 1
-        if self._nodes > MAX_NODES:
+        if self._nodes > MAX_NODES and not self._wanted:
             self.is_unsure = True
             self._stop("too-many-values", offset, f"more than {MAX_NODES} values")
 
@@ -201,18 +206,17 @@ class _Reader:
             self.is_unsure = True
             self._stop("yaml-key", offset, "a merge key")
         container = self._open[-1]
-        key = as_key(value)
-        if key is None:
+        if (key := as_key(value)) is None:
             self._stop("yaml-key", offset, "a key that is null", refused=True)
         container.key = key
         self.last_key = offset
+        self._note_place(event, is_key=True)
         if not isinstance(value, str):
             self.report("yaml-key", offset, f"a key that is not text ({key})")
         if isinstance(container.value, dict) and key in container.value:
             # For go-yaml 1, "1" and 1.0 are three keys.
-            self.report(
-                "duplicate-key", offset, "repeated key", refused=(type(value), value) in container.keys
-            )
+            is_one = (type(value), value) in container.keys
+            self.report("duplicate-key", offset, "repeated key", refused=is_one)
         container.keys.add((type(value), value))
 
     def _keep(self, value: object, anchor: str | None, size: int) -> None:
@@ -230,13 +234,20 @@ class _Reader:
         parent.key = None
 
     def _path(self) -> str:
-        path = "$"
-        for container in self._open:
-            if isinstance(container.value, list):
-                path = f"{path}[{len(container.value)}]"
-            elif container.key is not None:
-                path = member_path(path, container.key)
-        return path
+        if not self._open:
+            return "$"
+        top = self._open[-1]
+        if isinstance(top.value, list):
+            return f"{top.path}[{len(top.value)}]"
+        return top.path if top.key is None else member_path(top.path, top.key)
+
+    def _note_place(self, event: yaml.NodeEvent, *, is_key: bool = False) -> None:
+        """Note where EVENT begins; a member stands where its key does, one of two where the first does."""
+        is_due = (bool(self._open) and self._open[-1].key is not None) == is_key
+        if is_due and self._wanted and event.start_mark and (path := self._path()) in self._wanted:
+            self.places.setdefault(path, (event.start_mark.line + 1, event.start_mark.column + 1))
+            if len(self.places) == len(self._wanted):
+                raise _StopError
 
     def _check_escapes(self, start: int, end: int) -> None:
         if self._text.find("\\", start, end) < 0:
@@ -245,23 +256,15 @@ class _Reader:
         for match in _ESCAPE.finditer(self._text, start, end):
             if (kind := match.lastgroup) and kind not in seen:
                 seen.add(kind)
-                rule, after = _RULES_OF_ESCAPES[kind], " is refused by every loader"
-                self.report(rule, match.start(), match[0], after, refused=True)
+                after = " is refused by every loader"
+                self.report(_RULES_OF_ESCAPES[kind], match.start(), match[0], after, refused=True)
 
     def _check_number(self, word: str, offset: int) -> None:
         if word in ("NaN", "Infinity", "-Infinity"):
             self.report("number-not-finite", offset, word, " is not JSON")
-        elif word not in ("true", "false", "null") and not _is_of_64_bits(word):
+        elif word not in ("true", "false", "null") and not is_of_64_bits(word):
             what = f"number of {len(word)} characters"
             self.report("number-out-of-range", offset, what, " needs more than 64 bits")
-
-
-def _is_of_64_bits(number: str) -> bool:
-    """Return whether NUMBER, as JSON writes it, is an integer of 64 bits or a finite float."""
-    if not number.lstrip("-").isdigit():
-        return isfinite(float(number))
-    # Python refuses to read 4,300 digits.
-    return len(number) <= len(str(-(2**64))) and -(2**63) <= int(number) < 2**64
 
 
 def read_yaml(text: str, *, loader: type[yaml.SafeLoader] | None = None) -> YamlText:
@@ -271,7 +274,7 @@ def read_yaml(text: str, *, loader: type[yaml.SafeLoader] | None = None) -> Yaml
     loader to refuse. LOADER is PyYAML's loader class: libyaml's where PyYAML was built with it, which
     is 20 times faster and takes TABs where go-yaml does.
     """
-    reader = _Reader(text, is_json=False)
+    reader = _Reader(text)
     if match := _CONTROL.search(text):
         reader.report("control-character", match.start(), f"U+{ord(match[0]):04X}", refused=True)
     elif problem := _feed(reader, text, loader):
@@ -307,12 +310,12 @@ def json_findings(text: str) -> tuple[Finding, ...]:
     Characters at which libyaml stops are replaced by others, so that it reads on.
     """
     reader = _Reader(text, is_json=True)
-    problem = _feed(reader, readable_json(text, tabs=True))
+    problem = _feed(reader, _readable_json(text, tabs=True))
     if problem and text[problem.offset :].startswith("\t"):
         reader = _Reader(text, is_json=True)
         if not problem.is_of_python:
             reader.report("leading-tab", problem.offset, "TAB outside of the document")
-        problem = _feed(reader, readable_json(text))
+        problem = _feed(reader, _readable_json(text))
     for pattern, rule, after in _CHARACTERS:
         if match := pattern.search(text):
             reader.report(rule, match.start(), f"U+{ord(match[0]):04X}", after)
@@ -321,7 +324,17 @@ def json_findings(text: str) -> tuple[Finding, ...]:
     return tuple(reader.findings)
 
 
-def readable_json(text: str, *, tabs: bool = False) -> str:
+def positions(text: str, paths: Iterable[str], *, is_yaml: bool) -> dict[str, tuple[int, int]]:
+    """Return line and column of each of the JSON PATHS that TEXT has, both from one.
+
+    TEXT, without a byte order mark, is JSON or YAML whose first document was read.
+    """
+    reader = _Reader(text, wanted=frozenset(paths))
+    _feed(reader, text if is_yaml else _readable_json(text))
+    return reader.places
+
+
+def _readable_json(text: str, *, tabs: bool = False) -> str:
     """Return JSON TEXT without what libyaml stops at, and without TABS; all positions stay the same."""
     plain = _SURROGATE.sub(r"\\u0041", _LINE_SEPARATOR.sub("?", _CONTROL.sub("?", text)))
     return plain if tabs else plain.replace("\t", " ")

@@ -69,6 +69,14 @@ def _integer(match: re.Match[str]) -> int | None:
     return value if value < limit else None
 
 
+def is_of_64_bits(number: str) -> bool:
+    """Return whether NUMBER, as JSON writes it, is an integer of 64 bits or a finite float."""
+    if not number.lstrip("-").isdigit():
+        return isfinite(float(number))
+    # Python refuses to read 4,300 digits.
+    return len(number) <= len(str(-(2**64))) and -(2**63) <= int(number) < 2**64
+
+
 def as_text(value: object) -> str | None:
     """Return the text that a number or bool becomes where the loaders want text; None for the rest.
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Outcome = Literal["nothing", "served", "inject", "refuse"]
 
-# Labels of a metric beside CAUSES, for where the policy only warns; docs/nri.md, "cause of a note".
+# Labels of a metric beside CAUSES, for where the policy only warns; docs/nri.md, "Metrics, status, log".
 NOTES = (
     "not_counted", "overruled", "served", "nodes_without_driver", "none", "no_amd",
     "requirement_unknown", "raw_groups", "raw_rdt", "raw_permissions", "raw_owner",

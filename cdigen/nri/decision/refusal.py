@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cdigen.host.root import shown
 
-# Labels of a metric; what each means is in docs/nri.md, "cause of a refusal".
+# Labels of a metric; what each means is in docs/nri.md, "Metrics, status, log".
 CAUSES = (
     "annotation", "default_action", "not_permitted", "too_much", "malformed", "unknown_capability",
     "no_kind", "unknown_device", "requirement", "requirement_malformed", "no_inventory", "runtime",
