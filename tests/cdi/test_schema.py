@@ -15,6 +15,7 @@ from cdigen.cdi.reader import parse_document
 from cdigen.cdi.rules.document_rules import check
 from cdigen.cdi.rules.edit_rules import EDIT_LISTS
 from cdigen.cdi.schema import check_schema, load_schema
+from cdigen.cdi.schema_child import schema_errors, validator_of
 from cdigen.model.errors import StoreError
 
 if TYPE_CHECKING:
@@ -208,6 +209,12 @@ def test_whatever_the_schema_demands_the_rules_demand_too() -> None:
         for demand in broken(errors):
             missing.pop(demand, None)
     assert missing == {}
+
+
+def test_the_validator_without_references_says_what_the_schema_says() -> None:
+    inlined = validator_of(SCHEMA)
+    for document in (*EDGES, *(Mutation(seed).document() for seed in range(500))):
+        assert schema_errors(inlined, document) == schema_errors(VALIDATOR, document)
 
 
 @settings(max_examples=400, deadline=None)

@@ -52,6 +52,7 @@ class MountConflicts:
         self._at: dict[str, list[_Mount]] = {}
         self._below: dict[str, list[_Mount]] = {}
         self._mounts: dict[str, list[_Mount]] = {}
+        self._known: set[tuple[str, str, str]] = set()
 
     def add(self, document: dict[str, Any]) -> tuple[Finding, ...]:
         """Add DOCUMENT, which breaks no rule; return a finding for each kind it conflicts with."""
@@ -67,6 +68,11 @@ class MountConflicts:
                     met.setdefault(other.kind, []).append((other, mine))
         findings = [self._finding(pairs, mounts) for pairs in met.values()]
         for mount in mounts:
+            # A folder may hold a thousand files with the same driver's mounts: each is kept once.
+            key = (mount.kind, mount.source, mount.target)
+            if key in self._known:
+                continue
+            self._known.add(key)
             self._at.setdefault(mount.target, []).append(mount)
             self._mounts.setdefault(mount.kind, []).append(mount)
             for folder in _above(mount.target):

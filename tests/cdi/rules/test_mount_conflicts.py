@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cdigen.cdi.rules.mount_conflicts import MAX_LEVELS, MountConflicts
+from cdigen.cdi.rules.mount_conflicts import MAX_COMPARED, MAX_LEVELS, MountConflicts
 from cdigen.host.root import Root
 
 if TYPE_CHECKING:
@@ -172,3 +172,10 @@ def test_monsters_cost_no_more_than_their_bounds() -> None:
     assert len(said(*many)) == 1
     crowd = [spec(kind, *((f"/{kind}/{n}", "/x") for n in range(5_000))) for kind in ("a.com/gg", "b.com/gg")]
     assert len(said(*crowd)) == 1
+
+
+def test_many_files_with_the_same_mounts_hide_no_conflict() -> None:
+    mounts = tuple((f"/opt/lib{number}", f"/usr/lib/lib{number}") for number in range(200))
+    files = [spec("a.com/gpu", *mounts)] * (2 * MAX_COMPARED // len(mounts))
+    (message,) = said(*files, spec("b.com/npu", *mounts[:-1], ("/opt/other", mounts[-1][1])))
+    assert message.startswith(f"a.com/gpu and b.com/npu both mount {mounts[-1][1]}, ")
