@@ -4,7 +4,7 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test quick timings test-debian13 coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri soak provision install uninstall install-hook clean
+.PHONY: help run test quick timings test-debian13 coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri soak provision install install-files uninstall install-hook deb clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -111,8 +111,10 @@ ZSHDIR ?= $(DATADIR)/zsh/$(if $(wildcard $(DESTDIR)/$(DATADIR)/zsh/vendor-comple
 SYSCONFDIR ?= /etc
 UNITDIR ?= $(LIBDIR)/systemd/system
 TMPFILESDIR ?= $(LIBDIR)/tmpfiles.d
+# Where the code lies that 'make install-files' does not install.
+CODEDIR ?= $(LIBDIR)/cdigen
 INSTALL_SETTINGS := DESTDIR PREFIX BINDIR LIBDIR LIBEXECDIR DATADIR MANDIR ZSHDIR SYSCONFDIR UNITDIR \
-  TMPFILESDIR PYTHON HOST_PYTHON HOOK_PYTHON PIP INSTALL_DEPS INIT
+  TMPFILESDIR CODEDIR PYTHON HOST_PYTHON HOOK_PYTHON PIP INSTALL_DEPS INIT
 INSTALL = $(foreach name,$(INSTALL_SETTINGS),$(name)='$($(name))') etc/install
 
 install-hook: ## install the start-up hook alone (DESTDIR, PREFIX, LIBEXECDIR, HOOK_PYTHON)
@@ -121,8 +123,16 @@ install-hook: ## install the start-up hook alone (DESTDIR, PREFIX, LIBEXECDIR, H
 install: ## install all of it on this host (DESTDIR, PREFIX, INSTALL_DEPS=no, INIT=openrc; root)
 	@$(INSTALL) install
 
+install-files: ## all but code and byte code, for packages that bring those themselves (DESTDIR, CODEDIR)
+	@$(INSTALL) install-files
+
 uninstall: ## remove what 'make install' put there, with the same DESTDIR and PREFIX
 	@$(INSTALL) uninstall
+
+# A Debian root to build packages in, where this machine is of another release.
+DEB_ROOT ?=
+deb: ## build the Debian packages into build/deb (DEB_ROOT=<root of Debian 13>)
+	@DEB_ROOT='$(DEB_ROOT)' packaging/build-deb build/deb
 
 clean: ## remove the venv and what tools left behind
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -207,6 +207,22 @@ def test_every_file_of_the_package_is_installed(installed: Path) -> None:
     assert Path("output/list.schema.json") in theirs
 
 
+def test_a_package_gets_what_make_install_puts_but_code(installed: Path, tmp_path: Path) -> None:
+    done(make("install-files", tmp_path, *LOCAL, "CODEDIR=/usr/lib/python3/dist-packages"))
+
+    def files(root: Path) -> set[str]:
+        return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+
+    code = ("usr/lib/cdigen/", "usr/libexec/cdigen/lib/")
+    assert files(tmp_path) == {path for path in files(installed) if not path.startswith(code)}
+    starter = (tmp_path / "usr/bin/cdigen").read_text()
+    assert starter.startswith(f"#!{sys.executable} -BIS\n")
+    assert 'sys.path.insert(0, "/usr/lib/python3/dist-packages")' in starter
+    # What the package runs on the host where it is installed.
+    done(make("install-hook", tmp_path, *LOCAL))
+    assert snapshot(tmp_path / "usr/libexec") == snapshot(installed / "usr/libexec")
+
+
 def test_a_failed_install_leaves_the_old_one_in_use(tmp_path: Path) -> None:
     done(make("install", tmp_path, *LOCAL))
     before = snapshot(tmp_path)
