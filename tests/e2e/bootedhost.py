@@ -1,8 +1,8 @@
 """Debian roots booted by their own systemd, in namespaces (tests/installation/boot-systemd).
 
 `booted` boots a root. `gpu_host` makes one with the real driver, and cdigen installed as its administrator
-would, by `make install` in it. Its GPUs are at /, all files below one mount, copied by hard links on the file
-system of the cache: there is no overlay, which has hard links of its own kind.
+would, by `make install` in it if nothing else is said. Its GPUs are at /, all files below one mount, copied
+by hard links on the file system of the cache: there is no overlay, which has hard links of its own kind.
 """
 
 import os
@@ -102,7 +102,7 @@ def eventually(true: Callable[[], bool], *, within_s: float = 30.0) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuHost:
-    """A booted host with GPUs, and cdigen installed; ``root`` is its tree."""
+    """A booted host with GPUs; ``root`` is its tree."""
 
     host: Host
     root: Path
@@ -122,9 +122,18 @@ class GpuHost:
             write(driver / f"gpus/{gpu.bdf}/information", information_text(gpu, version))
 
 
+def make_install(root: Path) -> None:
+    """Run `make install` in ROOT, without a network."""
+    locked_wheels(root)
+    (root / "cdigen").mkdir()
+    _succeed("unshare", "--mount", "sh", "-euc", INSTALL.format(repository=REPOSITORY, root=root))
+
+
 @contextmanager
-def gpu_host(tree: Path, version: str, *, images: Path) -> Iterator[GpuHost]:
-    """Boot a copy of TREE (host-SUITE), with GPUs whose module is of VERSION, and cdigen installed in it.
+def gpu_host(
+    tree: Path, version: str, *, images: Path, install: Callable[[Path], None] = make_install
+) -> Iterator[GpuHost]:
+    """Boot a copy of TREE (host-SUITE), with GPUs whose module is of VERSION, and cdigen as INSTALL puts it.
 
     Copied by hard links, but for what dpkg and cdigen write into.
     """
@@ -143,7 +152,7 @@ def gpu_host(tree: Path, version: str, *, images: Path) -> Iterator[GpuHost]:
         # No limit of processes: the control groups may be without controllers.
         limits = CONTAINERS.replace("[containers]\n", "[containers]\npids_limit = 0\n")
         write(root / "etc/containers/containers.conf", limits)
-        _install(root)
+        install(root)
         with booted(root, kernel=root / KERNEL, images=images) as first:
             host = Host(pid=first)
             try:
@@ -154,13 +163,12 @@ def gpu_host(tree: Path, version: str, *, images: Path) -> Iterator[GpuHost]:
         subprocess.run(["rm", "--recursive", "--force", "--one-file-system", work], check=True)
 
 
-def _install(root: Path) -> None:
+def locked_wheels(root: Path) -> None:
+    """Put the wheels of requirements.lock for the Python of ROOT into its folder /wheels."""
     said = _succeed("chroot", root, "python3", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
     lock = ("--requirement", REPOSITORY / "requirements.lock", "--require-hashes", "--only-binary=:all:")
     wheels = (f"--python-version={said.strip()}", "--dest", root / "wheels")
     _succeed(sys.executable, "-m", "pip", "--quiet", "download", *lock, *wheels)
-    (root / "cdigen").mkdir()
-    _succeed("unshare", "--mount", "sh", "-euc", INSTALL.format(repository=REPOSITORY, root=root))
 
 
 def _succeed(*command: str | Path) -> str:

@@ -1,0 +1,199 @@
+"""The wheel on a clean Debian 13, by its own systemd: pipx, `cdigen install-service`, an upgrade, and back.
+
+The host has Debian's pipx and no network: the wheels of the lock lie in a folder. Its tests are one after the
+other the life of one installation.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bootedhost import REPOSITORY, GpuHost, eventually, gpu_host, locked_wheels
+from chroothost import DEBIAN_IMAGE
+from installation.wheels import build
+from startingcontainers import LOADED, REFUSAL, Starts
+
+from cdigen import __version__
+
+pytestmark = pytest.mark.e2e
+
+DRIVER = "550.163.01"
+NEXT = f"{__version__}.post1"
+PIPX = "PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx"
+VENV = "/opt/pipx/venvs/cdigen"
+SPEC = "/run/cdi/nvidia.com-gpu.json"
+RUN = f"podman run --rm --device nvidia.com/gpu=0 {DEBIAN_IMAGE}"
+# What programs of the host write while nothing of cdigen does.
+OTHERS = (
+    "/var/log",
+    "/var/lib/containers",
+    "/var/lib/systemd",
+    "/var/cache",
+    "/var/tmp",
+    "/tmp",
+    "/root",
+    "/.cache",
+)
+# Kept on purpose, as docs/operations.md says.
+KEPT = "/var/lib/cdigen"
+
+
+def put_wheels(root: Path) -> None:
+    """Put the wheels of this version, of the next one and of all that they need into /wheels of ROOT."""
+    locked_wheels(root)
+    # pipx asks for a new one, for itself.
+    pip = [sys.executable, "-m", "pip", "--quiet", "download", "--no-deps", "--dest", str(root / "wheels")]
+    subprocess.run([*pip, "pip>=23.1"], check=True, stdin=subprocess.DEVNULL)
+    build("wheel", root / "wheels")
+    sources = root.parent / "next"
+    for name in ("cdigen", "schemas", "etc"):
+        shutil.copytree(REPOSITORY / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(REPOSITORY / name, sources)
+    version = sources / "cdigen/__init__.py"
+    version.write_text(version.read_text().replace(f'"{__version__}"', f'"{NEXT}"'))
+    build("wheel", root / "wheels", sources=sources)
+
+
+@pytest.fixture(scope="module")
+def gpus(cache: Path, images: Path) -> Iterator[GpuHost]:
+    with gpu_host(cache / "host-trixie", DRIVER, images=images, install=put_wheels) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def before(gpus: GpuHost) -> set[str]:
+    """Return every file and folder of the host before anything of cdigen was installed."""
+    return files(gpus)
+
+
+def files(gpus: GpuHost) -> set[str]:
+    listed = gpus.host.run("find / -xdev -print").splitlines()
+    return {path for path in listed if not path.startswith(OTHERS)}
+
+
+def installed(gpus: GpuHost, *options: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(gpus.host.run(f"cdigen install-service --json {' '.join(options)}"))
+    return told
+
+
+def status(gpus: GpuHost) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(gpus.host.attempt("cdigen status --json").stdout or "{}")
+    return found
+
+
+def is_ready(gpus: GpuHost) -> bool:
+    return {"nvidia": "ready"}.items() <= {
+        row["vendor"]: row["state"] for row in status(gpus)["vendors"]
+    }.items()
+
+
+def assert_a_container_gets_the_driver(gpus: GpuHost) -> None:
+    rows = gpus.host.run(f"{RUN} dlopen-all {' '.join(LOADED)}").splitlines()
+    assert [row for row in rows if not row.startswith("ok /usr/local/nvidia/lib64/")] == []
+    assert len(rows) == len(LOADED)
+
+
+def test_two_commands_give_containers_the_gpu(gpus: GpuHost, before: set[str]) -> None:
+    assert not [
+        path for path in before if "cdigen" in path and not path.startswith(("/wheels", "/etc/systemd"))
+    ]
+    gpus.host.run(f"{PIPX} install /wheels/cdigen-{__version__}-*.whl", timeout_s=120)
+    told = installed(gpus)
+    assert (told["changed"], told["service"], told["left"]) == (True, "active", [])
+    assert told["command"] == f"{VENV}/bin/cdigen"
+    assert eventually(lambda: is_ready(gpus))
+    assert gpus.host.run("systemctl is-enabled cdigen") == "enabled\n"
+    assert_a_container_gets_the_driver(gpus)
+    assert [row for row in status(gpus)["findings"] if row["severity"] != "info"] == []
+
+
+def test_a_second_run_changes_nothing_and_the_daemon_goes_on(gpus: GpuHost) -> None:
+    process = gpus.host.run("systemctl show --property=MainPID cdigen")
+    told = installed(gpus)
+    assert (told["changed"], told["service"]) == (False, "active")
+    assert gpus.host.run("systemctl show --property=MainPID cdigen") == process
+
+
+def test_the_plugin_runs_by_its_unit_which_sees_no_homes(gpus: GpuHost) -> None:
+    gpus.host.run("systemctl start cdigen-nri && systemctl is-active cdigen-nri")
+    gpus.host.run("systemctl stop cdigen-nri")
+
+
+def test_man_pages_and_completions_are_where_debian_looks_for_them(gpus: GpuHost) -> None:
+    gpus.host.run("test -e /usr/share/man/man8/cdigen-install-service.8")
+    gpus.host.run("test -e /usr/share/bash-completion/completions/cdigen")
+
+
+def test_a_cdigen_below_roots_home_is_refused_with_the_next_step(gpus: GpuHost) -> None:
+    gpus.host.run(f"mkdir -p /root/.local && cp --archive {VENV} /root/.local/venv")
+    done = gpus.host.attempt("/root/.local/venv/bin/python -m cdigen install-service")
+    gpus.host.run("rm -r /root/.local/venv")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "services see no homes" in line
+    assert "PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx install" in line
+
+
+def test_without_systemd_files_are_put_and_the_step_that_is_left_is_said(gpus: GpuHost) -> None:
+    told = json.loads(
+        gpus.host.run(
+            "unshare --mount sh -c 'mount -t tmpfs none /run/systemd; cdigen install-service --json'"
+        )
+    )
+    assert (told["service"], told["left"]) == (
+        "unknown",
+        ["systemctl daemon-reload && systemctl enable --now cdigen"],
+    )
+
+
+def test_an_upgrade_breaks_no_container_that_starts_meanwhile(gpus: GpuHost) -> None:
+    starts = Starts(gpus.host, gpus.versions)
+    with starts:
+        gpus.host.run(f"{PIPX} install --force /wheels/cdigen-{NEXT}-*.whl", timeout_s=120)
+        told = installed(gpus)
+        assert eventually(lambda: status(gpus).get("version") == NEXT and is_ready(gpus))
+    print(f"from {__version__} to {NEXT}: {starts.counts()}")
+    assert (told["changed"], told["service"]) == (True, "active")
+    assert starts.wrong() == []
+    assert set(starts.counts()) == {"driver"}
+    assert_a_container_gets_the_driver(gpus)
+
+
+def test_removed_nothing_is_left_and_a_start_has_the_runtimes_clear_refusal(
+    gpus: GpuHost, before: set[str]
+) -> None:
+    told = installed(gpus, "--remove")
+    assert (told["changed"], told["specs"]) == (True, [])
+    gpus.host.run(f"{PIPX} uninstall cdigen")
+    refused = gpus.host.attempt(f"{RUN} true")
+    assert refused.returncode != 0
+    assert REFUSAL in refused.stderr
+    left = {path for path in files(gpus) - before if not path.startswith((KEPT, "/opt/pipx"))}
+    assert left == set()
+    assert before - files(gpus) == set()
+    assert gpus.host.run("systemctl list-units --all --plain --no-legend 'cdigen*'") == ""
+
+
+def test_where_usr_is_read_only_another_prefix_is_named_and_works(gpus: GpuHost) -> None:
+    gpus.host.run(f"{PIPX} install /wheels/cdigen-{__version__}-*.whl", timeout_s=120)
+    script = (
+        "mount --bind /usr/local /usr/local; mount --rbind /usr /usr; mount -o remount,bind,ro /usr; "
+        "cdigen install-service{}"
+    )
+    refused = gpus.host.attempt(f"unshare --mount sh -c '{script.format('')}'")
+    assert refused.returncode == 5
+    assert (
+        "read-only, so nothing was installed; 'cdigen install-service --prefix /usr/local'" in refused.stderr
+    )
+    gpus.host.run(f"unshare --mount sh -c '{script.format(' --prefix /usr/local')}'")
+    assert eventually(lambda: is_ready(gpus))
+    assert "/usr/local/libexec/cdigen/cdigen-hook" in gpus.host.run(f"cat {SPEC}")
+    assert_a_container_gets_the_driver(gpus)
+    installed(gpus, "--prefix /usr/local", "--remove")
+    assert REFUSAL in gpus.host.attempt(f"{RUN} true").stderr
