@@ -13,6 +13,7 @@ from cdigen.model.errors import ConfigError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.runtimes import installed
 from cdigen.runtimes.edits.plan import DesiredConfig, refuse_broken
+from cdigen.runtimes.releases import RUNTIME_NAMES
 from cdigen.runtimes.settings import read
 from cdigen.store import configfiles
 from cdigen.value import frozen
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.runtimes.edits.plan import Plan
     from cdigen.runtimes.installed import InstalledRuntime
-
-# What people call it -> what runtimes.targets does.
-RUNTIMES = {"podman": "podman", "docker": "docker", "containerd": "containerd", "crio": "cri-o"}
 
 EXAMPLES = """\
   cdigen configure docker --dry-run        what would change in Docker's configuration
@@ -51,7 +49,8 @@ class _Work:
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument("runtime", metavar="RUNTIME", choices=tuple(RUNTIMES), help=", ".join(RUNTIMES))
+    names = tuple(RUNTIME_NAMES)
+    parser.add_argument("runtime", metavar="RUNTIME", choices=names, help=", ".join(names))
     parser.add_argument(
         "--dry-run", action="store_true", help="change nothing, print what would be as a diff"
     )
@@ -130,13 +129,13 @@ def _desired(arguments: Namespace, settings: Settings) -> DesiredConfig:
 
 
 def _binary(name: str, host: Root) -> InstalledRuntime | None:
-    return next((one for one in installed.find(host) if one.runtime == RUNTIMES[name]), None)
+    return next((one for one in installed.find(host) if one.runtime == RUNTIME_NAMES[name]), None)
 
 
 def _doing(name: str, host: Root, desired: DesiredConfig, binary: InstalledRuntime | None) -> _Work:
     """Return what makes the runtime's configuration say what DESIRED says."""
     release = binary.release if binary is not None else None
-    settings = read(RUNTIMES[name], host, release)
+    settings = read(RUNTIME_NAMES[name], host, release)
 
     def content(path: str) -> bytes | None:
         return configfiles.current(host, path)
@@ -160,7 +159,7 @@ def _missing(name: str, path: str) -> Finding:
 
 
 def _absence(name: str) -> str:
-    program = installed.BINARIES[RUNTIMES[name]]
+    program = installed.BINARIES[RUNTIME_NAMES[name]]
     return (
         f"{name} is not installed: there is no {program} in {installed.FOLDERS[0]} or the other usual places"
     )

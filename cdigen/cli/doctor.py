@@ -8,13 +8,13 @@ import sys
 from cdigen.cli import argument_checks, discovery_options, options, report, terminal
 from cdigen.cli.restarts import command_for
 from cdigen.cli.spec_options import delivery_options
-from cdigen.doctor.context import Context
+from cdigen.doctor.context import Context, DoctorRequest
 from cdigen.doctor.examine import causes, examine
-from cdigen.doctor.request import RUNTIME_NAMES, DoctorRequest
 from cdigen.host.root import shown
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.pipeline.generate import GenerateOptions
 from cdigen.runtimes.daemon_service import service_of
+from cdigen.runtimes.releases import RUNTIME_NAMES
 from cdigen.runtimes.users import find_user
 from cdigen.value import replace
 

@@ -10,6 +10,7 @@ import os
 import posixpath
 
 from cdigen.host.trust import untrusted
+from cdigen.runtimes.spec_cache import is_link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,6 +78,12 @@ def _belongs_to_asker(context: Context, path: str) -> bool:
     return context.user is not None and owner == context.user.uid == os.geteuid()
 
 
+def ways(path: str) -> list[str]:
+    """Return the folders above PATH, the highest first, and PATH."""
+    parts = path.split("/")
+    return ["/".join(parts[: number + 1]) for number in range(1, len(parts))]
+
+
 def may_change_program(context: Context, path: str) -> bool:
     """Return whether a command may give PATH, a canonical path on the way to a program, to root."""
     return path.startswith(_PROGRAMS) and not untrusted(posixpath.dirname(path), base=context.host.outer)
@@ -121,5 +128,5 @@ def _entries(context: Context) -> Iterator[str]:
     yield from _whole(context)
     for path in _system(context):
         folder, _, name = path.rpartition("/")
-        if not untrusted(folder or "/", base=context.host.outer) and not context.is_link(path):
+        if not untrusted(folder or "/", base=context.host.outer) and not is_link(context.host, path):
             yield f"{context.host.resolve(folder or '/').rstrip('/')}/{name}"

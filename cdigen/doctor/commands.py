@@ -10,7 +10,7 @@ import os
 from itertools import count
 
 from cdigen.doctor.authority import may_rename
-from cdigen.doctor.remedy import Remedy
+from cdigen.doctor.result import Remedy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

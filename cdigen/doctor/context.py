@@ -1,37 +1,75 @@
-"""The host as the checks see it: ``Context`` reads each thing once, when a check first asks for it."""
+"""What to examine, ``DoctorRequest``, and the host as the checks see it, ``Context``."""
 
 from __future__ import annotations
 
-import os
 from functools import cached_property
 
 from cdigen.doctor.examined import examined_runtimes, running
-from cdigen.doctor.request import RUNTIME_NAMES
 from cdigen.doctor.spec_documents import is_blocked, read_specs
 from cdigen.model.errors import CdigenError
 from cdigen.model.names import natural_key
 from cdigen.pipeline import discovery, generate
 from cdigen.runtimes import installed
+from cdigen.runtimes.releases import RUNTIME_NAMES
 from cdigen.runtimes.scan import scan
 from cdigen.runtimes.spec_cache import SpecCache
 from cdigen.store import state as states
+from cdigen.value import frozen
 from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from cdigen.config import Settings
     from cdigen.doctor.examined import ExaminedRuntime
-    from cdigen.doctor.request import DoctorRequest
     from cdigen.doctor.spec_documents import ExaminedSpec
+    from cdigen.host.root import Root
     from cdigen.model.errors import HostError, SpecError
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode, Inventory
-    from cdigen.pipeline.generate import GeneratedSpec
+    from cdigen.pipeline.delivery import DeliveryOptions
+    from cdigen.pipeline.generate import GeneratedSpec, GenerateOptions
     from cdigen.runtimes.installed import InstalledRuntime
     from cdigen.runtimes.scan import SpecScan
     from cdigen.runtimes.spec_cache import SpecFile
+    from cdigen.runtimes.users import User
+    from cdigen.vendors.base import DiscoveryContext
+
+
+@frozen
+class DoctorRequest:
+    """Which host to examine, and for which runtimes, devices and user.
+
+    ``runtimes`` are those of RUNTIME_NAMES that matter, none: all that are installed; ``devices`` the names
+    that have to resolve, none: all that there are. ``options`` are what a cdigen command needs to mean the
+    same host; ``are_named`` says whether somebody named the ``vendors``, or all are asked. ``daemon`` reads
+    the status of cdigen's daemon, None without one, and why it is not running. ``restart`` gives the command
+    that restarts a runtime, nothing where it has no daemon. ``misconfigured`` is what is wrong with the
+    configuration; what is right in it counts.
+    """
+
+    host: Root
+    configuration: Settings
+    discovery_context: DiscoveryContext
+    generate_options: GenerateOptions
+    delivery_options: DeliveryOptions
+    vendors: tuple[str, ...]
+    spec_dirs: tuple[str, ...]
+    state_dir: str
+    daemon: Callable[[], tuple[Mapping[str, Any] | None, str]]
+    restart: Callable[[str], tuple[str, ...]]
+    user: User | None = None
+    runtimes: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    are_named: bool = True
+    misconfigured: tuple[Finding, ...] = ()
 
 
 class Context:
-    """The host of REQUEST; everything is read once, when it is first asked for."""
+    """The host of REQUEST; each thing is read once, when a check first asks for it."""
 
     def __init__(self, request: DoctorRequest) -> None:
         self.request = request
@@ -231,11 +269,3 @@ class Context:
             return self.host.read(path, limit=limit).decode("utf-8", "replace")
         except OSError:
             return ""
-
-    def is_link(self, path: str) -> bool:
-        """Return whether PATH itself is a link, wherever it leads."""
-        folder, _, name = path.rpartition("/")
-        try:
-            return os.path.islink(f"{self.host.outer_path(self.host.directory(folder or '/'))}/{name}")
-        except OSError:
-            return False

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cdigen.doctor.remedy import Remedy
-from cdigen.doctor.result import Topic, with_hint
+from cdigen.doctor.result import Remedy, Topic, with_hint
 from cdigen.host.procfs import kernel_release
 from cdigen.host.sysfs import ACCELERATORS, PCI_DEVICES, pci_devices
 from cdigen.pipeline import discovery

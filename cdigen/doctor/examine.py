@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdigen.doctor import configuration, driver, loading, nodes, others, runtimes, security, specs
-from cdigen.doctor.remedy import filter_remedies
+from cdigen.doctor.result import filter_remedies
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

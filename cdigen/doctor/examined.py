@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 
 from cdigen.cdi.library import NEWEST_RELEASE, newest_version
-from cdigen.doctor.request import RUNTIME_NAMES
 from cdigen.runtimes import settings
-from cdigen.runtimes.releases import library_of, newest_release
-from cdigen.runtimes.settings.runtime_settings import RuntimeSettings
+from cdigen.runtimes.releases import RUNTIME_NAMES, library_of, newest_release
+from cdigen.runtimes.settings.config_files import RuntimeSettings
 from cdigen.runtimes.users import ROOT
 from cdigen.value import frozen, replace
 
@@ -16,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cdigen.doctor.request import DoctorRequest
+    from cdigen.doctor.context import DoctorRequest
     from cdigen.runtimes.installed import InstalledRuntime
     from cdigen.runtimes.users import Reader, User
 
@@ -91,19 +90,10 @@ def _environment(request: DoctorRequest) -> Mapping[str, str]:
 
 
 def _any_runtime(request: DoctorRequest) -> ExaminedRuntime:
-    configured = RuntimeSettings(
-        runtime=ANY_RUNTIME,
-        spec_dirs=request.configuration.spec_dirs,
-        cdi_enabled=None,
-        nri_enabled=None,
-        files=(),
-        edited_file="",
-        findings=(),
-    )
     return ExaminedRuntime(
         name=ANY_RUNTIME,
         binary=None,
-        settings=configured,
+        settings=RuntimeSettings(runtime=ANY_RUNTIME, spec_dirs=request.configuration.spec_dirs),
         library=NEWEST_RELEASE,
         newest=newest_version(NEWEST_RELEASE),
         reader=request.user.reader() if request.user else ROOT,

@@ -8,7 +8,7 @@ import stat
 from cdigen.cdi.parse_cache import parse_and_check
 from cdigen.cdi.rules.hostcheck import check_host
 from cdigen.cdi.version import KNOWN_VERSIONS, is_newer
-from cdigen.doctor.authority import may_change, may_copy
+from cdigen.doctor.authority import may_change, may_copy, ways
 from cdigen.doctor.commands import (
     file_command,
     free_path,
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.examined import ExaminedRuntime
-    from cdigen.doctor.remedy import Remedy
-    from cdigen.doctor.result import CheckResult
+    from cdigen.doctor.result import CheckResult, Remedy
     from cdigen.runtimes.scan import Resolution
     from cdigen.runtimes.spec_cache import SpecFile
 
@@ -137,17 +136,13 @@ def _result_of(context: Context, problem: Problem) -> CheckResult | None:
     spec_file = context.spec_files.get(problem.path)
     if _is_of_others(context, problem, spec_file):
         return None
-    reason, remedies = problem.reason, _REMEDIES.get(problem.rule, _no_remedy)(context, problem)
+    reason, remedies = problem.reason, _REMEDIES.get(problem.rule, lambda *_: ())(context, problem)
     if problem.rule in {"file-refused", "runtime-crashes", "file-uncertain"}:
         name, reason, remedies = _refused(context, problem, name, spec_file)
     is_error = bool(problem.lost) or problem.rule == "runtime-hangs"
     if problem.rule == "file-name-ignored" and not is_error:
         return None  # a copy that somebody keeps, of what is found elsewhere
     return TOPIC.failed(name, f"{reason}{_loses(problem)}", remedies, is_error=is_error)
-
-
-def _no_remedy(_context: Context, _problem: Problem) -> tuple[Remedy, ...]:
-    return ()
 
 
 def _copy(context: Context, problem: Problem) -> tuple[Remedy, ...]:
@@ -315,23 +310,18 @@ def _open(context: Context, problem: Problem) -> tuple[Remedy, ...]:
         return _anew(context, problem.path) if is_file else ()  # a link that leads nowhere
     if is_file and not stat.S_ISREG(status.st_mode):
         return _anew(context, problem.path)
-    parents = [real[:place] for place, character in enumerate(real) if character == "/" and place]
-    folders = [*parents, real] if stat.S_ISDIR(status.st_mode) else parents
+    folders = ways(real) if stat.S_ISDIR(status.st_mode) else ways(real)[:-1]
     opened = {each: "a+rx" for each in folders if context.host.stat(each).st_mode & 0o005 != 0o005}
     if stat.S_ISREG(status.st_mode) and not status.st_mode & 0o004:
         opened[real] = "a+r"
     return open_to_all(context, opened) if all(may_change(context, each) for each in opened) else ()
 
 
-def _replace(context: Context, problem: Problem) -> tuple[Remedy, ...]:
-    return _anew(context, problem.path)
-
-
 _REMEDIES = {
     "conflict": _end_conflict,
     "file-unreadable": _open,
     "directory-unreadable": _open,
-    "runtime-hangs": _replace,
+    "runtime-hangs": lambda context, problem: _anew(context, problem.path),
     "directory-symlink": _copy,
     "not-a-directory": _make_directory,
     "file-name-ignored": _change_ending,

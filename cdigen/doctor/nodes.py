@@ -7,8 +7,7 @@ import stat
 
 from cdigen.doctor.commands import file_command
 from cdigen.doctor.driver import CAUSES
-from cdigen.doctor.remedy import Remedy
-from cdigen.doctor.result import Topic, listed, with_hint
+from cdigen.doctor.result import Remedy, Topic, listed, with_hint
 from cdigen.model.errors import HostError
 from cdigen.vendors import registry
 
@@ -120,15 +119,9 @@ def _wrong(context: Context) -> Iterator[CheckResult]:
 def _remove(context: Context, nodes: tuple[HostNode, ...]) -> Iterator[Remedy]:
     """Return the commands that remove NODES: a directory, as container engines leave one, only if empty."""
     for path in (node.host_path for node in nodes):
-        command = ("rmdir",) if not context.is_link(path) and _is_folder(context, path) else ("rm", "-f")
+        is_folder = os.path.isdir(context.outer(path)) and not os.path.islink(context.outer(path))
+        command = ("rmdir",) if is_folder else ("rm", "-f")
         yield file_command("remove what is in the place of the node", *command, context.outer(path))
-
-
-def _is_folder(context: Context, path: str) -> bool:
-    try:
-        return stat.S_ISDIR(context.host.stat(path).st_mode)
-    except OSError:
-        return False
 
 
 def _is(context: Context, node: HostNode) -> str:

@@ -7,8 +7,7 @@ import posixpath
 import re
 
 from cdigen.doctor.commands import file_command, give_to_root, move_aside, run_cdigen, write_specs
-from cdigen.doctor.remedy import Remedy
-from cdigen.doctor.result import Topic
+from cdigen.doctor.result import Remedy, Topic
 from cdigen.doctor.spec_documents import own_file, was_ours
 from cdigen.host.mountinfo import rows
 from cdigen.host.root import shown
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.result import CheckResult
-    from cdigen.doctor.spec_documents import ExaminedSpec
 
 TOPIC = Topic(name="others")
 DAEMON = Topic(name="daemon")
@@ -133,7 +131,8 @@ def _twice(context: Context) -> Iterator[CheckResult]:
     if not legacy:
         yield TOPIC.good(TWICE, "nothing but CDI gives containers GPUs by itself")
         return
-    bare = [spec for spec in context.specs if spec.is_used and "nvidia" in spec.kind and not _says_void(spec)]
+    used = [spec for spec in context.specs if spec.is_used and "nvidia" in spec.kind]
+    bare = [spec for spec in used if _VOID not in spec.edits("env")]
     by = ", ".join(legacy)
     if not bare:
         yield TOPIC.good(TWICE, f"{by}: told by the specs ({_VOID}) that all is done")
@@ -153,14 +152,6 @@ def _default_runtime(context: Context) -> str:
     name = str(document.get("default-runtime", ""))
     path = lookup(document, ("runtimes", name, "path"))
     return name if "nvidia" in f"{name} {path}" else ""
-
-
-def _says_void(spec: ExaminedSpec) -> bool:
-    edits = (
-        spec.document.get("containerEdits", {}),
-        *(one["containerEdits"] for one in spec.document["devices"]),
-    )
-    return any(_VOID in each.get("env", ()) for each in edits)
 
 
 def _daemon(context: Context) -> Iterator[CheckResult]:

@@ -7,12 +7,10 @@ from cdigen.doctor.commands import configure, give_to_root, open_to_all, restart
 from cdigen.doctor.driver import CAUSES
 from cdigen.doctor.examined import ANY_RUNTIME, PROCESSES
 from cdigen.doctor.loading import LOADING, MISSING, lost_names
-from cdigen.doctor.remedy import Remedy
-from cdigen.doctor.request import RUNTIME_NAMES
-from cdigen.doctor.result import Topic, listed, with_hint
+from cdigen.doctor.result import Remedy, Topic, listed, with_hint
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
-from cdigen.runtimes.releases import known_issues
+from cdigen.runtimes.releases import RUNTIME_NAMES, known_issues
 from cdigen.runtimes.users import may_read
 
 TYPE_CHECKING = False
@@ -178,12 +176,9 @@ def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckRe
 
 def _identity(context: Context, path: str) -> str:
     try:
-        return context.host.resolve(path)
+        return context.host.resolve_new(path)
     except OSError:
-        try:
-            return context.host.resolve_new(path)
-        except OSError:
-            return path
+        return path
 
 
 def _devices(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
-from cdigen.doctor.authority import is_users, may_change_program, owners
+from cdigen.doctor.authority import is_users, may_change_program, owners, ways
 from cdigen.doctor.commands import give_to_root, write_specs
-from cdigen.doctor.remedy import Remedy
-from cdigen.doctor.result import Topic, listed
+from cdigen.doctor.result import Remedy, Topic, listed
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
@@ -84,7 +83,7 @@ def _hook_environment(context: Context) -> Iterator[CheckResult]:
 
 
 def _used_hooks(context: Context) -> list[dict[str, Any]]:
-    return [hook for spec in context.specs if spec.is_used for hook in _of(spec.document, "hooks")]
+    return [hook for spec in context.specs if spec.is_used for hook in spec.edits("hooks")]
 
 
 def _paths(hooks: list[dict[str, Any]]) -> list[str]:
@@ -101,7 +100,7 @@ def _owners_of(context: Context, path: str) -> frozenset[int]:
     by = [
         owners(context, spec.path)
         for spec in context.specs
-        if spec.is_used and any(path in _programs(hook) for hook in _of(spec.document, "hooks"))
+        if spec.is_used and any(path in _programs(hook) for hook in spec.edits("hooks"))
     ]
     return frozenset.intersection(*by)
 
@@ -115,14 +114,7 @@ def _secure(context: Context, path: str) -> tuple[Remedy, ...]:
 def _culprit(context: Context, path: str) -> str:
     """Return the file or folder on the way to PATH that others may change."""
     real = context.host.resolve(path)
-    parts = real.split("/")
-    ways = ["/".join(parts[: number + 1]) for number in range(1, len(parts))]
-    return next((way for way in ways if untrusted(way, base=context.host.outer)), real)
-
-
-def _of(document: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
-    for holder in (document, *document["devices"]):
-        yield from holder.get("containerEdits", {}).get(key, ())
+    return next((way for way in ways(real) if untrusted(way, base=context.host.outer)), real)
 
 
 def _selinux_boolean(context: Context) -> Iterator[CheckResult]:
@@ -151,7 +143,7 @@ def _selinux_labels(context: Context) -> Iterator[CheckResult]:
         str(mount["hostPath"]): spec.path
         for spec in context.specs
         if spec.is_used
-        for mount in _of(spec.document, "mounts")
+        for mount in spec.edits("mounts")
     }
     labels = {path: _label(context, path) for path in sources}
     closed = {path: label for path, label in labels.items() if label in _CLOSED}

@@ -9,6 +9,7 @@ from cdigen.cdi.rules import document_rules
 from cdigen.model.findings import errors
 from cdigen.model.names import SPEC_SUFFIXES, is_yaml, spec_file_name
 from cdigen.runtimes.clashes import clashes
+from cdigen.runtimes.spec_cache import is_link
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -38,6 +39,11 @@ class ExaminedSpec:
     document: dict[str, Any]
     is_used: bool
     faults: tuple[Finding, ...] = ()
+
+    def edits(self, key: str) -> list[Any]:
+        """Return what all container edits of the document have at KEY, the document's own first."""
+        holders = (self.document, *self.document["devices"])
+        return [one for holder in holders for one in holder.get("containerEdits", {}).get(key, ())]
 
 
 def read_specs(context: Context) -> tuple[ExaminedSpec, ...]:
@@ -134,7 +140,7 @@ def is_blocked(context: Context, product: GeneratedSpec) -> bool:
     try:
         present: bytes | None = context.host.read(file, limit=MAX_SIZE)
     except FileNotFoundError:
-        if context.is_link(file):
+        if is_link(context.host, file):
             return True
         present = None
     except OSError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cdigen.cdi.compare import compare
 from cdigen.cdi.rules.hostcheck import check_host
 from cdigen.cdi.rules.mount_conflicts import MountConflicts
-from cdigen.doctor.authority import is_users, may_change, owners
+from cdigen.doctor.authority import is_users, may_change, owners, ways
 from cdigen.doctor.commands import give_to_root, move_aside, open_to_all, write_specs
 from cdigen.doctor.driver import CAUSES
 from cdigen.doctor.loading import LOADING
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cdigen.doctor.context import Context
-    from cdigen.doctor.remedy import Remedy
-    from cdigen.doctor.result import CheckResult
+    from cdigen.doctor.result import CheckResult, Remedy
     from cdigen.doctor.spec_documents import ExaminedSpec
     from cdigen.model.findings import Finding
 
@@ -154,7 +153,7 @@ def _trust(context: Context) -> Iterator[CheckResult]:
     """Report who besides root may change a spec: whoever may is root by the next container's mounts."""
     failed = set()
     for spec in context.specs:
-        for path in _ways(spec.path):
+        for path in ways(spec.path):
             try:
                 real = context.host.resolve(path)
             except OSError:
@@ -169,12 +168,6 @@ def _trust(context: Context) -> Iterator[CheckResult]:
             break
     if context.specs and not failed:
         yield TOPIC.good(TRUST, "nobody but root may change the specs")
-
-
-def _ways(path: str) -> list[str]:
-    """Return the folders above PATH, the highest first, and PATH."""
-    parts = path.split("/")
-    return ["/".join(parts[: number + 1]) for number in range(1, len(parts))]
 
 
 def _readable(context: Context) -> Iterator[CheckResult]:

@@ -6,6 +6,8 @@ lines for people, ``rows`` into what ``--json`` shows.
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from cdigen.cdi.loaders.emulation import ACCEPT, UNKNOWN
 from cdigen.runtimes import releases
 from cdigen.value import frozen
@@ -67,14 +69,10 @@ def groups(judged: Mapping[str, LoaderVerdict]) -> tuple[RuntimeGroup, ...]:
 def _ranges(runtime: str, alike: set[str]) -> Iterator[str]:
     """Yield the ranges of releases of RUNTIME that have one of the libraries ALIKE."""
     table = releases.LIBRARIES[runtime]
-    start: int | None = None
-    for index in range(len(table) + 1):
-        is_in = index < len(table) and table[index][1] in alike
-        if is_in and start is None:
-            start = index
-        elif not is_in and start is not None:
-            yield _range(runtime, table, start, index)
-            start = None
+    for is_in, run in groupby(range(len(table)), lambda index: table[index][1] in alike):
+        if is_in:
+            places = list(run)
+            yield _range(runtime, table, places[0], places[-1] + 1)
 
 
 def _range(runtime: str, table: tuple[tuple[Release, str], ...], start: int, end: int) -> str:

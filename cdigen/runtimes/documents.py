@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 Value = bool | int | str | tuple[str, ...]
 
-_UNREADABLE = "fix it: the runtime cannot read it either"
-
 
 @frozen
 class DesiredKey:
@@ -52,7 +50,7 @@ def parse_toml(content: bytes, file: str) -> dict[str, Any]:
     try:
         return tomllib.loads(_text(content, file))
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits is a ValueError
-        raise _broken(file, f"is not TOML: {error}") from None
+        raise broken(file, f"is not TOML: {error}") from None
 
 
 def set_toml(content: bytes, keys: tuple[DesiredKey, ...], file: str) -> tuple[bytes, tuple[str, ...]]:
@@ -83,20 +81,21 @@ def parse_json(content: bytes, file: str, *, is_edited: bool = False) -> dict[st
     Of a key that is there twice the last counts, as for dockerd; if the file IS_EDITED, that is an error.
     """
     text = _text(content, file).removeprefix("\ufeff")
-    once = (lambda pairs: _once(pairs, text)) if is_edited else None
+    if not text.strip():
+        return {}  # dockerd takes an empty file for none
     try:
-        document = (
-            json.loads(text, object_pairs_hook=once, parse_constant=_no_constant) if text.strip() else None
+        document = json.loads(
+            text, object_pairs_hook=_once if is_edited else None, parse_constant=_no_constant
         )
     except json.JSONDecodeError as error:
-        raise _broken(
+        raise broken(
             file, f"is not JSON: {error.msg} (at line {error.lineno}, column {error.colno})"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise _broken(file, f"is not JSON: {error}") from None
+        raise broken(file, f"is not JSON: {error}") from None
     if not isinstance(document, dict | None):
-        raise _broken(file, "is not a JSON object (at line 1)")
-    return document or {}  # dockerd takes an empty file for none, and null
+        raise broken(file, "is not a JSON object (at line 1)")
+    return document or {}
 
 
 def set_json(content: bytes, keys: tuple[DesiredKey, ...], file: str) -> tuple[bytes, tuple[str, ...]]:
@@ -121,9 +120,7 @@ def set_json(content: bytes, keys: tuple[DesiredKey, ...], file: str) -> tuple[b
             allow_nan=False,
         ).encode()
     except ValueError as error:  # a number without end, half a surrogate pair
-        raise _broken(file, f"cannot be written again: {error}") from None
-    if "\r\n" in text:
-        after = after.replace(b"\n", b"\r\n")
+        raise broken(file, f"cannot be written again: {error}") from None
     end = text[len(text.rstrip()) :] if text.strip() else "\n"
     return after + end.encode(), tuple(key.name for key in missing)
 
@@ -139,7 +136,7 @@ def _set(document: dict[str, Any], key: DesiredKey, file: str) -> None:
     for part in tables:
         document = document.setdefault(part, {})
         if not isinstance(document, dict):
-            raise _broken(file, f"has a value at {part!r}, where a table is needed")
+            raise broken(file, f"has a value at {part!r}, where a table is needed")
     document[name] = _plain(key.value)
 
 
@@ -148,9 +145,8 @@ def _edited(text: str, keys: tuple[DesiredKey, ...]) -> bytes | None:
     import tomlkit  # noqa: PLC0415 - 60 ms, only where a file is changed
     from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415 - likewise
 
-    is_crlf = "\r\n" in text and text.count("\n") == text.count("\r\n")
     try:
-        document = tomlkit.parse(text.replace("\r\n", "\n") if is_crlf else text)
+        document = tomlkit.parse(text)
         for key in keys:
             table: Any = document
             *tables, name = key.path
@@ -159,10 +155,9 @@ def _edited(text: str, keys: tuple[DesiredKey, ...]) -> bytes | None:
                     table[part] = tomlkit.table(is_super_table=depth < len(tables))
                 table = table[part]
             table[name] = _plain(key.value)
-        after = tomlkit.dumps(document)
+        return tomlkit.dumps(document).encode()
     except (TOMLKitError, LookupError, TypeError, ValueError, AttributeError, AssertionError, RecursionError):
         return None
-    return (after.replace("\n", "\r\n") if is_crlf else after).encode()
 
 
 def _plain(value: Value) -> Any:
@@ -174,17 +169,13 @@ def _text(content: bytes, file: str) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise _broken(file, f"is not UTF-8 (at line {line})") from None
+        raise broken(file, f"is not UTF-8 (at line {line})") from None
 
 
-def _once(pairs: list[tuple[str, Any]], text: str) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
-    for name in names:
-        if names.count(name) > 1:
-            places = [found.start() for found in re.finditer(re.escape(json.dumps(name)) + r"\s*:", text)]
-            # Elsewhere, the same name may be another object's.
-            line = f" (at line {text.count(chr(10), 0, places[1]) + 1})" if len(places) == 2 else ""
-            raise ValueError(f"the key {name!r} is there twice{line}")
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"the key {twice!r} is there twice")
     return dict(pairs)
 
 
@@ -192,8 +183,11 @@ def _no_constant(constant: str) -> Any:
     raise ValueError(f"{constant} is not a number of JSON")
 
 
-def _broken(file: str, what: str) -> ConfigError:
-    return ConfigError(f"{shown(file)} {what}", hint=_UNREADABLE, kind="broken-file")
+def broken(file: str, what: str) -> ConfigError:
+    """Return the error for a FILE that the runtime cannot read either; WHAT follows its name."""
+    return ConfigError(
+        f"{shown(file)} {what}", hint="fix it: the runtime cannot read it either", kind="broken-file"
+    )
 
 
 def _stubborn(file: str, keys: tuple[DesiredKey, ...]) -> ConfigError:

@@ -89,6 +89,10 @@ NRI: dict[str, tuple[tuple[Release, tuple[int, int]], ...]] = {
 }
 
 
+# What people call the runtimes that start containers -> what this table does.
+RUNTIME_NAMES = {"podman": "podman", "docker": "docker", "containerd": "containerd", "crio": "cri-o"}
+
+
 class RuntimeBehaviour(Enum):
     """What some releases of a runtime do and others do not; the value ends the name of a known issue."""
 

@@ -181,12 +181,19 @@ def scan(
             for device in file.devices:
                 holders.setdefault(f"{file.kind}={device}", []).append(file)
     is_fatal = any(file.state in _FATAL for file in files)
+    # What lies in a directory that is passed over has its one problem there.
+    ill = [file for file in files if file.state not in {LOADED, *_OF_DIRECTORIES}]
+    problems = [
+        *(_problem(each.problem, each.path, each.reason) for each in directories if each.problem),
+        *(_problem(file.state, file.path, file.reason) for file in ill),
+        *_conflicts(holders),
+    ]
     found = {
         name: having[-1].path for name, having in holders.items() if not is_fatal and not conflict_of(having)
     }
     return SpecScan(
         devices=tuple(sorted(found.items(), key=lambda pair: natural_key(pair[0]))),
-        problems=(*_directory_problems(directories), *_file_problems(files), *_conflicts(holders)),
+        problems=tuple(problems),
         files=files,
         directories=directories,
     )
@@ -219,16 +226,6 @@ def _unused(file: SpecFile, loaded: list[SpecFile]) -> str:
 
 def _failed(name: str, rule: str, file: str, reason: str, files: tuple[str, ...] = ()) -> Resolution:
     return Resolution(device=name, ok=False, file=file, reason=reason, rule=rule, files=files)
-
-
-def _directory_problems(directories: tuple[SpecDirectory, ...]) -> list[Finding]:
-    return [_problem(each.problem, each.path, each.reason) for each in directories if each.problem]
-
-
-def _file_problems(files: tuple[SpecFile, ...]) -> list[Finding]:
-    # What lies in a directory that is passed over has its one problem there.
-    own = [file for file in files if file.state not in {LOADED, *_OF_DIRECTORIES}]
-    return [_problem(file.state, file.path, file.reason) for file in own]
 
 
 def _conflicts(holders: dict[str, list[SpecFile]]) -> list[Finding]:

@@ -36,7 +36,6 @@ LOADED = "loaded"
 
 # Names that people give to specs, and that no library reads. Not backups: those are meant not to be read.
 _SIMILAR = (".yml", ".yaml", ".json")
-_MAX_FILES = 10_000
 # Files that are kept, of a thousand bytes or so each; a host has some tens.
 _MOST_KEPT = 4_000
 # The kernel's clock for files goes in steps of up to 10 ms (CONFIG_HZ, before Linux 6.13 on every file
@@ -172,8 +171,8 @@ def _directory(host: Root, path: str, reader: Reader, *, follows_links: bool) ->
     except OSError as error:
         text = f"{shown(path)}: {reason(error)}"
         return SpecDirectory(path=path, problem="directory-unreadable", reason=text)
-    names = tuple(sorted(listed, key=os.fsencode)[:_MAX_FILES])
-    if not follows_links and _is_link(host, path):
+    names = tuple(sorted(listed, key=os.fsencode))
+    if not follows_links and is_link(host, path):
         text = (
             f"{shown(path)} is a link to {shown(real)}, and this release follows no link in the place of "
             "a spec directory"
@@ -187,7 +186,8 @@ def _directory(host: Root, path: str, reader: Reader, *, follows_links: bool) ->
     return SpecDirectory(path=path, identity=(status.st_dev, status.st_ino), names=names)
 
 
-def _is_link(host: Root, path: str) -> bool:
+def is_link(host: Root, path: str) -> bool:
+    """Return whether PATH of HOST itself is a link, wherever it leads."""
     folder, _, name = path.rpartition("/")
     try:
         return os.path.islink(f"{host.outer_path(host.directory(folder or '/')).rstrip('/')}/{name}")

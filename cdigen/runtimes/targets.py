@@ -11,14 +11,19 @@ from cdigen.cdi.version import release_order
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.target import Target
-from cdigen.runtimes.releases import LIBRARIES, RuntimeBehaviour, behaves, library_of, newest_release
+from cdigen.runtimes.releases import (
+    LIBRARIES,
+    RUNTIME_NAMES,
+    RuntimeBehaviour,
+    behaves,
+    library_of,
+    newest_release,
+)
 from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.runtimes.releases import Release
-
-ALIASES = {"crio": "cri-o"}
 
 
 def parse(text: str) -> Target:
@@ -39,7 +44,8 @@ def parse(text: str) -> Target:
             "full means the oldest of its series",
         )
     latest = newest_release(runtime)
-    is_later = release[:2] > latest[:2]
+    newest_known = f"{_name(runtime, latest)}, the newest that cdigen knows"
+    doubt = f"{name} is newer than {newest_known}, and is taken for that one"
     forgets = behaves(runtime, release, RuntimeBehaviour.FORGETS_GIDS)
     return Target(
         name=name,
@@ -47,7 +53,7 @@ def parse(text: str) -> Target:
         newest=newest,
         dots_in_class=LibraryBehaviour.ALLOWS_DOTS_IN_CLASS.since <= release_order(library),
         forgets_gids=name if forgets else "",
-        doubts=(_doubt(name, _name(runtime, latest)),) if is_later else (),
+        doubts=(doubt,) if release[:2] > latest[:2] else (),
     )
 
 
@@ -66,17 +72,13 @@ def strictest(targets: tuple[Target, ...]) -> Target | None:
     )
 
 
-def _doubt(name: str, latest: str) -> str:
-    return f"{name} is newer than {latest}, the newest that cdigen knows, and is taken for that one"
-
-
 def _age(target: Target) -> tuple[tuple[int, ...], tuple[int, ...], str]:
     return release_order(target.newest), release_order(target.library), target.name
 
 
 def _split(text: str) -> tuple[str, Release]:
     runtime, _, version = text.rpartition("-")
-    runtime = ALIASES.get(runtime, runtime)
+    runtime = RUNTIME_NAMES.get(runtime, runtime)
     parts = version.split(".")
     numbers = [int(part) for part in parts if part.isascii() and part.isdigit() and len(part) < 6]
     if not runtime or len(numbers) != len(parts) or len(parts) > 3:

@@ -204,7 +204,7 @@ def test_a_file_that_others_removed_is_nothing_to_undo(cdigen: Run, root: Path) 
     ("file", "content", "words"),
     [
         ("docker: etc/docker/daemon.json", b'{"a": 1\n,}', ("daemon.json", "line 2")),
-        ("docker: etc/docker/daemon.json", b'{"a": 1,\n"a": 2}', ("daemon.json", "twice", "line 2")),
+        ("docker: etc/docker/daemon.json", b'{"a": 1,\n"a": 2}', ("daemon.json", "'a' is there twice")),
         ("containerd: etc/containerd/config.toml", b"version = 2\n[plugins\n", ("config.toml", "line 2")),
         ("podman: etc/containers/containers.conf", b"[engine]\nx =\n", ("containers.conf", "line 2")),
         ("crio: etc/crio/crio.conf.d/a.conf", b"x = 1\nx = 2\n", ("a.conf", "line 2")),

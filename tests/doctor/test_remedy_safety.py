@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 
 from cdigen.config import Settings
 from cdigen.doctor.commands import needs_root
-from cdigen.doctor.context import Context
-from cdigen.doctor.remedy import Remedy, command_line, filter_remedies, quoted
-from cdigen.doctor.request import DoctorRequest
-from cdigen.doctor.result import Topic
+from cdigen.doctor.context import Context, DoctorRequest
+from cdigen.doctor.result import Remedy, Topic, command_line, filter_remedies, quoted
 from cdigen.host.root import Root
 from cdigen.pipeline.delivery import DEFAULT_DELIVERY
 from cdigen.pipeline.generate import DEFAULT_OPTIONS

@@ -19,9 +19,8 @@ import pytest
 from cdigen.cdi.loaders.emulation import loader_verdicts
 from cdigen.cli.main import main
 from cdigen.config import Settings
-from cdigen.doctor.context import Context
+from cdigen.doctor.context import Context, DoctorRequest
 from cdigen.doctor.loading import lost_names
-from cdigen.doctor.request import DoctorRequest
 from cdigen.frontend.host_state import HostSources, read_host_state
 from cdigen.host.root import Root
 from cdigen.nri.decision.context import LIBRARY, context_of

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.runtimes.edits.plan import Content, DesiredConfig
     from cdigen.runtimes.releases import Release
-    from cdigen.runtimes.settings.runtime_settings import RuntimeSettings
+    from cdigen.runtimes.settings.config_files import RuntimeSettings
 
 MAIN = "/etc/containerd/config.toml"
 CRI_V2 = ("plugins", "io.containerd.grpc.v1.cri")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.runtimes.edits.plan import Content, DesiredConfig
     from cdigen.runtimes.releases import Release
-    from cdigen.runtimes.settings.runtime_settings import RuntimeSettings
+    from cdigen.runtimes.settings.config_files import RuntimeSettings
 
 SPEC_DIRS = ("crio", "runtime", "cdi_spec_dirs")
 NRI = ("crio", "nri", "enable_nri")

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.runtimes.edits.plan import Content, DesiredConfig
     from cdigen.runtimes.releases import Release
-    from cdigen.runtimes.settings.runtime_settings import RuntimeSettings
+    from cdigen.runtimes.settings.config_files import RuntimeSettings
 
 FEATURE = ("features", "cdi")
 SPEC_DIRS = ("cdi-spec-dirs",)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.findings import Finding
     from cdigen.runtimes.documents import DesiredKey
-    from cdigen.runtimes.settings.runtime_settings import RuntimeSettings
+    from cdigen.runtimes.settings.config_files import RuntimeSettings
 
     # The content of a file of the host, None where there is none.
     Content = Callable[[str], bytes | None]
@@ -103,16 +103,13 @@ def toml_changes(
     changes = []
     for path, wants in wanted.items():
         before = content(path)
-        start = header_comment(command).encode() if before is None else before
+        undo = f"'cdigen configure {command} --undo' takes it back"
+        header = f"# Written by 'cdigen configure {command}'; {undo}.\n".encode()
+        start = header if before is None else before
         after, keys = set_toml(start, wants, path)
         if keys:
             changes.append(Change(path=path, before=before, after=after, keys=keys))
     return tuple(changes)
-
-
-def header_comment(command: str) -> str:
-    """Return the first line of a file that we make."""
-    return f"# Written by 'cdigen configure {command}'; 'cdigen configure {command} --undo' takes it back.\n"
 
 
 def refuse_broken(settings: RuntimeSettings) -> None:

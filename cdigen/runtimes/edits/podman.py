@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.runtimes.edits.plan import Content, DesiredConfig
     from cdigen.runtimes.releases import Release
-    from cdigen.runtimes.settings.runtime_settings import RuntimeSettings
+    from cdigen.runtimes.settings.config_files import RuntimeSettings
 
 SPEC_DIRS = ("engine", "cdi_spec_dirs")
 

@@ -12,7 +12,7 @@ import re
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
-from cdigen.runtimes.documents import DesiredKey, lookup
+from cdigen.runtimes.documents import DesiredKey, broken, lookup
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from cdigen.runtimes.settings.runtime_settings import RuntimeSettings
+    from cdigen.runtimes.settings.config_files import RuntimeSettings
 
 # What the plugin is called; names with an index (20-cdigen) are taken as well (default-validator, Validate).
 PLUGIN = "cdigen"
@@ -87,7 +87,7 @@ def requiring(
         if table is None:
             continue
         if not isinstance(table, dict):
-            raise _wrong(path, names.table[-1], "a table")
+            raise broken(path, f"is wrong: {names.table[-1]} is not a table")
         enabled = _checked(table, names.enable, bool, path, enabled)
         listed = tuple(_checked(table, names.required, list, path, listed))
         toleration = _checked(table, names.toleration, str, path, toleration)
@@ -124,13 +124,5 @@ def _checked(table: dict[str, Any], key: str, kind: type, path: str, default: An
     if is_good and kind is list:
         is_good = all(isinstance(item, str) for item in value)
     if not is_good:
-        raise _wrong(path, key, _TYPES[kind])
+        raise broken(path, f"is wrong: {key} is not {_TYPES[kind]}")
     return value
-
-
-def _wrong(path: str, key: str, what: str) -> ConfigError:
-    return ConfigError(
-        f"{shown(path)}: {key} is not {what}",
-        hint="fix it: the runtime cannot read it either",
-        kind="broken-file",
-    )

@@ -7,6 +7,7 @@ of its release. What is broken in a file is a finding with the file and the line
 from __future__ import annotations
 
 from cdigen.runtimes.releases import newest_release
+from cdigen.runtimes.settings import containerd, crio, docker, podman
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
     from cdigen.runtimes.releases import Release
-    from cdigen.runtimes.settings.runtime_settings import RuntimeSettings
+    from cdigen.runtimes.settings.config_files import RuntimeSettings
     from cdigen.runtimes.users import User
 
 
@@ -33,21 +34,12 @@ def read(
     ENVIRONMENT: of whoever runs podman. KeyError: no such runtime. Never OSError.
     """
     known = release or newest_release(runtime)
-    # Each imported where it is wanted: a command asks for those that the host has.
     if runtime == "podman":
-        from cdigen.runtimes.settings import podman  # noqa: PLC0415
-
         return podman.read(host, known, user, environment or {})
     if runtime == "docker":
-        from cdigen.runtimes.settings import docker  # noqa: PLC0415
-
         return docker.read(host, known, user)
     if runtime == "containerd":
-        from cdigen.runtimes.settings import containerd  # noqa: PLC0415
-
         return containerd.read(host, known)
     if runtime == "cri-o":
-        from cdigen.runtimes.settings import crio  # noqa: PLC0415
-
         return crio.read(host, known)
     raise KeyError(runtime)

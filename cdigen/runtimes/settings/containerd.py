@@ -17,8 +17,7 @@ import posixpath
 
 from cdigen.host.root import shown
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
-from cdigen.runtimes.settings.config_files import ConfigFiles
-from cdigen.runtimes.settings.runtime_settings import DEFAULT_DIRS, RuntimeSettings
+from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings
 from cdigen.runtimes.units import command
 from cdigen.value import frozen
 
@@ -128,17 +127,12 @@ def _file(sources: ConfigFiles, path: str, document: dict[str, object]) -> _File
     if not isinstance(version, int) or isinstance(version, bool):
         sources.wrong_type(path, "version", "a number")
         version = 0
-    lists = {
-        key: sources.strings(path, key, document[key]) or () if key in document else ()
-        for key in ("imports", "disabled_plugins")
-    }
-    plugins = sources.table(path, document, "plugins")
     return _File(
         path=path,
         version=version,
-        imports=lists["imports"],
-        disabled=lists["disabled_plugins"],
-        plugins=plugins,
+        imports=sources.strings(path, "imports", document.get("imports", [])) or (),
+        disabled=sources.strings(path, "disabled_plugins", document.get("disabled_plugins", [])) or (),
+        plugins=sources.table(path, document, "plugins"),
     )
 
 

@@ -9,14 +9,11 @@ from __future__ import annotations
 import stat
 
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves, nri_of
-from cdigen.runtimes.settings.config_files import ConfigFiles
-from cdigen.runtimes.settings.runtime_settings import DEFAULT_DIRS, RuntimeSettings
+from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings
 from cdigen.runtimes.units import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cdigen.host.root import Root
     from cdigen.runtimes.releases import Release
     from cdigen.runtimes.units import Command
@@ -24,8 +21,6 @@ if TYPE_CHECKING:
 FILE, FOLDER = "/etc/crio/crio.conf", "/etc/crio/crio.conf.d"
 DROP_IN = "99-cdigen.conf"
 UNITS = ("crio.service", "cri-o.service")
-_MAX_DEPTH = 8
-_MAX_FILES = 200
 
 
 def read(host: Root, release: Release) -> RuntimeSettings:
@@ -41,8 +36,8 @@ def read(host: Root, release: Release) -> RuntimeSettings:
     has_nri = nri_of("cri-o", release) is not None
     is_on = has_nri and not behaves("cri-o", release, RuntimeBehaviour.NRI_OFF)
     set_by: dict[str, str] = {}
-    for path, is_needed in _files(sources, main, folder, is_needed=bool(named)):
-        document = sources.toml(path, is_needed=is_needed) or {}
+    for path in (main, *_below(sources, folder)):
+        document = sources.toml(path, is_needed=path != main or bool(named)) or {}
         runtime = sources.table(path, document, "crio", "runtime")
         if "cdi_spec_dirs" in runtime:
             listed = sources.strings(path, "cdi_spec_dirs", runtime["cdi_spec_dirs"])
@@ -71,20 +66,12 @@ def read(host: Root, release: Release) -> RuntimeSettings:
     )
 
 
-def _files(sources: ConfigFiles, main: str, folder: str, *, is_needed: bool) -> Iterator[tuple[str, bool]]:
-    yield main, is_needed
-    yield from ((path, True) for path in _below(sources, folder)[:_MAX_FILES])
-
-
-def _below(sources: ConfigFiles, folder: str, depth: int = 0) -> list[str]:
+def _below(sources: ConfigFiles, folder: str) -> list[str]:
     """Return all files below FOLDER in the order of filepath.Walk, which follows no links to folders."""
     found: list[str] = []
     for name in sources.names(folder):
         path = f"{folder}/{name}"
-        if _is_folder(sources.host, path):
-            found += _below(sources, path, depth + 1) if depth < _MAX_DEPTH else []
-        else:
-            found.append(path)
+        found += _below(sources, path) if _is_folder(sources.host, path) else [path]
     return found
 
 

@@ -8,9 +8,9 @@ cannot parse, nor where the file and an argument set the same.
 from __future__ import annotations
 
 from cdigen.host.root import shown
+from cdigen.runtimes.documents import lookup
 from cdigen.runtimes.releases import LIBRARIES, NRI, RuntimeBehaviour, behaves, nri_of
-from cdigen.runtimes.settings.config_files import ConfigFiles
-from cdigen.runtimes.settings.runtime_settings import DEFAULT_DIRS, RuntimeSettings
+from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings
 from cdigen.runtimes.units import SYSTEM_FOLDERS, USER_FOLDERS, command
 from cdigen.runtimes.users import ROOT
 
@@ -25,7 +25,8 @@ FILE = "/etc/docker/daemon.json"
 UNIT = "docker.service"
 _DIRS, _FEATURES, _NRI = "cdi-spec-dirs", "features", "nri-opts"
 # What sets the same as each key of the file: dockerd compares the file's names with the options' own.
-_OPTIONS = {_DIRS: ("--cdi-spec-dir",), _FEATURES: ("--feature",), _NRI: ("--nri-opts",)}
+_OPTIONS = {_DIRS: "--cdi-spec-dir", _FEATURES: "--feature", _NRI: "--nri-opts"}
+_TRUTHS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
 def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
@@ -44,17 +45,15 @@ def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
     has_cdi = not behaves("docker", release, RuntimeBehaviour.NO_CDI)
     has_nri = nri_of("docker", release) is not None
     is_on = listed != ("",) and has_cdi
-    features, nri = values.get(_FEATURES), values.get(_NRI)
-    feature = features.get("cdi") if isinstance(features, dict) else None
+    feature = lookup(values, (_FEATURES, "cdi"))
     is_on = is_on and (
         feature if isinstance(feature, bool) else not behaves("docker", release, RuntimeBehaviour.CDI_OFF)
     )
-    options = nri if isinstance(nri, dict) else {}
     return RuntimeSettings(
         runtime="docker",
         spec_dirs=() if listed == ("",) else listed,
         cdi_enabled=is_on,
-        nri_enabled=options.get("enable") is True if has_nri else None,
+        nri_enabled=lookup(values, (_NRI, "enable")) is True if has_nri else None,
         files=tuple(sources.files),
         edited_file=file,
         findings=tuple(sources.findings),
@@ -101,15 +100,12 @@ def _values(
     for name, value in _of_arguments(line).items():
         if name in document:
             text = f"{sources.line_of(file, name)}: {name} is set by {line.file} as well"
-            hint = f"remove {_OPTIONS[name][0]} from the unit, or {name} from the file"
+            hint = f"remove {_OPTIONS[name]} from the unit, or {name} from the file"
             sources.say("config-twice", file, text, hint=hint)
         said[name] = value
         set_by[name] = f"the command line of {line.file}"
-    features, nri = said.get(_FEATURES), said.get(_NRI)
-    rows = [("spec_dirs", _DIRS)] if _DIRS in said else []
-    rows += [("cdi", _FEATURES)] if isinstance(features, dict) and "cdi" in features else []
-    rows += [("nri", _NRI)] if isinstance(nri, dict) and "enable" in nri else []
-    return said, tuple((what, set_by[name]) for what, name in rows)
+    rows = (("spec_dirs", (_DIRS,)), ("cdi", (_FEATURES, "cdi")), ("nri", (_NRI, "enable")))
+    return said, tuple((what, set_by[key[0]]) for what, key in rows if lookup(said, key) is not None)
 
 
 def _of_file(sources: ConfigFiles, file: str, document: dict[str, object]) -> dict[str, object]:
@@ -120,30 +116,22 @@ def _of_file(sources: ConfigFiles, file: str, document: dict[str, object]) -> di
     for name in (_FEATURES, _NRI):
         if document.get(name) is not None:
             said[name] = sources.table(file, document, name)
-    features = said.get(_FEATURES)
-    for name, value in features.items() if isinstance(features, dict) else ():
+    for name, value in (lookup(said, (_FEATURES,)) or {}).items():
         if value is not None:
             sources.boolean(file, name, value)
     return said
 
 
 def _of_arguments(line: Command) -> dict[str, object]:
-    said: dict[str, object] = {}
-    if dirs := line.values(*_OPTIONS[_DIRS]):
-        said[_DIRS] = dirs
-    if features := line.values(*_OPTIONS[_FEATURES]):
-        said[_FEATURES] = _pairs(",".join(features))
-    if options := line.values(*_OPTIONS[_NRI]):
-        said[_NRI] = _pairs(",".join(options))
-    return said
+    given = {name: line.values(option) for name, option in _OPTIONS.items()}
+    return {
+        name: words if name == _DIRS else _pairs(",".join(words)) for name, words in given.items() if words
+    }
 
 
 def _pairs(text: str) -> dict[str, object]:
     found: dict[str, object] = {}
     for part in text.split(","):
         name, equals, value = part.partition("=")
-        found[name] = value.lower() in {"1", "t", "true"} if value.lower() in _TRUTHS or not equals else value
+        found[name] = _TRUTHS.get(value.lower(), value) if equals else False
     return found
-
-
-_TRUTHS = {"1", "t", "true", "0", "f", "false"}

@@ -10,8 +10,7 @@ from __future__ import annotations
 import posixpath
 
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
-from cdigen.runtimes.settings.config_files import ConfigFiles
-from cdigen.runtimes.settings.runtime_settings import DEFAULT_DIRS, RuntimeSettings
+from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings
 from cdigen.runtimes.users import ROOT
 
 TYPE_CHECKING = False
@@ -53,7 +52,6 @@ def read(host: Root, release: Release, user: User | None, environment: Mapping[s
         runtime="podman",
         spec_dirs=dirs,
         cdi_enabled=has_cdi,
-        nri_enabled=None,
         files=tuple(sources.files),
         edited_file=f"{home or _ETC}/{NAME}.d/{DROP_IN}" if user else f"{_ETC}/{NAME}.d/{DROP_IN}",
         findings=tuple(sources.findings),
