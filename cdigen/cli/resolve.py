@@ -142,7 +142,6 @@ def _pod(arguments: Namespace) -> Pod:
         id="",
         name="",
         namespace=arguments.namespace,
-        uid="",
         runtime_handler=arguments.runtime_handler,
         labels=_mapping("--label", arguments.label),
         annotations=_mapping("--annotation", arguments.annotation),

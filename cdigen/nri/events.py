@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from cdigen.nri.decision.compat import Abilities
     from cdigen.nri.pods import ContainerName
     from cdigen.nri.wire.messages import RuntimeInfo, SynchronizePart
+    from cdigen.nri.wire.session import InvalidCall
 
 
 _MAX_NOTES = 8
@@ -74,14 +75,6 @@ class Synchronized:
 
 
 @frozen
-class CallRefused:
-    """A call that could not be read, or is not known."""
-
-    method: str
-    message: str
-
-
-@frozen
 class ConnectionLost:
     """The connection has ended, or there is none, for ``reason``."""
 
@@ -97,6 +90,6 @@ if TYPE_CHECKING:
         | ContainerDecided
         | Validated
         | Synchronized
-        | CallRefused
+        | InvalidCall
         | ConnectionLost
     )

@@ -26,7 +26,6 @@ class Pod:
     id: str
     name: str
     namespace: str
-    uid: str
     runtime_handler: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]

@@ -9,6 +9,7 @@ from cdigen.nri.decision import existing_devices
 from cdigen.nri.decision.audit import audit
 from cdigen.nri.pods import shorten
 from cdigen.nri.status import CONNECTING, MAX_MISSED, REGISTERED, REGISTERING
+from cdigen.nri.wire.session import InvalidCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Reporter:
                 self._disconnect(event)
             case events.Validated():
                 self._log.warning("rejected", **event.name.row(), reason=event.reason)
-            case events.CallRefused():
+            case InvalidCall():
                 self._log.warning("call refused", method=event.method, message=event.message)
         return isinstance(event, events.PluginActive | events.ConnectionLost)
 

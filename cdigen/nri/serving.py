@@ -194,8 +194,8 @@ class Serving:
                 self._accept()
             case Synchronize(part=part):
                 self._survey(part)
-            case InvalidCall(method=method, message=message):
-                self._shared.add_event(events.CallRefused(method=shorten(method), message=shorten(message)))
+            case InvalidCall():
+                self._shared.add_event(event)
 
     def _configure(self, event: Configure) -> None:
         told = event.configuration

@@ -7,6 +7,9 @@ import re
 from copy import deepcopy
 from typing import Any
 
+from cdigen.cdi.library import DEFAULT_RELEASES
+from cdigen.cdi.loaders.emulation import loader_verdicts
+
 Document = dict[str, Any]
 
 # What JSON may hold as it is and the YAML parsers of the runtimes refuse, or change.
@@ -104,3 +107,9 @@ _RICH: Document = {
         "additionalGids": [44, 109],
     },
 }
+
+
+def verdicts(data: bytes, *, yaml: bool, versions: tuple[str, ...] = DEFAULT_RELEASES) -> dict[str, str]:
+    """Return what each of VERSIONS of the CDI library does with DATA, without the reasons."""
+    found = loader_verdicts(data, yaml=yaml, versions=versions)
+    return {version: verdict.verdict for version, verdict in found.items()}

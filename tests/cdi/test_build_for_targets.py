@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cdi.cdi_documents import verdicts
 
 from cdigen.cdi.library import RELEASES
-from cdigen.cdi.loaders.emulation import verdicts
 from cdigen.cdi.validation import validate_content
 from cdigen.cdi.version import is_newer
 from cdigen.model.inventory_json import from_document

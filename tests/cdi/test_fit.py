@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from cdi.cdi_documents import verdicts
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cdigen.cdi.build import build
 from cdigen.cdi.fit import FIRST_RELEASES_WITH, fit, refuse_newer
 from cdigen.cdi.library import release_of
-from cdigen.cdi.loaders.emulation import verdicts
 from cdigen.cdi.render import render
 from cdigen.cdi.rules.document_rules import check
 from cdigen.cdi.version import is_newer

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from cdi.cdi_documents import plain, rich, to_bytes
+from cdi.cdi_documents import plain, rich, to_bytes, verdicts
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cdigen.cdi.loaders.emulation import verdicts
 from cdigen.cdi.reader import MAX_SIZE, parse_document
 from cdigen.cdi.rules.fields import MAX_DEPTH
 from cdigen.cdi.text.events import MAX_FINDINGS

@@ -5,12 +5,11 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import pytest
-from cdi.cdi_documents import plain, rich, to_bytes, with_edits, with_hook, with_mount, with_node
+from cdi.cdi_documents import plain, rich, to_bytes, verdicts, with_edits, with_hook, with_mount, with_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from cdigen.cdi.loaders.emulation import verdicts
 from cdigen.cdi.reader import parse_document
 from cdigen.cdi.rules.document_rules import check
 from cdigen.cdi.rules.edit_rules import EDIT_LISTS

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cdi.cdi_documents import verdicts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdigen.cdi.loaders.emulation import verdicts
 from cdigen.cdi.reader import MAX_SIZE
 from cdigen.cdi.validation import validate_content
 
@@ -154,7 +154,7 @@ def judged(data: bytes, *, yaml: bool) -> None:
     """Judge DATA as the command does; any exception is the test's failure."""
     of_file = validate_content(data, yaml=yaml)
     assert of_file.parsed.document is not None or of_file.findings
-    answers = verdicts(data, yaml=yaml, versions=("0.5.2", "1.1.0"), parsed=of_file.parsed)
+    answers = verdicts(data, yaml=yaml, versions=("0.5.2", "1.1.0"))
     assert set(answers.values()) <= ANSWERS
 
 

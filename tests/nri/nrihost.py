@@ -80,9 +80,7 @@ def machine(found: bytes | None, *, running_driver: str = "", has_daemon: bool =
 
 MACHINE = machine(content())
 NAMES = DeviceNames(DEVICES)
-POD = Pod(
-    id="p", name="pod", namespace="ml", uid="u", runtime_handler="runc", labels={"team": "a"}, annotations={}
-)
+POD = Pod(id="p", name="pod", namespace="ml", runtime_handler="runc", labels={"team": "a"}, annotations={})
 ALLOWED = (AllowRule(namespaces=("ml",)),)
 COMPUTE = (
     GpuKind(kind="nvidia.com/gpu"),

@@ -77,7 +77,6 @@ CONFIGURATION = RuntimeInfo(
     runtime="containerd",
     version="2.3.4",
     nri_version="v0.12.0",
-    registration_timeout_ms=5000,
     request_timeout_ms=2000,
 )
 INTRODUCED = events.RuntimeConfigured(runtime=CONFIGURATION, abilities=abilities("containerd", "2.3.4"))

@@ -41,24 +41,6 @@ class _PanicError(Exception):
     """Says that the library crashes, and the runtime with it."""
 
 
-def verdicts(
-    data: bytes,
-    *,
-    yaml: bool,
-    versions: tuple[str, ...] = DEFAULT_RELEASES,
-    parsed: ParsedDocument | None = None,
-) -> dict[str, str]:
-    """Return for each of VERSIONS what that release of the library does with the file content DATA.
-
-    ``accept``, ``reject``, ``panic`` (the process that loads the file crashes) or ``unknown``. A
-    version is a release as ``1.0.1``, or ``main``; releases before 0.5.2 and after 1.1.0 are unknown.
-    YAML says that the file's name ends in ``.yaml``; it decides only how the file is read fastest, for
-    the libraries read every file as YAML. PARSED is what ``parse_document`` made of DATA, if known.
-    """
-    found = loader_verdicts(data, yaml=yaml, versions=versions, parsed=parsed)
-    return {version: verdict.verdict for version, verdict in found.items()}
-
-
 def loader_verdicts(
     data: bytes,
     *,
@@ -66,7 +48,13 @@ def loader_verdicts(
     versions: Iterable[str] = DEFAULT_RELEASES,
     parsed: ParsedDocument | None = None,
 ) -> dict[str, LoaderVerdict]:
-    """Return what ``verdicts`` does, with the reasons."""
+    """Return for each of VERSIONS what that release of the library does with the file content DATA.
+
+    ``accept``, ``reject``, ``panic`` (the process that loads the file crashes) or ``unknown``. A version is
+    a release as ``1.0.1``, or ``main``; releases before 0.5.2 and after 1.1.0 are unknown. YAML says that the
+    file's name ends in ``.yaml``; it decides only how the file is read fastest, for the libraries read every
+    file as YAML. PARSED is what ``parse_document`` made of DATA, if known.
+    """
     wanted = tuple(versions)
     try:
         case = _Case(_read(data, parsed or parse_document(data, yaml=yaml)))

@@ -15,9 +15,12 @@ from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
+    from typing import TypeVar
 
     from cdigen.nri.pods import Adjustment, Container, ContainerMount
+
+    T = TypeVar("T")
 
 _REMOVES = "-"
 
@@ -27,9 +30,11 @@ def apply_adjustment(container: Container, adjustment: Adjustment) -> Container:
     return replace(
         container,
         env=_environment(container.env, adjustment),
-        annotations=_annotations(container, adjustment),
-        devices=tuple(_kept(container.devices, [device.path for device in adjustment.devices])),
-        mounts=_mounts(container, adjustment),
+        annotations=_changed(container.annotations, adjustment.annotations),
+        devices=tuple(
+            _changed(dict.fromkeys(container.devices), {each.path: None for each in adjustment.devices})
+        ),
+        mounts=tuple(_changed(_by_place(container.mounts), _by_place(adjustment.mounts)).values()),
     )
 
 
@@ -54,24 +59,13 @@ def _environment(given: tuple[str, ...], adjustment: Adjustment) -> tuple[str, .
     return (*kept, *set_)
 
 
-def _annotations(container: Container, adjustment: Adjustment) -> dict[str, str]:
+def _changed(given: Mapping[str, T], changes: Mapping[str, T]) -> dict[str, T]:
+    """Return what is GIVEN by its names with CHANGES: each a name, or one to take away."""
     # One that was taken away and set anew is there under both names.
-    touched = {name.removeprefix(_REMOVES) for name in adjustment.annotations}
-    kept = {name: text for name, text in container.annotations.items() if name not in touched}
-    return kept | {
-        name: text for name, text in adjustment.annotations.items() if not name.startswith(_REMOVES)
-    }
-
-
-def _mounts(container: Container, adjustment: Adjustment) -> tuple[ContainerMount, ...]:
-    touched = {mount.destination.removeprefix(_REMOVES) for mount in adjustment.mounts}
-    kept = [mount for mount in container.mounts if mount.destination not in touched]
-    added = [mount for mount in adjustment.mounts if not mount.destination.startswith(_REMOVES)]
-    return (*kept, *added)
-
-
-def _kept(given: Iterable[str], changes: list[str]) -> list[str]:
-    """Return the names GIVEN with CHANGES: a name, or one to take away."""
     touched = {name.removeprefix(_REMOVES) for name in changes}
-    kept = [name for name in given if name not in touched]
-    return kept + [name for name in changes if not name.startswith(_REMOVES)]
+    kept = {name: each for name, each in given.items() if name not in touched}
+    return kept | {name: each for name, each in changes.items() if not name.startswith(_REMOVES)}
+
+
+def _by_place(mounts: tuple[ContainerMount, ...]) -> dict[str, ContainerMount]:
+    return {mount.destination: mount for mount in mounts}

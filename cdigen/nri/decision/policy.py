@@ -30,7 +30,8 @@ class Policy:
 
     def __init__(self, settings: NriConfig, gpu_kinds: tuple[GpuKind, ...]) -> None:
         self.settings = settings
-        self.gpu_kinds = tuple(sorted(gpu_kinds, key=lambda row: len(gives(row))))
+        full = [replace(row, capabilities=row.capabilities or CAPABILITIES) for row in gpu_kinds]
+        self.gpu_kinds = tuple(sorted(full, key=lambda row: len(row.capabilities)))
         usual = (*[row.kind for row in self.gpu_kinds], request.AMD_KIND, request.IMEX_KIND, *_FAMILIES)
         self._allow = tuple(row if row.kinds else replace(row, kinds=usual) for row in settings.allow)
 
@@ -40,7 +41,6 @@ class Policy:
             rows=tuple(row for row in self._allow if _fits(row, pod)),
             administers=_matches(pod.namespace, self.settings.management_namespaces),
             management_kinds=self.settings.management_kinds,
-            namespace=pod.namespace,
         )
 
     def kinds_giving(self, capabilities: tuple[str, ...], grant: Grant, source: str) -> tuple[str, ...]:
@@ -48,9 +48,11 @@ class Policy:
 
         Raises Refusal where there is none.
         """
-        giving = [row.kind for row in self.gpu_kinds if set(capabilities) <= set(gives(row))]
+        giving = [row.kind for row in self.gpu_kinds if set(capabilities) <= set(row.capabilities)]
         if not giving:
-            offered = "; ".join(f"{row.kind}: {','.join(gives(row))}" for row in self.gpu_kinds[:_SHOWN])
+            offered = "; ".join(
+                f"{row.kind}: {','.join(row.capabilities)}" for row in self.gpu_kinds[:_SHOWN]
+            )
             text = f"no kind of GPUs gives {','.join(capabilities)} ({offered})"
             raise Refusal("no_kind", f"{text}; 'profiles' in the configuration of cdigen make such kinds")
         granted = tuple(kind for kind in giving if grant.permits(source, kind))
@@ -67,7 +69,6 @@ class Grant:
     rows: tuple[AllowRule, ...]
     administers: bool
     management_kinds: tuple[str, ...]
-    namespace: str
 
     def counts(self, source: str) -> bool:
         """Return whether what SOURCE says counts at all."""
@@ -75,13 +76,9 @@ class Grant:
 
     def permits(self, source: str, kind: str) -> bool:
         """Return whether SOURCE may ask for devices of KIND."""
-        if self.is_management(kind):
+        if _matches(kind, self.management_kinds):
             return self.administers
         return any(source in row.sources and _matches(kind, row.kinds) for row in self.rows)
-
-    def is_management(self, kind: str) -> bool:
-        """Return whether KIND is for those who administer GPUs."""
-        return _matches(kind, self.management_kinds)
 
 
 def policy_of(settings: Settings) -> Policy:
@@ -119,11 +116,6 @@ def requests_devices(pod: Pod, container: Container) -> bool:
 
 def _by_variable(container: Container) -> bool:
     return request.environment_requests_devices(request.variables(container.env))
-
-
-def gives(row: GpuKind) -> tuple[str, ...]:
-    """Return the driver capabilities that a kind gives."""
-    return row.capabilities or CAPABILITIES
 
 
 def _fits(row: AllowRule, pod: Pod) -> bool:

@@ -58,7 +58,6 @@ class RuntimeInfo:
     runtime: str
     version: str
     nri_version: str
-    registration_timeout_ms: int
     request_timeout_ms: int
 
 
@@ -156,7 +155,6 @@ def read_configure(payload: bytes) -> RuntimeInfo:
         runtime=got.runtime_name,
         version=got.runtime_version,
         nri_version=got.nri_version,
-        registration_timeout_ms=got.registration_timeout,
         request_timeout_ms=got.request_timeout,
     )
 
@@ -208,7 +206,6 @@ def _pod(got: Any) -> Pod:
         id=got.id,
         name=got.name,
         namespace=got.namespace,
-        uid=got.uid,
         runtime_handler=got.runtime_handler,
         labels=dict(got.labels),
         annotations=dict(got.annotations),

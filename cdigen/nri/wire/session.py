@@ -8,6 +8,7 @@ starts without its GPU; a refusal fails it. Whatever else the runtime calls is a
 
 from __future__ import annotations
 
+from cdigen.nri.pods import shorten
 from cdigen.nri.wire import messages, mux, ttrpc
 from cdigen.nri.wire.messages import TtrpcRequest
 from cdigen.nri.wire.protobuf import MessageError
@@ -35,6 +36,8 @@ RESOURCE_EXHAUSTED = 8
 FAILED_PRECONDITION = 9
 UNIMPLEMENTED = 12  # what newer runtimes take for "too old": they then call StateChange
 
+# Calls about one container, which come after Configure was answered.
+_QUESTIONS = ("CreateContainer", "ValidateContainerAdjustment")
 # Calls that ask for nothing: events, each a method since NRI 0.12 and most of them StateChange before, and
 # the end of the runtime. A runtime sends only events that were subscribed to.
 NOTIFICATIONS = (
@@ -111,7 +114,7 @@ class ValidateAdjustment:
 
 @frozen
 class InvalidCall:
-    """A call that was answered here with an error, since it cannot be read or is not known."""
+    """A call that was answered here with an error, since it cannot be read or is not known; texts are cut."""
 
     method: str
     code: int
@@ -130,7 +133,7 @@ class Session:
         self._mux = mux.Mux()
         self._plugin = ttrpc.Decoder()
         self._runtime = ttrpc.Decoder()
-        self._streams = ttrpc.StreamRule()
+        self._last_stream = 0
         self._open: set[int] = set()
         self._is_configured = False
         self._serve: dict[str, Callable[[int, TtrpcRequest], tuple[bytes, SessionEvent | None]]] = {
@@ -211,8 +214,9 @@ class Session:
     def _called(self, message: ttrpc.Message) -> tuple[bytes, SessionEvent | None]:
         """Return the answer to MESSAGE, nothing where others give it, and what it brings."""
         stream = message.stream
-        if problem := self._streams.broken(stream):
+        if problem := ttrpc.wrong_stream(stream, self._last_stream):
             return _refused(stream, "", INVALID_ARGUMENT, problem)
+        self._last_stream = stream
         if message.is_too_long:
             problem = f"message length {message.length} exceed maximum message size of {ttrpc.MAX_DATA}"
             return _refused(stream, "", RESOURCE_EXHAUSTED, problem)
@@ -222,6 +226,8 @@ class Session:
             method = request.method
             if request.service != PLUGIN_SERVICE or method not in self._serve:
                 return _refused(stream, method, UNIMPLEMENTED, f"method {request.service}/{method}")
+            if method in _QUESTIONS and not self._is_configured:
+                return _refused(stream, method, FAILED_PRECONDITION, "the plugin is not configured yet")
             return self._serve[method](stream, request)
         except MessageError as error:
             return _refused(stream, method, INVALID_ARGUMENT, str(error))
@@ -237,16 +243,12 @@ class Session:
         return _framed(stream, messages.write_response(payload)), Synchronize(part=part)
 
     def _create(self, stream: int, request: TtrpcRequest) -> tuple[bytes, SessionEvent]:
-        if not self._is_configured:
-            return _refused(stream, request.method, FAILED_PRECONDITION, "the plugin is not configured yet")
         pod, container = messages.read_create(request.payload)
         self._open.add(stream)
         event = CreateContainer(call=stream, timeout_s=_timeout_s(request), pod=pod, container=container)
         return b"", event
 
     def _validate(self, stream: int, request: TtrpcRequest) -> tuple[bytes, SessionEvent]:
-        if not self._is_configured:
-            return _refused(stream, request.method, FAILED_PRECONDITION, "the plugin is not configured yet")
         pod, container, adjustment, plugins = messages.read_validate(request.payload)
         self._open.add(stream)
         event = ValidateAdjustment(
@@ -278,7 +280,7 @@ def _registered(message: ttrpc.Message) -> list[SessionEvent]:
 
 def _refused(stream: int, method: str, code: int, message: str) -> tuple[bytes, SessionEvent]:
     answer = _framed(stream, messages.write_error(code, message))
-    return answer, InvalidCall(method=method, code=code, message=message)
+    return answer, InvalidCall(method=shorten(method), code=code, message=shorten(message))
 
 
 def _framed(stream: int, response: bytes) -> bytes:

@@ -87,20 +87,11 @@ class Decoder:
         return messages
 
 
-class StreamRule:
-    """What a server demands of the streams of its requests: odd numbers, each greater than the last."""
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def broken(self, stream: int) -> str:
-        """Return in Go's words what is wrong with STREAM, or nothing, and remember it."""
-        if stream % 2 != 1:
-            return "StreamID must be odd for client initiated streams"
-        if stream <= self._last:
-            return "StreamID cannot be re-used and must increment"
-        self._last = stream
-        return ""
+def wrong_stream(stream: int, last: int) -> str:
+    """Return in Go's words why no request may have STREAM after LAST, empty where it may."""
+    if stream % 2 != 1:
+        return "StreamID must be odd for client initiated streams"
+    return "" if stream > last else "StreamID cannot be re-used and must increment"
 
 
 def encode(kind: int, stream: int, data: bytes) -> bytes:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from cdi.cdi_documents import plain, rich, to_bytes, with_edits, with_node
+from cdi.cdi_documents import plain, rich, to_bytes, verdicts, with_edits, with_node
 
 from cdigen.cdi.library import DEFAULT_RELEASES
-from cdigen.cdi.loaders.emulation import loader_verdicts, verdicts
+from cdigen.cdi.loaders.emulation import loader_verdicts
 from cdigen.cdi.reader import MAX_SIZE
 from cdigen.cdi.text.events import read_yaml
 from cdigen.cdi.text.scalars import as_text, resolve

@@ -132,7 +132,7 @@ def test_a_container_is_read_with_all_that_decides() -> None:
         },
     )
     pod, container = messages.read_create(request.SerializeToString())
-    assert (pod.id, pod.name, pod.uid, pod.namespace) == ("p", "trainer", "u", "ml")
+    assert (pod.id, pod.name, pod.namespace) == ("p", "trainer", "ml")
     assert (pod.labels, pod.annotations) == ({"app": "x"}, {"devices": "all"})
     assert pod.runtime_handler == "runc"
     assert (container.id, container.pod_id, container.name) == ("c", "p", "main")

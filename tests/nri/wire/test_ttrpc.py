@@ -16,9 +16,9 @@ from cdigen.nri.wire.ttrpc import (
     RESPONSE,
     Decoder,
     Message,
-    StreamRule,
     TtrpcError,
     encode,
+    wrong_stream,
 )
 
 
@@ -113,16 +113,7 @@ def test_any_bytes_are_messages_or_an_error(pieces: list[bytes]) -> None:
 
 
 def test_streams_are_odd_and_ever_greater() -> None:
-    rule = StreamRule()
-    assert [bool(rule.broken(stream)) for stream in (1, 3, 3, 1, 2, 0, 9, 7, 2**32 - 1, 5)] == [
-        False,
-        False,
-        True,
-        True,
-        True,
-        True,
-        False,
-        True,
-        False,
-        True,
-    ]
+    given = ((1, 0), (3, 1), (9, 3), (2**32 - 1, 9))
+    assert [wrong_stream(stream, last) for stream, last in given] == ["", "", "", ""]
+    wrong = ((3, 3), (1, 3), (2, 3), (0, 3), (7, 9), (5, 2**32 - 1))
+    assert all(wrong_stream(stream, last) for stream, last in wrong)
