@@ -11,16 +11,19 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from cdigen.host.procfs import read_text
+from cdigen.host.procfs import number_behind, read_text
 from cdigen.host.root import reason
 from cdigen.model.findings import Finding
-from cdigen.vendors.nvidia.kernel_module import remedy, unusable_file
+from cdigen.vendors.nvidia.kernel_module import parse_numbers, remedy, unusable_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cdigen.host.root import Root
+    from cdigen.model.findings import FindingCollector
+    from cdigen.model.inventory import HostNode
+    from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
 
 CAPABILITIES = "/proc/driver/nvidia/capabilities"
 MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
@@ -69,58 +72,40 @@ def read_minors(host: Root) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
     return {}, (unusable_file(MIG_MINORS, "names no capability", "the instances' own files have to do"),)
 
 
-def parse_access(text: str) -> dict[str, int]:
-    """Return the ``Name: number`` lines of an access file: DeviceFileMinor, DeviceFileMode, ...Modify."""
-    values: dict[str, int] = {}
-    for line in text.splitlines():
-        name, colon, number = line.partition(":")
-        value = _number(number.strip())
-        if colon and value is not None:
-            values.setdefault(name.strip(), value)
-    return values
+def read_minor(
+    host: Root, path: str, listed: int | None, collector: FindingCollector
+) -> tuple[int | None, int | None, str]:
+    """Return the minor and mode that the access file at PATH tells, and why there is no minor to be trusted.
 
-
-def access_path(capability: str) -> str:
-    """Return the path of the access file of CAPABILITY (``gpu0/mig/gi1``)."""
-    return f"{CAPABILITIES}/{capability}/access"
-
-
-def read_access(host: Root, path: str, listed: int | None) -> tuple[dict[str, int], tuple[Finding, ...]]:
-    """Read the access file at PATH, and say where it tells no minor and LISTED, mig-minors', has to do.
-
-    A file that does not exist says nothing. Raises OSError where it cannot be read and none is listed.
+    LISTED is the minor in mig-minors, which has to do where the file tells none, and must be the same.
     """
     error: OSError | None = None
     try:
-        access = parse_access(read_text(host, path))
-        problem = "" if "DeviceFileMinor" in access else "tells no minor"
-    except (FileNotFoundError, NotADirectoryError):
-        if listed is None:
-            raise
-        return {}, ()
+        access = parse_numbers(read_text(host, path))
+        problem = "" if access.get("DeviceFileMinor", MAX_MINOR + 1) <= MAX_MINOR else "tells no minor"
+    except (FileNotFoundError, NotADirectoryError) as missing:
+        access, problem = {}, "" if listed is not None else f"cannot be read: {reason(missing)}"
     except OSError as caught:
-        if listed is None:
-            raise
         access, problem, error = {}, f"cannot be read: {reason(caught)}", caught
-    if not problem or listed is None:
-        return access, ()
-    return access, (unusable_file(path, problem, f"{MIG_MINORS} has to do", error),)
+    if listed is None and problem:
+        return None, None, f"{path} {problem}"
+    if problem:
+        finding = unusable_file(path, problem, f"{MIG_MINORS} has to do", error)
+        # Compute instances of one GPU instance share its file.
+        collector.findings.extend(() if finding in collector.findings else (finding,))
+    minor = listed if problem else access.get("DeviceFileMinor", listed)
+    if listed not in {None, minor}:
+        return None, None, f"its minor is {minor} in {path} and {listed} in {MIG_MINORS}"
+    return minor, access.get("DeviceFileMode"), ""
+
+
+def read_node(nodes: NvidiaNodeReader, minor: int, mode: int | None) -> tuple[HostNode | None, str]:
+    """Return the capability node with this MINOR, to be made with MODE, or None and what is wrong with it."""
+    numbers = nodes.of(DRIVER_NAME, minor)
+    return nodes.read(node_path(minor), role="capability", numbers=numbers, mode=mode)
 
 
 def numbered(host: Root, folder: str, prefix: str) -> list[int]:
-    """Return N for each entry ``<prefix>N`` of a capability folder, in rising order.
-
-    The kernel writes numbers without zeros before them; ``gi01`` is nothing of its.
-    """
-    numbers = (
-        (name, _number(name.removeprefix(prefix)))
-        for name in host.names(f"{CAPABILITIES}/{folder}")
-        if name.startswith(prefix)
-    )
-    return sorted(number for name, number in numbers if number is not None and name == f"{prefix}{number}")
-
-
-def _number(text: str) -> int | None:
-    if text.isascii() and text.isdigit() and len(text) <= 7 and int(text) <= MAX_MINOR:
-        return int(text)
-    return None
+    """Return N for each entry ``<prefix>N`` of a capability folder, in rising order."""
+    numbers = (number_behind(prefix, name) for name in host.names(f"{CAPABILITIES}/{folder}"))
+    return sorted(number for number in numbers if number is not None)

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import stat
 
-from cdigen.host.root import is_plain, reason, shown
+from cdigen.host.procfs import number_behind
 from cdigen.model.findings import Finding, FindingCollector
-from cdigen.model.inventory import DriverFile, Group, GroupDevice
+from cdigen.model.inventory import Group, GroupDevice
 from cdigen.model.names import natural_key
 from cdigen.value import frozen
-from cdigen.vendors.nvidia import caps
+from cdigen.vendors.nvidia import caps, files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
-    from cdigen.model.inventory import HostNode
+    from cdigen.model.inventory import DriverFile, HostNode
     from cdigen.vendors.base import DiscoveryContext
     from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
 
@@ -91,7 +91,7 @@ def management_group(context: DiscoveryContext, nodes: NvidiaNodeReader) -> Grou
         *(path for pattern in MANAGEMENT_PATTERNS for path in _listed(context.dev, pattern)),
     ]
     read = (nodes.read(path, role="management")[0] for path in paths)
-    found = tuple(node for node in read if node is not None and is_plain(node.host_path))
+    found = tuple(node for node in read if node is not None)
     return _single("management", found)
 
 
@@ -116,8 +116,8 @@ class _Reader:
         if not own:
             return None
         shared = self._usable(family.device_class, _all_listed(self._context.dev, family.shared))
-        files = self._gds_files() if family.device_class == "gds" else ()
-        return _single(family.device_class, (*own, *shared), files)
+        beside = self._gds_files() if family.device_class == "gds" else ()
+        return _single(family.device_class, (*own, *shared), beside)
 
     def _has_mig(self) -> bool:
         """Return whether any GPU has MIG; the nodes of its administration are there without, too."""
@@ -149,32 +149,16 @@ class _Reader:
     def _administration_node(self, capability: str, listed: int | None) -> tuple[HostNode | None, str]:
         """Return the node of a capability, or what is wrong; nothing where the driver has none such."""
         path = f"{caps.CAPABILITIES}/mig/{capability}"
-        try:
-            access, findings = caps.read_access(self._context.host, path, listed)
-        except (FileNotFoundError, NotADirectoryError):
+        if listed is None and not self._context.host.exists(path):
             return None, ""
-        except OSError as error:
-            return None, f"{path} cannot be read: {reason(error)}"
-        self.collector.findings.extend(findings)
-        minor = access.get("DeviceFileMinor", listed)
-        if minor is None:
-            return None, f"{path} does not tell the minor of its node"
-        if listed is not None and listed != minor:
-            return None, f"its minor is {minor} in {path} and {listed} in {caps.MIG_MINORS}"
-        return self._nodes.read(
-            caps.node_path(minor),
-            role="capability",
-            numbers=self._nodes.of(caps.DRIVER_NAME, minor),
-            mode=access.get("DeviceFileMode"),
-        )
+        minor, mode, problem = caps.read_minor(self._context.host, path, listed, self.collector)
+        return (None, problem) if minor is None else caps.read_node(self._nodes, minor, mode)
 
     def _usable(self, device_class: str, paths: list[str]) -> list[HostNode]:
         """Return the nodes at PATHS, all of which are listed; one that is unusable is a finding."""
         usable = []
         for path in paths:
             node, problem = self._nodes.read(path, role=device_class)
-            if node is not None and not is_plain(node.host_path):
-                node, problem = None, f"{path} leads to a path that a spec cannot hold"
             if node is not None:
                 usable.append(node)
                 continue
@@ -189,34 +173,15 @@ class _Reader:
 
     def _gds_files(self) -> tuple[DriverFile, ...]:
         """Return what GPUDirect Storage needs beside its nodes."""
-        files = []
-        host, driver = self._context.host, self._context.driver
-        if self._is_right(host, UDEV_DATABASE, folder=True):
-            files.append(_file(host, UDEV_DATABASE))
-        root = driver if driver.exists(CUFILE) else host
-        if self._is_right(root, CUFILE, folder=False):
-            files.append(_file(root, CUFILE))
-        return tuple(files)
-
-    def _is_right(self, root: Root, path: str, *, folder: bool) -> bool:
-        """Return whether PATH is a folder, or a file with content; something else is a finding."""
-        try:
-            status = root.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as error:
-            problem = f"cannot be read: {reason(error)}"
-        else:
-            right = (
-                stat.S_ISDIR(status.st_mode) if folder else stat.S_ISREG(status.st_mode) and status.st_size
-            )
-            if right and is_plain(root.host_path(root.resolve(path))):
-                return True
-            problem = "is not a folder" if folder else "is not a file with content"
-        where = root.host_path(path)
-        message = f"{shown(where)} {problem}; GPUDirect Storage is served without it"
-        self.collector.add("warning", "file-unusable", where, message, "see 'gdscheck -p'")
-        return False
+        search = files.FileSearch(self._context.host, "config", "GPUDirect Storage is served without it")
+        if real := search.check(UDEV_DATABASE, stat.S_ISDIR):
+            search.take(real, (), (UDEV_DATABASE,))
+        root = self._context.driver if self._context.driver.exists(CUFILE) else self._context.host
+        own = files.FileSearch(root, "config", "GPUDirect Storage is served without it")
+        if real := own.check(CUFILE, stat.S_ISREG):
+            own.take(real, (), (CUFILE,))
+        self.collector.findings += [*search.findings, *own.findings]
+        return (*search.files, *own.files)
 
 
 def _single(
@@ -225,12 +190,6 @@ def _single(
     if not nodes:
         return None
     return Group(device_class=device_class, devices=(GroupDevice(name=ALL, nodes=nodes),), files=files)
-
-
-def _file(root: Root, path: str) -> DriverFile:
-    return DriverFile(
-        kind="config", host_path=root.host_path(root.resolve(path)), capabilities=(), targets=(path,)
-    )
 
 
 def _all_listed(dev: Root, patterns: tuple[str, ...]) -> list[str]:
@@ -244,13 +203,6 @@ def _listed(dev: Root, pattern: str) -> list[str]:
     found = [
         entry
         for entry in dev.names(folder)
-        if (
-            entry.startswith(prefix) and _is_number(entry.removeprefix(prefix)) if numbered else entry == name
-        )
+        if (number_behind(prefix, entry) is not None if numbered else entry == name)
     ]
     return [f"{folder}/{entry}" for entry in sorted(found, key=natural_key)]
-
-
-def _is_number(text: str) -> bool:
-    """Return whether TEXT is a minor as the kernel writes it; the largest has seven digits."""
-    return text.isascii() and text.isdigit() and len(text) <= 7 and text == str(int(text))

@@ -88,7 +88,7 @@ def _find_binaries(
     context: DiscoveryContext, prefixes: tuple[str, ...], listed: Mapping[str, tuple[str, ...]]
 ) -> Found:
     folders = context.binary_search_paths or (*BINARY_FOLDERS, *(f"{prefix}/bin" for prefix in prefixes))
-    search = _Search(context.driver, "binary")
+    search = FileSearch(context.driver, "binary")
     known = {NO_BINARY, *(name for name, _ in BINARIES)}
     for name, capabilities in (*BINARIES, *(pair for pair in listed.items() if pair[0] not in known)):
         paths = _program_paths(context.driver, folders, name)
@@ -115,7 +115,7 @@ def _program_paths(root: Root, folders: tuple[str, ...], name: str) -> Iterable[
 
 
 def _find_firmware(context: DiscoveryContext, driver: Driver) -> Found:
-    search = _Search(context.driver, "firmware")
+    search = FileSearch(context.driver, "firmware")
     wanted = f"nvidia/{driver.version}/gsp*.bin"
     found = []
     for folder in (*firmware_folders(context.host), NIXOS_FIRMWARE):
@@ -136,7 +136,7 @@ def _find_configs(context: DiscoveryContext, driver: Driver, prefixes: tuple[str
         *CONFIG_FOLDERS,
         *(f"{prefix}{below}" for prefix in prefixes for below in ("/share", "/etc", "")),
     )
-    search = _Search(root, "config")
+    search = FileSearch(root, "config")
     for path, target, capabilities in CONFIGS:
         wanted = path.format(version=driver.version, architecture=driver.architecture)
         below, _, pattern = wanted.rpartition("/")
@@ -155,7 +155,7 @@ def _find_configs(context: DiscoveryContext, driver: Driver, prefixes: tuple[str
 
 
 def _find_xorg_modules(context: DiscoveryContext, driver: Driver) -> Found:
-    search = _Search(context.driver, "module")
+    search = FileSearch(context.driver, "module")
     multiarch = MULTIARCH.get(driver.architecture, driver.architecture)
     for file, below, link in XORG_MODULES:
         name = file.format(version=driver.version)
@@ -182,7 +182,7 @@ def _links_to(root: Root, paths: list[str], name: str) -> list[str]:
 
 
 def _find_sockets(context: DiscoveryContext) -> Found:
-    search = _Search(context.driver, "socket")
+    search = FileSearch(context.driver, "socket")
     for name, capabilities in SOCKETS:
         paths = (f"{folder}/{name}" for folder in ("/run", "/var/run"))
         hit = search.first(name, capabilities, paths, stat.S_ISSOCK)
@@ -200,7 +200,7 @@ def _find_mps(context: DiscoveryContext) -> Found:
     path = context.mps_pipe_dir
     if not path:
         return [], [], []
-    search = _Search(context.driver, "pipe")
+    search = FileSearch(context.driver, "pipe")
     if real := search.check(path, stat.S_ISDIR):
         owner = context.driver.stat(path).st_uid
         if real != path.rstrip("/"):
@@ -215,25 +215,26 @@ def _find_mps(context: DiscoveryContext) -> Found:
     return search.result()
 
 
-class _Search:
-    """One table's search: what was taken, what was looked for, what was wrong."""
+class FileSearch:
+    """One table's search: what was taken, what was looked for, what was wrong with what CONSEQUENCE."""
 
-    def __init__(self, root: Root, kind: FileKind) -> None:
+    def __init__(self, root: Root, kind: FileKind, consequence: str = "it is left out") -> None:
         self._root = root
         self._kind = kind
-        self._files: list[DriverFile] = []
+        self._consequence = consequence
+        self.files: list[DriverFile] = []
         self._sought: list[ProbeResult] = []
-        self._findings: list[Finding] = []
+        self.findings: list[Finding] = []
         self._refused = ""
 
     def result(self) -> Found:
         """Return what the search gave."""
-        return self._files, self._sought, self._findings
+        return self.files, self._sought, self.findings
 
     def take(self, real: str, capabilities: tuple[str, ...], targets: tuple[str, ...]) -> None:
         """Record the file REAL for the container paths TARGETS."""
         host_path = self._root.host_path(real)
-        self._files.append(
+        self.files.append(
             DriverFile(kind=self._kind, host_path=host_path, capabilities=capabilities, targets=targets)
         )
 
@@ -303,12 +304,12 @@ class _Search:
         """Record that what is at PATH cannot be used."""
         where = shown(self._root.host_path(path))
         self._refused = f"{where} {problem}"
-        self._findings.append(
+        self.findings.append(
             Finding(
                 severity="warning",
                 rule="file-unusable",
                 path=where,
-                message=f"{where} {problem}; it is left out",
+                message=f"{where} {problem}; {self._consequence}",
                 hint="reinstall the driver's packages",
             )
         )

@@ -8,7 +8,7 @@ that cannot be served keeps its index, so the names of the others do not move.
 from __future__ import annotations
 
 from cdigen.host import sysfs
-from cdigen.host.procfs import read_text
+from cdigen.host.procfs import number_behind, read_text
 from cdigen.host.root import reason, shown
 from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding, FindingCollector
@@ -16,7 +16,7 @@ from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
 from cdigen.vendors.base import no_names
 from cdigen.vendors.kernel import drm
-from cdigen.vendors.nvidia.kernel_module import is_uuid, remedy
+from cdigen.vendors.nvidia.kernel_module import is_uuid, parse_lines, remedy
 from cdigen.vendors.nvidia.mig import MigReader
 from cdigen.vendors.nvidia.nvml import not_asked
 from cdigen.vendors.nvidia.tables import CONTROL_NODES, GRAPHICS
@@ -166,7 +166,7 @@ class NvidiaGpuReader:
         path = f"{GPUS}/{folder}/information"
         problem = "it holds no 'Device Minor' line"
         try:
-            values = parse_information(read_text(self._context.host, path))
+            values = parse_lines(read_text(self._context.host, path))
         except OSError as error:
             values, problem = {}, reason(error)
         if "Device Minor" not in values:
@@ -203,8 +203,9 @@ class NvidiaGpuReader:
         text = information.get("Device Minor")
         if text is None:
             return None
-        if text.isascii() and text.isdigit() and len(text) <= 7 and int(text) <= MAX_MINOR:
-            return int(text)
+        minor = number_behind("", text)
+        if minor is not None and minor <= MAX_MINOR:
+            return minor
         message = f"{path} has 'Device Minor: {text[:40]}', which is not a number; this GPU gets no device"
         self._unreadable(path, message)
         return None
@@ -362,13 +363,3 @@ class NvidiaGpuReader:
     def _unreadable(self, path: str, message: str) -> None:
         hint = "see 'dmesg | grep NVRM' for what happened to it"
         self.collector.add("error", "gpu-information-unreadable", path, message, hint)
-
-
-def parse_information(text: str) -> dict[str, str]:
-    """Return the ``Key: value`` lines of a GPU's information file; other lines are passed over."""
-    values: dict[str, str] = {}
-    for line in text.splitlines():
-        key, colon, value = line.partition(":")
-        if colon and key.strip().isprintable() and value.strip().isprintable():
-            values.setdefault(key.strip(), value.strip())
-    return values

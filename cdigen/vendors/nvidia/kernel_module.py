@@ -68,6 +68,25 @@ def unusable_file(path: str, problem: str, consequence: str, error: OSError | No
     )
 
 
+def parse_lines(text: str) -> dict[str, str]:
+    """Return the ``Name: value`` lines of one of the module's files; other lines are passed over."""
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon and name.strip().isprintable() and value.strip().isprintable():
+            values.setdefault(name.strip(), value.strip())
+    return values
+
+
+def parse_numbers(text: str) -> dict[str, int]:
+    """Return those of the ``Name: value`` lines that have a whole number of up to ten digits."""
+    return {
+        name: int(value)
+        for name, value in parse_lines(text).items()
+        if value.isascii() and value.isdigit() and len(value) <= 10
+    }
+
+
 def parse_version(text: str) -> Driver | None:
     """Return the driver that the text of /proc/driver/nvidia/version names, or None.
 

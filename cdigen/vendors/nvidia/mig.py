@@ -10,7 +10,6 @@ NVIDIA Multi-Instance GPU User Guide, "Device Nodes and Capabilities".
 
 from __future__ import annotations
 
-from cdigen.host.root import reason
 from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Partition
 from cdigen.model.partition_names import CONTRADICTION, PartitionName
@@ -206,30 +205,14 @@ class MigReader:
     def _capability_node(self, minor: int, below: str) -> tuple[HostNode | None, str]:
         """Return the node of a capability, or what is wrong: minors that differ, a node that is missing."""
         name = f"gpu{minor}/{below}/access"
-        listed = self._minors.get(name)
-        try:
-            access, findings = caps.read_access(
-                self._host, caps.access_path(f"gpu{minor}/mig/{below}"), listed
-            )
-        except OSError as error:
-            return None, f"the access file of {below} cannot be read: {reason(error)}"
-        # Compute instances of one GPU instance share its file.
-        known = self.collector.findings
-        known.extend(finding for finding in findings if finding not in known)
-        own = access.get("DeviceFileMinor", listed)
+        path = f"{caps.CAPABILITIES}/gpu{minor}/mig/{below}/access"
+        own, mode, problem = caps.read_minor(self._host, path, self._minors.get(name), self.collector)
         if own is None:
-            return None, f"the kernel does not tell the minor of {below}"
-        if listed is not None and own != listed:
-            return None, f"the minor of {below} is {own} in its access file and {listed} in mig-minors"
+            return None, problem
         owner = self._owners.setdefault(own, name)
         if owner != name:
             return None, f"the minor {own} of {below} is that of {owner.removesuffix('/access')} as well"
-        return self._nodes.read(
-            caps.node_path(own),
-            role="capability",
-            numbers=self._nodes.of(caps.DRIVER_NAME, own),
-            mode=access.get("DeviceFileMode"),
-        )
+        return caps.read_node(self._nodes, own, mode)
 
 
 def _instance(ids: Ids) -> str:

@@ -11,7 +11,7 @@ from cdigen.host.procfs import DEVICES, parse_majors, read_text
 from cdigen.host.root import reason
 from cdigen.vendors.kernel import nodes
 from cdigen.vendors.kernel.nodes import NODE_MODE, DeviceNumbers, NodeCreationPolicy
-from cdigen.vendors.nvidia.kernel_module import unusable_file
+from cdigen.vendors.nvidia.kernel_module import parse_numbers, unusable_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class NvidiaNodeReader(nodes.NodeReader):
         self._host = context.host
         self.findings: list[Finding] = []
         self._majors = self._told(DEVICES, parse_majors, "majors of nodes are not compared")
-        parameters = self._told(PARAMETERS, parse_parameters, "the driver's defaults hold for new nodes")
+        parameters = self._told(PARAMETERS, parse_numbers, "the driver's defaults hold for new nodes")
         policy = NodeCreationPolicy(
             mode=parameters.get("DeviceFileMode", NODE_MODE),
             uid=min(parameters.get("DeviceFileUID", 0), MAX_ID),
@@ -79,14 +79,3 @@ class NvidiaNodeReader(nodes.NodeReader):
             problem, error = f"cannot be read: {reason(caught)}", caught
         self.findings.append(unusable_file(path, problem, consequence, error))
         return {}
-
-
-def parse_parameters(text: str) -> dict[str, int]:
-    """Return the numeric ``Name: value`` lines of the module's parameters."""
-    values: dict[str, int] = {}
-    for line in text.splitlines():
-        name, colon, value = line.partition(":")
-        number = value.strip()
-        if colon and number.isascii() and number.isdigit() and len(number) <= 10:
-            values.setdefault(name.strip(), int(number))
-    return values

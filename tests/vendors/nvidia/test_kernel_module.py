@@ -7,8 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from kernelside import example_gpus, information_text
 
-from cdigen.vendors.nvidia.gpus import parse_information
-from cdigen.vendors.nvidia.kernel_module import is_uuid, is_version, parse_version
+from cdigen.vendors.nvidia.kernel_module import is_uuid, is_version, parse_lines, parse_version
 
 PROPRIETARY = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Tue Apr  8 12:41:17 UTC 2025\n"
 OPEN = (
@@ -56,7 +55,7 @@ def test_another_number_is_no_driver_version(word: str) -> None:
 
 
 def test_information_is_a_table_of_keys_and_values() -> None:
-    values = parse_information(INFORMATION)
+    values = parse_lines(INFORMATION)
     assert values["GPU UUID"] == example_gpus(1)[0].uuid
     assert values["Device Minor"] == "0"
     assert values["GPU Excluded"] == "No"
@@ -64,11 +63,11 @@ def test_information_is_a_table_of_keys_and_values() -> None:
 
 
 def test_of_a_repeated_key_the_first_value_counts() -> None:
-    assert parse_information("Device Minor: 1\nDevice Minor: 2\n") == {"Device Minor": "1"}
+    assert parse_lines("Device Minor: 1\nDevice Minor: 2\n") == {"Device Minor": "1"}
 
 
 def test_lines_without_key_or_with_control_characters_are_passed_over() -> None:
-    assert parse_information("no key\nA\x1b: 1\nB: \x1b[31m\nC: 3\n") == {"C": "3"}
+    assert parse_lines("no key\nA\x1b: 1\nB: \x1b[31m\nC: 3\n") == {"C": "3"}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +116,7 @@ def test_no_text_raises_anything_and_a_version_has_its_form(text: str) -> None:
 
 @given(st.text() | NEAR | CUT)
 def test_no_information_raises_anything_or_gives_what_cannot_be_shown(text: str) -> None:
-    for key, value in parse_information(text).items():
+    for key, value in parse_lines(text).items():
         assert key == key.strip()
         assert value == value.strip()
         assert (key + value).isprintable()

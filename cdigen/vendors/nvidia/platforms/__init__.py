@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cdigen.host.procfs import read_text
-from cdigen.vendors.nvidia.gpus import GPUS, parse_information
+from cdigen.vendors.nvidia.gpus import GPUS
+from cdigen.vendors.nvidia.kernel_module import parse_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def listed_gpus(host: Root) -> tuple[list[str], list[str]]:
     integrated, discrete = [], []
     for name in host.names(GPUS):
         try:
-            model = parse_information(read_text(host, f"{GPUS}/{name}/information")).get("Model", "")
+            model = parse_lines(read_text(host, f"{GPUS}/{name}/information")).get("Model", "")
         except OSError:
             continue
         if any(word in model.lower() for word in _INTEGRATED):

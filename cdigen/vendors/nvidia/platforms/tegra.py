@@ -13,7 +13,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 from cdigen.host.procfs import read_text
-from cdigen.host.root import is_plain, reason, shown
+from cdigen.host.root import reason, shown
 from cdigen.model.errors import HostError
 from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Driver, DriverFile, Group, GroupDevice, Inventory
@@ -144,10 +144,10 @@ class _Reader:
         for entry in entries:
             for path in self._paths(self._context.dev, entry) if entry.kind == "dev" else ():
                 node, problem = self._nodes.read(path, role="csv")
-                if node is not None and is_plain(node.host_path):
+                if node is not None:
                     found.setdefault(path, node)
                 else:
-                    self._unusable(entry, path, problem or "it leads to a path that a spec cannot hold")
+                    self._unusable(entry, path, problem)
         return tuple(found.values())
 
     def files(self, entries: list[CsvEntry], version: str) -> tuple[DriverFile, ...]:
