@@ -11,7 +11,6 @@ from __future__ import annotations
 import struct
 
 from cdigen.binfmt.elf import ElfError, read_shared_object
-from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,19 +36,11 @@ _LAYOUTS = {
 _NOTE = struct.Struct("<III")  # n_namesz, n_descsz, n_type
 
 
-@frozen
-class CompatNote:
-    """What a compatibility libcuda says: its CUDA version, and the branches (as 550) of fit host drivers.
+def read_note(read_at: Callable[[int, int], bytes], size: int) -> tuple[int, ...] | None:
+    """Return which branches (as 550) of host drivers the note of the libcuda behind READ_AT says are fit.
 
-    Each may be empty; Tegra's libraries name no branch. The note's format and device are not looked at.
-    """
-
-    cuda_version: str
-    drivers: tuple[int, ...]
-
-
-def read_note(read_at: Callable[[int, int], bytes], size: int) -> CompatNote | None:
-    """Return the note of the libcuda behind READ_AT, or None where it has none, as older ones.
+    Tegra's libraries name none. None where it has no note, as older ones. Format, device and CUDA version of
+    the note are not looked at.
 
     ``read_at(offset, length)`` returns the bytes there, fewer at the end of the file; ``size`` is the
     file's, in bytes. ElfError is raised as by ``elf.read_shared_object``, for a damaged note, and for
@@ -62,20 +53,20 @@ def read_note(read_at: Callable[[int, int], bytes], size: int) -> CompatNote | N
     return None if text is None else _parse(text)
 
 
-def suits(library_version: str, note: CompatNote | None, host_driver_version: str) -> bool:
+def suits(library_version: str, branches: tuple[int, ...] | None, host_driver_version: str) -> bool:
     """Tell whether the libcuda of LIBRARY_VERSION is to be used on a host of HOST_DRIVER_VERSION.
 
-    With a note, the host's branch (the first number) must be in it and the library be newer than the
-    host's driver. Without, the library's branch must be greater. A version that is not made of numbers
-    and dots suits nothing; nor does a note without branches, for which the toolkit compares the CUDA
-    version with the host's, if it was told that.
+    BRANCHES are those of its note: the host's branch (the first number) must be one of them, and the library
+    be newer than the host's driver. Without a note, the library's branch must be greater. A version that is
+    not made of numbers and dots suits nothing; nor does a note without branches, for which the toolkit
+    compares the CUDA version with the host's, if it was told that.
     """
     library, host = _numbers(library_version), _numbers(host_driver_version)
     if not library or not host:
         return False
-    if note is None:
+    if branches is None:
         return library[0] > host[0]
-    return host[0] in note.drivers and library > host
+    return host[0] in branches and library > host
 
 
 def _bounded(read_at: Callable[[int, int], bytes], size: int) -> Callable[[int, int], bytes]:
@@ -134,7 +125,7 @@ def _note_text(section: bytes) -> bytes | None:
     return section[end:].lstrip(b"\0")[:text_size].rstrip(b"\0") or None
 
 
-def _parse(text: bytes) -> CompatNote:
+def _parse(text: bytes) -> tuple[int, ...]:
     import json  # noqa: PLC0415 - it takes as long as the whole hook otherwise, and few images have a note
 
     try:
@@ -145,12 +136,10 @@ def _parse(text: bytes) -> CompatNote:
         raise ElfError("the note is not a JSON object")
     # The toolkit's reader, Go's encoding/json, takes a key in any case; so the libraries may change theirs.
     fields = {key.lower(): value for key, value in document.items()}
-    cuda_version, drivers = fields.get("cuda version", ""), fields.get("driver", [])
-    if not isinstance(cuda_version, str) or (cuda_version and not _numbers(cuda_version)):
-        raise ElfError(f"the note's CUDA version is {cuda_version!r:.40}")
+    drivers = fields.get("driver", [])
     if not isinstance(drivers, list) or not all(type(driver) is int for driver in drivers):
         raise ElfError(f"the note's driver is not a list of numbers: {drivers!r:.40}")
-    return CompatNote(cuda_version=cuda_version, drivers=tuple(drivers))
+    return tuple(drivers)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

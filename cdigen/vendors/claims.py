@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 # The roles of nodes that devices share: /dev/kfd, /dev/vfio/vfio, /dev/iommu.
 SHARED_ROLES = frozenset(("control", "vfio-control"))
-# Rules of findings, and kinds of HostError where nothing is left.
-CLAIMED, IMPOSSIBLE = "node-claimed-twice", "node-impossible"
 _HINT = "name the one of them that is to have it: --vendor, or 'vendors' in the configuration"
 
 
@@ -85,15 +83,12 @@ class _VendorClaims:
         """Return what is wrong with a device's NODES, which is a finding as well, or nothing."""
         own = tuple(_own(nodes))
         for node in own:
-            problem, rule, hint = (
-                number_problem(node),
-                "node-impossible",
-                "see 'ls -l' of it; udev makes it anew",
-            )
+            problem, rule = number_problem(node), "node-impossible"
+            hint = "see 'ls -l' of it; udev makes it anew"
             vendor, other = self._owners.get((node.major, node.minor), (self._vendor, ""))
             if vendor != self._vendor:
                 problem = f"{node.host_path} is the node of {vendor}'s {other}"
-                rule, hint = CLAIMED, _HINT
+                rule, hint = "node-claimed-twice", _HINT
             if problem:
                 message = f"{self._vendor}: {who} gets no device: {problem}"
                 finding = Finding(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload
 from cdigen.value import replace
 from cdigen.vendors.classes import GPU, by_class
-from cdigen.vendors.kernel.nodes import device_nodes, gids
+from cdigen.vendors.kernel.nodes import node_edits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,10 +53,9 @@ def _draft(
     for accelerator in accelerators:
         offers = _offers(accelerator, profile.names or NAMINGS) if accelerator.usable else ()
         for names, nodes in offers:
-            wanted = device_nodes(nodes, profile)
+            edits = node_edits(nodes, profile)
             # A device without any edit would make the whole document invalid.
-            if wanted:
-                edits = ContainerEdits(device_nodes=wanted, additional_gids=gids(wanted))
+            if edits.device_nodes:
                 devices += [Device(name=name, edits=edits) for name in names]
     files = inventory.files if any(each.device_class == GPU for each in accelerators) else ()
     return Draft(

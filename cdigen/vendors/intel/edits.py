@@ -13,7 +13,7 @@ from __future__ import annotations
 from cdigen.model.cdi import ContainerEdits, Device, Draft
 from cdigen.vendors.classes import by_class
 from cdigen.vendors.intel.tables import CDI_VENDOR, MEI_ROLE, NAMINGS, VFIO_ROLE
-from cdigen.vendors.kernel.nodes import device_nodes, gids
+from cdigen.vendors.kernel.nodes import node_edits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,16 +40,16 @@ def _draft(accelerators: Iterable[Accelerator], profile: Profile, device_class: 
     has_machines = False
     for accelerator in accelerators:
         for name, nodes in names_of(accelerator, profile.names or NAMINGS):
-            edits = _edits(nodes, profile)
+            edits = node_edits(nodes, profile)
             # A device without any edit would make the whole document invalid.
             if edits.device_nodes:
                 devices.setdefault(name, Device(name=name, edits=edits))
         if is_for_machines(accelerator):
             has_machines = True
-        elif _edits(accelerator.nodes, profile).device_nodes:
+        elif node_edits(accelerator.nodes, profile).device_nodes:
             together.update(dict.fromkeys(accelerator.nodes))
     if has_machines and together:
-        devices[ALL] = Device(name=ALL, edits=_edits(together, profile))
+        devices[ALL] = Device(name=ALL, edits=node_edits(together, profile))
     return Draft(
         kind=f"{CDI_VENDOR}/{device_class}",
         devices=tuple(devices.values()),
@@ -57,11 +57,6 @@ def _draft(accelerators: Iterable[Accelerator], profile: Profile, device_class: 
         profile=profile,
         has_all=bool(together),
     )
-
-
-def _edits(nodes: Iterable[HostNode], profile: Profile) -> ContainerEdits:
-    wanted = device_nodes(nodes, profile)
-    return ContainerEdits(device_nodes=wanted, additional_gids=gids(wanted))
 
 
 # Roles of the nodes after which a device is named.

@@ -42,7 +42,7 @@ def read_gpus(
     """Read the GPUs that are bound to i915 or xe; each problem is a finding, and costs no other GPU."""
     names = _read_names(scan.dev)
     return tuple(
-        _Gpu(scan, function, index, virtual.get(function.address), names).read()
+        _read(scan, function, index, model_of(function, virtual.get(function.address)), names)
         for index, function in enumerate(served_gpus(functions))
     )
 
@@ -120,94 +120,66 @@ def _remedy(function: PciFunction) -> str:
     )
 
 
-class _Gpu:
-    """One GPU being read."""
+def _read(
+    scan: NodeScan, function: PciFunction, index: int, model: str, names: dict[str, tuple[str, ...]]
+) -> Accelerator:
+    """Return a GPU; one without a node that it must have is unusable."""
+    where = function.address or function.folder
+    named = f"GPU {index} ({where})"
+    minors = drm.minors(scan.host, function.folder)
+    nodes: tuple[HostNode, ...] = ()
+    problem, hint = "", ""
+    if SURVIVABILITY in function.entries:
+        rule = "gpu-in-survivability-mode"
+        problem = f"{function.driver} keeps it in survivability mode, because its firmware is broken"
+        hint = "flash its firmware ('xpu-smi updatefw', or fwupd), then reboot"
+    elif not minors:
+        rule, hint = "gpu-without-drm", "see 'dmesg | grep -e i915 -e xe'"
+        problem = f"{function.driver or 'its driver'} shows no DRM device of it"
+    else:
+        rule, hint = "gpu-node-missing", drm.UDEV_HINT
+        nodes, where, problem = _nodes(scan, function, named, minors, names)
+    if problem:
+        scan.collector.add("error", rule, where, f"{named} gets no device: {problem}", hint)
+    return Accelerator(
+        index=index,
+        address=function.address,
+        model=model,
+        uuid=None,
+        minor=minors[0].number if minors else None,
+        nodes=nodes,
+        usable=bool(nodes),
+        problem=problem,
+        device_class=GPU,
+        device_id=function.device_id,
+    )
 
-    def __init__(
-        self,
-        scan: NodeScan,
-        function: PciFunction,
-        index: int,
-        virtual: VirtualFunction | None,
-        names: dict[str, tuple[str, ...]],
-    ) -> None:
-        self._scan = scan
-        self._function = function
-        self._index = index
-        self._virtual = virtual
-        self._names = names
 
-    def read(self) -> Accelerator:
-        """Return the GPU; one without a node that it must have is unusable."""
-        function = self._function
-        minors = drm.minors(self._scan.host, function.folder)
-        if SURVIVABILITY in function.entries:
-            problem = self._broken(
-                "gpu-in-survivability-mode",
-                f"{function.driver} keeps it in survivability mode, because its firmware is broken",
-                "flash its firmware ('xpu-smi updatefw', or fwupd), then reboot",
-            )
-            return self._accelerator((), minors, problem)
-        if not minors:
-            hint = "see 'dmesg | grep -e i915 -e xe'"
-            problem = self._broken("gpu-without-drm", f"{self._driver} shows no DRM device of it", hint)
-            return self._accelerator((), (), problem)
-        nodes, problem = self._nodes(minors)
-        return self._accelerator(nodes, minors, problem)
+def _nodes(
+    scan: NodeScan,
+    function: PciFunction,
+    named: str,
+    minors: tuple[drm.DrmMinor, ...],
+    names: dict[str, tuple[str, ...]],
+) -> tuple[tuple[HostNode, ...], str, str]:
+    """Return the nodes of the GPU that is NAMED so, or none, of which one and why.
 
-    @property
-    def _driver(self) -> str:
-        return self._function.driver or "its driver"
-
-    def _nodes(self, minors: tuple[drm.DrmMinor, ...]) -> tuple[tuple[HostNode, ...], str]:
-        """Return the GPU's nodes and no problem, or none and why.
-
-        Programs compute and draw by the render node; a GPU that has one, and whose node cannot be used, is
-        unusable. A card that is missing beside it costs displays alone.
-        """
-        nodes: list[HostNode] = []
-        has_render = any(minor.role == "render" for minor in minors)
-        for minor in minors:
-            node, problem = self._scan.minor(self._function.folder, minor)
-            if node is not None:
-                nodes.extend(_with_names(node, self._names))
-            elif minor.role == "render" or not has_render:
-                return (), self._broken("gpu-node-missing", problem, drm.UDEV_HINT, path=minor.path)
-            else:
-                self._scan.collector.add(
-                    "warning",
-                    "drm-node-missing",
-                    self._scan.dev.host_path(minor.path),
-                    f"{self._named}: {problem}; it is served without its card, which displays need",
-                    drm.UDEV_HINT,
-                )
-        return tuple(nodes), ""
-
-    @property
-    def _named(self) -> str:
-        address = self._function.address or self._function.folder
-        return f"GPU {self._index} ({address})"
-
-    def _broken(self, rule: str, problem: str, hint: str, path: str = "") -> str:
-        where = self._scan.dev.host_path(path) if path else self._function.address or self._function.folder
-        self._scan.collector.add("error", rule, where, f"{self._named} gets no device: {problem}", hint)
-        return problem
-
-    def _accelerator(
-        self, nodes: tuple[HostNode, ...], minors: tuple[drm.DrmMinor, ...], problem: str
-    ) -> Accelerator:
-        return Accelerator(
-            index=self._index,
-            address=self._function.address,
-            model=model_of(self._function, self._virtual),
-            uuid=None,
-            minor=minors[0].number if minors else None,
-            nodes=nodes,
-            usable=bool(nodes),
-            problem=problem,
-            device_class=GPU,
-            device_id=self._function.device_id,
-        )
+    Programs compute and draw by the render node; a GPU that has one, and whose node cannot be used, is
+    unusable. A card that is missing beside it costs displays alone.
+    """
+    nodes: list[HostNode] = []
+    has_render = any(minor.role == "render" for minor in minors)
+    for minor in minors:
+        node, problem = scan.minor(function.folder, minor)
+        where = scan.dev.host_path(minor.path)
+        if node is not None:
+            nodes.extend(_with_names(node, names))
+        elif minor.role == "render" or not has_render:
+            return (), where, problem
+        else:
+            text = f"{named}: {problem}; it is served without its card, which displays need"
+            scan.collector.add("warning", "drm-node-missing", where, text, drm.UDEV_HINT)
+    return tuple(nodes), "", ""
 
 
 BY_PATH = "/dev/dri/by-path"

@@ -5,21 +5,29 @@ What a host without Intel's devices does not need is imported where it is used.
 
 from __future__ import annotations
 
-from cdigen.vendors.base import Option
+from cdigen.vendors.base import Option, Watches
 from cdigen.vendors.intel import presence
-from cdigen.vendors.intel.tables import CDI_VENDOR, DRIVERS, HABANA, INTEL, NAMINGS
+from cdigen.vendors.intel.presence import PCI_DRIVERS
+from cdigen.vendors.intel.tables import CDI_VENDOR, DRIVERS, HABANA, INTEL, NAMINGS, VFIO_DRIVERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from cdigen.host.root import Root
     from cdigen.model.cdi import Draft
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode, Inventory
     from cdigen.model.profile import Profile
-    from cdigen.vendors.base import DiscoveryContext, Watches
+    from cdigen.vendors.base import DiscoveryContext
 
 VFIO = Option(
     name="vfio", default=False, help="offer GPUs that vfio-pci or xe-vfio-pci has, by their PCI addresses"
 )
+
+# Devices that come, go and change drivers (pci), the drivers themselves, and the nodes that each makes.
+SUBSYSTEMS = ("pci", "module", "drm", "accel", "mei", "habanalabs", "infiniband_verbs")
+VFIO_SUBSYSTEMS = ("vfio", "vfio-dev")
+NODES = ("/dev/dri/*", "/dev/dri/by-path/*", "/dev/accel/*", "/dev/mei*", "/dev/infiniband/uverbs*")
+VFIO_NODES = ("/dev/vfio/*", "/dev/vfio/devices/*", "/dev/iommu")
 
 
 class Intel:
@@ -49,9 +57,15 @@ class Intel:
 
     def watches(self, context: DiscoveryContext) -> Watches:
         """Return the nodes, and what the drivers show of themselves."""
-        from cdigen.vendors.intel.watches import watches  # noqa: PLC0415 - only the daemon asks
-
-        return watches(context, vfio=self._vfio(context))
+        host, dev, vfio = context.host, context.dev, self._vfio(context)
+        drivers = (*DRIVERS, *(VFIO_DRIVERS if vfio else ()))
+        polled = [f"{PCI_DRIVERS}/{driver}" for driver in drivers]
+        polled += _numbers_of_virtual_functions(host)
+        return Watches(
+            files=tuple(f"{dev.outer}{path}" for path in (*NODES, *(VFIO_NODES if vfio else ()))),
+            polled=tuple(f"{host.outer}{path}" for path in polled),
+            subsystems=(*SUBSYSTEMS, *(VFIO_SUBSYSTEMS if vfio else ())),
+        )
 
     def missing_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
         """Read which nodes nobody has made yet."""
@@ -76,6 +90,18 @@ class Intel:
 
     def _vfio(self, context: DiscoveryContext) -> bool:
         return context.option(self.NAME, VFIO) is True
+
+
+def _numbers_of_virtual_functions(host: Root) -> list[str]:
+    """Return the files that say how many virtual functions each GPU has; the kernel announces no change."""
+    folders = (
+        f"{PCI_DRIVERS}/{driver}/{name}"
+        for driver, device_class in DRIVERS.items()
+        if device_class == "gpu"
+        for name in host.names(f"{PCI_DRIVERS}/{driver}")
+        if ":" in name
+    )
+    return [f"{folder}/sriov_numvfs" for folder in folders if host.exists(f"{folder}/sriov_numvfs")]
 
 
 VENDOR = Intel()

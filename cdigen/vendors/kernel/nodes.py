@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cdigen.host import devnodes
 from cdigen.host.root import is_plain, reason
-from cdigen.model.cdi import DeviceNode
+from cdigen.model.cdi import ContainerEdits, DeviceNode
 from cdigen.model.inventory import HostNode
 from cdigen.model.profile import DEFAULT
 from cdigen.value import frozen
@@ -195,3 +195,9 @@ def is_root_only(node: HostNode) -> bool:
 def gids(nodes: tuple[DeviceNode, ...]) -> tuple[int, ...]:
     """Return the groups that a process has to be in to open NODES; those that open nothing are not."""
     return tuple(sorted({node.gid for node in nodes if node.gid and (node.file_mode or 0) & GROUP}))
+
+
+def node_edits(nodes: Iterable[HostNode], profile: Profile = DEFAULT) -> ContainerEdits:
+    """Return the edits that give a container those of NODES that PROFILE wants, and their groups."""
+    wanted = device_nodes(nodes, profile)
+    return ContainerEdits(device_nodes=wanted, additional_gids=gids(wanted))

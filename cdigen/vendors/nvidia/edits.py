@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload, Step
 from cdigen.value import replace
-from cdigen.vendors.kernel.nodes import device_nodes, gids
+from cdigen.vendors.kernel.nodes import node_edits
 from cdigen.vendors.nvidia.tables import CARRIED_BY_IMAGES
 
 TYPE_CHECKING = False
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
         Driver,
         DriverFile,
         Group,
-        GroupDevice,
-        HostNode,
         Inventory,
         Partition,
     )
@@ -57,17 +55,11 @@ def _draft(inventory: Inventory, profile: Profile) -> Draft:
         for names, edits in _offers(accelerator, profile)
         for name in names
     ]
-    control_nodes = device_nodes(inventory.nodes, profile)
-    shared = ContainerEdits(
-        env=ENV,
-        device_nodes=control_nodes,
-        additional_gids=gids(control_nodes),
-    )
     files = tuple(file for file in inventory.files if profile.takes(file))
     return Draft(
         kind=f"{CDI_VENDOR}/{profile.device_class}",
         devices=tuple(devices),
-        edits=shared,
+        edits=replace(node_edits(inventory.nodes, profile), env=ENV),
         payload=payload(inventory.driver, files, hook_steps(inventory.driver, files)),
         profile=profile,
     )
@@ -82,17 +74,12 @@ def _offers(gpu: Accelerator, profile: Profile) -> Iterable[tuple[tuple[str, ...
     """
     namings = profile.names or NAMINGS
     if not gpu.partitioned or profile.whole_gpus:
-        yield gpu_names(gpu, namings), _edits(gpu.nodes, profile)
+        yield gpu_names(gpu, namings), node_edits(gpu.nodes, profile)
     own = tuple(node for node in gpu.nodes if node.role == "gpu")
     for mig in gpu.partitions:
         if mig.usable:
             nodes = (*(gpu.nodes if mig.graphics else own), *mig.nodes)
-            yield mig_names(gpu, mig, namings), _edits(nodes, profile)
-
-
-def _edits(nodes: Iterable[HostNode], profile: Profile) -> ContainerEdits:
-    wanted = device_nodes(nodes, profile)
-    return ContainerEdits(device_nodes=wanted, additional_gids=gids(wanted))
+            yield mig_names(gpu, mig, namings), node_edits(nodes, profile)
 
 
 def payload(driver: Driver, files: tuple[DriverFile, ...], steps: tuple[Step, ...] = ()) -> Payload:
@@ -141,16 +128,15 @@ def group_drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[D
 def _group_draft(group: Group, driver: Driver, profile: Profile) -> Draft:
     return Draft(
         kind=f"{CDI_VENDOR}/{group.device_class}",
-        devices=tuple(_device(device) for device in group.devices if device.nodes),
+        devices=tuple(
+            Device(name=device.name, edits=node_edits(device.nodes))
+            for device in group.devices
+            if device.nodes
+        ),
         edits=ContainerEdits(env=ENV),
         payload=payload(driver, group.files),
         profile=profile,
     )
-
-
-def _device(device: GroupDevice) -> Device:
-    nodes = device_nodes(device.nodes)
-    return Device(name=device.name, edits=ContainerEdits(device_nodes=nodes, additional_gids=gids(nodes)))
 
 
 def with_profiles(inventory: Inventory, profiles: tuple[Profile, ...]) -> Inventory:

@@ -57,19 +57,11 @@ class Nvidia:
 
     def missing_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
         """Read which nodes of GPUs, MIG instances and the driver nobody has made yet; NVML is not asked."""
-        if not context.host.exists(VERSION_FILE):
-            return ()
-        from cdigen.vendors.nvidia.discovery import read_nodes  # noqa: PLC0415 - see above
-
-        return tuple(read_nodes(context).missing)
+        return _odd_nodes(context, "missing")
 
     def wrong_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
         """Read which nodes have other numbers than the kernel gives them, or are none, as they should be."""
-        if not context.host.exists(VERSION_FILE):
-            return ()
-        from cdigen.vendors.nvidia.discovery import read_nodes  # noqa: PLC0415 - see above
-
-        return tuple(read_nodes(context).wrong)
+        return _odd_nodes(context, "wrong")
 
     def diagnostics(self, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:  # noqa: ARG002
         """Return nothing: what there is to say of this vendor the general checks say."""
@@ -81,3 +73,11 @@ VENDOR = Nvidia()
 
 def _is_any_sign(context: DiscoveryContext) -> bool:
     return context.dev.exists(_WSL_NODE) or any(context.host.exists(path) for path in _SIGNS)
+
+
+def _odd_nodes(context: DiscoveryContext, which: str) -> tuple[HostNode, ...]:
+    if not context.host.exists(VERSION_FILE):
+        return ()
+    from cdigen.vendors.nvidia.discovery import read_nodes  # noqa: PLC0415 - see above
+
+    return tuple(getattr(read_nodes(context), which))
