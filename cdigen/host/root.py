@@ -321,6 +321,6 @@ def is_plain(path: str) -> bool:
     return path.isprintable()
 
 
-def reason(error: OSError) -> str:
-    """Return the system's words for ERROR without its path: ``Permission denied``."""
-    return error.strerror or str(error)
+def reason(error: Exception) -> str:
+    """Return the system's words for ERROR without its path (``Permission denied``), or what another says."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)

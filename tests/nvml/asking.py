@@ -5,7 +5,8 @@ from pathlib import Path
 from standin import Gpu, Machine, gpu, install
 
 from cdigen.model.findings import Finding
-from cdigen.vendors.nvidia.nvml.ask import NvmlAnswer, NvmlReport, ask
+from cdigen.vendors.nvidia.nvml.ask import NvmlAnswer, ask
+from cdigen.vendors.nvidia.nvml.document import NvmlReport
 
 
 def asked(folder: Path, machine: Machine, *, deadline_s: float = 20.0) -> NvmlAnswer:

@@ -7,7 +7,7 @@ import pytest
 from asking import asked, refused, reported
 from standin import Machine, gpu, instances, trusted_folder, uuid
 
-from cdigen.vendors.nvidia.nvml.ask import NvmlError, NvmlGpu, NvmlMig
+from cdigen.vendors.nvidia.nvml.document import NvmlError, NvmlGpu, NvmlMig
 
 
 @pytest.fixture(scope="module")

@@ -132,8 +132,7 @@ class _Search:
         except FileNotFoundError:
             return None
         except (OSError, elf.ElfError) as error:
-            problem = reason(error) if isinstance(error, OSError) else str(error)
-            self.broken[shown(self._root.host_path(path))] = problem
+            self.broken[shown(self._root.host_path(path))] = reason(error)
             return None
         soname = library.soname or path.rpartition("/")[2]
         fits = library.bits == 64 and library.machine == (self._machine or library.machine)

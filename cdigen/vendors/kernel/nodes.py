@@ -134,20 +134,19 @@ class NodeReader:
         self, where: list[HostNode], path: str, role: str, numbers: DeviceNumbers | None, mode: int | None
     ) -> None:
         """Add to WHERE the node that should be at PATH, if it is known."""
-        if numbers is not None and numbers.make_with is not None:
-            where.append(self._wanted(path, role, numbers.make_with, numbers.minor, mode))
-
-    def _wanted(self, path: str, role: str, major: int, minor: int, mode: int | None) -> HostNode:
-        return HostNode(
+        if numbers is None or numbers.make_with is None:
+            return
+        node = HostNode(
             path=path,
             host_path=self._dev.host_path(path),
             role=role,
-            major=major,
-            minor=minor,
+            major=numbers.make_with,
+            minor=numbers.minor,
             mode=(self._policy.mode if mode is None else mode) & NODE_MODE,
             uid=self._policy.uid,
             gid=self._policy.gid,
         )
+        where.append(node)
 
 
 def number_problem(node: HostNode) -> str:

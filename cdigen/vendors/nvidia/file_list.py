@@ -46,8 +46,15 @@ def read(context: DiscoveryContext) -> FileList:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except (OSError, ValueError, RecursionError) as error:
-            problem = f"cannot be read: {reason(error)}" if isinstance(error, OSError) else str(error)
-            return FileList(libraries={}, binaries={}, findings=(_unreadable(root.host_path(path), problem),))
+            where = shown(root.host_path(path))
+            finding = Finding(
+                severity="info",
+                rule="file-list-unreadable",
+                path=where,
+                message=f"{where}, the driver's list of its files, cannot be used: {reason(error)}; what "
+                "cdigen knows of the driver has to do",
+            )
+            return FileList(libraries={}, binaries={}, findings=(finding,))
     return FileList(libraries={}, binaries={})
 
 
@@ -58,7 +65,7 @@ def parse(data: bytes) -> FileList:
     try:
         entries = json.loads(data)
     except ValueError as error:
-        raise ValueError(f"is not JSON: {error}") from None
+        raise ValueError(f"it is not JSON: {error}") from None
     named: dict[str, dict[str, set[str]]] = {"LIB": {}, "BINARY": {}}
     for entry in entries if isinstance(entries, list) else ():
         match entry:
@@ -68,10 +75,10 @@ def parse(data: bytes) -> FileList:
                     wanted = named[kind].setdefault(file, set())
                     wanted.update(word for each in categories for word in CATEGORIES.get(str(each), ()))
     if not named["LIB"]:
-        raise ValueError("names no library in a form that is known")
+        raise ValueError("it names no library in a form that is known")
     files = sum(map(len, named.values()))
     if files > MAX_FILES:
-        raise ValueError(f"names {files} files, more than {MAX_FILES}")
+        raise ValueError(f"it names {files} files, more than {MAX_FILES}")
     return FileList(libraries=_sorted(named["LIB"]), binaries=_sorted(named["BINARY"]))
 
 
@@ -81,13 +88,3 @@ def _is_named_as_nvidias(file: str) -> bool:
 
 def _sorted(named: dict[str, set[str]]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(sorted(words)) or EVERY for name, words in sorted(named.items())}
-
-
-def _unreadable(path: str, problem: str) -> Finding:
-    return Finding(
-        severity="info",
-        rule="file-list-unreadable",
-        path=shown(path),
-        message=f"{shown(path)}, the driver's list of its files, {problem}; what cdigen knows of the driver "
-        "has to do",
-    )

@@ -40,16 +40,13 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Driver, FileKind
     from cdigen.vendors.base import DiscoveryContext
 
-# What one table's search gives.
-Found = tuple[list[DriverFile], list[ProbeResult], list[Finding]]
-
 
 def find_files(
     context: DiscoveryContext,
     driver: Driver,
     library_folders: tuple[str, ...],
     listed: Mapping[str, tuple[str, ...]] = NONE_LISTED,
-) -> Found:
+) -> tuple[list[DriverFile], list[ProbeResult], list[Finding]]:
     """Look for everything but libraries.
 
     LIBRARY_FOLDERS are those in which libraries were found: a driver that was put into a folder
@@ -57,21 +54,19 @@ def find_files(
     driver itself says are its own, with the capabilities that they serve.
     """
     prefixes = _own_prefixes(library_folders)
-    files: list[DriverFile] = []
-    sought: list[ProbeResult] = []
-    findings: list[Finding] = []
-    for part in (
+    searches = (
         _find_binaries(context, prefixes, listed),
         _find_firmware(context, driver),
         _find_configs(context, driver, prefixes),
         _find_xorg_modules(context, driver),
         _find_sockets(context),
         _find_mps(context),
-    ):
-        files.extend(part[0])
-        sought.extend(part[1])
-        findings.extend(part[2])
-    return files, sought, findings
+    )
+    return (
+        [file for search in searches for file in search.files],
+        [thing for search in searches for thing in search.probes],
+        [finding for search in searches for finding in search.findings],
+    )
 
 
 def _own_prefixes(library_folders: tuple[str, ...]) -> tuple[str, ...]:
@@ -86,7 +81,7 @@ def _own_prefixes(library_folders: tuple[str, ...]) -> tuple[str, ...]:
 
 def _find_binaries(
     context: DiscoveryContext, prefixes: tuple[str, ...], listed: Mapping[str, tuple[str, ...]]
-) -> Found:
+) -> FileSearch:
     folders = context.binary_search_paths or (*BINARY_FOLDERS, *(f"{prefix}/bin" for prefix in prefixes))
     search = FileSearch(context.driver, "binary")
     known = {NO_BINARY, *(name for name, _ in BINARIES)}
@@ -98,7 +93,7 @@ def _find_binaries(
             folder = context.driver.resolve(hit[0].rpartition("/")[0])
             target = "/usr/sbin" if folder.endswith("sbin") else "/usr/bin"
             search.take(hit[1], capabilities, (f"{target}/{name}",))
-    return search.result()
+    return search
 
 
 def _program_paths(root: Root, folders: tuple[str, ...], name: str) -> Iterable[str]:
@@ -114,7 +109,7 @@ def _program_paths(root: Root, folders: tuple[str, ...], name: str) -> Iterable[
         yield path
 
 
-def _find_firmware(context: DiscoveryContext, driver: Driver) -> Found:
+def _find_firmware(context: DiscoveryContext, driver: Driver) -> FileSearch:
     search = FileSearch(context.driver, "firmware")
     wanted = f"nvidia/{driver.version}/gsp*.bin"
     found = []
@@ -127,10 +122,10 @@ def _find_firmware(context: DiscoveryContext, driver: Driver) -> Found:
         if found:
             break
     search.sought(wanted, EVERY, found)
-    return search.result()
+    return search
 
 
-def _find_configs(context: DiscoveryContext, driver: Driver, prefixes: tuple[str, ...]) -> Found:
+def _find_configs(context: DiscoveryContext, driver: Driver, prefixes: tuple[str, ...]) -> FileSearch:
     root = context.driver
     folders = context.config_search_paths or (
         *CONFIG_FOLDERS,
@@ -151,10 +146,10 @@ def _find_configs(context: DiscoveryContext, driver: Driver, prefixes: tuple[str
                     taken[name] = root.host_path(real)
                     search.take(real, capabilities, (f"{target}/{name}",))
         search.sought(wanted, capabilities, taken.values())
-    return search.result()
+    return search
 
 
-def _find_xorg_modules(context: DiscoveryContext, driver: Driver) -> Found:
+def _find_xorg_modules(context: DiscoveryContext, driver: Driver) -> FileSearch:
     search = FileSearch(context.driver, "module")
     multiarch = MULTIARCH.get(driver.architecture, driver.architecture)
     for file, below, link in XORG_MODULES:
@@ -169,7 +164,7 @@ def _find_xorg_modules(context: DiscoveryContext, driver: Driver) -> Found:
             search.take(
                 hit[1], DISPLAY, tuple(f"{top}/{below}/{each}" for top in XORG_TARGETS for each in names)
             )
-    return search.result()
+    return search
 
 
 def _links_to(root: Root, paths: list[str], name: str) -> list[str]:
@@ -181,26 +176,26 @@ def _links_to(root: Root, paths: list[str], name: str) -> list[str]:
     return [path for path, real in found if real in {name, path.rpartition("/")[2]}]
 
 
-def _find_sockets(context: DiscoveryContext) -> Found:
+def _find_sockets(context: DiscoveryContext) -> FileSearch:
     search = FileSearch(context.driver, "socket")
     for name, capabilities in SOCKETS:
         paths = (f"{folder}/{name}" for folder in ("/run", "/var/run"))
         hit = search.first(name, capabilities, paths, stat.S_ISSOCK)
         if hit:
             search.take(hit[1], capabilities, (f"/run/{name}",))
-    return search.result()
+    return search
 
 
-def _find_mps(context: DiscoveryContext) -> Found:
+def _find_mps(context: DiscoveryContext) -> FileSearch:
     """Look at the pipe directory of the Multi-Process Service, if one is configured.
 
     Anyone can plant a folder in /tmp: it counts only if no link leads there and root or the
     configured user owns it.
     """
     path = context.mps_pipe_dir
-    if not path:
-        return [], [], []
     search = FileSearch(context.driver, "pipe")
+    if not path:
+        return search
     if real := search.check(path, stat.S_ISDIR):
         owner = context.driver.stat(path).st_uid
         if real != path.rstrip("/"):
@@ -210,9 +205,9 @@ def _find_mps(context: DiscoveryContext) -> Found:
         else:
             search.take(real, COMPUTE, (real,))
             search.sought(path, COMPUTE, [context.driver.host_path(real)])
-            return search.result()
+            return search
     search.sought(path, COMPUTE, [])
-    return search.result()
+    return search
 
 
 class FileSearch:
@@ -223,13 +218,9 @@ class FileSearch:
         self._kind = kind
         self._consequence = consequence
         self.files: list[DriverFile] = []
-        self._sought: list[ProbeResult] = []
+        self.probes: list[ProbeResult] = []
         self.findings: list[Finding] = []
         self._refused = ""
-
-    def result(self) -> Found:
-        """Return what the search gave."""
-        return self.files, self._sought, self.findings
 
     def take(self, real: str, capabilities: tuple[str, ...], targets: tuple[str, ...]) -> None:
         """Record the file REAL for the container paths TARGETS."""
@@ -241,7 +232,7 @@ class FileSearch:
     def sought(self, name: str, capabilities: tuple[str, ...], found: Iterable[str]) -> None:
         """Record that NAME was looked for, and the host paths where it was found."""
         paths = tuple(found)
-        self._sought.append(
+        self.probes.append(
             ProbeResult(
                 name=name,
                 kind=self._kind,

@@ -9,6 +9,7 @@ drivers. Both flavours of the module begin with ``NVRM version:``:
 from __future__ import annotations
 
 import os
+import re
 from errno import EACCES, EPERM
 
 from cdigen.host.procfs import MACHINES, read_text
@@ -111,20 +112,9 @@ def parse_version(text: str) -> Driver | None:
 
 def is_version(word: str) -> bool:
     """Return whether WORD has the form of a driver version: 470.256.02, 580.65, 550.163.01."""
-    parts = word.split(".")
-    return (
-        2 <= len(parts) <= 3
-        and len(parts[0]) == 3
-        and all(part.isascii() and part.isdigit() and len(part) <= 4 for part in parts)
-    )
+    return re.fullmatch(r"[0-9]{3}(\.[0-9]{1,4}){1,2}", word) is not None
 
 
 def is_uuid(text: str, kind: str = "GPU") -> bool:
     """Return whether TEXT is a UUID as the driver spells it: KIND, a hyphen and 8-4-4-4-12 digits."""
-    prefix, _, digits = text.partition("-")
-    groups = digits.split("-")
-    return (
-        prefix == kind
-        and [len(group) for group in groups] == [8, 4, 4, 4, 12]
-        and all(character in "0123456789abcdef" for group in groups for character in group)
-    )
+    return re.fullmatch(f"{kind}-[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}", text) is not None

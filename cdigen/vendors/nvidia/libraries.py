@@ -212,14 +212,13 @@ def _cache_folders(root: Root, search: LibrarySearch) -> list[str]:
     except FileNotFoundError:
         return []
     except (OSError, ldcache.CacheError) as error:
-        problem = reason(error) if isinstance(error, OSError) else str(error)
         search.findings.append(
             Finding(
                 severity="warning",
                 rule="ld-cache-unreadable",
                 path=root.host_path(LD_SO_CACHE),
-                message=f"{root.host_path(LD_SO_CACHE)} cannot be used: {problem}; libraries that only it "
-                "names are not found",
+                message=f"{root.host_path(LD_SO_CACHE)} cannot be used: {reason(error)}; libraries that only "
+                "it names are not found",
                 hint="'ldconfig' writes it anew",
             )
         )

@@ -17,9 +17,6 @@ from cdigen.vendors.nvidia.nvml.document import (
     InvalidNvmlDocument,
     NvmlError,
     NvmlFailure,
-    NvmlGpu,
-    NvmlMig,
-    NvmlReport,
     read,
 )
 
@@ -27,8 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.childprocess import ChildResult
     from cdigen.model.findings import Severity
-
-__all__ = ["NvmlAnswer", "NvmlError", "NvmlGpu", "NvmlMig", "NvmlReport", "ask"]
+    from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlReport
 
 # The rule of the finding that NVML is not asked on this host, because pynvml is not installed.
 MODULE_MISSING = "nvml-module-missing"
@@ -142,7 +138,11 @@ def _answer(library: str, ending: ChildResult, deadline_s: float) -> NvmlAnswer:
         return _without_report("nvml-garbage", library, what)
     if isinstance(said, NvmlFailure):
         return NvmlAnswer(report=None, findings=(_failure(library, said),))
-    return NvmlAnswer(report=said, findings=(*map(_gpu_failure, _failed(said)), *_noise(library, ending)))
+    findings = [_gpu_failure(gpu, gpu.error) for gpu in said.gpus if gpu.error]
+    if ending.last_stderr_line:
+        what = f"NVML printed text beside its answer, which is passed over{_quoted(ending)}"
+        findings.append(_notice("nvml-garbage", library, what, severity="info"))
+    return NvmlAnswer(report=said, findings=tuple(findings))
 
 
 def _failure(library: str, failure: NvmlFailure) -> Finding:
@@ -162,23 +162,11 @@ def _failure(library: str, failure: NvmlFailure) -> Finding:
     return _notice("nvml-failed", library, f"NVML cannot be asked: {message}")
 
 
-def _failed(report: NvmlReport) -> list[NvmlGpu]:
-    return [gpu for gpu in report.gpus if gpu.error]
-
-
-def _gpu_failure(gpu: NvmlGpu) -> Finding:
-    error = gpu.error or NvmlError(call="", name="", code=0)
+def _gpu_failure(gpu: NvmlGpu, error: NvmlError) -> Finding:
     meaning, hint = _explain(error)
     where = f"GPU {gpu.index}" + (f" ({gpu.address})" if gpu.address else "")
     what = f"NVML does not tell all about {where}: {error.call} gives {meaning}"
     return _notice("nvml-gpu-failed", gpu.address or f"GPU {gpu.index}", what, hint)
-
-
-def _noise(library: str, ending: ChildResult) -> list[Finding]:
-    if not ending.last_stderr_line:
-        return []
-    what = f"NVML printed text beside its answer, which is passed over{_quoted(ending)}"
-    return [_notice("nvml-garbage", library, what, severity="info")]
 
 
 def _explain(error: NvmlError) -> tuple[str, str]:

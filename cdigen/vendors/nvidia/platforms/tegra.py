@@ -10,6 +10,7 @@ only l4t.csv, which the board writes when it starts, names it.
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 
 from cdigen.host.procfs import read_text
@@ -245,14 +246,10 @@ def parse_release(text: str) -> str:
 
     Its first line is ``# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, ...``.
     """
-    fields = [field.strip() for field in text.partition("\n")[0].removeprefix("#").split(",")]
-    major = fields[0].partition(" ")[0]
-    minor = next((field[9:].strip() for field in fields if field.startswith("REVISION:")), "")
-    release = f"{major[1:]}.{minor}"
-    is_release = major.startswith("R") and all(
-        part.isascii() and part.isdigit() and len(part) <= 4 for part in release.split(".")
+    found = re.match(
+        r"#\s*R(\d{1,4})\b.*?,\s*REVISION:\s*(\d{1,4}(?:\.\d{1,4})*)\s*(?:,|$)", text, re.ASCII | re.MULTILINE
     )
-    return release if is_release else ""
+    return f"{found[1]}.{found[2]}" if found else ""
 
 
 def expand(root: Root, path: str) -> list[str]:

@@ -11,6 +11,7 @@ Sources: libnvidia-container, src/dxcore.c; nvidia-container-toolkit 1.20, pkg/n
 from __future__ import annotations
 
 import os
+import re
 
 from cdigen.binfmt import elf
 from cdigen.host.root import is_plain, reason, shown
@@ -114,9 +115,8 @@ class _Reader:
         try:
             listed_files.read_listed_file(self._root, path)
         except (OSError, listed_files.UnusableFile) as error:
-            problem = reason(error) if isinstance(error, OSError) else str(error)
             raise HostError(
-                f"{self._root.host_path(path)} cannot be used: {problem}",
+                f"{self._root.host_path(path)} cannot be used: {reason(error)}",
                 hint="'wsl --update' brings it anew",
                 kind="driver-broken",
             ) from None
@@ -304,14 +304,10 @@ def parse_inf(head: bytes) -> str:
     Chromium reads it from the registry (crrev.com/1241aea). The file is UTF-16 with a mark, or ASCII.
     """
     text = head.decode("utf-16-le" if head.startswith(b"\xff\xfe") else "utf-8", "replace")
-    for line in text.splitlines():
-        key, equals, value = line.partition("=")
-        if not equals or key.strip().lower() != "driverver":
-            continue
-        digits = "".join(value.partition(",")[2].partition(";")[0].strip().split(".")[2:])
-        version = f"{digits[-5:-2]}.{digits[-2:]}"
-        return version if is_version(version) else ""
-    return ""
+    found = re.search(r"(?im)^\s*DriverVer\s*=[^,\n]*,\s*\d+\.\d+\.([\d.]+)", text)
+    digits = found[1].replace(".", "")[-5:] if found else ""
+    version = f"{digits[:-2]}.{digits[-2:]}"
+    return version if is_version(version) else ""
 
 
 def _driver_file(
