@@ -112,7 +112,7 @@ def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequ
         value = getattr(arguments, name)
         if value not in {None, "/"}:
             literal = name in {"config", "root"} and value != "-"
-            typed += [f"--{name.replace('_', '-')}", options.literal(value) if literal else value]
+            typed += [f"--{name.replace('_', '-')}", os.path.abspath(value) if literal else value]
     return DoctorRequest(
         host=host,
         configuration=settings,

@@ -10,7 +10,7 @@ import stat
 
 from cdigen.cli import options
 from cdigen.cli.argument_checks import require_spec_directories
-from cdigen.config import DEFAULT_PATH, Settings
+from cdigen.config import Settings
 from cdigen.frontend import rundir, signals
 from cdigen.frontend.host_state import HostSources
 from cdigen.host.root import Root, shown
@@ -151,7 +151,7 @@ def setup(
         index=arguments.index or index or f"{nri.index:02}",
         run_dir=arguments.run_dir or options.outer_directory(host, nri.run_dir),
         sources=sources(arguments, host, settings),
-        watched=(_configuration(arguments),),
+        watched=(options.configuration_file(arguments),),
         plugin_dir=f"{host.outer}{PLUGIN_DIR}",
         problem=problem,
     )
@@ -207,9 +207,3 @@ def _name(text: str) -> str:
     if not _NAMES.fullmatch(text):
         raise argparse.ArgumentTypeError("can hold letters, digits and _ . + - only")
     return text
-
-
-def _configuration(arguments: Namespace) -> str:
-    if arguments.config is not None:
-        return options.literal(arguments.config)
-    return f"{options.literal(arguments.root).rstrip('/')}{DEFAULT_PATH}"

@@ -229,8 +229,9 @@ def read_input(path: str, *, limit: int) -> bytes:
     return data
 
 
-def literal(path: str) -> str:
-    """Return PATH, which the user named, as an absolute path of this machine."""
+def configuration_file(arguments: argparse.Namespace) -> str:
+    """Return where on this machine the configuration is that ARGUMENTS name, whether it is there or not."""
+    path: str = arguments.config or f"{arguments.root.rstrip('/')}{config.DEFAULT_PATH}"
     return os.path.abspath(path)
 
 

@@ -7,7 +7,6 @@ import gc
 from cdigen.cli import argument_checks, discovery_options, options
 from cdigen.cli.spec_options import add_options as add_spec_options
 from cdigen.cli.spec_options import delivery_options, generate_options
-from cdigen.config import DEFAULT_PATH
 from cdigen.frontend import signals
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.value import replace
@@ -64,7 +63,7 @@ def run(arguments: Namespace) -> int:
 
     daemon = Daemon(
         lambda: setup(arguments, warn),
-        watched=(_configuration(arguments),),
+        watched=(options.configuration_file(arguments),),
         notifier=Notifier(),
         logger=logger,
         signals=heard,
@@ -118,12 +117,6 @@ def setup(arguments: Namespace, warn: Callable[[Finding], object] | None = None)
         create_nodes=settings.create_nodes,
         daemon=replace(times, run_dir=run_dir),
     )
-
-
-def _configuration(arguments: Namespace) -> str:
-    if arguments.config is not None:
-        return options.literal(arguments.config)
-    return f"{options.literal(arguments.root).rstrip('/')}{DEFAULT_PATH}"
 
 
 def _vendors(arguments: Namespace, settings: Settings) -> tuple[str, ...]:
