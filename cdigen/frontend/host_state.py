@@ -109,7 +109,7 @@ class HostState:
 
     def documents(self) -> dict[str, dict[str, object]]:
         """Read again, and return by its path, each spec that defines a device, as ``library`` decodes it."""
-        from cdigen.cdi.loaders.emulation import loaded_document  # noqa: PLC0415 - see the head of this file
+        from cdigen.cdi.loaders.emulation import decoded_document  # noqa: PLC0415 - see the head of this file
         from cdigen.cdi.reader import MAX_SIZE, parse_document  # noqa: PLC0415 - likewise
 
         root = Root(self.sources.specs)
@@ -119,8 +119,9 @@ class HostState:
                 data = root.read(path, limit=MAX_SIZE)
             except OSError:
                 continue  # removed meanwhile, which the stamp tells
-            parsed = parse_document(data, yaml=is_yaml(path))
-            found[path] = loaded_document(data, self.library, parsed) or {}
+            document = decoded_document(data, self.library, parse_document(data, yaml=is_yaml(path)))
+            if document is not None:
+                found[path] = document
         return found
 
 

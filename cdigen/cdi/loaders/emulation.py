@@ -109,13 +109,17 @@ def loaded_document(
     library's parser is one for YAML. PARSED is what ``parse_document`` made of DATA, if known.
     """
     parsed = parsed or parse_document(data, yaml=None)
+    document = decoded_document(data, library, parsed)
+    return parsed.document if document is None else document
+
+
+def decoded_document(data: bytes, library: str, parsed: ParsedDocument) -> dict[str, object] | None:
+    """Return what the release LIBRARY makes of DATA; None where it refuses it, or that is not known."""
     release = release_of(library)
-    if release is None:
-        return parsed.document
     try:
-        return decode_document(_read(data, parsed), CdiLibrary(release))
+        return decode_document(_read(data, parsed), CdiLibrary(release)) if release else None
     except (RefusedError, UnknownError):
-        return parsed.document
+        return None
 
 
 def _read(data: bytes, parsed: ParsedDocument) -> object:

@@ -42,13 +42,6 @@ if TYPE_CHECKING:
     Numbers = tuple[str, int, int, int, int, int]
 
 _TYPES = ("b", "c")
-# The fields of the format up to 1.1.0 (specs-go/config.go).
-_DOCUMENT = frozenset(("cdiVersion", "kind", "annotations", "devices", "containerEdits"))
-_DEVICE = frozenset(("name", "annotations", "containerEdits"))
-_EDITS = frozenset(("env", "deviceNodes", "netDevices", "hooks", "mounts", "intelRdt", "additionalGids"))
-_NODE = frozenset(("path", "hostPath", "type", "major", "minor", "fileMode", "permissions", "uid", "gid"))
-_MOUNT = frozenset(("hostPath", "containerPath", "options", "type"))
-_HOOK = frozenset(("hookName", "path", "args", "env", "timeout"))
 _OTHERS_RW = 0o006
 _TYPE_OF = {stat.S_IFBLK: "b", stat.S_IFCHR: "c", stat.S_IFIFO: "p"}
 
@@ -103,21 +96,15 @@ class _CannotSayError(ValueError):
     """Say what of a spec an adjustment cannot carry."""
 
 
-def prepare(document: Mapping[str, object]) -> PreparedSpec:
-    """Return DOCUMENT, a spec as JSON that its runtime's library would load, ready for use.
+def prepare(document: Mapping[str, Any]) -> PreparedSpec:
+    """Return DOCUMENT, a spec as its runtime's library decodes it (``decode_document``), ready for use.
 
-    Nothing is raised: what cannot be given is found again when somebody asks for it. So is a field of a name
-    that no release has, or of one in other letters, though the library reads those: what it would have given
-    is not left out in silence.
+    Nothing is raised: what cannot be given is found again when somebody asks for it.
     """
-    devices: dict[str, AdjustmentEdits] = {}
-    entries = document.get("devices")
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and isinstance(entry.get("name"), str):
-            devices[entry["name"]] = _edits(entry, _DEVICE)
-    kind = document.get("kind")
     return PreparedSpec(
-        kind=kind if isinstance(kind, str) else "", common=_edits(document, _DOCUMENT), devices=devices
+        kind=document["kind"],
+        common=_edits(document["containerEdits"]),
+        devices={device["name"]: _edits(device["containerEdits"]) for device in document["devices"] or ()},
     )
 
 
@@ -227,53 +214,47 @@ def _owner_note(made: ContainerDevice) -> Note | None:
     return Note(cause="raw_owner", text=f"{text}, and nobody tells whether the container's user may use it")
 
 
-def _edits(holder: Mapping[str, Any], fields: frozenset[str]) -> AdjustmentEdits:
-    """Return the containerEdits of HOLDER, a document or a device that may have FIELDS."""
+def _edits(given: Mapping[str, Any]) -> AdjustmentEdits:
+    """Return GIVEN, ``containerEdits``, as an adjustment has them."""
     try:
-        _refuse_others(holder, fields)
-        given = holder.get("containerEdits")
-        if given is not None and not isinstance(given, dict):
-            raise _CannotSayError("its containerEdits are not an object")
-        return _readable(given or {})
+        return _readable(given)
     except _CannotSayError as error:
         return AdjustmentEdits(env={}, nodes={}, mounts={}, hooks=(), problem=str(error))
 
 
-def _readable(given: dict[str, Any]) -> AdjustmentEdits:
-    """Return GIVEN, the JSON of containerEdits; _CannotSayError where an adjustment has no words for it."""
-    _refuse_others(given, _EDITS)
-    if given.get("netDevices"):
+def _readable(given: Mapping[str, Any]) -> AdjustmentEdits:
+    """Return GIVEN as an adjustment has it; _CannotSayError where that has no words for it."""
+    if given["netDevices"]:
         raise _CannotSayError("its netDevices are network interfaces, which NRI could not move")
-    nodes = _objects(given, "deviceNodes", _NODE)
-    mounts = [_mount(mount) for mount in _objects(given, "mounts", _MOUNT)]
+    nodes = given["deviceNodes"] or ()
+    mounts = [_mount(mount) for mount in given["mounts"] or ()]
     return AdjustmentEdits(
-        env=dict([_variable(text) for text in _texts(given, "env")]),
+        env=dict([_variable(text) for text in given["env"] or ()]),
         nodes={node.given.path: node for node in map(_node, nodes)},
         mounts={mount.destination: mount for mount in mounts},
-        hooks=tuple([_hook(hook) for hook in _objects(given, "hooks", _HOOK)]),
+        hooks=tuple([_hook(hook) for hook in given["hooks"] or ()]),
         notes=(*_left_out(given), *_widened(nodes)),
     )
 
 
-def _left_out(given: dict[str, Any]) -> list[Note]:
+def _left_out(given: Mapping[str, Any]) -> list[Note]:
     notes = []
-    groups = given.get("additionalGids")
     # The library passes over 0.
-    listed = [str(group) for group in groups if group] if isinstance(groups, list) else []
-    if listed:
-        notes.append(Note(cause="raw_groups", text=f"additionalGids {', '.join(listed)} are left out"))
-    if given.get("intelRdt") is not None:
+    groups = [str(group) for group in given["additionalGids"] or () if group]
+    if groups:
+        notes.append(Note(cause="raw_groups", text=f"additionalGids {', '.join(groups)} are left out"))
+    if given["intelRdt"] is not None:
         notes.append(Note(cause="raw_rdt", text="intelRdt is left out"))
     return notes
 
 
-def _widened(nodes: list[dict[str, Any]]) -> list[Note]:
+def _widened(nodes: Iterable[Mapping[str, Any]]) -> list[Note]:
     """Return a note for each node of which the spec gives less than what NRI's runtimes always give."""
     notes = []
     for node in nodes:
-        given = _text(node, "permissions")
+        given = node["permissions"]
         if given and not {"r", "w"} <= set(given):
-            text = f"{shown(_text(node, 'path'))} has the permissions rw in place of {quote(given)}"
+            text = f"{shown(node['path'])} has the permissions rw in place of {quote(given)}"
             notes.append(Note(cause="raw_permissions", text=text))
     return notes
 
@@ -283,39 +264,38 @@ def _variable(text: str) -> tuple[str, str]:
     return _settable(key, "variable"), value
 
 
-def _node(node: dict[str, Any]) -> SpecNode:
-    path = _settable(_text(node, "path"), "device node")
-    kind = _text(node, "type")
+def _node(node: Mapping[str, Any]) -> SpecNode:
+    path, kind = _settable(node["path"], "device node"), node["type"]
     if kind and kind not in _TYPES:
         raise _CannotSayError(f"the node {shown(path)} is of type {quote(kind)}, not {' or '.join(_TYPES)}")
     given = ContainerDevice(
         path=path,
         type=kind,
-        major=_number(node, "major") or 0,
-        minor=_number(node, "minor") or 0,
-        file_mode=_number(node, "fileMode"),
-        uid=_number(node, "uid"),
-        gid=_number(node, "gid"),
+        major=node["major"],
+        minor=node["minor"],
+        file_mode=node["fileMode"],
+        uid=node["uid"],
+        gid=node["gid"],
     )
-    return SpecNode(given, _text(node, "hostPath") or path)
+    return SpecNode(given, node["hostPath"] or path)
 
 
-def _mount(mount: dict[str, Any]) -> ContainerMount:
+def _mount(mount: Mapping[str, Any]) -> ContainerMount:
     return ContainerMount(
-        destination=_settable(_text(mount, "containerPath"), "mount"),
-        source=_text(mount, "hostPath"),
-        type=_text(mount, "type"),
-        options=_texts(mount, "options"),
+        destination=_settable(mount["containerPath"], "mount"),
+        source=mount["hostPath"],
+        type=mount["type"],
+        options=tuple(mount["options"] or ()),
     )
 
 
-def _hook(hook: dict[str, Any]) -> ContainerHook:
+def _hook(hook: Mapping[str, Any]) -> ContainerHook:
     return ContainerHook(
-        stage=_text(hook, "hookName"),
-        path=_text(hook, "path"),
-        args=_texts(hook, "args"),
-        env=_texts(hook, "env"),
-        timeout=_number(hook, "timeout"),
+        stage=hook["hookName"],
+        path=hook["path"],
+        args=tuple(hook["args"] or ()),
+        env=tuple(hook["env"] or ()),
+        timeout=hook["timeout"],
     )
 
 
@@ -324,39 +304,3 @@ def _settable(name: str, what: str) -> str:
     if not name or name.startswith("-"):
         raise _CannotSayError(f"NRI cannot set a {what} of the name {quote(name)}")
     return name
-
-
-def _refuse_others(given: Mapping[str, Any], fields: frozenset[str]) -> None:
-    for name in given:
-        if name not in fields:
-            raise _CannotSayError(f"it has the field {quote(name)}, which is not known")
-
-
-def _objects(given: dict[str, Any], field: str, fields: frozenset[str]) -> list[dict[str, Any]]:
-    entries = given.get(field) or []
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise _CannotSayError(f"its {field} are not a list of objects")
-    for entry in entries:
-        _refuse_others(entry, fields)
-    return entries
-
-
-def _texts(given: dict[str, Any], field: str) -> tuple[str, ...]:
-    entries = given.get(field) or []
-    if isinstance(entries, list) and all(isinstance(entry, str) for entry in entries):
-        return tuple(entries)
-    raise _CannotSayError(f"its {field} is not a list of strings")
-
-
-def _text(given: dict[str, Any], field: str) -> str:
-    value = given.get(field)
-    if value is None or isinstance(value, str):
-        return value or ""
-    raise _CannotSayError(f"its {field} is not a string")
-
-
-def _number(given: dict[str, Any], field: str) -> int | None:
-    value = given.get(field)
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    raise _CannotSayError(f"its {field} is not an integer")
