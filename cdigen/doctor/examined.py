@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cdigen.runtimes.installed import InstalledRuntime
     from cdigen.runtimes.users import Reader, User
 
-# Stands for any runtime where the host has none that was found: the newest library, the configured places.
+# Stands for a runtime where none was found: with the newest CDI library and the configured directories.
 ANY_RUNTIME = "any runtime"
 # By the name of the process (proc(5), comm); podman has no daemon.
 PROCESSES = {"docker": "dockerd", "containerd": "containerd", "crio": "crio"}

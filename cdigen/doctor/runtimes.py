@@ -10,7 +10,7 @@ from cdigen.doctor.loading import LOADING, MISSING, lost_names
 from cdigen.doctor.result import Remedy, Topic, listed, with_hint
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
-from cdigen.runtimes.releases import RUNTIME_NAMES, known_issues
+from cdigen.runtimes.releases import RUNTIME_NAMES, RuntimeBehaviour, known_issues
 from cdigen.runtimes.users import may_read
 
 TYPE_CHECKING = False
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
     from cdigen.runtimes.releases import BehaviourRow
 
 # What is judged by a check of its own.
-_JUDGED = frozenset({
-    "podman-no-cdi", "podman-no-run-cdi", "docker-no-cdi", "docker-cdi-off", "containerd-no-cdi",
-    "containerd-cdi-off", "crio-no-cdi",
-})  # fmt: skip
+_JUDGED = (RuntimeBehaviour.NO_CDI, RuntimeBehaviour.CDI_OFF, RuntimeBehaviour.NO_RUN_CDI)
 # Where CDI is switched through these, only Kubernetes has a use for containerd's switch.
 _KUBERNETES = ("/var/lib/kubelet", "/etc/kubernetes", "/usr/bin/kubelet", "/usr/local/bin/kubelet")
 _PACKAGES = {
@@ -82,13 +79,9 @@ def _version(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult
             remedies = _trust(context, binary.binary)
             yield topic.warning(name, f"{shown(binary.binary)}: {binary.problem}", remedies)
     elif not binary.library:
-        texts = [
-            limit
-            for limit in known_issues(RUNTIME_NAMES[runtime.name], binary.release)
-            if limit.name.endswith("-no-cdi")
-        ]
-        more = f"; {texts[0].remedy}" if texts else ""
-        yield topic.error(name, f"{runtime.shown} reads no CDI specs{more}")
+        issues = known_issues(RUNTIME_NAMES[runtime.name], binary.release)
+        more = [f"; {issue.remedy}" for issue in issues if issue.behaviour is RuntimeBehaviour.NO_CDI]
+        yield topic.error(name, f"{runtime.shown} reads no CDI specs{''.join(more)}")
     else:
         yield topic.good(
             name, f"{runtime.shown} has the CDI library {binary.library}, which reads {binary.newest} at most"
@@ -252,7 +245,7 @@ def _issues(_context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult
     if runtime.binary is None or runtime.binary.release is None:
         return
     for issue in known_issues(RUNTIME_NAMES[runtime.name], runtime.binary.release):
-        if issue.name not in _JUDGED:
+        if issue.behaviour not in _JUDGED:
             yield _told(Topic(name=runtime.name), "this release", issue)
 
 

@@ -215,7 +215,7 @@ def refusal(file: SpecFile) -> str:
 
 
 def _unused(file: SpecFile, loaded: list[SpecFile]) -> str:
-    """Return why FILE, one of LOADED that define a device, is not used for it; nothing where it is."""
+    """Return why FILE, one of LOADED, which all define one device, does not count; nothing where it does."""
     if conflict := conflict_of(loaded):
         others = " and ".join(shown(other.path) for other in conflict if other is not file)
         if file in conflict:

@@ -29,7 +29,6 @@ MAIN = "/etc/containerd/config.toml"
 CRI_V2 = ("plugins", "io.containerd.grpc.v1.cri")
 CRI_V3 = ("plugins", "io.containerd.cri.v1.runtime")
 NRI = ("plugins", "io.containerd.nri.v1.nri")
-_CRI_NAMES = frozenset({"cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"})
 
 
 @frozen
@@ -53,6 +52,13 @@ def plan(
 ) -> Plan:
     """Return what makes containerd's CRI do as DESIRED says; ConfigError where it cannot be made to."""
     _refuse_old(release, desired)
+    if disabled := next((finding for finding in settings.findings if finding.rule == "cri-disabled"), None):
+        raise ConfigError(
+            f"{shown(disabled.path)} switches the CRI plugin off (disabled_plugins), so there is nothing to "
+            "configure",
+            hint="take it out of disabled_plugins if Kubernetes is to use this containerd; "
+            "ctr and nerdctl read the spec directories themselves",
+        )
     files = _files(settings, release, content)
     cri = CRI_V3 if files.version >= 3 else CRI_V2
     wanted: dict[str, tuple[DesiredKey, ...]] = {}
@@ -117,14 +123,13 @@ def _files(settings: RuntimeSettings, release: Release | None, content: Content)
     main = settings.files[0] if settings.files else MAIN
     document = documents.get(main, {})
     merges = (
-        _said(document, 2) >= 3
+        document.get("version", 2) >= 3
         if release is None
         else not behaves("containerd", release, RuntimeBehaviour.SECTIONS_REPLACED)
     )
     version = _version(document, main, merges=merges)
     for path, other in documents.items():
-        _refuse_disabled(other, path)
-        if (said := _said(other, 0)) > version:
+        if (said := other.get("version", 0)) > version:
             raise ConfigError(
                 f"{shown(path)} is of version {said} and {shown(main)} of version {version}: "
                 "containerd takes nothing of the older one's plugins",
@@ -135,7 +140,7 @@ def _files(settings: RuntimeSettings, release: Release | None, content: Content)
 
 def _version(document: dict[str, Any], main: str, *, merges: bool) -> int:
     """Return the version that all keys are to be written for."""
-    version = _said(document, 0)
+    version: int = document.get("version", 0)
     if version >= 2:
         return version
     if "version" in document or "plugins" in document:
@@ -144,19 +149,3 @@ def _version(document: dict[str, Any], main: str, *, merges: bool) -> int:
             hint=f"bring it to a new version ('containerd --config {shown(main)} config migrate')",
         )
     return 3 if merges and not document else 2
-
-
-def _said(document: dict[str, Any], default: int) -> int:
-    version = document.get("version", default)
-    # What is not a number was refused with the settings, unless the file was changed since.
-    return version if isinstance(version, int) else default
-
-
-def _refuse_disabled(document: dict[str, Any], path: str) -> None:
-    disabled = document.get("disabled_plugins")
-    if isinstance(disabled, list) and any(name in _CRI_NAMES for name in disabled if isinstance(name, str)):
-        raise ConfigError(
-            f"{shown(path)} switches the CRI plugin off (disabled_plugins), so there is nothing to configure",
-            hint="take it out of disabled_plugins if Kubernetes is to use this containerd; "
-            "ctr and nerdctl read the spec directories themselves",
-        )

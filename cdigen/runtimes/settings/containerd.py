@@ -84,9 +84,10 @@ def read(host: Root, release: Release) -> RuntimeSettings:
     cdi = _checked(sources.boolean, cri, "enable_cdi", is_on)
     is_off = not has_cdi or behaves("containerd", release, RuntimeBehaviour.NRI_OFF)
     off = _checked(sources.boolean, nri, "disable", is_off)
-    if disabled & {"cri", OLD_CRI, CRI}:
+    disabling = [file.path for file in files if not {"cri", OLD_CRI, CRI}.isdisjoint(file.disabled)]
+    if disabling:
         text = " disables the CRI plugin: Kubernetes gets nothing from this containerd, ctr and Docker do"
-        sources.say("cri-disabled", main, text, severity="info")
+        sources.say("cri-disabled", disabling[0], text, severity="info")
         cdi = False
     _warn_of_unread(sources, files, release, version)
     wanted = DROP_IN if _has_new_names(release) else main
