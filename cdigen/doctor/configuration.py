@@ -21,17 +21,14 @@ def _configuration(context: Context) -> Iterator[CheckResult]:
     found = context.request.misconfigured
     for old in (one for one in found if one.rule == OLD_KEY):
         yield TOPIC.warning(CONFIGURATION, f"{old.message}; {old.hint}")
-    wrong = [one for one in found if one.rule != OLD_KEY]
+    wrong = next((one for one in found if one.rule != OLD_KEY), None)
     if not found:
         yield TOPIC.good(CONFIGURATION, f"{DEFAULT_PATH} is right, or not there")
-        return
-    if not wrong:
-        return
-    if wrong[0].severity == "warning":
-        yield TOPIC.unchecked(CONFIGURATION, f"{wrong[0].message}; {wrong[0].hint}")
-        return
-    effect = "commands that write refuse, and the daemon does not start with it"
-    yield TOPIC.error(CONFIGURATION, f"{wrong[0].message}; {effect}: {wrong[0].hint}")
+    elif wrong and wrong.severity == "warning":
+        yield TOPIC.unchecked(CONFIGURATION, f"{wrong.message}; {wrong.hint}")
+    elif wrong:
+        effect = "commands that write refuse, and the daemon does not start with it"
+        yield TOPIC.error(CONFIGURATION, f"{wrong.message}; {effect}: {wrong.hint}")
 
 
 CHECKS = (_configuration,)

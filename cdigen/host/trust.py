@@ -105,7 +105,7 @@ def _judge(path: str, base: str, owners: frozenset[int]) -> str:
         return ""
     if status.st_gid != 0:
         return f"{shown(path)} is writable by the group {status.st_gid}"
-    if _has_access_list(base + path):
+    if has_access_list(base + path):
         return f"{shown(path)} is writable by others than root (see getfacl)"
     return ""
 
@@ -119,7 +119,7 @@ def _keeps_entries(mode: int) -> bool:
     return stat.S_ISDIR(mode) and bool(mode & stat.S_ISVTX)
 
 
-def _has_access_list(path: str) -> bool:
+def has_access_list(path: str) -> bool:
     """Return whether PATH has an access list: the group's bits then bound every entry of it (acl(5))."""
     try:
         return bool(os.getxattr(path, ACCESS_LIST, follow_symlinks=False))

@@ -12,6 +12,7 @@ import os
 import stat
 
 from cdigen.host.root import DEFAULT_LIMIT, shown
+from cdigen.host.trust import has_access_list
 from cdigen.model.errors import ConfigError
 from cdigen.value import frozen
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     Row = tuple[str, int, int, str, list[int]]
 
 _READ, _SEARCH = 4, 1
-_ACCESS_LIST = "system.posix_acl_access"
 
 
 @frozen
@@ -166,11 +166,4 @@ def _is_open(host: Root, real: str, status: os.stat_result, reader: Reader, want
     else:
         bits = status.st_mode
     # An access list may allow more than the mode shows (acl(5)): so no fault is reported.
-    return stat.S_IMODE(bits) & wanted == wanted or _has_access_list(host.outer_path(real))
-
-
-def _has_access_list(path: str) -> bool:
-    try:
-        return bool(os.getxattr(path, _ACCESS_LIST, follow_symlinks=False))
-    except OSError:
-        return False
+    return stat.S_IMODE(bits) & wanted == wanted or has_access_list(host.outer_path(real))

@@ -38,11 +38,6 @@ def plan(
     return Plan(changes=(change,), findings=_notes(settings, release, after))
 
 
-def keeps_containers(content: bytes, file: str) -> bool:
-    """Return whether containers live on while a daemon with this configuration is restarted."""
-    return parse_json(content, file).get("live-restore") is True
-
-
 def _wanted(
     settings: RuntimeSettings, release: Release | None, desired: DesiredConfig
 ) -> tuple[DesiredKey, ...]:
@@ -63,7 +58,7 @@ def _notes(settings: RuntimeSettings, release: Release | None, after: bytes) -> 
     if release is None:
         text = "a Docker before 25.0 does not start with 'cdi-spec-dirs' in its configuration"
         notes.append(("release-unknown", text))
-    if not keeps_containers(after, settings.edited_file):
+    if parse_json(after, settings.edited_file).get("live-restore") is not True:
         text = 'a restart of Docker stops its containers: "live-restore" is not true in its configuration'
         notes.append(("no-live-restore", text))
     return tuple(

@@ -28,10 +28,12 @@ def plan(
     if not must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
         return Plan()
     wanted = {effective_file(settings, "spec_dirs"): (DesiredKey(path=SPEC_DIRS, value=dirs),)}
-    return Plan(
-        changes=toml_changes(wanted, content, command="podman"),
-        findings=() if release is not None else (_unknown(settings),),
-    )
+    changes = toml_changes(wanted, content, command="podman")
+    if release is not None:
+        return Plan(changes=changes)
+    text = "podman before 5.5 ignores cdi_spec_dirs and reads /etc/cdi and /var/run/cdi"
+    unknown = Finding(severity="info", rule="release-unknown", path=settings.edited_file, message=text)
+    return Plan(changes=changes, findings=(unknown,))
 
 
 def _hard_wired(settings: RuntimeSettings, release: Release, desired: DesiredConfig) -> Plan:
@@ -45,12 +47,3 @@ def _hard_wired(settings: RuntimeSettings, release: Release, desired: DesiredCon
         f"{name} reads {' and '.join(settings.spec_dirs)} and has no setting for it: that is as it shall be"
     )
     return Plan(findings=(Finding(severity="info", rule="hard-wired", path="podman", message=message),))
-
-
-def _unknown(settings: RuntimeSettings) -> Finding:
-    return Finding(
-        severity="info",
-        rule="release-unknown",
-        path=settings.edited_file,
-        message="podman before 5.5 ignores cdi_spec_dirs and reads /etc/cdi and /var/run/cdi",
-    )

@@ -119,7 +119,9 @@ def _load(sources: ConfigFiles, main: str, *, is_needed: bool) -> list[_File]:
         if document is not None:
             file = _file(sources, path, document)
             files.append(file)
-            pending += [(found, True) for wish in file.imports for found in _matches(sources, path, wish)]
+            for wish in (_absolute(path, wish) for wish in file.imports):
+                # Only a star makes a pattern (resolveImports).
+                pending += [(each, True) for each in (_glob(sources, wish) if "*" in wish else [wish])]
     return files
 
 
@@ -140,12 +142,6 @@ def _file(sources: ConfigFiles, path: str, document: dict[str, object]) -> _File
 def _absolute(parent: str, wish: str) -> str:
     """Return the path or pattern WISH of the file PARENT as containerd understands it."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(parent), wish))
-
-
-def _matches(sources: ConfigFiles, parent: str, wish: str) -> list[str]:
-    """Return the files that an import means. Only a star makes a pattern (resolveImports)."""
-    path = _absolute(parent, wish)
-    return _glob(sources, path) if "*" in path else [path]
 
 
 def _glob(sources: ConfigFiles, pattern: str) -> list[str]:
