@@ -143,10 +143,10 @@ def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckRe
     read = runtime.settings.spec_dirs
     holders = [file for file in context.own_view.files if file.kind in context.kinds]
     theirs = {_identity(context, path) for path in read}
-    places = dict.fromkeys(file.directory for file in holders) or dict.fromkeys(
+    folders = dict.fromkeys(file.directory for file in holders) or dict.fromkeys(
         (context.configuration.spec_dirs[-1],)
     )
-    unseen = [folder for folder in places if _identity(context, folder) not in theirs]
+    unseen = [folder for folder in folders if _identity(context, folder) not in theirs]
     lost = lost_names(context, runtime)
     if not unseen or (holders and not lost):
         yield topic.good(name, f"it looks in {', '.join(map(shown, read)) or 'no directory'}")

@@ -119,9 +119,10 @@ def _load(sources: ConfigFiles, main: str, *, is_needed: bool) -> list[_File]:
         if document is not None:
             file = _file(sources, path, document)
             files.append(file)
-            for wish in (_absolute(path, wish) for wish in file.imports):
+            for pattern in (_absolute(path, pattern) for pattern in file.imports):
                 # Only a star makes a pattern (resolveImports).
-                pending += [(each, True) for each in (_glob(sources, wish) if "*" in wish else [wish])]
+                found = _glob(sources, pattern) if "*" in pattern else [pattern]
+                pending += [(each, True) for each in found]
     return files
 
 
@@ -139,9 +140,9 @@ def _file(sources: ConfigFiles, path: str, document: dict[str, object]) -> _File
     )
 
 
-def _absolute(parent: str, wish: str) -> str:
-    """Return the path or pattern WISH of the file PARENT as containerd understands it."""
-    return posixpath.normpath(posixpath.join(posixpath.dirname(parent), wish))
+def _absolute(parent: str, pattern: str) -> str:
+    """Return the path or pattern PATTERN of the file PARENT as containerd understands it."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(parent), pattern))
 
 
 def _glob(sources: ConfigFiles, pattern: str) -> list[str]:
@@ -162,9 +163,9 @@ def _glob(sources: ConfigFiles, pattern: str) -> list[str]:
 
 def _is_imported(files: list[_File], path: str) -> bool:
     return any(
-        fnmatch.fnmatchcase(path, wish) and wish.count("/") == path.count("/")
+        fnmatch.fnmatchcase(path, pattern) and pattern.count("/") == path.count("/")
         for file in files
-        for wish in (_absolute(file.path, wish) for wish in file.imports)
+        for pattern in (_absolute(file.path, pattern) for pattern in file.imports)
     )
 
 

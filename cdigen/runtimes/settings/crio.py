@@ -45,8 +45,8 @@ def read(host: Root, release: Release) -> RuntimeSettings:
                 dirs, set_by["spec_dirs"] = listed, path
         nri = sources.table(path, document, "crio", "nri")
         if "enable_nri" in nri:
-            wish = sources.boolean(path, "enable_nri", nri["enable_nri"])
-            is_on, set_by["nri"] = is_on if wish is None else wish, path
+            is_enabled = sources.boolean(path, "enable_nri", nri["enable_nri"])
+            is_on, set_by["nri"] = is_on if is_enabled is None else is_enabled, path
     given = _dirs_of(line)
     if given:
         dirs, set_by["spec_dirs"] = given, f"the command line of {line.file}"

@@ -41,11 +41,11 @@ def read(host: Root, release: Release, user: User | None, environment: Mapping[s
         engine = sources.table(path, document or {}, "engine")
         if _KEY not in engine or not is_settable:
             continue
-        listed, wish = _listed(sources, path, engine[_KEY])
+        listed, says_append = _listed(sources, path, engine[_KEY])
         if listed is None:
             continue
         # Once a file has said so, it holds for the files after it, too (attributedstring).
-        appends = appends if wish is None else wish
+        appends = appends if says_append is None else says_append
         dirs = (*dirs, *listed) if appends else listed
         set_by.append(("spec_dirs", path))
     return RuntimeSettings(
@@ -115,8 +115,8 @@ def _listed(sources: ConfigFiles, path: str, value: object) -> tuple[tuple[str, 
     """Return the texts of a list, and its ``{append=true}`` if it has one."""
     items = value if isinstance(value, list) else [None]
     texts = tuple(item for item in items if isinstance(item, str))
-    wishes = [item.get("append") for item in items if isinstance(item, dict) and set(item) <= {"append"}]
-    if len(texts) + len(wishes) != len(items) or not all(isinstance(wish, bool) for wish in wishes):
+    options = [item.get("append") for item in items if isinstance(item, dict) and set(item) <= {"append"}]
+    if len(texts) + len(options) != len(items) or not all(isinstance(each, bool) for each in options):
         sources.wrong_type(path, _KEY, "a list of texts, with {append=true} at its end at most")
         return None, None
-    return texts, bool(wishes[-1]) if wishes else None
+    return texts, bool(options[-1]) if options else None
