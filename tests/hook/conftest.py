@@ -14,11 +14,11 @@ from hook.hookcase import Case
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def install(destination: Path, *, umask: int = 0o022) -> Path:
-    """Install the hook below DESTINATION, and return the program."""
+def install(destination: Path, *, umask: int = 0o022, sources: Path = REPOSITORY) -> Path:
+    """Install the hook of SOURCES below DESTINATION, and return the program."""
     subprocess.run(
         [tool("make"), "-s", "install-hook", f"DESTDIR={destination}", f"HOOK_PYTHON={sys.executable}"],
-        cwd=REPOSITORY,
+        cwd=sources,
         check=True,
         umask=umask,
     )

@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from hook.conftest import install
+from hook.conftest import REPOSITORY, install
 from hook.hookcase import LDCACHE, LINKS, PROFILE, VIEW, Case, lines_only
 
 if TYPE_CHECKING:
@@ -139,8 +139,23 @@ def test_a_hook_that_lacks_a_part_is_one_line_and_fails_only_where_a_step_is_req
         assert "install cdigen's hook anew" in done.stderr
 
 
-def test_what_starts_while_the_hook_is_installed_again_and_again_never_fails(
-    case: Case, tmp_path: Path
+@pytest.fixture
+def next_version(tmp_path: Path) -> Path:
+    """Return sources whose hook has other modules than this one."""
+    sources = tmp_path / "next"
+    for name in ("etc", "cdigen/binfmt", "cdigen/hook"):
+        shutil.copytree(REPOSITORY / name, sources / name)
+    for name in ("Makefile", "cdigen/__init__.py", "cdigen/value.py"):
+        shutil.copy(REPOSITORY / name, sources / name)
+    hook = sources / "cdigen/hook"
+    (hook / "loader.py").rename(hook / "next_loader.py")
+    main = hook / "main.py"
+    main.write_text(main.read_text().replace("cdigen.hook.loader", "cdigen.hook.next_loader"))
+    return sources
+
+
+def test_what_starts_while_the_hook_is_upgraded_to_and_fro_never_fails(
+    case: Case, tmp_path: Path, next_version: Path
 ) -> None:
     case.program = install(tmp_path / "to")
     done: list[subprocess.CompletedProcess[str]] = []
@@ -152,13 +167,38 @@ def test_what_starts_while_the_hook_is_installed_again_and_again_never_fails(
 
     starting = threading.Thread(target=start)
     starting.start()
-    for _ in range(6):
+    for _ in range(3):
+        install(tmp_path / "to", sources=next_version)
         install(tmp_path / "to")
     ended.set()
     starting.join()
     assert len(done) > 10
     assert [(one.returncode, one.stderr) for one in done if one.returncode or one.stderr] == []
-    assert sorted(path.name for path in case.program.parent.iterdir()) == ["cdigen-hook", "lib"]
+    # The one before stays for those that began with it; nothing older does.
+    names = sorted(path.name for path in case.program.parent.iterdir())
+    assert (names[:2], len(names)) == (["cdigen-hook", "lib"], 4)
+
+
+def test_what_runs_while_the_hook_is_upgraded_goes_on_with_what_it_began_with(
+    tmp_path: Path, next_version: Path
+) -> None:
+    folder = install(tmp_path / "to").parent
+    began = (folder / "lib").resolve()
+    install(tmp_path / "to", sources=next_version)
+    assert (began / "cdigen/hook/loader.py").exists()
+    assert (folder / "lib/cdigen/hook/next_loader.py").exists()
+    install(tmp_path / "to", sources=next_version)
+    left = {"cdigen-hook", "lib", (folder / "lib").readlink().name}
+    assert {path.name for path in folder.iterdir()} == left
+
+
+def test_a_folder_of_an_earlier_version_gives_way_to_the_link(tmp_path: Path) -> None:
+    folder = install(tmp_path / "to").parent
+    (folder / "lib").unlink()
+    (folder / "lib/cdigen").mkdir(parents=True)
+    install(tmp_path / "to")
+    assert (folder / "lib").is_symlink()
+    assert (folder / "lib/cdigen/hook/main.py").exists()
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077, 0o177])
@@ -175,7 +215,7 @@ def test_the_byte_code_counts_whatever_time_its_source_has(program: Path) -> Non
     for path in compiled:
         data = path.read_bytes()
         assert data[4:8] == (3).to_bytes(4, "little"), "PEP 552: hash-based, checked"
-        assert marshal.loads(data[16:]).co_filename.startswith("/usr/libexec/cdigen/lib/cdigen/")
+        assert marshal.loads(data[16:]).co_filename.startswith("/usr/libexec/cdigen/lib.")
 
 
 def test_old_byte_code_does_not_outlive_its_source(case: Case, tmp_path: Path) -> None:

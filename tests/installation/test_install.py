@@ -44,7 +44,7 @@ def test_nobody_but_the_owner_can_change_what_was_installed(tmp_path: Path) -> N
     for path in tmp_path.rglob("*"):
         status = path.lstat()
         assert status.st_uid == os.geteuid(), path
-        assert not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
+        assert path.is_symlink() or not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
 
 
 def test_everybody_can_read_what_was_installed_whatever_the_umask(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_package_gets_what_make_install_puts_but_code(installed: Path, tmp_pat
     def files(root: Path) -> set[str]:
         return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
 
-    code = ("usr/lib/cdigen/", "usr/libexec/cdigen/lib/")
+    code = ("usr/lib/cdigen/", "usr/libexec/cdigen/lib.")
     assert files(tmp_path) == {path for path in files(installed) if not path.startswith(code)}
     starter = (tmp_path / "usr/bin/cdigen").read_text()
     assert starter.startswith(f"#!{sys.executable} -BIS\n")

@@ -91,13 +91,14 @@ def test_the_second_time_nothing_is_changed(command: Path, root: Path) -> None:
 def test_what_was_changed_or_is_missing_is_mended_and_named(command: Path, root: Path) -> None:
     told(command, "--destdir", root)
     (root / UNITS / "cdigen.service").write_text("[Service]\n")
-    (root / "usr/libexec/cdigen/lib/cdigen/hook/main.py").unlink()
+    modules = (root / "usr/libexec/cdigen/lib").readlink()
+    (root / "usr/libexec/cdigen" / modules / "cdigen/hook/main.py").unlink()
     document = told(command, "--destdir", root)
     results = {row["path"]: row["result"] for row in document["files"] if row["result"] != "unchanged"}
     assert document["changed"]
     assert results == {
         "/usr/lib/systemd/system/cdigen.service": "changed",
-        "/usr/libexec/cdigen/lib/cdigen/hook/main.py": "written",
+        f"/usr/libexec/cdigen/{modules}/cdigen/hook/main.py": "written",
     }
 
 
@@ -116,7 +117,7 @@ def test_removing_leaves_nothing_and_the_second_time_has_nothing_to_do(command: 
 def test_nobody_but_the_owner_can_change_what_was_put_there(command: Path, root: Path) -> None:
     told(command, "--destdir", root)
     for path in (root / "usr").rglob("*"):
-        assert not path.lstat().st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
+        assert path.is_symlink() or not path.lstat().st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
 
 
 def test_another_installation_is_left_alone(command: Path, root: Path) -> None:
