@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from cdigen.cdi.fit import unknown_releases
 from cdigen.cli import argument_checks, discovery_options, options, report
 from cdigen.cli.spec_options import add_options as add_spec_options
 from cdigen.cli.spec_options import generate_options
 from cdigen.model.errors import HostError
 from cdigen.model.findings import errors
 from cdigen.model.inventory_json import to_document
+from cdigen.pipeline.fit import unknown_releases
 from cdigen.pipeline.naming import require_kinds
 from cdigen.vendors import registry
 

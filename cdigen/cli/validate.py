@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-from cdigen.cdi.fit import unknown_releases
 from cdigen.cdi.library import DEFAULT_RELEASES, RELEASES
 from cdigen.cdi.loaders.emulation import PANIC, REJECT, UNKNOWN, LoaderVerdict, loader_verdicts
 from cdigen.cdi.rules.mount_conflicts import MountConflicts
@@ -16,6 +15,7 @@ from cdigen.cli.specinput import SpecInput, read_inputs
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding, errors
+from cdigen.pipeline.fit import unknown_releases
 from cdigen.runtimes import acceptance, targets
 from cdigen.value import frozen
 

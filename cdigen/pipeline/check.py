@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cdigen.cdi.fit import REPORTED_BY_FIT, refuse_newer
 from cdigen.cdi.parse_cache import check_and_render, parse_and_check
 from cdigen.cdi.rules.hostcheck import check_host
 from cdigen.model.errors import SpecError
 from cdigen.model.findings import errors
+from cdigen.pipeline.fit import REPORTED_BY_FIT, refuse_newer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ the daemon first decides for each vendor whether its specs are to change (``daem
 from __future__ import annotations
 
 from cdigen.cdi.build import ALL, build, conflicting_variables
-from cdigen.cdi.fit import fit
 from cdigen.cdi.layout import relocate
 from cdigen.model.errors import ConfigError, SpecError
 from cdigen.model.findings import Finding
@@ -26,6 +25,7 @@ from cdigen.model.profile import DEFAULT
 from cdigen.pipeline.check import check_document
 from cdigen.pipeline.delivery import DEFAULT_DELIVERY, deliver
 from cdigen.pipeline.discovery import DEFECT, vendor_defect
+from cdigen.pipeline.fit import fit
 from cdigen.pipeline.naming import named_drafts
 from cdigen.value import frozen, replace
 from cdigen.vendors import registry

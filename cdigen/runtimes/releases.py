@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import Enum
 
 from cdigen.cdi.library import newest_version
+from cdigen.cdi.version import is_newer, release_order
 from cdigen.value import frozen
 
 Release = tuple[int, int, int]
@@ -127,6 +128,8 @@ class RuntimeBehaviour(Enum):
 
 
 B = RuntimeBehaviour
+# Those that hints name.
+_COMMON = ("podman", "cri-o", "containerd", "docker")
 # The one whose name does not begin with the runtime's.
 _NAMES = {B.CTR_WITHOUT_CDI: "ctr-without-cdi"}
 
@@ -291,6 +294,28 @@ def library_of(runtime: str, release: Release) -> tuple[str, str]:
     """Return the CDI library of RELEASE of RUNTIME and the newest spec version it accepts; empty without."""
     held = [library for since, library in LIBRARIES.get(runtime, ()) if since <= release]
     return (held[-1], newest_version(held[-1])) if held else ("", "")
+
+
+def first_releases_with(version: str) -> tuple[str, ...]:
+    """Return the first release of each common runtime that gives what VERSION of a spec has: ``podman-4.3``.
+
+    From 0.7.0 on that includes additional groups, which some releases read and forget.
+    """
+    forgetting = B.FORGETS_GIDS if release_order(version) >= (0, 7, 0) else None
+    found = []
+    for runtime in _COMMON:
+        rows = [row for row in BEHAVIOURS if row.runtime == runtime and row.behaviour is forgetting]
+        changes = sorted(
+            {since for since, _ in LIBRARIES[runtime]} | {row.until for row in rows if row.until}
+        )
+        first = next(
+            release
+            for release in changes
+            if not is_newer(version, library_of(runtime, release)[1])
+            and not any(row.holds(release) for row in rows)
+        )
+        found.append(f"{runtime}-{'.'.join(map(str, first)).removesuffix('.0')}")
+    return tuple(found)
 
 
 def nri_of(runtime: str, release: Release) -> tuple[int, int] | None:

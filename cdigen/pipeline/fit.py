@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 
     Fitted = tuple[Draft, tuple[Finding, ...]]
 
-# The first releases whose library knows a version; a test holds them against runtimes/targets.py.
-FIRST_RELEASES_WITH = {
-    "0.4.0": ("podman-4.1", "cri-o-1.25", "containerd-1.7"),
-    "0.5.0": ("podman-4.3", "cri-o-1.25", "containerd-1.7"),
-    "0.6.0": ("podman-4.7", "cri-o-1.28", "containerd-1.7.13", "docker-25"),
-    "0.7.0": ("podman-5.1", "cri-o-1.30", "containerd-1.7.20", "docker-29.5"),
-}
 # Rules of a document that ``fit`` speaks of once where ``check`` would for each of a hundred mounts.
 REPORTED_BY_FIT = frozenset(("mount-type-missing",))
 
@@ -89,9 +82,7 @@ def _refuse(draft: Draft, target: Target) -> None:
         for what, instead in obstacles(draft)
     ]
     if found:
-        releases = ", ".join(
-            FIRST_RELEASES_WITH[max((version for version, _, _ in found), key=release_order)]
-        )
+        releases = _first_releases(max((version for version, _, _ in found), key=release_order))
         raise SpecError(
             f"the spec of {draft.kind} does not fit: {_limit(target)}, but "
             + "; ".join(what for _, what, _ in found),
@@ -156,7 +147,7 @@ def _drop_gids(draft: Draft, target: Target | None) -> Fitted:
     if not gids:
         return draft, ()
     why = _limit(target) if target else "without --target a spec stays at 0.5.0"
-    releases = f"{', '.join(FIRST_RELEASES_WITH['0.7.0'])} or later"
+    releases = f"{_first_releases('0.7.0')} or later"
     finding = Finding(
         # Without a target only what root's containers can open is promised.
         severity="warning" if target else "info",
@@ -260,6 +251,12 @@ def _groups(gids: tuple[int, ...]) -> str:
 
 def _limit(target: Target) -> str:
     return f"{target.name} (CDI library {target.library}) knows no more than {target.newest}"
+
+
+def _first_releases(version: str) -> str:
+    from cdigen.runtimes.releases import first_releases_with  # noqa: PLC0415 - mostly all fits
+
+    return ", ".join(first_releases_with(version))
 
 
 def _more(count: int) -> str:

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdigen.cdi.build import build
-from cdigen.cdi.fit import FIRST_RELEASES_WITH, fit, refuse_newer
 from cdigen.cdi.library import release_of
 from cdigen.cdi.render import render
 from cdigen.cdi.rules.document_rules import check
@@ -16,7 +15,8 @@ from cdigen.cdi.version import is_newer
 from cdigen.model.cdi import ContainerEdits, Device, DeviceNode, Draft, Mount
 from cdigen.model.errors import SpecError
 from cdigen.model.findings import errors
-from cdigen.runtimes.releases import LIBRARIES
+from cdigen.pipeline.fit import fit, refuse_newer
+from cdigen.runtimes.releases import LIBRARIES, first_releases_with
 from cdigen.runtimes.targets import parse
 from cdigen.value import replace
 
@@ -222,10 +222,19 @@ def test_a_document_that_is_newer_than_its_target_is_refused() -> None:
         refuse_newer(document, parse("podman-5.0"))
 
 
-@pytest.mark.parametrize(("version", "texts"), FIRST_RELEASES_WITH.items())
+@pytest.mark.parametrize(
+    ("version", "texts"),
+    [
+        ("0.4.0", ("podman-4.1", "cri-o-1.25", "containerd-1.7", "docker-25.0")),
+        ("0.5.0", ("podman-4.3", "cri-o-1.25", "containerd-1.7", "docker-25.0")),
+        ("0.6.0", ("podman-4.7", "cri-o-1.28", "containerd-1.7.13", "docker-25.0")),
+        ("0.7.0", ("podman-5.1", "cri-o-1.30", "containerd-1.7.20", "docker-29.5")),
+    ],
+)
 def test_the_releases_that_hints_name_know_what_they_are_named_for(
     version: str, texts: tuple[str, ...]
 ) -> None:
+    assert first_releases_with(version) == texts
     for text in texts:
         assert not is_newer(version, parse(text).newest), text
         assert parse(text).forgets_gids == "" or version != "0.7.0"
