@@ -4,7 +4,7 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test quick timings test-debian13 coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri soak provision install install-files uninstall install-hook deb clean
+.PHONY: help run test quick timings test-debian13 coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri soak provision install install-files uninstall install-hook deb rpm clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -133,6 +133,9 @@ uninstall: ## remove what 'make install' put there, with the same DESTDIR and PR
 DEB_ROOT ?=
 deb: ## build the Debian packages into build/deb (DEB_ROOT=<root of Debian 13>)
 	@DEB_ROOT='$(DEB_ROOT)' packaging/build-deb build/deb
+
+rpm: ## build the RPM packages into build/rpm
+	@packaging/build-rpm build/rpm
 
 clean: ## remove the venv and what tools left behind
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,184 @@
+"""The RPM packages, as rpmbuild of Debian makes them: what is in them, and what their scriptlets do.
+
+They are installed into a Debian root, of which rpm knows nothing: what a distribution with rpm makes of their
+dependencies is not shown by this.
+"""
+
+import gzip
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from abilities import tool
+from chroothost import copy_tree
+from installation.installing import REPOSITORY, done, make, snapshot
+
+pytestmark = pytest.mark.e2e
+
+CODE = "usr/lib/cdigen"
+HOOK = "usr/libexec/cdigen/lib"
+# What only the packages have, or only `make install`.
+OF_RPM = {
+    "etc", "etc/cdigen", "etc/cdigen/config.yaml", "usr/lib/systemd/system-preset",
+    "usr/lib/systemd/system-preset/50-cdigen.preset", "usr/share/cdigen", "usr/share/cdigen/compile",
+    "usr/share/cdigen/refresh", "usr/share/licenses", "usr/share/licenses/cdigen",
+    "usr/share/licenses/cdigen/LICENSE",
+}  # fmt: skip
+
+
+def ran(*command: str | Path, cwd: Path = REPOSITORY) -> str:
+    return done(subprocess.run(command, check=False, capture_output=True, text=True, cwd=cwd))
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tool("rpmbuild")
+    folder = tmp_path_factory.mktemp("rpm")
+    ran("packaging/build-rpm", folder)
+    return folder
+
+
+def package(packages: Path, name: str) -> Path:
+    (found,) = packages.glob(f"{name}-[0-9]*.noarch.rpm")
+    return found
+
+
+def queried(file: Path, *options: str) -> str:
+    return ran("rpm", "--query", "--package", file, *options)
+
+
+@pytest.fixture(scope="module")
+def unpacked(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unpacked")
+    for file in packages.iterdir():
+        shell = 'rpm2cpio "$1" | cpio --extract --make-directories --preserve-modification-time --quiet'
+        ran("sh", "-euc", shell, "sh", file, cwd=folder)
+    return folder
+
+
+def test_anybody_builds_the_same_bytes(packages: Path, tmp_path: Path) -> None:
+    ran("packaging/build-rpm", tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        path.name: path.read_bytes() for path in packages.iterdir()
+    }
+
+
+def test_they_put_what_make_install_does(unpacked: Path, tmp_path: Path) -> None:
+    done(
+        make(
+            "install",
+            tmp_path,
+            "INSTALL_DEPS=no",
+            f"HOST_PYTHON={sys.executable}",
+            "HOOK_PYTHON=/usr/bin/python3",
+        )
+    )
+    ours, theirs = (
+        {
+            path.removesuffix(".gz"): row[0]
+            for path, row in snapshot(top).items()
+            if not path.startswith((CODE, HOOK))
+        }
+        for top in (unpacked, tmp_path)
+    )
+    assert {path: mode for path, mode in ours.items() if path not in OF_RPM} == theirs
+    modules = [
+        {
+            path.relative_to(top): path.read_bytes()
+            for path in (top / CODE).rglob("*")
+            if path.suffix in {".py", ".json", ".binpb"}
+        }
+        for top in (unpacked, tmp_path)
+    ]
+    (exchange,) = [path for path in modules[0] if path.name == "exchange.py"]
+    assert {**modules[1], exchange: modules[0][exchange]} == modules[0]
+    manual = gzip.decompress((unpacked / "usr/share/man/man8/cdigen.8.gz").read_bytes())
+    assert manual == (REPOSITORY / "etc/man/cdigen.8").read_bytes()
+
+
+def test_every_file_is_roots_and_nobody_else_may_write_it(packages: Path) -> None:
+    form = "[%{FILEUSERNAME} %{FILEGROUPNAME} %{FILEMODES:perms} %{FILENAMES}\n]"
+    for file in packages.iterdir():
+        for row in queried(file, "--queryformat", form).splitlines():
+            user, group, mode, _ = row.split(" ", 3)
+            assert (user, group, mode[5], mode[8]) == ("root", "root", "-", "-"), row
+
+
+def test_they_are_for_every_machine_and_hold_no_byte_code(packages: Path) -> None:
+    for file in packages.iterdir():
+        assert queried(file, "--queryformat", "%{ARCH}") == "noarch"
+        assert not [path for path in queried(file, "--list").splitlines() if path.endswith(".pyc")]
+
+
+def test_scriptlets_are_shell_that_every_distribution_reads(packages: Path) -> None:
+    for file in packages.iterdir():
+        for kind in ("--scripts", "--triggers", "--filetriggers"):
+            text = queried(file, kind)
+            assert "%{" not in text
+            script = "\n".join(line for line in text.splitlines() if " scriptlet (using /bin/sh)" not in line)
+            done(subprocess.run(["sh", "-n"], input=script, check=False, capture_output=True, text=True))
+
+
+def test_what_the_code_needs_is_asked_for(packages: Path) -> None:
+    needed = queried(package(packages, "cdigen"), "--requires")
+    for row in (
+        (REPOSITORY / "pyproject.toml")
+        .read_text()
+        .split("\ndependencies = [\n")[1]
+        .split("\n]")[0]
+        .splitlines()
+    ):
+        name, _, floor = row.strip(' ",').partition(">=")
+        if name != "nvidia-ml-py":
+            assert f"python3dist({name}) >= {floor.partition(',')[0]}\n" in needed
+    assert (
+        f"cdigen = {queried(package(packages, 'cdigen'), '--queryformat', '%{VERSION}-%{RELEASE}')}\n"
+        in queried(package(packages, "cdigen-nri"), "--requires")
+    )
+
+
+@pytest.fixture
+def root(cache: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="rpm-", dir=cache) as folder:
+        root = Path(folder) / "root"
+        copy_tree(cache / "host-trixie", root)
+        for device in ("null", "zero", "urandom"):
+            (root / "dev" / device).exists() or ran("cp", "--archive", f"/dev/{device}", root / "dev")
+        # As the package filesystem of distributions with rpm has them.
+        for name in ("licenses", "zsh/site-functions"):
+            (root / "usr/share" / name).mkdir(parents=True)
+        yield root
+
+
+def of_the_host(root: Path) -> set[str]:
+    return {
+        path
+        for path in snapshot(root)
+        if not path.startswith(("var/lib/rpm", "usr/lib/sysimage", "tmp", "var/tmp"))
+    }
+
+
+def test_installed_upgraded_and_erased_nothing_is_left(packages: Path, root: Path) -> None:
+    rpm = ("rpm", "--root", root, "--nodeps", "--noplugins")
+    ran("rpm", "--root", root, "--initdb")
+    before = of_the_host(root)
+    ran(*rpm, "--install", *packages.iterdir())
+    assert ran("chroot", root, "cdigen", "--version").startswith("cdigen ")
+    compiled = list((root / HOOK).rglob("*.cpython-313.pyc"))
+    assert len(compiled) == len(list((root / HOOK).rglob("*.py")))
+    # Flags of PEP 552: by a hash that is checked.
+    assert {path.read_bytes()[4] for path in (root / CODE).rglob("*.pyc")} | {
+        path.read_bytes()[4] for path in compiled
+    } == {3}
+    assert ran("chroot", root, "systemctl", "is-enabled", "cdigen") == "enabled\n"
+    inode = (root / HOOK).stat().st_ino
+
+    ran(*rpm, "--upgrade", "--force", *packages.iterdir())
+    assert (root / HOOK).stat().st_ino != inode
+    assert (root / HOOK / "cdigen/hook/main.py").exists()
+
+    ran(*rpm, "--erase", "cdigen", "cdigen-nri")
+    assert of_the_host(root) == before
