@@ -31,7 +31,7 @@ FORBIDDEN = [
     ("store/lock.py", "import cdigen.store.specs", WRITERS),
     ("store/newfile.py", "import cdigen.value", WRITERS),
     ("vendors/amd/kfd.py", "import cdigen.vendors.nvidia.tables", VENDORS),
-    ("vendors/kernel/drm.py", "import cdigen.vendors.intel.tables", VENDORS),
+    ("vendors/kernel/drm.py", "import cdigen.vendors.intel.presence", VENDORS),
     ("pipeline/naming.py", "import cdigen.pipeline.generate", STAGES),
     ("pipeline/newstage.py", "import cdigen.value", STAGES),
     ("nri/decision/audit.py", "import cdigen.nri.wire.messages", NRI),

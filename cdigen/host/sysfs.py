@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
 
 PCI_DEVICES = "/sys/bus/pci/devices"
+PCI_DRIVERS = "/sys/bus/pci/drivers"
 # VGA, 3D and other display controllers, and processing accelerators, as AMD's Instinct are (PCI Code and ID
 # Assignment, classes 03 and 12).
 PROCESSING_ACCELERATOR = 0x1200
@@ -59,6 +60,12 @@ def pci_devices(root: Root, *, vendor: int, classes: tuple[int, ...]) -> tuple[t
             driver = ""
         found.append((pci_address(address) or address, driver))
     return tuple(sorted(found, key=lambda device: pci_key(device[0]) or ()))
+
+
+def bound(root: Root, driver: str) -> list[str]:
+    """Return the folders' names of the PCI functions that DRIVER has, in the order of their addresses."""
+    names = root.names(f"{PCI_DRIVERS}/{driver}")
+    return sorted(filter(pci_key, names), key=lambda name: pci_key(name) or ())
 
 
 def class_of(root: Root, folder: str) -> int:

@@ -13,7 +13,7 @@ from cdigen.vendors.kernel.nodes import number_problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from cdigen.model.inventory import Accelerator, HostNode, Inventory, Partition
 
@@ -81,7 +81,7 @@ class _VendorClaims:
 
     def _problem(self, nodes: Iterable[HostNode], who: str) -> str:
         """Return what is wrong with a device's NODES, which is a finding as well, or nothing."""
-        own = tuple(_own(nodes))
+        own = [node for node in nodes if node.role not in SHARED_ROLES]
         for node in own:
             problem, rule = number_problem(node), "node-impossible"
             hint = "see 'ls -l' of it; udev makes it anew"
@@ -98,7 +98,3 @@ class _VendorClaims:
                 return problem
         self._owners.update(((node.major, node.minor), (self._vendor, who)) for node in own)
         return ""
-
-
-def _own(nodes: Iterable[HostNode]) -> Iterator[HostNode]:
-    return (node for node in nodes if node.role not in SHARED_ROLES)

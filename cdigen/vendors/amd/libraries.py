@@ -8,6 +8,7 @@ AMD's images bring ROCm along, and ROCm's libraries need not fit the driver's ve
 from __future__ import annotations
 
 from cdigen.binfmt import elf
+from cdigen.host.procfs import number_behind
 from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.inventory import DriverFile, ProbeResult
 from cdigen.model.loader import MULTIARCH
@@ -93,11 +94,10 @@ class _Search:
         found: list[str] = []
         for folder in self._folders:
             # libamdhip64.so.7 comes before libamdhip64.so.7.0.0, of which it is the link.
-            names = [
-                name for name in self._root.names(folder) if _is_release(name.removeprefix(prefix), name)
-            ]
-            for name in sorted(names, key=lambda name: int(name.removeprefix(prefix)), reverse=True):
-                taken = self._take(f"{folder}/{name}")
+            names = self._root.names(folder)
+            releases = {number: name for name in names if (number := number_behind(prefix, name)) is not None}
+            for release in sorted(releases, reverse=True):
+                taken = self._take(f"{folder}/{releases[release]}")
                 if taken is not None:
                     found.append(taken.host_path)
                     break
@@ -141,7 +141,3 @@ class _Search:
         file_taken = DriverFile(kind="library", host_path=host_path, capabilities=COMPUTE, names=(soname,))
         self._needed |= {name: host_path for name in library.needed if name not in self._needed}
         return self.found.setdefault(soname, file_taken)
-
-
-def _is_release(suffix: str, name: str) -> bool:
-    return suffix != name and suffix.isascii() and suffix.isdigit() and len(suffix) <= 4

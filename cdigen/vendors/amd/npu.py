@@ -12,27 +12,19 @@ from cdigen.vendors.kernel import drm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.host.root import Root
     from cdigen.vendors.kernel.scan import NodeScan
 
-DRIVER = "/sys/bus/pci/drivers/amdxdna"
 # PCI's numbers (drivers/accel/amdxdna/amdxdna_pci_drv.c, pci_ids).
 _MODELS = {"0x1502": "Ryzen AI NPU (Phoenix, Hawk Point)", "0x17f0": "Ryzen AI NPU (Strix, Krackan)"}
 
 
-def addresses(host: Root) -> tuple[str, ...]:
-    """Return the addresses of the NPUs that amdxdna has, in their order."""
-    found = [name for name in host.names(DRIVER) if sysfs.pci_key(name) is not None]
-    return tuple(sorted(found, key=lambda name: sysfs.pci_key(name) or ()))
-
-
 def read_npus(scan: NodeScan) -> tuple[Accelerator, ...]:
     """Read the NPUs that their driver has; each problem is a finding."""
-    return tuple(_read(scan, index, address) for index, address in enumerate(addresses(scan.host)))
+    return tuple(_read(scan, *item) for item in enumerate(sysfs.bound(scan.host, "amdxdna")))
 
 
 def _read(scan: NodeScan, index: int, address: str) -> Accelerator:
-    folder = f"{DRIVER}/{address}"
+    folder = f"{sysfs.PCI_DRIVERS}/amdxdna/{address}"
     device_id = read_line(scan.host, f"{folder}/device")
     device = Accelerator(
         index=index,

@@ -5,6 +5,7 @@ What a host without AMD's GPUs does not need is imported where it is used.
 
 from __future__ import annotations
 
+from cdigen.host.sysfs import PCI_DRIVERS, bound
 from cdigen.model.errors import HostError
 from cdigen.vendors.base import Option, Watches
 
@@ -25,10 +26,13 @@ ROCM_LIBRARIES = Option(
 # Devices that come and go (pci), the modules, DRM and accelerator nodes, /dev/kfd, and partitions.
 SUBSYSTEMS = ("pci", "module", "drm", "accel", "kfd", "platform")
 NODES = ("/dev/kfd", "/dev/dri/*", "/dev/accel/*")
-NPU_DRIVER = "/sys/bus/pci/drivers/amdxdna"
-PCI_DRIVER = "/sys/bus/pci/drivers/amdgpu"
 # The first is a number that KFD raises with every change of its topology; of the others nothing is announced.
-POLLED = ("/sys/class/kfd/kfd/topology/generation_id", "/sys/class/kfd", PCI_DRIVER, NPU_DRIVER)
+POLLED = (
+    "/sys/class/kfd/kfd/topology/generation_id",
+    "/sys/class/kfd",
+    f"{PCI_DRIVERS}/amdgpu",
+    f"{PCI_DRIVERS}/amdxdna",
+)
 PARTITION_FILES = ("current_compute_partition", "current_memory_partition")
 
 
@@ -63,8 +67,8 @@ class Amd:
     def watches(self, context: DiscoveryContext) -> Watches:
         """Return the nodes, and what amdgpu, KFD and amdxdna show of themselves."""
         host = context.host
-        functions = [name for name in host.names(PCI_DRIVER) if ":" in name]
-        polled = [f"{PCI_DRIVER}/{name}/{file}" for name in functions for file in PARTITION_FILES]
+        gpus = bound(host, "amdgpu")
+        polled = [f"{PCI_DRIVERS}/amdgpu/{name}/{file}" for name in gpus for file in PARTITION_FILES]
         return Watches(
             files=tuple(f"{context.dev.outer}{path}" for path in NODES),
             polled=tuple(f"{host.outer}{path}" for path in (*POLLED, *polled)),

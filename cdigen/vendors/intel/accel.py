@@ -18,7 +18,7 @@ from cdigen.host.sysfs import pci_address
 from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
 from cdigen.vendors.intel.gpu import is_unbound, model_of
-from cdigen.vendors.intel.tables import GAUDI, NPU, WORDS
+from cdigen.vendors.intel.presence import GAUDI, NPU, WORDS
 from cdigen.vendors.kernel import drm
 
 TYPE_CHECKING = False

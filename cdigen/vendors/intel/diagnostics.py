@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from cdigen.host.sysfs import bound
 from cdigen.model.findings import Finding
 from cdigen.vendors.intel.gpu import report_unbound
 from cdigen.vendors.intel.pci import read_functions
-from cdigen.vendors.intel.presence import PCI_DRIVERS
 from cdigen.vendors.intel.products import FIRMWARE
 from cdigen.vendors.kernel import drm
 from cdigen.vendors.kernel.modules import firmware_names, is_loaded
@@ -38,7 +38,7 @@ def _unbound(context: DiscoveryContext) -> tuple[Finding, ...]:
 def _firmware(host: Root) -> Iterator[Finding]:
     """Say which firmware is nowhere, of drivers that have a device, or need it to have one."""
     for row in FIRMWARE:
-        has_device = any(":" in name for name in host.names(f"{PCI_DRIVERS}/{row.driver}"))
+        has_device = bool(bound(host, row.driver))
         is_wanted = is_loaded(host, row.driver) and not has_device if row.needs else has_device
         if is_wanted and not _has_firmware(host, row):
             yield Finding(

@@ -8,8 +8,7 @@ from cdigen.vendors.intel.accel import read_gaudis, read_npus
 from cdigen.vendors.intel.gpu import read_gpus, report_unbound, served_gpus
 from cdigen.vendors.intel.mei import read_meis
 from cdigen.vendors.intel.pci import read_functions, virtual_functions
-from cdigen.vendors.intel.presence import no_device
-from cdigen.vendors.intel.tables import DRIVERS
+from cdigen.vendors.intel.presence import DRIVERS, no_device
 from cdigen.vendors.intel.vfio import read_vfio_gpus
 from cdigen.vendors.kernel.modules import read_driver
 from cdigen.vendors.kernel.scan import NodeScan

@@ -19,8 +19,8 @@ import re
 
 from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
+from cdigen.vendors.intel.presence import DRIVERS, GPU, VFIO_DRIVERS, WORDS
 from cdigen.vendors.intel.products import MODELS
-from cdigen.vendors.intel.tables import DRIVERS, GPU, VFIO_DRIVERS, WORDS
 from cdigen.vendors.kernel import drm
 
 TYPE_CHECKING = False

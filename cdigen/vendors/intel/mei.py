@@ -15,7 +15,7 @@ import re
 
 from cdigen.host.procfs import number_behind
 from cdigen.model.inventory import Accelerator
-from cdigen.vendors.intel.tables import MEI, MEI_ROLE
+from cdigen.vendors.intel.presence import MEI, MEI_ROLE
 from cdigen.vendors.kernel import drm
 
 TYPE_CHECKING = False

@@ -14,10 +14,9 @@ import re
 
 from cdigen.host.procfs import number_behind, read_line
 from cdigen.host.root import shown
-from cdigen.host.sysfs import PCI_DEVICES, pci_address, pci_key
+from cdigen.host.sysfs import PCI_DEVICES, PCI_DRIVERS, pci_address, pci_key
 from cdigen.value import frozen
-from cdigen.vendors.intel.presence import CLASS_LISTS, PCI_DRIVERS, number
-from cdigen.vendors.intel.tables import CLASSES, DRIVERS, GPU, INTEL, WORDS
+from cdigen.vendors.intel.presence import CLASS_LISTS, CLASSES, DRIVERS, GPU, INTEL, WORDS, number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

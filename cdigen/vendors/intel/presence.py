@@ -1,17 +1,41 @@
-"""Tell quickly whether a host has any of Intel's devices; asked on every host at every start."""
+"""Tell quickly whether a host has any of Intel's devices, by the few facts that this needs.
+
+Asked on every host at every start, so short. Sources: Documentation/gpu/{i915,xe} and accel/ of the kernel.
+"""
 
 from __future__ import annotations
 
 from cdigen.host.procfs import number_behind, read_text
-from cdigen.host.sysfs import pci_key
+from cdigen.host.sysfs import bound
 from cdigen.model.errors import HostError
-from cdigen.vendors.intel.tables import DRIVERS, GPU, INTEL, NPU, VFIO_DRIVERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
 
-PCI_DRIVERS = "/sys/bus/pci/drivers"
+GPU, NPU, GAUDI, MEI = "gpu", "npu", "gaudi", "gpu-mei"
+
+# Driver -> the class of the devices that it serves. The first that serves one is the inventory's.
+DRIVERS = {"i915": GPU, "xe": GPU, "intel_vpu": NPU, "habanalabs": GAUDI}
+# Drivers that hand a device to a virtual machine; xe's own carries the state of VFs that migrate.
+VFIO_DRIVERS = ("vfio-pci", "xe-vfio-pci")
+
+CDI_VENDOR = "intel.com"
+# The role of the nodes by which VFIO gives a device away.
+VFIO_ROLE = "vfio"
+# That of the nodes by which a GPU's firmware is reached.
+MEI_ROLE = "mei"
+
+INTEL, HABANA = 0x8086, 0x1DA3
+# (vendor, base class, sub-class or None for all) -> what such a device is (PCI Code and ID Assignment: 03 is
+# display, 12 00 "processing accelerators").
+CLASSES = ((INTEL, 0x03, None, GPU), (INTEL, 0x12, 0x00, NPU), (HABANA, 0x12, 0x00, GAUDI))
+
+WORDS = {GPU: "GPU", NPU: "NPU", GAUDI: "Gaudi"}
+
+# The namings of a profile that names none.
+NAMINGS = ("index", "pci", "card")
+
 # Where devices are listed by what they are, whatever bus they are on -> the class of those of Intel.
 CLASS_LISTS = (("/sys/class/drm", "card", GPU), ("/sys/class/accel", "accel", NPU))
 
@@ -22,7 +46,7 @@ def has_devices(host: Root, *, vfio: bool) -> bool:
     A device that no driver has offers nothing.
     """
     drivers = (*DRIVERS, *(VFIO_DRIVERS if vfio else ()))
-    if any(pci_key(name) for driver in drivers for name in host.names(f"{PCI_DRIVERS}/{driver}")):
+    if any(bound(host, driver) for driver in drivers):
         return True
     return any(
         number(host, f"{path}/{name}/device/vendor") == INTEL

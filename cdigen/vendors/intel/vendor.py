@@ -5,10 +5,10 @@ What a host without Intel's devices does not need is imported where it is used.
 
 from __future__ import annotations
 
+from cdigen.host.sysfs import PCI_DRIVERS, bound
 from cdigen.vendors.base import Option, Watches
 from cdigen.vendors.intel import presence
-from cdigen.vendors.intel.presence import PCI_DRIVERS
-from cdigen.vendors.intel.tables import CDI_VENDOR, DRIVERS, HABANA, INTEL, NAMINGS, VFIO_DRIVERS
+from cdigen.vendors.intel.presence import CDI_VENDOR, DRIVERS, GPU, HABANA, INTEL, NAMINGS, VFIO_DRIVERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,14 +94,9 @@ class Intel:
 
 def _numbers_of_virtual_functions(host: Root) -> list[str]:
     """Return the files that say how many virtual functions each GPU has; the kernel announces no change."""
-    folders = (
-        f"{PCI_DRIVERS}/{driver}/{name}"
-        for driver, device_class in DRIVERS.items()
-        if device_class == "gpu"
-        for name in host.names(f"{PCI_DRIVERS}/{driver}")
-        if ":" in name
-    )
-    return [f"{folder}/sriov_numvfs" for folder in folders if host.exists(f"{folder}/sriov_numvfs")]
+    drivers = (driver for driver, device_class in DRIVERS.items() if device_class == GPU)
+    gpus = (f"{PCI_DRIVERS}/{driver}/{name}" for driver in drivers for name in bound(host, driver))
+    return [f"{folder}/sriov_numvfs" for folder in gpus if host.exists(f"{folder}/sriov_numvfs")]
 
 
 VENDOR = Intel()

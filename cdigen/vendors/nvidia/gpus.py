@@ -149,16 +149,7 @@ class NvidiaGpuReader:
                 f"GPU {index} ({address}) gets no device: {problem}",
                 "see 'dmesg | grep -e NVRM -e Xid': it may have fallen off the bus; a reboot brings it back",
             )
-        return Accelerator(
-            index=index,
-            address=address,
-            model="",
-            uuid=None,
-            minor=None,
-            nodes=(),
-            usable=False,
-            problem=problem,
-        )
+        return _accelerator(index, address, None, (), problem)
 
     def _information(self, folder: str) -> dict[str, str]:
         if not folder:
@@ -184,20 +175,9 @@ class NvidiaGpuReader:
         minor = self._minor(information, f"{GPUS}/{folder}/information")
         uuid = information.get("GPU UUID", "").lower().replace("gpu-", "GPU-", 1)
         nodes = self._gpu_nodes(index, address, minor) if minor is not None else ()
-        usable = bool(nodes)
-        problem = (
-            "" if usable else "its device node is missing" if minor is not None else "its minor is unknown"
-        )
-        return Accelerator(
-            index=index,
-            address=address,
-            model=information.get("Model", ""),
-            uuid=uuid if is_uuid(uuid) else None,
-            minor=minor,
-            nodes=nodes,
-            usable=usable,
-            problem=problem,
-        )
+        problem = "its device node is missing" if minor is not None else "its minor is unknown"
+        gpu = _accelerator(index, address, minor, nodes, "" if nodes else problem)
+        return replace(gpu, model=information.get("Model", ""), uuid=uuid if is_uuid(uuid) else None)
 
     def _minor(self, information: dict[str, str], path: str) -> int | None:
         text = information.get("Device Minor")
@@ -363,3 +343,18 @@ class NvidiaGpuReader:
     def _unreadable(self, path: str, message: str) -> None:
         hint = "see 'dmesg | grep NVRM' for what happened to it"
         self.collector.add("error", "gpu-information-unreadable", path, message, hint)
+
+
+def _accelerator(
+    index: int, address: str, minor: int | None, nodes: tuple[HostNode, ...], problem: str
+) -> Accelerator:
+    return Accelerator(
+        index=index,
+        address=address,
+        model="",
+        uuid=None,
+        minor=minor,
+        nodes=nodes,
+        usable=bool(nodes),
+        problem=problem,
+    )
