@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cdigen.host.root import shown
 from cdigen.model.errors import HostError
-from cdigen.model.findings import Finding
+from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Inventory
 from cdigen.value import replace
 from cdigen.vendors.nvidia import (
@@ -23,6 +23,7 @@ from cdigen.vendors.nvidia.tables import ENTRANCES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import Accelerator, Driver, HostNode, ProbeResult
     from cdigen.model.partition_names import GpuPartitionNames
     from cdigen.vendors.base import DiscoveryContext
@@ -222,35 +223,19 @@ def _require_libraries(driver: Driver, search: libraries.LibrarySearch) -> None:
 
 def _incomplete(sought: tuple[ProbeResult, ...]) -> list[Finding]:
     """Say which capability cannot work, or is installed in part."""
-    findings = [
-        Finding(
-            severity="warning",
-            rule="library-missing",
-            path=thing.name,
-            message=f"{thing.name} was not found ({thing.reason}): {', '.join(thing.capabilities)} "
-            "will not work",
-            hint="install the driver's package that holds it, if containers shall have it",
-        )
-        for thing in sought
-        if thing.weight == "required" and not thing.found
-    ]
+    collector = FindingCollector()
+    for thing in sought:
+        if thing.weight == "required" and not thing.found:
+            will = f"{', '.join(thing.capabilities)} will not work"
+            message = f"{thing.name} was not found ({thing.reason}): {will}"
+            hint = "install the driver's package that holds it, if containers shall have it"
+            collector.add("warning", "library-missing", thing.name, message, hint)
     for capability in ("compute", "graphics", "video"):
-        core = [
-            thing
-            for thing in sought
-            if capability in thing.capabilities and thing.weight in {"core", "required"}
-        ]
-        own = [thing for thing in core if thing.weight == "core"]
-        missing = [thing.name for thing in core if not thing.found]
-        if missing and any(thing.found for thing in own):
-            findings.append(
-                Finding(
-                    severity="warning",
-                    rule="capability-incomplete",
-                    path=capability,
-                    message=f"the capability {capability} is installed in part: {', '.join(missing)} "
-                    f"{'is' if len(missing) == 1 else 'are'} missing",
-                    hint="install the driver's packages that hold them, or expect such programs to fail",
-                )
-            )
-    return findings
+        of_it = [thing for thing in sought if capability in thing.capabilities]
+        missing = [thing.name for thing in of_it if thing.weight != "optional" and not thing.found]
+        if missing and any(thing.found for thing in of_it if thing.weight == "core"):
+            verb = "is" if len(missing) == 1 else "are"
+            message = f"the capability {capability} is installed in part: {', '.join(missing)} {verb} missing"
+            hint = "install the driver's packages that hold them, or expect such programs to fail"
+            collector.add("warning", "capability-incomplete", capability, message, hint)
+    return collector.findings

@@ -10,7 +10,7 @@ import stat
 from fnmatch import fnmatchcase
 
 from cdigen.host.root import is_plain, reason, shown
-from cdigen.model.findings import Finding
+from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import DriverFile, ProbeResult
 from cdigen.model.loader import MULTIARCH
 from cdigen.vendors.kernel.modules import firmware_folders
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from cdigen.host.root import Root
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import Driver, FileKind
     from cdigen.vendors.base import DiscoveryContext
 
@@ -210,16 +211,16 @@ def _find_mps(context: DiscoveryContext) -> FileSearch:
     return search
 
 
-class FileSearch:
+class FileSearch(FindingCollector):
     """One table's search: what was taken, what was looked for, what was wrong with what CONSEQUENCE."""
 
     def __init__(self, root: Root, kind: FileKind, consequence: str = "it is left out") -> None:
+        super().__init__()
         self._root = root
         self._kind = kind
         self._consequence = consequence
         self.files: list[DriverFile] = []
         self.probes: list[ProbeResult] = []
-        self.findings: list[Finding] = []
         self._refused = ""
 
     def take(self, real: str, capabilities: tuple[str, ...], targets: tuple[str, ...]) -> None:
@@ -295,15 +296,8 @@ class FileSearch:
         """Record that what is at PATH cannot be used."""
         where = shown(self._root.host_path(path))
         self._refused = f"{where} {problem}"
-        self.findings.append(
-            Finding(
-                severity="warning",
-                rule="file-unusable",
-                path=where,
-                message=f"{where} {problem}; {self._consequence}",
-                hint="reinstall the driver's packages",
-            )
-        )
+        message = f"{where} {problem}; {self._consequence}"
+        self.add("warning", "file-unusable", where, message, "reinstall the driver's packages")
 
 
 def _is_executable(mode: int) -> bool:

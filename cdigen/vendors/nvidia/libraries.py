@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from cdigen.binfmt import elf, ldcache
 from cdigen.host.root import is_plain, reason, shown
-from cdigen.model.findings import Finding
+from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import DriverFile, ProbeResult
 from cdigen.model.loader import MULTIARCH
 from cdigen.vendors.nvidia.kernel_module import is_version
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cdigen.host.root import OpenFile, Root
+    from cdigen.model.findings import Severity
     from cdigen.model.inventory import Driver, FileKind
     from cdigen.vendors.base import DiscoveryContext
     from cdigen.vendors.nvidia.tables import Library
@@ -46,7 +47,7 @@ _BY_STEM = {library.stem: library for library in LIBRARIES}
 _XORG_STEMS = frozenset(file.partition(".so")[0] for file, _, _ in XORG_MODULES)
 
 
-class LibrarySearch:
+class LibrarySearch(FindingCollector):
     """The libraries found so far, and what there is to say about the search.
 
     ``found`` maps each SONAME to its file, its row of the table, and the names that it needs;
@@ -61,6 +62,7 @@ class LibrarySearch:
         bits: int = 64,
         listed: Mapping[str, tuple[str, ...]] = NONE_LISTED,
     ) -> None:
+        super().__init__()
         self.root = root
         self.driver = driver
         self.bits = bits
@@ -72,7 +74,6 @@ class LibrarySearch:
         self.cache_flags: int | None = abi[1] if abi else None
         self.found: dict[str, tuple[DriverFile, Library, tuple[str, ...]]] = {}
         self.folders: list[str] = []
-        self.findings: list[Finding] = []
         # canonical paths already looked at, to read each file once
         self.seen: set[str] = set()
         # stem -> why a candidate was not taken
@@ -128,9 +129,9 @@ def find_libraries(
             _look_at(search, folder, name)
         if len(search.found) > before:
             search.folders.append(folder)
-    search.findings.extend(_rejected(search))
-    search.findings.extend(_other_versions(search))
-    search.findings.extend(_missing_needs(search))
+    _report_rejected(search)
+    _report_other_versions(search)
+    _report_missing_needs(search)
     return search
 
 
@@ -212,16 +213,9 @@ def _cache_folders(root: Root, search: LibrarySearch) -> list[str]:
     except FileNotFoundError:
         return []
     except (OSError, ldcache.CacheError) as error:
-        search.findings.append(
-            Finding(
-                severity="warning",
-                rule="ld-cache-unreadable",
-                path=root.host_path(LD_SO_CACHE),
-                message=f"{root.host_path(LD_SO_CACHE)} cannot be used: {reason(error)}; libraries that only "
-                "it names are not found",
-                hint="'ldconfig' writes it anew",
-            )
-        )
+        where = root.host_path(LD_SO_CACHE)
+        message = f"{where} cannot be used: {reason(error)}; libraries that only it names are not found"
+        search.add("warning", "ld-cache-unreadable", where, message, "'ldconfig' writes it anew")
         return []
     known = (entry.path for entry in entries if _may_be_of_driver(entry.soname))
     return list(dict.fromkeys(path.rpartition("/")[0] for path in known if path.startswith("/")))
@@ -335,62 +329,40 @@ def _driver_file(search: LibrarySearch, file: OpenFile, soname: str, row: Librar
     )
 
 
-def _rejected(search: LibrarySearch) -> list[Finding]:
+def _report_rejected(search: LibrarySearch) -> None:
     """Say what is broken: an error where a required library has no other file that would do.
 
     A folder that is closed is one where no required library was found at all.
     """
     served = {library.stem for _, library, _ in search.found.values()}
     required = {library.stem for library in LIBRARIES if library.weight == "required"}
-    closed = [
-        Finding(
-            severity="error" if search.bits == 64 and not required & served else "warning",
-            rule="library-unusable",
-            path=shown(search.root.host_path(folder)),
-            message=f"the folder {shown(search.root.host_path(folder))} cannot be looked into: {why}",
-            hint="run as root",
-        )
-        for folder, why in search.closed.items()
-    ]
-    return closed + [
-        Finding(
-            severity="error" if search.bits == 64 and stem in required - served else "warning",
-            rule="library-unusable",
-            path=shown(search.root.host_path(path)),
-            message=message,
-            hint="reinstall the driver's packages",
-        )
-        for stem, path, message in search.broken
-    ]
+    for folder, why in search.closed.items():
+        where = shown(search.root.host_path(folder))
+        severity: Severity = "error" if search.bits == 64 and not required & served else "warning"
+        message = f"the folder {where} cannot be looked into: {why}"
+        search.add(severity, "library-unusable", where, message, "run as root")
+    for stem, path, message in search.broken:
+        severity = "error" if search.bits == 64 and stem in required - served else "warning"
+        where = shown(search.root.host_path(path))
+        search.add(severity, "library-unusable", where, message, "reinstall the driver's packages")
 
 
-def _other_versions(search: LibrarySearch) -> list[Finding]:
+def _report_other_versions(search: LibrarySearch) -> None:
     others = sorted(set().union(*search.other_versions.values()))
-    if not others or not search.found:
-        return []
-    return [
-        Finding(
-            severity="info",
-            rule="other-driver-version",
-            path=shown(", ".join(search.folders)),
-            message=f"libraries of driver {', '.join(others)} are installed beside the running "
-            f"{search.driver.version} and are passed over",
+    if others and search.found:
+        message = (
+            f"libraries of driver {', '.join(others)} are installed beside the running "
+            f"{search.driver.version} and are passed over"
         )
-    ]
+        search.add("info", "other-driver-version", shown(", ".join(search.folders)), message)
 
 
-def _missing_needs(search: LibrarySearch) -> list[Finding]:
+def _report_missing_needs(search: LibrarySearch) -> None:
     """Say which libraries of the driver need another of the driver that is not there."""
     served = {name for file, _, _ in search.found.values() for name in file.names}
-    return [
-        Finding(
-            severity="warning",
-            rule="library-incomplete",
-            path=file.host_path,
-            message=f"{soname} needs {shown(name)}, which is not installed; loading it will fail",
-            hint="install the driver's package that holds it",
-        )
-        for soname, (file, _, needed) in sorted(search.found.items())
-        for name in needed
-        if name not in served and _may_be_of_driver(name)
-    ]
+    hint = "install the driver's package that holds it"
+    for soname, (file, _, needed) in sorted(search.found.items()):
+        for name in needed:
+            if name not in served and _may_be_of_driver(name):
+                message = f"{soname} needs {shown(name)}, which is not installed; loading it will fail"
+                search.add("warning", "library-incomplete", file.host_path, message, hint)

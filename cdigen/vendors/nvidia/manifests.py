@@ -11,12 +11,13 @@ import json
 import os
 
 from cdigen.host.root import is_plain, reason
-from cdigen.model.findings import Finding
+from cdigen.model.findings import FindingCollector
 from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import DriverFile
 
 MAX_SIZE = 1 << 16
@@ -30,7 +31,7 @@ def with_named_paths(
     A manifest that is not JSON is a finding; one that names a foreign library is left as it is.
     """
     named: dict[str, list[str]] = {}
-    findings: list[Finding] = []
+    collector = FindingCollector()
     for file in files:
         if file.kind != "config" or not file.host_path.endswith((".json", ".icd")):
             continue
@@ -39,21 +40,15 @@ def with_named_paths(
             paths = _absolute_paths(data, is_json=file.host_path.endswith(".json"))
         except (OSError, ValueError, RecursionError) as error:
             problem = reason(error) if isinstance(error, OSError) else "it is not JSON"
-            findings.append(
-                Finding(
-                    severity="warning",
-                    rule="manifest-unreadable",
-                    path=file.host_path,
-                    message=f"{file.host_path} cannot be read: {problem}; what it is for will not work",
-                    hint="reinstall the driver's packages",
-                )
-            )
+            text = f"{file.host_path} cannot be read: {problem}; what it is for will not work"
+            hint = "reinstall the driver's packages"
+            collector.add("warning", "manifest-unreadable", file.host_path, text, hint)
             continue
         for path in paths:
             if is_plain(path) and root.exists(path):
                 clean = "/" + os.path.normpath(path).lstrip("/")
                 named.setdefault(root.host_path(root.resolve(path)), []).append(clean)
-    return tuple(_with_targets(file, named) for file in files), tuple(findings)
+    return tuple(_with_targets(file, named) for file in files), tuple(collector.findings)
 
 
 def _with_targets(file: DriverFile, named: dict[str, list[str]]) -> DriverFile:
