@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cdigen.nri.decision.answer import Answer
-from cdigen.nri.pods import shorten
+from cdigen.nri.pods import Adjustment, shorten
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from cdigen.nri.decision.answer import Answer
     from cdigen.nri.decision.compat import Abilities
     from cdigen.nri.pods import ContainerName
     from cdigen.nri.wire.messages import RuntimeInfo, SynchronizePart
@@ -20,13 +20,7 @@ _MAX_NOTES = 8
 def summarize(answer: Answer) -> Answer:
     """Return ANSWER without the adjustment, its texts cut."""
     notes = tuple([replace(note, text=shorten(note.text)) for note in answer.notes[:_MAX_NOTES]])
-    return Answer(
-        outcome=answer.outcome,
-        devices=answer.devices,
-        cause=answer.cause,
-        reason=shorten(answer.reason),
-        notes=notes,
-    )
+    return replace(answer, adjustment=Adjustment(), reason=shorten(answer.reason), notes=notes)
 
 
 @frozen

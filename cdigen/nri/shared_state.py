@@ -69,8 +69,8 @@ class SharedState:
     (time.monotonic).
     """
 
-    def __init__(self, notify: Callable[[str], None], metrics: NriMetrics | None = None) -> None:
-        self.metrics = metrics or NriMetrics()
+    def __init__(self, notify: Callable[[str], None]) -> None:
+        self.metrics = NriMetrics()
         self.events: deque[Event] = deque()
         self.alive_s = time.monotonic()
         self.policy: Policy | None = None

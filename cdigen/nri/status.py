@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cdigen.nri.shared_state import NriMetrics
 
 SCHEMA = 1
-CONNECTING, REGISTERING, REGISTERED = STATES = ("connecting", "registering", "registered")
+CONNECTING, REGISTERING, REGISTERED = ("connecting", "registering", "registered")
 MAX_JOURNAL = 20
 MAX_MISSED = 50
 # What ``cdigen status`` shows of the document besides its header.

@@ -57,25 +57,10 @@ class Condition:
 Requirement = tuple[tuple[Condition, ...], ...]
 
 
-def parse(text: str) -> Requirement:
-    """Return the alternatives of TEXT, each its conditions.
-
-    Takes time in proportion to TEXT, which ``request`` bounds.
-    """
-    return _remembered(text) if len(text) <= _MEMORABLE else _parse(text)
-
-
-# CUDA's images all have one of a few expressions, for each container anew. What is remembered is bounded:
-# a condition takes ten times the memory of its text.
-_MEMORABLE = 4096
-
-
+# CUDA's images all have one of a few expressions, for each container anew. ``request`` bounds their length.
 @lru_cache(maxsize=16)
-def _remembered(text: str) -> Requirement:
-    return _parse(text)
-
-
-def _parse(text: str) -> Requirement:
+def parse(text: str) -> Requirement:
+    """Return the alternatives of TEXT, each its conditions; takes time in proportion to TEXT."""
     alternatives = (tuple(_condition(word) for word in part.split(",") if word) for part in text.split())
     return tuple(part for part in alternatives if part)
 
