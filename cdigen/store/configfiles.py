@@ -99,7 +99,7 @@ def apply(
         for place in places:
             entry = _recorded(entries.get(place.change.path), place)
             if place.change.before is not None and entry.before == digest(place.change.before):
-                _keep(home, entry.before, place.change.before)
+                tempfiles.replace_file(home, entry.before, place.change.before, mode=_SECRET)
             entries[entry.path] = entry
         write(home, tuple(entries.values()))
         for place in places:
@@ -171,12 +171,6 @@ def _configured(home: Directory, host: Root, entry: RecordedFile) -> ConfiguredF
 
 def _digest(content: bytes | None) -> str:
     return NONE if content is None else digest(content)
-
-
-def _keep(home: Directory, name: str, content: bytes) -> None:
-    with tempfiles.staged(home, name, content, mode=_SECRET) as temporary:
-        tempfiles.rename_into_place(temporary, home, name)
-        tempfiles.fsync_directory(home)
 
 
 def _forget(home: Directory, wanted: frozenset[str]) -> None:

@@ -7,6 +7,7 @@ import os
 
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
+from cdigen.model.strict import as_json
 from cdigen.store import tempfiles
 from cdigen.store.failures import store_error
 from cdigen.store.snapshot import NO_FILE, take_snapshot
@@ -66,20 +67,9 @@ def write(home: Directory, entries: tuple[RecordedFile, ...]) -> None:
             raise store_error("cannot remove", home.file(FILE), error) from error
         tempfiles.fsync_directory(home)
         return
-    document = {"schema": SCHEMA, "files": [_row(entry) for entry in entries]}
+    document = {"schema": SCHEMA, "files": [as_json(entry) for entry in entries]}
     content = json.dumps(document, indent=1).encode("ascii") + b"\n"
-    with tempfiles.staged(home, FILE, content, mode=_MODE) as temporary:
-        tempfiles.rename_into_place(temporary, home, FILE)
-        tempfiles.fsync_directory(home)
-
-
-def _row(entry: RecordedFile) -> dict[str, Any]:
-    return {
-        "path": entry.path,
-        "before": entry.before,
-        "after": list(entry.after),
-        "folders": list(entry.folders),
-    }
+    tempfiles.replace_file(home, FILE, content, mode=_MODE)
 
 
 def _entries(document: Any) -> list[Any]:

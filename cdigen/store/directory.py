@@ -118,11 +118,6 @@ def writable_by_others(directory: Directory) -> str:
     return ""
 
 
-def sync(directory: Directory) -> None:
-    """Wait until the names in the directory are on the disk. OSError is the caller's to explain."""
-    os.fsync(directory.fd)
-
-
 def _has_access_list(directory: Directory) -> bool:
     # The group's bits then bound every entry of it (acl(5)).
     try:

@@ -17,7 +17,7 @@ from cdigen.model.partition_names import GpuPartitionNames, PartitionName
 from cdigen.model.strict import InvalidValue, as_json, flag, many, members, number, optional, record, text
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, open_owned
 from cdigen.store.snapshot import take_snapshot
-from cdigen.store.tempfiles import fsync_directory, rename_into_place, staged
+from cdigen.store.tempfiles import replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,12 +73,8 @@ def save(state_dir: str, host: Root, names: tuple[GpuPartitionNames, ...]) -> No
     """Replace the names on the disk by NAMES, in one step. StoreError: they cannot be written."""
     document = {"schema": SCHEMA, "boot": boot_id(host), "gpus": as_json(names)}
     content = json.dumps(document, indent=1).encode("ascii") + b"\n"
-    with (
-        open_owned(state_dir, what=STATE_DIRECTORY) as directory,
-        staged(directory, FILE, content) as temporary,
-    ):
-        rename_into_place(temporary, directory, FILE)
-        fsync_directory(directory)
+    with open_owned(state_dir, what=STATE_DIRECTORY) as directory:
+        replace_file(directory, FILE, content)
 
 
 def _names(content: bytes, boot: str) -> tuple[GpuPartitionNames, ...]:

@@ -138,9 +138,7 @@ def recorded(directory: str, *, state_dir: str) -> tuple[tuple[OwnedSpec, ...], 
         return state.within(place.real), findings
 
 
-def withdraw(
-    directory: str, name: str, *, state_dir: str, dry_run: bool = False, lock_timeout_s: float = TIMEOUT_S
-) -> Removal:
+def withdraw(directory: str, name: str, *, state_dir: str, dry_run: bool = False) -> Removal:
     """Remove our own spec file; a foreign file is left alone. With DRY_RUN only say what would become of it.
 
     ``foreign``: it was ours and has been changed since. StoreError: the system refused.
@@ -150,7 +148,7 @@ def withdraw(
             return "absent"
         # What is ours to remove is what the state says.
         require_owned(home, what=STATE_DIRECTORY)
-        with nullcontext() if dry_run else exclusive(home, timeout_s=lock_timeout_s):
+        with nullcontext() if dry_run else exclusive(home):
             if not dry_run:
                 tempfiles.sweep(place)
             state, _ = states.read_only(home)

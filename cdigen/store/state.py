@@ -21,7 +21,7 @@ from cdigen.model.findings import Finding
 from cdigen.store.directory import STATE_DIRECTORY, open_existing
 from cdigen.store.failures import store_error
 from cdigen.store.snapshot import NO_FILE, take_snapshot
-from cdigen.store.tempfiles import fsync_directory, rename_into_place, staged
+from cdigen.store.tempfiles import fsync_directory, replace_file
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -138,9 +138,7 @@ def write(directory: Directory, state: State) -> None:
     }
     # ASCII escapes carry file names that are not UTF-8 (surrogateescape) through JSON unharmed.
     content = json.dumps(document, indent=1, ensure_ascii=True).encode("ascii") + b"\n"
-    with staged(directory, STATE_FILE, content) as temporary:
-        rename_into_place(temporary, directory, STATE_FILE)
-        fsync_directory(directory)
+    replace_file(directory, STATE_FILE, content)
 
 
 def _read(directory: Directory) -> tuple[State, str]:

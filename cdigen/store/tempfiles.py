@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
-from cdigen.store.directory import sync
 from cdigen.store.failures import store_error
 from cdigen.value import frozen
 
@@ -69,6 +68,13 @@ def staged(directory: Directory, name: str, content: bytes, *, mode: int = MODE)
         os.close(fd)
 
 
+def replace_file(directory: Directory, name: str, content: bytes, *, mode: int = MODE) -> None:
+    """Make CONTENT the file NAME in one step, and wait until it is on the disk. StoreError: refused."""
+    with staged(directory, name, content, mode=mode) as temporary:
+        rename_into_place(temporary, directory, name)
+        fsync_directory(directory)
+
+
 def rename_into_place(content: Staged, directory: Directory, name: str) -> None:
     """Give the staged content its NAME in the directory, in one step. StoreError: that was refused."""
     try:
@@ -80,7 +86,7 @@ def rename_into_place(content: Staged, directory: Directory, name: str) -> None:
 def fsync_directory(directory: Directory) -> None:
     """Wait until the directory's names are on the disk. StoreError: the storage failed."""
     try:
-        sync(directory)
+        os.fsync(directory.fd)
     except OSError as error:
         if error.errno not in _NO_SYNC:
             raise store_error("cannot sync", directory.path, error) from error

@@ -19,6 +19,7 @@ from cdigen.model.view import ViewFile, ViewPlan
 from cdigen.store.directory import open_or_create
 from cdigen.store.lock import exclusive
 from cdigen.store.views import publishing
+from cdigen.store.views.sources import view_layout
 from cdigen.value import replace
 
 TYPE_CHECKING = False
@@ -42,7 +43,7 @@ def root() -> None:
 
 
 def name(base: Path, plan: ViewPlan = PLAN) -> str:
-    return publishing.view_name(plan, Root(str(base)))
+    return view_layout(plan, Root(str(base))).name
 
 
 def refusal(base: Path, plan: ViewPlan = PLAN) -> StoreError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdigen.store.snapshot import NO_FILE, take_snapshot
-from cdigen.store.tempfiles import fsync_directory, rename_into_place, staged
+from cdigen.store.tempfiles import replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,4 @@ def is_done(place: Directory, boot: bytes) -> bool:
 
 def record(place: Directory, boot: bytes) -> None:
     """Record that the views of PLACE were pruned in BOOT; the caller holds the store's lock."""
-    with staged(place, FILE, boot + b"\n") as content:
-        rename_into_place(content, place, FILE)
-        fsync_directory(place)
+    replace_file(place, FILE, boot + b"\n")

@@ -62,14 +62,6 @@ class PublishedView:
     findings: tuple[Finding, ...] = ()
 
 
-def view_name(plan: ViewPlan, root: Root) -> str:
-    """Return the name of the view of PLAN with the files of ROOT: ``nvidia-`` and 16 hex digits.
-
-    StoreError: the plan or one of its sources is not as it should be.
-    """
-    return view_layout(plan, root).name
-
-
 def find_view(plan: ViewPlan, root: Root, state_dir: str) -> PublishedView | None:
     """Return the view of PLAN if it is there and whole, else None; changes nothing.
 
