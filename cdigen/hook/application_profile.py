@@ -11,7 +11,7 @@ from __future__ import annotations
 import posix
 from _stat import S_ISCHR
 
-from cdigen.hook.container import MissingFolderError, open_folder, read_file, write_file
+from cdigen.hook.container import MissingPathError, open_folder, read_file, write_file
 from cdigen.hook.image_paths import open_image_path
 
 TYPE_CHECKING = False
@@ -53,7 +53,7 @@ def gpu_mask(container: ContainerRoot) -> int:
     mask = 0
     try:
         dev = open_image_path(container, "/dev")
-    except MissingFolderError:
+    except MissingPathError:
         return 0
     try:
         for number in range(MINORS):

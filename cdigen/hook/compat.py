@@ -13,7 +13,7 @@ from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY
 
 from cdigen.binfmt.cuda_compat import read_note, suits
 from cdigen.binfmt.ldcache import ABIS
-from cdigen.hook.container import ContainerPathError, MissingFolderError, path_error, regular_size, reopen
+from cdigen.hook.container import ContainerPathError, MissingPathError, path_error, regular_size, reopen
 from cdigen.hook.image_paths import open_image_path
 from cdigen.hook.loader import LibraryFolder
 
@@ -63,7 +63,7 @@ def compat_folder(container: ContainerRoot, driver_version: str) -> LibraryFolde
     """
     try:
         folder = open_image_path(container, FOLDER, closed=KERNEL_FOLDERS)
-    except MissingFolderError:
+    except MissingPathError:
         return None
     try:
         present = _names(folder)

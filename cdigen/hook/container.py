@@ -36,7 +36,7 @@ class ContainerPathError(Exception):
         self.why = why
 
 
-class MissingFolderError(ContainerPathError):
+class MissingPathError(ContainerPathError):
     """Report that the path, or a folder on the way, is not in the image."""
 
 
@@ -105,7 +105,7 @@ def mount_of(fd: int) -> int:
 def open_folder(container: ContainerRoot, path: str, *, make_below: str | None = None) -> int:
     """Return a descriptor of the folder PATH, absolute in the container, on the mount of its root.
 
-    Folders that are missing below MAKE_BELOW are made, mode 0755. MissingFolderError: another one is not
+    Folders that are missing below MAKE_BELOW are made, mode 0755. MissingPathError: another one is not
     there. ContainerPathError: it, or one before it, is a link, not a folder, or on another mount.
     """
     fd = posix.dup(container.fd)
@@ -226,7 +226,7 @@ def _enter(fd: int, name: str, where: str, *, make: bool) -> int:
             pass  # another start of a container with the same root made it meanwhile
         return posix.open(name, _FOLDER, dir_fd=fd)
     except FileNotFoundError:
-        raise MissingFolderError(where, "the image has no such folder") from None
+        raise MissingPathError(where, "the image has no such folder") from None
     except NotADirectoryError:
         raise ContainerPathError(where, f"it is {_kind_of(name, fd)}, which is not followed") from None
     except OSError as error:

@@ -17,7 +17,7 @@ from posix import O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_PATH, O_RDONLY, O_WR
 
 from cdigen.hook.container import (
     ContainerPathError,
-    MissingFolderError,
+    MissingPathError,
     mount_of,
     path_error,
     regular_size,
@@ -76,7 +76,7 @@ def disable(container: ContainerRoot) -> None:
         if changed is not None:
             check_mounts(place)
             mount_over(place, changed)
-    except (MissingFolderError, FileNotFoundError):
+    except (MissingPathError, FileNotFoundError):
         return
     except OSError as error:
         raise path_error(PARAMS, error) from error

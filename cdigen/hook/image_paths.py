@@ -12,7 +12,7 @@ import posix
 from _stat import S_ISLNK
 from posix import O_CLOEXEC, O_NOFOLLOW, O_PATH
 
-from cdigen.hook.container import ContainerPathError, MissingFolderError, path_error
+from cdigen.hook.container import ContainerPathError, MissingPathError, path_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _LOOK = O_PATH | O_NOFOLLOW | O_CLOEXEC
 def open_image_path(container: ContainerRoot, path: str, *, closed: frozenset[str] = frozenset()) -> int:
     """Return an O_PATH descriptor of what PATH, absolute, is for the container's processes.
 
-    Folders of the root whose names are CLOSED are not entered. MissingFolderError: it is not there, or there.
+    Folders of the root whose names are CLOSED are not entered. MissingPathError: it is not there, or there.
     ContainerPathError: too many links or steps, or the system does not let us.
     """
     trail = [posix.dup(container.fd)]
@@ -53,7 +53,7 @@ def _walk(trail: list[int], path: str, closed: frozenset[str]) -> None:
             _drop(trail, 1 if len(trail) > 1 else 0)
             continue
         if name in closed and len(trail) == 1:
-            raise MissingFolderError(path, f"it leads into /{name}")
+            raise MissingPathError(path, f"it leads into /{name}")
         target = _enter(trail, name, path)
         if target is None:
             continue
@@ -75,7 +75,7 @@ def _enter(trail: list[int], name: str, path: str) -> str | None:
             return None
         target = posix.readlink("", dir_fd=fd)
     except (FileNotFoundError, NotADirectoryError):
-        raise MissingFolderError(path, "it is not there") from None
+        raise MissingPathError(path, "it is not there") from None
     except OSError as error:
         raise path_error(path, error) from error
     _drop(trail, 1)

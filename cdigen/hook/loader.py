@@ -12,7 +12,7 @@ import posix
 
 from cdigen.binfmt.ldcache import ABIS, MAX_SIZE, CacheError
 from cdigen.binfmt.ldcache_merge import merge
-from cdigen.hook.container import ContainerPathError, MissingFolderError, open_folder, read_file, write_file
+from cdigen.hook.container import ContainerPathError, MissingPathError, open_folder, read_file, write_file
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -72,7 +72,7 @@ def list_in_conf(container: ContainerRoot, folders: list[LibraryFolder], gone: t
     stale = [path.encode() for path in gone]
     try:
         conf = open_folder(container, CONF_FOLDER)
-    except MissingFolderError:
+    except MissingPathError:
         return
     try:
         before = read_file(container, conf, CONF_NAME, where, _MAX_CONF) or b""

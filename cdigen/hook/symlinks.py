@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posix
 
-from cdigen.hook.container import MissingFolderError, open_folder, path_error
+from cdigen.hook.container import MissingPathError, open_folder, path_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def make_link(container: ContainerRoot, target: str, link: str) -> None:
     path, _, name = link.rpartition("/")
     try:
         folder = open_folder(container, path)
-    except MissingFolderError:
+    except MissingPathError:
         return
     try:
         posix.symlink(target, name, dir_fd=folder)
