@@ -160,8 +160,8 @@ NRI_KEYS = (
         "can tell, because the daemon does not run, or its inventory is missing or of another driver"),
     Key(name="unsupported_cdi", type=choice("refuse", "raw"), old="dropper",
         text="what becomes of a container that requests devices, where the runtime is one that drops CDI "
-        "devices without a word: `refuse` stops it; `raw` gives it nodes, mounts and variables of the spec "
-        "instead"),
+        "devices and reports nothing: `refuse` stops it; `raw` gives it nodes, mounts and variables of the "
+        "spec instead"),
     Key(name="socket", type=PATH, text="where the runtime listens for plugins"),
     Key(name="index", type=number(99),
         text="the plugin's place among others, 0 to 99; a plugin that the runtime starts itself has it in "
