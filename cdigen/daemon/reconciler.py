@@ -41,11 +41,8 @@ class CycleOutcome:
 class Reconciler:
     """Keeps the specs of a host true, cycle by cycle."""
 
-    def __init__(
-        self, *, clock: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._wall = wall
         self._number = 0
         self._patience = Patience(clock)
         self._spec_cache = SpecCache()
@@ -57,7 +54,7 @@ class Reconciler:
         blank = CycleReport(
             number=self._number,
             reasons=batch.triggers,
-            started_s=self._wall(),
+            started_s=time.time(),
             duration_s=0.0,
             result="failed",
             events=batch.events,

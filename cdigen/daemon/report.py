@@ -152,22 +152,17 @@ def overall(vendors: tuple[VendorReport, ...]) -> VendorState:
     return next((state for state in _GRAVEST_FIRST if state in states), "absent")
 
 
-def reason_unready(status: DaemonStatus, wanted: tuple[str, ...] = ()) -> str:
-    """Return why containers cannot count on the vendors WANTED now, "" where they can.
+def reason_unready(status: DaemonStatus) -> str:
+    """Return why containers cannot count on any vendor now, "" where they can.
 
-    A vendor serves where it is ready or degraded. Without names, one that serves is enough: a host need
-    not have GPUs of every maker.
+    A vendor serves where it is ready or degraded. One that serves is enough: a host need not have GPUs of
+    every maker.
     """
     if status.cycle is None:
         return "the first cycle has not ended yet"
-    serving = {vendor.vendor for vendor in status.vendors if vendor.state in _SERVING}
-    missing = [name for name in wanted if name not in serving]
-    if (wanted and not missing) or (not wanted and serving):
+    if any(vendor.state in _SERVING for vendor in status.vendors):
         return ""
-    named = {vendor.vendor: vendor for vendor in status.vendors if not wanted or vendor.vendor in missing}
-    said = [_why(vendor) for vendor in named.values()]
-    said += [f"{name}: nothing is known" for name in missing if name not in named]
-    return "; ".join(said) or status.cycle.error or "no vendor is known"
+    return "; ".join(map(_why, status.vendors)) or status.cycle.error or "no vendor is known"
 
 
 def _why(vendor: VendorReport) -> str:

@@ -25,7 +25,7 @@ from waitress import create_server  # type: ignore[import-untyped]  # waitress s
 
 from cdigen.frontend.metrics import CONTENT_TYPE
 from cdigen.host.root import reason, shown
-from cdigen.model.errors import ConfigError, StoreError
+from cdigen.model.errors import StoreError
 from cdigen.store.failures import store_error
 from cdigen.value import frozen
 from cdigen.watch.triggers import Trigger
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 SOCKET_FILE = "http.sock"
 SOCKET_MODE = 0o660
-LOOPBACK = ("127.0.0.1", "::1")
+LOOPBACK = "127.0.0.1"
 # An honest client has its answer in milliseconds. Prometheus connects anew for its next scrape.
 MAX_AGE_S = 5.0
 MAX_CONNECTIONS = 16
@@ -102,7 +102,7 @@ def standard_routes(
 
 
 class Server:
-    """Serves ROUTES on the unix socket PATH and, where PORT is not 0, on that port of a loopback HOST.
+    """Serves ROUTES on the unix socket PATH and, where PORT is not 0, on that port of 127.0.0.1.
 
     A route gets the query string, is called in the server's thread, and must not block. The server is a
     source (``watch.source``) that has nothing to say but that its thread has ended: so the supervisor starts
@@ -117,17 +117,11 @@ class Server:
         path: str,
         *,
         port: int = 0,
-        host: str = LOOPBACK[0],
         max_age_s: float = MAX_AGE_S,
     ) -> None:
-        if host not in LOOPBACK:
-            raise ConfigError(
-                f"HTTP is not served on {shown(host)}: only on {' or '.join(LOOPBACK)}",
-                hint="let a reverse proxy with authentication serve it to other hosts",
-            )
         self._routes = routes
         self._path = path
-        self._address = (host, port)
+        self._port = port
         self._max_age_s = max_age_s
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -146,9 +140,9 @@ class Server:
         sockets = [_bind_unix(self._path, connections)]
         self._made = _identity(self._path)
         self._refusal = ""
-        if self._address[1]:
+        if self._port:
             try:
-                sockets.append(_bind_loopback(self._address, connections))
+                sockets.append(_bind_loopback(self._port, connections))
             except StoreError as error:
                 self._refusal = f"{error.message} ({error.hint})"
         # New ones, not those of a thread that may still hang.
@@ -338,17 +332,15 @@ def _remove_stale(path: str) -> None:
     raise StoreError(f"{shown(path)} is in use by another process", hint="end the other daemon")
 
 
-def _bind_loopback(address: tuple[str, int], connections: _Connections) -> _Listener:
-    host, port = address
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+def _bind_loopback(port: int, connections: _Connections) -> _Listener:
     made = None
     try:
-        made = _Listener(family, connections)
+        made = _Listener(socket.AF_INET, connections)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
+        made.bind((LOOPBACK, port))
     except OSError as error:
         if made is not None:
             made.close()
         hint = _NO_NETWORK if error.errno in _REFUSALS else "choose another http_port, or end who has it"
-        raise StoreError(f"cannot listen on {host} port {port}: {reason(error)}", hint=hint) from error
+        raise StoreError(f"cannot listen on {LOOPBACK} port {port}: {reason(error)}", hint=hint) from error
     return made

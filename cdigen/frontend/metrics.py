@@ -16,15 +16,17 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 def gauge(name: str, text: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
     """Return the gauge NAME, explained by TEXT, with a sample for each tuple of values of LABELS."""
-    family = GaugeMetricFamily(name, text, labels=labels)
-    for values, value in samples.items():
-        family.add_metric(values, value)
-    return family
+    return _filled(GaugeMetricFamily(name, text, labels=labels), samples)
 
 
 def counter(name: str, text: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
     """Return the counter NAME, explained by TEXT, with a sample for each tuple of values of LABELS."""
-    family = CounterMetricFamily(name, text, labels=labels)
+    return _filled(CounterMetricFamily(name, text, labels=labels), samples)
+
+
+def _filled(
+    family: GaugeMetricFamily | CounterMetricFamily, samples: Mapping[tuple[str, ...], float]
+) -> Metric:
     for values, value in samples.items():
         family.add_metric(values, value)
     return family

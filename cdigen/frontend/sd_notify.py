@@ -12,7 +12,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 # A manager that does not read for so long is not worth waiting for: its socket buffers messages.
 _TIMEOUT_S = 0.5
@@ -31,10 +31,8 @@ class Notifier:
         environ: Mapping[str, str] = os.environ,
         *,
         pid: int | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._address = _address(environ.get("NOTIFY_SOCKET", ""))
-        self._monotonic = monotonic
         self.watchdog_s = _watchdog(environ, os.getpid() if pid is None else pid)
 
     def ready(self, status: str) -> bool:
@@ -54,7 +52,7 @@ class Notifier:
 
         Type=notify-reload (systemd 253) asks for the time as well.
         """
-        return self._send("RELOADING=1", f"MONOTONIC_USEC={int(self._monotonic() * 1_000_000)}")
+        return self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> bool:
         """Say that the service ends; returns whether that was heard."""

@@ -9,7 +9,6 @@ from daemon.reports import (
     KIND,
     MISMATCH,
     QUIET,
-    READY,
     STARTED_S,
     STARTING,
     WRITTEN,
@@ -90,22 +89,19 @@ def test_the_gravest_state_of_a_vendor_that_is_there_counts(
 
 
 @pytest.mark.parametrize(
-    ("states", "wanted", "expected"),
+    ("states", "expected"),
     [
-        ({"nvidia": "ready"}, (), ""),
-        ({"nvidia": "degraded"}, ("nvidia",), ""),
-        ({"nvidia": "ready", "amd": "absent"}, (), ""),
-        ({"nvidia": "ready", "amd": "absent"}, ("nvidia", "amd"), "amd: absent"),
-        ({"nvidia": "mismatch", "amd": "absent"}, (), "nvidia: mismatch; amd: absent"),
-        ({"nvidia": "settling"}, ("nvidia",), "nvidia: settling"),
-        ({}, ("nvidia",), "nvidia: nothing is known"),
+        ({"nvidia": "ready"}, ""),
+        ({"nvidia": "degraded"}, ""),
+        ({"nvidia": "ready", "amd": "absent"}, ""),
+        ({"nvidia": "mismatch", "amd": "absent"}, "nvidia: mismatch; amd: absent"),
+        ({"nvidia": "settling"}, "nvidia: settling"),
+        ({}, "no vendor is known"),
     ],
 )
-def test_a_host_is_ready_when_every_vendor_asked_for_serves(
-    states: dict[str, VendorState], wanted: tuple[str, ...], expected: str
-) -> None:
+def test_a_host_is_ready_when_one_vendor_serves(states: dict[str, VendorState], expected: str) -> None:
     vendors = tuple(vendor(state, name) for name, state in states.items())
-    assert reason_unready(next_status(STARTING, replace(QUIET, vendors=vendors), {}), wanted) == expected
+    assert reason_unready(next_status(STARTING, replace(QUIET, vendors=vendors), {})) == expected
 
 
 def test_before_the_first_cycle_nothing_is_ready() -> None:
@@ -113,5 +109,5 @@ def test_before_the_first_cycle_nothing_is_ready() -> None:
 
 
 def test_why_a_host_is_not_ready_is_said_with_the_vendors_reason() -> None:
-    status = next_status(STARTING, replace(QUIET, vendors=(replace(READY, vendor="amd"), MISMATCH)), {})
-    assert reason_unready(status, ("nvidia",)) == f"nvidia: mismatch, {MISMATCH.reason}"
+    status = next_status(STARTING, replace(QUIET, vendors=(MISMATCH,)), {})
+    assert reason_unready(status) == f"nvidia: mismatch, {MISMATCH.reason}"
