@@ -13,7 +13,6 @@ from functools import lru_cache
 
 from cdigen.host.procfs import number_behind, read_text
 from cdigen.host.root import reason
-from cdigen.model.findings import Finding
 from cdigen.vendors.nvidia.kernel_module import parse_numbers, remedy, unusable_file
 
 TYPE_CHECKING = False
@@ -46,30 +45,27 @@ def parse_minors(text: str) -> Mapping[str, int]:
     minors: dict[str, int] = {}
     for line in text.splitlines():
         name, _, number = line.strip().rpartition(" ")
-        # There are 135 lines for each GPU, so what _number does stands here.
+        # There are 135 lines for each GPU, so what number_behind does stands here.
         if name and number.isascii() and number.isdigit() and len(number) <= 7:
             minors.setdefault(name, int(number))
     return minors
 
 
-def read_minors(host: Root) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
+def read_minors(host: Root, collector: FindingCollector) -> Mapping[str, int]:
     """Read mig-minors; a host without the file has none, one that cannot be read or is empty is a finding."""
+    instead = "the instances' own files have to do"
+    minors: Mapping[str, int] = {}
     try:
         minors = parse_minors(read_text(host, MIG_MINORS, limit=1 << 22))
     except (FileNotFoundError, NotADirectoryError):
-        return {}, ()
+        return minors
     except OSError as error:
-        finding = Finding(
-            severity="warning",
-            rule="mig-minors-unreadable",
-            path=MIG_MINORS,
-            message=f"{MIG_MINORS} cannot be read: {reason(error)}; the instances' own files have to do",
-            hint=remedy(error),
-        )
-        return {}, (finding,)
-    if minors:
-        return minors, ()
-    return {}, (unusable_file(MIG_MINORS, "names no capability", "the instances' own files have to do"),)
+        text = f"{MIG_MINORS} cannot be read: {reason(error)}; {instead}"
+        collector.add("warning", "mig-minors-unreadable", MIG_MINORS, text, remedy(error))
+        return minors
+    if not minors:
+        collector.findings.append(unusable_file(MIG_MINORS, "names no capability", instead))
+    return minors
 
 
 def read_minor(

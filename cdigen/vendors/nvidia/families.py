@@ -133,7 +133,7 @@ class _Reader:
         """
         if not self._has_mig():
             return None
-        minors, _ = caps.read_minors(self._context.host)
+        minors = caps.read_minors(self._context.host, FindingCollector())
         devices = []
         for name, capability in MIG_ADMINISTRATION:
             node, problem = self._administration_node(capability, minors.get(capability))

@@ -38,9 +38,8 @@ class MigReader:
     def __init__(self, context: DiscoveryContext, nodes: NvidiaNodeReader) -> None:
         self._host = context.host
         self._nodes = nodes
-        self._minors, findings = caps.read_minors(context.host)
         self.collector = FindingCollector()
-        self.collector.findings.extend(findings)
+        self._minors = caps.read_minors(context.host, self.collector)
         # Whose each capability minor is: opening its node grants what belongs to the first of these.
         self._owners = {self._minors[name]: name for name in SHARED if name in self._minors}
         self._uuids: set[str] = set()
