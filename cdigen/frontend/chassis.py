@@ -14,7 +14,7 @@ from cdigen.frontend.rundir import RunDirectory
 from cdigen.frontend.signals import Overdue
 from cdigen.frontend.status import this_process
 from cdigen.model.errors import StoreError
-from cdigen.watch.supervisor import Supervisor
+from cdigen.watch.supervisor import Source, Supervisor
 from cdigen.watch.triggers import Inbox, Trigger
 
 TYPE_CHECKING = False
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from cdigen.frontend.sd_notify import Notifier
     from cdigen.frontend.signals import Signals
     from cdigen.watch.debounce import Debounce
-    from cdigen.watch.source import Source
     from cdigen.watch.triggers import Batch
 
 # How often the loop turns at least, where the service manager does not ask for more.

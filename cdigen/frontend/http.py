@@ -105,8 +105,8 @@ class Server:
     """Serves ROUTES on the unix socket PATH and, where PORT is not 0, on that port of 127.0.0.1.
 
     A route gets the query string, is called in the server's thread, and must not block. The server is a
-    source (``watch.source``) that has nothing to say but that its thread has ended: so the supervisor starts
-    it again when its socket was removed, or while a port is in use by others.
+    ``Source`` that has nothing to say but that its thread has ended: so the supervisor starts it again when
+    its socket was removed, or while a port is in use by others.
     """
 
     name = "http"

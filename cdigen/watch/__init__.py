@@ -4,10 +4,10 @@ Events carry no data and may be lost: whoever hears them reads the host itself, 
 without any event (docs/architecture.md).
 
 - ``triggers``: ``Trigger``, an event's reason, and ``Inbox``, in which triggers wait for the reader;
-- ``source``: what a source is; ``worker``: the thread of one;
+- ``worker``: the thread of a source;
 - ``files``: files and folders; ``waypoints``: which folders that takes; ``comparison``: those that cannot
   be watched;
 - ``uevents``: the kernel's and udev's events; ``poll``: changes that make no event at all;
-- ``supervisor``: starts the sources, and restarts those that fail;
+- ``supervisor``: what a source is; it starts the sources, and restarts those that fail;
 - ``debounce``: when to look after a burst of events, and how long to wait between attempts. Pure.
 """

@@ -1,8 +1,9 @@
-"""``Supervisor``: start the sources, and restart those that fail, after a longer time each time."""
+"""``Supervisor``: start each ``Source``, and restart those that fail, after a longer time each time."""
 
 from __future__ import annotations
 
 import time
+from typing import Protocol
 
 from cdigen.host.root import reason
 from cdigen.model.errors import CdigenError
@@ -13,7 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.watch.source import Source
     from cdigen.watch.triggers import Inbox
 
 # A limit that others use up may stay so for days: a try a minute costs nothing, and its look at the host
@@ -21,6 +21,26 @@ if TYPE_CHECKING:
 BACKOFF = Backoff(first_s=1.0, factor=2.0, most_s=60.0)
 # A thread that ends says so at once; only one that hangs, or a limit that was reached, has to be asked for.
 CHECK_S = 5.0
+
+
+class Source(Protocol):
+    """Something that says when to look again; one thread starts and stops it, any may ask ``problem``."""
+
+    @property
+    def name(self) -> str:
+        """What its triggers and its health are listed under."""
+
+    def start(self, put: Callable[[Trigger], None]) -> None:
+        """Begin: whatever changes after this returns makes a trigger. May be called again after ``stop``.
+
+        OSError, CdigenError: it cannot work; nothing is left running then.
+        """
+
+    def stop(self) -> None:
+        """End within 1 s, whatever state it is in; no trigger comes afterwards, unless its thread hangs."""
+
+    def problem(self) -> str:
+        """Return what keeps it from seeing all that it should, in one line; empty: nothing."""
 
 
 class Supervisor:

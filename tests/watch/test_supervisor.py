@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from cdigen.watch.source import Source
+    from cdigen.watch.supervisor import Source
     from cdigen.watch.triggers import Trigger
 
 
