@@ -35,6 +35,8 @@ def schema_of(arguments: tuple[str, ...]) -> str:
         word.partition("=")[0] for word in others
     }:
         return "generate-write"
+    if command == "doctor" and "--migrate" in others:
+        return "doctor-migrate"
     return "config-check" if command == "config" else command
 
 

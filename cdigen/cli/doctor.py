@@ -34,6 +34,9 @@ EXAMPLES = """\
   cdigen doctor --for podman --device nvidia.com/gpu=0
                                                why podman does not find this device
   cdigen doctor --user alice                   what keeps alice's rootless containers from it
+  cdigen doctor --migrate                      what of other tools is here, and the steps to cdigen
+  cdigen doctor --migrate compose.yaml start.sh
+                                               what to write instead in these files
   cdigen doctor --bundle report.tar.gz         pack the evidence for a bug report
 """
 
@@ -69,6 +72,14 @@ def add_options(parser: ArgumentParser) -> None:
         type=options.not_empty,
         help="the rootless containers of this user (default: whoever runs the command)",
     )
+    group = parser.add_argument_group("coming from another tool")
+    group.add_argument(
+        "--migrate",
+        metavar="FILE",
+        nargs="*",
+        help="find what NVIDIA's, AMD's and Intel's tools have left here, and print the steps to cdigen, "
+        "taking none; or how the FILEs (scripts, unit and compose files) ask for GPUs, and what to write",
+    )
     group = parser.add_argument_group("a bug report")
     group.add_argument(
         "--bundle", metavar="FILE", type=options.not_empty, help="pack the evidence into FILE (tar.gz)"
@@ -87,8 +98,14 @@ def run(arguments: Namespace) -> int:
     discovery_options.refuse_inventory(arguments)
     if arguments.mask and arguments.bundle is None:
         raise ConfigError("--mask has no meaning without --bundle", hint="see 'cdigen doctor --help'")
+    if arguments.migrate is not None and arguments.bundle is not None:
+        raise ConfigError("--migrate and --bundle exclude each other", hint="see 'cdigen doctor --help'")
     host, settings, wrong = options.host_and_usable_settings(arguments)
     context = Context(replace(_request(arguments, host, settings), misconfigured=wrong))
+    if arguments.migrate is not None:
+        from cdigen.cli import migration  # noqa: PLC0415 - only where it is asked for
+
+        return migration.run(arguments, context)
     found = examine(context)
     if arguments.bundle is not None:
         from cdigen.doctor.bundle import pack  # noqa: PLC0415 - only where it is asked for

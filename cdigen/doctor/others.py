@@ -12,9 +12,8 @@ from cdigen.doctor.spec_documents import own_file, was_ours
 from cdigen.host.mountinfo import rows
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
-from cdigen.model.errors import CdigenError, ConfigError
+from cdigen.model.errors import CdigenError
 from cdigen.runtimes.daemon_service import UNIT, service_of
-from cdigen.runtimes.documents import lookup, parse_json
 from cdigen.runtimes.units import SYSTEM_FOLDERS
 from cdigen.store import specs
 
@@ -24,21 +23,19 @@ if TYPE_CHECKING:
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.result import CheckResult
+    from cdigen.runtimes.settings.oci_runtimes import OciRuntime
 
 TOPIC = Topic(name="others")
 DAEMON = Topic(name="daemon")
 REFRESH, FOREIGN, TWICE = "nvidia-refresh", "spec-foreign", "double-injection"
 RUNNING, CYCLE, STATE, SPACE = "daemon-running", "daemon-cycle", "state-dir", "disk-space"
 # nvidia-container-toolkit 1.18 and later install both.
-_REFRESH_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
+REFRESH_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
 _REFRESH_FILES = ("/var/run/cdi/nvidia.yaml", "/etc/cdi/nvidia.yaml")
-_PODMAN_HOOKS = (
+PODMAN_HOOKS = (
     "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json",
     "/etc/containers/oci/hooks.d/oci-nvidia-hook.json",
 )
-_DAEMON_JSON = "/etc/docker/daemon.json"
-# In containerd's and CRI-O's TOML; a comment or another runtime is none.
-_DEFAULT_RUNTIME = re.compile(r"""(?m)^\s*default_runtime(?:_name)?\s*=\s*["'](nvidia[\w.-]*)["']""")
 # In the paths of proc_pid_mountinfo(5).
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 _VOID = "NVIDIA_VISIBLE_DEVICES=void"
@@ -48,7 +45,7 @@ _ENABLED_AT = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/s
 
 def _refresh(context: Context) -> Iterator[CheckResult]:
     """Report whether NVIDIA's own service writes specs beside cdigen's."""
-    active = [unit for unit in _REFRESH_UNITS if is_enabled(context, unit)]
+    active = [unit for unit in REFRESH_UNITS if is_enabled(context, unit)]
     there = [path for path in _REFRESH_FILES if context.host.exists(path)]
     ours = any(context.host.exists(own_file(context, kind)) for kind in context.kinds)
     if not active or not ours:
@@ -60,7 +57,7 @@ def _refresh(context: Context) -> Iterator[CheckResult]:
         "same devices"
     )
     remedies = [
-        Remedy(argv=("systemctl", "disable", "--now", *_REFRESH_UNITS), why="NVIDIA's service stops writing")
+        Remedy(argv=("systemctl", "disable", "--now", *REFRESH_UNITS), why="NVIDIA's service stops writing")
     ]
     for path in there:
         if path == _REFRESH_FILES[0]:
@@ -118,16 +115,13 @@ def _twice(context: Context) -> Iterator[CheckResult]:
     Images of CUDA set NVIDIA_VISIBLE_DEVICES=all, which both heed; void tells them that all is done
     (nvidia-container-toolkit issue 395).
     """
-    legacy = [path for path in _PODMAN_HOOKS if context.host.exists(path)]
-    if runtime := _default_runtime(context):
-        legacy.append(f"{_DAEMON_JSON} (default-runtime {shown(runtime)})")
-    for configured in context.runtimes:
-        legacy += [
-            f"{file} (default runtime {named[1]})"
-            for file in configured.settings.files
-            if configured.name in {"containerd", "crio"}
-            and (named := _DEFAULT_RUNTIME.search(context.text(file, limit=1 << 20)))
-        ]
+    legacy = [path for path in PODMAN_HOOKS if context.host.exists(path)]
+    legacy += [
+        f"{one.files[-1]} (default runtime {shown(one.name)})"
+        for runtime in context.runtimes
+        for one in runtime.settings.oci_runtimes
+        if one.is_default and is_nvidias(one)
+    ]
     if not legacy:
         yield TOPIC.good(TWICE, "nothing but CDI gives containers GPUs by itself")
         return
@@ -143,15 +137,9 @@ def _twice(context: Context) -> Iterator[CheckResult]:
     yield TOPIC.warning(TWICE, text, write_specs(context) if own and context.products else ())
 
 
-def _default_runtime(context: Context) -> str:
-    """Return Docker's default runtime if it is NVIDIA's."""
-    try:
-        document = parse_json(context.host.read(_DAEMON_JSON), _DAEMON_JSON)
-    except (OSError, ConfigError):
-        return ""
-    name = str(document.get("default-runtime", ""))
-    path = lookup(document, ("runtimes", name, "path"))
-    return name if "nvidia" in f"{name} {path}" else ""
+def is_nvidias(runtime: OciRuntime) -> bool:
+    """Return whether RUNTIME is NVIDIA's wrapper around runc, whatever it is called."""
+    return "nvidia" in f"{runtime.name} {runtime.path}"
 
 
 def _daemon(context: Context) -> Iterator[CheckResult]:

@@ -55,7 +55,7 @@ function _shtab_cdigen_using
 end
 
 set -g _shtab_cdigen_commands config configure diff doctor generate inspect install-service list nri prune resolve run status validate withdraw
-set -g _shtab_cdigen_opts_with_value --annotation --binary-search-path --bundle --cdi-device --config --config-search-path --container --container-driver-root --destdir --dev-root --device --device-node --driver-root --env --for --format --hook --index --inventory --kind --label --layout --library-search-path --loader --mode --name --namespace --naming --nvml --output --output-dir --prefix --profile --root --run-dir --runtime-handler --socket --spec-dir --target --user --vendor
+set -g _shtab_cdigen_opts_with_value --annotation --binary-search-path --bundle --cdi-device --config --config-search-path --container --container-driver-root --destdir --dev-root --device --device-node --driver-root --env --for --format --hook --index --inventory --kind --label --layout --library-search-path --loader --migrate --mode --name --namespace --naming --nvml --output --output-dir --prefix --profile --root --run-dir --runtime-handler --socket --spec-dir --target --user --vendor
 
 complete -c cdigen -e
 complete -c cdigen -f
@@ -113,6 +113,7 @@ complete -c cdigen -n '_shtab_cdigen_using doctor' -s h -l help -d 'show this he
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l for -xka "podman docker containerd crio" -d 'only this runtime: podman, docker, containerd, crio (default: all that are installed)'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l device -xka "(_cdigen_devices)" -d 'only this device, such as nvidia.com/gpu=0'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l user -xka "(__fish_complete_users)" -d 'the rootless containers of this user (default: whoever runs the command)'
+complete -c cdigen -n '_shtab_cdigen_using doctor' -l migrate -xka "(__fish_complete_path (commandline -ct))" -d 'find what NVIDIA'"'"'s, AMD'"'"'s and Intel'"'"'s tools have left here, and print the steps to cdigen, taking none; or how the FILEs (scripts, unit and compose files) ask for GPUs, and what to write'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l bundle -xka "(__fish_complete_path (commandline -ct))" -d 'pack the evidence into FILE (tar.gz)'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l mask -d 'has no effect any more: no bundle has UUIDs or the names of hosts and users'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'

@@ -98,6 +98,7 @@ _shtab_cdigen_doctor_options=(
   "*--for=[only this runtime\: podman, docker, containerd, crio (default\: all that are installed)]:RUNTIME:(podman docker containerd crio)"
   "*--device=[only this device, such as nvidia.com\/gpu\=0]:NAME:_cdigen_devices"
   "--user=[the rootless containers of this user (default\: whoever runs the command)]:NAME:_users"
+  "--migrate=[find what NVIDIA\'s, AMD\'s and Intel\'s tools have left here, and print the steps to cdigen, taking none\; or how the FILEs (scripts, unit and compose files) ask for GPUs, and what to write]:FILE:_files"
   "--bundle=[pack the evidence into FILE (tar.gz)]:FILE:_files"
   "--mask[has no effect any more\: no bundle has UUIDs or the names of hosts and users]"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"

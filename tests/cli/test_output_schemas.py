@@ -30,6 +30,7 @@ REPOSITORY = SCHEMAS.parent
 # Which schemas a command's outputs have; all have that of an error as well.
 BY_COMMAND = {name: (name,) for name in COMMANDS} | {
     "config": ("config-check",),
+    "doctor": ("doctor", "doctor-migrate"),
     "generate": ("generate", "generate-write"),
     "run": ("daemon-status", "inspect"),
     "nri": ("nri-status",),
@@ -115,7 +116,13 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
     }
     (host / "dev/nvidia1").unlink()
     done["diff"] = cdigen("diff", *root, "--json")
+    (host / "usr/bin/nvidia-ctk").touch()
+    script = tmp_path / "start.sh"
+    script.write_text("docker run --gpus all image\n")
+    uses = cdigen("doctor", "--json", "--migrate", script).json["uses"]
+    done["doctor-migrate"] = cdigen("doctor", *root, "--json", "--migrate")
     found = {name: short(one.json) for name, one in done.items()}
+    found["doctor-migrate"]["uses"] = uses  # which are of files that are given, the others of the host
     found["finding"] = found["generate-write"][0]["findings"][0]
     found["daemon-status"] = {key: value for key, value in status.items() if key != "nri"}
     return {**found, "status": status, "nri-status": status["nri"]}

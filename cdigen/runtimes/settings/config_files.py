@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
     from cdigen.model.findings import Severity
+    from cdigen.runtimes.settings.oci_runtimes import OciRuntime
     from cdigen.runtimes.users import Reader
 
 # The library's own (pkg/cdi, DefaultSpecDirs), lowest priority first.
@@ -41,7 +42,8 @@ class RuntimeSettings:
     ``edited_file_is_read`` says whether the runtime would read it as its configuration is now.
     ``has_dirs_key``: whether this release has a key for the spec directories. ``set_by``: pairs of
     ``spec_dirs``, ``cdi``, ``nri`` and the file, or the words ``the command line of FILE``, that sets it; a
-    default is not there. ``rootless``: whether these are a user's own settings.
+    default is not there. ``rootless``: whether these are a user's own settings. ``oci_runtimes``: those that
+    are registered by name; podman's are not read.
     """
 
     runtime: str
@@ -56,6 +58,7 @@ class RuntimeSettings:
     has_dirs_key: bool = False
     set_by: tuple[tuple[str, str], ...] = ()
     rootless: bool = False
+    oci_runtimes: tuple[OciRuntime, ...] = ()
 
     def source(self, what: str) -> str:
         """Return what sets WHAT (see ``set_by``), an empty text where it is the default."""

@@ -16,14 +16,16 @@ import fnmatch
 import posixpath
 
 from cdigen.host.root import shown
+from cdigen.runtimes.documents import lookup
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
 from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings
+from cdigen.runtimes.settings.oci_runtimes import oci_runtimes
 from cdigen.runtimes.units import command
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import TypeVar
 
     from cdigen.host.root import Root
@@ -102,7 +104,17 @@ def read(host: Root, release: Release) -> RuntimeSettings:
         edited_file_is_read=wanted == main or _is_imported(files, wanted),
         has_dirs_key=has_cdi,
         set_by=_set_by(cri, nri),
+        oci_runtimes=oci_runtimes(_oci_runtimes(files), ("options", "BinaryName")),
     )
+
+
+def _oci_runtimes(files: list[_File]) -> Iterator[tuple[str, object, object]]:
+    """Yield what each file says under any name of the CRI plugin, also one that this release passes over."""
+    for file in files:
+        for name in ("cri", OLD_CRI, CRI):
+            table = lookup(file.plugins, (name, "containerd"))
+            if isinstance(table, dict):
+                yield file.path, table.get("runtimes"), table.get("default_runtime_name")
 
 
 def _load(sources: ConfigFiles, main: str, *, is_needed: bool) -> list[_File]:

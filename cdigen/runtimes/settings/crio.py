@@ -10,6 +10,7 @@ import stat
 
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves, nri_of
 from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings
+from cdigen.runtimes.settings.oci_runtimes import oci_runtimes
 from cdigen.runtimes.units import command
 
 TYPE_CHECKING = False
@@ -36,6 +37,7 @@ def read(host: Root, release: Release) -> RuntimeSettings:
     has_nri = nri_of("cri-o", release) is not None
     is_on = has_nri and not behaves("cri-o", release, RuntimeBehaviour.NRI_OFF)
     set_by: dict[str, str] = {}
+    registered: list[tuple[str, object, object]] = []
     for path in (main, *_below(sources, folder)):
         document = sources.toml(path, is_needed=path != main or bool(named)) or {}
         runtime = sources.table(path, document, "crio", "runtime")
@@ -43,6 +45,7 @@ def read(host: Root, release: Release) -> RuntimeSettings:
             listed = sources.strings(path, "cdi_spec_dirs", runtime["cdi_spec_dirs"])
             if listed is not None:
                 dirs, set_by["spec_dirs"] = listed, path
+        registered.append((path, runtime.get("runtimes"), runtime.get("default_runtime")))
         nri = sources.table(path, document, "crio", "nri")
         if "enable_nri" in nri:
             is_enabled = sources.boolean(path, "enable_nri", nri["enable_nri"])
@@ -63,6 +66,7 @@ def read(host: Root, release: Release) -> RuntimeSettings:
         findings=tuple(sources.findings),
         has_dirs_key=has_cdi,
         set_by=tuple(sorted(set_by.items())),
+        oci_runtimes=oci_runtimes(registered, ("runtime_path",)),
     )
 
 

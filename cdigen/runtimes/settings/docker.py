@@ -11,6 +11,7 @@ from cdigen.host.root import shown
 from cdigen.runtimes.documents import lookup
 from cdigen.runtimes.releases import LIBRARIES, NRI, RuntimeBehaviour, behaves, nri_of
 from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings
+from cdigen.runtimes.settings.oci_runtimes import oci_runtimes
 from cdigen.runtimes.units import SYSTEM_FOLDERS, USER_FOLDERS, command
 from cdigen.runtimes.users import ROOT
 
@@ -61,6 +62,7 @@ def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
         has_dirs_key=has_cdi,
         set_by=set_by,
         rootless=user is not None,
+        oci_runtimes=oci_runtimes(_oci_runtimes(file, document, line), ("path",)),
     )
 
 
@@ -127,6 +129,15 @@ def _of_arguments(line: Command) -> dict[str, object]:
     return {
         name: words if name == _DIRS else _pairs(",".join(words)) for name, words in given.items() if words
     }
+
+
+def _oci_runtimes(
+    file: str, document: dict[str, object], line: Command
+) -> tuple[tuple[str, object, object], ...]:
+    added = dict(value.partition("=")[::2] for value in line.values("--add-runtime"))
+    table = {name: {"path": path} for name, path in added.items()}
+    default = (None, *line.values("--default-runtime"))[-1]
+    return (file, document.get("runtimes"), document.get("default-runtime")), (line.file, table, default)
 
 
 def _pairs(text: str) -> dict[str, object]:

@@ -1,0 +1,249 @@
+"""What `cdigen doctor --migrate` finds of other tools on a host, and the steps that it prints."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doctor.brokenhost import KIND, BrokenHost
+
+CTK_HOOK = {"hookName": "createContainer", "path": "/usr/bin/nvidia-cdi-hook"}
+OLD_CRI = "io.containerd.grpc.v1.cri"
+PACKAGES = ("nvidia-container-toolkit", "nvidia-container-toolkit-base")
+PLUGINS = "var/lib/kubelet/device-plugins"
+
+
+def migrate(host: BrokenHost, *, to_do: bool = True) -> dict[str, Any]:
+    """Ask what there is to do, which the exit code has to say as well."""
+    text = host.shell(f"cdigen doctor --migrate --json --root {host.root}", code=int(to_do))
+    document: dict[str, Any] = json.loads(text)
+    assert bool(document["steps"]) == to_do
+    return document
+
+
+def found(document: dict[str, Any], kind: str) -> list[tuple[str, list[str]]]:
+    return [(row["tool"], row["where"]) for row in document["found"] if row["kind"] == kind]
+
+
+def steps(document: dict[str, Any]) -> list[str]:
+    return [row["step"] for row in document["steps"]]
+
+
+def step(document: dict[str, Any], name: str) -> dict[str, Any]:
+    row: dict[str, Any] = next(row for row in document["steps"] if row["step"] == name)
+    return row
+
+
+def install_packages(host: BrokenHost) -> None:
+    for name in PACKAGES:
+        host.put(f"var/lib/dpkg/info/{name}.md5sums", "")
+    # Removed, with its configuration left behind.
+    host.put("var/lib/dpkg/info/nvidia-docker2.list", "/etc/docker/daemon.json\n")
+    for program in ("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime"):
+        host.put(f"usr/bin/{program}", "", mode=0o755)
+
+
+def enable_refresh(host: BrokenHost) -> None:
+    for unit in ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"):
+        host.put(f"usr/lib/systemd/system/{unit}", "[Unit]\n")
+        wants = host.root / "etc/systemd/system/multi-user.target.wants"
+        wants.mkdir(parents=True, exist_ok=True)
+        (wants / unit).symlink_to(f"/usr/lib/systemd/system/{unit}")
+
+
+def put_toolkits_spec(host: BrokenHost, name: str, *devices: str) -> Path:
+    """Write a spec as nvidia-ctk does, with the names of DEVICES."""
+
+    def change(document: dict[str, Any]) -> None:
+        document["containerEdits"]["hooks"] = [CTK_HOOK]
+        edits = document["devices"][0]["containerEdits"]
+        document["devices"] = [{"name": device, "containerEdits": edits} for device in devices]
+
+    return host.put(name, host.changed(change))
+
+
+def register(host: BrokenHost) -> None:
+    """Register the runtime `nvidia` with every container runtime."""
+    runtimes = {"nvidia": {"path": "nvidia-container-runtime"}}
+    host.put("etc/docker/daemon.json", {"default-runtime": "nvidia", "runtimes": runtimes})
+    host.put("etc/containerd/config.toml", 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n')
+    table = f"plugins.'{OLD_CRI}'.containerd.runtimes"
+    names = "".join(f"[{table}.{name}]\nruntime_type = 'x'\n" for name in ("nvidia", "nvidia-cdi"))
+    host.put("etc/containerd/conf.d/99-nvidia.toml", f"version = 2\n{names}")
+    host.put("etc/crio/crio.conf.d/99-nvidia.toml", "[crio.runtime.runtimes.nvidia]\nruntime_path = 'x'\n")
+
+
+def test_a_host_without_other_tools_has_nothing_to_do(host: BrokenHost) -> None:
+    assert migrate(host, to_do=False) == {"found": [], "steps": [], "stays": [], "uses": []}
+    assert host.shell(f"cdigen doctor --migrate --root {host.root}") == "nothing of other tools was found\n"
+
+
+def test_packages_count_while_dpkg_has_them_installed_and_programs_once(host: BrokenHost) -> None:
+    install_packages(host)
+    assert (host.root / "bin").is_symlink()
+    document = migrate(host)
+    assert found(document, "packages") == [("NVIDIA Container Toolkit", list(PACKAGES))]
+    programs = ["/usr/bin/nvidia-ctk", "/usr/bin/nvidia-cdi-hook", "/usr/bin/nvidia-container-runtime"]
+    assert found(document, "programs") == [("NVIDIA Container Toolkit", programs)]
+    removal = document["steps"][-1]
+    assert (removal["step"], removal["command"], removal["undo"]) == (
+        "remove-packages",
+        f"apt-get remove {' '.join(PACKAGES)}",
+        f"apt-get install {' '.join(PACKAGES)}",
+    )
+
+
+def test_programs_without_a_package_of_dpkgs_are_left_to_what_installed_them(host: BrokenHost) -> None:
+    host.put("opt/bin/amd-ctk", "", mode=0o755)
+    removal = migrate(host)["steps"][-1]
+    assert (removal["step"], removal["commands"]) == ("remove-programs", [])
+    assert "/opt/bin/amd-ctk" in removal["by_hand"]
+
+
+def test_the_refresh_service_ends_before_its_spec_is_replaced(host: BrokenHost) -> None:
+    enable_refresh(host)
+    put_toolkits_spec(host, "run/cdi/nvidia.yaml", "0", "77")
+    document = migrate(host)
+    assert steps(document)[:2] == ["stop-refresh", "write-specs"]
+    spec = "/var/run/cdi/nvidia.yaml"
+    assert found(document, "spec") == [("NVIDIA Container Toolkit", [spec])]
+    assert f"cdigen has no {KIND}=77" in document["found"][-1]["detail"]
+    writing = step(document, "write-specs")
+    kept = f"{spec}.before-cdigen"
+    assert writing["command"] == f"cp -p {spec} {kept} && cdigen generate --write --replace-foreign"
+    assert writing["undo"] == f"cdigen withdraw && mv {kept} {spec}"
+
+
+def test_a_spec_in_another_directory_goes_after_cdigens_is_there(host: BrokenHost) -> None:
+    put_toolkits_spec(host, "etc/cdi/nvidia.yaml", "0")
+    host.spec.unlink()
+    host.put("etc/cdi/nvidia.yaml.disabled", "taken")
+    document = migrate(host)
+    assert steps(document)[:2] == ["write-specs", "move-spec"]
+    assert step(document, "write-specs")["command"] == "cdigen generate --write"
+    moving = step(document, "move-spec")
+    assert moving["command"] == "mv /etc/cdi/nvidia.yaml /etc/cdi/nvidia.yaml-1.disabled"
+    assert moving["undo"] == "mv /etc/cdi/nvidia.yaml-1.disabled /etc/cdi/nvidia.yaml"
+
+
+def test_specs_that_are_cdigens_already_are_not_written_again(host: BrokenHost) -> None:
+    install_packages(host)
+    assert "write-specs" not in steps(migrate(host))
+
+
+def test_without_a_gpu_nothing_comes_in_the_place_of_others_specs(host: BrokenHost) -> None:
+    put_toolkits_spec(host, "etc/cdi/nvidia.yaml", "0")
+    host.spec.unlink()
+    for name in ("version", "gpus"):
+        path = host.root / "proc/driver/nvidia" / name
+        path.rename(path.with_name(f"{name}-gone"))
+    writing = step(migrate(host), "write-specs")
+    assert writing["commands"] == []
+    assert "'cdigen doctor' says why" in writing["by_hand"]
+
+
+def test_each_file_that_registers_a_runtime_is_one_step(tmp_path_host: BrokenHost) -> None:
+    host = tmp_path_host
+    register(host)
+    document = migrate(host)
+    unregistering = [row for row in document["steps"] if row["step"] == "unregister"]
+    by_runtime = {row["why"].split()[0]: row for row in unregistering}
+    docker, containerd, crio = (by_runtime[name] for name in ("docker", "containerd", "crio"))
+    assert len(unregistering) == 3
+    assert docker["command"] == "cp -p /etc/docker/daemon.json /etc/docker/daemon.json.before-cdigen"
+    assert docker["by_hand"] == (
+        "remove nvidia and the default runtime from /etc/docker/daemon.json, then restart docker"
+    )
+    drop_in = "/etc/containerd/conf.d/99-nvidia.toml"
+    assert containerd["command"] == f"mv {drop_in} {drop_in}.disabled && systemctl restart containerd"
+    assert containerd["why"] == "containerd has no runtime nvidia, nvidia-cdi any more"
+    # Not beside it: CRI-O reads whatever lies in its folder.
+    assert crio["command"].startswith(
+        "mv /etc/crio/crio.conf.d/99-nvidia.toml /etc/crio/99-nvidia.toml.disabled"
+    )
+    asking = steps(document).index("ask-by-name")
+    assert asking < steps(document).index("unregister")
+
+
+def test_runc_under_a_name_of_ones_own_is_nobody_elses(tmp_path_host: BrokenHost) -> None:
+    tmp_path_host.put("etc/docker/daemon.json", {"runtimes": {"mine": {"path": "/usr/bin/runc"}}})
+    assert migrate(tmp_path_host, to_do=False)["found"] == []
+
+
+def test_amds_runtime_is_known_by_its_program(tmp_path_host: BrokenHost) -> None:
+    runtimes = {"gpus": {"path": "/usr/local/bin/amd-container-runtime"}}
+    tmp_path_host.put("etc/docker/daemon.json", {"runtimes": runtimes})
+    assert found(migrate(tmp_path_host), "runtime") == [
+        ("AMD Container Toolkit", ["/etc/docker/daemon.json"])
+    ]
+
+
+def test_podmans_hook_is_moved_where_podman_does_not_read_it(host: BrokenHost) -> None:
+    hook = "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"
+    host.put(hook.lstrip("/"), "{}")
+    disabling = step(migrate(host), "disable-hook")
+    assert disabling["command"] == f"mv {hook} {hook}.disabled"
+
+
+def test_a_runtime_that_reads_no_specs_is_configured(tmp_path_host: BrokenHost) -> None:
+    install_packages(tmp_path_host)
+    tmp_path_host.put("etc/docker/daemon.json", {"features": {"cdi": False}})
+    configuring = step(migrate(tmp_path_host), "configure")
+    assert configuring["command"] == "cdigen configure docker"
+    assert configuring["undo"] == "cdigen configure docker --undo"
+
+
+@pytest.mark.parametrize("socket", ["nvidia-gpu.sock", "aliyungpushare.sock"])
+def test_what_a_device_plugin_may_need_stays(tmp_path_host: BrokenHost, socket: str) -> None:
+    host = tmp_path_host
+    install_packages(host)
+    register(host)
+    host.put(f"{PLUGINS}/{socket}", "")
+    document = migrate(host)
+    assert {"unregister", "remove-packages"} & set(steps(document)) == set()
+    assert len(document["stays"]) == 2
+    assert "nothing of cdigen's replaces it yet" in document["stays"][0]
+
+
+def test_amds_device_plugin_stays_and_needs_nothing_else(host: BrokenHost) -> None:
+    install_packages(host)
+    host.put(f"{PLUGINS}/amd.com_gpu", "")
+    document = migrate(host)
+    assert found(document, "plugin") == [("AMD's device plugin", [f"/{PLUGINS}/amd.com_gpu"])]
+    assert steps(document)[-1] == "remove-packages"
+    assert len(document["stays"]) == 1
+
+
+def test_what_others_than_root_may_change_is_no_command(host: BrokenHost) -> None:
+    hook = "/etc/containers/oci/hooks.d/oci-nvidia-hook.json"
+    host.put(hook.lstrip("/"), "{}")
+    (host.root / "etc/containers/oci/hooks.d").chmod(0o777)
+    disabling = step(migrate(host), "disable-hook")
+    assert (disabling["commands"], disabling["undo_commands"]) == ([], [])
+    assert "others than root may change /etc/containers/oci/hooks.d" in disabling["by_hand"]
+
+
+def test_the_text_has_each_step_with_its_command_and_the_way_back(host: BrokenHost) -> None:
+    install_packages(host)
+    enable_refresh(host)
+    text = host.shell(f"cdigen doctor --migrate --root {host.root}", code=1)
+    assert "1. stop-refresh: " in text
+    assert "\n   do:   systemctl disable --now nvidia-cdi-refresh.path nvidia-cdi-refresh.service\n" in text
+    assert "\n   back: systemctl enable --now nvidia-cdi-refresh.path nvidia-cdi-refresh.service\n" in text
+    assert "steps, in this order, on that host; each can be taken back by itself" in text
+
+
+def test_nothing_is_changed_and_nothing_is_started(tmp_path_host: BrokenHost) -> None:
+    host = tmp_path_host
+    install_packages(host)
+    register(host)
+    put_toolkits_spec(host, "run/cdi/nvidia.yaml", "0")
+    before = {path: path.lstat().st_mtime_ns for path in host.root.rglob("*")}
+    migrate(host)
+    assert {path: path.lstat().st_mtime_ns for path in host.root.rglob("*")} == before
+
+
+def test_it_excludes_the_bundle(host: BrokenHost) -> None:
+    bundle = host.root / "bundle.tar.gz"
+    assert not host.shell(f"cdigen doctor --migrate --bundle {bundle} --root {host.root}", code=2)
+    assert not bundle.exists()
