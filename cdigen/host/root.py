@@ -39,7 +39,10 @@ class Root:
         self.seen_at = "" if seen_at == "/" else seen_at
         self._directories: dict[str, str] = {"/": "/"}
         self._links: dict[str, str | None] = {}
+        # Canonical paths where nothing is, and folders as they were asked for that lead nowhere. A link to
+        # nothing is of the second alone: it is there, and where it leads decides where a path is made.
         self._missing: set[str] = set()
+        self._leading_nowhere: set[str] = set()
         self._inside = os.path.realpath(outer).rstrip("/") + "/"
 
     def __repr__(self) -> str:
@@ -60,6 +63,7 @@ class Root:
     def forget_missing(self) -> None:
         """Look again for folders that were missing: something was made since."""
         self._missing.clear()
+        self._leading_nowhere.clear()
 
     def host_path(self, path: str) -> str:
         """Return PATH of this tree as the host names it."""
@@ -110,12 +114,12 @@ class Root:
         """Return the canonical path of the folder PATH, which is remembered; raises as ``resolve`` does."""
         real = self._directories.get(path)
         if real is None:
-            if path in self._missing:
+            if path in self._leading_nowhere:
                 raise FileNotFoundError(ENOENT, os.strerror(ENOENT), path)
             try:
                 real = self._find_directory(path)
             except FileNotFoundError:
-                self._missing.add(path)
+                self._leading_nowhere.add(path)
                 raise
             self._directories[path] = real
         return real

@@ -114,6 +114,14 @@ def test_what_was_walked_before_changes_no_answer(tree: list[tuple[str, str]], p
         assert [root_says(Root(str(folder)), path) for path in paths] == first
 
 
+def test_a_link_to_a_folder_that_is_missing_in_the_tree_alone_does_not_lead_out_of_it(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    link(tmp_path / "tree/dev/caps", str(tmp_path / "outside"))
+    host = Root(str(tmp_path / "tree"))
+    assert not host.exists("/dev/caps/cap1")
+    assert host.resolve_new("/dev/caps/cap1") == f"{tmp_path}/outside/cap1"
+
+
 @LAWS
 @given(TREES, PATHS)
 def test_a_canonical_path_is_its_own(tree: list[tuple[str, str]], paths: list[str]) -> None:
