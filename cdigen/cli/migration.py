@@ -78,7 +78,7 @@ def _plan_lines(plan: Migration, context: Context) -> list[str]:
         lines += _wrapped(f"{one.tool}, {one.kind}: {', '.join(one.where)}{detail}", _INDENT)
     if plan.steps:
         there = "" if context.is_live else ", on that host"
-        lines += ["", f"steps, in this order{there}; each can be taken back by itself"]
+        lines += ["", f"steps, in this order{there}; each can be taken back, the last first"]
     for number, step in enumerate(plan.steps, start=1):
         lines += ["", *_step_lines(number, step)]
     if plan.stays:

@@ -230,7 +230,7 @@ def test_the_text_has_each_step_with_its_command_and_the_way_back(host: BrokenHo
     assert "1. stop-refresh: " in text
     assert "\n   do:   systemctl disable --now nvidia-cdi-refresh.path nvidia-cdi-refresh.service\n" in text
     assert "\n   back: systemctl enable --now nvidia-cdi-refresh.path nvidia-cdi-refresh.service\n" in text
-    assert "steps, in this order, on that host; each can be taken back by itself" in text
+    assert "steps, in this order, on that host; each can be taken back, the last first" in text
 
 
 def test_nothing_is_changed_and_nothing_is_started(tmp_path_host: BrokenHost) -> None:
