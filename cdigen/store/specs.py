@@ -27,7 +27,7 @@ from cdigen.store.directory import (
     writable_by_others,
 )
 from cdigen.store.failures import store_error
-from cdigen.store.lock import TIMEOUT_S, exclusive
+from cdigen.store.lock import exclusive
 from cdigen.store.snapshot import NO_FILE, identity, read_all, take_snapshot
 from cdigen.value import frozen
 
@@ -66,7 +66,6 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
     replace_foreign: bool = False,
     also_set_aside: tuple[str, ...] = (),
     now: Callable[[], float] = time.time,
-    lock_timeout_s: float = TIMEOUT_S,
 ) -> PublishedSpec:
     """Write CONTENT, the spec of KIND, into the file NAME of DIRECTORY.
 
@@ -82,7 +81,7 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
         raise ValueError(f"not a spec file's name: {name!r}")
     with (
         open_owned(state_dir, what=STATE_DIRECTORY) as home,
-        exclusive(home, timeout_s=lock_timeout_s),
+        exclusive(home),
         open_or_create(directory) as place,
     ):
         tempfiles.sweep(home)

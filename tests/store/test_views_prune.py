@@ -327,28 +327,30 @@ def test_a_publisher_and_a_pruner_at_the_same_time_never_lose_the_view_that_was_
             assert viewtrees.is_whole(base, publish(base))
 
 
-def after_boot(base: Path, proc: Path, boot: str, now: Callable[[], float] = later) -> dict[str, str]:
-    boot_id = put(base, "/boot-id", f"{boot}\n".encode())
-    rows = pruning.prune_after_boot(
-        state(base), spec_dirs=(f"{base}/cdi",), boot_id=str(boot_id), proc=str(proc), now=now
-    )
+def after_boot(base: Path, proc: Path, now: Callable[[], float] = later) -> dict[str, str]:
+    rows = pruning.prune_after_boot(state(base), spec_dirs=(f"{base}/cdi",), proc=str(proc), now=now)
     return {row.name: row.result for row in rows}
+
+
+def boot(base: Path) -> None:
+    """Let all that was recorded be of an earlier boot."""
+    (Path(state(base)) / "views/boot-id").write_text("an earlier boot\n")
 
 
 def test_views_go_once_in_a_boot(base: Path, proc: Path) -> None:
     first = publish(base)
-    assert after_boot(base, proc, "one") == {first.name: "removed"}
+    boot(base)
+    assert after_boot(base, proc) == {first.name: "removed"}
     again = publish(base)
-    assert after_boot(base, proc, "one") == {}
+    assert after_boot(base, proc) == {}
     assert left(base) == [again.name]
-    assert after_boot(base, proc, "two") == {again.name: "removed"}
+    boot(base)
+    assert after_boot(base, proc) == {again.name: "removed"}
 
 
 def test_in_the_boot_in_which_the_first_view_was_made_none_goes(base: Path, proc: Path) -> None:
     first = publish(base)
-    boot_id = "/proc/sys/kernel/random/boot_id"
-    rows = pruning.prune_after_boot(state(base), spec_dirs=(), boot_id=boot_id, proc=str(proc), now=later)
-    assert rows == ()
+    assert after_boot(base, proc) == {}
     assert left(base) == [first.name]
 
 
@@ -356,17 +358,28 @@ def test_while_starts_may_be_in_flight_the_boot_is_not_done(base: Path, proc: Pa
     first = publish(base)
     (base / "cdi").mkdir()
     os.utime(viewtrees.view(base, first), (0, 0))
-    assert after_boot(base, proc, "one", now=time.time) == {first.name: "kept"}
-    assert after_boot(base, proc, "one") == {first.name: "removed"}
-    assert after_boot(base, proc, "one") == {}
+    boot(base)
+    assert after_boot(base, proc, now=time.time) == {first.name: "kept"}
+    assert after_boot(base, proc) == {first.name: "removed"}
+    assert after_boot(base, proc) == {}
 
 
-def test_without_views_or_a_boot_id_nothing_is_made(base: Path, proc: Path) -> None:
-    assert after_boot(base, proc, "one") == {}
+def test_without_views_nothing_is_made(base: Path, proc: Path) -> None:
+    assert after_boot(base, proc) == {}
     assert not Path(state(base)).exists()
-    first = publish(base)
-    assert after_boot(base, proc, "") == {}
-    assert left(base) == [first.name]
+
+
+def test_without_a_boot_id_nothing_goes(base: Path) -> None:
+    if os.geteuid() != 0:
+        cannot_run("only root can mount")
+    output = in_namespace(
+        "mount --bind /dev/null /proc/sys/kernel/random/boot_id\n---\n"
+        "from cdigen.store.views.pruning import prune_after_boot\n"
+        "publish(base)\n"
+        "print(prune_after_boot(state(base), spec_dirs=(), now=lambda: 1e10))\n",
+        base,
+    )
+    assert output == "()\n"
 
 
 def test_a_pruner_waits_for_the_lock(base: Path) -> None:

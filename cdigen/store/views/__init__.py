@@ -4,7 +4,6 @@
 - ``pruning``: ``prune`` removes the views that nobody uses;
 - ``sources``: which of the host's files may enter a view, and the name that follows from them;
 - ``builder``: how files get into a view: hard links, reflinks, copies;
-- ``folder``: the directory that holds the views, and what lies in one;
-- ``mounts``: which views are mounted anywhere on this machine;
-- ``bootrecord``: the boot in which the views were last pruned.
+- ``folder``: the directory that holds the views, what lies in one, the boot in which they were last pruned;
+- ``mounts``: which views are mounted anywhere on this machine.
 """

@@ -2,7 +2,8 @@
 
 A view grows under a temporary name (``.cdigen-<view>.<pid>.<random>.tmp``) and a view to be removed
 goes back to one, so a view's own name is never that of half a view. Whoever is at work in such a folder
-holds an flock on it: ``sweep`` knows a dead one's by being able to take the lock.
+holds an flock on it: ``sweep`` knows a dead one's by being able to take the lock. The file ``boot-id``
+beside the views says in which boot they were last pruned.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ import re
 import stat
 from contextlib import contextmanager, suppress
 
+from cdigen.host.procfs import boot_id
+from cdigen.host.root import Root
 from cdigen.store import tempfiles
 from cdigen.store.directory import Directory
 from cdigen.store.failures import store_error
+from cdigen.store.snapshot import take_snapshot
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 
 VIEWS = "views"
 VIEW_DIRECTORY = "view directory"
+BOOT_FILE = "boot-id"
 # Views and, where a damaged one keeps its name, those that stand in for it: nvidia-<16 hex digits>-2.
 VIEW_NAME = re.compile(r"[a-z0-9]+-[0-9a-f]{16}(?:-[1-9][0-9]{0,5})?")
 
@@ -161,6 +166,16 @@ def sweep(place: Directory) -> None:
         if _TEMPORARY.fullmatch(name):
             with suppress(OSError):
                 _sweep(place, name)
+
+
+def pruned_in(place: Directory) -> str:
+    """Return the boot in which the views of PLACE were last pruned; empty where there is no record."""
+    return (take_snapshot(place, BOOT_FILE).content or b"").decode("ascii", "replace").strip()
+
+
+def record_boot(place: Directory) -> None:
+    """Record this boot for ``pruned_in``; the caller holds the store's lock."""
+    tempfiles.replace_file(place, BOOT_FILE, f"{boot_id(Root())}\n".encode())
 
 
 def _sweep(place: Directory, name: str) -> None:

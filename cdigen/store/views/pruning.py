@@ -12,16 +12,18 @@ import re
 import stat
 import time
 
-from cdigen.host.root import reason, shown
+from cdigen.host.procfs import boot_id
+from cdigen.host.root import Root, reason, shown
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, require_owned
 from cdigen.store.lock import TIMEOUT_S, exclusive
 from cdigen.store.snapshot import MAX_BYTES, read_all
 from cdigen.store.tempfiles import fsync_directory
-from cdigen.store.views import bootrecord
 from cdigen.store.views.folder import (
     VIEW_DIRECTORY,
     VIEW_NAME,
     VIEWS,
+    pruned_in,
+    record_boot,
     remove,
     sweep,
     temporary_name,
@@ -94,33 +96,30 @@ def prune(  # noqa: PLR0913  where, and by which clock and tables it is judged; 
             return tuple(_carried_out(place, row) if row.result == "removable" else row for row in judged)
 
 
-def prune_after_boot(  # noqa: PLR0913  as prune
+def prune_after_boot(
     state_dir: str,
     *,
     spec_dirs: tuple[str, ...],
-    boot_id: str = bootrecord.BOOT_ID,
     proc: str = "/proc",
     now: Callable[[], float] = time.time,
-    lock_timeout_s: float = TIMEOUT_S,
 ) -> tuple[PrunedView, ...]:
     """Prune in the first cycle after a boot; returns () where this boot was already done.
 
     Called after views were published (which keeps them) and before specs are written. Where spec
     directories were written less than the grace time ago, this boot is not recorded as done, and the next
-    cycle tries again. BOOT_ID is the kernel's file.
+    cycle tries again.
     """
-    boot = bootrecord.current_boot(boot_id)
     with (
         open_existing(state_dir, what=STATE_DIRECTORY) as home,
         open_existing(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY) as place,
     ):
-        if home is None or place is None or not boot or bootrecord.is_done(place, boot):
+        if home is None or place is None or pruned_in(place) == boot_id(Root()):
             return ()
         is_early = _is_young(_read_specs(spec_dirs).newest, now())
-        rows = prune(state_dir, spec_dirs=spec_dirs, proc=proc, now=now, lock_timeout_s=lock_timeout_s)
+        rows = prune(state_dir, spec_dirs=spec_dirs, proc=proc, now=now)
         if not is_early:
-            with exclusive(home, timeout_s=lock_timeout_s):
-                bootrecord.record(place, boot)
+            with exclusive(home):
+                record_boot(place)
         return rows
 
 

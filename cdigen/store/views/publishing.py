@@ -19,7 +19,6 @@ from cdigen.store.directory import STATE_DIRECTORY, open_existing, open_owned, w
 from cdigen.store.failures import store_error
 from cdigen.store.lock import TIMEOUT_S, exclusive
 from cdigen.store.tempfiles import fsync_directory
-from cdigen.store.views import bootrecord
 from cdigen.store.views.builder import fill
 from cdigen.store.views.folder import (
     VIEW_DIRECTORY,
@@ -27,6 +26,8 @@ from cdigen.store.views.folder import (
     IntactView,
     find_intact,
     free_name,
+    pruned_in,
+    record_boot,
     sweep,
     temporary_view,
 )
@@ -98,7 +99,8 @@ def publish_view(
         place = stack.enter_context(open_owned(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY))
         with exclusive(home, timeout_s=lock_timeout_s):
             sweep(place)
-            bootrecord.begin_boot(place)
+            if not pruned_in(place):
+                record_boot(place)
             if there := find_intact(place, wanted, whole=copies):
                 _touch(place, there.name)
                 return _published(place, there, "found", wanted, root)
