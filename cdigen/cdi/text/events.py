@@ -26,18 +26,15 @@ if TYPE_CHECKING:
 
     _Value = dict[str, object] | list[object]
 
-# A node takes microseconds, and a real file has thousands.
-MAX_NODES = 300_000
+MAX_NODES = 300_000  # a node takes microseconds, and a real file has thousands
 # Each finding takes a pass over the text, to count lines.
 MAX_FINDINGS = 100
 # go-yaml refuses a document once 1,000 nodes are decoded and 99 % of them come from aliases; below
 # this number it never does, above it we do not follow (go-yaml v2, decode.go, allowedAliasRatio).
 MAX_ALIASED = 900
 
-# A tag may be as long as the file.
-_MAX_WORDS = 200
-# Reported once, since a text may use them a thousand times.
-_ONCE = frozenset(("yaml-alias", "yaml-key", "yaml-tag"))
+_MAX_WORDS = 200  # a tag may be as long as the file
+_ONCE = frozenset(("yaml-alias", "yaml-key", "yaml-tag"))  # since a text may use them a thousand times
 _MERGE = "tag:yaml.org,2002:merge"
 # What YAML's reader refuses although a JSON string may hold it: DEL, most of C1, the non-characters.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
@@ -71,7 +68,7 @@ class YamlText:
 
 
 class _Container:
-    """An open mapping or sequence; ``keys`` are those of a mapping, before they became text."""
+    """An open mapping or sequence; ``keys`` before they became text; ``path`` if places are wanted."""
 
     def __init__(self, value: _Value, event: yaml.CollectionStartEvent, path: str) -> None:
         self.value = value
@@ -162,7 +159,8 @@ class _Reader:
         if len(self._open) >= MAX_DEPTH:
             self._stop("too-deep", offset, f"nesting beyond {MAX_DEPTH} levels", refused=True)
         self._note_place(event)
-        self._open.append(_Container(value, event, self._path()))
+        # It may be as long as the text: without WANTED, only a finding's is made.
+        self._open.append(_Container(value, event, self._path() if self._wanted else "$"))
 
     def end(self, _event: yaml.CollectionEndEvent) -> None:
         """End the mapping or sequence that was begun last."""
@@ -175,6 +173,7 @@ class _Reader:
         self.report("yaml-alias", offset, f"alias *{event.anchor}")
         if event.anchor not in self._anchors:
             self._stop("yaml-syntax", offset, f"no anchor for alias *{event.anchor}", refused=True)
+        self._note_place(event)
         value, size = self._anchors[event.anchor]
         self._aliased += size
         if self._aliased > MAX_ALIASED or self._is_key_next():
@@ -234,12 +233,14 @@ class _Reader:
         parent.key = None
 
     def _path(self) -> str:
-        if not self._open:
-            return "$"
-        top = self._open[-1]
-        if isinstance(top.value, list):
-            return f"{top.path}[{len(top.value)}]"
-        return top.path if top.key is None else member_path(top.path, top.key)
+        opened = self._open[-1:] if self._wanted else self._open
+        path = "$" if not opened else opened[0].path
+        for container in opened:
+            if isinstance(container.value, list):
+                path = f"{path}[{len(container.value)}]"
+            elif container.key is not None:
+                path = member_path(path, container.key)
+        return path
 
     def _note_place(self, event: yaml.NodeEvent, *, is_key: bool = False) -> None:
         """Note where EVENT begins; a member stands where its key does, one of two where the first does."""

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdigen.cdi.rules.fields import member_path
-from cdigen.cdi.text.events import positions
+from cdigen.cdi.text.events import positions, read_yaml
 from cdigen.cdi.validation import validate_content
 
 if TYPE_CHECKING:
@@ -139,3 +139,17 @@ def test_a_thousand_places_in_a_large_file_take_no_more_than_two_seconds() -> No
     found = positions(text, [f"$.devices[{n}].x" for n in range(99_000, 100_000)], is_yaml=False)
     assert len(found) == 1000
     assert process_time() - start < 2
+
+
+def test_an_alias_in_a_list_stands_where_it_is_written() -> None:
+    assert positions("a: &x 1\nb: [2, *x]\n", ["$.a", "$.b[1]"], is_yaml=True) == {
+        "$.a": (1, 1),
+        "$.b[1]": (2, 8),
+    }
+
+
+def test_a_long_key_is_not_copied_for_each_list_below_it() -> None:
+    text = f"? {'k' * (2 << 20)}\n: [{'[],' * 30_000}]\n"
+    begun_s = process_time()
+    assert not read_yaml(text).findings
+    assert process_time() - begun_s < 1
