@@ -1,9 +1,12 @@
 """What `cdigen doctor --migrate` finds of other tools on a host, and the steps that it prints."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import amdtree
+import inteltree
 import pytest
 from doctor.brokenhost import KIND, BrokenHost
 
@@ -247,3 +250,35 @@ def test_it_excludes_the_bundle(host: BrokenHost) -> None:
     bundle = host.root / "bundle.tar.gz"
     assert not host.shell(f"cdigen doctor --migrate --bundle {bundle} --root {host.root}", code=2)
     assert not bundle.exists()
+
+
+def lay_amd(root: Path) -> None:
+    amdtree.write(root, amdtree.mi300x(8, count=1))
+
+
+def lay_laptop(root: Path) -> None:
+    inteltree.lay(root, *inteltree.laptop())
+
+
+@pytest.mark.usefixtures("real_nodes")
+@pytest.mark.parametrize(
+    ("lay", "kind", "file", "tool", "lacking"),
+    [
+        (lay_amd, "amd.com/gpu", "amd.json", "AMD Container Toolkit", ""),
+        (lay_laptop, "intel.com/gpu", "intel.com-gpu.yaml", "Intel's CDI specs generator", "card7"),
+    ],
+)
+def test_specs_of_amds_and_intels_generators_go_after_cdigens_are_there(  # noqa: PLR0917 - a table
+    tmp_path: Path, lay: Callable[[Path], None], kind: str, file: str, tool: str, lacking: str
+) -> None:
+    host = BrokenHost(tmp_path / "host").make("podman", lay=lay)
+    names = ["0", *([lacking] if lacking else [])]
+    edits = {"deviceNodes": [{"path": "/dev/dri/renderD128"}]}
+    devices = [{"name": name, "containerEdits": edits} for name in names]
+    host.put(f"etc/cdi/{file}", {"cdiVersion": "0.6.0", "kind": kind, "devices": devices})
+    document = migrate(host)
+    assert found(document, "spec") == [(tool, [f"/etc/cdi/{file}"])]
+    detail = document["found"][0]["detail"]
+    assert f"cdigen has no {kind}={lacking}" in detail if lacking else "cdigen has no" not in detail
+    assert steps(document) == ["move-spec", "keep-fresh"]
+    assert step(document, "move-spec")["command"] == f"mv /etc/cdi/{file} /etc/cdi/{file}.disabled"

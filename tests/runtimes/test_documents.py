@@ -3,6 +3,7 @@
 import json
 import time
 import tomllib
+from difflib import SequenceMatcher
 from typing import Any
 
 import pytest
@@ -37,15 +38,11 @@ version = 2
 
 
 def lost(before: bytes, after: bytes) -> list[bytes]:
-    """Return the lines of BEFORE that are not in AFTER, in their order."""
-    left = after.splitlines()
-    missing = []
-    for line in filter(bytes.strip, before.splitlines()):
-        if line in left:
-            del left[: left.index(line) + 1]
-        else:
-            missing.append(line)
-    return missing
+    """Return the lines of BEFORE that are not in AFTER, in their order; a line may be there twice."""
+    old, new = before.splitlines(), after.splitlines()
+    same = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
+    kept = {number for block in same for number in range(block.a, block.a + block.size)}
+    return [line for number, line in enumerate(old) if number not in kept and line.strip()]
 
 
 def test_a_text_is_put_in_quotes() -> None:
