@@ -304,7 +304,10 @@ def parse_inf(head: bytes) -> str:
     Chromium reads it from the registry (crrev.com/1241aea). The file is UTF-16 with a mark, or ASCII.
     """
     text = head.decode("utf-16-le" if head.startswith(b"\xff\xfe") else "utf-8", "replace")
-    found = re.search(r"(?im)^\s*DriverVer\s*=[^,\n]*,\s*\d+\.\d+\.([\d.]+)", text)
+    # No white space of these is a line's end: with \s, a file of empty lines takes seconds.
+    found = re.search(
+        r"(?im)^[ \t]*DriverVer[ \t]*=[^,\n]*,[ \t]*[0-9]+\.[0-9]+\.([0-9.]+)[ \t\r]*(?:;|$)", text
+    )
     digits = found[1].replace(".", "")[-5:] if found else ""
     version = f"{digits[:-2]}.{digits[-2:]}"
     return version if is_version(version) else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from time import process_time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -169,11 +170,21 @@ def test_the_machine_is_that_of_libcuda(host: Path) -> None:
         (b"DriverVer = \n", ""),
         (b"DriverVer = 08/14/2025, 32.0\n", ""),
         (b"DriverVer = 08/14/2025, 32.0.a.b\n", ""),
+        (b"DriverVer = 08/14/2025, 32.0.15.8115a\n", ""),
+        (b"DriverVer = 08/14/2025,\n32.0.15.8115\n", ""),
         (bytes(range(256)), ""),
     ],
 )
 def test_the_version_is_the_last_five_digits_of_windows_version(head: bytes, version: str) -> None:
     assert wsl.parse_inf(head) == version
+
+
+@pytest.mark.parametrize("before", [b"", b"DriverVer", b"DriverVer = ,", b"DriverVer = 1, 1."])
+def test_white_space_and_digits_without_end_take_no_time(before: bytes) -> None:
+    for endless in (b"\n", b" ", b"\t\r\n", b"1", b"1.", b" ,"):
+        begun = process_time()
+        wsl.parse_inf((before + endless * wsl.INF_HEAD)[: wsl.INF_HEAD])
+        assert process_time() - begun < 0.5
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "folder", "regular file", "dangling link"])
