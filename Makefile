@@ -4,7 +4,7 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test quick timings test-debian13 coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri soak provision install install-files uninstall install-hook deb rpm clean
+.PHONY: help run test quick timings test-debian13 coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri soak provision install install-files uninstall install-hook deb rpm release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -134,8 +134,13 @@ DEB_ROOT ?=
 deb: ## build the Debian packages into build/deb (DEB_ROOT=<root of Debian 13>)
 	@DEB_ROOT='$(DEB_ROOT)' packaging/build-deb build/deb
 
-rpm: ## build the RPM packages into build/rpm
-	@packaging/build-rpm build/rpm
+# Options of rpmbuild, such as '--with bundled' (docs/distributions.md).
+RPM_OPTIONS ?=
+rpm: ## build the RPM packages into build/rpm (RPM_OPTIONS='--with bundled')
+	@packaging/build-rpm build/rpm $(RPM_OPTIONS)
+
+release: $(VENV)/release.stamp ## make and check all that is uploaded for the tag of this commit (DEB_ROOT; docs/releasing.md)
+	@PYTHON=$(VENV)/bin/python DEB_ROOT='$(DEB_ROOT)' packaging/release
 
 clean: ## remove the venv and what tools left behind
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
@@ -146,6 +151,10 @@ $(VENV)/bin/pip:
 
 $(VENV)/run.stamp: pyproject.toml | $(VENV)/bin/pip
 	$(VENV)/bin/pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/release.stamp: pyproject.toml | $(VENV)/bin/pip
+	$(VENV)/bin/pip install --quiet 'hatchling>=1.27' 'cyclonedx-bom>=7'
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml $(VENV)/run.stamp

@@ -47,7 +47,17 @@ def run(arguments: Namespace) -> int:
         dry_run=arguments.dry_run,
     )
     if arguments.json:
-        report.print_json([{"view": row.name, "result": row.result, "reason": row.reason} for row in rows])
+        report.print_json(
+            [
+                {
+                    "view": row.name,
+                    "result": row.result,
+                    "changed": row.result == "removed",
+                    "reason": row.reason,
+                }
+                for row in rows
+            ]
+        )
     elif rows:
         cells = [(row.name, row.result, row.reason) for row in rows]
         report.write(sys.stdout, report.table(cells, header=("VIEW", "RESULT", "REASON")))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
+    from typing import Any
 
     from cdigen.config import Settings
     from cdigen.pipeline.publish import PublishOutcome
@@ -158,17 +159,24 @@ def _foreign_specs(
 
 def _print_rows(outcomes: list[PublishOutcome], others: list[SpecFile], arguments: Namespace) -> None:
     words = {"withdrawn": "withdrawable" if arguments.dry_run else "withdrawn"}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "kind": outcome.kind,
             "file": outcome.file,
             "result": words.get(outcome.result, outcome.result),
+            "changed": outcome.result == "withdrawn" and not arguments.dry_run,
             "reason": outcome.error.message if outcome.error is not None else "",
         }
         for outcome in outcomes
     ]
     rows += [
-        {"kind": spec.kind, "file": spec.path, "result": "foreign", "reason": "cdigen did not write it"}
+        {
+            "kind": spec.kind,
+            "file": spec.path,
+            "result": "foreign",
+            "changed": False,
+            "reason": "cdigen did not write it",
+        }
         for spec in others
     ]
     if arguments.json:

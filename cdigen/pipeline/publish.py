@@ -55,7 +55,13 @@ class PublishOutcome:
         findings = [finding.row() for finding in self.findings]
         if self.error is not None:
             findings.append(finding_of(self.error, self.file).row())
-        return {"kind": self.kind, "file": self.file, "result": self.result, "findings": findings}
+        return {
+            "kind": self.kind,
+            "file": self.file,
+            "result": self.result,
+            "changed": self.result in {"written", "withdrawn"},
+            "findings": findings,
+        }
 
 
 def refused_outcome(

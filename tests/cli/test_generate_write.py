@@ -53,8 +53,8 @@ def test_json_says_what_was_written(cdigen: Run, host: Path) -> None:
             "no-forward-compatibility",
         ]
     row = {"kind": "nvidia.com/gpu", "file": str(host / SPEC)}
-    assert first == [{**row, "result": "written"}]
-    assert second == [{**row, "result": "unchanged"}]
+    assert first == [{**row, "result": "written", "changed": True}]
+    assert second == [{**row, "result": "unchanged", "changed": False}]
 
 
 def test_an_unchanged_spec_is_not_touched(cdigen: Run, host: Path) -> None:

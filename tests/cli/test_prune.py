@@ -49,6 +49,7 @@ def test_prune_removes_what_nobody_uses_and_says_why_the_rest_stays(cdigen: Run,
         used: ("kept", str(spec)),
         fresh: ("kept", "it"),
     }
+    assert {row["view"] for row in done.json if row["changed"]} == {unused}
     assert viewtrees.left(base) == sorted([used, fresh])
 
 
@@ -80,7 +81,7 @@ def test_specs_count_in_the_usual_the_configured_and_the_given_directories(
     spec = viewtrees.put(base, f"/{place}/foreign.yaml", f"hostPath: /var/lib/cdigen/views/{name}".encode())
     old(spec.parent)
     done = cdigen("prune", "--root", base, "--spec-dir", base / "given", "--json")
-    assert done.json == [{"view": name, "result": "kept", "reason": f"{spec} names it"}]
+    assert done.json == [{"view": name, "result": "kept", "changed": False, "reason": f"{spec} names it"}]
     assert done.err.startswith("cdigen: nothing to remove")
 
 

@@ -43,14 +43,19 @@ def test_our_specs_go_and_asking_again_changes_nothing(cdigen: Run, two: Path) -
     assert cdigen("withdraw", "--root", two, "--json").json == []
 
 
+def test_json_says_which_files_were_removed(cdigen: Run, two: Path) -> None:
+    rows = cdigen("withdraw", "--root", two, "--json").json
+    assert [(row["result"], row["changed"]) for row in rows] == [("withdrawn", True)] * 2
+
+
 def test_a_dry_run_says_what_would_go_and_touches_nothing(cdigen: Run, two: Path) -> None:
     (two / "run/cdi" / OTHER).write_text("{}")
     before = Host(two).files()
     done = cdigen("withdraw", "--root", two, "--dry-run", "--json")
     assert done.code == 4
-    assert [(row["kind"], row["result"]) for row in done.json] == [
-        ("nvidia.com/gpu", "withdrawable"),
-        ("nvidia.com/other", "refused"),
+    assert [(row["kind"], row["result"], row["changed"]) for row in done.json] == [
+        ("nvidia.com/gpu", "withdrawable", False),
+        ("nvidia.com/other", "refused", False),
     ]
     assert Host(two).files() == before
 

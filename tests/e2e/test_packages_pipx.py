@@ -46,9 +46,10 @@ KEPT = "/var/lib/cdigen"
 def put_wheels(root: Path) -> None:
     """Put the wheels of this version, of the next one and of all that they need into /wheels of ROOT."""
     locked_wheels(root)
-    # pipx asks for a new one, for itself.
-    pip = [sys.executable, "-m", "pip", "--quiet", "download", "--no-deps", "--dest", str(root / "wheels")]
-    subprocess.run([*pip, "pip>=23.1"], check=True, stdin=subprocess.DEVNULL)
+    # pipx asks for a new pip, for itself.
+    wanted = ("--python-version=3.13", "--only-binary=:all:", "pip>=23.1", "ansible-core>=2.19")
+    pip = [sys.executable, "-m", "pip", "--quiet", "download", "--dest", str(root / "wheels")]
+    subprocess.run([*pip, *wanted], check=True, stdin=subprocess.DEVNULL)
     build("wheel", root / "wheels")
     sources = root.parent / "next"
     for name in ("cdigen", "schemas", "etc"):
@@ -196,4 +197,25 @@ def test_where_usr_is_read_only_another_prefix_is_named_and_works(gpus: GpuHost)
     assert "/usr/local/libexec/cdigen/cdigen-hook" in gpus.host.run(f"cat {SPEC}")
     assert_a_container_gets_the_driver(gpus)
     installed(gpus, "--prefix /usr/local", "--remove")
+    gpus.host.run(f"{PIPX} uninstall cdigen")
     assert REFUSAL in gpus.host.attempt(f"{RUN} true").stderr
+
+
+def played(gpus: GpuHost) -> str:
+    """Run the example's playbook on the host, and return what Ansible counts."""
+    variables = f"wheel=/wheels/cdigen-{__version__}-py3-none-any.whl ansible_become=false"
+    settings = "PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels"
+    command = (
+        f"ansible-playbook --inventory localhost, --connection local --extra-vars '{variables}' /cdigen.yml"
+    )
+    recap = gpus.host.run(f"{settings} {command}", timeout_s=180).splitlines()[-2:]
+    return next(line for line in recap if line.startswith("localhost"))
+
+
+def test_a_playbook_installs_all_of_it_and_its_second_run_changes_nothing(gpus: GpuHost) -> None:
+    shutil.copy(REPOSITORY / "examples/ansible/cdigen.yml", gpus.root)
+    gpus.host.run(f"{PIPX} install ansible-core", timeout_s=180)
+    first, second = (dict(word.split("=") for word in played(gpus).split()[2:]) for _ in range(2))
+    assert (first["failed"], first["changed"]) == ("0", "2")
+    assert (second["failed"], second["changed"]) == ("0", "0")
+    assert_a_container_gets_the_driver(gpus)

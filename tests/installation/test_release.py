@@ -1,0 +1,91 @@
+"""What `make release` refuses before it builds anything, in a clone that is ready but for one thing."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from abilities import tool
+from installation.installing import REPOSITORY
+
+from cdigen import __version__
+
+TAG = f"v{__version__}"
+
+
+def git(clone: Path, *words: str) -> None:
+    identity = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.com")
+    subprocess.run(["git", "-C", clone, *identity, *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """Return a clone whose commit is tagged as this version, which has nothing unreleased."""
+    tool("git")
+    if not (REPOSITORY / ".git").exists():
+        pytest.skip("these sources are no clone")
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", REPOSITORY, clone], check=True, capture_output=True)
+    log = clone / "CHANGELOG.md"
+    text = log.read_text()
+    headings = f"## [Unreleased]\n\n## [{__version__}] - 2026-01-01\n"
+    log.write_text(text.replace("## [Unreleased]\n", headings, 1))
+    commit(clone)
+    return clone
+
+
+def commit(clone: Path) -> None:
+    git(clone, "commit", "--all", "--quiet", "--message", "A release")
+    git(clone, "tag", "--force", "--annotate", "--message", "A release", TAG)
+
+
+def complaint(clone: Path) -> str:
+    """Return the one line by which it is refused, and nothing where it is not."""
+    done = subprocess.run(
+        ["packaging/release", "--check"], cwd=clone, check=False, capture_output=True, text=True
+    )
+    lines = done.stderr.splitlines()
+    assert (done.returncode, len(lines)) in {(0, 0), (1, 1)}, done.stderr
+    return "".join(lines)
+
+
+def test_a_tagged_and_clean_tree_is_taken(clone: Path) -> None:
+    assert complaint(clone) == ""
+
+
+def test_a_dirty_tree_is_refused(clone: Path) -> None:
+    (clone / "new.txt").write_text("")
+    assert "the tree is dirty" in complaint(clone)
+
+
+def test_a_commit_without_the_tag_of_its_version_is_refused(clone: Path) -> None:
+    git(clone, "tag", "--delete", TAG)
+    git(clone, "tag", "v99.0")
+    assert complaint(clone) == (
+        f"packaging/release: HEAD has no tag {TAG} (it has: v99.0); git tag --sign {TAG}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("CHANGELOG.md", f"## [{__version__}] - 2026-01-01", "## [98.7] - 2026-01-01"),
+        ("packaging/debian/changelog", f"({__version__}-1)", "(98.7-1)"),
+        ("packaging/rpm/cdigen.spec", f"Version: {__version__}", "Version: 98.7"),
+        ("packaging/rpm/cdigen.spec", f"- {__version__}-1\n", "- 98.7-1\n"),
+    ],
+)
+def test_a_file_with_another_version_is_named(clone: Path, file: str, old: str, new: str) -> None:
+    text = (clone / file).read_text()
+    assert old in text
+    (clone / file).write_text(text.replace(old, new, 1))
+    commit(clone)
+    said = complaint(clone)
+    assert f"{file} " in said
+    assert f"has version '98.7', cdigen/__init__.py has {__version__}" in said
+
+
+def test_changes_that_no_version_has_are_refused(clone: Path) -> None:
+    log = clone / "CHANGELOG.md"
+    log.write_text(log.read_text().replace("## [Unreleased]\n", "## [Unreleased]\n\n- Something.\n", 1))
+    commit(clone)
+    assert "CHANGELOG.md has lines under Unreleased" in complaint(clone)
