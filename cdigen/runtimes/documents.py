@@ -18,6 +18,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# tomllib takes more than the square of a key's parts: 20 s for 40,000. Real keys have five or six.
+MAX_PARTS = 32
+_NO_KEYS = re.compile(r"""\"[^"\n]*"|'[^'\n]*'|\#[^\n]*|[ \t]+""")
+_LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]*+\.){{{MAX_PARTS},}}")
+
 Value = bool | int | str | tuple[str, ...]
 
 
@@ -47,8 +52,12 @@ def parse_toml(content: bytes, file: str) -> dict[str, Any]:
     """Return the document in CONTENT; ConfigError with the line where FILE is not TOML."""
     import tomllib  # noqa: PLC0415 - only where a runtime is configured
 
+    text = _text(content, file)
+    if found := _LONG_KEY.search(bare := _NO_KEYS.sub("", text)):
+        line = bare.count("\n", 0, found.start()) + 1
+        raise broken(file, f"has a key of more than {MAX_PARTS} parts (at line {line})")
     try:
-        return tomllib.loads(_text(content, file))
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits is a ValueError
         raise broken(file, f"is not TOML: {error}") from None
 
@@ -80,7 +89,7 @@ def parse_json(content: bytes, file: str, *, is_edited: bool = False) -> dict[st
 
     Of a key that is there twice the last counts, as for dockerd; if the file IS_EDITED, that is an error.
     """
-    text = _text(content, file).removeprefix("\ufeff")
+    text = _text(content, file)
     if not text.strip():
         return {}  # dockerd takes an empty file for none
     try:
@@ -166,7 +175,7 @@ def _plain(value: Value) -> Any:
 
 def _text(content: bytes, file: str) -> str:
     try:
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")  # the runtimes pass over a byte order mark
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise broken(file, f"is not UTF-8 (at line {line})") from None

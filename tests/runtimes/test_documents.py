@@ -70,6 +70,12 @@ def test_a_file_without_an_end_of_line_gets_one_before_the_table() -> None:
     assert after.startswith(b"version = 2\n")
 
 
+def test_a_file_with_a_byte_order_mark_is_edited() -> None:
+    assert set_toml(b"\xef\xbb\xbfversion = 2\n", (SWITCH,), FILE) == set_toml(
+        b"version = 2\n", (SWITCH,), FILE
+    )
+
+
 def test_what_is_as_wanted_is_not_touched() -> None:
     after, _ = set_toml(DEBIANS, (SWITCH, DIRS), FILE)
     assert set_toml(after, (SWITCH, DIRS), FILE) == (after, ())
@@ -120,7 +126,6 @@ def test_a_value_where_a_table_is_needed_is_refused() -> None:
         (b'a = 1\nb = "unfinished\n', "line 2"),
         (b"a = 1\na = 2\n", "line 2"),
         (b"a = 1\nb = '\xff'\n", "line 2"),
-        (b"\xef\xbb\xbfa = 1\n", "line 1"),
     ],
 )
 def test_a_broken_file_is_refused_with_its_line(content: bytes, line: str) -> None:

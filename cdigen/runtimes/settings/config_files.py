@@ -10,7 +10,7 @@ import errno
 import os
 import re
 
-from cdigen.host.root import reason, shown
+from cdigen.host.root import DEFAULT_LIMIT, reason, shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
 from cdigen.runtimes.documents import parse_json, parse_toml
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Severity
     from cdigen.runtimes.settings.oci_runtimes import OciRuntime
     from cdigen.runtimes.users import Reader
+
+# Bytes of one runtime's files, which may be another user's; podman ships 30 kB, containerd dumps 15.
+BUDGET = 2 << 20
 
 # The library's own (pkg/cdi, DefaultSpecDirs), lowest priority first.
 DEFAULT_DIRS: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
@@ -78,6 +81,7 @@ class ConfigFiles:
         self.files: list[str] = []
         self.findings: list[Finding] = []
         self._texts: dict[str, str] = {}
+        self._left = BUDGET
 
     def say(self, rule: str, path: str, text: str, *, severity: Severity = "error", hint: str = "") -> None:
         """Add a finding about PATH; the consequence is added to errors."""
@@ -91,19 +95,21 @@ class ConfigFiles:
     ) -> dict[str, Any] | None:
         """Return the document in PATH; None where there is none to use, a finding if it IS_NEEDED."""
         try:
-            data = self.host.read(path)
+            data = self.host.read(path, limit=min(self._left, DEFAULT_LIMIT))
         except (FileNotFoundError, NotADirectoryError):
             if is_needed:
                 self.say("config-missing", path, " does not exist")
             return None
         except OSError as error:
-            text = "more than 1 MiB" if error.errno == errno.EFBIG else reason(error)
+            is_long = error.errno == errno.EFBIG
+            text = "more than 1 MiB, or 2 MiB with the others" if is_long else reason(error)
             self.say("config-unreadable", path, f": {text}")
             return None
         if not may_read(self.host, path, self.reader):
             text = f" cannot be read by the user with the id {self.reader.uid}"
             self.say("config-unreadable", path, text, hint="let that user read it")
             return None
+        self._left -= len(data)
         try:
             document = parse(data, path)
         except ConfigError as error:

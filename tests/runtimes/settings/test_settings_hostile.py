@@ -78,6 +78,10 @@ def test_any_values_under_the_keys_that_matter_give_settings(pairs: list[tuple[s
     "content",
     [
         b"a = " + b"[" * 500_000,
+        b"a." * 100_000,
+        b"[" + b"'a' . " * 50_000,
+        b"a = {" + b"a." * 100_000,
+        b"a" + b".a" * 100_000 + b" = 1",
         b"x" * (1 << 20),
         b"x" * (2 << 20),
         b"'" * 500_000,
@@ -138,3 +142,19 @@ def test_names_that_are_no_plain_text_are_shown_as_such(tmp_path: Path) -> None:
     tree.put(f"/etc/containers/containers.conf.d/{name}", "[")
     (found,) = tree.read("podman", None).findings
     assert found.message.isprintable()
+
+
+def test_a_byte_order_mark_is_passed_over_as_the_runtimes_do(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    for path in FILES.values():
+        tree.put(path, b"\xef\xbb\xbf" + (b"{}" if path.endswith(".json") else b"version = 2"))
+    assert [said(tree.read(runtime, None)) for runtime in FILES] == [[]] * len(FILES)
+
+
+def test_of_many_large_files_some_are_read_and_the_rest_are_findings(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    for number in range(8):
+        tree.put(f"/etc/containers/containers.conf.d/{number}.conf", b"#" * (600 << 10))
+    found = tree.read("podman", None)
+    assert len(found.files) == 3
+    assert {finding.rule for finding in found.findings} == {"config-unreadable"}
