@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 FILE = "record.json"
 SCHEMA = 1
 NONE = "none"
-_MIXED = "mixed"
 _MODE = 0o600
-_HEX = frozenset("0123456789abcdef")
 
 
 @frozen
@@ -47,9 +45,11 @@ def read(home: Directory) -> tuple[RecordedFile, ...]:
         return ()
     path = shown(home.file(FILE))
     try:
-        document = json.loads(found.content) if found.content is not None else None
-        return tuple(_entry(entry) for entry in _entries(document))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        match json.loads(found.content or b""):
+            case {"schema": number, "files": [*entries]} if number == SCHEMA:
+                return tuple(map(_entry, entries))
+        raise ValueError(f"it is not a document of schema {SCHEMA}")
+    except (ValueError, RecursionError) as error:
         raise StoreError(
             f"{path} is damaged ({error}), so it is not known what was changed",
             hint=f"see what is in {shown(home.path)}, then move it away",
@@ -72,34 +72,10 @@ def write(home: Directory, entries: tuple[RecordedFile, ...]) -> None:
     tempfiles.replace_file(home, FILE, content, mode=_MODE)
 
 
-def _entries(document: Any) -> list[Any]:
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise ValueError(f"it is not a document of schema {SCHEMA}")
-    entries: list[Any] = document["files"]
-    return entries
-
-
 def _entry(row: Any) -> RecordedFile:
     # The first release recorded keys as well, and "mixed" for an original that it did not have.
-    path, before = row["path"], row["before"]
-    if not isinstance(path, str) or not path.startswith("/"):
-        raise ValueError(f"{path!a} is not a path")
-    return RecordedFile(
-        path=path,
-        before=before if before == _MIXED else _digest(before),
-        after=tuple(map(_digest, row["after"])),
-        folders=tuple(map(_text, row["folders"])),
-    )
-
-
-def _digest(value: Any) -> str:
-    text = _text(value)
-    if text != NONE and (len(text) != 64 or not _HEX.issuperset(text)):
-        raise ValueError(f"{text!a} is not a digest")
-    return text
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!a} is not a text")
-    return value
+    match row:
+        case {"path": str(path), "before": str(before), "after": [*after], "folders": [*folders]}:
+            if all(isinstance(text, str) for text in (*after, *folders)):
+                return RecordedFile(path=path, before=before, after=tuple(after), folders=tuple(folders))
+    raise ValueError(f"an entry is {row!a:.60}")

@@ -12,9 +12,8 @@ import json
 
 from cdigen.host.procfs import boot_id
 from cdigen.model.errors import StoreError
-from cdigen.model.names import is_device_name
 from cdigen.model.partition_names import GpuPartitionNames, PartitionName
-from cdigen.model.strict import InvalidValue, as_json, flag, many, members, number, optional, record, text
+from cdigen.model.strict import as_json, flag, many, members, number, optional, record, text
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, open_owned
 from cdigen.store.snapshot import take_snapshot
 from cdigen.store.tempfiles import replace_file
@@ -25,14 +24,6 @@ if TYPE_CHECKING:
 
 FILE = "partition-names.json"
 SCHEMA = 1
-
-
-def _device_name(value: object, path: str) -> str:
-    name: str = text(value, path)
-    if not is_device_name(name):
-        raise InvalidValue(path, "the name of a device")
-    return name
-
 
 _GPUS = many(
     record(
@@ -47,7 +38,7 @@ _GPUS = many(
                 PartitionName,
                 instance=text,
                 index=optional(number),
-                uuid=optional(_device_name),
+                uuid=optional(text),
                 profile=text,
                 graphics=flag,
             )
@@ -60,13 +51,13 @@ def read(state_dir: str, host: Root) -> tuple[GpuPartitionNames, ...]:
     """Return the names that were given in this boot of HOST; nothing where there are none to be had."""
     try:
         with open_existing(state_dir, what=STATE_DIRECTORY) as directory:
-            content = take_snapshot(directory, FILE).content if directory is not None else None
-    except StoreError:
+            content = None if directory is None else take_snapshot(directory, FILE).content
+        top = members(json.loads(content or b""), "$", {"schema", "boot", "gpus"})
+        names: tuple[GpuPartitionNames, ...] = _GPUS(top["gpus"], "$.gpus")
+    except (StoreError, ValueError, RecursionError):
         return ()
-    try:
-        return _names(content, boot_id(host)) if content is not None else ()
-    except (ValueError, RecursionError):
-        return ()
+    boot = boot_id(host)
+    return names if boot and (top["schema"], top["boot"]) == (SCHEMA, boot) else ()
 
 
 def save(state_dir: str, host: Root, names: tuple[GpuPartitionNames, ...]) -> None:
@@ -75,19 +66,3 @@ def save(state_dir: str, host: Root, names: tuple[GpuPartitionNames, ...]) -> No
     content = json.dumps(document, indent=1).encode("ascii") + b"\n"
     with open_owned(state_dir, what=STATE_DIRECTORY) as directory:
         replace_file(directory, FILE, content)
-
-
-def _names(content: bytes, boot: str) -> tuple[GpuPartitionNames, ...]:
-    # ValueError: the document is not what `save` writes.
-    top = members(json.loads(content), "$", {"schema", "boot", "gpus"})
-    if top["schema"] != SCHEMA or not boot or top["boot"] != boot:
-        return ()
-    names: tuple[GpuPartitionNames, ...] = _GPUS(top["gpus"], "$.gpus")
-    if any(_repeats(gpu) for gpu in names):
-        raise InvalidValue("$.gpus", "free of repetition")
-    return names
-
-
-def _repeats(gpu: GpuPartitionNames) -> bool:
-    names = [name for part in gpu.partitions for name in (part.index, part.uuid) if name is not None]
-    return len(set(names)) < len(names)

@@ -34,8 +34,6 @@ STATE_FILE = "state.json"
 DAMAGED_FILE = "state.json.damaged"
 SCHEMA = 1
 
-_HEX = frozenset("0123456789abcdef")
-
 
 @frozen
 class OwnedSpec:
@@ -156,26 +154,19 @@ def _read(directory: Directory) -> tuple[State, str]:
 
 def _state(document: Any) -> State:
     # ValueError: the document is not what `write` writes.
-    specs = document.get("specs") if isinstance(document, dict) else None
-    if specs is None or document.get("schema") != SCHEMA or not isinstance(specs, dict):
-        raise ValueError(f"it is not a document of schema {SCHEMA}")
-    return State(specs=tuple(_owned(path, entry) for path, entry in sorted(specs.items())))
+    match document:
+        case {"schema": number, "specs": dict(specs)} if number == SCHEMA:
+            return State(specs=tuple(_owned(path, entry) for path, entry in sorted(specs.items())))
+    raise ValueError(f"it is not a document of schema {SCHEMA}")
 
 
 def _owned(path: str, entry: Any) -> OwnedSpec:
     match entry:
-        case {"kind": str(kind), "sha256": [*digests]} if path.startswith("/") and all(
-            map(_is_digest, digests)
-        ):
+        case {"kind": str(kind), "sha256": [*digests]}:
             # Earlier state files have no driver.
-            driver = entry.get("driver", "")
-            if isinstance(driver, str):
-                return OwnedSpec(path=path, kind=kind, digests=tuple(digests), driver=driver)
+            driver = str(entry.get("driver", ""))
+            return OwnedSpec(path=path, kind=kind, digests=tuple(map(str, digests)), driver=driver)
     raise ValueError(f"the entry of {path!a} is malformed")
-
-
-def _is_digest(value: Any) -> bool:
-    return isinstance(value, str) and len(value) == 64 and _HEX.issuperset(value)
 
 
 def _free_name(directory: Directory) -> str:

@@ -293,26 +293,6 @@ def test_a_damaged_memory_costs_names_and_nothing_else(mig: MigHost, content: st
     loses_names_until_nvml_answers(mig, looker)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("index", 0),
-        ("uuid", uuid(GI_OF_NUMBER[0], "MIG")),
-        ("uuid", "MIG ../1"),
-        ("instance", f"gi{GI_OF_NUMBER[0]}/ci0"),
-    ],
-)
-def test_a_memory_that_no_spec_could_hold_is_damaged(mig: MigHost, field: str, value: object) -> None:
-    looker = mig.looker
-    assert looker.state() == "ready"
-    document = json.loads(mig.memory.read_text())
-    second = document["gpus"][0]["partitions"][1]
-    assert second[field] != value
-    second[field] = value
-    mig.memory.write_text(json.dumps(document))
-    loses_names_until_nvml_answers(mig, looker)
-
-
 def loses_names_until_nvml_answers(mig: MigHost, looker: Looker) -> None:
     mig.nvml("* error 15")
     assert looker.state() == "degraded"

@@ -265,7 +265,19 @@ def test_a_forged_backup_is_not_restored(machine: Machine) -> None:
     assert (file.is_ours, file.original) == (False, None)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"schema": 2}', b'{"schema": 1, "files": [{}]}'])
+RECORDS = (
+    b"",
+    b"{",
+    b"[]",
+    b"[" * 100_000,
+    b'{"schema": 1' + b"0" * 5000 + b"}",
+    b'{"schema": 2}',
+    b'{"schema": 1, "files": [{}]}',
+    b'{"schema": 1, "files": [{"path": "/a", "before": "none", "after": [1], "folders": []}]}',
+)
+
+
+@pytest.mark.parametrize("content", RECORDS, ids=range(len(RECORDS)))
 def test_a_damaged_record_is_said(machine: Machine, content: bytes) -> None:
     machine.file().write_bytes(OLD)
     machine.apply(OLD, NEW)

@@ -65,9 +65,9 @@ DAMAGE = [
     b'{"schema": 1, "specs": []}',
     b'{"schema": 1, "specs": {"/a": {"kind": "x/y"}}}',
     b'{"schema": 1, "specs": {"/a": {"kind": "x/y", "sha256": "00"}}}',
-    b'{"schema": 1, "specs": {"/a": {"kind": "x/y", "sha256": ["00"]}}}',
     b'{"schema": 1, "specs": {"/a": {"kind": 1, "sha256": []}}}',
-    b'{"schema": 1, "specs": {"a": {"kind": "x/y", "sha256": []}}}',
+    b'{"schema": 1, "specs": {"/a": []}}',
+    b'{"schema": 1' + b"0" * 5000 + b"}",
     b"[" * 100_000,
 ]
 
