@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 
-from cdigen.host.procfs import number_behind, read_line
-from cdigen.host.root import shown
+from cdigen.host.procfs import number_behind, read_text
+from cdigen.host.root import reason, shown
 from cdigen.host.sysfs import PCI_DEVICES, PCI_DRIVERS, pci_address, pci_key
 from cdigen.value import frozen
 from cdigen.vendors.intel.presence import CLASS_LISTS, CLASSES, DRIVERS, GPU, INTEL, WORDS, number
@@ -168,11 +168,15 @@ class _Reader:
     def _device_id(self, folder: str, address: str) -> str:
         """Return PCI's number of the device as sysfs spells it, or empty, which is a finding."""
         path = f"{folder}/device"
-        text = read_line(self._host, path).lower()
+        try:
+            text = read_text(self._host, path).strip().lower()
+            problem = f"holds {text[:20]!r}, no number"
+        except OSError as error:
+            text, problem = "", f"cannot be read: {reason(error)}"
         if _DEVICE_ID.fullmatch(text):
             return text
         if address:
-            message = f"{path} holds {text[:20]!r}, no number; {address} is not offered by its PCI address"
+            message = f"{path} {problem}; {address} is not offered by its PCI address"
             self._collector.add("warning", "device-id-unreadable", path, message, "see 'lspci -nn'")
         return ""
 

@@ -103,14 +103,16 @@ def _groups(host: Root) -> dict[str, int]:
 
 def root_only_nodes(nodes: Iterable[HostNode]) -> Iterator[Finding]:
     """Say which nodes that programs compute with only root can open: no group opens them to others."""
-    closed = [node.host_path for node in nodes if node.role in {"render", "accel"} and is_root_only(node)]
-    if closed:
-        more = " and more" if len(closed) > 4 else ""
+    closed = [node for node in nodes if node.role in {"render", "accel"} and is_root_only(node)]
+    # A container sees one node of the host under several paths: those of by-path.
+    paths = list(dict.fromkeys(node.host_path for node in closed))
+    if paths:
+        more = " and more" if len(paths) > 4 else ""
         yield Finding(
             severity="warning",
             rule="render-group",
-            path=closed[0],
-            message=f"only root can open {', '.join(closed[:4])}{more}, whatever groups a user is in",
+            path=paths[0],
+            message=f"only root can open {', '.join(paths[:4])}{more}, whatever groups a user is in",
             hint=GROUP_HINT,
         )
 

@@ -72,7 +72,9 @@ def test_a_gpu_without_an_id_is_offered_by_its_other_names(tmp_path: Path) -> No
     (first,) = b60(1)
     lay(tmp_path, first)
     (tmp_path / first.folder / "device").unlink()
-    assert rules(discover(tmp_path)) == {"device-id-unreadable": "warning"}
+    (finding,) = discover(tmp_path).findings
+    assert (finding.rule, finding.severity) == ("device-id-unreadable", "warning")
+    assert "/device cannot be read: No such file or directory; " in finding.message
 
 
 @real_nodes
