@@ -7,6 +7,7 @@ import posixpath
 import re
 
 from cdigen.doctor.commands import file_command, give_to_root, move_aside, run_cdigen, write_specs
+from cdigen.doctor.installations import installations, started
 from cdigen.doctor.result import Remedy, Topic
 from cdigen.doctor.spec_documents import own_file, was_ours
 from cdigen.host.mountinfo import rows
@@ -29,6 +30,7 @@ TOPIC = Topic(name="others")
 DAEMON = Topic(name="daemon")
 REFRESH, FOREIGN, TWICE = "nvidia-refresh", "spec-foreign", "double-injection"
 RUNNING, CYCLE, STATE, SPACE = "daemon-running", "daemon-cycle", "state-dir", "disk-space"
+INSTALLED = "installations"
 # nvidia-container-toolkit 1.18 and later install both.
 REFRESH_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
 _REFRESH_FILES = ("/var/run/cdi/nvidia.yaml", "/etc/cdi/nvidia.yaml")
@@ -181,6 +183,25 @@ def _daemon(context: Context) -> Iterator[CheckResult]:
         yield DAEMON.good(CYCLE, "its last cycle had no trouble")
 
 
+def _installed(context: Context) -> Iterator[CheckResult]:
+    """Report whether there is more than one cdigen: they write the same specs, hook and record."""
+    found = installations(context.host)
+    told = ", ".join(one.described() for one in found)
+    if len(found) < 2:
+        yield DAEMON.good(
+            INSTALLED, f"one cdigen is installed: {told}" if found else "cdigen runs uninstalled"
+        )
+        return
+    unit = started(context.host)
+    service = f"the service starts {shown(unit)}" if unit else "there is no service"
+    removals = "', or '".join(one.removal for one in found)
+    text = (
+        f"{len(found)} cdigens are installed, and write the same specs: {told}; {service}. "
+        f"Keep one: '{removals}'"
+    )
+    yield DAEMON.warning(INSTALLED, text)
+
+
 def _state(context: Context) -> Iterator[CheckResult]:
     """Report whether the state directory is whole, and root's alone."""
     path = context.configuration.state_dir
@@ -257,4 +278,4 @@ def _existing(path: str) -> str:
     return path
 
 
-CHECKS = (_refresh, _foreign, _twice, _daemon, _state, _space)
+CHECKS = (_refresh, _foreign, _twice, _installed, _daemon, _state, _space)

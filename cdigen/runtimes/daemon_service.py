@@ -1,7 +1,7 @@
 """Find out which commands start, stop and restart cdigen's own daemon on a host: ``service_of``.
 
-By the unit or the init script that "make install" has put there; of a package from an index (pip, pipx) there
-is neither, and the daemon is a command like any other.
+By the unit or the init script that a package, "make install" or "cdigen install-service" has put there;
+without either the daemon is a command like any other.
 """
 
 from __future__ import annotations

@@ -1,0 +1,91 @@
+"""Find every cdigen that is installed on a host, whoever put it there: ``installations``."""
+
+from __future__ import annotations
+
+import re
+
+from cdigen.runtimes.daemon_service import UNIT
+from cdigen.runtimes.units import SYSTEM_FOLDERS
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cdigen.host.root import Root
+
+# Where the code lies, what put it there, and how it goes.
+_TREES = (
+    ("/usr/lib/python3/dist-packages", "Debian's package", "apt remove python3-cdigen"),
+    ("/usr/lib/cdigen", "an RPM", "dnf remove cdigen"),
+    ("/usr/local/lib/cdigen", "make install", "make uninstall PREFIX=/usr/local"),
+)
+# 'make install' has a list of what it put there; packages have those of their managers.
+_RECORD = "installed"
+_PIPX = ("/opt/pipx", "/root/.local/share/pipx", "/root/.local/pipx")
+_PIP = "/usr/local/lib"
+_PIPX_REMOVE = "cdigen install-service --remove && pipx uninstall cdigen"
+_PACKAGES = ("site-packages", "dist-packages")
+_VERSION = re.compile(rb'^__version__ = "([0-9A-Za-z.+!-]{1,40})"$', flags=re.MULTILINE)
+_START = re.compile(rb"^ExecStart=(\S+)", flags=re.MULTILINE)
+_LIMIT = 1 << 16
+
+
+@frozen
+class Installation:
+    """The code in a folder, what put it there, and the command that removes it."""
+
+    folder: str
+    version: str
+    by: str
+    removal: str
+
+    def described(self) -> str:
+        """Return it as a part of a sentence."""
+        return f"{self.version} in {self.folder} ({self.by})"
+
+
+def installations(host: Root) -> tuple[Installation, ...]:
+    """Return those in the usual places, the distribution's first."""
+    found: dict[str, Installation] = {}
+    for top, by, removal in _places(host):
+        if version := _version(host, f"{top}/cdigen/__init__.py"):
+            found.setdefault(top, Installation(folder=top, version=version, by=by, removal=removal))
+    return tuple(found.values())
+
+
+def started(host: Root) -> str:
+    """Return the command that the unit of the daemon starts; empty where there is no unit."""
+    texts = (_read(host, f"{folder}/{UNIT}") for folder in SYSTEM_FOLDERS)
+    match = next((match for text in texts if (match := _START.search(text))), None)
+    return match[1].decode("utf-8", "replace") if match else ""
+
+
+def _places(host: Root) -> Iterator[tuple[str, str, str]]:
+    for top, by, removal in _TREES:
+        if host.exists(f"{top}/{_RECORD}"):
+            yield top, "make install", removal if "local" in top else "make uninstall"
+        else:
+            yield top, by, removal
+    for home in _PIPX:
+        for top in _site_folders(host, f"{home}/venvs/cdigen/lib"):
+            yield top, "pipx", _PIPX_REMOVE
+    for top in _site_folders(host, _PIP):
+        yield top, "pip", "cdigen install-service --remove && pip uninstall cdigen"
+
+
+def _site_folders(host: Root, lib: str) -> Iterator[str]:
+    for python in sorted(name for name in host.names(lib) if name.startswith("python3")):
+        yield from (f"{lib}/{python}/{name}" for name in _PACKAGES)
+
+
+def _version(host: Root, file: str) -> str:
+    match = _VERSION.search(_read(host, file))
+    return match[1].decode() if match else ""
+
+
+def _read(host: Root, path: str) -> bytes:
+    try:
+        return host.read(path, limit=_LIMIT)
+    except OSError:
+        return b""
