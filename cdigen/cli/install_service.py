@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from cdigen.cli.placing import PlacedFile
 
 EXAMPLES = """\
-  cdigen install-service                       put all of it there, and start the daemon, now and at boot
+  cdigen install-service                       put it there; start the daemon now and at boot
   cdigen install-service --prefix /usr/local   the same where /usr is read-only
   cdigen install-service --no-start            only the files, as for an image
-  cdigen install-service --remove              stop the daemon, withdraw its specs, and take all of it away:
+  cdigen install-service --remove              stop the daemon, withdraw its specs, take it away;
                                                before 'pipx uninstall cdigen'
 """
 _START = "systemctl daemon-reload && systemctl enable --now cdigen"

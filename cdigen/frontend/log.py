@@ -40,8 +40,9 @@ def _without(name: str) -> Iterator[None]:
 with _without("rich"):
     import structlog
 
-# Libraries say more than anybody wants: waitress warns of every client that it sheds.
-_QUIET = ("waitress",)
+# Libraries say more than anybody wants. Waitress warns of every client that it sheds; watchdog 7 logs an
+# error when an event arrives while it is being stopped.
+_LEAST_LEVEL = {"waitress": logging.ERROR, "watchdog.observers.inotify": logging.CRITICAL}
 # Whoever reads the log takes a line within microseconds, or has stopped reading.
 WAIT_S = 0.2
 
@@ -127,8 +128,8 @@ def take_over(logger: FilteringBoundLogger) -> None:
     root = logging.getLogger()
     root.handlers[:] = [_Bridge(logger)]
     root.setLevel(logging.WARNING)
-    for name in _QUIET:
-        logging.getLogger(name).setLevel(logging.ERROR)
+    for name, level in _LEAST_LEVEL.items():
+        logging.getLogger(name).setLevel(level)
 
 
 def log_sources(

@@ -30,8 +30,8 @@ NONSENSE = {
 }
 # Of these anything may be true: names that others give, a path in containers, a folder that is made.
 FREE = {"--namespace", "--runtime-handler", "--container", "--container-driver-root", "--output-dir"}
-# What runs until it is ended waits for what is not there yet.
-WAITING = {"run", "nri"}
+# What runs until it is ended waits for what is not there yet; install-service makes its folders.
+WAITING = {"run", "nri", "install-service"}
 ARGUMENTS = {"validate": (SPEC, "--host"), "configure": ("podman", "--dry-run"), "config": ("check",)}
 
 

@@ -58,4 +58,4 @@ def test_printing_a_spec_needs_no_store() -> None:
 def test_a_host_without_intels_devices_imports_one_look_for_them(host: Path) -> None:
     intels = "cdigen.vendors.intel"
     modules = {name for name in imported("generate", "--root", str(host)) if name.startswith(intels)}
-    assert modules == {intels, f"{intels}.vendor", f"{intels}.presence", f"{intels}.tables"}
+    assert modules == {intels, f"{intels}.vendor", f"{intels}.presence"}

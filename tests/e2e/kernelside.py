@@ -231,8 +231,10 @@ def make_node(root: Path, node: Node, mode: int = 0o666) -> None:
 def write(path: Path, content: str) -> None:
     """Write a new file, never into an old one: root may be a tree of hard links to another (copy_tree)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    path.write_text(content)
+    # In one step, as /proc changes: a daemon that looks meanwhile must not find nothing.
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(content)
+    new.replace(path)
 
 
 def link(path: Path, target: str) -> None:
