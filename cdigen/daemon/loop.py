@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 # A boot must not wait for a GPU that hangs: services that come after us start then in any case.
 READY_WITHIN_S = 5.0
-# What runtimes load; our temporary files beside them have another ending.
 SOURCES = ("start", "signal", "files", "uevents", "poll", "http", "timer", "retry")
 
 
@@ -180,6 +179,7 @@ class Daemon:
     def _rearm(self) -> None:
         setup = self._setup
         files, polled, subsystems = self._watches()
+        # What runtimes load; our temporary files beside them have another ending.
         specs = (f"{folder}/*{suffix}" for folder in setup.directories for suffix in SPEC_SUFFIXES)
         own = (setup.outer,) if setup.outer != "/" else ()
         # Links of a driver container's tree lead where they lead in it.

@@ -1,8 +1,14 @@
-"""``Patience``: how long to wait for a host between two states; all that the daemon remembers of the host."""
+"""``Patience``: how long to wait for a host between two states; all that the daemon remembers of the host.
+
+While a package manager is at work, a driver may be half of two versions: ``package_manager``.
+"""
 
 from __future__ import annotations
 
-from cdigen.daemon.packages import PACKAGE_MANAGERS, package_manager
+import fcntl
+import os
+import struct
+
 from cdigen.daemon.states import assess
 
 TYPE_CHECKING = False
@@ -16,6 +22,22 @@ if TYPE_CHECKING:
 
 # A driver's kernel module is built while its package is installed, which takes minutes.
 PACKAGE_INSTALLATION_S = 900.0
+
+# (name, lock file): who changes packages holds a record lock for writing on it: dpkg(1) and apt (mode 0640),
+# rpm (0644; queries hold one for reading: rpmlock_acquire in lib/rpmlock.c). pacman's is there while it works
+# (libalpm, handle.c).
+LOCK_FILES = (
+    ("dpkg", "/var/lib/dpkg/lock"),
+    ("apt", "/var/lib/dpkg/lock-frontend"),
+    ("rpm", "/var/lib/rpm/.rpm.lock"),
+    ("rpm", "/usr/lib/sysimage/rpm/.rpm.lock"),
+)
+PRESENCE_FILES = (("pacman", "/var/lib/pacman/db.lck"),)
+
+PACKAGE_MANAGERS = frozenset(name for name, _ in (*LOCK_FILES, *PRESENCE_FILES))
+
+# struct flock of 64-bit Linux: type, whence, start, length, pid; with padding.
+_FLOCK = struct.Struct("hhqqi4x")
 
 
 class Patience:
@@ -64,3 +86,26 @@ class Patience:
 def _expected(transient: str, inventory: Inventory | None) -> object:
     """Return what is waited for: of a package manager, its end, or that the INVENTORY changes no more."""
     return (transient, inventory if transient in PACKAGE_MANAGERS else None)
+
+
+def package_manager(host: Root) -> str:
+    """Return the name of a package manager that is at work on HOST, or an empty text."""
+    for name, path in LOCK_FILES:
+        if _is_locked(host, path):
+            return name
+    return next((name for name, path in PRESENCE_FILES if host.exists(path)), "")
+
+
+def _is_locked(host: Root, path: str) -> bool:
+    """Ask the kernel whether somebody holds a record lock for writing on PATH; takes none.
+
+    A lock for reading waits only for one for writing, which takes a file opened for writing: only root can.
+    One for reading any user can hold on rpm's file, for as long as they please.
+    """
+    try:
+        with host.open(path) as file:
+            asked = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+            answer = fcntl.fcntl(file.descriptor, fcntl.F_GETLK, asked)
+    except OSError:
+        return False
+    return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)

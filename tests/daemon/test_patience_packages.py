@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from daemon.daemonhost import NEW, OLD, Host, Looker, daemon
 
-from cdigen.daemon.packages import LOCK_FILES, PRESENCE_FILES, package_manager
+from cdigen.daemon.patience import LOCK_FILES, PRESENCE_FILES, package_manager
 from cdigen.host.root import Root
 
 if TYPE_CHECKING:
