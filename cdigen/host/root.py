@@ -315,6 +315,11 @@ class OpenFile:
         return b"".join(chunks)
 
 
+def parts(path: str) -> list[str]:
+    """Return the names in PATH that lead anywhere, the first one last: as a walk takes them from its end."""
+    return [name for name in reversed(path.split("/")) if name not in {"", "."}]
+
+
 def shown(path: str) -> str:
     """Return PATH fit for one line of text: control characters and stray bytes are escaped."""
     return path if is_plain(path) else ascii(path)[1:-1]

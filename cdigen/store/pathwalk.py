@@ -14,7 +14,7 @@ import stat
 from contextlib import suppress
 from errno import EISDIR, ELOOP, ENOTDIR
 
-from cdigen.host.root import MAX_LINKS, shown
+from cdigen.host.root import MAX_LINKS, parts, shown
 from cdigen.model.errors import StoreError
 from cdigen.value import frozen
 
@@ -97,7 +97,7 @@ class _Walk:
     """A walk that is under way: where it is, what is still to be entered (the next part last)."""
 
     def __init__(self, path: str, *, create: bool) -> None:
-        self.pending = _parts(path)
+        self.pending = parts(path)
         self.fd = os.open("/", _PARENT)
         self._create = create
         self._is_making = False
@@ -233,7 +233,7 @@ class _Walk:
             self._move(os.open(name, _PARENT, dir_fd=self.fd))
             self._real.append(name)
             return
-        self.pending += _parts(target)
+        self.pending += parts(target)
         if target.startswith("/"):
             self._move(os.open("/", _PARENT))
             self._real = []
@@ -269,8 +269,3 @@ def _is_magic(held: int, link: os.stat_result) -> bool:
     The text of a link of sysfs says where it leads, and the kernel follows it as well as we do.
     """
     return len(os.fsencode(os.readlink("", dir_fd=held))) != link.st_size
-
-
-def _parts(path: str) -> list[str]:
-    """Return the names in PATH, the first one last."""
-    return [name for name in reversed(path.split("/")) if name not in {"", "."}]

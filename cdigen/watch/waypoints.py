@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 
-from cdigen.host.root import MAX_LINKS
+from cdigen.host.root import MAX_LINKS, parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class _Ways:
     def _follow(self, here: str, way: str, *, is_meant: bool = False) -> str | None:
         """Add the WAY on from the folder HERE; returns the folder at its end, None where there is none."""
         links_left = MAX_LINKS
-        pending = _parts(way)
+        pending = parts(way)
         while pending:
             name = pending.pop()
             if name == "..":
@@ -108,18 +108,13 @@ class _Ways:
                 links_left -= 1
                 if links_left < 0:
                     return None
-                pending += _parts(target)
+                pending += parts(target)
                 here = _top(here, self._tops) if target.startswith("/") else here
             elif stat.S_ISDIR(mode):
                 here = there
             else:
                 return None
         return here
-
-
-def _parts(path: str) -> list[str]:
-    """Return the names in PATH, the first one last."""
-    return [name for name in reversed(path.split("/")) if name not in {"", "."}]
 
 
 def _top(folder: str, tops: set[str]) -> str:
