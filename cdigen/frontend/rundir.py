@@ -20,23 +20,13 @@ from cdigen.store.snapshot import take_snapshot
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from typing import Any, Protocol
+    from typing import Any
 
-    class Logger(Protocol):
-        """What is needed of a logger."""
+    from structlog.typing import FilteringBoundLogger
 
-        def debug(self, event: str, **facts: Any) -> Any:
-            """Log EVENT for those who look for a fault."""
+    from cdigen.frontend.earlylog import EarlyLog
 
-        def info(self, event: str, **facts: Any) -> Any:
-            """Log EVENT."""
-
-        def warning(self, event: str, **facts: Any) -> Any:
-            """Log EVENT, which somebody should know of."""
-
-        def error(self, event: str, **facts: Any) -> Any:
-            """Log EVENT, for which somebody has to act."""
-
+    Logger = EarlyLog | FilteringBoundLogger
 
 RUN_DIR = "/run/cdigen"
 RUN_DIRECTORY = "run directory"
