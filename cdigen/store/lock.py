@@ -17,7 +17,7 @@ from cdigen.store.failures import store_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from cdigen.store.directory import Directory
 
@@ -36,13 +36,7 @@ class LockHeld(StoreError):
 
 
 @contextmanager
-def exclusive(
-    directory: Directory,
-    *,
-    timeout_s: float = TIMEOUT_S,
-    monotonic: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[int]:
+def exclusive(directory: Directory, *, timeout_s: float = TIMEOUT_S) -> Iterator[int]:
     """Hold the lock of the state directory while the body runs, which gets the descriptor of its file.
 
     The kernel frees it if we die. StoreError: the lock file cannot be opened; ``LockHeld``: another process
@@ -60,33 +54,26 @@ def exclusive(
         if mode & ~_MODE & 0o777:
             with suppress(OSError):
                 os.fchmod(fd, _MODE)
-        _wait(fd, path, timeout_s=timeout_s, monotonic=monotonic, sleep=sleep)
+        _wait(fd, path, timeout_s)
         _write_pid(fd)
         yield fd
     finally:
         os.close(fd)
 
 
-def _wait(
-    fd: int,
-    path: str,
-    *,
-    timeout_s: float,
-    monotonic: Callable[[], float],
-    sleep: Callable[[float], None],
-) -> None:
-    deadline = monotonic() + timeout_s
+def _wait(fd: int, path: str, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if monotonic() >= deadline:
+            if time.monotonic() >= deadline:
                 raise _held(fd, path, timeout_s) from None
         except OSError as error:
             raise store_error("cannot lock", path, error) from error
         else:
             return
-        sleep(_POLL_S)
+        time.sleep(_POLL_S)
 
 
 def _write_pid(fd: int) -> None:

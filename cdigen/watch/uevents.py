@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class UeventSource:
-    """Tells of each event of a device of SUBSYSTEMS that KINDS (``kernel``, ``udev``) announce.
+    """Tells of each event of a device of SUBSYSTEMS.
 
     The reason is subsystem, action and device: ``pci add 0000:65:00.0``. Events reach every network
     namespace that belongs to the first user namespace (lib/kobject_uevent.c), and no other.
@@ -33,9 +33,8 @@ class UeventSource:
 
     name = "uevents"
 
-    def __init__(self, subsystems: tuple[str, ...], *, kinds: tuple[str, ...] = ("kernel", "udev")) -> None:
+    def __init__(self, subsystems: tuple[str, ...]) -> None:
         self._subsystems = subsystems
-        self._kinds = kinds
         self._filtered: set[str] = set()
         self._worker = Worker(self.name)
         self._wake = -1
@@ -47,7 +46,7 @@ class UeventSource:
         except ImportError as error:
             raise OSError(ENOENT, "libudev.so.1 is not installed") from error
         subsystems, monitors = self._subsystems, {}
-        for kind in self._kinds:
+        for kind in ("kernel", "udev"):
             monitor = _monitor(context, kind, subsystems)
             monitors[monitor.fileno()] = monitor
         self._filtered = set(subsystems)

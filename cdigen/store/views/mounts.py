@@ -12,7 +12,7 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 # The kernel's number of the first process namespace (PROC_PID_INIT_INO, linux/proc_ns.h).
 _FIRST_NAMESPACE = "pid:[4026531836]"
@@ -29,18 +29,16 @@ class MountedViews:
     problem: str = ""
 
 
-def mounted_views(
-    names: Iterable[str], proc: str, *, monotonic: Callable[[], float] = time.monotonic
-) -> MountedViews:
+def mounted_views(names: Iterable[str], proc: str, *, time_limit_s: float = TIME_LIMIT_S) -> MountedViews:
     """Return which of the views NAMES are mounted, whole or in part, as PROC (``/proc``) shows it.
 
     A view counts as mounted wherever a mount's root within its file system (proc_pid_mountinfo(5),
     field 4) goes through its name, so the path at which its file system is mounted does not matter. What is
-    not read within ``TIME_LIMIT_S`` is a ``problem``: any user can make as many mounts as they like.
+    not read within TIME_LIMIT_S is a ``problem``: any user can make as many mounts as they like.
     """
     wanted = {os.fsencode(name) for name in names}
     found: dict[str, int] = {}
-    until = monotonic() + TIME_LIMIT_S
+    until = time.monotonic() + time_limit_s
     try:
         if problem := _blindness(proc):
             return MountedViews(processes={}, problem=problem)
@@ -50,14 +48,14 @@ def mounted_views(
             namespace = _namespace(f"{proc}/{pid}")
             if namespace and namespace in seen:
                 continue
-            for name in _mounted_in(f"{proc}/{pid}/mountinfo", wanted, lambda: monotonic() > until):
+            for name in _mounted_in(f"{proc}/{pid}/mountinfo", wanted, until):
                 found.setdefault(os.fsdecode(name), pid)
                 wanted.discard(name)
             if not wanted:
                 break
             seen.add(namespace)
     except TimeoutError:
-        problem = f"reading every process's mounts takes more than {TIME_LIMIT_S:g} s: there are too many"
+        problem = f"reading every process's mounts takes more than {time_limit_s:g} s: there are too many"
         return MountedViews(processes=found, problem=problem)
     except OSError as error:
         problem = f"{shown(error.filename or proc)} cannot be read: {reason(error)}"
@@ -82,10 +80,10 @@ def _namespace(process: str) -> str:
         return ""
 
 
-def _mounted_in(path: str, wanted: set[bytes], is_late: Callable[[], bool]) -> set[bytes]:
+def _mounted_in(path: str, wanted: set[bytes], until: float) -> set[bytes]:
     """Return which of the views WANTED the table PATH has; none for a process that has ended.
 
-    Raises TimeoutError as soon as it IS_LATE.
+    Raises TimeoutError as soon as it is later than UNTIL.
     """
     found: set[bytes] = set()
     try:
@@ -93,7 +91,7 @@ def _mounted_in(path: str, wanted: set[bytes], is_late: Callable[[], bool]) -> s
             fields = row.split(b" ", 4)
             if len(fields) > 4:
                 found |= wanted.intersection(fields[3].split(b"/"))
-            if is_late():
+            if time.monotonic() > until:
                 raise TimeoutError
     except OSError as error:
         # EINVAL: a zombie has no mounts any more.
