@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import stat
 from contextlib import contextmanager, suppress
 
@@ -25,14 +26,13 @@ if TYPE_CHECKING:
 
     from cdigen.store.directory import Directory
 
-PREFIX = ".cdigen-"
-SUFFIX = ".tmp"
+# What ``temporary_name`` gives.
+TEMPORARY = re.compile(r"\.cdigen-.+\.[0-9]+\.[0-9a-f]{8}\.tmp", re.DOTALL)
 # 0644: upstream's WriteSpec leaves 0600 and rootless users cannot read it (CDI issue 224).
 MODE = 0o644
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _SWEEP_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_RANDOM_BYTES = 4
 # NAME_MAX is 255; prefix, pid, random part and suffix take at most 33.
 _MAX_NAME_BYTES = 200
 _ATTEMPTS = 10
@@ -102,13 +102,18 @@ def sweep(directory: Directory) -> tuple[str, ...]:
         names = os.listdir(directory.fd)
     except OSError as error:
         raise store_error("cannot list", directory.path, error) from error
-    return tuple(name for name in sorted(names) if _is_temporary(name) and _removed(directory, name))
+    return tuple(name for name in sorted(names) if TEMPORARY.fullmatch(name) and _removed(directory, name))
+
+
+def temporary_name(name: str) -> str:
+    """Return a new temporary name for NAME."""
+    stem = os.fsdecode(os.fsencode(name)[:_MAX_NAME_BYTES])
+    return f".cdigen-{stem}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
 
 
 def _create(directory: Directory, name: str) -> tuple[int, str]:
-    stem = os.fsdecode(os.fsencode(name)[:_MAX_NAME_BYTES])
     for _ in range(_ATTEMPTS):
-        temporary = f"{PREFIX}{stem}.{os.getpid()}.{os.urandom(_RANDOM_BYTES).hex()}{SUFFIX}"
+        temporary = temporary_name(name)
         try:
             fd = os.open(temporary, _FLAGS, 0o600, dir_fd=directory.fd)
         except FileExistsError:
@@ -144,19 +149,6 @@ def _fill(fd: int, content: bytes, mode: int) -> None:
     # Some file systems (NFS, quotas) tell of a failed write only at close; closing a duplicate asks
     # them while our lock, which belongs to the open file, stays.
     os.close(os.dup(fd))
-
-
-def _is_temporary(name: str) -> bool:
-    if not (name.startswith(PREFIX) and name.endswith(SUFFIX)):
-        return False
-    stem, _, rest = name[len(PREFIX) : -len(SUFFIX)].rpartition(".")
-    pid = stem.rpartition(".")[2]
-    return (
-        pid.isascii()
-        and pid.isdigit()
-        and len(rest) == 2 * _RANDOM_BYTES
-        and all(character in "0123456789abcdef" for character in rest)
-    )
 
 
 def _removed(directory: Directory, name: str) -> bool:

@@ -38,9 +38,6 @@ BOOT_FILE = "boot-id"
 VIEW_NAME = re.compile(r"[a-z0-9]+-[0-9a-f]{16}(?:-[1-9][0-9]{0,5})?")
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_TEMPORARY = re.compile(
-    rf"{re.escape(tempfiles.PREFIX)}.+\.[0-9]+\.[0-9a-f]{{8}}{re.escape(tempfiles.SUFFIX)}"
-)
 _NS_PER_S = 10**9
 
 
@@ -123,7 +120,7 @@ def temporary_view(place: Directory, name: str) -> Iterator[Directory]:
     The caller holds the store's lock at the beginning, so that no sweep comes between making the folder
     and locking it. StoreError: the system refused.
     """
-    temporary = temporary_name(name)
+    temporary = tempfiles.temporary_name(name)
     try:
         os.mkdir(temporary, 0o700, dir_fd=place.fd)
         fd = os.open(temporary, FOLDER, dir_fd=place.fd)
@@ -136,11 +133,6 @@ def temporary_view(place: Directory, name: str) -> Iterator[Directory]:
         with suppress(OSError):  # the next sweep takes what is left
             remove(place, temporary)
         os.close(fd)
-
-
-def temporary_name(name: str) -> str:
-    """Return a new temporary name for the view NAME."""
-    return f"{tempfiles.PREFIX}{name}.{os.getpid()}.{os.urandom(4).hex()}{tempfiles.SUFFIX}"
 
 
 def remove(place: Directory, name: str) -> None:
@@ -163,7 +155,7 @@ def sweep(place: Directory) -> None:
     """
     tempfiles.sweep(place)
     for name in os.listdir(place.fd):
-        if _TEMPORARY.fullmatch(name):
+        if tempfiles.TEMPORARY.fullmatch(name):
             with suppress(OSError):
                 _sweep(place, name)
 

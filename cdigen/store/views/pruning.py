@@ -17,7 +17,7 @@ from cdigen.host.root import Root, reason, shown
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, require_owned
 from cdigen.store.lock import TIMEOUT_S, exclusive
 from cdigen.store.snapshot import MAX_BYTES, read_all
-from cdigen.store.tempfiles import fsync_directory
+from cdigen.store.tempfiles import fsync_directory, temporary_name
 from cdigen.store.views.folder import (
     VIEW_DIRECTORY,
     VIEW_NAME,
@@ -26,7 +26,6 @@ from cdigen.store.views.folder import (
     record_boot,
     remove,
     sweep,
-    temporary_name,
     view_names,
 )
 from cdigen.store.views.mounts import mounted_views
