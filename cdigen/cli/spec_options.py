@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cdigen.config import Settings
     from cdigen.host.root import Root
     from cdigen.model.profile import Profile
-    from cdigen.model.target import Target
+    from cdigen.runtimes.targets import Target
 
 
 class _Namings:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
     from cdigen.model.findings import Finding
-    from cdigen.model.target import Target
+    from cdigen.runtimes.targets import Target
 
 
 def check_document(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from cdigen.model.cdi import ContainerEdits, Draft
-    from cdigen.model.target import Target
+    from cdigen.runtimes.targets import Target
 
     Fitted = tuple[Draft, tuple[Finding, ...]]
 

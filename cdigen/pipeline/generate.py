@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from cdigen.model.cdi import Draft
     from cdigen.model.inventory import Inventory
     from cdigen.model.profile import Profile
-    from cdigen.model.target import Target
     from cdigen.pipeline.delivery import DeliveryOptions
+    from cdigen.runtimes.targets import Target
 
 
 @frozen

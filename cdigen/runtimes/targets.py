@@ -10,7 +10,6 @@ from cdigen.cdi.library import LibraryBehaviour
 from cdigen.cdi.version import release_order
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
-from cdigen.model.target import Target
 from cdigen.runtimes.releases import (
     LIBRARIES,
     RUNTIME_NAMES,
@@ -19,11 +18,29 @@ from cdigen.runtimes.releases import (
     library_of,
     newest_release,
 )
-from cdigen.value import replace
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.runtimes.releases import Release
+
+
+@frozen
+class Target:
+    """The runtime ``name`` (``podman-4.3.0``), whose CDI ``library`` reads specs up to ``newest``.
+
+    ``dots_in_class`` is false where the library is so old that it refuses a kind with a dot in its
+    class. ``forgets_gids`` names the release, this one or one beside it, that reads a spec's
+    additional groups and starts the process without them; empty where none does. ``doubts`` say which
+    releases are newer than all that are known, and what each is taken for.
+    """
+
+    name: str
+    library: str
+    newest: str
+    dots_in_class: bool
+    forgets_gids: str = ""
+    doubts: tuple[str, ...] = ()
 
 
 def parse(text: str) -> Target:

@@ -23,7 +23,7 @@ from cdigen.value import replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.findings import Finding
-    from cdigen.model.target import Target
+    from cdigen.runtimes.targets import Target
 
 KIND = "nvidia.com/gpu"
 NOTHING = ContainerEdits()

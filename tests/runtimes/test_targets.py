@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from cdigen.cdi.version import KNOWN_VERSIONS, is_newer, release_order
 from cdigen.model.errors import ConfigError
-from cdigen.model.target import Target
 from cdigen.runtimes.releases import LIBRARIES, library_of
-from cdigen.runtimes.targets import parse, strictest
+from cdigen.runtimes.targets import Target, parse, strictest
 
 ROWS = [
     (f"{runtime}-{'.'.join(map(str, first))}", library, library_of(runtime, first)[1])
