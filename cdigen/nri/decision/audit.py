@@ -65,11 +65,13 @@ def audit(parts: Sequence[Part], context: DecisionContext, *, is_complete: bool 
     missed: list[MissedContainer] = []
     foreign: dict[str, None] = {}
     for container in (container for part in parts for container in part.containers()):
+        if MARK in container.annotations:
+            continue
         if container.pod_id not in pods:
             # Nobody can say whether it may ask.
             is_complete = False
         pod = pods.get(container.pod_id)
-        if pod is None or MARK in container.annotations:
+        if pod is None:
             continue
         others = _others(pod, container, context)
         foreign |= dict.fromkeys(others)

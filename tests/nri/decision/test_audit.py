@@ -112,6 +112,11 @@ def test_a_container_whose_pod_never_comes_makes_the_audit_incomplete(context: D
     assert not found(context, part(there(1, ALL)[1])).is_complete
 
 
+def test_a_container_that_was_served_needs_no_pod(context: DecisionContext) -> None:
+    _, its = there(1, ALL, annotations={MARK: "nvidia.com/gpu=all"})
+    assert found(context, part(its)).is_complete
+
+
 def test_what_cannot_be_read_makes_the_audit_incomplete(context: DecisionContext) -> None:
     one, its = there(1, ALL)
     for field in ("pods", "containers"):
