@@ -173,11 +173,13 @@ class _Reader:
 
     def _gds_files(self) -> tuple[DriverFile, ...]:
         """Return what GPUDirect Storage needs beside its nodes."""
-        search = files.FileSearch(self._context.host, "config", "GPUDirect Storage is served without it")
+        # None of it is of the driver's packages.
+        unusable = "GPUDirect Storage is served without it", "see 'gdscheck -p'"
+        search = files.FileSearch(self._context.host, "config", *unusable)
         if real := search.check(UDEV_DATABASE, stat.S_ISDIR):
             search.take(real, (), (UDEV_DATABASE,))
         root = self._context.driver if self._context.driver.exists(CUFILE) else self._context.host
-        own = files.FileSearch(root, "config", "GPUDirect Storage is served without it")
+        own = files.FileSearch(root, "config", *unusable)
         if real := own.check(CUFILE, stat.S_ISREG):
             own.take(real, (), (CUFILE,))
         self.collector.findings += [*search.findings, *own.findings]

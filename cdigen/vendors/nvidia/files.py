@@ -212,13 +212,20 @@ def _find_mps(context: DiscoveryContext) -> FileSearch:
 
 
 class FileSearch(FindingCollector):
-    """One table's search: what was taken, what was looked for, what was wrong with what CONSEQUENCE."""
+    """One table's search: what was taken, what was looked for, what was wrong, with CONSEQUENCE and HINT."""
 
-    def __init__(self, root: Root, kind: FileKind, consequence: str = "it is left out") -> None:
+    def __init__(
+        self,
+        root: Root,
+        kind: FileKind,
+        consequence: str = "it is left out",
+        hint: str = "reinstall the driver's packages",
+    ) -> None:
         super().__init__()
         self._root = root
         self._kind = kind
         self._consequence = consequence
+        self._hint = hint
         self.files: list[DriverFile] = []
         self.probes: list[ProbeResult] = []
         self._refused = ""
@@ -297,7 +304,7 @@ class FileSearch(FindingCollector):
         where = shown(self._root.host_path(path))
         self._refused = f"{where} {problem}"
         message = f"{where} {problem}; {self._consequence}"
-        self.add("warning", "file-unusable", where, message, "reinstall the driver's packages")
+        self.add("warning", "file-unusable", where, message, self._hint)
 
 
 def _is_executable(mode: int) -> bool:

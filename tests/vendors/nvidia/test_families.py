@@ -141,8 +141,8 @@ def test_gds_is_served_without_a_file_that_is_empty_or_something_else(tmp_path: 
     put(tmp_path / path)
     groups, findings = look(tmp_path)
     assert groups["gds"].files == ()
-    assert [(finding.severity, finding.rule, finding.path) for finding in findings] == [
-        ("warning", "file-unusable", f"/{path}")
+    assert [(finding.severity, finding.rule, finding.path, finding.hint) for finding in findings] == [
+        ("warning", "file-unusable", f"/{path}", "see 'gdscheck -p'")
     ]
 
 
