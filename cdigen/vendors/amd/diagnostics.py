@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdigen.host import sysfs
-from cdigen.host.procfs import read_line
+from cdigen.host.procfs import read_text
 from cdigen.model.findings import Finding
 from cdigen.vendors.kernel import drm
 from cdigen.vendors.kernel.modules import firmware_names, is_loaded
@@ -58,7 +58,7 @@ def _not_driven(host: Root) -> Iterator[Finding]:
         return
     addresses = ", ".join(free)
     path = f"{sysfs.PCI_DEVICES}/{free[0]}"
-    if "nomodeset" in read_line(host, "/proc/cmdline").split():
+    if "nomodeset" in _kernel_parameters(host):
         text = f"GPU {addresses} has no driver: the kernel was started with nomodeset, which amdgpu obeys"
         yield _finding("warning", "gpu-not-bound", path, text, "start it without")
     elif not is_loaded(host, "amdgpu"):
@@ -74,6 +74,14 @@ def _not_driven(host: Root) -> Iterator[Finding]:
         text = f"amdgpu is loaded, but has not taken GPU {addresses}"
         hint = "see 'dmesg | grep amdgpu': often a file of the firmware is missing"
         yield _finding("warning", "gpu-not-bound", path, text, hint)
+
+
+def _kernel_parameters(host: Root) -> list[str]:
+    # What a boot loader was given may hold tabs and ends of lines.
+    try:
+        return read_text(host, "/proc/cmdline").split()
+    except OSError:
+        return []
 
 
 def _finding(severity: Severity, rule: str, path: str, message: str, hint: str) -> Finding:

@@ -60,9 +60,10 @@ def test_a_gpu_without_the_module_is_named(tmp_path: Path) -> None:
     assert "0000:03:00.0 is on the PCI bus, but the module amdgpu is not loaded" in finding.message
 
 
-def test_a_kernel_that_sets_no_modes_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("parameters", [b"root=/dev/vda1 nomodeset quiet\n", b"quiet\tnomodeset\nro\n"])
+def test_a_kernel_that_sets_no_modes_is_named(tmp_path: Path, parameters: bytes) -> None:
     unbound(tmp_path)
-    put(tmp_path / "proc/cmdline", b"root=/dev/vda1 nomodeset quiet\n")
+    put(tmp_path / "proc/cmdline", parameters)
     (finding,) = VENDOR.diagnostics(places(tmp_path), None)
     assert "nomodeset" in finding.message
 
