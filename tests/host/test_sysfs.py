@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kernelside import Gpu, example_gpus, write_pci_device
 
 from cdigen.host.root import Root
-from cdigen.host.sysfs import pci_address, pci_devices, pci_key
+from cdigen.host.sysfs import bound, pci_address, pci_devices, pci_key
 
 NVIDIA = 0x10DE
 DISPLAY = (0x0300, 0x0302)
@@ -117,3 +117,10 @@ def test_a_host_without_sys_has_no_devices(tmp_path: Path) -> None:
 def test_an_entry_that_is_no_address_is_passed_over(tmp_path: Path, gpu: Gpu) -> None:
     link(tmp_path / DEVICES / "alias", gpu.bdf)
     assert devices(tmp_path) == ((gpu.bdf, "nvidia"),)
+
+
+def test_of_a_driver_its_functions_alone_are_listed_in_the_order_of_their_addresses(tmp_path: Path) -> None:
+    for name in ("10000:01:00.0", "0000:c5:00.0", "bind", "module", "new_id", "uevent", "unbind"):
+        put(tmp_path / "sys/bus/pci/drivers/xe" / name)
+    assert bound(Root(str(tmp_path)), "xe") == ["0000:c5:00.0", "10000:01:00.0"]
+    assert bound(Root(str(tmp_path)), "i915") == []

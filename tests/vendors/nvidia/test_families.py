@@ -291,14 +291,19 @@ def test_minors_that_contradict_each_other_give_no_device(tmp_path: Path) -> Non
     assert "its minor is 7" in findings[0].message
 
 
-@pytest.mark.parametrize("content", ["", "rubbish", "DeviceFileMinor: many\n", "DeviceFileMinor: -1\n"])
+@pytest.mark.parametrize(
+    "content",
+    ["", "rubbish", "DeviceFileMinor: many\n", "DeviceFileMinor: -1\n", f"DeviceFileMinor: {1 << 20}\n"],
+)
 def test_a_capability_without_a_minor_gives_no_device_and_a_finding(tmp_path: Path, content: str) -> None:
     with_mig_administration(tmp_path)
     (tmp_path / "proc/driver/nvidia-caps/mig-minors").unlink()
     write(tmp_path / "proc/driver/nvidia/capabilities/mig/config", content)
     groups, findings = look(tmp_path)
     assert [device.name for device in groups["mig"].devices] == ["mig-monitor"]
-    assert [finding.path for finding in findings] == ["mig-config"]
+    (finding,) = findings
+    assert finding.path == "mig-config"
+    assert "/mig/config tells no minor" in finding.message
 
 
 def test_management_is_every_node_but_those_that_are_asked_for_by_themselves(tmp_path: Path) -> None:
