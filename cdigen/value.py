@@ -1,8 +1,8 @@
 """``@frozen``: frozen, slotted, keyword-only classes that cost nothing at start-up.
 
 The standard library's dataclasses write and compile five methods per class: 1.1 ms each, and their
-import takes as long as bare Python's start. Values are in the way of every start of the command and
-of every container, so theirs are shared functions instead (docs/decisions/0005-values.md).
+import takes as long as bare Python's start. Values are needed at every start of the command and of every
+container, so they use shared functions instead (docs/decisions/0005-values.md).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def replace(original: T, **changes: object) -> T:
 
 
 def fields(instance: object) -> tuple[str, ...]:
-    """Return the names of the fields of a value; nothing for what is not a value."""
+    """Return the names of the fields of a value; nothing for anything else."""
     cls: Any = type(instance)
     names: tuple[str, ...] = cls.__slots__ if "_defaults" in vars(cls) else ()
     return names

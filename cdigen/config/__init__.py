@@ -43,7 +43,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the reader when it is first used: most hosts have no configuration, and it takes 2 ms."""
+    """Load the reader when it is first used: most hosts have no configuration, and loading takes 2 ms."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from cdigen.config import reading, tree  # noqa: PLC0415 - see above

@@ -1,6 +1,6 @@
-"""Read a configuration file: ``read`` gives the settings, and a finding with line and column for each fault.
+"""Read a configuration file: ``read`` returns the settings, and findings with line and column of all faults.
 
-The table ``config.keys`` says what each key may hold.
+The table ``config.keys`` has the type of each key.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MAX_PROBLEMS = 10
 OLD_KEY = "configuration-old-key"
 _HINT = "see docs/configuration.md"
-# What a wrong value is read as.
+# Stands for a wrong value.
 _WRONG = object()
 
 
@@ -55,9 +55,9 @@ def parse(data: bytes, *, file: str, vendors: Collection[str]) -> Settings:
 
 
 def read(data: bytes, *, file: str, vendors: Collection[str]) -> tuple[Settings, tuple[Finding, ...]]:
-    """Return the settings by those keys that are right, and what there is to say of the others.
+    """Return the settings from the valid keys, and findings on the others.
 
-    Errors are faults; a warning (``configuration-old-key``) is a key under its name of the first release.
+    Errors are faults; a warning (``configuration-old-key``) is a key with its name in the first release.
     """
     if len(data) > MAX_SIZE:
         wrong = fault(file, f"the file is larger than {MAX_SIZE} bytes", None, hint=NO_CONFIGURATION)
@@ -70,7 +70,7 @@ def read(data: bytes, *, file: str, vendors: Collection[str]) -> tuple[Settings,
 
 
 def as_error(found: tuple[Finding, ...]) -> ConfigError:
-    """Return the error that tells of all faults FOUND in a configuration, each with its place."""
+    """Return the error with all faults FOUND in a configuration, each with its place."""
     more = len(found) - MAX_PROBLEMS
     said = [format_fault(one) for one in found[:MAX_PROBLEMS]]
     said += [f"and {more} more"] if more > 0 else []
@@ -84,7 +84,7 @@ def format_fault(found: Finding) -> str:
 
 
 class _Reading:
-    """One file being read: gathers what is wrong, with its place."""
+    """One file being read: gathers faults with their places."""
 
     def __init__(self, file: str, vendors: Collection[str]) -> None:
         self._file = file
@@ -92,7 +92,7 @@ class _Reading:
         self._found: list[Finding] = []
 
     def settings(self, root: yaml.Node) -> tuple[Settings, tuple[Finding, ...]]:
-        """Return the settings of the document ROOT, by what is right in it, and what there is to say."""
+        """Return the settings from the valid keys of the document ROOT, and the findings."""
         settings = Settings()
         if form(root) != "mapping":
             self._add(root, "the file is not a mapping of keys to values")
@@ -100,13 +100,13 @@ class _Reading:
             known = self._vendors.known
             self._vendors = Vendors(known=known, named=_texts(root, "vendors", known))
             settings = Settings(**self._mapping(root, KEYS, ""))
-            # Where a key is wrong, its default stands for it: that is nothing to compare.
+            # A wrong key is replaced by its default, which must not be compared.
             if not errors(self._found):
                 self._keep_apart(root, settings)
         return settings, tuple(sorted(self._found, key=lambda finding: finding.place or (0, 0)))
 
     def _mapping(self, root: yaml.Node, keys: Iterable[Key], where: str) -> dict[str, Any]:
-        """Return the right values of the mapping ROOT by the fields of KEYS, and note what is wrong."""
+        """Return the valid values of the mapping ROOT by the fields of KEYS, and note faults."""
         known = {name: key for key in keys for name in (key.name, key.old) if name}
         given = [key.value if form(key) == "text" else "" for key, _ in root.value]
         values: dict[str, object] = {}
@@ -123,7 +123,7 @@ class _Reading:
                 )
             elif name == known[name].old and known[name].name in given:
                 self._add(
-                    node, f"{where}{name!r} is the old name of {known[name].name!r}, which is given too"
+                    node, f"{where}{name!r} is the old name of {known[name].name!r}, which is also given"
                 )
             else:
                 seen.add(name)
@@ -135,7 +135,7 @@ class _Reading:
         return values
 
     def _value(self, type_: Scalar | ListOf | Table | Rows, node: yaml.Node, at: str) -> object:
-        """Return the value of NODE as TYPE_ reads it; _WRONG, and it is noted, where it is none."""
+        """Return the value of NODE as TYPE_ reads it; _WRONG, with a finding, if it is invalid."""
         if isinstance(type_, Scalar):
             try:
                 return type_.read(node, self._vendors)
@@ -161,7 +161,7 @@ class _Reading:
         return _WRONG if _WRONG in values else tuple(values)
 
     def _rows(self, type_: Rows, node: yaml.Node, at: str) -> object:
-        """Return the rows that are right, each as what ``type_.cls`` makes of it; _WRONG where none is."""
+        """Return the valid rows, each as a ``type_.cls``; _WRONG if there are none."""
         where = f"{at.rpartition(' ')[0]} {type_.row}: ".lstrip()
         rows: list[Any] = []
         for item in node.value:
@@ -180,7 +180,7 @@ class _Reading:
         return tuple(rows) if rows or not node.value else _WRONG
 
     def _tell_apart(self, node: yaml.Node, row: object, others: list[Any]) -> None:
-        """Note where the ROW that NODE is is a profile with the name or the class of one of OTHERS."""
+        """Note if ROW, read from NODE, is a profile with the name or the class of one of OTHERS."""
         if not isinstance(row, Profile):
             return
         for other in others:
@@ -198,7 +198,7 @@ class _Reading:
         ]
 
     def _keep_apart(self, root: yaml.Node, settings: Settings) -> None:
-        """Refuse a spec directory as a place of our own: each cycle would change it and cause the next."""
+        """Refuse a spec directory as our own folder: each cycle would change it and cause the next."""
         own = {
             "state_dir": settings.state_dir,
             "daemon": settings.daemon.run_dir,
@@ -223,7 +223,7 @@ class _Reading:
 
 
 def _texts(root: yaml.Node, name: str, known: Collection[str]) -> tuple[str, ...]:
-    """Return which of KNOWN the list under the key NAME of the mapping ROOT has."""
+    """Return which of KNOWN are in the list under the key NAME of the mapping ROOT."""
     lists = (value.value for key, value in root.value if key.value == name and form(value) == "list")
     return tuple(
         item.value for items in lists for item in items if form(item) == "text" and item.value in known
@@ -231,7 +231,7 @@ def _texts(root: yaml.Node, name: str, known: Collection[str]) -> tuple[str, ...
 
 
 def _options(vendor: str) -> tuple[Key, ...]:
-    """Return the keys of what VENDOR may be told."""
+    """Return the keys of VENDOR's options."""
     from cdigen.vendors.registry import load  # noqa: PLC0415 - only where options are given
 
     return tuple(
@@ -241,7 +241,7 @@ def _options(vendor: str) -> tuple[Key, ...]:
 
 
 def _usual(folder: str) -> str:
-    """Return FOLDER without the different ways in which it can be written: /var/run is a link to /run."""
+    """Return FOLDER in one spelling: /var/run is a link to /run."""
     parts = [part for part in folder.split("/") if part]
     return "/".join(parts[1:] if parts[:2] == ["var", "run"] else parts)
 

@@ -16,9 +16,9 @@ MAX_SIZE = 1 << 20
 # The directories of every CDI library, in rising priority (container-device-interface, pkg/cdi).
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
 STATE_DIR = "/var/lib/cdigen"
-# What a host may be taken for; ``auto`` looks.
+# The kinds of host; ``auto`` detects it.
 MODES = ("auto", "gpu", "wsl", "csv", "management")
-# How a container asks the NRI plugin: by its pod's annotations, or by its environment.
+# How a container asks the NRI plugin for devices: by its pod's annotations, or by its environment.
 SOURCES = ("annotation", "environment")
 # Whose annotations count: cdigen's own, those of NVIDIA's plugin, those of NRI's sample device injector.
 ANNOTATIONS = ("cdigen", "nvidia", "noderesource")
@@ -26,7 +26,7 @@ ANNOTATIONS = ("cdigen", "nvidia", "noderesource")
 
 @frozen
 class DaemonConfig:
-    """How ``cdigen run`` waits (times are seconds), and where it keeps what it shows."""
+    """How ``cdigen run`` waits (times are seconds), and where it keeps its status."""
 
     debounce_s: float = 0.2
     max_delay_s: float = 5.0
@@ -42,10 +42,10 @@ class DaemonConfig:
 
 @frozen
 class AllowRule:
-    """Where requests count: a container has to fit in every respect; no handlers or labels means any.
+    """Which containers may request devices: all conditions must match; no handlers or labels means any.
 
-    No ``kinds`` means those that variables can name: the spec directories hold others' devices as well,
-    those of other pods' claims (DRA) above all.
+    No ``kinds`` means those that variables can name: the spec directories have other devices as well, above
+    all those of other pods' claims (DRA).
     """
 
     namespaces: tuple[str, ...]
@@ -65,7 +65,7 @@ class GpuKind:
 
 @frozen
 class NriConfig:
-    """What the NRI plugin gives to whom; without ``allow`` nobody gets anything.
+    """The policy of the NRI plugin; without ``allow`` nobody gets anything.
 
     No ``gpu_kinds`` means those of the profiles.
     """
@@ -92,7 +92,7 @@ class NriConfig:
 
 @frozen
 class Settings:
-    """What the configuration says; the field names are the keys of the file."""
+    """The configuration; the field names are the keys of the file."""
 
     vendors: tuple[str, ...] = ()
     spec_dirs: tuple[str, ...] = SPEC_DIRS

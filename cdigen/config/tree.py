@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     import yaml
 
 RULE = "configuration"
-MAX_DEPTH = 20  # what is right is 4 deep: stream, document, mapping, list
+MAX_DEPTH = 20  # valid files are 4 deep: stream, document, mapping, list
 NO_CONFIGURATION = "is it a configuration of cdigen?"
 _FIX = "fix the YAML"
 
 
 class NoTreeError(ValueError):
-    """Raised where the text is not YAML at all; ``finding`` says why."""
+    """Raised if the text is not YAML at all; ``finding`` says why."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.message)
@@ -26,12 +26,12 @@ class NoTreeError(ValueError):
 
 
 def fault(file: str, message: str, place: tuple[int, int] | None, *, hint: str) -> Finding:
-    """Return that MESSAGE is wrong at a PLACE (line and column) of FILE."""
+    """Return the finding MESSAGE for a PLACE (line and column) of FILE."""
     return Finding(severity="error", rule=RULE, path=file, message=message, hint=hint, place=place)
 
 
 def compose(data: bytes, file: str) -> yaml.Node | None:
-    """Return the tree of a YAML document, None where there is none; raises NoTreeError."""
+    """Return the tree of a YAML document, None if it is empty; raises NoTreeError."""
     import yaml  # noqa: PLC0415 - 19 ms, and most one-shot calls have no configuration file
 
     try:
@@ -60,12 +60,12 @@ def place_of(mark: Any) -> tuple[int, int] | None:
 
 
 def _said(error: yaml.MarkedYAMLError, text: str, place: tuple[int, int] | None) -> str:
-    """Return what the parser says of TEXT; a tab at PLACE is named, since it looks like spaces."""
+    """Return the parser's message on TEXT; a tab at PLACE is named, since it looks like spaces."""
     line, column = place or (1, 1)
-    # YAML knows more ends of lines than this.
+    # YAML has more line breaks than this.
     here = "".join(text.split("\n")[line - 1 : line])
     if here[column - 1 :].startswith("\t"):
-        return "a tab; YAML is indented by spaces alone"
+        return "a tab; YAML is indented only by spaces"
     return ", ".join(filter(None, (error.context, error.problem))) or "this is not YAML"
 
 
@@ -75,7 +75,7 @@ def _after(text: str) -> tuple[int, int]:
 
 
 def _refuse_depth(events: Iterable[yaml.Event], file: str) -> None:
-    """Raise NoTreeError where a document is nested deeply: composing it would overflow the C stack."""
+    """Raise NoTreeError if a document is nested deeply: composing it would overflow the C stack."""
     depth = 0
     for event in events:
         kind = type(event).__name__

@@ -1,4 +1,4 @@
-"""The types of configuration values: each reads its YAML node, and says the same as a JSON Schema.
+"""The types of configuration values: each reads its YAML node, and has the equivalent JSON Schema.
 
 ``KEYS`` of ``config.keys`` gives every key one of these.
 """
@@ -36,9 +36,9 @@ class WrongValueError(ValueError):
 
 @frozen
 class Vendors:
-    """The names of the vendors that are known, and of those that the file names.
+    """The names of the known vendors, and of those that the file names.
 
-    ``known`` has names that it does not iterate over: those of other packages.
+    ``known`` also contains names that it does not iterate over: those of plugin vendors.
     """
 
     known: Collection[str]
@@ -47,7 +47,7 @@ class Vendors:
 
 @frozen
 class Scalar:
-    """A single value: ``read`` gives it, or raises WrongValueError; ``schema`` is the same as JSON Schema."""
+    """A single value: ``read`` returns it, or raises WrongValueError; ``schema`` is its JSON Schema."""
 
     read: Callable[[yaml.Node, Vendors], object]
     schema: dict[str, Any]
@@ -71,7 +71,7 @@ class Table:
 
 @frozen
 class Rows:
-    """A list of mappings with ``keys``, each read into ``cls``; ``row`` is what messages call one of them."""
+    """A list of mappings with ``keys``, each read into ``cls``; messages call one of them ``row``."""
 
     keys: tuple[Key, ...]
     cls: type
@@ -80,7 +80,7 @@ class Rows:
 
 
 def form(node: yaml.Node) -> str:
-    """Return ``text``, ``list`` or ``mapping``; of anything else what YAML calls it."""
+    """Return ``text``, ``list`` or ``mapping``; for anything else YAML's name."""
     # PyYAML keeps scalar, sequence or mapping on the class of each node.
     what, tag = str(getattr(node, "id", "")), node.tag.removeprefix("tag:yaml.org,2002:")
     return _FORMS.get((what, tag), tag)
@@ -94,12 +94,12 @@ def described(node: yaml.Node) -> str:
 
 
 def quoted(text: str, limit: int = 60) -> str:
-    """Return TEXT in quotes, its beginning if it is long."""
+    """Return TEXT in quotes, shortened if it is long."""
     return repr(text if len(text) <= limit else f"{text[:limit]}...")
 
 
 def choice(*words: str, or_path: str = "") -> Scalar:
-    """Return the type of one of WORDS, or, as OR_PATH says, a path."""
+    """Return the type of one of WORDS, or with OR_PATH also of a path."""
     schema: dict[str, Any] = {"enum": [*words, *([False] if "off" in words else [])]}
     if or_path:
         schema = {"anyOf": [schema, PATH.schema]}
@@ -139,7 +139,7 @@ def _choice(words: Collection[str], or_path: str, node: yaml.Node, vendors: Vend
 
 def _number(maximum: int, node: yaml.Node, _: Vendors) -> int:
     value = str(node.value)
-    # YAML 1.1 reads 010 as eight; only what every reader takes for the same number will do.
+    # YAML 1.1 reads 010 as eight; only numbers that every reader reads alike are accepted.
     if form(node) != "int" or not re.fullmatch("0|[1-9][0-9]{0,9}", value) or int(value) > maximum:
         raise _must_be(f"a number from 0 to {maximum}", node)
     return int(value)
@@ -234,10 +234,10 @@ KIND = text("a kind such as nvidia.com/gpu", _KIND)
 KIND_PATTERN = text(
     "a kind such as nvidia.com/gpu, or how it begins and *", rf"{_KIND}|{_VENDOR}/[A-Za-z0-9._-]{{0,62}}\*|\*"
 )
-# One letter would do by CDI's rule, and crashes every released library; a dot needs cdiVersion 0.6.0, which
+# CDI's rule allows one letter, but that crashes every released library; a dot needs cdiVersion 0.6.0, which
 # podman 4.3 refuses.
 CLASS = text(
     "2 to 63 letters, digits and inner _ -, the first a letter", "[A-Za-z][A-Za-z0-9_-]{0,61}[A-Za-z0-9]"
 )
-# What single vendors are told: the keys are the options that each of them declares.
+# The options of each vendor, with the keys that it declares.
 VENDOR_OPTIONS = Table(keys=(), cls=dict)

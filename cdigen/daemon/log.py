@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def cycle(logger: FilteringBoundLogger, report: CycleReport, previous: CycleReport | None = None) -> None:
     """Write the line of the cycle REPORT.
 
-    One that changed a spec or a vendor's state since the PREVIOUS one is information, one that failed for
-    another reason an error; a cycle that found everything as it was is said only where everything is.
+    A failure for another reason than that of the PREVIOUS one has the level error, a cycle that changed a
+    spec or a vendor's state info, any other debug.
     """
     facts = _facts(report)
     is_news = previous is None or (previous.result, previous.error) != (report.result, report.error)

@@ -1,7 +1,7 @@
 """``Daemon``: the loop of ``cdigen run``: wait for events, debounce them, reconcile, report, and again.
 
 One thread does all of this; sources of events, the HTTP server and a timer for systemd have their own and
-share with it only the inbox and values that are replaced whole.
+share with it only the inbox and values that are replaced as a whole.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from cdigen.frontend.signals import Signals
     from cdigen.watch.triggers import Batch
 
-# A boot must not wait for a GPU that hangs: services that come after us start then in any case.
+# A boot must not wait for a GPU that hangs: services ordered after us start after this time anyway.
 READY_WITHIN_S = 5.0
 SOURCES = ("start", "signal", "files", "uevents", "poll", "http", "timer", "retry")
 
 
 class Daemon:
-    """Keeps the specs of one host true until it is told to stop.
+    """Keeps the specs of one host up to date until it is told to stop.
 
     ``load`` reads configuration and command line and returns the setup, or raises a CdigenError;
     ``watched`` are further files that matter: the configuration.
@@ -70,7 +70,7 @@ class Daemon:
         self._notifier = notifier
         self._log = logger
         self._setup = load()
-        # The lock is there, so that another one in the configuration counts from the next start.
+        # The lock is there, so a changed run_dir in the configuration takes effect at the next start.
         self._chassis = Chassis(
             self._setup.daemon.run_dir,
             notifier=notifier,
@@ -99,7 +99,7 @@ class Daemon:
         chassis = self._chassis
         try:
             with chassis.running():
-                # In the place of what one that was killed has left: the first cycle may take a while.
+                # Replaces the status that a killed daemon left: the first cycle may take a while.
                 chassis.save(self._save_status)
                 self._rearm()
                 chassis.start(self._files, self._poll, self._uevents, self._server())
@@ -120,8 +120,8 @@ class Daemon:
                 continue
             self._chassis.run_directory.keep()
             self._reload()
-            # Before the look: what changes at a path that is new after it was looked at makes an event. What
-            # the look brings into being comes into a folder that is watched, so that another look follows.
+            # Before the cycle: a later change at a new path then makes an event. Files that the cycle makes
+            # are in watched folders, so another cycle follows.
             self._rearm()
             done = self._look(batch)
             self._show(done)
@@ -159,7 +159,7 @@ class Daemon:
     # Configuration.
 
     def _reload(self) -> None:
-        """Read the configuration again before every cycle; one that is wrong changes nothing, and is said."""
+        """Read the configuration again before every cycle; report an invalid one, and ignore it."""
         self._chassis.take_reload()
         problem: Finding | None = None
         try:
@@ -182,11 +182,11 @@ class Daemon:
         # What runtimes load; our temporary files beside them have another ending.
         specs = (f"{folder}/*{suffix}" for folder in setup.directories for suffix in SPEC_SUFFIXES)
         own = (setup.outer,) if setup.outer != "/" else ()
-        # Links of a driver container's tree lead where they lead in it.
+        # Links in a driver container's tree are resolved within that tree.
         self._files.rearm(
             (*files, *specs, *self._watched, self._chassis.run_directory.lock), roots=(*own, *setup.roots)
         )
-        # What is mounted over a folder makes no event: a driver container's root is compared as well.
+        # A mount over a folder makes no event: a driver container's root is compared as well.
         self._poll.rearm(polled, setup.roots)
         self._uevents.rearm(subsystems)
 
@@ -196,7 +196,7 @@ class Daemon:
         try:
             context = setup.context(Root(setup.outer))
         except ConfigError:
-            # The driver root is not there yet: its folder is what to wait for.
+            # The driver root does not exist yet: watch its folder.
             return setup.roots, (), ("pci", "module", "drm")
         wanted, failures = discovery.watches(setup.vendors, context)
         for name, error in failures.items():
@@ -210,7 +210,7 @@ class Daemon:
     # Showing.
 
     def _show(self, done: CycleOutcome) -> None:
-        """Tell everybody who listens what the cycle did; a full disk must not end the daemon."""
+        """Report what the cycle did everywhere; a full disk must not end the daemon."""
         report = done.report
         before = replace(self._status, is_configured=self._misconfigured is None)
         self._status = next_status(before, report, self._chassis.health())
@@ -247,8 +247,8 @@ class Daemon:
 
 
 def _attempts(before: int, batch: Batch) -> int:
-    """Return how many looks have found the host unsettled since it last changed, with the one for BATCH.
+    """Return how many cycles found the host unsettled since it last changed, including that for BATCH.
 
-    An installation is dozens of looks; none is due to its end, which often makes no event (a lock let go).
+    An installation takes dozens of cycles; its end often makes no event (a lock is released).
     """
     return before + 1 if all(trigger.source == "retry" for trigger in batch.triggers) else 1

@@ -1,7 +1,7 @@
 """``DaemonMetrics``: count cycles for Prometheus, and show the last status at each scrape.
 
 Everything that can vanish (a kind, a vendor, a source) is computed from the status at each scrape, so that
-no series outlives what it is about. Labels have few values: a reason is the name of a source, never a text.
+no series outlives its subject. Labels have few values: a reason is the name of a source, never free text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DaemonMetrics:
     """
 
     def __init__(self, sources: tuple[str, ...], *, clock: Callable[[], float] = time.time) -> None:
-        # A creation time for each series doubles their number, and nobody asks for it.
+        # A creation time for each series would double their number, and nobody needs it.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
         self._sources = sources
         self._registry = CollectorRegistry()
@@ -81,7 +81,7 @@ class _Latest:
         self._clock = clock
 
     def describe(self) -> tuple[Metric, ...]:
-        """Return what ``collect`` gives at most, so that registering it does not ask it."""
+        """Return all that ``collect`` may give, so that registering does not call it."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -92,13 +92,13 @@ class _Latest:
         yield gauge("cdigen_build_info", "The version of cdigen.", {(status.version,): 1}, "version")
         yield gauge(
             "cdigen_config_valid",
-            "Whether the configuration on the disk counts; where it is wrong, the last good one does.",
+            "Whether the configuration on the disk is used; if it is wrong, the last good one is.",
             {(): float(status.is_configured)},
         )
         if status.last_success_s is not None:
             yield gauge(
                 "cdigen_last_success_timestamp_seconds",
-                "When a cycle ended last without a failure.",
+                "When a cycle last succeeded.",
                 {(): status.last_success_s},
             )
         yield gauge(
@@ -114,7 +114,7 @@ class _Latest:
         )
         yield gauge(
             "cdigen_source_healthy",
-            "Whether a source of triggers works; the periodic look stands in for one that does not.",
+            "Whether a source of triggers works; the periodic cycle makes up for one that does not.",
             {(name,): float(not problem) for name, problem in status.sources},
             "source",
         )

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Observation:
     """What was found: the inventory of a vendor, or its failure.
 
-    ``reported`` are the vendors that the status names; ``findings`` are those of the observing itself, not of
-    the inventories.
+    ``reported`` are the vendors that the status names; ``findings`` are those of observing, not of the
+    inventories.
     """
 
     inventories: dict[str, Inventory]
@@ -47,7 +47,7 @@ def observe(setup: DaemonSetup, host: Root) -> Observation:
             findings.extend(device_nodes.make_nodes(setup.vendors, context))
             context = setup.context(host)
     except ConfigError as error:
-        # A driver container that is not there yet.
+        # A driver container that does not exist yet.
         failure = HostError(error.message, hint=error.hint, kind="driver-not-found")
         return Observation(
             inventories={},
@@ -61,7 +61,7 @@ def observe(setup: DaemonSetup, host: Root) -> Observation:
     if not setup.are_named:
         relevant = discovery.relevant_failures(inventories, failures, host)
         reported = tuple(name for name in setup.vendors if name in inventories or name in relevant)
-        # What is not reported is absent: nothing of it is under way that would have to be waited for.
+        # A vendor that is not reported is absent: there is no change of it to wait for.
         failures = {
             name: relevant.get(name) or HostError(error.message, hint=error.hint, kind=discovery.NOT_LOADED)
             for name, error in failures.items()

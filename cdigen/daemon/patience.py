@@ -47,7 +47,7 @@ class Patience:
         self._clock = clock
         # vendor -> what is expected to change, and since when
         self._since: dict[str, tuple[object, float]] = {}
-        # vendor -> what was found at first, or when it was last not between two states; None: nothing
+        # vendor -> what was found at first, or when it was last settled; None: nothing
         self._settled: dict[str, Inventory | None] = {}
 
     def assess(
@@ -57,7 +57,7 @@ class Patience:
         inventory, failure = observed.inventories.get(vendor), observed.failures.get(vendor)
         manager = package_manager(host)
         if manager and failure is not None:
-            # What an installation has half done is not a mismatch, and no reason to withdraw what is whole.
+            # A half-done installation is not a mismatch, and no reason to withdraw a whole spec.
             settle_timeout_s = max(settle_timeout_s, PACKAGE_INSTALLATION_S)
         busy = ""
         if manager and inventory is not None:
@@ -84,7 +84,7 @@ class Patience:
 
 
 def _expected(transient: str, inventory: Inventory | None) -> object:
-    """Return what is waited for: of a package manager, its end, or that the INVENTORY changes no more."""
+    """Return what is waited for: the end of a package manager, or that the INVENTORY stops changing."""
     return (transient, inventory if transient in PACKAGE_MANAGERS else None)
 
 

@@ -1,6 +1,6 @@
 """``Reconciler``: in each cycle observe the host, decide by two tables, write or withdraw specs, report.
 
-All but ``Patience`` is read anew in each cycle: a lost event costs time, never truth.
+Everything except ``Patience`` is read anew in each cycle: a lost event only delays an update.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @frozen
 class CycleOutcome:
-    """What came of one cycle: the report, the inventories, and whether another look is due soon."""
+    """The result of one cycle: the report, the inventories, and whether another cycle is due soon."""
 
     report: CycleReport
     inventories: dict[str, Inventory]
@@ -39,7 +39,7 @@ class CycleOutcome:
 
 
 class Reconciler:
-    """Keeps the specs of a host true, cycle by cycle."""
+    """Keeps the specs of a host up to date, cycle by cycle."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -48,7 +48,7 @@ class Reconciler:
         self._spec_cache = SpecCache()
 
     def cycle(self, setup: DaemonSetup, batch: Batch) -> CycleOutcome:
-        """Run a cycle for the events of BATCH; never raises a CdigenError: the report has it."""
+        """Run a cycle for the events of BATCH; never raises a CdigenError, but reports it."""
         self._number += 1
         began_s = self._clock()
         blank = CycleReport(
@@ -67,7 +67,7 @@ class Reconciler:
         return replace(outcome, report=replace(outcome.report, duration_s=self._clock() - began_s))
 
     def _reconcile(self, setup: DaemonSetup, blank: CycleReport) -> CycleOutcome:
-        """Run a cycle, and return BLANK with all that came of it."""
+        """Run a cycle, and return BLANK filled with its results."""
         host = Root(setup.outer)
         observed = observe(setup, host)
         updates = SpecUpdates(setup, host, observed, self._spec_cache)

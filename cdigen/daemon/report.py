@@ -1,4 +1,4 @@
-"""What the daemon knows of itself: a ``CycleReport`` of each cycle, and the ``DaemonStatus`` they add up to.
+"""What the daemon reports: a ``CycleReport`` of each cycle, and the ``DaemonStatus`` they add up to.
 
 ``next_status`` makes the next status from the last one and a report. Everything that shows the daemon
 (status.json, metrics, log, health) is made from these values and reads nothing else.
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 VENDOR_STATES: tuple[VendorState, ...] = ("ready", "settling", "degraded", "mismatch", "absent")
 CYCLE_RESULTS: tuple[CycleResult, ...] = ("changed", "unchanged", "waiting", "failed")
-# What there is to say of the host as a whole: the first of these that a vendor is in. A vendor that is
-# absent says nothing as long as another is there.
+# The state of the host as a whole: the first of these that a vendor is in. An absent vendor does not count as
+# long as another is present.
 _GRAVEST_FIRST: tuple[VendorState, ...] = ("mismatch", "settling", "degraded", "ready", "absent")
 _SERVING = frozenset({"ready", "degraded"})
 # Before the first cycle has ended.
@@ -37,7 +37,7 @@ MAX_NAMES = 16
 
 @frozen
 class VendorReport:
-    """How one vendor's side of the host stands, why, what to do; ``next_status`` fills in since when."""
+    """The state of one vendor on this host, why, what to do; ``next_status`` fills in since when."""
 
     vendor: str
     state: VendorState
@@ -68,8 +68,8 @@ class SpecReport:
 class CycleReport:
     """One cycle: why it ran, how long, what it found and did.
 
-    ``result`` is ``changed`` where a file was written or removed, ``waiting`` where the host is between
-    two states, ``failed`` where something asked for could not be done: ``error`` says what. ``events``
+    ``result`` is ``changed`` if a file was written or removed, ``waiting`` if the host is still changing,
+    ``failed`` if a wanted change could not be made: ``error`` says which. ``events``
     counts what happened since the last cycle, of which ``reasons`` are the distinct ones.
     """
 
@@ -87,7 +87,7 @@ class CycleReport:
 
 @frozen
 class JournalEntry:
-    """A spec that was written or removed: when, in which cycle and why, and what changed by that.
+    """A spec that was written or removed: when, in which cycle and why, and what that changed.
 
     The lists name ``MAX_NAMES`` at most; ``summary`` counts them all.
     """
@@ -107,11 +107,11 @@ class JournalEntry:
 
 @frozen
 class DaemonStatus:
-    """How the daemon and the host stand after the last cycle; ``cycle`` is None before the first.
+    """The state of daemon and host after the last cycle; ``cycle`` is None before the first.
 
-    ``specs`` are those of the last cycle that came so far; ``sources`` are the names of the sources, each
-    with its problem, "" for a healthy one. ``is_configured`` says whether the configuration on the
-    disk counts; where it is wrong, the last good one does.
+    ``specs`` are those of the last cycle that reached them; ``sources`` are the names of the sources, each
+    with its problem, "" for a healthy one. ``is_configured`` says whether the configuration on the disk is
+    used; if it is wrong, the last good one is.
     """
 
     version: str
@@ -128,7 +128,7 @@ class DaemonStatus:
 
 
 def next_status(status: DaemonStatus, report: CycleReport, sources: Mapping[str, str]) -> DaemonStatus:
-    """Return what STATUS becomes by the cycle of REPORT, with the health of SOURCES. Pure."""
+    """Return STATUS updated by the cycle of REPORT and the health of SOURCES. Pure."""
     ended_s = report.started_s + report.duration_s
     before = {vendor.vendor: vendor for vendor in status.vendors}
     vendors = tuple(_since(vendor, before.get(vendor.vendor), ended_s) for vendor in report.vendors)
@@ -147,7 +147,7 @@ def next_status(status: DaemonStatus, report: CycleReport, sources: Mapping[str,
 
 
 def overall(vendors: tuple[VendorReport, ...]) -> VendorState:
-    """Return how the host as a whole stands: the gravest state of a vendor that is there."""
+    """Return the state of the host as a whole: the gravest state of a vendor that is present."""
     states = {vendor.state for vendor in vendors}
     return next((state for state in _GRAVEST_FIRST if state in states), "absent")
 
@@ -155,8 +155,8 @@ def overall(vendors: tuple[VendorReport, ...]) -> VendorState:
 def reason_unready(status: DaemonStatus) -> str:
     """Return why containers cannot count on any vendor now, "" where they can.
 
-    A vendor serves where it is ready or degraded. One that serves is enough: a host need not have GPUs of
-    every maker.
+    A vendor serves if it is ready or degraded. One that serves is enough: a host need not have GPUs of every
+    vendor.
     """
     if status.cycle is None:
         return "the first cycle has not ended yet"

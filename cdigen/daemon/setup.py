@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 class DaemonSetup:
     """What the daemon reconciles, and how.
 
-    ``outer`` is where the host's root lies on this machine; ``roots`` are the driver and dev root, which may
+    ``outer`` is the host's root as a path of this machine; ``roots`` are the driver and dev root, which may
     come and go. ``directories`` are the spec directories, written into the last; ``view_directories`` all in
-    which a spec may name a view. Both, and ``state_dir``, are paths of this machine. ``are_named``: somebody
-    named the ``vendors``; otherwise all are asked, and those that are not here are not reported.
+    which a spec may name a view. Both, and ``state_dir``, are paths of this machine. ``are_named``: the user
+    named the ``vendors``; otherwise all are asked, and absent ones are not reported.
     """
 
     outer: str

@@ -44,9 +44,9 @@ class SpecUpdates:
         self.errors: list[str] = []
 
     def condition(self, vendor: str) -> SpecCondition:
-        """Return in which condition the specs of VENDOR on the disk are; ``none``: there are none.
+        """Return the condition of VENDOR's specs on the disk; ``none``: there are none.
 
-        ``whole``: they name only what exists, of the driver that runs if one does.
+        ``whole``: they name only what exists, and are for the running driver, if one runs.
         """
         present = [owned for owned in self._owned(vendor) if os.path.lexists(self._file(owned.name))]
         if not present:
@@ -66,7 +66,7 @@ class SpecUpdates:
         setup = self._setup
         if not inventories:
             return
-        # Another reading of the host than that of the specs before: see ``Root``.
+        # A fresh reading of the host, not the one from before the specs: see ``Root``.
         host = Root(setup.outer)
         products, broken = generate.generate_specs(
             inventories, host=host, options=setup.options, delivery=setup.delivery
@@ -105,12 +105,12 @@ class SpecUpdates:
         self._withdraw(self._owned(vendor), why)
 
     def _withdraw(self, stale: Iterable[OwnedSpec], why: str) -> None:
-        """Remove the specs STALE, unless another's of the same kind would come to light."""
+        """Remove the specs STALE, unless a foreign one of the same kind would then take effect."""
         for owned in stale:
             kind, file = owned.kind, self._file(owned.name)
             if not os.path.lexists(file):
                 continue
-            # The file of a lower directory that would serve the kind without ours.
+            # The file in a directory of lower priority that would serve the kind without ours.
             foreign = publish.serving_file(kind, self._setup.directories[:-1], self._cache)
             keeps_stale = self._setup.daemon.stale_specs == "keep"
             if WITHDRAWALS[keeps_stale, bool(foreign)] == "keep":

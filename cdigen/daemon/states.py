@@ -1,6 +1,6 @@
 """Two tables: ``assess`` names the state of a vendor's GPUs and driver, ``decide`` what to do with its specs.
 
-Pure: what the host is like, and for how long, are arguments.
+Pure: the host's condition, and how long it has lasted, are arguments.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     SpecCondition = Literal["none", "whole", "broken"]
     Action = Literal["write", "keep", "withdraw", "nothing"]
 
-# What the host is like for a moment while a driver is installed or a module is loaded, and what it is
-# when the moment has passed; other errors are what they are at once.
+# Errors that are expected for a moment while a driver is installed or a module is loaded, and the state if
+# they last; all other errors count at once.
 _TRANSIENT_ERRORS: dict[str, VendorState] = {
     "version-mismatch": "mismatch",  # the package is unpacked, the module not yet loaded: reload or reboot
     "driver-broken": "absent",  # a library that is being written
@@ -40,27 +40,27 @@ _TRANSIENT_FINDINGS = frozenset(
         "vfio-node-missing",
         "gpu-information-unreadable",
         "mig-instance-unusable",
-        # The kernel and NVML, one of which is a moment behind while instances are changed.
+        # The kernel and NVML disagree for a moment while instances are changed.
         "mig-contradiction",
-        # A driver that has just been given its device has not yet made what belongs to it.
+        # A driver that was just bound to its device has not yet made its nodes.
         "gpu-without-drm",
         "accel-without-node",
-        # KFD's topology is made anew while a GPU is split in another way.
+        # KFD's topology is rebuilt while a GPU's partitioning changes.
         "kfd-node-unusable",
         "partition-without-kfd",
         "partition-contradiction",
         "partition-missing",
     )
 )
-# Those of them that take numbers from a GPU's partitions, so that those of others move up, and back again.
+# Those of them that remove a GPU's partitions, so that the numbers of others move up, and back again.
 _RENUMBERING_FINDINGS = frozenset(("partition-without-kfd", "partition-contradiction", "partition-missing"))
-# What is offered meanwhile is true, so that it is written; NVML is asked again soon.
+# The devices offered meanwhile are right, so the spec is written; NVML is asked again soon.
 _RETRIED_FINDINGS = frozenset(("mig-names-kept", "mig-not-named"))
 
 
 @frozen
 class VendorStatus:
-    """The state of one vendor, and why; ``offers`` says whether it has devices to give now.
+    """The state of one vendor, and why; ``offers``: whether it has devices to give now.
 
     ``awaits_change`` says that the host is expected to change, so that another look is due soon;
     ``transient`` names what is expected to change, also when that has been waited for long enough.
@@ -81,14 +81,14 @@ def assess(
     patient: Callable[[str], bool],
     busy: str = "",
 ) -> VendorStatus:
-    """Return how a vendor stands whose discovery failed with FAILURE, or gave FINDINGS.
+    """Return the state of a vendor whose discovery failed with FAILURE, or gave FINDINGS.
 
     PATIENT(what) says whether a transient condition may still be waited for; BUSY names a package
     manager that is at work, or is empty.
     """
     if failure is not None:
         if failure.kind == "vendor-defect":
-            # What its code cannot say is no proof that anything has gone.
+            # A failure of its code does not prove that any device has gone.
             return VendorStatus(state="degraded", offers=False, reason=failure.message, hint=failure.hint)
         transient = failure.kind if failure.kind in _TRANSIENT_ERRORS else ""
         awaits_change = bool(transient) and patient(transient)
@@ -109,7 +109,7 @@ def assess(
         awaits_change = bool(transient) and patient(transient)
         return VendorStatus(
             state=state if awaits_change else "degraded",
-            # A name that means another device in a moment is worse than none.
+            # A name that will soon mean another device is worse than none.
             offers=not (awaits_change and not _RENUMBERING_FINDINGS.isdisjoint(rules)),
             awaits_change=awaits_change,
             transient=transient,
@@ -120,7 +120,7 @@ def assess(
         awaits_change = patient(busy)
         return VendorStatus(
             state="settling" if awaits_change else "ready",
-            # Half a driver is worse than the runtime's clear refusal.
+            # Half a driver is worse than a clear refusal by the runtime.
             offers=not awaits_change,
             awaits_change=awaits_change,
             transient=busy,
@@ -129,8 +129,8 @@ def assess(
     return VendorStatus(state="ready", offers=True)
 
 
-# A spec that is whole names only what exists, of the driver that runs; one that is broken makes containers
-# fail half-way, and none at all gives the user the runtime's one clear line ("unresolvable CDI devices").
+# A whole spec names only what exists, of the running driver; with a broken one containers fail half-way, and
+# without one the user gets the runtime's clear message ("unresolvable CDI devices").
 ACTIONS: dict[tuple[VendorState, bool, SpecCondition], Action] = {
     # (state, offers, spec on disk): action
     ("ready", True, "none"): "write",
@@ -142,14 +142,14 @@ ACTIONS: dict[tuple[VendorState, bool, SpecCondition], Action] = {
     ("degraded", False, "none"): "nothing",
     ("degraded", False, "whole"): "keep",
     ("degraded", False, "broken"): "withdraw",
-    # What is there now is better than nothing; what was there before is better than half of it.
+    # The devices present are better than nothing; the old spec is better than half of them.
     ("settling", True, "none"): "write",
     ("settling", True, "whole"): "keep",
     ("settling", True, "broken"): "write",
     ("settling", False, "none"): "nothing",
     ("settling", False, "whole"): "keep",
     ("settling", False, "broken"): "withdraw",
-    # The old module runs: with the spec's files still there (a view), containers go on starting.
+    # The old module runs: while the spec's files exist (in a view they do), containers can start.
     ("mismatch", False, "none"): "nothing",
     ("mismatch", False, "whole"): "keep",
     ("mismatch", False, "broken"): "withdraw",
@@ -160,11 +160,11 @@ ACTIONS: dict[tuple[VendorState, bool, SpecCondition], Action] = {
 
 
 def decide(standing: VendorStatus, disk: SpecCondition) -> Action:
-    """Return what is to become of a vendor's specs whose condition on the disk is DISK."""
+    """Return what to do with a vendor's specs whose condition on the disk is DISK."""
     return ACTIONS[standing.state, standing.offers, disk]
 
 
-# What a withdrawal comes to: (the configuration says keep, another's spec would come to light): action.
+# What a withdrawal becomes: (configured to keep, a foreign spec would take effect): action.
 WITHDRAWALS: dict[tuple[bool, bool], Action] = {
     (False, False): "withdraw",
     # Runtimes would take the spec of the same kind in a directory of lower priority, which is as old or

@@ -68,7 +68,7 @@ def save_inventory(run_dir: str, inventories: Mapping[str, Inventory]) -> bool:
 
 
 def read(run_dir: str, service: DaemonService = SYSTEMD) -> dict[str, Any]:
-    """Return the status in RUN_DIR. HostError: there is none; StoreError: it is not one of this cdigen's.
+    """Return the status in RUN_DIR. HostError: there is none; StoreError: this cdigen cannot read it.
 
     SERVICE is how the host starts the daemon, for the hints.
     """

@@ -1,8 +1,8 @@
 """``Chassis``: what every long-running process of cdigen needs besides its own loop.
 
-It holds the run directory, hears signals, tends the sources of events, speaks to the service manager, and
-takes all of that down again. docs/adding-a-front-end.md shows a whole front end. Nothing heavy is imported
-here: the log, HTTP and metrics are modules of their own, for a process that must answer somebody first.
+It holds the run directory, handles signals, keeps event sources running, notifies the service manager, and
+shuts all of that down again. docs/adding-a-front-end.md shows a whole front end. Nothing heavy is imported
+here: the log, HTTP and metrics are modules of their own, for a process that must first answer a peer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cdigen.watch.debounce import Debounce
     from cdigen.watch.triggers import Batch
 
-# How often the loop turns at least, where the service manager does not ask for more.
+# How often the loop turns at least, unless the service manager asks for more.
 TURN_S = 60.0
 
 
@@ -36,8 +36,8 @@ class Chassis:
 
     TURN_S says how long a turn of the loop may take without anything to do. Two attributes may be set before
     ``running``: ``on_stop`` is called in the signals' thread as soon as the process is told to end; ``alive``
-    returns why this process is of no use, "" while it works, for only then the service manager's watchdog
-    is told; by default, whether the loop turns.
+    returns why this process does not work, "" while it does: only then is the service manager's watchdog
+    notified; by default, whether the loop turns.
     """
 
     def __init__(
@@ -62,16 +62,16 @@ class Chassis:
         self._turn_s = turn_s
         self._supervisor = Supervisor((), self.inbox)
         self._is_reloading = False
-        # Whether the service manager waits for the word that we are ready, or have reloaded.
+        # Whether the service manager still has to be told that we are ready, or have reloaded.
         self._is_awaited = True
         self._turned_s = time.monotonic()
 
     @contextmanager
     def running(self, on_refusal: Callable[[StoreError], None] | None = None) -> Iterator[None]:
-        """Hear signals and hold the run directory while the body runs; then take everything down.
+        """Handle signals and hold the run directory while the body runs; then shut everything down.
 
-        A run directory that cannot be had ends this with a StoreError (``LockHeld``: another instance has
-        it), unless ON_REFUSAL takes that: then there is no status.
+        StoreError if the run directory cannot be used (``LockHeld``: another instance has it), unless
+        ON_REFUSAL handles that: then there is no status.
         """
         self._signals.attach(self._on_signal, give_up=self._give_up)
         with ExitStack() as held:
@@ -102,7 +102,7 @@ class Chassis:
         self._supervisor.start()
 
     def health(self) -> dict[str, str]:
-        """Return by its name what is wrong with each source; an empty text: nothing."""
+        """Return the problem of each source by its name; empty: none."""
         return self._supervisor.health()
 
     def wait(self, until_s: float) -> bool:
@@ -124,7 +124,7 @@ class Chassis:
         return self.inbox.take()
 
     def turn(self) -> None:
-        """Note that the loop turns, and tell the service manager's watchdog."""
+        """Note that the loop turns, and notify the service manager's watchdog."""
         self._turned_s = time.monotonic()
         if self._notifier.watchdog_s and not self.alive():
             self._notifier.ping()
@@ -134,8 +134,8 @@ class Chassis:
         self.is_stopping = True
 
     def take_reload(self) -> bool:
-        """Return whether SIGHUP has come since the last call, and tell the service manager that it counts."""
-        # Before that is said: a signal that comes while it is asks for the next one.
+        """Return whether SIGHUP has come since the last call, and tell the service manager of the reload."""
+        # Before notifying: a signal that comes during that asks for another reload.
         is_reloading, self._is_reloading = self._is_reloading, False
         if is_reloading:
             self._is_awaited = True
@@ -153,7 +153,7 @@ class Chassis:
     def save(self, *savings: Callable[[str], object]) -> None:
         """Let each of SAVINGS, which gets the run directory's path, put its file there.
 
-        ``LockHeld``: another instance has the directory by now; that a disk is full is logged, once.
+        ``LockHeld``: another instance has the directory by now; a full disk is logged once.
         """
         if self.has_run_directory:
             self.run_directory.keep()
@@ -169,7 +169,7 @@ class Chassis:
         self.inbox.put(Trigger(source="signal", reason=name))
 
     def _give_up(self) -> None:
-        self._log.warning("gave up", message="it was still at work when it was to end")
+        self._log.warning("gave up", message="it was still at work when it had to stop")
 
     def _beat_s(self) -> float:
         return self._notifier.watchdog_s / 3 if self._notifier.watchdog_s else self._turn_s()

@@ -1,4 +1,4 @@
-"""``EarlyLog``: log before there is time to import the logger, which gets the lines later."""
+"""``EarlyLog``: log before there is time to import the logger, which later gets the lines."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ if TYPE_CHECKING:
 
 
 class EarlyLog:
-    """Keeps what is said until there is a logger (``hand_over``), and gives it the rest at once."""
+    """Keeps lines until there is a logger (``hand_over``), and passes later ones on at once."""
 
     def __init__(self) -> None:
         self._logger: FilteringBoundLogger | None = None
         self._kept: list[tuple[str, str, dict[str, Any]]] = []
 
     def hand_over(self, logger: FilteringBoundLogger) -> None:
-        """Let LOGGER write what was kept, and what comes."""
+        """Let LOGGER write the kept lines and all later ones."""
         self._logger = logger
         for level, event, facts in self._kept:
             getattr(logger, level)(event, **facts)
         self._kept = []
 
     def debug(self, event: str, **facts: Any) -> None:
-        """Say that EVENT has happened, for those who look for a fault."""
+        """Log EVENT at level debug."""
         self._say("debug", event, facts)
 
     def info(self, event: str, **facts: Any) -> None:
-        """Say that EVENT has happened."""
+        """Log EVENT at level info."""
         self._say("info", event, facts)
 
     def warning(self, event: str, **facts: Any) -> None:
-        """Say that EVENT has happened, which somebody should know of."""
+        """Log EVENT at level warning."""
         self._say("warning", event, facts)
 
     def error(self, event: str, **facts: Any) -> None:
-        """Say that EVENT has happened, and that somebody has to act."""
+        """Log EVENT at level error."""
         self._say("error", event, facts)
 
     def _say(self, level: str, event: str, facts: dict[str, Any]) -> None:

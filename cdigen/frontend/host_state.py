@@ -1,8 +1,8 @@
-"""The host as it is now, for processes that serve containers by it: ``read_host_state``.
+"""The current state of the host, for processes that serve containers: ``read_host_state``.
 
 Devices come from the specs in the spec directories, GPUs and driver from the inventory that the daemon keeps
-in its run directory; nothing is discovered here. A state is one value, replaced whole by the next reading.
-What reads specs is imported by the first reading: a process may have to register somewhere before that.
+in its run directory; nothing is discovered here. A state is one value, replaced as a whole by the next
+reading. The first reading imports the spec reader: a process may have to register somewhere before that.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from cdigen.runtimes.scan import SpecScan
     from cdigen.runtimes.spec_cache import SpecCache
 
-    # The running driver; of each spec directory and the inventory when it was changed, and its inode.
+    # The running driver; mtime and inode of each spec directory and of the inventory.
     Stamp = tuple[str, tuple[tuple[int, int] | None, ...]]
 
-# Vendor -> the file in which the kernel tells the version of its running driver without waiting for anything.
+# Vendor -> the file in which the kernel gives the version of its running driver without blocking.
 # WSL2 and most of Tegra have none of that name.
 RUNNING_DRIVERS = {"nvidia": "/sys/module/nvidia/version"}
 MAX_INVENTORY = 64 << 20
 _MAX_VERSION = 256
-# The kernel's clock for files goes in steps of up to 10 ms (CONFIG_HZ, before Linux 6.13 on every file
-# system): what is read so soon after a change may be changed again with no other time to show for it.
+# The kernel's clock for files advances in steps of up to 10 ms (CONFIG_HZ, before Linux 6.13 on every file
+# system): a second change within one step leaves the same time.
 _TICK_NS = 20_000_000
 _NONE: Mapping[str, Inventory] = MappingProxyType({})
 _NO_DRIVERS: Mapping[str, str] = MappingProxyType({})
@@ -45,9 +45,9 @@ _NO_DRIVERS: Mapping[str, str] = MappingProxyType({})
 
 @frozen
 class HostSources:
-    """Where the state is read: spec directories below ``specs``, the daemon's run directory below ``runs``.
+    """Where to read the state: specs below ``specs``, the run directory in ``runs``, the driver in ``host``.
 
-    Each of the three is the folder that stands for ``/``: ``host`` is where the running driver shows.
+    Each of the three is the folder that stands for ``/``.
     """
 
     host: str
@@ -61,7 +61,7 @@ class HostSources:
 class HostInventory:
     """The daemon's inventories by vendor; ``problem`` says why there are none.
 
-    ``stale`` says of a vendor why its inventory is not that of the host as it is now.
+    ``stale`` gives for a vendor the reason why its inventory is out of date.
     """
 
     vendors: Mapping[str, Inventory] = _NONE
@@ -69,7 +69,7 @@ class HostInventory:
     stale: Mapping[str, str] = _NO_DRIVERS
 
     def of(self, vendor: str) -> tuple[Inventory | None, str]:
-        """Return the inventory of VENDOR that can be relied on, or None and why there is none.
+        """Return a reliable inventory of VENDOR, or None and the reason.
 
         Both are empty where the host has no GPUs of VENDOR.
         """
@@ -83,8 +83,8 @@ class HostState:
 
     ``specs``: the devices that a runtime with the CDI library ``library`` finds, and what is wrong with spec
     files. ``has_daemon``: a daemon runs, which keeps the inventory current. ``begun_s``: when the reading
-    began, by ``time.monotonic``; ``stamp``: what told then whether anything has changed, and ``is_settled``:
-    that tells every change.
+    began, by ``time.monotonic``; ``stamp``: the stamp at that time, to be compared later, and ``is_settled``:
+    it detects every change.
     """
 
     sources: HostSources
@@ -104,7 +104,7 @@ class HostState:
         return self.is_settled and _stamp(self.sources) == self.stamp
 
     def has_changed(self) -> bool:
-        """Return whether anything has changed, that the daemon was started or has ended included."""
+        """Return whether anything has changed, including a start or end of the daemon."""
         return not self.is_current() or self.has_daemon != _daemon_runs(self.sources)
 
     def documents(self) -> dict[str, dict[str, object]]:
@@ -118,7 +118,7 @@ class HostState:
             try:
                 data = root.read(path, limit=MAX_SIZE)
             except OSError:
-                continue  # removed meanwhile, which the stamp tells
+                continue  # removed meanwhile, which the stamp will show
             document = decoded_document(data, self.library, parse_document(data, yaml=is_yaml(path)))
             if document is not None:
                 found[path] = document
@@ -126,7 +126,7 @@ class HostState:
 
 
 def read_host_state(sources: HostSources, *, library: str, cache: SpecCache | None = None) -> HostState:
-    """Return the host as it is now; what cannot be read is a problem that the value names.
+    """Return the current state of the host; the value names what cannot be read.
 
     LIBRARY is the release of the CDI library in the runtimes that are served (``1.0.1``). CACHE keeps what
     spec files hold from one reading to the next, so that one changed file costs one parse.
@@ -134,7 +134,7 @@ def read_host_state(sources: HostSources, *, library: str, cache: SpecCache | No
     from cdigen.runtimes.scan import scan  # noqa: PLC0415 - see the head of this file
 
     begun_s = time.monotonic()
-    # Before anything is read: what changes meanwhile makes another reading.
+    # Before anything is read: a change meanwhile then causes another reading.
     before = _stamp(sources)
     now_ns = time.time_ns()
     has_daemon = _daemon_runs(sources)
@@ -151,7 +151,7 @@ def read_host_state(sources: HostSources, *, library: str, cache: SpecCache | No
 
 
 def watched_paths(sources: HostSources) -> tuple[str, ...]:
-    """Return the patterns of files whose change makes another state, for ``watch.files.FileSource``."""
+    """Return the patterns of files whose change may change the state, for ``watch.files.FileSource``."""
     specs = [
         f"{sources.specs.rstrip('/')}{folder}/*{suffix}"
         for folder in sources.spec_dirs
@@ -163,11 +163,11 @@ def watched_paths(sources: HostSources) -> tuple[str, ...]:
 def parse_inventory(
     content: bytes | None, *, running_drivers: Mapping[str, str] = _NO_DRIVERS, has_daemon: bool = True
 ) -> HostInventory:
-    """Return what an inventory.json says of the host as it is now; None is an absent file. Pure.
+    """Return what an inventory.json says about the present host; None: no such file. Pure.
 
-    An inventory is stale where no daemon keeps it current, and where it is of another driver than the one
-    of RUNNING_DRIVERS. A vendor that is not in there has no kernel module that tells a version, or it is not
-    loaded, and then there is nothing to give, whatever the inventory says: it counts as it is.
+    An inventory is stale if no daemon keeps it current, or if it is of another driver than that in
+    RUNNING_DRIVERS. A vendor that is not in there has no loaded kernel module that tells a version; its
+    inventory is taken as it is, since without a module there are no devices to give.
     """
     from cdigen.model.inventory_json import from_document  # noqa: PLC0415 - see the head of this file
 
@@ -182,7 +182,7 @@ def parse_inventory(
     for vendor, inventory in vendors.items():
         driver, running = inventory.driver.version, running_drivers.get(vendor, "")
         if not has_daemon:
-            stale[vendor] = "the inventory is stale: the cdigen daemon, which keeps it true, does not run"
+            stale[vendor] = "the inventory is stale: the cdigen daemon, which updates it, does not run"
         elif running not in {"", driver}:
             stale[vendor] = f"the inventory is stale: it is of driver {driver}, and {running} runs"
     return HostInventory(vendors=vendors, stale=stale)
@@ -201,7 +201,7 @@ def _inventory(sources: HostSources, *, has_daemon: bool) -> HostInventory:
 
 
 def _stamp(sources: HostSources) -> Stamp:
-    """Return what differs as soon as a spec file is replaced, or another driver runs."""
+    """Return a value that changes when a spec file is replaced, or another driver runs."""
     places = [(sources.specs, folder) for folder in sources.spec_dirs]
     places.append((sources.runs, f"{sources.run_dir}/{INVENTORY_FILE}"))
     running = ",".join([_running_driver(sources.host, file) for file in RUNNING_DRIVERS.values()])
@@ -211,7 +211,7 @@ def _stamp(sources: HostSources) -> Stamp:
 def _times(root: str, path: str) -> tuple[int, int] | None:
     """Return when PATH was changed last and its inode; a tool that copies folders sets other times back."""
     try:
-        # Links of another tree lead where they lead there; this machine's own kernel is ten times faster.
+        # In another tree, resolve links within it; on this machine the kernel does it ten times faster.
         status = os.stat(path) if root == "/" else Root(root).stat(path)
     except OSError:
         return None
@@ -219,7 +219,7 @@ def _times(root: str, path: str) -> tuple[int, int] | None:
 
 
 def _daemon_runs(sources: HostSources) -> bool:
-    """Return whether a daemon runs, as far as can be told: it holds its lock."""
+    """Return whether a daemon seems to run: it holds its lock."""
     root = Root(sources.runs)
     try:
         return is_held(root.outer_path(root.resolve(f"{sources.run_dir}/{LOCK_FILE}"))) is not False

@@ -1,14 +1,14 @@
 """Serve HTTP on a unix socket and, if asked, on a loopback port: ``Server``, with a ``Route`` for each path.
 
-``standard_routes`` are those that every process has:
+``standard_routes`` are those of every process:
 
     GET /metrics   what Prometheus scrapes
-    GET /healthz   200 while the process is of use, else 503 and why
+    GET /healthz 200 while the process works, else 503 and why
     GET /readyz    200 when containers can count on it, else 503 and why
 
-waitress parses and answers; nothing that a client sends reaches anything but the routes. It closes idle
-connections, but one that sends a byte a second is never idle: each new connection ends those that are too old
-or too many (``_Listener``), so that slow clients keep nobody out.
+waitress parses and answers; what a client sends reaches only the routes. It closes idle connections, but one
+that sends a byte a second is never idle: each new connection ends those that are too old or too many
+(``_Listener``), so that slow clients lock nobody out.
 """
 
 from __future__ import annotations
@@ -49,28 +49,28 @@ _MAX_PATH = 107  # sun_path of unix(7), less the NUL
 _PLAIN = "text/plain; charset=utf-8"
 # How long ``stop`` waits before it wakes the thread again.
 _WAKE_S = 0.05
-# What systemd says with RestrictAddressFamilies= (systemd.exec(5)), and a kernel without IP.
+# The error under systemd's RestrictAddressFamilies= (systemd.exec(5)), and of a kernel without IP.
 _REFUSALS = {EAFNOSUPPORT, EPERM, EACCES}
 _NO_NETWORK = (
-    "the service may not use the network: copy http-port.conf.example, which lies with the documentation, to "
+    "the service may not use the network: copy http-port.conf.example, which is in the documentation, to "
     "/etc/systemd/system/cdigen.service.d/http-port.conf"
 )
 _LIMITS = {
     "threads": 1,
     "backlog": 64,
-    # More than we let live (the listeners count as well), so that accepting never stops.
+    # More than we keep open (the listeners count as well), so that accepting never stops.
     "connection_limit": 4 * MAX_CONNECTIONS,
     "channel_timeout": int(MAX_AGE_S),
     "asyncore_use_poll": True,
-    # What comes wakes it at once; this is how often it closes idle connections.
+    # Traffic wakes it at once; this is how often it closes idle connections.
     "asyncore_loop_timeout": 5,
     "max_request_header_size": 8192,
-    # No request of ours has a body. waitress refuses what is as large as the limit.
+    # Our requests have no body. waitress refuses bodies as large as the limit.
     "max_request_body_size": 1,
-    # Pipelined requests of one read are all answered: with so few bytes, they are not many.
+    # All pipelined requests of one read are answered: with so few bytes, they are not many.
     "recv_bytes": 1024,
-    # What one connection may leave unread: above the one, waitress would make temporary files, for which a
-    # hardened service may have no place; above the other, all would wait for that client.
+    # Unread output of one connection: above the first limit, waitress would make temporary files, for which a
+    # hardened service may have no place; above the second, all would wait for that client.
     "outbuf_overflow": 64 << 20,
     "outbuf_high_watermark": 64 << 20,
     "log_socket_errors": False,
@@ -82,7 +82,7 @@ _LIMITS = {
 
 @frozen
 class Response:
-    """What is answered: ``status`` as in the status line."""
+    """An answer: ``status`` as in the status line."""
 
     body: bytes
     content_type: str = _PLAIN
@@ -105,8 +105,8 @@ class Server:
     """Serves ROUTES on the unix socket PATH and, where PORT is not 0, on that port of 127.0.0.1.
 
     A route gets the query string, is called in the server's thread, and must not block. The server is a
-    ``Source`` that has nothing to say but that its thread has ended: so the supervisor starts it again when
-    its socket was removed, or while a port is in use by others.
+    ``Source`` whose only event is the end of its thread: so the supervisor restarts it when its socket was
+    removed, or while a port is in use by others.
     """
 
     name = "http"
@@ -167,7 +167,7 @@ class Server:
         self._stopping.set()
         until_s = time.monotonic() + STOP_S
         ended: list[Any] = []
-        # It serves as long as there is something to poll; a client may be coming just now.
+        # It serves as long as there is something to poll; a client may be connecting just now.
         while thread.is_alive() and time.monotonic() < until_s:
             ended += self._polled.values()
             self._polled.clear()
@@ -182,7 +182,7 @@ class Server:
         self._unlink()
 
     def problem(self) -> str:
-        """Return why somebody is not served, "" where all is well."""
+        """Return why clients are not served, "" if all is well."""
         if self._thread is None:
             return "not started"
         if not self._thread.is_alive():
@@ -214,7 +214,7 @@ class Server:
                 os.unlink(self._path)
 
     def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Answer a request, as WSGI (PEP 3333) wants it."""
+        """Answer a request (WSGI, PEP 3333)."""
         method, route = environ["REQUEST_METHOD"], self._routes.get(environ["PATH_INFO"])
         if route is None:
             there = f"here are {', '.join(self._routes)}\n".encode()
@@ -245,8 +245,7 @@ def _health(problem: str) -> Response:
 class _Connections:
     """The connections that were accepted, oldest first; ``admit`` ends those too old or too many.
 
-    The oldest, because an honest client is done long before it is one of them: a crowd of slow clients pushes
-    out its own.
+    An honest client is done long before it is among the oldest: a crowd of slow clients evicts only its own.
     """
 
     def __init__(self, max_age_s: float) -> None:
@@ -254,7 +253,7 @@ class _Connections:
         self._born: list[tuple[float, socket.socket]] = []
 
     def admit(self, connection: socket.socket) -> None:
-        """Note that CONNECTION was accepted, and end those that have to give way."""
+        """Note that CONNECTION was accepted, and end the surplus ones."""
         now = time.monotonic()
         living = [(born, each) for born, each in self._born if each.fileno() >= 0]
         excess = len(living) + 1 - MAX_CONNECTIONS
@@ -282,7 +281,7 @@ class _Listener(socket.socket):
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return what tells the file PATH from any other; None: it is not there."""
+    """Return what identifies the file PATH; None: it does not exist."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -299,7 +298,7 @@ def _bind_unix(path: str, connections: _Connections) -> _Listener:
     made = _Listener(socket.AF_UNIX, connections)
     try:
         _remove_stale(path)
-        # The file gets this mode less the umask (unix_bind in the kernel), so it is never open to more.
+        # The file gets this mode less the umask (unix_bind in the kernel), so it is never more open.
         os.fchmod(made.fileno(), SOCKET_MODE)
         made.bind(path)
         os.chmod(path, SOCKET_MODE)
@@ -319,7 +318,7 @@ def _remove_stale(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.geteuid():
-        raise StoreError(f"{shown(path)} is there and is no socket of ours", hint="move it away")
+        raise StoreError(f"{shown(path)} exists and is not our socket", hint="move it away")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)  # noqa: FBT003 - the socket module's own signature
         try:
@@ -341,6 +340,6 @@ def _bind_loopback(port: int, connections: _Connections) -> _Listener:
     except OSError as error:
         if made is not None:
             made.close()
-        hint = _NO_NETWORK if error.errno in _REFUSALS else "choose another http_port, or end who has it"
+        hint = _NO_NETWORK if error.errno in _REFUSALS else "choose another http_port, or end its user"
         raise StoreError(f"cannot listen on {LOOPBACK} port {port}: {reason(error)}", hint=hint) from error
     return made

@@ -48,10 +48,10 @@ WAIT_S = 0.2
 
 
 class _Lines:
-    """Writes lines to a descriptor, and waits for nobody: that no one takes them is no reason to stand still.
+    """Writes lines to a descriptor and never blocks: nobody may be reading them.
 
     A line that cannot be written within WAIT_S is dropped, and so are the next ones at once, until there is
-    room again: how many is then said in a line of its own.
+    room again: their number is then logged in a line of its own.
     """
 
     def __init__(self, fd: int) -> None:
@@ -60,11 +60,11 @@ class _Lines:
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
         self._dropped = 0
-        # The last line was cut: the next one must not go on where that ended.
+        # The last line was cut: the next one must not be appended to it.
         self._is_torn = False
 
     def msg(self, line: str) -> None:
-        # Whoever has the lock waits for the reader; a thread that ends the process must not wait for both.
+        # The lock's holder waits for the reader; a thread that ends the process must not wait for it.
         if not self._lock.acquire(timeout=2 * WAIT_S):
             self._dropped += 1
             return
@@ -88,13 +88,13 @@ class _Lines:
         until_s = time.monotonic() + wait_s
         try:
             while data:
-                # A pipe that has room at all takes so many bytes without waiting (poll(2), PIPE_BUF).
+                # A pipe with any room takes this many bytes without blocking (poll(2), PIPE_BUF).
                 if not self._poll.poll(max(0.0, until_s - time.monotonic()) * 1000):
                     break
                 data = data[os.write(self._fd, data[: select.PIPE_BUF]) :]
                 has_begun, self._is_torn = True, False
         except OSError:
-            # Nobody is there, or a full disk.
+            # No reader, or a full disk.
             pass
         self._is_torn = self._is_torn or (has_begun and bool(data))
         return not data
@@ -135,7 +135,7 @@ def take_over(logger: FilteringBoundLogger) -> None:
 def log_sources(
     logger: FilteringBoundLogger, now: tuple[tuple[str, str], ...], before: tuple[tuple[str, str], ...]
 ) -> None:
-    """Log each source of events, a name and its problem, that is not as it was BEFORE."""
+    """Log each source of events whose problem has changed since BEFORE."""
     known = dict(before)
     for name, problem in now:
         if problem and problem != known.get(name, ""):
@@ -145,13 +145,13 @@ def log_sources(
 
 
 def _ordered(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Put first what people look for first."""
+    """Put the most important keys first."""
     first = {key: event[key] for key in ("timestamp", "level", "event") if key in event}
     return {**first, **event}
 
 
 class _Bridge(logging.Handler):
-    """Gives a library's message to our logger."""
+    """Passes a library's message to our logger."""
 
     def __init__(self, logger: FilteringBoundLogger) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-# What every version of Prometheus reads; our names and labels need nothing newer.
+# The format that every version of Prometheus reads; our names and labels need nothing newer.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 

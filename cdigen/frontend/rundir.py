@@ -1,7 +1,7 @@
 """The run directory of a long-running process: ``RunDirectory`` locks it, and writes files into it.
 
 Others may remove it at any time (cleaners of /run, a careless administrator): it is made again, unless
-another instance has been faster.
+another instance was faster.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ RUN_DIR = "/run/cdigen"
 RUN_DIRECTORY = "run directory"
 STATUS_FILE = "status.json"
 INVENTORY_FILE = "inventory.json"
-# How long a second instance looks whether the first is going to end.
+# How long a second instance waits for the first to end.
 LOCK_TIMEOUT_S = 0.5
 
 
 class RunDirectory:
-    """The run directory PATH of this process; what goes wrong with it is said to LOGGER once."""
+    """The run directory PATH of this process; each problem with it is logged once."""
 
     def __init__(self, path: str, logger: Logger) -> None:
         self.lock = f"{path}/{LOCK_FILE}"
@@ -45,7 +45,7 @@ class RunDirectory:
         self._log = logger
         self._held = ExitStack()
         self._file: tuple[int, int] | None = None
-        # What went wrong in the last cycle, and what in this one.
+        # The problems of the last cycle, and of this one.
         self._said: set[str] = set()
         self._troubles: set[str] = set()
 
@@ -67,12 +67,12 @@ class RunDirectory:
         with ExitStack() as new:
             place = new.enter_context(open_owned(self._path, what=RUN_DIRECTORY))
             held = os.fstat(new.enter_context(exclusive(place, timeout_s=LOCK_TIMEOUT_S)))
-            # What we held until now is no file of this directory any more.
+            # The lock that we held is no longer a file of this directory.
             self._held.close()
             self._held, self._file = new.pop_all(), (held.st_dev, held.st_ino)
 
     def keep(self) -> None:
-        """Take it again if its lock has gone. ``LockHeld``: another daemon has taken it meanwhile."""
+        """Take it again if its lock file is gone. ``LockHeld``: another daemon has taken it meanwhile."""
         if not self.is_ours():
             self._attempt(self._take)
 
@@ -98,7 +98,7 @@ class RunDirectory:
             remove_status(self._path)
 
     def _attempt(self, work: Callable[[], object]) -> None:
-        """Do WORK; a full disk must not end the daemon, nor be said in every cycle."""
+        """Do WORK; a full disk must not end the daemon, nor be logged in every cycle."""
         try:
             work()
         except LockHeld:
@@ -125,7 +125,7 @@ def save_status(run_dir: str, document: Mapping[str, Any]) -> None:
 
 
 def write_file(run_dir: str, name: str, content: bytes, *, if_changed: bool = True) -> bool:
-    """Make CONTENT the file NAME, in the place of whatever has that name: a link is not followed.
+    """Write CONTENT to the file NAME, replacing whatever has that name: a link is not followed.
 
     Returns whether it was written; IF_CHANGED, a file with that content stays. StoreError: the system
     refused.
@@ -133,7 +133,7 @@ def write_file(run_dir: str, name: str, content: bytes, *, if_changed: bool = Tr
     with open_owned(run_dir, what=RUN_DIRECTORY) as place:
         present = None
         if if_changed:
-            with suppress(StoreError):  # writing it will tell what is wrong
+            with suppress(StoreError):  # writing it will report what is wrong
                 present = take_snapshot(place, name, limit=len(content))
         if present is not None and present.content == content and present.mode == tempfiles.MODE:
             return False
@@ -144,7 +144,7 @@ def write_file(run_dir: str, name: str, content: bytes, *, if_changed: bool = Tr
 
 def remove_status(run_dir: str) -> None:
     """Remove the status of a process that ends; other files stay, as the specs do."""
-    # Where that fails, readers see by the lock that nobody is there.
+    # If that fails, readers see by the lock that no process runs.
     with suppress(StoreError, OSError), open_existing(run_dir, what=RUN_DIRECTORY) as place:
         if place is not None:
             os.unlink(STATUS_FILE, dir_fd=place.fd)

@@ -1,6 +1,6 @@
-"""``Notifier``: tell the service manager how a service is, by the protocol of sd_notify(3).
+"""``Notifier``: report a service's state to the service manager, by the protocol of sd_notify(3).
 
-Nothing here fails: a service that cannot tell how it is goes on. Without ``$NOTIFY_SOCKET`` every
+Nothing here raises: a service that cannot report its state goes on. Without ``$NOTIFY_SOCKET`` every
 message is dropped. Sources: systemd's sd_notify(3) and sd_watchdog_enabled(3).
 """
 
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# A manager that does not read for so long is not worth waiting for: its socket buffers messages.
+# A manager that does not read for so long is not waited for: its socket buffers messages.
 _TIMEOUT_S = 0.5
 _MAX_STATUS = 300
 
@@ -22,8 +22,8 @@ _MAX_STATUS = 300
 class Notifier:
     """The way to the service manager that ENVIRON names.
 
-    ``watchdog_s`` is how long the manager waits for a ping before it kills this process, 0 where it does
-    not: ping at half of that.
+    ``watchdog_s`` is how long the manager waits for a ping before it kills this process, 0 if it never does:
+    ping at half of that.
     """
 
     def __init__(
@@ -36,26 +36,26 @@ class Notifier:
         self.watchdog_s = _watchdog(environ, os.getpid() if pid is None else pid)
 
     def ready(self, status: str) -> bool:
-        """Say that the service has started, or has reloaded; returns whether that was heard."""
+        """Report that the service has started, or has reloaded; returns whether that was sent."""
         return self._send("READY=1", _status(status))
 
     def status(self, text: str) -> bool:
-        """Say in one line how the service is; returns whether that was heard."""
+        """Report the service's state in one line; returns whether that was sent."""
         return self._send(_status(text))
 
     def ping(self) -> bool:
-        """Say that the service is alive; returns whether that was heard."""
+        """Report that the service is alive; returns whether that was sent."""
         return self._send("WATCHDOG=1")
 
     def reloading(self) -> bool:
-        """Say that the configuration is being read again; ``ready`` ends that. Returns whether it was heard.
+        """Report that the configuration is being read again, until ``ready``; returns whether that was sent.
 
-        Type=notify-reload (systemd 253) asks for the time as well.
+        Type=notify-reload (systemd 253) needs the time as well.
         """
         return self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> bool:
-        """Say that the service ends; returns whether that was heard."""
+        """Report that the service ends; returns whether that was sent."""
         return self._send("STOPPING=1")
 
     def _send(self, *lines: str) -> bool:
@@ -65,13 +65,13 @@ class Notifier:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
                 sender.settimeout(_TIMEOUT_S)
                 sender.sendto("\n".join(lines).encode("utf-8", "replace"), self._address)
-        except (OSError, ValueError):  # dead, or no address at all
+        except (OSError, ValueError):  # dead, or not an address
             return False
         return True
 
 
 def _address(path: str) -> str:
-    """Return PATH as Python takes it: @ stands for an abstract socket; other families are not for us."""
+    """Return PATH as Python takes it: @ means an abstract socket; other families are not supported."""
     if path.startswith("@"):
         return "\0" + path[1:]
     return path if path.startswith("/") else ""

@@ -1,10 +1,10 @@
-"""``listen``: hear SIGHUP, SIGTERM and SIGINT from the first moment of a process on, whatever it is doing.
+"""``listen``: receive SIGHUP, SIGTERM and SIGINT from a process's first moment on, whatever it is doing.
 
-Python's own handlers run in the main thread, between two steps of whatever it does: one that hangs in a
-system call never gets there, and at a high rate handlers interrupt each other until the stack is full. So
-a thread hears them: it alone does not block them, and each one's number comes to it through a pipe
-(``signal.set_wakeup_fd``). Not sigwait(3): then a signal that is let through for a moment, while a program
-is started (``host.childprocess``), would be the end.
+Python's own handlers run in the main thread, between two bytecodes: a thread that hangs in a system call
+never gets there, and at a high rate handlers interrupt each other until the stack is full. So one thread
+receives them: only it leaves them unblocked, and gets each one's number through a pipe
+(``signal.set_wakeup_fd``). Not sigwait(3): a signal unblocked for a moment, while a program is started
+(``host.childprocess``), would then kill the process.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 
 ENDING = frozenset({signal.SIGTERM, signal.SIGINT})
 HEARD = ENDING | {signal.SIGHUP}
-# How long work may go on when the daemon is to end. A cycle takes less, but for one that waits for NVML (ten
-# seconds); what is left undone is what a kill leaves: nothing that the next start does not sweep.
+# How long work may go on when the daemon has to end. A cycle takes less, unless it waits for NVML (ten
+# seconds); unfinished work is as after a kill: the next start sweeps up everything.
 FINISH_WITHIN_S = 0.4
-# The main thread may hang where no signal gets it out: a file system that does not answer.
+# The main thread may hang where no signal interrupts it: a file system that does not answer.
 LEAVE_WITHIN_S = 1.6
-# A storm of signals wakes the thread so often, and the pipe holds what comes meanwhile.
+# A storm of signals wakes the thread at most this often; the pipe holds the others.
 _PAUSE_S = 0.01
 _PIPE = 1 << 16
 
 
 class Overdue(BaseException):
-    """Ends work that goes on while the daemon is to end; no error, and nobody's to catch but the daemon's."""
+    """Ends work that runs when the daemon has to end; not an error, and only the daemon catches it."""
 
 
 class Signals:
-    """What SIGHUP, SIGTERM and SIGINT ask for; made by the main thread, once in a process.
+    """The signals SIGHUP, SIGTERM and SIGINT; made by the main thread, once in a process.
 
-    Until somebody ``attach``es, SIGTERM and SIGINT end the process at once, and SIGHUP is kept. Afterwards,
-    work during which ``is_interruptible`` is set gets an ``Overdue`` after FINISH_WITHIN_S, and after
-    LEAVE_WITHIN_S there is no process any more.
+    Before ``attach``, SIGTERM and SIGINT end the process at once, and SIGHUP is kept. Afterwards, work during
+    which ``is_interruptible`` is set gets an ``Overdue`` after FINISH_WITHIN_S, and after LEAVE_WITHIN_S the
+    process exits.
     """
 
     def __init__(self) -> None:
@@ -56,10 +56,10 @@ class Signals:
         self._reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         for number in HEARD:
-            # The pipe says it all; and no signal gets in between the steps of a function in C.
+            # The pipe carries all information, and a C function is not interrupted by a handler.
             signal.signal(number, operator.is_)
         signal.signal(signal.SIGALRM, self._interrupt)
-        # Who has started us may have blocked them. A thread begins with the mask of who starts it.
+        # Our parent may have blocked them. A thread begins with the mask of its creator.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD | {signal.SIGALRM})
         threading.Thread(target=self._listen, name="signals", daemon=True).start()
         signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
@@ -72,7 +72,7 @@ class Signals:
                 heard(name)
 
     def ignore(self) -> None:
-        """Let no signal spoil the end that is near: Python gives up its handlers before it has ended."""
+        """Ignore signals during the exit: Python removes its handlers before it has ended."""
         self.is_interruptible = False
         for number in HEARD:
             signal.signal(number, signal.SIG_IGN)
@@ -91,7 +91,7 @@ class Signals:
         with self._lock:
             if number in ENDING and self._told_s is None:
                 if self._heard is None:
-                    # Nothing has begun.
+                    # No work has begun.
                     os._exit(0)
                 self._told_s = time.monotonic()
             if self._heard is not None:
@@ -124,16 +124,16 @@ class Signals:
 
     def _interrupt(self, _: int, __: object) -> None:
         if self.is_interruptible:
-            # Once: what follows is the end itself.
+            # Only once: the exit itself follows.
             self.is_interruptible = False
             raise Overdue
 
 
 @cache
 def listen() -> Signals:
-    """Return this process's signals, heard from the first call on, which the main thread makes."""
+    """Return this process's signals, received from the first call on, which the main thread makes."""
     return Signals()
 
 
 def _nothing() -> None:
-    """Stand for what there is to do before somebody attaches."""
+    """Do nothing: the default before ``attach``."""

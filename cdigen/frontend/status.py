@@ -1,7 +1,7 @@
-"""``status.json``: what a long-running process says of itself, and whether that process still runs.
+"""``status.json``: the status that a long-running process reports, and whether it still runs.
 
-Writers put ``header`` and their own parts together and save that (``rundir``); readers get it by
-``read_status``, and ask ``reason_not_running``. A reader sees the old content or the new, whole.
+Writers combine ``header`` with their own parts and save that (``rundir``); readers call ``read_status`` and
+``reason_not_running``. A reader sees the whole old content or the whole new one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _HEADER = {
 
 @frozen
 class Process:
-    """A process, identified so that another which later has the same number is not taken for it."""
+    """A process, identified so that a later process with the same number is not taken for it."""
 
     pid: int
     started: int
@@ -48,13 +48,13 @@ class Process:
 
 
 def this_process() -> Process:
-    """Return the process that runs this."""
+    """Return the present process."""
     pid = os.getpid()
     return Process(pid=pid, started=_started(pid) or 0, namespace=_namespace())
 
 
 def header(process: Process, *, schema: int, state: str, since_s: float, started_s: float) -> dict[str, Any]:
-    """Return the members of a status document that are the same for every process."""
+    """Return the members that every process's status document has."""
     return {
         "schema": schema,
         "state": state,
@@ -77,7 +77,7 @@ def timestamp(seconds: float) -> str:
 def read_status(run_dir: str, *, schema: int, parts: Mapping[str, type]) -> dict[str, Any] | None:
     """Return the status in RUN_DIR, an object of SCHEMA with PARTS besides the header; None: there is none.
 
-    ValueError: the file is not such a status, in words. StoreError: it cannot be read.
+    ValueError: the file is not such a status, and why. StoreError: it cannot be read.
     """
     with open_existing(os.path.abspath(run_dir), what=RUN_DIRECTORY) as place:
         present = NO_FILE if place is None else take_snapshot(place, STATUS_FILE, limit=MAX_STATUS)
@@ -103,7 +103,7 @@ _NAMES = {str: "a text", int: "a number", list: "a list", dict: "an object"}
 
 
 def foreign_owner(run_dir: str) -> int | None:
-    """Return who else has put a status into RUN_DIR; None where root or who runs this has, or nobody."""
+    """Return which other user put a status into RUN_DIR; None if it was root or our own user, or nobody."""
     for path in (run_dir, f"{run_dir}/{STATUS_FILE}"):
         with suppress(OSError):
             if (owner := os.lstat(path).st_uid) not in {0, os.geteuid()}:
@@ -112,19 +112,19 @@ def foreign_owner(run_dir: str) -> int | None:
 
 
 def reason_not_running(run_dir: str, found: Mapping[str, Any]) -> str:
-    """Return why the daemon that wrote the document FOUND is not running, "" as far as can be told.
+    """Return why the daemon that wrote the document FOUND is not running, "" if it seems to run.
 
-    The lock tells, wherever the daemon runs; who may not open it has the process number, which counts only
-    within its own pid namespace.
+    The lock shows that, wherever the daemon runs; a user who may not open it uses the process number, which
+    is valid only within one pid namespace.
     """
-    pid = max(1, found["pid"])  # other numbers mean groups of processes to kill(2)
+    pid = max(1, found["pid"])  # to kill(2), other numbers mean groups of processes
     held = is_held(f"{run_dir}/{LOCK_FILE}")
     if held is not None:
-        return "" if held else f"process {pid} wrote it, and nobody holds {run_dir}/{LOCK_FILE}"
+        return "" if held else f"process {pid} wrote it, but no process holds {run_dir}/{LOCK_FILE}"
     if found["pid_namespace"] != _namespace():
         return ""
     if not _exists(pid):
-        return f"process {pid} wrote it, and is gone"
+        return f"process {pid}, which wrote it, is gone"
     started = _started(pid)
     if found["pid_started"] and started is not None and started != found["pid_started"]:
         return f"process {pid} wrote it, and that number belongs to another process now"
@@ -132,7 +132,7 @@ def reason_not_running(run_dir: str, found: Mapping[str, Any]) -> str:
 
 
 def is_held(path: str) -> bool | None:
-    """Return whether a process holds the lock at PATH; None where that cannot be told."""
+    """Return whether a process holds the lock at PATH; None if unknown."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,7 +1,7 @@
-"""Run a child process with a deadline and bounded output, whatever it does: ``run``.
+"""Run a child process with an enforced deadline and bounded output: ``run``.
 
-For code that root must not have in its own process, such as a driver's libraries. The child sees
-nothing of this process but its arguments, and is gone, with all that it started, when ``run`` returns.
+For code that must not run in root's own process, such as a driver's libraries. The child gets nothing from
+this process except its arguments; it and all its children are gone when ``run`` returns.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from subprocess import Popen
     from typing import IO, Literal
 
-# All that the child finds in its environment. No LD_* and no PYTHON* of whoever started this process.
+# The child's whole environment: no LD_* or PYTHON* variables of this process.
 ENVIRONMENT = {"LANG": "C.UTF-8", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 
 OUTPUT_LIMIT = 1 << 20
-# NVML and Python need less than 100 MiB; a library that allocates for ever shall not take the host along.
+# NVML and Python need less than 100 MiB; a library that allocates for ever must not exhaust the host.
 ADDRESS_SPACE = 16 << 30
 
-LAST_WORDS = 200  # characters of its last line on standard error that are kept
+LAST_WORDS = 200  # how many characters of its last line on standard error are kept
 _TAIL = 4096
 _CHUNK = 1 << 16
-# How often to look whether it has ended: while something else may hold its pipes, and once they are shut.
+# How often to check whether it has ended: while others may hold its pipes, and once these are closed.
 _LOOK_S = 0.02
 _LOOK_SHUT_S = 0.002
 
@@ -52,8 +52,8 @@ def run(command: tuple[str, ...], *, deadline_s: float, stdin: bytes = b"") -> C
     """Run COMMAND until it ends, DEADLINE_S seconds at the most, and return how it ended.
 
     It gets ENVIRONMENT, STDIN to read, no other open files, no terminal, the folder ``/``, a session of its
-    own, no core dumps and ADDRESS_SPACE bytes. After the deadline its whole process group is killed.
-    Processes that it leaves in its group are killed as well. Raises OSError where it cannot be started.
+    own, no core dumps and ADDRESS_SPACE bytes. At the deadline, and when it ends, all processes of its group
+    are killed. Raises OSError if it cannot be started.
     """
     import subprocess  # noqa: PLC0415 - 8 ms, and most runs of cdigen start no child
     import time  # noqa: PLC0415 - likewise
@@ -74,7 +74,7 @@ def run(command: tuple[str, ...], *, deadline_s: float, stdin: bytes = b"") -> C
     try:
         _restrict(process.pid)
         while True:
-            # Asked first: what it has written until its end is then in the pipes.
+            # Checked first: everything written before its end is then in the pipes.
             has_ended = _has_ended(process.pid)
             if has_ended and not listener.is_open():
                 break
@@ -88,7 +88,7 @@ def run(command: tuple[str, ...], *, deadline_s: float, stdin: bytes = b"") -> C
                 by = "flood"
                 break
             if has_ended and not heard:
-                break  # what it started holds the pipes
+                break  # its children hold the pipes
     finally:
         # At least 50 ms: on a busy machine the end of a killed process takes a while.
         status = _end(process, grace_s=max(deadline_s / 20, 0.05))
@@ -99,7 +99,7 @@ def run(command: tuple[str, ...], *, deadline_s: float, stdin: bytes = b"") -> C
 
 @contextmanager
 def _held(content: bytes) -> Iterator[int]:
-    """Hold CONTENT in a file without a name: unlike a pipe, nobody has to write while the child reads."""
+    """Put CONTENT into an unnamed file: unlike a pipe, nobody has to write while the child reads."""
     if not content:
         yield -3  # subprocess.DEVNULL
         return
@@ -115,10 +115,10 @@ def _held(content: bytes) -> Iterator[int]:
 
 @contextmanager
 def _unblocked() -> Iterator[None]:
-    """Let no signal that this process handles be blocked in the body.
+    """Unblock all signals that this process handles while the body runs.
 
-    A program finds those blocked that were so in the thread that started it, and those that had a handler as
-    they are by default (execve(2)).
+    A started program inherits the blocked signals of the starting thread; signals with a handler get their
+    default action (execve(2)).
     """
     import signal  # noqa: PLC0415 - see run
 
@@ -132,7 +132,7 @@ def _unblocked() -> Iterator[None]:
 
 
 class _Listener:
-    """Both outputs of a process, read without ever waiting for one of them."""
+    """Both outputs of a process, read without blocking on either."""
 
     def __init__(self, process: Popen[bytes]) -> None:
         import select  # noqa: PLC0415 - see run
@@ -149,10 +149,10 @@ class _Listener:
         return bool(self._open)
 
     def hear(self, timeout_s: float) -> bool:
-        """Wait for the outputs and take what is there; return whether anything happened."""
+        """Wait for output and read what is there; return whether anything happened."""
         ready = self._poll.poll(timeout_s * 1000)
         for descriptor, _ in ready:
-            # After poll(2) a read of a pipe does not block, however little there is.
+            # After poll(2) a read of a pipe does not block, however few bytes there are.
             chunk = os.read(descriptor, _CHUNK)
             if not chunk:
                 self._poll.unregister(descriptor)
@@ -175,7 +175,7 @@ def _pipes(process: Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _restrict(pid: int) -> None:
-    """Set the limits of the child from here: code between fork and exec is not a place for Python."""
+    """Set the child's limits from this process: Python code must not run between fork and exec."""
     import resource  # noqa: PLC0415 - see run
 
     for limit, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, ADDRESS_SPACE)):
@@ -186,7 +186,7 @@ def _restrict(pid: int) -> None:
 
 
 def _has_ended(pid: int) -> bool:
-    """Return whether a child has ended, without reaping it: its number stays taken until _end."""
+    """Return whether a child has ended, without reaping it: its number is not reused until _end."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
@@ -207,6 +207,6 @@ def _end(process: Popen[bytes], *, grace_s: float) -> int | None:
     try:
         return process.wait(grace_s)
     except subprocess.TimeoutExpired:
-        # Whenever the kernel lets it go, it shall not stay as a zombie.
+        # When the kernel lets it go, it must not stay as a zombie.
         threading.Thread(target=process.wait, daemon=True).start()
         return None

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class NotADevice(ValueError):
-    """Say that a path is there but is not a character device."""
+    """The path exists but is not a character device."""
 
 
 def read_node(root: Root, path: str, *, role: str, capabilities: tuple[str, ...] = ()) -> HostNode:
     """Return the character device at PATH; the container gets it at the same path.
 
-    Links are resolved, because the runtimes refuse a link as the source of a node (CDI libraries
-    use lstat). Raises OSError where nothing is there, NotADevice where something else is.
+    Links are resolved, because the runtimes refuse a link as the source of a node (CDI libraries use lstat).
+    Raises OSError if nothing exists there, NotADevice if it is something else.
     """
     real, status = root.located(path)
     if not stat.S_ISCHR(status.st_mode):

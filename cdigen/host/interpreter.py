@@ -1,7 +1,7 @@
-"""Find the standard library of the Python that runs the start-up hook, and what that Python is a copy of.
+"""Find the standard library of the Python that runs the start-up hook, and the original if it is a copy.
 
-A copy that users may execute and not read keeps containers from looking into the hook (docs/hook.md). It
-has a ``pyvenv.cfg`` beside it, which tells Python, and us, the folder of what it was copied from.
+A copy that users may execute but not read keeps containers from spying on the hook (docs/hook.md). A
+``pyvenv.cfg`` beside it tells Python, and us, the folder of the original.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_SIZE = 64 << 20
 
 
 def standard_library(host: Root | None, python: str) -> tuple[str, ...]:
-    """Return the folder of the standard library of PYTHON on HOST, where it is where Python looks first."""
+    """Return the folder of PYTHON's standard library on HOST, if it is where Python looks first."""
     if host is None or not host.exists(python):
         return ()
     real = host.resolve(python)
@@ -30,12 +30,12 @@ def standard_library(host: Root | None, python: str) -> tuple[str, ...]:
 
 
 def settings_of(python: str) -> str:
-    """Return the path of the file that says what PYTHON is a copy of, should it be one."""
+    """Return the path of the file that names the original of PYTHON, should it be a copy."""
     return f"{posixpath.dirname(python)}/{SETTINGS}"
 
 
 def copied_from(host: Root | None, python: str) -> str:
-    """Return the interpreter that PYTHON is a copy of; empty where it is none. Never raises."""
+    """Return the interpreter that PYTHON is a copy of; empty if it is not a copy. Never raises."""
     try:
         text = host.read(settings_of(python), limit=4096).decode("utf-8", "replace") if host else ""
     except OSError:
@@ -46,7 +46,7 @@ def copied_from(host: Root | None, python: str) -> str:
 
 
 def outdated(host: Root, python: str, original: str) -> str:
-    """Return why PYTHON is not a copy of ORIGINAL as it is now; empty where it is one, or nobody may look."""
+    """Return why PYTHON is not a copy of the present ORIGINAL; empty if it is one, or cannot be read."""
     try:
         present = host.read(original, limit=MAX_SIZE)
     except OSError:

@@ -1,7 +1,7 @@
 """Read a mount table (proc_pid_mountinfo(5)) row by row, in bounded memory: ``rows``.
 
-A user namespace is enough to fill one: 100,000 mounts (sysctl fs.mount-max) of overlays with 500 layers each
-(fs/overlayfs/params.c), of which a row names every one.
+Any user can fill one in a user namespace: 100,000 mounts (sysctl fs.mount-max) of overlays with 500 layers
+each (fs/overlayfs/params.c), all named in the row.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Root and mount point have 4096 bytes at most, of which each may be written as four; what comes after them
-# and is of use comes before a file system's own options.
+# Root and mount point have at most 4096 bytes, each perhaps escaped as four; the other fields that are used
+# come before a file system's own options.
 MAX_ROW = 1 << 16
 
 

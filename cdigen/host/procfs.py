@@ -13,13 +13,13 @@ DEVICES = "/proc/devices"
 def read_text(root: Root, path: str, *, limit: int = 1 << 16) -> str:
     """Return a small text file of /proc or /sys; raises OSError.
 
-    Bytes that are not UTF-8 become U+FFFD: such a file is rubbish, and its parser will say so.
+    Bytes that are not UTF-8 become U+FFFD: such a file is invalid, and its parser will say so.
     """
     return root.read(path, limit=limit).decode("utf-8", "replace")
 
 
 def read_line(root: Root, path: str) -> str:
-    """Return what a file of one line says, or an empty string where it says nothing that can be printed."""
+    """Return the content of a file of one line, or an empty string if it is not printable."""
     try:
         text = read_text(root, path).strip()
     except OSError:
@@ -28,9 +28,9 @@ def read_line(root: Root, path: str) -> str:
 
 
 def number_behind(prefix: str, name: str) -> int | None:
-    """Return 128 of ``renderD128`` where PREFIX is ``renderD``; None where NAME is no such name.
+    """Return 128 for ``renderD128`` if PREFIX is ``renderD``; None if NAME does not have that form.
 
-    The kernel's numbers of devices have up to seven digits and no zeros before them.
+    The kernel's numbers of devices have up to seven digits and no leading zeros.
     """
     digits = name.removeprefix(prefix)
     if not name.startswith(prefix) or not (digits.isascii() and digits.isdigit() and len(digits) <= 7):
@@ -39,7 +39,7 @@ def number_behind(prefix: str, name: str) -> int | None:
 
 
 def kernel_release(root: Root) -> str:
-    """Return the running kernel's release (``uname -r``), or an empty string where it is unknown.
+    """Return the running kernel's release (``uname -r``), or an empty string if it is unknown.
 
     It is the name of a folder in many paths; a text that cannot be one is not a release.
     """
@@ -48,7 +48,7 @@ def kernel_release(root: Root) -> str:
 
 
 def boot_id(root: Root) -> str:
-    """Return what the kernel calls this boot (random(4)), or an empty string where it does not say."""
+    """Return the kernel's id of this boot (random(4)), or an empty string if there is none."""
     return read_line(root, "/proc/sys/kernel/random/boot_id")
 
 

@@ -27,11 +27,10 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 class Root:
     """A host's file tree: the machine's own (``/``) or any folder.
 
-    ``outer`` is where the tree lies on this machine. ``seen_at`` is where the host sees it: ``/``
-    for a host's own root, ``/run/nvidia/driver`` for a driver container's. Paths given to the
-    methods are absolute within the tree. Folders and links on the way are remembered, also those that do
-    not exist, so an instance is for one reading of the host. Methods raise ``OSError`` as the system calls
-    below them do.
+    ``outer`` is the tree's path on this machine. ``seen_at`` is its path on the host: ``/`` for a host's own
+    root, ``/run/nvidia/driver`` for a driver container's. Paths given to the methods are absolute within the
+    tree. Folders and links on the way are cached, also missing ones, so an instance is for one reading of the
+    host. Methods raise the ``OSError`` of the underlying system call.
     """
 
     def __init__(self, outer: str = "/", *, seen_at: str = "/") -> None:
@@ -54,23 +53,23 @@ class Root:
         return not self.outer
 
     def below(self, path: str) -> Root:
-        """Return the folder PATH of this tree as a tree of its own, seen by the host at PATH."""
+        """Return the folder PATH of this tree as a tree of its own, which the host has at PATH."""
         real = self.resolve(path)
         if real == "/":
             return self
         return Root(self.outer + real, seen_at=self.seen_at + real)
 
     def forget_missing(self) -> None:
-        """Look again for folders that were missing: something was made since."""
+        """Forget which folders were missing: some were made since."""
         self._missing.clear()
         self._leading_nowhere.clear()
 
     def host_path(self, path: str) -> str:
-        """Return PATH of this tree as the host names it."""
+        """Return PATH of this tree as a path of the host."""
         return self.seen_at + path
 
     def outer_path(self, path: str) -> str:
-        """Return PATH of this tree as this machine names it; PATH must be resolved already."""
+        """Return PATH of this tree as a path of this machine; PATH must be resolved already."""
         return self.outer + path
 
     def resolve(self, path: str) -> str:
@@ -84,22 +83,22 @@ class Root:
             return self._walk("/", path)
         folder = self.directory(head or "/")
         path = f"{folder}/{name}" if folder != "/" else f"/{name}"
-        # Most are not links: a walk for each is what a cycle of the daemon would spend most of its time in.
+        # Most are not links: with a walk for each, the daemon's cycle would spend most of its time here.
         target = self._link_target(path)
         if target is None:
             return path
         return self._follow(folder, target)
 
     def resolve_new(self, path: str) -> str:
-        """Return where PATH is or would be made: as ``resolve``, but parts that do not exist may follow.
+        """Return where PATH is or would be made: as ``resolve``, but the last parts may be missing.
 
         Without it, making the missing folders of a path through a link whose target does not exist in
-        the tree would follow that link out of the tree. Raises as ``resolve`` but for what is missing.
+        the tree would follow that link out of the tree. Raises as ``resolve``, except for missing parts.
         """
         return self._walk("/", path, must_exist=False)
 
     def located(self, path: str) -> tuple[str, os.stat_result]:
-        """Return where PATH leads, and the status of what is there; raises as ``resolve`` does."""
+        """Return the canonical path of PATH, and its status; raises as ``resolve`` does."""
         head, _, name = path.rpartition("/")
         if name not in {"", ".", ".."} and "\0" not in path:
             folder = self.directory(head or "/")
@@ -111,7 +110,7 @@ class Root:
         return real, os.lstat(self.outer + real)
 
     def directory(self, path: str) -> str:
-        """Return the canonical path of the folder PATH, which is remembered; raises as ``resolve`` does."""
+        """Return the canonical path of the folder PATH, and cache it; raises as ``resolve`` does."""
         real = self._directories.get(path)
         if real is None:
             if path in self._leading_nowhere:
@@ -128,19 +127,19 @@ class Root:
         head, _, name = path.rpartition("/")
         if name in {"", ".", ".."} or "\0" in path or path.count("/") > _MAX_NESTING:
             return self._walk("/", path)
-        # From the folder above it, which is remembered: a host has hundreds side by side.
+        # From its parent, which is cached: a host has hundreds of folders side by side.
         above = self.directory(head or "/")
         real = f"{above}/{name}" if above != "/" else f"/{name}"
         target = self._folder_link(real)
         return real if target is None else self._follow(above, target)
 
     def _follow(self, folder: str, target: str) -> str:
-        """Return where a link with the text TARGET in the canonical FOLDER leads."""
+        """Return the path of a link's target, for the text TARGET in the canonical FOLDER."""
         return self._walk("/" if target.startswith("/") else folder, target, links_left=MAX_LINKS - 1)
 
     def _walk(self, base: str, path: str, *, must_exist: bool = True, links_left: int = MAX_LINKS) -> str:
         if "\0" in path:
-            # The system calls' wrappers of Python raise ValueError for it.
+            # Python's wrappers of the system calls raise ValueError for it.
             raise OSError(EINVAL, "a path cannot hold a NUL byte", path)
         here = base
         pending = path.split("/")[::-1]
@@ -166,9 +165,9 @@ class Root:
         return here
 
     def _target(self, path: str, *, is_last: bool, must_exist: bool) -> str | None:
-        """Return where the link PATH leads, None where it is not a link, or need not exist and does not."""
+        """Return the target of the link PATH, None if it is not a link, or is missing and may be."""
         try:
-            # Folders on the way are met again and again; the last part of a path hardly ever.
+            # Folders on the way are met again and again; the last part of a path rarely is.
             return self._link_target(path) if is_last else self._folder_link(path)
         except FileNotFoundError:
             if must_exist:
@@ -176,7 +175,7 @@ class Root:
             return None
 
     def _require_folder(self, path: str) -> None:
-        """Raise NotADirectoryError where PATH is none: no way leads through a file, not even back."""
+        """Raise NotADirectoryError if PATH is no directory: no path goes through a file, even with ``..``."""
         if not stat.S_ISDIR(os.lstat(self.outer + path).st_mode):
             raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), path)
 
@@ -195,17 +194,17 @@ class Root:
         try:
             return os.readlink(self.outer + path)
         except OSError as error:
-            # It is there and is not a link.
+            # It exists and is not a link.
             if error.errno != EINVAL:
                 raise
             return None
 
     def stat(self, path: str) -> os.stat_result:
-        """Return the status of what PATH leads to."""
+        """Return the status of PATH, links followed."""
         return self.located(path)[1]
 
     def exists(self, path: str) -> bool:
-        """Return whether PATH leads to something."""
+        """Return whether PATH exists, links followed."""
         try:
             self.resolve(path)
         except OSError:
@@ -217,7 +216,7 @@ class Root:
         return sorted(os.listdir(self.outer + self.directory(path)))
 
     def names(self, path: str) -> list[str]:
-        """Return the names in the folder PATH; empty where it is missing or no folder."""
+        """Return the names in the folder PATH; empty if it is missing or not a folder."""
         try:
             return self.listdir(path)
         except OSError:
@@ -231,7 +230,7 @@ class Root:
     def open(self, path: str) -> OpenFile:
         """Open the regular file that PATH leads to, for reading; a context manager.
 
-        A FIFO or device in its place is refused and not even opened: to open a watchdog starts it.
+        A FIFO or device in its place is refused without opening it: opening a watchdog device starts it.
         """
         real, status = self.located(path)
         if not stat.S_ISREG(status.st_mode):
@@ -249,10 +248,10 @@ class Root:
         return OpenFile(descriptor, real, status)
 
     def _is_within(self, descriptor: int) -> bool:
-        """Ask the kernel where an opened file really lies.
+        """Ask the kernel for the path of an opened file.
 
-        The walk above and the open are two steps, and the tree of another may be changed between
-        them. Where /proc does not answer, the walk alone has to do.
+        The walk above and the open are two steps, and a foreign tree may be changed between them. Without
+        /proc, the walk alone has to do.
         """
         try:
             real = os.readlink(f"/proc/self/fd/{descriptor}")
@@ -262,11 +261,11 @@ class Root:
 
 
 def _opened(path: str, status: os.stat_result) -> int:
-    """Open the regular file PATH, of which STATUS was just learned.
+    """Open the regular file PATH, whose STATUS was just read.
 
     A user may swap a folder on the way for a link to /dev in between, and Python's open has no flag
-    against that. O_PATH takes hold of what is there without opening it (open(2)). That costs three system
-    calls more, so it is for files of other users alone: what a cycle reads of the system belongs to root.
+    against that. O_PATH gets a descriptor without opening the file (open(2)). That costs three more system
+    calls, so it is only for files of other users: most files that a cycle reads belong to root.
     """
     if status.st_uid in {0, os.geteuid()}:
         return os.open(path, _FLAGS | os.O_NOFOLLOW)
@@ -277,7 +276,7 @@ def _opened(path: str, status: os.stat_result) -> int:
         try:
             return os.open(f"/proc/self/fd/{held}", _FLAGS)
         except (FileNotFoundError, NotADirectoryError):
-            # Without /proc, what was learned before has to do.
+            # Without /proc, the earlier status has to do.
             return os.open(path, _FLAGS | os.O_NOFOLLOW)
     finally:
         os.close(held)
@@ -306,7 +305,7 @@ class OpenFile:
         """Return the whole content; raises OSError(EFBIG) above LIMIT bytes."""
         chunks: list[bytes] = []
         total = 0
-        # Files of /proc report size 0, so read until the end rather than by size.
+        # Files of /proc report size 0, so read until the end, not by size.
         while chunk := os.read(self.descriptor, min(1 << 16, limit + 1 - total)):
             chunks.append(chunk)
             total += len(chunk)
@@ -321,15 +320,15 @@ def parts(path: str) -> list[str]:
 
 
 def shown(path: str) -> str:
-    """Return PATH fit for one line of text: control characters and stray bytes are escaped."""
+    """Return PATH for one line of text: control characters and bytes that are not UTF-8 are escaped."""
     return path if is_plain(path) else ascii(path)[1:-1]
 
 
 def is_plain(path: str) -> bool:
-    """Return whether PATH is UTF-8 and free of control characters, so that a spec may hold it."""
+    """Return whether PATH is UTF-8 and free of control characters, so that a spec may contain it."""
     return path.isprintable()
 
 
 def reason(error: Exception) -> str:
-    """Return the system's words for ERROR without its path (``Permission denied``), or what another says."""
+    """Return the system's text for ERROR without its path (``Permission denied``), or another error's."""
     return (isinstance(error, OSError) and error.strerror) or str(error)

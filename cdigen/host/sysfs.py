@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PCI_DEVICES = "/sys/bus/pci/devices"
 PCI_DRIVERS = "/sys/bus/pci/drivers"
-# VGA, 3D and other display controllers, and processing accelerators, as AMD's Instinct are (PCI Code and ID
+# VGA, 3D and other display controllers, and processing accelerators such as AMD's Instinct (PCI Code and ID
 # Assignment, classes 03 and 12).
 PROCESSING_ACCELERATOR = 0x1200
 ACCELERATORS = (0x0300, 0x0302, 0x0380, PROCESSING_ACCELERATOR)
@@ -21,7 +21,7 @@ _HEX = frozenset("0123456789abcdef")
 
 
 def pci_key(address: str) -> tuple[int, int, int, int] | None:
-    """Return (domain, bus, device, function) of a PCI address, or None where it is none.
+    """Return (domain, bus, device, function) of a PCI address, or None if TEXT is not one.
 
     The domain has four to eight hexadecimal digits (virtual machines have domains above 0xffff).
     """
@@ -43,9 +43,8 @@ def pci_address(text: str) -> str | None:
 def pci_devices(root: Root, *, vendor: int, classes: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
     """Return the PCI functions made by VENDOR (``0x10de``) as pairs of address and bound driver.
 
-    They come in the order of their addresses; the driver is empty where none is bound. CLASSES are
-    class and sub-class in one number (``0x0302``). Entries that cannot be read are left out: /sys of
-    a device vanishes with it.
+    They are sorted by address; the driver is empty if none is bound. CLASSES are class and sub-class in one
+    number (``0x0302``). Entries that cannot be read are left out: a removed device's /sys entry vanishes.
     """
     found = []
     for address in root.names(PCI_DEVICES):
@@ -63,13 +62,13 @@ def pci_devices(root: Root, *, vendor: int, classes: tuple[int, ...]) -> tuple[t
 
 
 def bound(root: Root, driver: str) -> list[str]:
-    """Return the folders' names of the PCI functions that DRIVER has, in the order of their addresses."""
+    """Return the names of the folders of the PCI functions bound to DRIVER, sorted by address."""
     names = root.names(f"{PCI_DRIVERS}/{driver}")
     return sorted(filter(pci_key, names), key=lambda name: pci_key(name) or ())
 
 
 def class_of(root: Root, folder: str) -> int:
-    """Return class and sub-class (``0x0302``) of the PCI function at FOLDER, 0 where they cannot be read."""
+    """Return class and sub-class (``0x0302``) of the PCI function at FOLDER, 0 if they cannot be read."""
     return (_number(root, f"{folder}/class") or 0) >> 8
 
 

@@ -1,8 +1,7 @@
-"""Tell why root must not execute or load a file (``untrusted``), because others may change it.
+"""Find out why root must not execute or load a file: because others may change it (``untrusted``).
 
-A program that root starts, or a library that it loads, is as powerful as root. Whoever may write to
-the file, or to any folder on the way to it, or who may put another link in a link's place, would
-have that power too.
+A program that root starts, or a library that it loads, is as powerful as root. Anyone who may write to the
+file, or to any folder on the way to it, or replace a link on the way, would have that power too.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ ACCESS_LIST = "system.posix_acl_access"
 
 
 def untrusted(path: str, *, base: str = "", owners: frozenset[int] = frozenset()) -> str:
-    """Return why root must not execute or load PATH; an empty text where it may.
+    """Return why root must not execute or load PATH; an empty text if it may.
 
     The file, every folder above it, every link on the way and every folder above those must belong
-    to root, and nobody else may write to them: no other user, no group but root's. What belongs to the
-    user who runs this process, or to one of OWNERS, counts as root's. Of this machine, or of the tree that
-    lies at BASE on it, as it is now; never raises.
+    to root, and nobody else may write to them: no other user, no group except root's. Files of the user who
+    runs this process, or of one of OWNERS, count as root's. PATH is on this machine, or in the tree at BASE
+    on it; never raises.
     """
     if not path.startswith("/"):
         return f"{shown(path)} is not an absolute path"
@@ -40,9 +39,9 @@ def untrusted(path: str, *, base: str = "", owners: frozenset[int] = frozenset()
 
 
 def untrusted_below(root: Root, folder: str) -> str:
-    """Return why root must not load what lies below FOLDER of ROOT; an empty text where it may, or is none.
+    """Return why root must not load files below FOLDER of ROOT; an empty text if it may, or there are none.
 
-    For the few files of a program: more than ``MAX_FILES``, or a link in a circle, are a reason as well.
+    For the few files of a program: more than ``MAX_FILES``, or a circular link, are a reason as well.
     """
     pending = [folder] if folder else []
     seen = 0
@@ -58,7 +57,7 @@ def untrusted_below(root: Root, folder: str) -> str:
 
 
 def _judge_way(path: str, owners: frozenset[int], base: str) -> str:
-    """Walk PATH as the kernel does (path_resolution(7)), after chroot(2) to BASE, and judge what is met."""
+    """Walk PATH as the kernel does (path_resolution(7)), after chroot(2) to BASE, and check each part."""
     here = ""
     pending = path.split("/")[::-1]
     links_left = MAX_LINKS
@@ -86,7 +85,7 @@ def _judge_way(path: str, owners: frozenset[int], base: str) -> str:
 
 
 def _judge_arrival(path: str, here: str) -> str:
-    """Compare with where the kernel arrives: links such as /proc/PID/root lead elsewhere than they say."""
+    """Compare with the kernel's result: the target of links such as /proc/PID/root is not their text."""
     if os.path.samestat(os.stat(path), os.lstat(here)):
         return ""
     return f"{shown(path)} does not lead to {shown(here)}, where its links point"
@@ -98,7 +97,7 @@ def _judge(path: str, base: str, owners: frozenset[int]) -> str:
         return f"{shown(path)} belongs to uid {status.st_uid}, not to root"
     mode = status.st_mode
     if stat.S_ISLNK(mode):
-        return ""  # its own bits mean nothing (symlink(7)); its folder's do
+        return ""  # a link's own mode has no meaning (symlink(7)); its folder's has
     if mode & stat.S_IWOTH:
         return f"{shown(path)} is writable by everyone"
     if not mode & stat.S_IWGRP or _keeps_entries(mode):
@@ -111,17 +110,17 @@ def _judge(path: str, base: str, owners: frozenset[int]) -> str:
 
 
 def _keeps_entries(mode: int) -> bool:
-    """Return whether a folder's group may add to it, but neither rename nor remove what is root's.
+    """Return whether a folder's group may add files, but neither rename nor remove root's.
 
-    So is /nix/store (1775 root:nixbld), where every file of NixOS lies; each entry of it on the way
-    is judged by itself. Folders where everyone may add (/tmp) are not taken even so.
+    Such is /nix/store (1775 root:nixbld), which has all files of NixOS; each entry of it on the way is
+    checked by itself. Folders where everyone may add files (/tmp) are still refused.
     """
     return stat.S_ISDIR(mode) and bool(mode & stat.S_ISVTX)
 
 
 def has_access_list(path: str) -> bool:
-    """Return whether PATH has an access list: the group's bits then bound every entry of it (acl(5))."""
+    """Return whether PATH has an access list: the group's bits then limit every entry of it (acl(5))."""
     try:
         return bool(os.getxattr(path, ACCESS_LIST, follow_symlinks=False))
     except OSError:
-        return False  # it has none, or the file system knows none
+        return False  # it has none, or the file system has none

@@ -31,7 +31,7 @@ class DeviceNode:
 
 @frozen
 class Mount:
-    """A bind mount of ``host_path`` at ``container_path``; ``type`` is empty where a target knows none."""
+    """A bind mount of ``host_path`` at ``container_path``; ``type`` is empty if the target knows none."""
 
     host_path: str
     container_path: str
@@ -56,7 +56,7 @@ class Hook:
 
 @frozen
 class ContainerEdits:
-    """What is done to the OCI configuration of a container.
+    """The changes to the OCI configuration of a container.
 
     ``additional_gids`` are groups of the host that the container's process joins, never 0.
     """
@@ -78,7 +78,7 @@ class Device:
 
 @frozen
 class Step:
-    """A piece of a start-up hook's work, by NVIDIA's name of it (model.profile.STEPS), and its arguments."""
+    """A step of a start-up hook, by NVIDIA's name for it (model.profile.STEPS), and its arguments."""
 
     name: str
     arguments: tuple[str, ...] = ()
@@ -86,15 +86,15 @@ class Step:
 
 @frozen
 class Payload:
-    """The driver's files that containers of one kind get, before it is settled how these reach them.
+    """The driver's files for containers of one kind, before it is decided how they get there.
 
-    ``steps`` is what the vendor's software needs done when a container starts. ``carried`` are
-    SONAMEs that images are known to bring along, in the default folders, in versions of their own.
-    ``folder_env`` are variables that tell programs the folder of the libraries where no cache does.
+    ``steps`` have to be done for the vendor's software when a container starts. ``carried`` are SONAMEs that
+    images are known to have in the default folders, in versions of their own. ``folder_env`` are variables
+    that tell programs the folder of the libraries if no cache does.
 
     ``prefix`` is the container's folder in which the vendor's images expect the libraries, those of 64 bits
-    in its ``lib64`` (``/usr/local/Ascend/driver``); without one they come where loaders look, or into a
-    folder of the kind's own.
+    in its ``lib64`` (``/usr/local/Ascend/driver``); without one they go where loaders look, or into a folder
+    of the kind's own.
     """
 
     vendor: str
@@ -109,10 +109,10 @@ class Payload:
 
 @frozen
 class Draft:
-    """The content of one kind's spec before layout, versions and order are settled.
+    """The content of one kind's spec before layout, versions and order are decided.
 
-    ``payload`` is what ``cdi.layout`` turns into mounts and hooks, as ``profile`` wants it. ``has_all`` says
-    whether there is to be a device ``all``.
+    ``cdi.layout`` turns ``payload`` into mounts and hooks, as ``profile`` wants. ``has_all``: there will be a
+    device ``all``.
     """
 
     kind: str
@@ -125,7 +125,7 @@ class Draft:
 
 @frozen
 class Spec:
-    """A complete document: what one file in a spec directory holds."""
+    """A complete document: the content of one file in a spec directory."""
 
     cdi_version: str
     kind: str

@@ -7,9 +7,9 @@ from cdigen.value import frozen
 
 @frozen
 class Change:
-    """The new content of the file ``path`` of the host, and what it was computed from; None is not a file.
+    """The new content of the file ``path`` of the host, and the old one it was computed from; None: no file.
 
-    ``keys`` are the names of what is set, as people write them: ``engine.cdi_spec_dirs``.
+    ``keys`` are the names of the keys that are set, as people write them: ``engine.cdi_spec_dirs``.
     """
 
     path: str

@@ -31,7 +31,7 @@ class ConfigError(CdigenError):
 class HostError(CdigenError):
     """Report a host that is not ready: no GPU, no driver, versions that differ.
 
-    ``driver`` is the version of the kernel's driver, where one runs that has nothing to offer.
+    ``driver`` is the version of the kernel's driver, if one runs that has no devices to offer.
     """
 
     exit_code = 3

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @frozen
 class Finding:
-    """One problem: how grave, which rule, where, what, and what to do next.
+    """One problem: its severity, rule, place, message, and what to do next.
 
     ``path`` is a JSON path (``$.devices[0].name``) for documents and a host path or device name
-    for hosts. ``hint`` is empty where nothing needs to be done. ``place`` is the line and the column
-    in a text, both from one, where they are known.
+    for hosts. ``hint`` is empty if nothing needs to be done. ``place`` is the line and the column in a text,
+    both from one, if known.
     """
 
     severity: Severity
@@ -42,7 +42,7 @@ class Finding:
 
     def line(self) -> str:
         """Return the finding as one line of text for a terminal."""
-        # Messages name paths fit for a line: what is not plain text in them is escaped.
+        # Paths in messages are escaped to fit one line of plain text.
         is_said = self.path in self.message or ascii(self.path)[1:-1] in self.message
         where = "" if is_said else f"{self.path}: "
         hint = f" ({self.hint})" if self.hint else ""
@@ -50,7 +50,7 @@ class Finding:
 
 
 class FindingCollector:
-    """Gathers what the readers of one host have to say, in its order."""
+    """Gathers the findings of all readers of one host, in order."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []

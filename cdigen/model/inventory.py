@@ -1,11 +1,11 @@
-"""The inventory: what a host has for containers, in words that hold for every vendor.
+"""The inventory: what a host has for containers, in terms that apply to every vendor.
 
 Discovery makes it, ``edits`` turns it into specs, and it travels as JSON (``inventory_json``), so
 that a bug report from one machine gives the same spec on another.
 
-Paths: ``host_path`` is where the host finds a thing, ``path`` and ``targets`` where a container
-shall find it. Capabilities are the driver capabilities of NVIDIA_DRIVER_CAPABILITIES (compute,
-utility, graphics, video, display, ngx); an empty tuple means that every container needs the thing.
+Paths: ``host_path`` is the path on the host, ``path`` and ``targets`` are those in a container. Capabilities
+are the driver capabilities of NVIDIA_DRIVER_CAPABILITIES (compute,
+utility, graphics, video, display, ngx); an empty tuple means that every container needs it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SCHEMA_VERSION = 1
 class HostNode:
     """A character device of the host; ``role`` says what it is for (``gpu``, ``control``, ``render``).
 
-    ``mode`` holds the permission bits only.
+    ``mode`` has the permission bits only.
     """
 
     path: str
@@ -46,11 +46,11 @@ class HostNode:
 class Partition:
     """A part of a GPU that is a device of its own: a MIG instance of NVIDIA, an XCP of AMD.
 
-    ``index`` counts within the GPU, None where only the vendor's library knows it and does not tell;
+    ``index`` counts within the GPU, None if only the vendor's library knows it and does not answer;
     ``profile`` is the vendor's name of its size (``1g.10gb``),
-    ``instance`` the driver's own name of it (``gi1/ci0``); ``graphics`` says whether it has graphics
-    engines. ``nodes`` are those that it needs besides its GPU's, or, with an ``address`` of its own, all
-    that it needs. ``ordinal`` is its number among all devices, where the vendor's tools count so.
+    ``instance`` the driver's own name of it (``gi1/ci0``); ``graphics``: it has graphics engines. ``nodes``
+    are those that it needs besides its GPU's, or, with an ``address`` of its own, all its nodes. ``ordinal``
+    is its number among all devices, if the vendor's tools count so.
     """
 
     index: int | None
@@ -66,7 +66,7 @@ class Partition:
 
     @property
     def label(self) -> str:
-        """What it is called within its GPU: its number, or without one what it is (``gi9-ci0``)."""
+        """Its name within its GPU: its number, or else its instance (``gi9-ci0``)."""
         return self.instance.replace("/", "-") if self.index is None else str(self.index)
 
 
@@ -76,9 +76,9 @@ class Accelerator:
 
     ``device_class`` is the class of the kind that offers it: ``gpu``, whose name a profile chooses, or
     another family's own (``npu``, ``gaudi``). ``device_id`` is that of PCI (``0x56c0``), or empty.
-    ``uuid`` is None while the driver does not know it yet, ``minor`` where it could not be read.
-    An accelerator that is not ``usable`` is in no spec; ``problem`` says why. One that is
-    ``partitioned`` is offered as its ``partitions``, of which there may be none.
+    ``uuid`` is None while the driver does not know it yet, ``minor`` if it could not be read.
+    An accelerator that is not ``usable`` is in no spec; ``problem`` says why. A ``partitioned`` one is
+    offered as its ``partitions``, of which there may be none.
     """
 
     index: int
@@ -117,10 +117,10 @@ class Group:
 
 @frozen
 class Driver:
-    """The kernel driver that runs: its version, its flavour, the machine.
+    """The running kernel driver: its version, its flavour, the machine.
 
     The flavour is ``open`` or ``proprietary`` of NVIDIA's, else ``in-tree`` or ``dkms``.
-    ``architecture`` is the kernel's word (``x86_64``, ``aarch64``).
+    ``architecture`` is the kernel's name (``x86_64``, ``aarch64``).
     """
 
     version: str
@@ -134,7 +134,7 @@ class DriverFile:
 
     ``names`` are the names under which the dynamic loader or a library looks for it, relative to
     a library folder (``libcuda.so.1``, ``gbm/nvidia-drm_gbm.so``); ``targets`` are the fixed
-    container paths of a file that is looked for there.
+    container paths of a file that software expects there.
     """
 
     kind: FileKind
@@ -146,11 +146,11 @@ class DriverFile:
 
 @frozen
 class ProbeResult:
-    """One thing that discovery looked for, and how that ended.
+    """One thing that discovery looked for, and the result.
 
     ``weight``: ``required`` (its capability cannot work without it), ``core`` (missing beside
-    others of its capability is a fault), ``optional``. ``found`` holds host paths; ``reason`` says
-    why there are none, or what was passed over.
+    others of its capability is a fault), ``optional``. ``found`` has host paths; ``reason`` says why there
+    are none, or what was ignored.
     """
 
     name: str
@@ -163,10 +163,10 @@ class ProbeResult:
 
 @frozen
 class Inventory:
-    """All that one vendor's driver offers on one host.
+    """Everything that one vendor's driver offers on one host.
 
-    ``mode`` is the kind of host: ``gpu``, ``wsl`` or ``csv``; ``management`` is a ``gpu`` host seen by
-    those who administer it.
+    ``mode`` is the kind of host: ``gpu``, ``wsl`` or ``csv``; ``management`` is a ``gpu`` host as its
+    administrators see it.
     """
 
     vendor: str

@@ -1,8 +1,8 @@
 """Inventories as JSON documents: ``cdigen inspect --json`` writes them, ``--inventory`` reads them.
 
 The document is ``{"schema": 1, "vendors": {NAME: inventory}}``; an inventory has the fields of
-``cdigen.model.inventory`` by their names (``schemas/inventory.schema.json``). A document may come
-from a stranger: reading is strict, and names the first place that is wrong.
+``cdigen.model.inventory`` by their names (``schemas/inventory.schema.json``). A document may be untrusted:
+reading is strict, and names the first invalid place.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def to_document(inventories: Mapping[str, Inventory]) -> dict[str, Any]:
 
 
 def from_document(document: object) -> dict[str, Inventory]:
-    """Return the inventories in DOCUMENT; raises ConfigError naming the JSON path that is wrong."""
+    """Return the inventories in DOCUMENT; raises ConfigError naming the invalid JSON path."""
     try:
         return _inventories(document)
     except InvalidValue as wrong:
@@ -77,7 +77,7 @@ def _inventories(document: object) -> dict[str, Inventory]:
         path = f"$.vendors.{name}"
         inventories[name] = inventory = _INVENTORY(value, path)
         if inventory.vendor != name:
-            raise InvalidValue(f"{path}.vendor", "the name under which it stands")
+            raise InvalidValue(f"{path}.vendor", "the same as its key")
     return inventories
 
 
@@ -87,7 +87,7 @@ def _machine(value: object, path: str) -> str:
     if not plain or not all(
         character.isascii() and (character.isalnum() or character == "_") for character in plain
     ):
-        raise InvalidValue(path, "the kernel's word for a machine, such as x86_64")
+        raise InvalidValue(path, "the kernel's name for a machine, such as x86_64")
     return plain
 
 

@@ -1,17 +1,17 @@
-"""Know the folders in which a container's dynamic loader looks for libraries by itself.
+"""The folders in which a container's dynamic loader looks for libraries by default.
 
-Debian and its kin search one folder, Red Hat and its kin another, and which image will run is not
-known when a spec is written: so there are always both.
+Debian and its derivatives search one folder, Red Hat and its derivatives another, and which image will run is
+not known when a spec is written: so both are always given.
 """
 
 from __future__ import annotations
 
-# The kernel's word for a machine -> Debian's (multiarch tuples).
+# The kernel's name for a machine -> Debian's (multiarch tuples).
 MULTIARCH = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}
 
 _FOLDERS = ("/usr/lib/{multiarch}", "/usr/lib64")
 _FOLDERS32 = ("/usr/lib/i386-linux-gnu", "/usr/lib")
-# Sub-folders of these that the loader searches before them, after its cache, if the processor can:
+# Sub-folders of these that the loader searches before them, after its cache, if the processor is capable:
 # glibc from 2.33 on (sysdeps/x86_64/dl-hwcaps-subdirs.c), and before (elf/dl-hwcaps.c; seen with 2.31).
 _CAPABILITY_FOLDERS = {"x86_64": ("glibc-hwcaps/x86-64-v2", "x86_64")}
 # What /proc/cpuinfo calls the features of x86-64-v2 (x86-64 psABI, 3.1.1); SSE3 is pni.
@@ -26,6 +26,6 @@ def library_folders(architecture: str, *, bits: int = 64) -> tuple[str, ...]:
 
 
 def capability_folders(architecture: str) -> tuple[str, ...]:
-    """Return the sub-folders of the default folders for capable processors; empty where there are none."""
+    """Return the hwcaps sub-folders of the default folders; empty if there are none."""
     names = _CAPABILITY_FOLDERS.get(architecture, ())
     return tuple(f"{folder}/{name}" for name in names for folder in library_folders(architecture))

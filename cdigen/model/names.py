@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-# How the names of the files end that runtimes load: exactly these, dot files included; .yml and .JSON are not
-# loaded (docs/cdi.md, "Directories").
+# Runtimes load files whose names end in exactly these, dot files included, but not .yml or .JSON
+# (docs/cdi.md, "Directories").
 SPEC_SUFFIXES = (".json", ".yaml")
 MAX_VENDOR = 253
 MAX_CLASS = 63
@@ -24,7 +24,7 @@ _DIGIT_RUNS = re.compile("([0-9]+)")
 
 
 def is_vendor_or_class(name: str) -> bool:
-    """Return whether NAME may stand on either side of the slash of a kind.
+    """Return whether NAME may be a vendor or a class, before or after the slash of a kind.
 
     One-letter names are refused although the rule allows them: every released CDI library up to
     1.1.0 panics on them (container-device-interface issue 320).
@@ -38,7 +38,7 @@ def is_vendor_or_class(name: str) -> bool:
 
 
 def is_kind(kind: str) -> bool:
-    """Return whether KIND is ``vendor/class`` with lengths as the specification wants them."""
+    """Return whether KIND is ``vendor/class`` with lengths that the specification allows."""
     vendor, slash, class_ = kind.partition("/")
     return (
         bool(slash)
@@ -60,16 +60,16 @@ def is_device_name(name: str) -> bool:
 
 
 def is_yaml(path: str) -> bool:
-    """Return whether what lies at PATH, a spec file, is YAML by its name; each other one is JSON."""
+    """Return whether the spec file PATH is YAML by its name; any other is JSON."""
     return not path.lower().endswith(".json")
 
 
 def spec_file_name(kind: str) -> str:
-    """Return the file name under which the spec of KIND is kept: ``nvidia.com-gpu.json``."""
+    """Return the file name for the spec of KIND: ``nvidia.com-gpu.json``."""
     return kind.replace("/", "-", 1) + ".json"
 
 
-# Sorting asks for the same few names again and again.
+# Cached: sorting needs the same few names again and again.
 @lru_cache(maxsize=4096)
 def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
     """Return a sort key that puts ``2`` before ``10`` and numbers before words.
@@ -77,7 +77,7 @@ def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
     Runs of ASCII digits compare as numbers, everything between them as text; equal numbers of
     different spelling (``1`` and ``01``) fall back to their text, so the order is total.
     """
-    # Split at a group, the runs of digits stand at the odd places.
+    # After splitting at a group, the runs of digits are at the odd indices.
     return tuple(
         [_part(run, digits=bool(place % 2)) for place, run in enumerate(_DIGIT_RUNS.split(text)) if run]
     )

@@ -1,7 +1,7 @@
 """Keep the names that a vendor's library gave to a GPU's partitions, for when it does not answer.
 
-NVIDIA's kernel module tells which MIG instances there are, NVML alone their numbers and UUIDs. As long as
-the instances are the same, names that NVML gave once are still true.
+NVIDIA's kernel module tells which MIG instances there are, only NVML their numbers and UUIDs. As long as the
+instances are the same, names that NVML gave once are still valid.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Accelerator, Inventory
 
 
-# The rule of a finding that says that sources disagree on the partitions of the GPU that is its path.
+# The rule of a finding that sources disagree on the partitions of a GPU, which is its path.
 CONTRADICTION = "mig-contradiction"
 
 
@@ -47,11 +47,11 @@ def remembered(
     inventories: Mapping[str, Inventory],
     absent: Iterable[str],
 ) -> tuple[GpuPartitionNames, ...]:
-    """Return which names to remember: those in INVENTORIES, and those BEFORE of what was not read now.
+    """Return which names to remember: those in INVENTORIES, and of GPUs not read now those BEFORE.
 
-    What was read and has no names has lost them: its instances have changed. A GPU on whose partitions the
-    sources disagree counts as not read. The vendors ABSENT have no driver any more, and with it went the
-    instances.
+    A GPU that was read without names has lost them: its instances have changed. A GPU on whose partitions the
+    sources disagree counts as not read. The vendors ABSENT no longer have a driver, so their instances are
+    gone.
     """
     names: list[GpuPartitionNames] = []
     for vendor, inventory in inventories.items():

@@ -1,4 +1,4 @@
-"""A profile: which part of a driver one kind's specs hold, and under which names."""
+"""A profile: which part of a driver one kind's specs contain, and under which names."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ CAPABILITIES = ("compute", "utility", "graphics", "video", "display", "ngx")
 # How devices may be named: by number, by UUID, by type and number (gpu0, mig0:1), by PCI address, by the
 # number of the node (minor0), as their card (card0). Vendors of other packages may have their own.
 NAMINGS = ("index", "uuid", "type-index", "pci", "minor", "card")
-# How the driver's files reach a container (docs/decisions/0006-layouts.md); ``auto`` is the best that
-# the host can do.
+# How the driver's files reach a container (docs/decisions/0006-layouts.md); ``auto`` is the best one that the
+# host supports.
 LAYOUTS = ("auto", "files", "view", "hwcaps")
-# Who works on a container before it starts: nobody, cdigen's own program, or NVIDIA's.
+# The hook that runs before a container starts: none, cdigen's own, or NVIDIA's.
 HOOKS = ("auto", "none", "cdigen", "nvidia")
-# What such a program may do, by the names that NVIDIA's has for it.
+# The steps of a hook, by the names in NVIDIA's hook.
 STEPS = (
     "create-symlinks",
     "enable-cuda-compat",
@@ -37,8 +37,8 @@ class Profile:
     folder of the Multi-Process Service, ``compat32`` for 32-bit libraries, ``whole_gpus`` to offer a GPU
     that is partitioned as a whole, too.
 
-    ``layout`` and ``hook`` say how the files get there; ``hook_steps`` what a hook does, and
-    ``hook_required`` without which of it a container must not start.
+    ``layout`` and ``hook`` say how the files get there; ``hook_steps`` are what a hook does,
+    ``hook_required`` those without which a container must not start.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Profile:
     hook_required: tuple[str, ...] = ()
 
     def wants(self, capabilities: tuple[str, ...]) -> bool:
-        """Return whether a thing that serves CAPABILITIES belongs into this profile's specs."""
+        """Return whether something that serves CAPABILITIES belongs in this profile's specs."""
         if not capabilities:
             return True
         wanted = self.capabilities or CAPABILITIES
@@ -74,7 +74,7 @@ class Profile:
         return any(capability in wanted for capability in capabilities)
 
     def takes(self, file: DriverFile) -> bool:
-        """Return whether FILE belongs into this profile's specs."""
+        """Return whether FILE belongs in this profile's specs."""
         switches = {
             "firmware": self.firmware,
             "socket": self.sockets,
@@ -85,12 +85,12 @@ class Profile:
         return switches.get(file.kind, True) and self.wants(file.capabilities)
 
     def needs_capability_folders(self) -> bool:
-        """Return whether libraries are found by the folders for capable processors alone."""
+        """Return whether libraries are found only through the hwcaps folders."""
         return self.layout == "hwcaps" or (self.layout, self.hook) == ("view", "none")
 
 
 def is_naming(word: str) -> bool:
-    """Return whether WORD may be a naming: of a vendor of another package it is whatever that calls it."""
+    """Return whether WORD may be a naming: a plugin vendor may have any word."""
     letters = word.replace("-", "a").replace("_", "a")
     return (
         letters.isascii()

@@ -1,7 +1,7 @@
-"""Read JSON strictly: readers that check a value and return what it means, put together like the document.
+"""Read JSON strictly: readers check a value and return its meaning.
 
-They are put together like the document: ``record(cls, name=text, sizes=many(number))``. The first
-place that is wrong raises ``InvalidValue``; whoever reads a document says whose fault that is. ``as_json`` is
+They are nested like the document: ``record(cls, name=text, sizes=many(number))``. The first invalid place
+raises ``InvalidValue``; the caller says whose fault that is. ``as_json`` is
 the way back.
 """
 
@@ -21,10 +21,10 @@ MAX_NUMBER = (1 << 32) - 1
 
 
 class InvalidValue(ValueError):
-    """Say which place of a document is not what it has to be."""
+    """Names the place of a document that is invalid, and what is wanted."""
 
     def __init__(self, path: str, wanted: str) -> None:
-        # Names of fields are the document's, too: they may be long and hold anything.
+        # Field names come from the document, too: they may be long and contain anything.
         where = path if path.isprintable() else ascii(path)[1:-1]
         super().__init__(f"{where[:200]} is not {wanted}")
         self.path = where[:200]

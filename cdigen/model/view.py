@@ -1,7 +1,7 @@
-"""Plan a driver view: one directory with a driver's files as a container sees them.
+"""Plan a driver view: one directory with a driver's files, laid out as in the container.
 
 A view is laid out like ``/usr/local/nvidia`` (``bin``, ``lib``, ``lib64``) and is mounted as a whole, each
-kind's at ``view_target``. ``ViewPlan`` says what belongs into it; ``cdigen.store.views`` makes it.
+kind's at ``view_target``. ``ViewPlan`` lists its content; ``cdigen.store.views`` makes it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# CUDA images name its bin and lib64 in PATH and LD_LIBRARY_PATH (nvidia-docker 1.0 mounted it), so it is one
-# kind's alone. The other kinds' views lie below a folder of cdigen's, each by its kind.
+# CUDA images name its bin and lib64 in PATH and LD_LIBRARY_PATH (nvidia-docker 1.0 mounted it), so only one
+# kind uses it. The other kinds' views are below a folder of cdigen's, named by kind.
 DEFAULT_KIND = "nvidia.com/gpu"
 DEFAULT_TARGET = "/usr/local/nvidia"
 OTHER_TARGETS = "/usr/local/cdigen"
@@ -25,7 +25,7 @@ _VENDOR = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
 @frozen
 class ViewFile:
-    """A file of the view: where it lies (``lib64/libcuda.so.1.1``), and the host's path of its source."""
+    """A file of the view: its path in it (``lib64/libcuda.so.1.1``), and its source's path on the host."""
 
     path: str
     source: str
@@ -33,7 +33,7 @@ class ViewFile:
 
 @frozen
 class ViewLink:
-    """A symlink of the view to a file of the view: where it lies, and its relative target."""
+    """A symlink of the view to a file of the view: its path in it, and its relative target."""
 
     path: str
     target: str
@@ -41,7 +41,7 @@ class ViewLink:
 
 @frozen
 class ViewPlan:
-    """What a view of the driver VERSION of VENDOR holds, in whichever order."""
+    """The content of a view of VENDOR's driver VERSION, in any order."""
 
     vendor: str
     version: str
@@ -54,15 +54,15 @@ class ViewPlan:
 
 
 def view_target(kind: str) -> str:
-    """Return where containers have the view of KIND; no two kinds share a place."""
+    """Return the mount point of the view of KIND; each kind has its own."""
     return DEFAULT_TARGET if kind == DEFAULT_KIND else f"{OTHER_TARGETS}/{kind}"
 
 
 def fault(plan: ViewPlan) -> str:
-    """Return why PLAN cannot be laid out in a directory, or an empty text where it can.
+    """Return why PLAN cannot be laid out in a directory, or an empty text if it can.
 
-    Whatever it names stays within the view: paths are relative and plain, a link leads to a file of the
-    view. Names come from the host's files, so a fault is the host's as often as ours.
+    All names stay within the view: paths are relative and plain, a link leads to a file of the view. Names
+    come from the host's files, so a fault may be the host's or ours.
     """
     if not plan.vendor or not _VENDOR.issuperset(plan.vendor):
         return f"the vendor {plan.vendor!a} is not a word of lower-case letters and digits"
@@ -77,13 +77,13 @@ def fault(plan: ViewPlan) -> str:
 
 
 def ends(plan: ViewPlan) -> dict[str, str]:
-    """Return at which path each link of PLAN arrives, links to links followed; "" for one in a circle."""
+    """Return the final target of each link of PLAN, links to links followed; "" for a circular one."""
     onward = {link.path: destination(link) for link in plan.links}
     return {path: _end(path, onward) for path in onward}
 
 
 def destination(link: ViewLink) -> str:
-    """Return the path of the view that the text of LINK names."""
+    """Return the path in the view that the text of LINK names."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(link.path), link.target))
 
 
@@ -130,7 +130,7 @@ def _source_fault(file: ViewFile) -> str:
 
 
 def _link_fault(link: ViewLink) -> str:
-    # A ".." after a name would be resolved by the kernel through what that name is.
+    # The kernel would resolve a ".." after a name from the target of that name.
     rest = link.target
     ups = 0
     while rest.startswith("../"):

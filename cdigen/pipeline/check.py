@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 def check_document(
     document: dict[str, Any], *, host: Root | None, target: Target | None
 ) -> tuple[bytes, tuple[Finding, ...]]:
-    """Return the bytes of DOCUMENT, and the findings that do not keep it from being written.
+    """Return the bytes of DOCUMENT, and the findings that do not prevent writing it.
 
-    SpecError: it breaks a rule of CDI, TARGET does not know its version, or HOST, where one is given, does
-    not have what it names.
+    SpecError: it breaks a rule of CDI, TARGET does not know its version, or HOST, if given, lacks a path that
+    it names.
     """
     if target is not None:
         refuse_newer(document, target)
@@ -42,7 +42,7 @@ def check_document(
 
 
 def check_written(content: bytes) -> None:
-    """Raise SpecError for CONTENT that is not a good spec: what the store has read back from the disk."""
+    """Raise SpecError if CONTENT, as the store read it back from the disk, is not a valid spec."""
     if broken := errors(parse_and_check(content).findings):
         raise SpecError(
             f"the spec read back from the disk is wrong: {broken[0].line()}", hint="check the disk"

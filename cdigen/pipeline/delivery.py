@@ -1,4 +1,4 @@
-"""Delivery: ``deliver`` chooses how a draft's files reach containers, the best that profile and host allow.
+"""Delivery: ``deliver`` chooses the best way for a draft's files into containers that profile and host allow.
 
 A layout or hook that this host cannot use is replaced by one that works everywhere, with a finding: a
 container without a hook is better than none.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import DriverFile
 
 CPUINFO = "/proc/cpuinfo"
-# What 'make install-hook' puts beside the script, in the folder lib.
+# What 'make install-hook' installs beside the script, in the folder lib.
 HOOK_MODULE = "cdigen/hook/main.py"
 _FILES_ONLY_CHOICES = frozenset(("auto", "files", "none"))
 
@@ -39,11 +39,10 @@ _FILES_ONLY_CHOICES = frozenset(("auto", "files", "none"))
 class DeliveryOptions:
     """What delivery may use. Paths are the host's, but ``state_dir`` is one of this machine.
 
-    Without ``hook_script`` there is no hook unless a profile insists; without ``state_dir`` there are no
+    Without ``hook_script`` there is no hook unless a profile names one; without ``state_dir`` there are no
     views. A missing view is made only with ``make_views``, by copying only with ``view_copies``.
-    ``files_only`` is for containers that get their files below a folder of their own;
-    ``capability_folders_taken`` says that only the default kind may use the folders that the loaders of
-    capable processors search.
+    ``files_only`` is for containers that get their files below a folder of their own; with
+    ``capability_folders_taken`` only the default kind may use the hwcaps folders of loaders.
     """
 
     hook_script: str = ""
@@ -62,7 +61,7 @@ DEFAULT_DELIVERY = DeliveryOptions()
 def deliver(draft: Draft, host: Root | None, options: DeliveryOptions) -> tuple[Draft, tuple[Finding, ...]]:
     """Return DRAFT with the mounts, hooks and environment that bring its payload into containers.
 
-    HOST is None for an inventory from elsewhere: what such a host has besides is not known.
+    HOST is None for an inventory from elsewhere: nothing else is known of such a host.
     """
     if draft.payload is None:
         return draft, ()
@@ -70,7 +69,7 @@ def deliver(draft: Draft, host: Root | None, options: DeliveryOptions) -> tuple[
 
 
 class _Delivery:
-    """The choices for one draft; the findings say what had to be replaced."""
+    """The choices for one draft; the findings name replaced layouts and hooks."""
 
     def __init__(self, draft: Draft, payload: Payload, host: Root | None, options: DeliveryOptions) -> None:
         self._draft = draft
@@ -108,7 +107,7 @@ class _Delivery:
         return replace(self._draft, edits=edits, payload=None), tuple(self._findings)
 
     def _steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-        """Return the steps that the profile wants: links first, the cache after forward compatibility."""
+        """Return the steps that the profile wants: links first, forward compatibility before the cache."""
         wanted = [step for step in (*self._payload.steps, *steps) if step.name in self._profile.hook_steps]
         return tuple(sorted(wanted, key=lambda step: STEPS.index(step.name)))
 
@@ -143,7 +142,7 @@ class _Delivery:
         return program if self._is_trusted(self._host, files, library) else None
 
     def _interpreter(self) -> tuple[str, str]:
-        """Return the Python that runs the hook, and the one it is a copy of; the latter where they differ."""
+        """Return the Python that runs the hook; the original of a copy where the two differ."""
         python = self._options.hook_python
         original = copied_from(self._host, python)
         problem = outdated(self._host, python, original) if self._host and original else ""
@@ -167,7 +166,7 @@ class _Delivery:
                 "info" if self._profile.hook == "auto" else "warning",
                 "hook-missing",
                 missing,
-                f"{missing} is not there, so nothing runs when a container starts",
+                f"{missing} is missing, so no hook runs when a container starts",
                 "install the hook (docs/hook.md), or choose 'hook: none' in the profile",
             )
             return False
@@ -179,14 +178,14 @@ class _Delivery:
                 "hook-untrusted",
                 files[0],
                 f"the hook would run as root, and {problem}; it is not used",
-                "let it and its folders belong to root and be writable by root only",
+                "make root the owner of it and its folders, and the only one who can write",
             )
         return not problem
 
     # The layout.
 
     def _layout(self, program: HookProgram | None) -> str:
-        """Return the layout. They differ in how libraries are found: without any there is no choice."""
+        """Return the layout. Layouts differ in how libraries are found: without any there is no choice."""
         wanted = self._profile.layout
         if not self._has_libraries:
             return "files"
@@ -208,9 +207,9 @@ class _Delivery:
         return "files"
 
     def _needs_default_kind(self, program: HookProgram | None) -> bool:
-        """Return whether only the default kind may use the places of the layout, and this is another kind.
+        """Return whether only the default kind may use the folders of the layout, and this is another kind.
 
-        With a hook a view may lie anywhere. Two kinds in one container must not cover each other's files.
+        With a hook a view may be anywhere. Two kinds in one container must not cover each other's files.
         """
         layout = self._profile.layout
         if self._draft.kind == DEFAULT_KIND or (layout == "view" and (program or self._payload.prefix)):
@@ -254,7 +253,7 @@ class _Delivery:
         return ""
 
     def _has_view(self, *, is_requested: bool) -> bool:
-        """Find or make the view of the payload; IS_REQUESTED: report why there is none."""
+        """Find or make the view of the payload; IS_REQUESTED: if there is none, report why."""
         host, state_dir = self._host, self._options.state_dir
         if host is None or not state_dir:
             if is_requested:
@@ -274,7 +273,7 @@ class _Delivery:
         try:
             if self._options.make_views:
                 view = publishing.publish_view(plan, host, state_dir, copies=self._options.view_copies)
-                # Its files are looked for by the same reading, which has met the folder before it was there.
+                # The same Root looks for its files, and remembers that the folder did not exist.
                 host.forget_missing()
             else:
                 found = publishing.find_view(plan, host, state_dir)
@@ -297,10 +296,10 @@ class _Delivery:
         self._payload = replace(self._payload, files=files)
         return True
 
-    # What there is to say.
+    # Findings.
 
     def _report_lost_compatibility(self) -> None:
-        """Say that there is no forward compatibility where the profile would have a hook enable it."""
+        """Report that there is no forward compatibility if the profile wants a hook to enable it."""
         wanted = [step.name for step in self._payload.steps if step.name in self._profile.hook_steps]
         if "enable-cuda-compat" in wanted:
             self._report(
@@ -308,7 +307,7 @@ class _Delivery:
                 "no-forward-compatibility",
                 self._draft.kind,
                 "without a hook there is no CUDA forward compatibility: an image's newer libcuda "
-                "(/usr/local/cuda/compat) is not used by itself",
+                "(/usr/local/cuda/compat) is not used automatically",
                 "install the hook (docs/hook.md), or set LD_LIBRARY_PATH=/usr/local/cuda/compat in the "
                 "containers that need it",
             )
@@ -318,7 +317,7 @@ class _Delivery:
             severity,
             "layout-not-used",
             self._draft.kind,
-            f"{message}; single files are mounted",
+            f"{message}; files are mounted one by one",
             "choose 'layout: auto' in the profile",
         )
 
@@ -327,7 +326,7 @@ class _Delivery:
             "warning",
             rule,
             self._draft.kind,
-            f"single files are mounted, for there is no folder with all of them: {message}",
+            f"files are mounted one by one, as there is no view with all of them: {message}",
             hint,
         )
 
@@ -336,7 +335,7 @@ class _Delivery:
 
 
 def _is_folder(host: Root, file: DriverFile) -> bool:
-    """Return whether FILE is a folder, which a view cannot hold: some of Tegra's lists name such."""
+    """Return whether FILE is a folder, which a view cannot hold: some of Tegra's lists name folders."""
     try:
         return file.kind not in {"library", "library32", "binary"} and stat.S_ISDIR(
             host.stat(file.host_path).st_mode
@@ -346,7 +345,7 @@ def _is_folder(host: Root, file: DriverFile) -> bool:
 
 
 def _processor_flags(host: Root | None) -> frozenset[str]:
-    """Return the features of the host's processor, by the kernel's names; none where they are not known."""
+    """Return the features of the host's processor, by the kernel's names; none if they are unknown."""
     try:
         text = host.read(CPUINFO, limit=1 << 22).decode("ascii", "replace") if host else ""
     except OSError:

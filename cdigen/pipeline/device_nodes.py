@@ -1,4 +1,4 @@
-"""Device nodes that a driver needs and nobody has made: made here, where ``create_nodes`` allows it."""
+"""Make missing device nodes that a driver needs, if ``create_nodes`` allows it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make_nodes(names: tuple[str, ...], context: DiscoveryContext) -> tuple[Findi
         try:
             missing = registry.load(name).missing_nodes(context)
         except HostError:
-            continue  # discovery will say the same
+            continue  # discovery will report the same
         except Exception:  # noqa: BLE001, S112 - likewise, and it costs no other vendor's nodes
             continue
         for node in missing:
@@ -38,7 +38,7 @@ def make_nodes(names: tuple[str, ...], context: DiscoveryContext) -> tuple[Findi
                     _about_node("info", "node-made", node, f"was made with the numbers {numbers}")
                 )
         if missing:
-            # Their folders were missing, and are there now, whether they were made here or by udev meanwhile.
+            # Their folders were missing, and exist now, made here or meanwhile by udev.
             for root in (context.host, context.driver, context.dev):
                 root.forget_missing()
     return tuple(findings)

@@ -1,6 +1,6 @@
-"""Discovery: what each vendor finds on this host, and why one finds nothing.
+"""Discovery: what each vendor finds on this host, or why it finds nothing.
 
-One vendor's failure never costs another vendor's devices: code that raises becomes a failure of its vendor.
+One vendor's failure never affects another vendor's devices: an exception becomes a failure of its vendor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Kinds of HostError: this host has no driver of the vendor; the driver is loaded and has no device (udev and
 # others load modules on their own); the vendor's code failed.
 NOT_LOADED, NO_GPU, DEFECT = "driver-not-loaded", "no-gpu", "vendor-defect"
-# The rule of a vendor's findings about devices that its own driver does not have.
+# The rule of a vendor's findings about devices not bound to its own driver.
 UNBOUND = "device-not-bound"
 
 
@@ -50,10 +50,10 @@ def discover(
 
 
 def _with_unbound_devices(name: str, error: HostError, context: DiscoveryContext) -> HostError:
-    """Return ERROR with the devices of the vendor NAME that its own driver does not have.
+    """Return ERROR with the devices of the vendor NAME that are not bound to its driver.
 
-    Only where no vendor found anything: reading the PCI bus of a large machine takes longer than all else
-    that a vendor without devices costs.
+    Only if no vendor found anything: reading the PCI bus of a large machine takes longer than everything else
+    for a vendor without devices.
     """
     if error.kind != NOT_LOADED:
         return error
@@ -78,10 +78,10 @@ def vendor_defect(name: str, error: Exception) -> HostError:
 def relevant_failures(
     inventories: dict[str, Inventory], failures: dict[str, HostError], host: Root
 ) -> dict[str, HostError]:
-    """Return which FAILURES to report where every vendor was asked because the user named none.
+    """Return which FAILURES to report if all vendors were asked because the user named none.
 
     A host need not have GPUs of every vendor. One that is absent (no module, or a module without a device
-    on the PCI bus) is reported only where nothing else was found: first those with a device on the bus, then
+    on the PCI bus) is reported only if nothing else was found: first those with a device on the bus, then
     those whose module is loaded, else one line for all.
     """
     absent = {name: error for name, error in failures.items() if _is_absent(name, error, host)}
@@ -113,7 +113,7 @@ def _has_hardware(name: str, host: Root) -> bool:
 def watches(
     names: tuple[str, ...], context: DiscoveryContext
 ) -> tuple[tuple[Watches, ...], dict[str, HostError]]:
-    """Return what the daemon has to watch for each vendor, and the vendors whose code failed to say it."""
+    """Return what the daemon has to watch for each vendor, and the vendors whose code failed to tell."""
     wanted: list[Watches] = []
     failures: dict[str, HostError] = {}
     for name in names:
@@ -125,7 +125,7 @@ def watches(
 
 
 def diagnostics(name: str, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
-    """Return what the vendor NAME finds wrong on this host, or that its code failed."""
+    """Return the problems that the vendor NAME finds on this host, or that its code failed."""
     try:
         return registry.load(name).diagnostics(context, inventory)
     except Exception as error:  # noqa: BLE001 - as in discover

@@ -1,9 +1,9 @@
 """Make a draft fit what a runtime's CDI library accepts: drop what may be dropped, refuse the rest.
 
 A version or field that a library does not know makes it refuse the whole file (docs/cdi.md,
-"Versions"). ``fit`` comes before ``build``, ``refuse_newer`` after it. What is dropped leaves every
-device usable, and a finding says what its loss costs whom; what would lose a device, or give another
-one, is refused. Without a target the spec stays at 0.5.0, which all but the oldest runtimes read.
+"Versions"). ``fit`` comes before ``build``, ``refuse_newer`` after it. A feature is dropped if every device
+stays usable, and a finding names who is affected; if a device would be lost or another one given, the spec is
+refused. Without a target the spec stays at 0.5.0, which only the oldest runtimes cannot read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Fitted = tuple[Draft, tuple[Finding, ...]]
 
-# Rules of a document that ``fit`` speaks of once where ``check`` would for each of a hundred mounts.
+# Rules that ``fit`` reports once, where ``check`` would report each of a hundred mounts.
 REPORTED_BY_FIT = frozenset(("mount-type-missing",))
 
 _BIND_OPTIONS = frozenset(("bind", "rbind"))
@@ -30,10 +30,10 @@ _DIGITS = frozenset("0123456789")
 
 
 def fit(draft: Draft, target: Target | None) -> Fitted:
-    """Return DRAFT as far as TARGET accepts it, and a warning for everything that was dropped.
+    """Return the part of DRAFT that TARGET accepts, and a warning for each dropped feature.
 
-    Pure. Raises SpecError, naming every feature in the way, where what is left would not be the same
-    devices. Without a target only the additional groups go.
+    Pure. Raises SpecError, naming every unsupported feature, if the rest would not give the same devices.
+    Without a target only the additional groups are dropped.
     """
     if target is None:
         return _drop_gids(draft, target)
@@ -71,7 +71,7 @@ def refuse_newer(document: dict[str, object], target: Target) -> None:
         )
 
 
-# What is refused. Each generator yields at most one feature in the way, and what would do instead.
+# What is refused. Each generator yields at most one unsupported feature, and an alternative.
 
 
 def _refuse(draft: Draft, target: Target) -> None:
@@ -107,7 +107,7 @@ def _host_paths(draft: Draft) -> Iterator[tuple[str, str]]:
     if paths:
         path, host_path = next(iter(paths.items()))
         what = f"hostPath needs 0.5.0 ({path} is {host_path} on the host{_more(len(paths) - 1)})"
-        yield what, "have the nodes where containers look for them: no link, no other dev root"
+        yield what, "put the nodes where containers look for them, without a link or another dev root"
 
 
 def _nameless(draft: Draft) -> Iterator[tuple[str, str]]:
@@ -149,7 +149,7 @@ def _drop_gids(draft: Draft, target: Target | None) -> Fitted:
     why = _limit(target) if target else "without --target a spec stays at 0.5.0"
     releases = f"{_first_releases('0.7.0')} or later"
     finding = Finding(
-        # Without a target only what root's containers can open is promised.
+        # Without a target, only root's containers are promised access.
         severity="warning" if target else "info",
         rule="target-dropped-gids",
         path=draft.kind,
@@ -202,7 +202,7 @@ _DROPS: tuple[tuple[str, Callable[[Draft, Target], Fitted]], ...] = (
 
 
 def _without_mount_types(edits: ContainerEdits) -> ContainerEdits:
-    """Return EDITS with mounts that say by an option alone that they bind, as runc wants it (CDI 285)."""
+    """Return EDITS with mounts that are bind mounts by an option only, as runc wants it (CDI 285)."""
     mounts = [
         replace(
             mount,
@@ -215,7 +215,7 @@ def _without_mount_types(edits: ContainerEdits) -> ContainerEdits:
 
 
 def _forgotten_gids(draft: Draft, target: Target) -> tuple[Finding, ...]:
-    """Say that groups stay in the spec, for a runtime that does not pass them on."""
+    """Report that groups stay in the spec, for a runtime that does not pass them on."""
     gids = _gids(draft)
     if not gids or not target.forgets_gids:
         return ()
@@ -231,7 +231,7 @@ def _forgotten_gids(draft: Draft, target: Target) -> tuple[Finding, ...]:
     )
 
 
-# What the texts are made of.
+# Parts of the messages.
 
 
 def _closed_nodes(draft: Draft, gids: tuple[int, ...]) -> str:
@@ -271,7 +271,7 @@ def _begins_with_digit(name: str) -> bool:
 
 
 def _letter_names(draft: Draft) -> dict[ContainerEdits, str]:
-    """Return edits -> the first name with a letter in front under which DRAFT offers them."""
+    """Return edits -> the first name beginning with a letter under which DRAFT offers them."""
     found: dict[ContainerEdits, str] = {}
     for device in draft.devices:
         if not _begins_with_digit(device.name):

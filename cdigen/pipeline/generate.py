@@ -1,13 +1,13 @@
-"""Generate the CDI specs of a host: the list of the stages, and the stages that write no spec.
+"""Generate the CDI specs of a host: the list of the stages, and those that write nothing.
 
 A host becomes specs on its disk in six stages, each a function of its own module:
 
 1. discover: ``discovery.discover`` asks each vendor what the host has; the answer is an inventory each
    (``device_nodes.make_nodes`` comes before it, where the configuration allows making nodes);
-2. name: ``naming.named_drafts`` makes one draft of each kind, its devices named as the profiles say;
+2. name: ``naming.named_drafts`` makes a draft for each kind, its devices named as the profiles say;
 3. deliver: ``delivery.deliver`` chooses how the driver's files reach containers: layout, hook, view;
-4. build: ``relocate``, ``fit`` and ``build`` (cdigen.cdi) make the draft a document that the target reads;
-5. check: ``check.check_document`` judges it by CDI's rules, and holds it against the host;
+4. build: ``relocate``, ``fit`` and ``build`` (cdigen.cdi) make a document that the target can read;
+5. check: ``check.check_document`` checks it against CDI's rules and the host;
 6. publish: ``publish.publish_spec`` writes it where runtimes look, ``withdraw.withdraw_spec`` removes a spec
    whose devices are gone.
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 class GeneratedSpec:
     """The spec of one kind: the document, its bytes, and the findings of all stages.
 
-    ``driver`` is the version of the driver that it is made for, as its vendor writes it, or empty.
+    ``driver`` is the driver version that it is made for, as its vendor writes it, or empty.
     """
 
     vendor: str
@@ -62,7 +62,7 @@ class GeneratedSpec:
 class GenerateOptions:
     """Which specs to generate.
 
-    ``profiles`` give the kinds of GPUs; ``kinds``, where not empty, limits them; ``target`` is the runtime
+    ``profiles`` give the kinds of GPUs; ``kinds``, if not empty, limits them; ``target`` is the runtime
     that has to read them; containers get the driver's files below ``container_driver_root``.
     """
 
@@ -82,12 +82,12 @@ def generate_specs(
     options: GenerateOptions = DEFAULT_OPTIONS,
     delivery: DeliveryOptions = DEFAULT_DELIVERY,
 ) -> tuple[tuple[GeneratedSpec, ...], dict[str, SpecError]]:
-    """Return the specs of INVENTORIES, by vendor, and by its kind why one cannot be written.
+    """Return the specs of INVENTORIES, by vendor, and the errors of those that cannot be made, by kind.
 
-    HOST is None for inventories of another host: the specs are then not held against it. DELIVERY says what
-    may bring the driver's files into containers; a view is made here where it allows that. A kind fails
-    because it does not fit the target or breaks a rule, which is a defect of cdigen or a host that changed
-    since it was read. ConfigError: two specs would have the same kind.
+    HOST is None for inventories of another host: the specs are then not checked against it. DELIVERY limits
+    how the driver's files get into containers; a view is made here if it allows that. A kind fails if it does
+    not fit the target, or breaks a rule: then cdigen has a defect, or the host has changed since it was read.
+    ConfigError: two specs would have the same kind.
     """
     specs: list[GeneratedSpec] = []
     failures: dict[str, SpecError] = {}
@@ -124,7 +124,7 @@ def generate_specs(
 def _generate_document(
     draft: Draft, host: Root | None, options: GenerateOptions, delivery: DeliveryOptions
 ) -> tuple[dict[str, Any], bytes, tuple[Finding, ...]]:
-    """Return the document of DRAFT, its bytes and the findings on it. SpecError: it must not be written."""
+    """Return the document of DRAFT, its bytes and findings. SpecError: it must not be written."""
     delivered, delivery_findings = deliver(draft, host, delivery)
     relocated = relocate(delivered, options.container_driver_root)
     fitted, fit_findings = fit(relocated, options.target)
@@ -167,7 +167,7 @@ def _variables_without_all(draft: Draft) -> tuple[Finding, ...]:
 
 
 def defective_vendors(failures: Mapping[str, SpecError], names: Iterable[str]) -> dict[str, SpecError]:
-    """Return the FAILURES of those vendors NAMES whose code failed: nobody knows which kinds they offer."""
+    """Return the FAILURES of those vendors NAMES whose code failed: their kinds are unknown."""
     return {
         registry.vendor_of(kind, names): error for kind, error in failures.items() if error.kind == DEFECT
     }

@@ -1,8 +1,7 @@
-"""Naming: the drafts of a vendor's inventory, with devices named as the profiles say, or as they can be.
+"""Naming: the drafts of a vendor's inventory, with devices named as the profiles say, if possible.
 
-A profile applies to every vendor, but a vendor need not have its namings: devices that would have no name
-keep the vendor's own. A vendor need not have devices of a profile's class either: a profile for NPUs makes no
-kind of NPUs out of GPUs.
+A profile applies to every vendor, but a vendor may lack its namings: devices that would have no name keep the
+vendor's own. A vendor may also lack devices of a profile's class: a profile for NPUs never contains GPUs.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 def named_drafts(
     name: str, inventory: Inventory, profiles: tuple[Profile, ...]
 ) -> tuple[tuple[Draft, ...], dict[str, tuple[Finding, ...]]]:
-    """Return the drafts of the vendor NAME that have devices, and findings by kind where names differ."""
+    """Return the drafts of the vendor NAME that have devices, and by kind the findings on replaced names."""
     vendor = registry.load(name)
     edits = vendor.edits
     wanted = _with_devices(edits(inventory, profiles), inventory)
@@ -50,7 +49,7 @@ def named_drafts(
 
 
 def offered_kinds(inventories: Mapping[str, Inventory], profiles: tuple[Profile, ...]) -> tuple[str, ...]:
-    """Return the kinds of which INVENTORIES have devices, in the order in which specs are generated."""
+    """Return the kinds of the devices in INVENTORIES, in the order in which specs are generated."""
     return tuple(
         draft.kind
         for name, inventory in inventories.items()
@@ -68,8 +67,8 @@ def require_kinds(
 ) -> None:
     """Raise ConfigError for one of KINDS that this host does not offer; the hint names those that it does.
 
-    NAMES are the vendors that were asked. A kind of a vendor that has nothing here is not a mistake: its
-    driver may not be loaded yet. KNOWN are kinds that count although they are not offered.
+    NAMES are the vendors that were asked. A kind of a vendor without devices is not a mistake: its driver may
+    not be loaded yet. KNOWN are kinds that are accepted although they are not offered.
     """
     if not kinds:
         return
@@ -86,8 +85,8 @@ def require_kinds(
         is_absent = bool(vendor) and (vendor not in inventories or vendor in defective)
         if kind not in offered and kind not in known and not is_absent:
             raise ConfigError(
-                f"nothing here is of the kind {shown(kind)}",
-                hint=f"the kinds that there are: {', '.join(offered) or 'none'}",
+                f"no device here is of the kind {shown(kind)}",
+                hint=f"available kinds: {', '.join(offered) or 'none'}",
             )
 
 
@@ -107,5 +106,5 @@ def _unavailable(vendor: str, kind: str, profiles: tuple[Profile, ...], availabl
         rule="naming-not-had",
         path=kind,
         message=f"no device of {kind} has a name by {' or '.join(wanted)}: they have {vendor}'s usual names",
-        hint=f"the namings that they have: {', '.join(available)}",
+        hint=f"available namings: {', '.join(available)}",
     )

@@ -1,6 +1,6 @@
-"""Publish a generated spec into the directory that runtimes read; the outcome says what became of it.
+"""Publish a generated spec into the directory that runtimes read, and return the outcome.
 
-An error of one kind becomes its outcome, so it never costs another kind's spec. The command and the daemon
+An error of one kind becomes its outcome, so it never affects another kind's spec. The command and the daemon
 both publish through here, and each reports outcomes in its own way.
 """
 
@@ -51,7 +51,7 @@ class PublishOutcome:
     reason: str = ""
 
     def row(self) -> dict[str, Any]:
-        """Return what --json prints of it."""
+        """Return its JSON for --json."""
         findings = [finding.row() for finding in self.findings]
         if self.error is not None:
             findings.append(finding_of(self.error, self.file).row())
@@ -67,7 +67,7 @@ class PublishOutcome:
 def refused_outcome(
     kind: str, file: str, error: CdigenError, findings: tuple[Finding, ...] = ()
 ) -> PublishOutcome:
-    """Return the outcome of the spec of KIND that ERROR kept from FILE."""
+    """Return the outcome of the spec of KIND that ERROR kept from being written to FILE."""
     return PublishOutcome(kind=kind, file=file, result="refused", findings=findings, error=error)
 
 
@@ -82,8 +82,8 @@ def publish_spec(  # noqa: PLR0913  what and where; the rest has defaults
 ) -> PublishOutcome:
     """Write SPEC into the last of DIRECTORIES, which are in rising priority.
 
-    Refused where another program's spec in the same directory would make devices unresolvable;
-    REPLACE_FOREIGN moves that one aside instead. Refused too where CHECK_SCHEMA finds its content wrong.
+    Refused if another program's spec in the same directory would make devices unresolvable; REPLACE_FOREIGN
+    moves that one aside instead. Also refused if CHECK_SCHEMA finds it invalid.
     CACHE is that of ``scan``.
     """
     try:
@@ -149,7 +149,7 @@ def _publish(
 def read_spec(file: str) -> dict[str, Any] | None:
     """Return the document in the spec FILE if it breaks no rule, else None."""
     try:
-        # Not as a runtime opens it: a FIFO in its place would block for ever.
+        # Unlike a runtime's open, this does not block on a FIFO in its place.
         reading = parse_and_check(Root().read(file, limit=MAX_SIZE), yaml=is_yaml(file))
     except OSError:
         return None
@@ -168,9 +168,9 @@ def with_mount_conflicts(
     host: Root | None,
     cache: SpecCache | None = None,
 ) -> tuple[GeneratedSpec, ...]:
-    """Return GENERATED, each with a finding where its mounts and those of another kind cover each other.
+    """Return GENERATED, each with a finding if its mounts and those of another kind cover each other.
 
-    The other kinds are those of GENERATED, and what else runtimes find in DIRECTORIES.
+    The other kinds are those of GENERATED, and those that runtimes find in DIRECTORIES.
     """
     if not any(_has_mounts(spec.document) for spec in generated):
         return generated

@@ -45,8 +45,8 @@ def stale_specs(
 ) -> tuple[StaleSpec, ...]:
     """Return which of our spec files in RECORDED are of VENDORS and of no OFFERED kind.
 
-    FAILURES say which vendors have nothing at all; such a vendor of which nothing is recorded still gives the
-    file of its GPUs, so that its absence is reported. WANTED, where not empty, limits the kinds.
+    FAILURES say which vendors have nothing at all; for such a vendor without a recorded spec the file of its
+    GPUs is returned, so that its absence is reported. WANTED, if not empty, limits the kinds.
     """
     found: list[StaleSpec] = []
     for vendor in vendors:
@@ -70,9 +70,9 @@ def stale_specs(
 def withdraw_spec(
     spec: StaleSpec, directory: str, state_dir: str, *, dry_run: bool = False
 ) -> PublishOutcome:
-    """Remove SPEC from DIRECTORY; refused where its file was changed since cdigen wrote it.
+    """Remove SPEC from DIRECTORY; refused if its file was changed since cdigen wrote it.
 
-    With DRY_RUN the outcome says what would become of it.
+    With DRY_RUN the outcome says what would happen.
     """
     file = os.path.join(directory, spec.name)
     try:
@@ -93,7 +93,7 @@ def withdraw_spec(
 def check_old_specs(
     directory: str, state_dir: str, host: Root, *, vendors: Iterable[str]
 ) -> tuple[Finding, ...]:
-    """Return for each spec of VENDORS that we wrote into DIRECTORY whether HOST still has what it names."""
+    """Return for each of our specs of VENDORS in DIRECTORY whether HOST still has the paths it names."""
     recorded, findings = specs.recorded(directory, state_dir=state_dir)
     begins = prefixes(vendors)
     judged = [
@@ -114,7 +114,7 @@ def _check_old_spec(file: str, host: Root) -> Finding | None:
             severity="info",
             rule="old-spec-holds",
             path=file,
-            message=f"{shown(file)} stays: all that it names still exists",
+            message=f"{shown(file)} stays: everything that it names still exists",
         )
     return Finding(
         severity="warning",
@@ -127,12 +127,12 @@ def _check_old_spec(file: str, host: Root) -> Finding | None:
 
 
 def unmasking_finding(kind: str, file: str, foreign: str) -> Finding:
-    """Return why FILE, which does not hold any more, stays: without it, FOREIGN would serve KIND."""
+    """Return why the outdated FILE stays: without it, FOREIGN would serve KIND."""
     return Finding(
         severity="error",
         rule="withdrawal-unmasks",
         path=file,
-        message=f"{file} does not hold any more, but without it runtimes would take {kind} from {foreign}, "
+        message=f"{file} is outdated, but without it runtimes would take {kind} from {foreign}, "
         "which cdigen did not write; it stays",
         hint=f"remove {foreign}, or move it out of the spec directory",
     )

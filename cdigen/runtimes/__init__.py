@@ -1,6 +1,6 @@
-"""What is known of the runtimes that read CDI specs, and what each of them makes of the spec directories.
+"""The runtimes that read CDI specs: their releases and configuration, and which devices each of them finds.
 
 ``releases`` is the table of their releases, ``installed`` finds those of a host, ``settings`` reads how they
-are configured and ``edits`` changes it, both by ``documents``. ``scan`` says which devices a runtime finds in
-the spec directories, and ``clashes`` what a new spec would meet there.
+are configured and ``edits`` changes it, both by ``documents``. ``scan`` finds which devices a runtime sees in
+the spec directories, ``clashes`` with which specs there a new one would conflict.
 """

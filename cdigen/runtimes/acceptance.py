@@ -1,4 +1,4 @@
-"""Say which runtimes load a spec file, from what their CDI libraries do with it: ``groups``, ``rows``.
+"""Which runtimes load a spec file, from the verdicts of their CDI libraries: ``groups``, ``rows``.
 
 ``LIBRARIES`` are those to ask ``cdigen.cdi.loaders.emulation`` about; ``groups`` turns their answers into
 lines for people, ``rows`` into what ``--json`` shows.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cdigen.cdi.loaders.emulation import LoaderVerdict
     from cdigen.runtimes.releases import Release
 
-# Every library that a runtime of the table has, oldest first.
+# The libraries of all runtimes in the table, oldest first.
 LIBRARIES = tuple(
     sorted(
         {library for rows in releases.LIBRARIES.values() for _, library in rows},
@@ -30,7 +30,7 @@ LIBRARIES = tuple(
 
 @frozen
 class RuntimeGroup:
-    """Runtimes that do the same with a file for the same reason: ``podman 4.3.0 to < 5.1.0``."""
+    """Runtimes that treat a file alike for the same reason: ``podman 4.3.0 to < 5.1.0``."""
 
     verdict: str
     reason: str
@@ -39,7 +39,7 @@ class RuntimeGroup:
 
 
 def rows(judged: Mapping[str, LoaderVerdict]) -> dict[str, str]:
-    """Return the verdict for each release at which a runtime got another library: ``podman-4.3.0``."""
+    """Return the verdict for each release in which a runtime's library changed: ``podman-4.3.0``."""
     return {
         f"{runtime}-{_text(since)}": judged[library].verdict
         for runtime, table in releases.LIBRARIES.items()
@@ -50,7 +50,7 @@ def rows(judged: Mapping[str, LoaderVerdict]) -> dict[str, str]:
 def groups(judged: Mapping[str, LoaderVerdict]) -> tuple[RuntimeGroup, ...]:
     """Return the runtimes that do not accept a file, by what they do; unknown ones are left out.
 
-    JUDGED has what each of LIBRARIES does.
+    JUDGED has the verdict of each of LIBRARIES.
     """
     known = {library for library in LIBRARIES if judged[library].verdict != UNKNOWN}
     kinds = {

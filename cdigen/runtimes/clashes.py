@@ -1,4 +1,4 @@
-"""Tell a writer of specs what it would meet in the spec directories: ``clashes``.
+"""Find conflicts of a new spec with those in the spec directories: ``clashes``.
 
 Two files of one directory that define one device make it unresolvable (docs/cdi.md, "Directories").
 """
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from cdigen.runtimes.spec_cache import SpecFile
 
 _SHOWN_NAMES = 6
-# The daemon moves nothing of others: that is for whoever has looked at it.
+# The daemon never moves other programs' files: a person has to look at them first.
 _REPLACE = "cdigen generate --write --replace-foreign"
 
 
 def clashes(
     scan: SpecScan, *, directory: str, file_name: str, kind: str, device_names: Iterable[str]
 ) -> tuple[Finding, ...]:
-    """Return what a write of KIND with DEVICE_NAMES into FILE_NAME of DIRECTORY would meet.
+    """Return the conflicts of a write of KIND with DEVICE_NAMES into FILE_NAME of DIRECTORY.
 
-    Errors are what the write itself would break: devices shared with another file of the directory
-    (``foreign-same-directory``). Warnings are what it meets elsewhere: ``foreign-shadowed`` below,
-    ``foreign-shadows-ours`` above, ``foreign-conflict`` where two other files hide our devices between
-    them. An info is a file below that only shares the kind (``foreign-same-kind``). A DIRECTORY that
+    Errors are devices that the write itself would break, as another file of the directory has them
+    (``foreign-same-directory``). Warnings concern other directories: ``foreign-shadowed`` below,
+    ``foreign-shadows-ours`` above, ``foreign-conflict`` where a conflict of two other files hides our
+    devices. An info is a file below that only shares the kind (``foreign-same-kind``). A DIRECTORY that
     was not given to ``scan`` counts as the one with the highest priority.
     """
     place = clean_path(directory)
@@ -59,7 +59,7 @@ def clashes(
 
 
 def _winner(specs: Iterable[SpecFile], name: str) -> SpecFile | None:
-    # Whose definition of NAME is in use among files of one kind, priority rising.
+    # The files of one kind whose definition of a name is in use, priority rising.
     loaded = [spec for spec in specs if name in spec.devices and spec.state == LOADED]
     return loaded[-1] if loaded and not conflict_of(loaded) else None
 
@@ -100,7 +100,7 @@ def _above(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:
 
 
 def _conflicts_elsewhere(others: list[SpecFile], place: str, ours: Mapping[str, None]) -> list[Finding]:
-    # Whatever the priorities: the mark of a conflict sticks to the device's name in Cache.refresh.
+    # Regardless of priorities: Cache.refresh keeps a device's name marked as in conflict.
     hidden: dict[tuple[str, ...], list[str]] = {}
     by_path = {spec.path: spec for spec in others}
     for name in ours:

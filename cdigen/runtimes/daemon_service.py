@@ -1,4 +1,4 @@
-"""Find out which commands start, stop and restart cdigen's own daemon on a host: ``service_of``.
+"""Find the commands that start, stop and restart cdigen's own daemon on a host: ``service_of``.
 
 By the unit or the init script that a package, "make install" or "cdigen install-service" has put there;
 without either the daemon is a command like any other.
@@ -33,8 +33,8 @@ class DaemonService:
     plugin: str = "'cdigen nri' as root"
 
     def started(self) -> str:
-        """Return how to start it, or to learn why it does not run."""
-        return f"start it with {self.start}" + (f", or look why it ended {self.log}" if self.log else "")
+        """Return how to start it, or to find out why it does not run."""
+        return f"start it with {self.start}" + (f", or see why it ended {self.log}" if self.log else "")
 
 
 SYSTEMD = DaemonService(
@@ -56,7 +56,7 @@ _BY_HAND = "'cdigen run' as root: no service of cdigen's is installed here"
 NONE = DaemonService(
     start=_BY_HAND,
     enable=_BY_HAND,
-    restart=f"end it, and start {_BY_HAND}",
+    restart=f"stop it, and start {_BY_HAND}",
     stop="Ctrl-C or SIGTERM: no service of cdigen's is installed here",
 )
 

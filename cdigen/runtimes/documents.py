@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# tomllib takes more than the square of a key's parts: 20 s for 40,000. Real keys have five or six.
+# tomllib's time is more than quadratic in a key's parts: 20 s for 40,000. Real keys have five or six.
 MAX_PARTS = 32
 _NO_KEYS = re.compile(r"""\"[^"\n]*"|'[^'\n]*'|\#[^\n]*|[ \t]+""")
 _LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]*+\.){{{MAX_PARTS},}}")
@@ -28,7 +28,7 @@ Value = bool | int | str | tuple[str, ...]
 
 @frozen
 class DesiredKey:
-    """A key and the value that it shall have."""
+    """A key and its desired value."""
 
     path: tuple[str, ...]
     value: Value
@@ -40,7 +40,7 @@ class DesiredKey:
 
 
 def lookup(document: Any, path: tuple[str, ...]) -> Any:
-    """Return what DOCUMENT holds at PATH, None where it holds nothing."""
+    """Return the value in DOCUMENT at PATH, None if there is none."""
     for part in path:
         if not isinstance(document, dict) or part not in document:
             return None
@@ -49,7 +49,7 @@ def lookup(document: Any, path: tuple[str, ...]) -> Any:
 
 
 def parse_toml(content: bytes, file: str) -> dict[str, Any]:
-    """Return the document in CONTENT; ConfigError with the line where FILE is not TOML."""
+    """Return the document in CONTENT; ConfigError with the line if FILE is not TOML."""
     import tomllib  # noqa: PLC0415 - only where a runtime is configured
 
     text = _text(content, file)
@@ -85,9 +85,9 @@ def set_toml(content: bytes, keys: tuple[DesiredKey, ...], file: str) -> tuple[b
 
 
 def parse_json(content: bytes, file: str, *, is_edited: bool = False) -> dict[str, Any]:
-    """Return the object in CONTENT, ``{}`` where it is empty; ConfigError with the line where it is none.
+    """Return the object in CONTENT, ``{}`` if it is empty; ConfigError with the line if it is not one.
 
-    Of a key that is there twice the last counts, as for dockerd; if the file IS_EDITED, that is an error.
+    The last of duplicate keys is used, as by dockerd; if the file IS_EDITED, duplicates are an error.
     """
     text = _text(content, file)
     if not text.strip():
@@ -128,7 +128,7 @@ def set_json(content: bytes, keys: tuple[DesiredKey, ...], file: str) -> tuple[b
             ensure_ascii=False,
             allow_nan=False,
         ).encode()
-    except ValueError as error:  # a number without end, half a surrogate pair
+    except ValueError as error:  # an infinite number, half a surrogate pair
         raise broken(file, f"cannot be written again: {error}") from None
     end = text[len(text.rstrip()) :] if text.strip() else "\n"
     return after + end.encode(), tuple(key.name for key in missing)
@@ -136,7 +136,7 @@ def set_json(content: bytes, keys: tuple[DesiredKey, ...], file: str) -> tuple[b
 
 def _is_as_desired(document: dict[str, Any], key: DesiredKey) -> bool:
     present, value = lookup(document, key.path), _plain(key.value)
-    # 1 == True in Python, and in no configuration.
+    # 1 == True in Python, but in no configuration.
     return type(present) is type(value) and bool(present == value)
 
 
@@ -150,7 +150,7 @@ def _set(document: dict[str, Any], key: DesiredKey, file: str) -> None:
 
 
 def _edited(text: str, keys: tuple[DesiredKey, ...]) -> bytes | None:
-    """Return TEXT with KEYS as tomlkit writes it, None where it fails (some tables out of order)."""
+    """Return TEXT with KEYS as tomlkit writes it, None if tomlkit fails (some tables out of order)."""
     import tomlkit  # noqa: PLC0415 - 60 ms, only where a file is changed
     from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415 - likewise
 
@@ -175,7 +175,7 @@ def _plain(value: Value) -> Any:
 
 def _text(content: bytes, file: str) -> str:
     try:
-        return content.decode("utf-8-sig")  # the runtimes pass over a byte order mark
+        return content.decode("utf-8-sig")  # the runtimes ignore a byte order mark
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise broken(file, f"is not UTF-8 (at line {line})") from None
@@ -193,7 +193,7 @@ def _no_constant(constant: str) -> Any:
 
 
 def broken(file: str, what: str) -> ConfigError:
-    """Return the error for a FILE that the runtime cannot read either; WHAT follows its name."""
+    """Return the error for a FILE that the runtime cannot read either; WHAT is the message after its name."""
     return ConfigError(
         f"{shown(file)} {what}", hint="fix it: the runtime cannot read it either", kind="broken-file"
     )

@@ -1,7 +1,7 @@
-"""Find the runtimes that a host has, with their releases: ``find``, ``find_low_level``.
+"""Find the runtimes on a host, with their releases: ``find``, ``find_low_level``.
 
-Their binaries are asked, each for its version: only on the machine that cdigen runs on, and only those that
-nobody but root can have put there or changed.
+Each binary is asked for its version, but only on the machine that cdigen runs on, and only if nobody except
+root can have put it there or changed it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.runtimes.releases import Release
 
-# Of docker it is the daemon that reads specs; its client may be of another release.
+# Docker's daemon reads specs; its client may be of another release.
 BINARIES = {
     "apptainer": "apptainer",
     "buildkit": "buildkitd",
@@ -33,7 +33,7 @@ BINARIES = {
 }
 LOW_LEVEL = {"crun": "crun", "runc": "runc"}
 
-# Where packages put them, then where people do; NixOS's links, and a snap's own tree.
+# The places of packages, then of manual installs; NixOS's links, and a snap's own tree.
 FOLDERS = (
     "/usr/bin",
     "/usr/sbin",
@@ -46,20 +46,20 @@ FOLDERS = (
     "/snap/docker/current/bin",
 )
 
-# The slowest that was seen took 0.12 s; a busy machine may take ten times as long.
+# The slowest one measured took 0.12 s; a busy machine may take ten times as long.
 _DEADLINE_S = 8.0
 _WORDS = 200
-# What has a dot is a version: not the 2 of containerd/v2, which comes before containerd's.
+# A version has a dot, unlike the 2 of containerd/v2, which precedes containerd's.
 _VERSION = re.compile(r"(?<![0-9.])v?([0-9]{1,5})\.([0-9]{1,5})(?:\.([0-9]{1,5}))?(?![0-9])")
 
 
 @frozen
 class InstalledRuntime:
-    """A runtime's binary, and what it says of itself.
+    """A runtime's binary, and its version.
 
     ``runtime`` as in ``releases.LIBRARIES``, or ``runc``, ``crun``. ``release`` None: it was not asked or
     gave no version, and ``problem`` says why. ``library`` and ``newest``: its CDI library and the newest spec
-    version that this accepts; empty where there is no release, or one without CDI.
+    version that this accepts; empty without a release, or if it has no CDI.
     """
 
     runtime: str
@@ -71,17 +71,17 @@ class InstalledRuntime:
 
 
 def find(host: Root) -> tuple[InstalledRuntime, ...]:
-    """Return the runtimes of HOST that read CDI specs, by name; each from the first place that has it."""
+    """Return the runtimes of HOST that read CDI specs, by name; each from the first place where it exists."""
     return _find(host, BINARIES)
 
 
 def find_low_level(host: Root) -> tuple[InstalledRuntime, ...]:
-    """Return runc and crun of HOST likewise: they read no specs, but some mishandle what is in one."""
+    """Return runc and crun of HOST likewise: they read no specs, but some releases mishandle them."""
     return _find(host, LOW_LEVEL)
 
 
 def release_in(text: str) -> Release | None:
-    """Return the first version in TEXT, what comes after its numbers left out; None where there is none.
+    """Return the first version in TEXT, without any suffix after its numbers; None if there is none.
 
     ``29.0.0-rc.1`` is 29.0.0, ``1.7.24~ds1`` is 1.7.24, ``5.4`` is 5.4.0.
     """
@@ -109,7 +109,7 @@ def _asked(host: Root, runtime: str, binary: str) -> InstalledRuntime:
 
 
 def _release(host: Root, binary: str) -> tuple[Release | None, str]:
-    """Return the release that BINARY names, or None and why it named none."""
+    """Return the release that BINARY reports, or None and why there is none."""
     if not host.is_this_machine:
         return None, "it was not asked for its version: it is of another tree than this machine's own"
     if doubt := untrusted(binary):

@@ -1,8 +1,8 @@
-"""What each release of each runtime holds and does: the one table of releases, known issues included.
+"""The table of all runtimes' releases: their CDI library, NRI, behaviours and known issues.
 
-``LIBRARIES`` says which CDI library is in a release, ``NRI`` which NRI, ``BEHAVIOURS`` what else it does, and
-``behaves`` asks for one of these. A row of ``BEHAVIOURS`` with a text is a known issue, which ``cdigen
-doctor`` tells. What a release of the CDI library does with a file is in ``cdi.library``. How to change a
+``LIBRARIES`` says which CDI library is in a release, ``NRI`` which NRI, ``BEHAVIOURS`` how else it differs,
+and ``behaves`` looks one of these up. A row of ``BEHAVIOURS`` with a text is a known issue, which ``cdigen
+doctor`` reports. What a release of the CDI library does with a file is in ``cdi.library``. How to change a
 row: docs/changing-verdicts.md.
 """
 
@@ -18,7 +18,7 @@ Release = tuple[int, int, int]
 
 # Runtime -> the first release of each series, and its CDI library. Source: go.mod at the tags of each
 # runtime, as of 2026-08; the main ones are in docs/cdi.md, "Libraries in runtimes". A release between two
-# rows has the library of the upper one.
+# rows has the library of the earlier one.
 LIBRARIES: dict[str, tuple[tuple[Release, str], ...]] = {
     "apptainer": (((1, 5, 0), "1.1.0"),),
     "buildkit": (
@@ -90,12 +90,12 @@ NRI: dict[str, tuple[tuple[Release, tuple[int, int]], ...]] = {
 }
 
 
-# What people call the runtimes that start containers -> what this table does.
+# The usual names of the runtimes that start containers -> their names in this table.
 RUNTIME_NAMES = {"podman": "podman", "docker": "docker", "containerd": "containerd", "crio": "cri-o"}
 
 
 class RuntimeBehaviour(Enum):
-    """What some releases of a runtime do and others do not; the value ends the name of a known issue."""
+    """A behaviour of only some releases of a runtime; the value is the end of a known issue's name."""
 
     NO_CDI = "no-cdi"
     CDI_OFF = "cdi-off"
@@ -128,7 +128,7 @@ class RuntimeBehaviour(Enum):
 
 
 B = RuntimeBehaviour
-# Those that hints name.
+# Those named in hints.
 _COMMON = ("podman", "cri-o", "containerd", "docker")
 # The one whose name does not begin with the runtime's.
 _NAMES = {B.CTR_WITHOUT_CDI: "ctr-without-cdi"}
@@ -136,10 +136,10 @@ _NAMES = {B.CTR_WITHOUT_CDI: "ctr-without-cdi"}
 
 @frozen
 class BehaviourRow:
-    """A behaviour of the releases from SINCE up to, not including, UNTIL of RUNTIME; None: all, still.
+    """A behaviour of RUNTIME's releases from SINCE up to, but not including, UNTIL; None: no limit.
 
-    ``references`` are threads as ``podman 26569``, or what was read or seen. A row with a ``text`` is a known
-    issue: the text says what happens, ``remedy`` what to do, a command where one does it.
+    ``references`` are threads as ``podman 26569``, or other sources or tests. A row with a ``text`` is a
+    known issue: the text says what happens, ``remedy`` what to do, if possible a command.
     """
 
     runtime: str
@@ -156,7 +156,7 @@ class BehaviourRow:
         return _NAMES.get(self.behaviour, f"{self.runtime.replace('-', '')}-{self.behaviour.value}")
 
     def holds(self, release: Release) -> bool:
-        """Return whether RELEASE of the runtime behaves so."""
+        """Return whether RELEASE of the runtime has this behaviour."""
         return (self.since is None or self.since <= release) and (self.until is None or release < self.until)
 
 
@@ -180,7 +180,7 @@ def _row(  # noqa: PLR0913, PLR0917 - the columns of the table
     )
 
 
-# Sources: the references of each row, and docs/cdi.md. An issue is here only where somebody met it.
+# Sources: the references of each row, and docs/cdi.md. Only issues that users have met are listed.
 BEHAVIOURS: tuple[BehaviourRow, ...] = (
     _row("podman", B.NO_CDI, None, (4, 1, 0), "podman 12825",
          "this release reads no CDI specs, or through an older interface",
@@ -190,14 +190,14 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
          "it looks in /etc/cdi and /var/run/cdi whatever containers.conf says in cdi_spec_dirs",
          "keep specs in /etc/cdi or /var/run/cdi"),
     _row("podman", B.NO_RUN_CDI, (5, 5, 0), (5, 6, 0), "podman 26569, containers/common 2460",
-         "it looks in /etc/cdi alone, unless containers.conf says otherwise: not in /var/run/cdi",
+         "it looks only in /etc/cdi, not in /var/run/cdi, unless containers.conf says otherwise",
          "cdigen configure podman"),
     _row("podman", B.NO_MINIMUM_VERSION, (4, 1, 0), (4, 5, 0), "kubernetes 116279",
          "it takes a file whose cdiVersion is lower than its content needs, which newer releases refuse",
          "cdigen validate FILE"),
     _row("podman", B.NO_ADDITIONAL_GIDS, (4, 1, 0), (5, 1, 0),
          "nvidia-container-toolkit 1860, nvidia-container-toolkit 1853",
-         "it refuses the whole file in which additionalGids stands, as newer nvidia-ctk writes it",
+         "it refuses a whole file with additionalGids, which newer nvidia-ctk writes",
          "cdigen generate --target podman-4.3 --write"),
     _row("podman", B.GPUS_OPTION_IGNORED, None, (5, 0, 0), "",
          "--gpus does nothing",
@@ -222,7 +222,7 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
          "additionalGids of a spec are lost when the container's user is set up",
          "docker run --group-add render"),
     _row("docker", B.ROOTLESS_DIRS, (25, 0, 0), (29, 2, 0), "moby 51624, moby 47676, moby 48541",
-         "rootless, it passes over a user's own spec directories, and over those that are links",
+         "rootless, it ignores a user's own spec directories, and those that are links",
          "install Docker 29.2 or newer, or write the specs to /etc/cdi"),
     _row("docker", B.NRI_WITHOUT_CDI, (29, 2, 0), None, "moby 51511",
          "a container whose NRI plugin asks for CDI devices, device nodes or hooks is not created",
@@ -231,17 +231,17 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
          "this release has no CDI",
          "install containerd 1.7 or newer"),
     _row("containerd", B.CDI_OFF, (1, 7, 0), (2, 0, 0), "containerd 6654",
-         "CDI is off unless the configuration says enable_cdi = true: devices are passed over silently",
+         "CDI is off unless the configuration says enable_cdi = true: devices are silently ignored",
          "cdigen configure containerd"),
     _row("containerd", B.NRI_OFF, (1, 7, 0), (2, 0, 0), "containerd 6654"),
     _row("containerd", B.NEW_PLUGIN_NAMES, (2, 0, 0), None, "containerd config dump of 1.7.24 and 2.1.9"),
     _row("containerd", B.SECTIONS_REPLACED, (1, 7, 0), (2, 0, 0), "containerd 9982",
-         "a plugin's table in an imported file replaces that of the main file whole, not key by key",
+         "a plugin's table in an imported file replaces the main file's as a whole, not key by key",
          "set CDI in the main file"),
     _row("containerd", B.CTR_WITHOUT_CDI, (1, 7, 0), (2, 0, 0), "containerd 8525",
          "ctr run --device takes device paths only, no CDI names",
          "install containerd 2.0 or newer"),
-    # Seen with 1.7.24; NVIDIA's operator wants 1.7.30 for its own plugin. The fix never came to 2.0.
+    # Seen with 1.7.24; NVIDIA's operator requires 1.7.30 for its own plugin. 2.0 never got the fix.
     _row("containerd", B.NRI_WITHOUT_CDI, (1, 7, 0), (1, 7, 30), "gpu-operator 26.3",
          "CDI devices that an NRI plugin asks for are passed over silently",
          "install containerd 2.1 or newer"),
@@ -261,13 +261,13 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
          "what a spec sets may be overwritten by what CRI-O sets up later",
          "install CRI-O 1.34 or newer"),
     _row("apptainer", B.NO_HOOKS, (1, 5, 0), None, "apptainer 3738",
-         "hooks of specs are passed over: libraries come through mounts alone",
+         "hooks of specs are ignored: libraries come only through mounts",
          "cdigen generate --layout files --hook none --write"),
     _row("crun", B.NESTED_DEVICES, None, (1, 7, 0), "crun 1047",
          "users other than root cannot reach device nodes in folders below /dev",
          "install crun 1.7 or newer"),
     _row("crun", B.HOOKS_READ_ONLY, None, (1, 26, 0), "crun NEWS 1.26",
-         "createContainer hooks run when a read-only root is read-only already, and fail",
+         "createContainer hooks run after a read-only root has become read-only, and fail",
          "install crun 1.26 or newer, or: cdigen generate --layout files --hook none --write"),
     _row("crun", B.HOOK_USERNS, None, (1, 27, 0), "crun 2035",
          "with --userns=auto or nomap createContainer hooks fail for a folder they may not enter",
@@ -279,7 +279,7 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
 
 
 def behaves(runtime: str, release: Release, behaviour: RuntimeBehaviour) -> bool:
-    """Return whether RELEASE of RUNTIME behaves so; False for a runtime of which nothing is known."""
+    """Return whether RELEASE of RUNTIME has this behaviour; False for an unknown runtime."""
     return any(
         row.behaviour is behaviour and row.runtime == runtime and row.holds(release) for row in BEHAVIOURS
     )
@@ -291,13 +291,13 @@ def known_issues(runtime: str, release: Release) -> tuple[BehaviourRow, ...]:
 
 
 def library_of(runtime: str, release: Release) -> tuple[str, str]:
-    """Return the CDI library of RELEASE of RUNTIME and the newest spec version it accepts; empty without."""
+    """Return the CDI library of RELEASE of RUNTIME and the newest spec version it accepts; empty if none."""
     held = [library for since, library in LIBRARIES.get(runtime, ()) if since <= release]
     return (held[-1], newest_version(held[-1])) if held else ("", "")
 
 
 def first_releases_with(version: str) -> tuple[str, ...]:
-    """Return the first release of each common runtime that gives what VERSION of a spec has: ``podman-4.3``.
+    """Return the first release of each common runtime that supports VERSION of a spec: ``podman-4.3``.
 
     From 0.7.0 on that includes additional groups, which some releases read and forget.
     """
@@ -319,7 +319,7 @@ def first_releases_with(version: str) -> tuple[str, ...]:
 
 
 def nri_of(runtime: str, release: Release) -> tuple[int, int] | None:
-    """Return the version of NRI in RELEASE of RUNTIME, None where it has none."""
+    """Return the version of NRI in RELEASE of RUNTIME, None if it has none."""
     held = [version for since, version in NRI.get(runtime, ()) if since <= release]
     return held[-1] if held else None
 
@@ -330,5 +330,5 @@ def has_validator(runtime: str, release: Release) -> bool:
 
 
 def newest_release(runtime: str) -> Release:
-    """Return the first release of the newest series of RUNTIME; KeyError where it is not in the table."""
+    """Return the first release of the newest series of RUNTIME; KeyError if it is not in the table."""
     return LIBRARIES[runtime][-1][0]

@@ -1,8 +1,8 @@
-"""Find out which devices a runtime finds in its spec directories, and why not the others: ``scan``.
+"""Find out which devices a runtime finds in its spec directories, and why others are not found: ``scan``.
 
-This is the one place where spec directories are looked through. One release of the CDI library looks, for one
-reader: the newest release and root where no other is named. What is passed over is read all the same, so that
-the answer can name the cause: a link, a wrong ending, a mode.
+Only this module searches spec directories. It does so as one release of the CDI library, for one reader: by
+default the newest release and root. Files that the library ignores are read too, so that the answer can name
+the cause: a link, a wrong ending, a mode.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from cdigen.runtimes.spec_cache import SpecDirectory, SpecFile
     from cdigen.runtimes.users import Reader
 
-# A runtime that has met one of these starts no container.
+# With one of these, a runtime starts no container.
 _FATAL = ("runtime-crashes", "runtime-hangs")
-# A file has these of its directory.
+# Rules that a file inherits from its directory.
 _OF_DIRECTORIES = ("directory-unreadable", "directory-symlink", "scan-stops")
 _WARNINGS = ("file-name-ignored", "file-uncertain")
 _SHOWN_NAMES = 6
@@ -35,7 +35,7 @@ _SHOWN_NAMES = 6
 
 @frozen
 class Resolution:
-    """What became of one name.
+    """The resolution of one name.
 
     ``file``: where ``ok``, the file whose definition is used; else the file, or directory, that is the
     cause, empty where nothing defines the name at all. ``reason``: one line for people. ``rule``: empty
@@ -55,7 +55,7 @@ class Resolution:
 
 @frozen
 class Definition:
-    """A device as one file defines it; ``reason`` says why that definition is not the one in use."""
+    """A device as one file defines it; ``reason`` says why that definition is not used."""
 
     device: str
     kind: str
@@ -67,10 +67,10 @@ class Definition:
 
 @frozen
 class SpecScan:
-    """What one release of the library makes of the directories, for one reader.
+    """What one release of the library finds in the directories, for one reader.
 
     ``devices``: pairs of each qualified name that resolves and its file, sorted as people expect.
-    ``problems``: what is wrong with single files and directories, also where no device is lost to it.
+    ``problems``: faults of single files and directories, even if no device is lost by them.
     ``files`` and ``directories``: what was read, in the order in which the library reads it.
     """
 
@@ -86,12 +86,12 @@ class SpecScan:
 
     @property
     def defining(self) -> tuple[SpecFile, ...]:
-        """The files that the runtime opens and whose devices are known, loaded or not."""
+        """The files that the runtime opens and whose devices are known, whether they load or not."""
         passed_over = ("file-name-ignored", *_OF_DIRECTORIES)
         return tuple(file for file in self.files if file.is_known and file.state not in passed_over)
 
     def resolve(self, name: str) -> Resolution:
-        """Return what becomes of NAME (``vendor/class=device``)."""
+        """Return the resolution of NAME (``vendor/class=device``)."""
         kind, _, device = name.partition("=")
         vendor, _, class_ = kind.partition("/")
         # Names of one letter make the libraries crash on the request itself, up to 1.1.0 (issue 320).
@@ -110,13 +110,13 @@ class SpecScan:
         if loaded:
             return Resolution(device=name, ok=True, file=loaded[-1].path, reason="", rule="", files=paths)
         if having:
-            # What a runtime looks at says more than a file that it never opens.
+            # Files that a runtime opens are better causes than others.
             cause = ([file for file in having if file.state != "file-name-ignored"] or having)[-1]
             return _failed(name, cause.state, cause.path, cause.reason, paths)
         return self._nowhere(name, kind)
 
     def _nowhere(self, name: str, kind: str) -> Resolution:
-        """Return why NAME is not found, of which nothing that could be read speaks."""
+        """Return why NAME is not found, which no readable file defines."""
         loaded = [file for file in self.files if file.state == LOADED]
         unknown = [file for file in self.files if file.state != LOADED and not file.is_known]
         may = f"; {unknown[-1].reason}, and may define it" if unknown else ""
@@ -130,7 +130,7 @@ class SpecScan:
                 return _failed(name, directory.problem, directory.path, directory.reason)
         if loaded:
             kinds = {file.kind for file in loaded}
-            return _failed(name, "unknown-kind", "", f"there are specs of {_some(kinds)} alone")
+            return _failed(name, "unknown-kind", "", f"there are only specs of {_some(kinds)}")
         places = " and ".join(shown(directory.path) for directory in self.directories)
         return _failed(name, "no-specs", "", f"there are no specs in {places or 'any directory'}")
 
@@ -167,7 +167,7 @@ def scan(
     reader: Reader = ROOT,
     cache: SpecCache | None = None,
 ) -> SpecScan:
-    """Return what LIBRARY (``1.0.1``, ``main``) makes of SPEC_DIRS of HOST, priority rising, for READER.
+    """Return what LIBRARY (``1.0.1``, ``main``) finds in SPEC_DIRS of HOST, priority rising, for READER.
 
     HOST is this machine by default. CACHE keeps parsed files for the next scan, of other directories, for
     another library or another reader as well.
@@ -181,7 +181,7 @@ def scan(
             for device in file.devices:
                 holders.setdefault(f"{file.kind}={device}", []).append(file)
     is_fatal = any(file.state in _FATAL for file in files)
-    # What lies in a directory that is passed over has its one problem there.
+    # The files of an ignored directory share its one problem.
     ill = [file for file in files if file.state not in {LOADED, *_OF_DIRECTORIES}]
     problems = [
         *(_problem(each.problem, each.path, each.reason) for each in directories if each.problem),
@@ -200,7 +200,7 @@ def scan(
 
 
 def conflict_of(loaded: list[SpecFile]) -> list[SpecFile]:
-    """Return the files of LOADED, which all define one device, that lie in one directory; else nothing."""
+    """Return those files of LOADED, which all define one device, that are in one directory; else nothing."""
     if len(loaded) < 2:
         return []
     by_directory: dict[str, list[SpecFile]] = {}
@@ -210,17 +210,17 @@ def conflict_of(loaded: list[SpecFile]) -> list[SpecFile]:
 
 
 def refusal(file: SpecFile) -> str:
-    """Return why the runtime does not load FILE, for who sees its path already; nothing where it does."""
+    """Return why the runtime does not load FILE, without its path; nothing if it does."""
     return file.reason.removeprefix(f"{shown(file.path)}: ")
 
 
 def _unused(file: SpecFile, loaded: list[SpecFile]) -> str:
-    """Return why FILE, one of LOADED, which all define one device, does not count; nothing where it does."""
+    """Return why FILE, one of LOADED, which all define one device, is not used; nothing if it is."""
     if conflict := conflict_of(loaded):
         others = " and ".join(shown(other.path) for other in conflict if other is not file)
         if file in conflict:
-            return f"{others} in the same directory has it too, so no runtime resolves it"
-        return f"two files of one directory have it ({others}), which makes it unresolvable everywhere"
+            return f"{others} in the same directory defines it too, so no runtime resolves it"
+        return f"two files of one directory define it ({others}), which makes it unresolvable everywhere"
     return "" if loaded[-1] is file else f"{shown(loaded[-1].path)} has priority"
 
 

@@ -1,7 +1,7 @@
 """Read the files of spec directories as one release of the CDI library does, for one reader: ``SpecCache``.
 
 The rules are those of pkg/cdi, scanSpecDirs (docs/cdi.md, "Directories"). Files that the library does not
-load are read too, so that whoever asks can be told why. A file that has not changed is parsed once.
+load are read too, to report why. A file that has not changed is parsed once.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 
 LOADED = "loaded"
 
-# Names that people give to specs, and that no library reads. Not backups: those are meant not to be read.
+# Wrong endings of specs, which no library reads; not those of backups, which are not meant to be read.
 _SIMILAR = (".yml", ".yaml", ".json")
-# Files that are kept, of a thousand bytes or so each; a host has some tens.
+# How many files are kept, of some thousand bytes each; a host has some tens.
 _MOST_KEPT = 4_000
-# The kernel's clock for files goes in steps of up to 10 ms (CONFIG_HZ, before Linux 6.13 on every file
-# system): a file that was read so soon after a change may change again and keep its time.
+# The kernel's clock for files advances in steps of up to 10 ms (CONFIG_HZ, before Linux 6.13 on every file
+# system): a file that changes again within one step keeps its time.
 _TICK_NS = 20_000_000
 
 
 @frozen
 class SpecFile:
-    """A spec file: where it lies, whether it is loaded, and what it defines.
+    """A spec file: its path, whether it is loaded, and what it defines.
 
     ``state``: LOADED, or the rule (docs/rules.md) by which it is not, and ``reason`` in words. ``directory``
-    is the directory that counts as its own. ``is_known``: its kind and devices are known, loaded or not.
+    is the one to which it is counted. ``is_known``: its kind and devices are known, loaded or not.
     """
 
     path: str
@@ -62,10 +62,10 @@ class SpecFile:
 
 @frozen
 class SpecDirectory:
-    """A spec directory: ``problem`` is the rule by which it gives nothing, empty where it is read or missing.
+    """A spec directory: ``problem`` is the rule by which it is not read, empty if it is read or missing.
 
-    ``is_known``: what is in it could be read all the same. ``aliases``: other names under which it was listed
-    before, which do not count.
+    ``is_known``: its content could be read anyway. ``aliases``: other names under which it was listed before,
+    which are ignored.
     """
 
     path: str
@@ -78,7 +78,7 @@ class SpecDirectory:
 
 
 class SpecCache:
-    """What spec files hold, kept for the next look: a file is read anew only after it has changed."""
+    """The content of spec files, cached: a file is read anew only after it has changed."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str, str], tuple[Identity, SpecFile]] = {}
@@ -107,7 +107,7 @@ class SpecCache:
             try:
                 status = os.lstat(f"{outer}/{name}")
             except OSError:
-                continue  # it went away
+                continue  # it was removed
             if stat.S_ISDIR(status.st_mode):
                 continue
             file = self._file(host, path, directory.path, library, status)
@@ -118,7 +118,7 @@ class SpecCache:
     def _file(
         self, host: Root, path: str, directory: str, library: str, status: os.stat_result
     ) -> SpecFile | None:
-        """Return the file PATH as root's runtime with LIBRARY reads it; None where it is gone."""
+        """Return the file PATH as root's runtime with LIBRARY reads it; None if it is gone."""
         try:
             if stat.S_ISLNK(status.st_mode):
                 status = host.stat(path)
@@ -127,23 +127,23 @@ class SpecCache:
             if kept is not None and kept[0] == identity:
                 return kept[1]
             if stat.S_ISFIFO(status.st_mode):
-                text = f"{shown(path)} is a FIFO: every runtime that looks for devices waits at it for ever"
+                text = f"{shown(path)} is a FIFO: every runtime that looks for devices waits for it for ever"
                 return SpecFile(path=path, directory=directory, state="runtime-hangs", reason=text)
             if status.st_size > MAX_SIZE:
                 raise OSError(errno.EFBIG, "")
             with host.open(path) as opened:
-                # Both before the reading: a change that comes during it, or while DATA is parsed, counts.
+                # Both before the reading: a change during it, or while DATA is parsed, is then noticed.
                 read_ns, identity = time.time_ns(), _identity(os.fstat(opened.descriptor))
                 data = opened.read_all(MAX_SIZE)
         except FileNotFoundError:
             if not stat.S_ISLNK(status.st_mode):
                 return None
-            text = f"{shown(path)} is a link that leads nowhere"
+            text = f"{shown(path)} is a dangling link"
             return SpecFile(path=path, directory=directory, state="file-unreadable", reason=text)
         except OSError as error:
             return _unreadable(path, directory, error)
         file = _parsed(path, directory, data, library)
-        # What was read so soon after its last change may change again and keep its time.
+        # A file read so soon after its last change may change again and keep its time.
         if abs(read_ns - identity[2]) >= _TICK_NS:
             self._kept[key] = identity, file
             if len(self._kept) > _MOST_KEPT:
@@ -152,7 +152,7 @@ class SpecCache:
 
 
 def spec_names(names: list[str]) -> tuple[str, ...]:
-    """Return those of NAMES that a library reads from a spec directory, in the order in which it does."""
+    """Return those of NAMES that a library reads from a spec directory, in its order."""
     return tuple(sorted((name for name in names if name.endswith(SPEC_SUFFIXES)), key=os.fsencode))
 
 
@@ -174,7 +174,7 @@ def _directory(host: Root, path: str, reader: Reader, *, follows_links: bool) ->
     names = tuple(sorted(listed, key=os.fsencode))
     if not follows_links and is_link(host, path):
         text = (
-            f"{shown(path)} is a link to {shown(real)}, and this release follows no link in the place of "
+            f"{shown(path)} is a link to {shown(real)}, and this release follows no link instead of "
             "a spec directory"
         )
         return SpecDirectory(path=path, problem="directory-symlink", reason=text, is_known=True, names=names)
@@ -187,7 +187,7 @@ def _directory(host: Root, path: str, reader: Reader, *, follows_links: bool) ->
 
 
 def is_link(host: Root, path: str) -> bool:
-    """Return whether PATH of HOST itself is a link, wherever it leads."""
+    """Return whether PATH of HOST itself is a link, whatever its target."""
     folder, _, name = path.rpartition("/")
     try:
         return os.path.islink(f"{host.outer_path(host.directory(folder or '/')).rstrip('/')}/{name}")
@@ -196,13 +196,13 @@ def is_link(host: Root, path: str) -> bool:
 
 
 def _listed(spec_dirs: tuple[str, ...]) -> list[str]:
-    """Return the directories without repetitions, of which the last counts, each in its shortest form."""
+    """Return the directories without repetitions, keeping the last, each in its shortest form."""
     cleaned = ["/" * path.startswith("/") + posixpath.normpath(path).lstrip("/") for path in spec_dirs]
     return [path for place, path in enumerate(cleaned) if path not in cleaned[place + 1 :]]
 
 
 def _without_aliases(directories: list[SpecDirectory]) -> list[SpecDirectory]:
-    """Return DIRECTORIES, of one that is listed under several names the last: as if it were read once."""
+    """Return DIRECTORIES; of one that is listed under several names only the last, as if read once."""
     last = {each.identity: each.path for each in directories if each.identity}
     aliases: dict[str, list[str]] = {}
     for each in directories:
@@ -216,7 +216,7 @@ def _without_aliases(directories: list[SpecDirectory]) -> list[SpecDirectory]:
 
 
 def _stopped(directories: list[SpecDirectory]) -> list[SpecDirectory]:
-    """Return DIRECTORIES as the library's main has them: the first that it cannot read ends the scan."""
+    """Return DIRECTORIES as the library's main branch reads them: the first unreadable one ends the scan."""
     stop = next((place for place, each in enumerate(directories) if each.problem), None)
     if stop is None:
         return directories
@@ -228,7 +228,7 @@ def _stopped(directories: list[SpecDirectory]) -> list[SpecDirectory]:
 
 
 def _as_seen(host: Root, file: SpecFile, directory: SpecDirectory, reader: Reader) -> list[SpecFile]:
-    """Return FILE as READER finds it in DIRECTORY; nothing where only its name is like a spec's."""
+    """Return FILE as READER finds it in DIRECTORY; nothing if only its name is like a spec's."""
     if not file.path.endswith(SPEC_SUFFIXES):
         text = f"{shown(file.path)} is not read by any runtime: its name must end in .json or .yaml"
         return [replace(file, state="file-name-ignored", reason=text)] if file.is_known else []
@@ -251,8 +251,8 @@ _REASONS = {
     "panic": "{0} makes the CDI library {1}, and so the runtime, crash",
     "unknown": "whether the CDI library {1} loads {0} is not known",
 }
-# The newest release stands for all: it loads what older ones load, but for documents that say 0.1.0 or 0.2.0,
-# lists of devices that are empty, and fields that 1.1.0 removed (docs/cdi.md).
+# The newest release stands for all: it loads what older ones load, except documents of version 0.1.0 or
+# 0.2.0, empty lists of devices, and fields that 1.1.0 removed (docs/cdi.md).
 _REASONS_OF_NEWEST = {
     "reject": "{0}: no runtime loads this file: {2}",
     "panic": "{0}: runtimes crash on this file: {2}",
@@ -261,7 +261,7 @@ _REASONS_OF_NEWEST = {
 
 
 def _parsed(path: str, directory: str, data: bytes, library: str) -> SpecFile:
-    """Return what LIBRARY makes of the file PATH with the content DATA."""
+    """Return the file PATH with the content DATA as LIBRARY reads it."""
     verdict, fault, document = _judged(data, library, is_yaml=is_yaml(path))
     kind, devices = names_in(document) if document else ("", ())
     reasons = _REASONS_OF_NEWEST if library == NEWEST_RELEASE else _REASONS
@@ -277,10 +277,10 @@ def _parsed(path: str, directory: str, data: bytes, library: str) -> SpecFile:
 
 
 def _judged(data: bytes, library: str, *, is_yaml: bool) -> tuple[str, str, Mapping[str, object] | None]:
-    """Return the verdict of LIBRARY on DATA, why it is not *accept*, and the document as LIBRARY has it."""
+    """Return the verdict of LIBRARY on DATA, why it is not *accept*, and the document as LIBRARY reads it."""
     faults: tuple[Finding, ...] = ()
     if library == NEWEST_RELEASE:
-        # What the rules find good, the newest release loads. Most files are, and need no emulation.
+        # The newest release loads every file that breaks no rule. Most break none, and need no emulation.
         checked = parse_and_check(data, yaml=is_yaml)
         faults = errors(checked.findings)
         if not faults:
@@ -295,7 +295,7 @@ def _judged(data: bytes, library: str, *, is_yaml: bool) -> tuple[str, str, Mapp
 
 
 def names_in(document: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
-    """Return the kind and the devices that DOCUMENT names, as far as it does."""
+    """Return the kind and the devices of DOCUMENT, as far as they are valid."""
     kind, devices = document.get("kind"), document.get("devices")
     entries = devices if isinstance(devices, list) else []
     names = [entry.get("name") for entry in entries if isinstance(entry, dict)]

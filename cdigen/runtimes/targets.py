@@ -1,7 +1,7 @@
-"""Turn what ``--target`` names into what that release of a runtime accepts: ``parse``.
+"""Turn the release named by ``--target`` into what it accepts: ``parse``.
 
-``parse`` turns ``podman-4.3`` into a ``Target``, ``strictest`` makes one of several. A version without
-a patch level is the oldest of its series, since that is what may be installed.
+``parse`` turns ``podman-4.3`` into a ``Target``, ``strictest`` makes one of several. A version without a
+patch level means the oldest of its series, which may be installed.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Target:
 def parse(text: str) -> Target:
     """Return the target that TEXT names: a runtime, a hyphen, one to three numbers.
 
-    A release between two rows of the table has what the row before it says, and so has one after the
-    last, with a doubt where it is of a later series. Raises ConfigError for what is not a release of a
-    known runtime, or is too old for CDI.
+    A release between two rows of the table, or after the last, is like the row before it, with a doubt if it
+    is of a later series. Raises ConfigError if TEXT is not a release of a known runtime, or is too old for
+    CDI.
     """
     runtime, release = _split(text)
     name = _name(runtime, release)
@@ -75,7 +75,7 @@ def parse(text: str) -> Target:
 
 
 def strictest(targets: tuple[Target, ...]) -> Target | None:
-    """Return a target that accepts only what each of TARGETS accepts; None where there are none.
+    """Return a target that accepts only what each of TARGETS accepts; None if there are none.
 
     It has the name of the one with the oldest library.
     """

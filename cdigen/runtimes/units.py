@@ -1,8 +1,8 @@
 """Read how systemd starts a runtime: ``command`` returns its arguments and environment, from unit files.
 
 Enough of systemd.unit(5), systemd.service(5) and systemd.exec(5) for the services of runtimes: drop-ins, the
-reset by an empty value, environment files and variables. What cannot be read counts as not there: whoever
-configures a runtime by arguments that we miss sees the defaults, with no finding.
+reset by an empty value, environment files and variables. Unreadable files count as missing: for arguments
+that are missed in this way the defaults are reported, without a finding.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Command:
         return tuple(found)
 
     def flag(self, name: str) -> bool | None:
-        """Return the last value of the switch NAME, None where it is not given."""
+        """Return the last value of the switch NAME, None if it is not given."""
         last = None
         for word in self.words:
             option, equals, value = word.partition("=")
@@ -64,7 +64,7 @@ class Command:
 
 
 def command(host: Root, unit: str, folders: tuple[str, ...] = SYSTEM_FOLDERS) -> Command:
-    """Return how UNIT (``docker.service``) of HOST starts its program; an empty Command where none does."""
+    """Return how UNIT (``docker.service``) of HOST starts its program; an empty Command if it does not."""
     file = next((f"{folder}/{unit}" for folder in folders if _text(host, f"{folder}/{unit}")), "")
     settings: list[tuple[str, str]] = []
     for path in (file, *_drop_ins(host, unit, folders)) if file else ():
@@ -76,7 +76,7 @@ def command(host: Root, unit: str, folders: tuple[str, ...] = SYSTEM_FOLDERS) ->
             line = value
         elif key == "Environment":
             environment |= _assignments(value)
-    # Files are read when the service starts, after all that the units say (systemd.exec(5)).
+    # Files are read when the service starts, after all settings in units (systemd.exec(5)).
     for key, value in settings:
         if key == "EnvironmentFile":
             environment |= _environment_file(_text(host, value.removeprefix("-")))
@@ -95,7 +95,7 @@ def _text(host: Root, path: str) -> str:
 
 
 def _drop_ins(host: Root, unit: str, folders: tuple[str, ...]) -> list[str]:
-    """Return the drop-ins in the order of their names; of one name, that of the first folder counts."""
+    """Return the drop-ins in the order of their names; of equal names, that in the first folder."""
     found: dict[str, str] = {}
     for folder in folders:
         for name in host.names(f"{folder}/{unit}.d"):

@@ -1,8 +1,8 @@
-"""Say as whom a runtime reads spec files: ``User``, ``find_user``; and what it may read: ``may_read``.
+"""The user as whom a runtime reads spec files: ``User``, ``find_user``; and what it may read: ``may_read``.
 
 podman reads specs and its own configuration as the user who runs it, and so does a rootless dockerd; the
-other runtimes are daemons of root. cdigen often looks as root, for whom nothing is closed; whether a user's
-podman can read the same file is written in the modes of the file and of every folder on the way
+other runtimes are daemons of root. cdigen often runs as root, who may read everything; whether a user's
+podman can read the same file follows from the modes of the file and of every folder on the way
 (path_resolution(7)).
 """
 
@@ -32,7 +32,7 @@ _READ, _SEARCH = 4, 1
 class Reader:
     """A process that reads spec files: its user id and all its group ids. Root reads everything.
 
-    ``follows_links``: whether it follows a spec directory that is a symlink, as the library alone does not.
+    ``follows_links``: whether it follows a spec directory that is a symlink; the library itself does not.
     """
 
     uid: int = 0
@@ -42,7 +42,7 @@ class Reader:
 
 @frozen
 class User:
-    """A user without root's rights who starts containers: names of the host, folders as its XDG variables.
+    """A user without root's rights who starts containers: names on the host, folders from its XDG variables.
 
     ``config_home`` is XDG_CONFIG_HOME, by default ``<home>/.config``; ``runtime_dir`` XDG_RUNTIME_DIR, by
     default ``/run/user/<uid>``. Paths are the host's own.
@@ -65,10 +65,10 @@ ROOT = Reader()
 
 
 def find_user(host: Root, name: str, environment: Mapping[str, str]) -> User | None:
-    """Return the user of HOST with the name or number NAME; None for root. ConfigError: there is none.
+    """Return the user of HOST with the name or number NAME; None for root. ConfigError: no such user.
 
-    On this machine as the system knows users, LDAP's too, else as /etc/passwd and /etc/group do.
-    ENVIRONMENT is what its XDG variables are read from: that of the user's own process, else an empty one.
+    On this machine from the system's user database, LDAP included, else from /etc/passwd and /etc/group.
+    XDG variables are read from ENVIRONMENT: that of the user's own process, else an empty one.
     """
     if name in {"root", "0"}:
         return None
@@ -124,12 +124,12 @@ def _rows(host: Root, path: str, least: int) -> Iterator[list[str]]:
 
 
 def may_read(host: Root, path: str, reader: Reader) -> bool:
-    """Return whether READER may open PATH of HOST for reading; True where there is nothing at PATH."""
+    """Return whether READER may open PATH of HOST for reading; True if PATH does not exist."""
     return _may(host, path, reader, _READ)
 
 
 def may_list(host: Root, path: str, reader: Reader) -> bool:
-    """Return whether READER may list the folder PATH of HOST and look at what is in it."""
+    """Return whether READER may list the folder PATH of HOST and look up its entries."""
     return _may(host, path, reader, _READ | _SEARCH)
 
 
@@ -141,7 +141,7 @@ def _may(host: Root, path: str, reader: Reader, wanted: int) -> bool:
         return (
             _is_open(host, real, status, reader, wanted)
             and _ways_open(host, real, reader)
-            # A link's own folder must be searchable too, not only the one where it leads.
+            # A link's own folder must be searchable too, not only its target's.
             and (real == path or _ways_open(host, path, reader))
         )
     except OSError:

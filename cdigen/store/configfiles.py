@@ -6,10 +6,10 @@ beside a drop-in may be loaded. ``record.json`` there says which files were chan
     {"schema": 1, "files": [{"path": "/etc/docker/daemon.json", "before": "<sha256>", "after": ["<sha256>"],
                              "folders": []}]}
 
-``before`` is the digest of the original, and the name of its copy; ``"none"`` where there was no file.
-``after`` are those of what was written since: a file with any other content was changed by others. The record
-is on the disk before the file is changed, and goes after the file is as it was: whenever the process is
-killed, the digests say on which side of that it was.
+``before`` is the digest of the original, and the name of its copy; ``"none"`` if there was no file. ``after``
+are the digests of what was written since: a file with any other content was changed by others. The record is
+written before the file is changed, and removed after it is restored: whenever the process is killed, the
+digests show whether the file had been changed yet.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.change import Change
 
-    # Returns why the content in the file at this path of the machine must not be put in place, or nothing.
+    # Returns why the content in this file (a path of the machine) must not be installed, or nothing.
     Check = Callable[[str], str]
 
 FOLDER = "configure"
-# No configuration file of a runtime is longer; host.root reads no more either.
+# No runtime's configuration file is longer; host.root has the same limit.
 MAX_BYTES = 1 << 20
 MODE = 0o644
 _SECRET = 0o600  # daemon.json may hold a proxy's password, config.toml a registry's
@@ -60,8 +60,8 @@ _SECRET = 0o600  # daemon.json may hold a proxy's password, config.toml a regist
 class ConfiguredFile:
     """A file that ``apply`` has changed: its content now and its original, None for no file.
 
-    ``is_ours``: nobody has changed it since, so that the original can be restored. ``is_undone``: it holds
-    nothing of ours. ``is_known``: there is an original, or there was no file; ``backup`` is where it is kept.
+    ``is_ours``: nobody has changed it since, so that the original can be restored. ``is_undone``: it has no
+    changes of ours. ``is_known``: there is an original, kept at ``backup``, or there was no file.
     """
 
     path: str
@@ -86,10 +86,10 @@ def current(host: Root, path: str) -> bytes | None:
 def apply(
     runtime: str, changes: tuple[Change, ...], *, host: Root, state_dir: str, check: Check | None = None
 ) -> None:
-    """Put CHANGES to the configuration of RUNTIME in place, after keeping what was there.
+    """Make CHANGES to the configuration of RUNTIME, after saving the originals.
 
-    CHECK looks at each new content before anything is changed; ConfigError where it refuses one. StoreError:
-    a file was changed meanwhile, others could change it or what leads to it, or the system refuses.
+    CHECK checks each new content before anything is changed; ConfigError if it refuses one. StoreError: a
+    file was changed meanwhile, others could change it or a folder on its path, or the system refuses.
     """
     with _home(state_dir, runtime) as home, ExitStack() as open_files:
         places = [open_files.enter_context(_place(host, change)) for change in changes]
@@ -120,7 +120,7 @@ def configured(runtime: str, *, host: Root, state_dir: str) -> tuple[ConfiguredF
 
 
 def revert(runtime: str, changes: tuple[Change, ...], *, host: Root, state_dir: str) -> None:
-    """Put CHANGES, which restore what was recorded for RUNTIME, in place, and forget the record.
+    """Make CHANGES, which restore what was recorded for RUNTIME, and remove the record.
 
     Folders that were made for the files go with them. StoreError as ``apply``.
     """
@@ -139,14 +139,14 @@ def revert(runtime: str, changes: tuple[Change, ...], *, host: Root, state_dir: 
 
 
 def _recorded(old: RecordedFile | None, place: _Place) -> RecordedFile:
-    """Return what is to be on the disk about a change before it is made."""
+    """Return the record to be written before a change is made."""
     change = place.change
     present, after = _digest(change.before), _digest(change.after)
     folders = (*(old.folders if old else ()), *place.folders)
     if old is None or present in {old.before, NONE}:
-        # Nothing of ours is in it, or an earlier change was recorded and never made.
+        # It has no changes of ours, or an earlier change was recorded but never made.
         return RecordedFile(path=change.path, before=present, after=(after,), folders=folders)
-    # Where others wrote meanwhile, the original must not be restored any more: the new content stays unknown.
+    # If others wrote meanwhile, the original must not be restored: the new content stays unknown.
     known = (*old.after, after) if present in old.after else old.after
     return replace(old, after=tuple(dict.fromkeys(known)), folders=folders)
 
@@ -191,7 +191,7 @@ def _home(state_dir: str, runtime: str) -> Iterator[Directory]:
     with (
         open_owned(state_dir, what=STATE_DIRECTORY),
         open_owned(posixpath.join(state_dir, FOLDER), what="the folder"),
-        # Who could put a backup there would write the runtime's configuration.
+        # Anyone who could put a backup there could change the runtime's configuration.
         open_owned(_home_path(state_dir, runtime), what="the folder") as home,
         exclusive(home),
     ):
@@ -212,18 +212,18 @@ class _Place:
         self._waiting = waiting
 
     def verify(self, check: Check | None) -> None:
-        """Raise StoreError where the file is not what the change was computed from, or CHECK refuses it."""
+        """Raise StoreError if the file is not the one the change was computed from, or CHECK refuses it."""
         found = take_snapshot(self._folder, self._name, limit=MAX_BYTES)
         path = shown(self._folder.file(self._name))
         if found != NO_FILE and found.content is None:
             raise StoreError(f"{path} is {found.description}", hint="move it away")
         if found.content != self.change.before:
-            raise StoreError(f"{path} was changed by another meanwhile", hint="run the command again")
+            raise StoreError(f"{path} was changed by another process meanwhile", hint="run the command again")
         if check is None or self._waiting is None:
             return
         at, staged = self._waiting
         if problem := check(at.file(staged.name)):
-            hint = f"nothing was changed; look whether {path} was right before"
+            hint = f"nothing was changed; check whether {path} was valid before"
             raise ConfigError(f"the new {path} is refused: {problem}", hint=hint, kind="broken-file")
 
     def put(self) -> None:
@@ -242,16 +242,16 @@ class _Place:
 
 @contextmanager
 def _place(host: Root, change: Change) -> Iterator[_Place]:
-    """Open where CHANGE is to be made, with the new content on the disk; missing folders are made.
+    """Open the folder for CHANGE, with the new content on the disk; missing folders are made.
 
-    A link is followed within the host: whoever keeps the file elsewhere finds the change there.
+    A link is followed within the host, so that the file itself is changed.
     """
     real = _resolved(host, change.path)
     _refuse_untrusted(host, change.path)
     folder, name = posixpath.split(real)
     missing = _missing(host, folder)
     with ExitStack() as stack:
-        # Unless the file is put there, nothing of us stays.
+        # Unless the file is installed there, none of our files stay.
         stack.callback(_remove_empty, host, missing)
         at = stack.enter_context(open_or_create(host.outer_path(folder), what="the folder"))
         waiting = None
@@ -271,7 +271,7 @@ def _place(host: Root, change: Change) -> Iterator[_Place]:
 
 @contextmanager
 def _waiting_room(host: Root, folder: str, at: Directory) -> Iterator[Directory]:
-    """Give the folder for the temporary file: above a drop-in folder, of which CRI-O loads every file."""
+    """Return the folder for the temporary file: above a drop-in folder, where CRI-O loads every file."""
     if not folder.endswith(".d"):
         yield at
         return
@@ -281,7 +281,7 @@ def _waiting_room(host: Root, folder: str, at: Directory) -> Iterator[Directory]
 
 
 def _sweep(host: Root, path: str) -> None:
-    """Remove what a killed writer left for the file PATH."""
+    """Remove temporary files that a killed writer left for the file PATH."""
     with suppress(OSError):
         folder = posixpath.dirname(host.resolve_new(path))
         with open_existing(host.outer_path(folder), what="the folder") as at:
@@ -291,14 +291,14 @@ def _sweep(host: Root, path: str) -> None:
 
 
 def _refuse_untrusted(host: Root, path: str) -> None:
-    """Raise StoreError where others than root could change the file, or put another in its place."""
+    """Raise StoreError if others than root could change or replace the file."""
     there = path
     while there != "/" and not host.exists(there):
         there = posixpath.dirname(there)
     if problem := untrusted(there, base=host.outer):
         raise StoreError(
             f"{shown(path)} is not changed: {problem}",
-            hint="only root may be able to write what decides what root runs",
+            hint="only root may be able to write what configures root's programs",
         )
 
 
@@ -314,7 +314,7 @@ def _resolved(host: Root, path: str) -> str:
 
 
 def _remove_empty(host: Root, folders: tuple[str, ...]) -> None:
-    """Remove FOLDERS, the innermost first; those in which others have put something stay."""
+    """Remove FOLDERS, the innermost first; those with files of others stay."""
     for folder in folders:
         with suppress(OSError):
             os.rmdir(host.outer_path(host.resolve_new(folder)))

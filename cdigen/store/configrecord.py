@@ -27,7 +27,7 @@ _MODE = 0o600
 
 @frozen
 class RecordedFile:
-    """A file that was changed: the digest of its original, and those of all that was written since.
+    """A file that was changed: the digest of its original, and those of all contents written since.
 
     ``folders`` were made for the file, the innermost first.
     """
@@ -57,7 +57,7 @@ def read(home: Directory) -> tuple[RecordedFile, ...]:
 
 
 def write(home: Directory, entries: tuple[RecordedFile, ...]) -> None:
-    """Replace the record in one step, remove it where there are no ENTRIES. StoreError: that was refused."""
+    """Replace the record in one step, or remove it if there are no ENTRIES. StoreError: that was refused."""
     if not entries:
         try:
             os.unlink(FILE, dir_fd=home.fd)

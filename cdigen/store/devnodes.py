@@ -21,8 +21,8 @@ DEVICE_DIRECTORY = "the device directory"
 def make_node(path: str, node: HostNode) -> bool:
     """Make the character device NODE at PATH of this machine; returns whether it was made.
 
-    What is there already is left as it is. The node appears with its owner and mode complete, in one
-    step: it is made under another name and linked. StoreError: the system refused.
+    An existing file is left as it is. The node appears in one step, with its owner and mode: it is made under
+    another name and linked. StoreError: the system refused.
     """
     folder, name = posixpath.split(path)
     with open_or_create(folder, what=DEVICE_DIRECTORY) as place:
@@ -42,7 +42,7 @@ def make_node(path: str, node: HostNode) -> bool:
 
 def _make(place: Directory, name: str, node: HostNode) -> None:
     with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=place.fd)  # of a process with our number that was killed here
+        os.unlink(name, dir_fd=place.fd)  # left by a killed process that had our process number
     os.mknod(name, stat.S_IFCHR | 0o600, os.makedev(node.major, node.minor), dir_fd=place.fd)
     os.chown(name, node.uid, node.gid, dir_fd=place.fd, follow_symlinks=False)
     # An O_PATH descriptor stands for the node itself; opening it would ask the driver.

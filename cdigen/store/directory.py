@@ -1,8 +1,8 @@
-"""Open a directory once, and reach all that is in it by its descriptor, never again by its path.
+"""Open a directory once, and reach everything in it by its descriptor, never again by its path.
 
 ``open_or_create``, ``open_existing`` and ``open_owned`` give a ``Directory``. They refuse a last component
-that is a symlink, and a link on the way that another user may have planted (``store.pathwalk``);
-``open_owned`` also refuses a directory in which others could replace what is ours.
+that is a symlink, and a link on the path that another user may have planted (``store.pathwalk``);
+``open_owned`` also refuses a directory in which others could replace our files.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class Directory:
     fd: int
 
     def file(self, name: str) -> str:
-        """Return the path of NAME in it, as people know it."""
+        """Return the path of NAME in it, for messages."""
         return posixpath.join(self.path, name)
 
     def record(self, name: str) -> str:
-        """Return the path of NAME under which the state file knows it, whichever link led here."""
+        """Return the path of NAME in the state file, whichever link led here."""
         return posixpath.join(self.real, name)
 
 
 def clean_path(path: str, *, what: str = SPEC_DIRECTORY) -> str:
-    """Return absolute PATH without ``.``, ``..`` and doubled slashes, by its letters alone.
+    """Return absolute PATH without ``.``, ``..`` and doubled slashes, without reading links.
 
     The CDI libraries do the same to their directories (filepath.Clean in pkg/cdi, WithSpecDirs).
     ConfigError: PATH is relative or holds a NUL.
@@ -59,7 +59,7 @@ def clean_path(path: str, *, what: str = SPEC_DIRECTORY) -> str:
 
 @contextmanager
 def open_or_create(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory]:
-    """Open the directory PATH, making what is missing of it with mode 0755.
+    """Open the directory PATH, making missing folders with mode 0755.
 
     StoreError: a component is not a directory, or cannot be made or opened; the last one is a symlink.
     """
@@ -83,17 +83,17 @@ def open_existing(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Director
 
 @contextmanager
 def open_owned(path: str, *, what: str) -> Iterator[Directory]:
-    """Open the directory PATH as ``open_or_create`` does; StoreError where it is not ours alone."""
+    """Open the directory PATH as ``open_or_create`` does; StoreError if others may write to it."""
     with open_or_create(path, what=what) as directory:
         require_owned(directory, what=what)
         yield directory
 
 
 def require_owned(directory: Directory, *, what: str) -> None:
-    """Raise StoreError where others may write to DIRECTORY: whose it is, or who else may.
+    """Raise StoreError if others may write to DIRECTORY: by its owner, or its mode.
 
-    They would decide what its names lead to: we would wait for their FIFO, hold their lock, answer on their
-    socket, mount their libraries.
+    They could replace its files: we would wait for their FIFO, hold their lock, answer on their socket, mount
+    their libraries.
     """
     if problem := writable_by_others(directory):
         hint = f"choose another directory, or 'chmod go-w {shown(directory.path)}'"
@@ -103,9 +103,9 @@ def require_owned(directory: Directory, *, what: str) -> None:
 
 
 def writable_by_others(directory: Directory) -> str:
-    """Return who else than root and us may write to DIRECTORY ("is writable by everyone"), or "".
+    """Return who besides root and us may write to DIRECTORY ("is writable by everyone"), or "".
 
-    The group that a user runs with counts as theirs alone (useradd(8), USERGROUPS_ENAB).
+    A user's own group counts as having no other members (useradd(8), USERGROUPS_ENAB).
     """
     status = os.fstat(directory.fd)
     if status.st_uid not in {0, os.geteuid()}:
@@ -119,11 +119,11 @@ def writable_by_others(directory: Directory) -> str:
 
 
 def _has_access_list(directory: Directory) -> bool:
-    # The group's bits then bound every entry of it (acl(5)).
+    # The group's bits then limit every entry of the list (acl(5)).
     try:
         return bool(os.getxattr(directory.fd, ACCESS_LIST))
     except OSError:
-        return False  # it has none, or the file system knows none
+        return False  # it has no access list, or the file system has none
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def reopen(directory: Directory, *, what: str = "the folder") -> Iterator[Direct
 
 @contextmanager
 def _opened(path: str, *, what: str, create: bool) -> Iterator[Directory]:
-    # FileNotFoundError leaves only when nothing is to be created; all else becomes a StoreError.
+    # FileNotFoundError is raised only if nothing is to be created; all else becomes a StoreError.
     try:
         way, real = pathwalk.to_folder(path, create=create)
     except pathwalk.Blocked as blocked:
@@ -155,7 +155,7 @@ def _opened(path: str, *, what: str, create: bool) -> Iterator[Directory]:
 
 
 def explain_blocked(blocked: pathwalk.Blocked, path: str, *, what: str) -> StoreError:
-    """Return the error of the walk to PATH, which is WHAT ("the folder"), that BLOCKED ended."""
+    """Return the error for the walk to PATH that BLOCKED ended; WHAT describes PATH ("the folder")."""
     error, at = blocked.error, blocked.at
     subject = f"{what} {shown(path)}:" if at == path else f"{what} {shown(path)}: {shown(at)}"
     if blocked.target is not None:

@@ -8,7 +8,7 @@ import os
 from cdigen.host.root import reason, shown
 from cdigen.model.errors import StoreError
 
-# errno(3) to the next step; what is not listed is named by strerror alone.
+# errno(3) to the next step; other errors have only their strerror.
 _HINTS = {
     errno.EACCES: "run the command as root, or name a folder of your own",
     errno.EDQUOT: "free space within the quota of that file system, then run the command again",

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from cdigen.store.directory import Directory
 
 LOCK_FILE = "lock"
-# A cycle writes a handful of files; whoever holds the lock for longer is stuck, not busy.
+# A cycle writes a handful of files; a process that holds the lock for longer is stuck, not busy.
 TIMEOUT_S = 10.0
 _POLL_S = 0.02
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
-# Who may open it may hold it, and so keep us from writing: flock(2) asks for no more than that.
+# Anyone who can open it can lock it (flock(2)), and so keep us from writing.
 _MODE = 0o600
 
 
@@ -40,7 +40,7 @@ def exclusive(directory: Directory, *, timeout_s: float = TIMEOUT_S) -> Iterator
     """Hold the lock of the state directory while the body runs, which gets the descriptor of its file.
 
     The kernel frees it if we die. StoreError: the lock file cannot be opened; ``LockHeld``: another process
-    (named by its pid as its own pid namespace counts) held the lock for all of ``timeout_s``.
+    (named by its pid in its own pid namespace) held the lock for all of ``timeout_s``.
     """
     path = directory.file(LOCK_FILE)
     try:
@@ -77,7 +77,7 @@ def _wait(fd: int, path: str, timeout_s: float) -> None:
 
 
 def _write_pid(fd: int) -> None:
-    # The pid only makes the other side's message better: a full disk must not stop us here.
+    # The pid only improves the other process's message: a full disk must not stop us here.
     signature = f"{os.getpid()}\n".encode()
     with suppress(OSError):
         if os.pread(fd, len(signature) + 1, 0) != signature:
@@ -90,5 +90,5 @@ def _held(fd: int, path: str, timeout_s: float) -> LockHeld:
     holder = f"process {pid}" if pid.isascii() and pid.isdigit() else "another process"
     return LockHeld(
         f"{shown(path)}: held by {holder} for more than {timeout_s:g} s",
-        hint="wait for that cdigen to end, or end it, then run the command again",
+        hint="wait for that cdigen to end, or stop it, then run the command again",
     )

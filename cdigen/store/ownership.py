@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def status_of(folder: Directory, name: str) -> os.stat_result | None:
-    """Return the status of what lies at NAME in FOLDER, None for nothing. StoreError: it cannot be had."""
+    """Return the status of the file NAME in FOLDER, None for no file. StoreError: it cannot be read."""
     try:
         return os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
     except FileNotFoundError:
@@ -27,16 +27,16 @@ def status_of(folder: Directory, name: str) -> os.stat_result | None:
 def copy_ownership(fd: int, folder: Directory, name: str, status: os.stat_result) -> None:
     """Give the new file FD the owner, the mode, the access list and the security label of the old one.
 
-    The old one is NAME in FOLDER, of which STATUS is known. StoreError: the system refused.
+    The old one is NAME in FOLDER, with the status STATUS. StoreError: the system refused.
     """
-    # By its descriptor: what the name means may change, and a path could be led elsewhere.
+    # By its descriptor: the name may be replaced, and a path could be redirected.
     path = f"/proc/self/fd/{folder.fd}/{name}"
     try:
         os.fchown(fd, status.st_uid, status.st_gid)
         os.fchmod(fd, stat.S_IMODE(status.st_mode) & 0o777)
         for attribute in _attributes(path):
             value = os.getxattr(path, attribute, follow_symlinks=False)
-            # A label that may not be set is the one that a new file gets here; an access list is a promise.
+            # A label may be left at a new file's default; an access list must be kept.
             with suppress(*() if attribute == ACCESS_LIST else (OSError,)):
                 os.setxattr(fd, attribute, value)
         os.fsync(fd)

@@ -2,8 +2,8 @@
 
     {"schema": 1, "boot": "<the kernel's id of the boot>", "gpus": [{"vendor": "nvidia", ...}]}
 
-They hold for the boot in which they were given. What is of another boot or damaged is ignored, and so is
-everything where the kernel does not name its boot.
+They are valid for the boot in which they were given. Names of another boot, or damaged, are ignored; all are,
+if the kernel gives no boot id.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _GPUS = many(
 
 
 def read(state_dir: str, host: Root) -> tuple[GpuPartitionNames, ...]:
-    """Return the names that were given in this boot of HOST; nothing where there are none to be had."""
+    """Return the names that were given in this boot of HOST, if any."""
     try:
         with open_existing(state_dir, what=STATE_DIRECTORY) as directory:
             content = None if directory is None else take_snapshot(directory, FILE).content

@@ -1,10 +1,9 @@
-"""Walk to a path with one descriptor at a time, past no link that another user may have planted.
+"""Walk to a path with one descriptor at a time, never through a link that another user may have planted.
 
 The kernel's rule (``may_follow_link`` in fs/namei.c), whatever the sysctl fs.protected_symlinks says, and for
-every link on the way, not for the last one alone: in a sticky folder that everyone may write to, a link is
-followed only if it belongs to who follows it, or to the folder's owner. And one rule more, which the
-kernel lacks: what another user's link leads to must be that user's own, or it would have us write what that
-user may not.
+every link on the path, not only the last: in a sticky folder that everyone may write to, a link is followed
+only if it belongs to our user or to the folder's owner. And one rule that the kernel lacks: another user's
+link must lead to that user's own file, or we would write for them where they may not.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ _ANYONES = stat.S_ISVTX | stat.S_IWOTH
 
 
 class Blocked(Exception):
-    """The walk ended before its path did, at AT, a part of the path as given.
+    """The walk ended early, at AT, a part of the path as given.
 
-    TARGET: it is a link, and this is its text; ERROR is that of the system call that failed; ``is_new``: that
-    was to make the folder AT.
+    TARGET: the text of AT, if it is a link; ERROR: of the failed system call; ``is_new``: that call was to
+    make the folder AT.
     """
 
     def __init__(self, at: str, target: str | None, error: OSError, *, is_new: bool = False) -> None:
@@ -43,9 +42,9 @@ class Blocked(Exception):
 
 @frozen
 class FileLocation:
-    """Where a file is or would be: its folder, open (O_PATH), its name in it, and the path without links.
+    """Where a file is or would be made: its open folder (O_PATH), its name, and the path without links.
 
-    ``is_magic``: the name is a link of /proc that leads where its text does not say; opening it follows.
+    ``is_magic``: the name is a link of /proc whose target is not its text; opening it follows it.
     """
 
     folder: int
@@ -57,8 +56,8 @@ class FileLocation:
 def to_folder(path: str, *, create: bool) -> tuple[int, str]:
     """Return an O_PATH descriptor of the folder at absolute PATH, and its path without links.
 
-    What is missing is made if CREATE is set. A last part that is a link is not followed. ``Blocked``: the
-    way ends; FileNotFoundError: so it does, and nothing was to be made; StoreError: a link was planted.
+    Missing folders are made if CREATE is set. A link as the last part is not followed. ``Blocked``: a part
+    cannot be entered; FileNotFoundError: it is missing, and CREATE is not set; StoreError: a planted link.
     """
     walk = _Walk(path, create=create)
     try:
@@ -74,7 +73,7 @@ def to_folder(path: str, *, create: bool) -> tuple[int, str]:
 def to_file(path: str, *, create: bool, follow: bool = True) -> FileLocation:
     """Return where the file at absolute PATH is or would be; missing folders are made if CREATE is set.
 
-    A last part that is a link is followed if FOLLOW is set. Errors as ``to_folder``.
+    A link as the last part is followed if FOLLOW is set. Errors as ``to_folder``.
     """
     walk = _Walk(path, create=create)
     try:
@@ -94,7 +93,7 @@ def to_file(path: str, *, create: bool, follow: bool = True) -> FileLocation:
 
 
 class _Walk:
-    """A walk that is under way: where it is, what is still to be entered (the next part last)."""
+    """A walk in progress: where it is, and the parts still to be entered (the next one last)."""
 
     def __init__(self, path: str, *, create: bool) -> None:
         self.pending = parts(path)
@@ -105,24 +104,24 @@ class _Walk:
         self._real: list[str] = []
         self._asked: list[str] = []
         self._links_left = MAX_LINKS
-        # The link of the path as given that is being followed: its path, its text, what comes after it.
+        # The link, in the path as given, that is being followed: its path, its text, the parts after it.
         self._link: tuple[str, str, int] | None = None
-        # Root, we, and who owns "/": in a user namespace, root is nobody there.
+        # Root, our user, and the owner of "/": in a user namespace, the host's root is nobody.
         self._trusted = {0, os.geteuid(), os.fstat(self.fd).st_uid}
         self._led_by: set[int] = set()
 
     @property
     def real(self) -> str:
-        """The path of where it is, without links."""
+        """The present folder's path, without links."""
         return "/" + "/".join(self._real)
 
     @property
     def is_within_link(self) -> bool:
-        """Whether the next part is one of a link's text."""
+        """Whether the next part comes from a link's text."""
         return self._link is not None and len(self.pending) > self._link[2]
 
     def enter_all_but_last(self) -> None:
-        """Enter all parts but the last, unless that is none that can be a file's name."""
+        """Enter all parts except the last; that one too if it cannot be a file's name."""
         while len(self.pending) > 1 or self.pending == [".."]:
             self.enter(follow=True)
 
@@ -156,7 +155,7 @@ class _Walk:
             raise self._blocked(error) from error
 
     def is_end(self, name: str, *, follow: bool) -> tuple[bool, bool]:
-        """Return whether the walk ends at NAME, its last part, and whether that is a link as only /proc has.
+        """Return whether the walk ends at NAME, its last part, and whether that is a magic link of /proc.
 
         A link that is followed is not an end.
         """
@@ -181,7 +180,7 @@ class _Walk:
         return False, False
 
     def verify(self, folder: int, name: str = "") -> None:
-        """Raise StoreError where another user's link led here; FOLDER, or NAME in it, must be that user's."""
+        """Raise StoreError if another user's link led here, and FOLDER, or NAME in it, is not that user's."""
         if not self._led_by:
             return
         owners = {os.fstat(folder).st_uid}
@@ -192,7 +191,7 @@ class _Walk:
             raise StoreError(
                 f"{shown(self._path)} is not written: a symlink of uid {min(self._led_by - owners)} leads to "
                 f"{shown(self.real)}, which is not theirs",
-                hint="name the place that it leads to",
+                hint="name its target instead",
             )
 
     def _hold(self, name: str, *, may_make: bool) -> int:
@@ -209,12 +208,12 @@ class _Walk:
         fd = os.open(name, _NEW, dir_fd=self.fd)
         mode = stat.S_IMODE(os.fstat(fd).st_mode)
         if mode | MODE != mode:
-            os.fchmod(fd, mode | MODE)  # the umask took something away
+            os.fchmod(fd, mode | MODE)  # the umask removed some bits
         self._is_making = False
         return fd
 
     def _leave_link(self) -> None:
-        """Note that the text of a link has been walked: what follows is found in what it led to."""
+        """Note that a link's text has been walked: the next parts are below its target."""
         self.verify(self.fd)
         self._led_by.clear()
         self._link = None
@@ -239,14 +238,14 @@ class _Walk:
             self._real = []
 
     def _judge(self, name: str, link: os.stat_result) -> None:
-        """Raise StoreError where the LINK that is called NAME here may have been planted."""
+        """Raise StoreError if the LINK called NAME here may have been planted."""
         folder = os.fstat(self.fd)
         if folder.st_mode & _ANYONES == _ANYONES and link.st_uid not in {os.geteuid(), folder.st_uid}:
             where = f"{self.real.rstrip('/')}/{name}"
             raise StoreError(
                 f"{shown(where)} is a symlink of uid {link.st_uid} in a folder where everyone may write, and "
                 "is not followed",
-                hint="name the place that it leads to, or remove the link",
+                hint="name its target instead, or remove the link",
             )
         if link.st_uid not in self._trusted:
             self._led_by.add(link.st_uid)
@@ -264,8 +263,8 @@ class _Walk:
 
 
 def _is_magic(held: int, link: os.stat_result) -> bool:
-    """Return whether the open LINK leads elsewhere than its text says (proc(5)): its size is not its text's.
+    """Return whether the open LINK's target differs from its text (proc(5)): its size is not its text's.
 
-    The text of a link of sysfs says where it leads, and the kernel follows it as well as we do.
+    The text of a link in sysfs is its target, so we can follow it ourselves.
     """
     return len(os.fsencode(os.readlink("", dir_fd=held))) != link.st_size

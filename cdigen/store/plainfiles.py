@@ -1,4 +1,4 @@
-"""Write files that the user named (``--output``, ``--bundle``): whole or not at all, past no planted link."""
+"""Write files named by the user (``--output``, ``--bundle``), atomically and never through planted links."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _OTHERS_ADD = stat.S_IWOTH | stat.S_IWGRP
 
 
 def save_file(path: str, content: bytes) -> None:
-    """Make CONTENT the content of the file PATH; missing folders are made.
+    """Write CONTENT to the file PATH; missing folders are made.
 
     A link is followed, as a shell's ``>`` would, but by the kernel's rule for sticky folders (see
     ``store.pathwalk``; for files and FIFOs, fs.protected_regular and fs.protected_fifos), whether the sysctls
-    are set or not. A file that is there keeps its owner and its mode. What is there and no regular file
-    (``/dev/stdout``, a FIFO) is written to rather than replaced. StoreError: the system refused, or we.
+    are set or not. An existing file keeps its owner and mode. A file that is not regular (``/dev/stdout``, a
+    FIFO) is written to rather than replaced. StoreError: the system refused, or these rules.
     """
     with _found(path, create=True) as (folder, place):
         status = None if place.is_magic else status_of(folder, place.name)
@@ -48,14 +48,14 @@ def save_file(path: str, content: bytes) -> None:
 def create(path: str, content: bytes) -> None:
     """Make the new file PATH with CONTENT, for its owner alone; no link in its place is followed.
 
-    StoreError: something has that name already, or the system refused; nothing is left then.
+    StoreError: the name exists already, or the system refused; nothing is left behind.
     """
     with _found(path, create=False, follow=False) as (folder, place):
         try:
             descriptor = os.open(place.name, _NEW, _OWNER_ONLY, dir_fd=folder.fd)
         except FileExistsError:
             raise StoreError(
-                f"{shown(path)} is there already, and is not written over", hint="name a new file"
+                f"{shown(path)} exists already, and is not overwritten", hint="name a new file"
             ) from None
         except OSError as error:
             raise store_error("cannot write", path, error) from error
@@ -72,7 +72,7 @@ def create(path: str, content: bytes) -> None:
 def _found(
     path: str, *, create: bool, follow: bool = True
 ) -> Iterator[tuple[Directory, pathwalk.FileLocation]]:
-    """Walk to the file PATH, and hold its folder. StoreError: it cannot be reached, or not safely."""
+    """Walk to the file PATH, and keep its folder open. StoreError: it cannot be reached, or not safely."""
     asked = os.path.join(os.getcwd(), path)
     try:
         place = pathwalk.to_file(asked, create=create, follow=follow)
@@ -88,9 +88,9 @@ def _found(
 
 
 def _refuse_others(path: str, status: os.stat_result, folder: os.stat_result) -> None:
-    """Refuse what another user has put into a sticky folder (``may_create_in_sticky`` in fs/namei.c).
+    """Refuse a file that another user has put into a sticky folder (``may_create_in_sticky`` in fs/namei.c).
 
-    And a FIFO of theirs wherever it is: we would wait for its reader for as long as they like.
+    And another user's FIFO anywhere: they could make us wait for its reader for ever.
     """
     if stat.S_ISFIFO(status.st_mode) and status.st_uid not in {0, os.geteuid()}:
         raise StoreError(
@@ -109,7 +109,7 @@ def _refuse_others(path: str, status: os.stat_result, folder: os.stat_result) ->
 def _write_through(
     path: str, place: pathwalk.FileLocation, status: os.stat_result | None, content: bytes
 ) -> None:
-    """Write CONTENT to the device, FIFO or socket with STATUS, or to where a link as only /proc has leads."""
+    """Write CONTENT to the device, FIFO or socket with STATUS, or to the target of a magic link of /proc."""
     flags = _SPECIAL | (os.O_TRUNC if status is None else os.O_NOFOLLOW)
     try:
         descriptor = os.open(place.name, flags, dir_fd=place.folder)

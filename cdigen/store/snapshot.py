@@ -1,4 +1,4 @@
-"""Look at what lies at a name now, opening nothing but a regular file: ``take_snapshot``."""
+"""Read what a name is now, opening only regular files: ``take_snapshot``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.store.directory import Directory
 
-# Specs hold tens of kilobytes (1,000 GPUs: under 2 MB). What is larger is not ours and is not read.
+# Specs have tens of kilobytes (1,000 GPUs: under 2 MB). Larger files are not ours and are not read.
 MAX_BYTES = 64 << 20
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -28,11 +28,11 @@ _OTHERS = (
 
 @frozen
 class FileSnapshot:
-    """What lay at a name at one moment.
+    """What a name was at one moment.
 
-    ``description`` is for people ("a symlink to /etc/passwd"); ``content`` is None unless it is a
-    regular file that is not too large; ``identity`` changes whenever another file or other content
-    takes the name, and is None where there is nothing.
+    ``description`` is for people ("a symlink to /etc/passwd"); ``content`` is None unless it is a regular
+    file that is not too large; ``identity`` changes with every new file or content at the name, and is None
+    if there is no file.
     """
 
     description: str
@@ -46,9 +46,9 @@ NO_FILE = FileSnapshot(description="nothing")
 
 
 def take_snapshot(directory: Directory, name: str, *, limit: int = MAX_BYTES) -> FileSnapshot:
-    """Return what lies at NAME in the directory, a regular file of at most LIMIT bytes with its content.
+    """Return what NAME in the directory is, with the content if it is a regular file of at most LIMIT bytes.
 
-    StoreError: it cannot be looked at or read.
+    StoreError: it cannot be examined or read.
     """
     try:
         status = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
@@ -89,7 +89,7 @@ def _read(fd: int, limit: int) -> FileSnapshot:
 
 
 def read_all(fd: int, *, limit: int = MAX_BYTES) -> bytes:
-    """Return the file's bytes from its beginning, at most LIMIT, whatever the descriptor's offset is."""
+    """Return the file's first bytes, at most LIMIT, whatever the descriptor's offset is."""
     parts: list[bytes] = []
     offset = 0
     while part := os.pread(fd, min(1 << 20, limit - offset), offset):

@@ -1,8 +1,8 @@
-"""Write and remove spec files: ``publish``, ``withdraw``, and what was ``recorded`` of both.
+"""Write and remove spec files: ``publish``, ``withdraw``; ``recorded`` returns the record of both.
 
-docs/cdi.md, "Writing", has the protocol. A reader of the directory sees the old content or the new one,
-whole. Only what the state file records as ours is replaced or removed; everything else is foreign, and at
-most moved aside under a name that no runtime loads. All of it happens under the lock.
+docs/cdi.md, "Writing", has the protocol. A reader of the directory sees the whole old content or the whole
+new one. Only files that the state file records as ours are replaced or removed; all others are foreign, and
+at most moved aside under a name that no runtime loads. All of it happens under the lock.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @frozen
 class PublishedSpec:
-    """What became of a spec: its path, whether it was written, foreign files that were moved aside."""
+    """The result for a spec: its path, whether it was written, foreign files that were moved aside."""
 
     path: str
     result: Result
@@ -69,12 +69,11 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
 ) -> PublishedSpec:
     """Write CONTENT, the spec of KIND, into the file NAME of DIRECTORY.
 
-    CHECK gets the bytes as read back from the disk and raises to refuse them. DRIVER is the version that
-    the spec is made for, if any. ``also_set_aside`` names foreign files of the same directory that are moved
-    aside with the write. A file that has the same bytes, mode and owner is not touched, and is ours from then
-    on.
+    CHECK gets the bytes as read back from the disk and raises to refuse them. DRIVER is the driver version
+    that the spec is for, if any. ``also_set_aside`` names foreign files of the same directory that are also
+    moved aside. A file with the same bytes, mode and owner is not touched, and is ours from then on.
 
-    SpecError: NAME holds something foreign and ``replace_foreign`` is not set. StoreError: the system refused
+    SpecError: NAME is a foreign file and ``replace_foreign`` is not set. StoreError: the system refused
     (space, permission, read-only, the lock). Either leaves the directory as it was.
     """
     if posixpath.basename(name) != name or not name.endswith(SPEC_SUFFIXES):
@@ -114,7 +113,7 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
 def _put_in_place(
     write: _Write, aside: tuple[str, ...], check: Callable[[bytes], None], now: Callable[[], float]
 ) -> tuple[str, ...]:
-    """Write what WRITE says unless it is done, and move the files ASIDE away; returns where those are now."""
+    """Carry out WRITE unless it is done, and move the files ASIDE away; returns their new paths."""
     if _is_done(write):
         check(write.content)
         return _exchange(write, None, aside, now)
@@ -127,8 +126,8 @@ def _put_in_place(
 def recorded(directory: str, *, state_dir: str) -> tuple[tuple[OwnedSpec, ...], tuple[Finding, ...]]:
     """Return what the state file records of the files of DIRECTORY, and what is wrong with it.
 
-    A record outlives a file that was removed or edited since; ``withdraw`` tells. StoreError: the state
-    file or the directory cannot be read.
+    A record stays when its file is removed or edited; ``withdraw`` finds that out. StoreError: the state file
+    or the directory cannot be read.
     """
     with open_existing(state_dir, what=STATE_DIRECTORY) as home, open_existing(directory) as place:
         if home is None or place is None:
@@ -138,14 +137,14 @@ def recorded(directory: str, *, state_dir: str) -> tuple[tuple[OwnedSpec, ...], 
 
 
 def withdraw(directory: str, name: str, *, state_dir: str, dry_run: bool = False) -> Removal:
-    """Remove our own spec file; a foreign file is left alone. With DRY_RUN only say what would become of it.
+    """Remove our own spec file; a foreign file is left alone. With DRY_RUN only return what would happen.
 
     ``foreign``: it was ours and has been changed since. StoreError: the system refused.
     """
     with open_existing(state_dir, what=STATE_DIRECTORY) as home, open_existing(directory) as place:
         if home is None or place is None:
             return "absent"
-        # What is ours to remove is what the state says.
+        # Only the state says what is ours and may be removed.
         require_owned(home, what=STATE_DIRECTORY)
         with nullcontext() if dry_run else exclusive(home):
             if not dry_run:
@@ -162,7 +161,7 @@ def withdraw(directory: str, name: str, *, state_dir: str, dry_run: bool = False
             except OSError as error:
                 raise store_error("cannot remove", place.file(name), error) from error
             tempfiles.fsync_directory(place)
-            # The file is gone: a record that outlives it, for want of space, makes nothing else ours.
+            # The file is gone: if its record stays, for lack of space, it makes no other file ours.
             with suppress(StoreError):
                 states.write(home, state.forgetting(place.record(name)))
             return "removed"
@@ -170,7 +169,7 @@ def withdraw(directory: str, name: str, *, state_dir: str, dry_run: bool = False
 
 @frozen
 class _Write:
-    # One publication: what is wanted, and what was there when the lock was taken.
+    # One publication: the wanted file, and the state when the lock was taken.
     place: Directory
     name: str
     content: bytes
@@ -182,8 +181,8 @@ class _Write:
 
 
 def _is_done(write: _Write) -> bool:
-    # Another mode or owner is fixed by writing anew: a chmod wakes no runtime's watch (docs/cdi.md,
-    # "Watching"), and a file of another user could change under us.
+    # A wrong mode or owner is fixed by writing anew: a chmod wakes no runtime's watch (docs/cdi.md,
+    # "Watching"), and another user could change their file meanwhile.
     present = write.present
     mine = present.mode == tempfiles.MODE and present.uid == os.geteuid()
     return mine and present.content == write.content
@@ -199,7 +198,7 @@ def _is_foreign(write: _Write) -> bool:
 
 
 def _foreign(write: _Write, findings: tuple[Finding, ...]) -> SpecError:
-    # A damaged state file belongs to the reason: the file may have been ours.
+    # A damaged state file is part of the reason: the file may have been ours.
     path = shown(write.place.file(write.name))
     reasons = "".join(f"; {finding.message}" for finding in findings)
     return SpecError(
@@ -210,9 +209,9 @@ def _foreign(write: _Write, findings: tuple[Finding, ...]) -> SpecError:
 
 
 def _exposed(place: Directory) -> tuple[Finding, ...]:
-    """Return the finding of a spec directory that others may write to.
+    """Return the finding for a spec directory that others may write to.
 
-    It is written to nevertheless: whatever they may add there, our spec makes nothing worse.
+    It is written to nevertheless: our spec makes that no worse.
     """
     if not (problem := writable_by_others(place)):
         return ()
@@ -221,7 +220,7 @@ def _exposed(place: Directory) -> tuple[Finding, ...]:
             severity="warning",
             rule="spec-directory-exposed",
             path=place.path,
-            message=f"{shown(place.path)} {problem}: who may add a spec there can have any file of the host",
+            message=f"{shown(place.path)} {problem}: who adds a spec there can get any file of the host",
             hint=f"'chown root:root' and 'chmod go-w' it, or take {shown(place.path)} out of spec_dirs",
         ),
     )
@@ -237,7 +236,7 @@ def _read_back(staged: tempfiles.Staged, write: _Write) -> bytes:
 def _exchange(
     write: _Write, staged: tempfiles.Staged | None, aside: tuple[str, ...], now: Callable[[], float]
 ) -> tuple[str, ...]:
-    # Foreign files leave, then ours comes; whatever fails in between, the foreign ones return.
+    # Foreign files are moved away before ours is written; if that fails, they are moved back.
     place = write.place
     leaving = [name for name in dict.fromkeys(aside) if _identity(place, name) is not None]
     if staged is not None and _identity(place, write.name) != write.present.identity:
@@ -285,7 +284,7 @@ def _identity(place: Directory, name: str) -> tuple[int, ...] | None:
 
 
 def _digests_during(write: _Write) -> tuple[str, ...]:
-    # What lies there stays ours until the rename, what comes is ours from the rename on.
+    # The old file stays ours until the rename, the new one is ours from the rename on.
     ours = write.present.content if _is_ours(write) else None
     before = () if ours is None else (states.digest(ours),)
     return tuple(dict.fromkeys((*before, states.digest(write.content))))
@@ -299,7 +298,7 @@ def _record(write: _Write, digests: tuple[str, ...]) -> None:
 
 
 def _record_last(write: _Write) -> tuple[Finding, ...]:
-    # The spec is in place and recorded already: one digest too many does not make that a failure.
+    # The spec is in place and recorded already: one digest too many is no failure.
     try:
         _record(write, (states.digest(write.content),))
     except StoreError as error:

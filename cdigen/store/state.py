@@ -1,8 +1,8 @@
 """Read and write the state file: which spec files are ours, by path and by digest of their content.
 
-A file is ours only while its content has a digest that is recorded for its path. Before a write the
-new digest joins that of the present content, afterwards it stands alone: whenever a writer is killed,
-what lies on the disk is recognised.
+A file is ours only while its content has a digest that is recorded for its path. Before a write the new
+digest is added to that of the present content, afterwards the old one is removed: whenever a writer is
+killed, the file on the disk is recognised.
 
     {"schema": 1, "specs": {"/var/run/cdi/nvidia.com-gpu.json": {"kind": "nvidia.com/gpu",
                                                                  "driver": "550.163.01",
@@ -37,9 +37,9 @@ SCHEMA = 1
 
 @frozen
 class OwnedSpec:
-    """A spec file that is ours as long as the digest of its content is one of these.
+    """A spec file that is ours as long as one of these is the digest of its content.
 
-    ``driver`` is the version that it was made for, where one is known.
+    ``driver`` is the version that it was made for, if known.
     """
 
     path: str
@@ -60,7 +60,7 @@ class State:
     specs: tuple[OwnedSpec, ...] = ()
 
     def of(self, path: str) -> OwnedSpec | None:
-        """Return what is recorded for PATH, if anything is."""
+        """Return the record of PATH, if there is one."""
         return next((owned for owned in self.specs if owned.path == path), None)
 
     def owns(self, path: str, content: bytes | None) -> bool:
@@ -69,11 +69,11 @@ class State:
         return owned is not None and content is not None and digest(content) in owned.digests
 
     def within(self, folder: str) -> tuple[OwnedSpec, ...]:
-        """Return what is recorded for the files of FOLDER itself, not of folders below."""
+        """Return the records of files in FOLDER itself, not in folders below."""
         return tuple(owned for owned in self.specs if posixpath.dirname(owned.path) == folder)
 
     def recording(self, owned: OwnedSpec) -> State:
-        """Return the state with OWNED in place of what was recorded for its path."""
+        """Return the state with OWNED replacing the record of its path."""
         others = self.forgetting(owned.path).specs
         return State(specs=tuple(sorted((*others, owned), key=lambda one: one.path)))
 
@@ -84,14 +84,14 @@ class State:
 
 def digest(content: bytes) -> str:
     """Return the SHA-256 of CONTENT in hex."""
-    # Imported here: hashlib loads OpenSSL (5 ms), and a first look at a directory needs none of it.
+    # Imported here: hashlib loads OpenSSL (5 ms), which a first look at a directory does not need.
     import hashlib  # noqa: PLC0415
 
     return hashlib.sha256(content, usedforsecurity=False).hexdigest()
 
 
 def read(state_dir: str) -> tuple[State, tuple[Finding, ...]]:
-    """Return the state as it is, changing nothing; without a state file nothing is ours.
+    """Return the state without changing anything; without a state file nothing is ours.
 
     A damaged file counts as none, with a finding. StoreError: it cannot be read.
     """
@@ -110,8 +110,8 @@ def read_only(directory: Directory) -> tuple[State, tuple[Finding, ...]]:
 def read_for_update(directory: Directory) -> tuple[State, tuple[Finding, ...]]:
     """Return the state and move a damaged state file aside; the caller holds the lock.
 
-    Damage (not JSON, another schema, not a regular file) means that nothing is ours any more, never
-    that we cannot go on. StoreError: the file cannot be read or moved.
+    Damage (not JSON, another schema, not a regular file) means only that nothing is ours any more; it is no
+    error. StoreError: the file cannot be read or moved.
     """
     state, reason = _read(directory)
     if not reason:

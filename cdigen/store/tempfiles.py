@@ -2,8 +2,8 @@
 
 The name ends in ``.tmp``, which no runtime loads, and the file is in the directory of its target:
 a rename from elsewhere is not seen by the runtimes' watches (docs/cdi.md, "Watching"). A writer holds
-an flock on its temporary file for as long as it lives, so a sweep knows a dead writer's file in
-whichever pid namespace either of them runs: the lock can be taken.
+an flock on its temporary file while it runs, so a sweep recognizes a dead writer's file, even across pid
+namespaces: the lock can be taken.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SWEEP_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # NAME_MAX is 255; prefix, pid, random part and suffix take at most 33.
 _MAX_NAME_BYTES = 200
 _ATTEMPTS = 10
-# File systems that cannot sync a directory say so with these (fsync(2)); there is nothing to wait for.
+# The errors of file systems that cannot sync a directory (fsync(2)): there is nothing to wait for.
 _NO_SYNC = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 
 
@@ -62,14 +62,14 @@ def staged(directory: Directory, name: str, content: bytes, *, mode: int = MODE)
             raise store_error("cannot write", directory.file(name), error) from error
         yield Staged(name=temporary, fd=fd)
     finally:
-        # What cannot be removed now is swept by the next writer; it must not hide the reason we left.
+        # If this cannot be removed, the next writer sweeps it up; it must not hide the first error.
         with suppress(OSError):
             os.unlink(temporary, dir_fd=directory.fd)
         os.close(fd)
 
 
 def replace_file(directory: Directory, name: str, content: bytes, *, mode: int = MODE) -> None:
-    """Make CONTENT the file NAME in one step, and wait until it is on the disk. StoreError: refused."""
+    """Write CONTENT to the file NAME in one step, and wait until it is on the disk. StoreError: refused."""
     with staged(directory, name, content, mode=mode) as temporary:
         rename_into_place(temporary, directory, name)
         fsync_directory(directory)
@@ -95,8 +95,8 @@ def fsync_directory(directory: Directory) -> None:
 def sweep(directory: Directory) -> tuple[str, ...]:
     """Remove the temporary files that dead writers left, and return their names, sorted.
 
-    Only regular files of our own user whose name is exactly ours count. One that cannot be removed
-    stays: it harms nobody, and a file system that refuses will say so at the next write.
+    Only regular files of our own user with exactly our form of name are removed. One that cannot be removed
+    stays: it does no harm, and the file system's error will be reported at the next write.
     """
     try:
         names = os.listdir(directory.fd)
@@ -129,14 +129,14 @@ def _create(directory: Directory, name: str) -> tuple[int, str]:
 
 
 def _claimed(fd: int) -> bool:
-    # Between our open and our flock a sweep can take the file for a dead writer's: then it holds the
-    # lock, or the file is unlinked already.
+    # Between our open and our flock a sweep may mistake the file for a dead writer's: then it holds the lock,
+    # or has unlinked the file.
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        return True  # a file system without locks: no sweep can take it there either
+        return True  # a file system without locks: a sweep cannot take the lock either
     return os.fstat(fd).st_nlink > 0
 
 
@@ -146,8 +146,8 @@ def _fill(fd: int, content: bytes, mode: int) -> None:
         view = view[os.write(fd, view) :]
     os.fchmod(fd, mode)
     os.fsync(fd)
-    # Some file systems (NFS, quotas) tell of a failed write only at close; closing a duplicate asks
-    # them while our lock, which belongs to the open file, stays.
+    # Some file systems (NFS, quotas) report a failed write only at close; closing a duplicate shows it, and
+    # keeps our lock, which belongs to the open file.
     os.close(os.dup(fd))
 
 
@@ -162,7 +162,7 @@ def _removed(directory: Directory, name: str) -> bool:
             return False
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.unlink(name, dir_fd=directory.fd)
-    except OSError:  # held by its living writer, or gone, or not to be removed
+    except OSError:  # locked by its running writer, or gone, or cannot be removed
         return False
     else:
         return True

@@ -1,13 +1,13 @@
-"""Sources of events that say "look at the host again, because ..."; they know no vendor, spec or store.
+"""Event sources that say "look at the host again, because ..."; they know no vendor, spec or store.
 
-Events carry no data and may be lost: whoever hears them reads the host itself, and does so from time to time
-without any event (docs/architecture.md).
+Events carry no data and may be lost: the daemon reads the host itself, and from time to time does so without
+any event (docs/architecture.md).
 
 - ``triggers``: ``Trigger``, an event's reason, and ``Inbox``, in which triggers wait for the reader;
 - ``worker``: the thread of a source;
-- ``files``: files and folders; ``waypoints``: which folders that takes; ``comparison``: those that cannot
-  be watched;
+- ``files``: files and folders; ``waypoints``: which folders to watch for them; ``comparison``: those that
+  cannot be watched;
 - ``uevents``: the kernel's and udev's events; ``poll``: changes that make no event at all;
-- ``supervisor``: what a source is; it starts the sources, and restarts those that fail;
+- ``supervisor``: the protocol of a source; starts the sources, and restarts those that fail;
 - ``debounce``: when to look after a burst of events, and how long to wait between attempts. Pure.
 """

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from cdigen.watch.waypoints import Interest
 
-# As the poll of what the kernel never announces (config.settings, poll_s).
+# As the poll of kernel state without events (config.settings, poll_s).
 INTERVAL_S = 1.25
 
 
 class FolderComparison:
-    """Tells for the source NAME when something in one of its folders differs from what it was.
+    """Triggers for the source NAME when something in one of its folders has changed.
 
-    Its thread lives from the first folder on until ``stop``. What comes and goes between two readings is not
+    Its thread lives from the first folder until ``stop``. Files that come and go between two readings are not
     seen.
     """
 
@@ -44,10 +44,10 @@ class FolderComparison:
     def arm(
         self, folders: Mapping[str, Interest], put: Callable[[Trigger], None], *, is_looked_at: bool
     ) -> None:
-        """Compare FOLDERS from now on, and tell PUT; what is new among them is as it is now.
+        """Compare FOLDERS from now on, and call PUT; new ones are compared with their present state.
 
-        IS_LOOKED_AT: so are the others, since whoever calls this looks at the host afterwards. OSError: there
-        is no thread to be had.
+        IS_LOOKED_AT: so are the others, since the caller looks at the host afterwards. OSError: no thread can
+        be started.
         """
         new = {
             path: _state(path, interest)
@@ -61,7 +61,7 @@ class FolderComparison:
             self._worker.start(lambda: self._work(put), put)
 
     def stop(self, within_s: float) -> None:
-        """Compare nothing any more; waits WITHIN_S at most for a file system that does not answer."""
+        """Stop comparing; waits at most WITHIN_S for a file system that does not answer."""
         self._worker.stop(within_s)
         with self._lock:
             self._folders, self._seen = {}, {}
@@ -80,7 +80,7 @@ class FolderComparison:
 
 
 def _state(folder: str, interest: Interest) -> bytes:
-    """Return what stands for all that matters in FOLDER: the names, which files they are, and of when."""
+    """Return the state of FOLDER to compare: the names, which files they are, and their times."""
     digest = blake2b(digest_size=16)
     matters = re.compile("|".join(expression(pattern) for pattern in interest.patterns) or "(?!)").fullmatch
     is_all = ANY in interest.patterns
@@ -95,7 +95,7 @@ def _state(folder: str, interest: Interest) -> bytes:
             status = os.lstat(f"{folder}/{name}")
         except OSError:
             continue
-        # Times tell of a file's content, and of a folder that names came into it, which does not matter here.
+        # A file's time shows changed content; a folder's only new names in it, which do not matter here.
         has_content = interest.content and (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode))
         since = (status.st_mtime_ns, status.st_ctime_ns) if has_content else ()
         facts = (name, status.st_ino, status.st_mode, status.st_uid, status.st_gid, status.st_rdev, *since)
@@ -104,5 +104,5 @@ def _state(folder: str, interest: Interest) -> bytes:
 
 
 def expression(pattern: str) -> str:
-    """Return the regular expression of names that PATTERN stands for."""
+    """Return PATTERN as a regular expression of names."""
     return ".*".join(re.escape(part) for part in pattern.split(ANY))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from cdigen.value import frozen
 
-# More attempts than any delay needs to reach its bound, and few enough for a float to hold the power.
+# More attempts than any delay needs to reach its bound, and few enough that the power fits a float.
 _MOST_ATTEMPTS = 64
 
 
 @frozen
 class Debounce:
-    """One look for many events: ``debounce_s`` after the last, at most ``max_delay_s`` after the first."""
+    """One cycle for many events: ``debounce_s`` after the last, at most ``max_delay_s`` after the first."""
 
     debounce_s: float
     max_delay_s: float
@@ -29,5 +29,5 @@ class Backoff:
     most_s: float
 
     def delay(self, attempts: int) -> float:
-        """Return how many seconds to wait after ATTEMPTS earlier ones (0: none) have failed."""
+        """Return how many seconds to wait after ATTEMPTS failed attempts."""
         return min(self.first_s * self.factor ** min(attempts, _MOST_ATTEMPTS), self.most_s)

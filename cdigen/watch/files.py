@@ -1,10 +1,10 @@
 """``FileSource``: watch files and folders that may not exist yet, be replaced, or be reached through links.
 
 Each folder on the way to a path is watched, not recursively, for the names that matter in it (``waypoints``).
-The watches are planned again when one of the names that lead somewhere changes. watchdog's Observer does the
-watching, by its public interface: a file that is moved to a folder that is not watched is announced half a
-second later, after watchdog has waited for the other half of the move; of a kernel queue that overflowed it
-says nothing, so that what was lost is seen at the next resync. Its release 6 takes an inotify instance for
+The watches are planned again when a name on the way to a path changes. watchdog's Observer does the watching,
+by its public interface: a move of a file to a folder that is not watched is reported half a second later,
+after watchdog has waited for the other half of the move; it does not report that the kernel's queue
+overflowed, so lost events are made up for at the next resync. Its release 6 takes an inotify instance for
 each folder, 7 one for all.
 """
 
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
     from cdigen.watch.waypoints import Interest
 
-# A folder that has come meanwhile, below one that has just been found: more levels than any path has.
+# For folders that appear below a new one while it is planned: more levels than any path has.
 _ROUNDS = 32
 _PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 0.2
-# Planning takes a tenth of the time at most, however fast things change.
+# Planning takes at most a tenth of the time, however fast things change.
 _PAUSES_PER_PLANNING = 9
 # Reading the names of some folders takes microseconds.
 HANGS_S = 10.0
 _HANGS = "looking at the watched folders hangs"
-# Gone, or replaced by a file or a link, since the ways were planned: the next plan knows it.
+# Removed, or replaced by a file or a link, since the plan: the next plan will know.
 _VANISHED = {ENOENT, ENOTDIR, ELOOP}
 _LIMITS = {
     ENOSPC: "the limit of inotify watches is reached (sysctl fs.inotify.max_user_watches)",
@@ -62,10 +62,10 @@ _NAMES: list[type[FileSystemEvent]] = [
     events.FileMovedEvent,
     events.DirMovedEvent,
 ]
-# Also that a file was written and closed, or that its mode or owner changed. The latter has events of its
-# own since watchdog 7, but is asked of the kernel by FileModifiedEvent alone; that event tells of
-# each write(2) as well, which ``note`` drops: in an installation they would come without a pause. Without
-# DirModifiedEvent, of which watchdog makes one or two for each of the others.
+# Also that a file was written and closed, or that its mode or owner changed. The latter has events of its own
+# since watchdog 7, but the kernel is asked for it only by FileModifiedEvent; that event reports each write(2)
+# as well, which ``note`` drops: in an installation they would come without a pause. No DirModifiedEvent:
+# watchdog makes one or two for each of the others.
 _CONTENT = [
     *_NAMES,
     events.FileClosedEvent,
@@ -75,7 +75,7 @@ _CONTENT = [
 
 
 class FileSource:
-    """Tells when one of PATHS, or anything that decides what they mean, changes.
+    """Triggers when one of PATHS, or a folder or link on the way to it, changes.
 
     PATHS are absolute paths of this machine: of files, of folders (each entry matters), or with ``*`` in the
     last name. ROOTS are trees out of which no link leads (``waypoints.interests``). Not seen are pseudo files
@@ -93,8 +93,8 @@ class FileSource:
         self._put: Callable[[Trigger], None] = _nowhere
         self._worker = Worker(self.name)
         self._comparison = FolderComparison(self.name, compare_s)
-        # Held while watches are planned, made and given up, by the worker or by who calls us; for ever,
-        # where a file system does not answer: nobody waits for it without a bound.
+        # Held while watches are planned, made and removed, by the worker or a caller; for ever, if a file
+        # system does not answer: so nobody waits for it without a time limit.
         self._lock = threading.Lock()
         self._observer: BaseObserver | None = None
         self._folders: dict[str, _Folder] = {}
@@ -131,9 +131,9 @@ class FileSource:
             self._lock.release()
 
     def rearm(self, paths: tuple[str, ...], *, roots: tuple[str, ...] = ()) -> None:
-        """Watch PATHS in ROOTS from now on, whatever they mean now; cheap where nothing has changed.
+        """Watch PATHS in ROOTS from now on, as they resolve now; cheap if nothing has changed.
 
-        Whoever calls this looks at the host afterwards: it makes no trigger.
+        It makes no trigger, since the caller looks at the host afterwards.
         """
         self._paths, self._roots = paths, roots
         if self._lock.acquire(timeout=JOIN_S):
@@ -171,14 +171,14 @@ class FileSource:
         return self._worker.problem() or self._shortage
 
     def note(self, here: str, event: FileSystemEvent) -> None:
-        """Tell of EVENT in the folder HERE if it matters; watchdog's thread calls this, without the lock."""
+        """Report EVENT in the folder HERE if it matters; called by watchdog's thread, without the lock."""
         if event.event_type == events.EVENT_TYPE_MODIFIED and _was_written(os.fsdecode(event.src_path)):
             return
         folder = self._folders.get(here)
         is_replaced = event.event_type in _REPLACING
         for path in {os.fsdecode(event.src_path), os.fsdecode(event.dest_path)} - {""}:
             if path == here:
-                # About the folder itself; that something in it was modified is told of each as well.
+                # About the folder itself; a change in it has an event of its own as well.
                 if is_replaced:
                     self._replan(path)
             elif folder is not None:
@@ -194,7 +194,7 @@ class FileSource:
 
     def _give_up(self, observer: BaseObserver) -> None:
         self._observer, self._folders = None, {}
-        # Also of one whose thread has ended, or never began: watchdog 7's has another, and a descriptor.
+        # Also one whose thread has ended, or never began: watchdog 7's has a second thread and a descriptor.
         observer.stop()
         if observer.is_alive():
             observer.join(JOIN_S)
@@ -210,7 +210,7 @@ class FileSource:
                     if self._observer is not observer:
                         return
                     for path in self._plan(observer):
-                        # What came into it before it was watched was seen by nobody.
+                        # Entries made before it was watched were not reported.
                         self._put(Trigger(source=self.name, reason=f"{shown(path)} changed"))
                 pause = (time.monotonic() - began) * _PAUSES_PER_PLANNING
                 stopping.wait(min(max(_PAUSE_S, pause), _LONGEST_PAUSE_S))
@@ -220,9 +220,9 @@ class FileSource:
                     self._give_up(observer)
 
     def _plan(self, observer: BaseObserver, *, is_looked_at: bool = False) -> list[str]:
-        """Watch what now decides the paths' meaning, and nothing else; returns the folders that are new.
+        """Watch exactly the folders on the present ways to the paths; returns the new ones.
 
-        IS_LOOKED_AT says that a look at the host follows in any case.
+        IS_LOOKED_AT: a look at the host follows in any case.
         """
         new: list[str] = []
         self._planning_since = time.monotonic()
@@ -237,7 +237,7 @@ class FileSource:
             found = [path for path, interest in wanted.items() if self._watch(observer, path, interest)]
             if not found and not self._outdated.is_set():
                 break
-            # What has come below them meanwhile was not announced: look once more.
+            # Entries made below them meanwhile were not reported: look once more.
             new += found
         compared = {path: wanted[path] for path in wanted if _is_compared(self._folders.get(path))}
         self._comparison.arm(compared, self._put, is_looked_at=is_looked_at)
@@ -245,14 +245,14 @@ class FileSource:
         return new
 
     def _compare_all(self, why: str) -> None:
-        """Compare all that matters; nothing of it is watched, for the reason WHY."""
+        """Compare everything that matters; none of it can be watched, for the reason WHY."""
         self._shortage = why
         self._planning_since = time.monotonic()
         self._comparison.arm(interests(self._paths, self._roots), self._put, is_looked_at=True)
         self._planning_since = None
 
     def _watch(self, observer: BaseObserver, path: str, interest: Interest) -> bool:
-        """Watch the folder PATH for INTEREST; returns whether it was not watched, or was another folder."""
+        """Watch the folder PATH for INTEREST; returns whether this is a new watch or another folder."""
         known = self._folders.get(path)
         try:
             there = os.lstat(path)
@@ -271,7 +271,7 @@ class FileSource:
                 _Handler(self, path), path, event_filter=_CONTENT if has_content else _NAMES
             )
         except (OSError, RuntimeError) as error:
-            # Given up for good, or watchdog would take the folder that comes in its place for watched.
+            # Removed for good, or watchdog would take a folder that replaces it for watched.
             self._forget(observer, path)
             if isinstance(error, OSError) and error.errno in _VANISHED:
                 self._outdated.set()
@@ -281,9 +281,9 @@ class FileSource:
         return known is None or known.identity != identity
 
     def _hears_content(self, path: str, identity: tuple[int, int], interest: Interest) -> bool:
-        """Return whether content matters in the folder PATH: for INTEREST, or by another way (a bind mount).
+        """Return whether content matters in the folder PATH: for INTEREST, or by another path (a bind mount).
 
-        For watchdog 7 both are one watch of the kernel's, which hears what the later of the two wants.
+        For watchdog 7 both are one kernel watch, with the event mask of the later one.
         """
         return interest.content or any(
             other.has_content and other.identity == identity
@@ -298,7 +298,7 @@ class FileSource:
 
 
 def _was_written(path: str) -> bool:
-    """Return whether the last change to a file was to its content: a change of mode leaves mtime as it is."""
+    """Return whether the last change to a file was to its content: a change of mode does not change mtime."""
     try:
         there = os.lstat(path)
     except OSError:
@@ -310,7 +310,7 @@ _REPLACING = {events.EVENT_TYPE_CREATED, events.EVENT_TYPE_DELETED, events.EVENT
 
 
 class _Handler(events.FileSystemEventHandler):
-    """Gives the events of the folder PATH to SOURCE."""
+    """Passes the events of the folder PATH to SOURCE."""
 
     def __init__(self, source: FileSource, path: str) -> None:
         self._source = source
@@ -321,7 +321,7 @@ class _Handler(events.FileSystemEventHandler):
 
 
 class _Folder:
-    """A watched folder: which one it is, and what matters in it."""
+    """A watched folder: its identity, and what matters in it."""
 
     def __init__(self, identity: tuple[int, int], interest: Interest, *, has_content: bool) -> None:
         self.identity = identity
@@ -336,12 +336,12 @@ class _Folder:
         self._names = re.compile(pattern, re.DOTALL)
 
     def matters(self, name: str) -> bool:
-        """Return whether NAME is one of those that matter for what they are."""
+        """Return whether NAME is one of the names that matter in themselves."""
         return ANY in self.interest.patterns or self._names.fullmatch(name) is not None
 
 
 def _has_failed(thread: BaseThread) -> bool:
-    """Return whether THREAD has ended, and not because its folder was removed, of which there is an event."""
+    """Return whether THREAD has ended, except because its folder was removed, which makes an event."""
     return not thread.is_alive() and thread.should_keep_running()
 
 
@@ -350,14 +350,14 @@ def _is_below(path: str, replaced: set[str]) -> bool:
 
 
 def _is_compared(folder: _Folder | None) -> bool:
-    """Return whether watching does not tell all that matters in FOLDER."""
+    """Return whether watching does not report everything that matters in FOLDER."""
     return folder is None or (folder.interest.content and not folder.has_content)
 
 
 def _holds_nodes(path: str) -> bool:
-    """Return whether PATH is a /dev, or lies in one: a folder with a device node that is called null.
+    """Return whether PATH is a /dev, or inside one: a folder with a device node called null.
 
-    watchdog tells of modes only together with each write, and every program writes to /dev/null.
+    watchdog reports mode changes only together with every write, and all programs write to /dev/null.
     """
     while path != "/":
         try:
@@ -376,4 +376,4 @@ def _explained(error: Exception) -> str:
 
 
 def _nowhere(_: Trigger) -> None:
-    """Stand for the inbox until there is one."""
+    """Stands for the inbox until there is one."""

@@ -1,4 +1,4 @@
-"""``PollSource``: poll what the kernel never announces: small pseudo files, and the names in folders."""
+"""``PollSource``: poll what makes no events: small pseudo files, and the names in folders."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from hashlib import blake2b as Digest  # noqa: N812 - the type of what blake2b() gives
 
-    # Gives what stands for the state of a path.
+    # Returns the state of a path, to compare.
     Reader = Callable[[str], bytes]
 
-# Pseudo files worth polling are far smaller; what is beyond is not compared.
+# Pseudo files worth polling are far smaller; the rest is not compared.
 MAX_BYTES = 1 << 20
-# Below capabilities, gpu0/mig lists GPU instances; of a compute instance in one of these only its coming and
-# going matters, which its folder's number of links tells at a quarter of the cost of listing 56 folders every
-# second. 32 GPUs with 7 instances each give 1,000 entries.
+# Below capabilities, gpu0/mig lists GPU instances; of the compute instances in these only their number
+# matters: a folder's link count gives it at a quarter of the cost of listing 56 folders every second. 32 GPUs
+# with 7 instances each give 1,000 entries.
 MAX_DEPTH = 2
 MAX_ENTRIES = 20_000
 _name = attrgetter("name")
@@ -37,12 +37,12 @@ FIRST_S = 0.3
 
 
 class PollSource:
-    """Tells when the bytes of a file, or the names below a folder, of PATHS differ from what they were.
+    """Triggers when the bytes of a file, or the names below a folder, of PATHS change.
 
-    Folders are listed to the depth ``MAX_DEPTH``, and the folders in those counted: one that replaces
-    another there between two readings is not seen. PATHS may be absent, and come and go. Links are
-    followed to what PATHS name, not below it. Everything is read by the source's own thread: a driver
-    that hangs holds nobody else up.
+    Folders are listed to the depth ``MAX_DEPTH``, and the folders below are counted: if one replaces another
+    there between two readings, that is not seen. PATHS may be absent, and come and go. Links are
+    followed to what PATHS name, not below it. Everything is read by the source's own thread: a driver that
+    hangs blocks no other thread.
     """
 
     name = "poll"
@@ -63,7 +63,7 @@ class PollSource:
         # Which path is being read, and since when.
         self._reading: tuple[str, float] | None = None
         self._wake = threading.Event()
-        # Set while all that is wanted has been read at least once.
+        # Set while every wanted path has been read at least once.
         self._known = threading.Event()
         self._is_awaited = False
 
@@ -79,10 +79,10 @@ class PollSource:
         self._settle()
 
     def rearm(self, paths: tuple[str, ...], roots: tuple[str, ...] = ()) -> None:
-        """Poll PATHS from now on, and of the folders ROOTS only which folders they are.
+        """Poll PATHS from now on, and of the folders ROOTS only their identity.
 
-        Whoever calls this looks at the host afterwards. What is new has been read by then, or makes a
-        trigger as soon as it has: what changes after that look is not lost.
+        The caller looks at the host afterwards. New paths have been read by then, or make a trigger as soon
+        as they are: no change after that look is lost.
         """
         wanted = _readers(paths, roots)
         with self._lock:
@@ -113,7 +113,7 @@ class PollSource:
         return f"reading {shown(reading[0])} hangs"
 
     def _settle(self) -> None:
-        """Wait until all has been read once, but not for one that hangs."""
+        """Wait until all paths have been read once, but not for one that hangs."""
         if self._worker.is_running() and not self._known.wait(FIRST_S):
             with self._lock:
                 self._is_awaited = not self._known.is_set()
@@ -130,7 +130,7 @@ class PollSource:
                     return
 
     def _begin(self, put: Callable[[Trigger], None]) -> None:
-        """Read what has not been read yet; tell PUT if somebody has given up waiting for that."""
+        """Read what has not been read yet; call PUT if a caller has given up waiting for that."""
         while not self._worker.stopping.is_set():
             with self._lock:
                 new = next((path for path in self._wanted if path not in self._seen), None)
@@ -147,7 +147,7 @@ class PollSource:
     def _compare(self, path: str, put: Callable[[Trigger], None]) -> None:
         read = self._wanted.get(path)
         if read is None:
-            # Given up meanwhile.
+            # Dropped meanwhile.
             return
         self._reading = (path, self._clock())
         try:
@@ -168,10 +168,10 @@ def _readers(paths: tuple[str, ...], roots: tuple[str, ...]) -> dict[str, Reader
 
 
 def _identity(path: str) -> bytes:
-    """Return what tells the folder PATH from any other that is mounted over it, or takes its place.
+    """Return what distinguishes the folder PATH from one that is mounted over it or replaces it.
 
-    The numbers of a device and a mount are given again as soon as they are free; a folder's ctime is not.
-    It changes with the names in the folder as well, and of a tree's root those hardly do.
+    The numbers of a device and a mount are reused as soon as they are free; a folder's ctime is not. It also
+    changes with the names in the folder, but those of a tree's root hardly change.
     """
     try:
         status = os.stat(path)
@@ -181,12 +181,12 @@ def _identity(path: str) -> bytes:
 
 
 def _digest(path: str) -> bytes:
-    """Return what stands for the state of PATH: its bytes, the names below it, or why there are none."""
+    """Return the state of PATH: its bytes, the names below it, or why there are none."""
     digest = blake2b(digest_size=16)
     try:
         kind = os.stat(path).st_mode
         digest.update(stat.S_IFMT(kind).to_bytes(4, "big"))
-        # Nothing else is opened: a device or a FIFO would notice.
+        # Nothing else is opened: opening a device or a FIFO has effects.
         if stat.S_ISDIR(kind):
             _add_names(path, digest)
         elif stat.S_ISREG(kind):
@@ -197,10 +197,10 @@ def _digest(path: str) -> bytes:
 
 
 def _content(folder: str) -> list[str]:
-    """Return what stands for the entries of FOLDER: how many folders are in it, or all their names."""
+    """Return the state of FOLDER's entries: the number of folders in it, or all names."""
     try:
         links = os.lstat(folder).st_nlink
-        # A folder's own name, its "." and the ".." of each folder in it; Btrfs does not count (1).
+        # Links: its own name, its "." and the ".." of each folder in it; Btrfs does not count (always 1).
         return [str(links)] if links > 1 else sorted(os.listdir(folder))
     except OSError:
         return []
@@ -219,7 +219,7 @@ def _add_bytes(path: str, digest: Digest) -> None:
 
 def _add_names(top: str, digest: Digest) -> None:
     """Add the names below TOP to DIGEST, folder by folder; what vanishes while it is listed is left out."""
-    # A folder's path holds a slash and a name does not, so that no two trees give the same lines.
+    # A folder's path has a slash and a name has none, so two trees never give the same lines.
     lines: list[str] = []
     pending = [(top, 0)]
     while pending and len(lines) < MAX_ENTRIES:

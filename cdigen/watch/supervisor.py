@@ -1,4 +1,4 @@
-"""``Supervisor``: start each ``Source``, and restart those that fail, after a longer time each time."""
+"""``Supervisor``: start each ``Source``, and restart those that fail, with growing delays."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
     from cdigen.watch.triggers import Inbox
 
-# A limit that others use up may stay so for days: a try a minute costs nothing, and its look at the host
-# makes good what the source misses.
+# A limit may stay used up for days: a try a minute costs nothing, and the cycle it causes makes up for what
+# the source misses.
 BACKOFF = Backoff(first_s=1.0, factor=2.0, most_s=60.0)
-# A thread that ends says so at once; only one that hangs, or a limit that was reached, has to be asked for.
+# A thread that ends reports it at once; only a hanging one, or a reached limit, has to be polled for.
 CHECK_S = 5.0
 
 
 class Source(Protocol):
-    """Something that says when to look again; one thread starts and stops it, any may ask ``problem``."""
+    """A source of triggers; one thread starts and stops it, any may call ``problem``."""
 
     @property
     def name(self) -> str:
-        """What its triggers and its health are listed under."""
+        """The name of the source in its triggers and its health."""
 
     def start(self, put: Callable[[Trigger], None]) -> None:
         """Begin: whatever changes after this returns makes a trigger. May be called again after ``stop``.
@@ -40,11 +40,11 @@ class Source(Protocol):
         """End within 1 s, whatever state it is in; no trigger comes afterwards, unless its thread hangs."""
 
     def problem(self) -> str:
-        """Return what keeps it from seeing all that it should, in one line; empty: nothing."""
+        """Return in one line what prevents it from seeing all changes; empty: nothing."""
 
 
 class Supervisor:
-    """Keeps SOURCES working; has no thread of its own: the daemon's loop calls ``tick``."""
+    """Keeps SOURCES running; has no thread of its own: the daemon's loop calls ``tick``."""
 
     def __init__(
         self, sources: tuple[Source, ...], inbox: Inbox, *, clock: Callable[[], float] = time.monotonic
@@ -54,14 +54,14 @@ class Supervisor:
         self._sources = tuple(_SupervisedSource(source) for source in sources)
 
     def start(self) -> None:
-        """Start all sources; those that cannot are tried again by ``tick``."""
+        """Start all sources; ``tick`` retries those that fail."""
         for each in self._sources:
             each.start(self._inbox, self._clock())
 
     def tick(self) -> float:
-        """Start again what failed, if it is time; returns when to call this next, by the clock.
+        """Restart failed sources, if it is time; returns when to call this next, by the clock.
 
-        A source that was started again has missed something, so it puts a trigger.
+        A restarted source has missed events, so a trigger is put for it.
         """
         now = self._clock()
         for each in self._sources:
@@ -69,7 +69,7 @@ class Supervisor:
         return min((each.next_s(now) for each in self._sources), default=now + CHECK_S)
 
     def health(self) -> dict[str, str]:
-        """Return by its name what is wrong with each source; an empty text: nothing."""
+        """Return the problem of each source by its name; empty: none."""
         return {each.source.name: each.problem() for each in self._sources}
 
     def stop(self) -> None:

@@ -13,13 +13,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# As many reasons as anybody reads in one log line; a package's installation has hundreds.
+# No more reasons than people read in one log line; a package's installation has hundreds.
 MAX_REASONS = 32
 
 
 @frozen
 class Trigger:
-    """A reason to look: ``source`` names who says it, ``reason`` is one line for people."""
+    """A reason to look at the host: ``source`` is its origin, ``reason`` one line for people."""
 
     source: str
     reason: str
@@ -27,11 +27,10 @@ class Trigger:
 
 @frozen
 class Batch:
-    """What came since the last take.
+    """What was put since the last take.
 
-    ``triggers`` are the first distinct ones, in their order; ``events`` counts all, and ``unnamed`` those
-    of them that no trigger stands for. The times are monotonic, of the first and the last event; both
-    are 0.0 where there was none.
+    ``triggers`` are the first distinct ones, in order; ``events`` counts all, and ``unnamed`` those not among
+    ``triggers``. The times are monotonic, of the first and the last event; both are 0.0 if there was none.
     """
 
     triggers: tuple[Trigger, ...] = ()
@@ -45,11 +44,11 @@ NO_EVENTS = Batch()
 
 
 class Inbox:
-    """Many put, one waits and takes; its size never depends on how much is put.
+    """Many threads put, one waits and takes; its size is bounded however much is put.
 
-    ``put`` may be called by any thread, and by a signal handler even where that interrupts another
-    method of the same inbox: hence the reentrant lock, the state that is swapped whole, and the bell,
-    since SimpleQueue is made to be re-entered and a Condition's wait would miss such a call.
+    ``put`` may be called by any thread, and by a signal handler even while it interrupts another method of
+    the same inbox: hence the reentrant lock, the state that is swapped as a whole, and the bell: SimpleQueue
+    is reentrant, and a Condition's wait would miss such a call.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -60,26 +59,26 @@ class Inbox:
         self._bell: SimpleQueue[None] = SimpleQueue()
 
     def put(self, trigger: Trigger) -> None:
-        """Note TRIGGER; never waits for the one who takes, and never fails."""
+        """Add TRIGGER; never waits for the reader, and never fails."""
         with self._lock:
             self._pending.add(trigger, self._clock())
             if self._bell.empty():
                 self._bell.put(None)
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until something is pending, for TIMEOUT_S at most (None: for ever); returns whether it is."""
+        """Wait until something is pending, at most TIMEOUT_S (None: for ever); returns whether it is."""
         if not self._pending.events and (timeout_s is None or timeout_s > 0):
             with suppress(Empty):
                 self._bell.get(timeout=timeout_s)
         return self._pending.events > 0
 
     def peek(self) -> Batch:
-        """Return what is pending, and leave it."""
+        """Return what is pending, without taking it."""
         with self._lock:
             return self._pending.batch()
 
     def take(self) -> Batch:
-        """Return what is pending, and begin anew."""
+        """Take and return what is pending."""
         with self._lock:
             pending, self._pending = self._pending, _Pending()
             while not self._bell.empty():
@@ -88,7 +87,7 @@ class Inbox:
 
 
 class _Pending:
-    """What came since the last take, as it grows."""
+    """What was put since the last take, as it grows."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -98,7 +97,7 @@ class _Pending:
         self._triggers: dict[tuple[str, str], Trigger] = {}
 
     def add(self, trigger: Trigger, now: float) -> None:
-        # A tuple is hashed many times faster than a value, and 10,000 a second may come.
+        # A tuple is hashed many times faster than a value, and there may be 10,000 a second.
         key = (trigger.source, trigger.reason)
         if key not in self._triggers:
             if len(self._triggers) < MAX_REASONS:

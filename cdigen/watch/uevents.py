@@ -1,9 +1,9 @@
-"""``UeventSource``: hear over netlink what the kernel, and udev after it, tell of devices.
+"""``UeventSource``: receive the device events of the kernel, and then of udev, over netlink.
 
-The kernel's word comes first and needs no udevd; udev's comes when the nodes are there and have their
-owners. Both give the same reason, so that one line stands for both.
+The kernel's event comes first and needs no udevd; udev's comes when the nodes exist and have their owners.
+Both give the same reason, so that one line stands for both.
 
-pyudev's MonitorObserver is not used: its thread dies of a queue that overflowed.
+pyudev's MonitorObserver is not used: its thread dies when the queue overflows.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class UeventSource:
         self._wake = wake
 
     def rearm(self, subsystems: tuple[str, ...]) -> None:
-        """Listen to SUBSYSTEMS from now on; those of before are heard until it is started again.
+        """Listen to SUBSYSTEMS from now on; earlier ones are still received until a restart.
 
-        Makes a trigger as soon as new ones are heard: whoever calls this may have looked before.
+        Makes a trigger as soon as new ones are received: the caller may have looked before that.
         """
         is_more = not set(subsystems) <= set(self._subsystems)
         self._subsystems = subsystems
@@ -78,7 +78,7 @@ class UeventSource:
             self._wake = -1
 
     def problem(self) -> str:
-        """Return why nothing is heard any more; see ``Source``."""
+        """Return why nothing is received any more; see ``Source``."""
         return self._worker.problem()
 
     def _work(self, monitors: dict[int, pyudev.Monitor], wake: int, put: Callable[[Trigger], None]) -> None:
@@ -95,7 +95,7 @@ class UeventSource:
                     self._widen(monitors, put)
 
     def _widen(self, monitors: dict[int, pyudev.Monitor], put: Callable[[Trigger], None]) -> None:
-        # In the thread that listens: libudev's monitors are not made for two.
+        # In the listening thread: libudev's monitors are not thread-safe.
         new = set(self._subsystems) - self._filtered
         for monitor in monitors.values():
             for subsystem in new:
@@ -107,13 +107,13 @@ class UeventSource:
         if state & (select.POLLNVAL | select.POLLHUP):
             raise OSError(ENOTCONN, "the netlink socket was closed")
         if state & select.POLLERR:
-            # Reading would fail for as long as the error is there, and asking for it takes it away.
+            # Reading fails as long as the error is pending; getting it clears it.
             self._lost(_take_error(monitor.fileno()), put)
         while not self._worker.stopping.is_set():
             try:
                 device = monitor.poll(timeout=0)
             except ValueError:
-                # EINVAL, as pyudev says it: a message that libudev cannot read.
+                # EINVAL, as pyudev reports it: a message that libudev cannot read.
                 device = None
             except OSError as error:
                 # Without a number: pyudev has seen POLLERR or POLLNVAL, which our next poll sees too.
@@ -140,6 +140,6 @@ def _monitor(context: pyudev.Context, kind: str, subsystems: tuple[str, ...]) ->
 
 
 def _take_error(descriptor: int) -> int:
-    """Return the error number that is kept with the socket DESCRIPTOR, and clear it."""
+    """Return the pending error number of the socket DESCRIPTOR, and clear it."""
     with socket.socket(fileno=os.dup(descriptor)) as copy:
         return copy.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)

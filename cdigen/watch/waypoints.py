@@ -1,8 +1,8 @@
-"""``interests``: find the folders and names that decide what a path means: each on the way, and each link.
+"""``interests``: find the folders and names that a path's resolution depends on, those of links included.
 
 ``/var/run/cdi`` depends on ``var`` in ``/``, on ``run`` in ``/var``, if that is a link to ``/run`` on
-``run`` in ``/``, on ``cdi`` in ``/run``, and on everything in that. A way ends at the first part that
-does not exist: its folder is where it will appear.
+``run`` in ``/``, on ``cdi`` in ``/run``, and on everything in that. A way ends at the first component that
+does not exist: it will appear in the folder reached so far.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ ANY = "*"
 class Interest:
     """What matters in one folder.
 
-    ``ways``: names whose coming, going or replacement may change which folders matter. ``patterns``:
-    names that matter only for what they are, ``*`` standing for any text. ``content`` says whether
-    one of these names is what a path means, so that being written or chmod'ed matters too.
+    ``ways``: names whose creation, removal or replacement may change which folders matter. ``patterns``:
+    names that matter only in themselves, ``*`` standing for any text. ``content``: one of these names is the
+    end of a path, so that writes and chmod matter too.
     """
 
     __slots__ = ("content", "patterns", "ways")
@@ -36,11 +36,11 @@ class Interest:
 
 
 def interests(paths: Iterable[str], roots: Iterable[str] = ()) -> dict[str, Interest]:
-    """Return what matters in which existing folders for PATHS, as the file system is now.
+    """Return which existing folders matter for PATHS, and what in them, as the file system is now.
 
     PATHS are absolute; they name files, or folders of which every entry matters, or end in a name with
-    ``*``. An absolute link, or a ``..``, leads no further up than to the deepest of the ROOTS that
-    holds it: trees that are hosts of their own. The folders are free of links.
+    ``*``. An absolute link, or a ``..``, leads no further up than the deepest of the ROOTS that contains it:
+    these are the roots of host trees. The folders' paths are free of links.
     """
     ways = _Ways({os.path.realpath(root) for root in roots} | {"/"})
     # Hundreds of names are looked for in a few folders.
@@ -64,7 +64,7 @@ class _Ways:
         self._ends: dict[str, str | None] = {"": "/"}
 
     def reach(self, path: str) -> str | None:
-        """Add the way to PATH, and that its content matters; returns where it ends: see ``_follow``."""
+        """Add the way to PATH, whose content matters; returns where it ends: see ``_follow``."""
         head, _, name = path.rpartition("/")
         above = self._end(head)
         end = None if above is None else self._follow(above, name, is_meant=True)
@@ -86,7 +86,7 @@ class _Ways:
         return end
 
     def _follow(self, here: str, way: str, *, is_meant: bool = False) -> str | None:
-        """Add the WAY on from the folder HERE; returns the folder at its end, None where there is none."""
+        """Add the WAY from the folder HERE on; returns the folder at its end, or None."""
         links_left = MAX_LINKS
         pending = parts(way)
         while pending:
@@ -102,7 +102,7 @@ class _Ways:
                 mode = os.lstat(there).st_mode
                 target = os.readlink(there) if stat.S_ISLNK(mode) else None
             except (OSError, ValueError):
-                # It is not there, or not for us; ValueError: a NUL byte, which no name holds.
+                # It does not exist, or we have no access; ValueError: a NUL byte, which no name contains.
                 return None
             if target is not None:
                 links_left -= 1
@@ -118,7 +118,7 @@ class _Ways:
 
 
 def _top(folder: str, tops: set[str]) -> str:
-    """Return the deepest of TOPS that holds FOLDER."""
+    """Return the deepest of TOPS that contains FOLDER."""
     while folder not in tops:
         folder = os.path.dirname(folder)
     return folder

@@ -1,4 +1,4 @@
-"""``Worker``: the thread of a source, which can be stopped, and whose end by itself is told."""
+"""``Worker``: the thread of a source, which can be stopped, and which reports an unexpected end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOIN_S = 0.5
 
 
 class Worker:
-    """One thread at a time; the daemon never waits for a thread that hangs, and never piles them up."""
+    """One thread at a time; the daemon never waits for a hanging thread, and never starts a second one."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -28,10 +28,10 @@ class Worker:
         self.stopping = threading.Event()
 
     def start(self, work: Callable[[], None], put: Callable[[Trigger], None]) -> None:
-        """Run WORK, which ends soon after ``stopping`` is set; tell PUT at once if it ends before.
+        """Run WORK, which ends soon after ``stopping`` is set; call PUT at once if it ends before.
 
         An OSError of WORK is kept for ``problem``; any other exception is a defect, and Python shows it.
-        OSError: the last thread has not ended yet, or the system gives no other.
+        OSError: the last thread has not ended yet, or no new one can be started.
         """
         if self._thread is not None and self._thread.is_alive():
             raise OSError(EBUSY, "its last thread still hangs")
@@ -52,7 +52,7 @@ class Worker:
         except OSError as error:
             self._fault = reason(error)
         finally:
-            # It lives for a moment after it has told so, and who hears it asks for the reason.
+            # The thread lives for a moment after reporting its end, when it is asked for the reason.
             self._has_ended = True
             if not self.stopping.is_set():
                 put(Trigger(source=self._name, reason="stopped by itself"))
@@ -66,11 +66,11 @@ class Worker:
                 self._thread = None
 
     def is_running(self) -> bool:
-        """Return whether there is a thread that works."""
+        """Return whether the thread runs."""
         return self._thread is not None and self._thread.is_alive() and not self._has_ended
 
     def problem(self) -> str:
-        """Return why the thread has ended, if it has, by itself."""
+        """Return why the thread has ended by itself, if it has."""
         if self._thread is None or self.stopping.is_set():
             return ""
         if self._thread.is_alive() and not self._has_ended:

@@ -138,7 +138,7 @@ def test_a_kind_that_there_is_not_is_a_mistake_that_names_those_that_there_are(
     cdigen: Run, host: Path, command: tuple[str, ...], kind: str
 ) -> None:
     done = cdigen(*command, "--root", host, "--kind", "nvidia.com/gpu", "--kind", kind)
-    assert done.failed(2, kind, "the kinds that there are: nvidia.com/gpu")
+    assert done.failed(2, kind, "available kinds: nvidia.com/gpu")
     assert not (host / "run/cdi").exists() or not any((host / "run/cdi").iterdir())
 
 

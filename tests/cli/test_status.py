@@ -107,7 +107,7 @@ UNIT, SCRIPT = "usr/lib/systemd/system/cdigen.service", "etc/init.d/cdigen"
 WORDS = {
     "systemctl": ("'systemctl start cdigen'", "'journalctl -u cdigen'", "'systemctl restart cdigen'"),
     "rc-service": ("'rc-service cdigen start'", "/var/log/cdigen.log", "'rc-service cdigen restart'"),
-    "": ("'cdigen run' as root: no service", "", "end it, and start 'cdigen run' as root"),
+    "": ("'cdigen run' as root: no service", "", "stop it, and start 'cdigen run' as root"),
 }
 
 

@@ -371,7 +371,7 @@ def test_a_key_under_both_names_is_refused(where: str, key: Key, *, is_old_first
     names = (key.old, key.name) if is_old_first else (key.name, key.old)
     text = "\n".join((f"{where}:", *(f"  {name}: {value}" for name in names)))
     line = 2 if is_old_first else 3
-    said = f"c.yaml:{line}: {where}: {key.old!r} is the old name of {key.name!r}, which is given too"
+    said = f"c.yaml:{line}: {where}: {key.old!r} is the old name of {key.name!r}, which is also given"
     assert refusal(text).startswith(said)
     assert not VALIDATOR.is_valid(yaml.safe_load(text))
 

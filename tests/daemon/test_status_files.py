@@ -147,7 +147,7 @@ def test_a_process_that_ended_is_gone(run_dir: str) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     found = {**files.read(run_dir), "pid": ended.pid}
-    assert reason_not_running(run_dir, found) == f"process {ended.pid} wrote it, and is gone"
+    assert reason_not_running(run_dir, found) == f"process {ended.pid}, which wrote it, is gone"
 
 
 def test_another_process_with_the_same_number_is_not_taken_for_it(run_dir: str) -> None:
@@ -169,7 +169,7 @@ def test_the_lock_tells_in_every_namespace(run_dir: str) -> None:
     found = {**files.read(run_dir), "pid_namespace": "pid:[1]"}
     with open_or_create(run_dir) as place, exclusive(place, timeout_s=0.2):
         assert reason_not_running(run_dir, found) == ""
-    assert "nobody holds" in reason_not_running(run_dir, found)
+    assert "no process holds" in reason_not_running(run_dir, found)
 
 
 def test_a_stopped_daemon_leaves_no_status(run_dir: str) -> None:

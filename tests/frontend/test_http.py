@@ -303,7 +303,7 @@ def test_what_is_no_socket_of_ours_is_left_alone(
     else:
         foreign.symlink_to(tmp_path / "elsewhere")
     before = foreign.lstat()
-    with pytest.raises(StoreError, match="no socket of ours"):
+    with pytest.raises(StoreError, match="not our socket"):
         Server(daemon.routes(), path).start()
     assert foreign.lstat().st_ino == before.st_ino
 

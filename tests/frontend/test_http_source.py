@@ -98,7 +98,7 @@ def test_a_socket_that_cannot_be_made_is_a_problem_in_words_until_it_can(path: s
     os.mkdir(path)
     supervisor = Supervisor((Server(ROUTES, path),), ear.inbox, clock=Clock())
     supervisor.start()
-    assert supervisor.health() == {"http": f"{path} is there and is no socket of ours (move it away)"}
+    assert supervisor.health() == {"http": f"{path} exists and is not our socket (move it away)"}
     os.rmdir(path)
     assert until(lambda: heals(supervisor))
     assert connects(path)

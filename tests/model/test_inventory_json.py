@@ -244,7 +244,7 @@ def test_another_version_of_the_format_is_named(version: object) -> None:
 
 def test_an_inventory_under_another_vendors_name_is_refused() -> None:
     document = {"schema": 1, "vendors": {"amd": DOCUMENT["vendors"]["nvidia"]}}
-    assert refusal(document).startswith("$.vendors.amd.vendor in the inventory is not the name")
+    assert refusal(document).startswith("$.vendors.amd.vendor in the inventory is not the same")
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "\x1b[31m", "\ud800", "x" * 100_000])

@@ -35,7 +35,7 @@ def test_a_naming_that_a_vendor_lacks_is_told_with_those_that_it_has(cdigen: Run
     assert "0" in [device["name"] for device in done.json["devices"]]
     (line,) = warnings(done)
     assert "no device of amd.com/gpu has a name by minor" in line
-    assert "the namings that they have: index, uuid, pci, card" in line
+    assert "available namings: index, uuid, pci, card" in line
 
 
 def test_a_naming_for_one_vendor_does_not_take_anothers_specs(cdigen: Run, mixed: Path) -> None:

@@ -1,9 +1,9 @@
-"""``plan`` for containerd: the CRI plugin's CDI keys, NRI's switch and validator, in the file that counts.
+"""``plan`` for containerd: the CRI plugin's CDI keys, NRI's switch and validator, in the effective file.
 
-What several files say of one plugin is merged key by key from 2.0 on (PR 9982); in 1.7 the last file that has
-the plugin's table replaces those of all others (issue 5837), so that there the keys belong into that table. A
-drop-in carries the ``version`` of the main file: with a higher one, 2.1 forgets the main file's CRI section
-(it is not migrated any more), and later releases do not start.
+Tables of one plugin in several files are merged key by key from 2.0 on (PR 9982); in 1.7 the last file that
+has the plugin's table replaces all others (issue 5837), so there the keys belong in that table. A drop-in has
+the ``version`` of the main file: with a higher one, 2.1 drops the main file's CRI section (it is no longer
+migrated), and later releases do not start.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NRI = ("plugins", "io.containerd.nri.v1.nri")
 
 @frozen
 class _Files:
-    """The main file and the others as they are, in the order in which containerd reads them."""
+    """The main file and the others, in the order in which containerd reads them."""
 
     main: str
     documents: dict[str, dict[str, Any]]
@@ -41,8 +41,8 @@ class _Files:
     merges: bool
 
     def last_with(self, table: tuple[str, ...]) -> str:
-        """Return the last file that has TABLE, the main file where none has."""
-        # An empty one replaces those before it as well.
+        """Return the last file that has TABLE, the main file if none has."""
+        # An empty table replaces those before it as well.
         having = [path for path, one in self.documents.items() if lookup(one, table) is not None]
         return having[-1] if having else self.main
 
@@ -50,7 +50,7 @@ class _Files:
 def plan(
     settings: RuntimeSettings, release: Release | None, desired: DesiredConfig, content: Content
 ) -> Plan:
-    """Return what makes containerd's CRI do as DESIRED says; ConfigError where it cannot be made to."""
+    """Return the plan that gives containerd's CRI the DESIRED configuration; ConfigError if there is none."""
     _refuse_old(release, desired)
     if disabled := next((finding for finding in settings.findings if finding.rule == "cri-disabled"), None):
         raise ConfigError(
@@ -96,8 +96,8 @@ def _refuse_old(release: Release | None, desired: DesiredConfig) -> None:
 
 
 def _needs_switch(settings: RuntimeSettings, files: _Files) -> bool:
-    # 2.2 calls enable_cdi deprecated and 2.4 shall not have it: where it is on by default, which is where
-    # tables are merged (2.0), it is not written.
+    # 2.2 calls enable_cdi deprecated and 2.4 will drop it: releases with merged tables (2.0) have it on by
+    # default, so there it is not written.
     is_on = settings.cdi_enabled is True
     return must_set(settings, "cdi", is_so=is_on) and not (is_on and files.merges)
 
@@ -108,7 +108,7 @@ def _target(settings: RuntimeSettings, files: _Files, what: str, table: tuple[st
     source = settings.source(what)
     if source in files.documents and source not in {files.main, settings.edited_file}:
         return effective_file(settings, what)
-    # To import a folder would bring to life whatever else lies in it: the main file is the smaller change.
+    # Importing a folder would activate everything else in it: the main file is the smaller change.
     return (
         settings.edited_file if settings.edited_file_is_read and files.main in files.documents else files.main
     )
@@ -139,7 +139,7 @@ def _files(settings: RuntimeSettings, release: Release | None, content: Content)
 
 
 def _version(document: dict[str, Any], main: str, *, merges: bool) -> int:
-    """Return the version that all keys are to be written for."""
+    """Return the version for which all keys are to be written."""
     version: int = document.get("version", 0)
     if version >= 2:
         return version

@@ -22,7 +22,7 @@ NRI = ("crio", "nri", "enable_nri")
 def plan(
     settings: RuntimeSettings, release: Release | None, desired: DesiredConfig, content: Content
 ) -> Plan:
-    """Return what makes CRI-O do as DESIRED says; ConfigError where it cannot be made to."""
+    """Return the plan that gives CRI-O the DESIRED configuration; ConfigError if there is none."""
     _refuse_old(release, desired)
     wanted: dict[str, tuple[DesiredKey, ...]] = {}
 
@@ -52,6 +52,6 @@ def _refuse_old(release: Release | None, desired: DesiredConfig) -> None:
     if behaves("cri-o", release, RuntimeBehaviour.NO_CDI):
         raise ConfigError("this CRI-O reads no CDI specs", hint="install CRI-O 1.24 or newer")
     if desired.nri and nri_of("cri-o", release) is None:
-        raise ConfigError("this CRI-O has no NRI", hint="install CRI-O 1.26 or newer, or leave --nri away")
+        raise ConfigError("this CRI-O has no NRI", hint="install CRI-O 1.26 or newer, or omit --nri")
     if desired.nri_required and not has_validator("cri-o", release):
         raise validator.missing(f"CRI-O {'.'.join(map(str, release))}", "CRI-O 1.34")

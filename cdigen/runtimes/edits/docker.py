@@ -22,10 +22,10 @@ SPEC_DIRS = ("cdi-spec-dirs",)
 def plan(
     settings: RuntimeSettings, release: Release | None, desired: DesiredConfig, content: Content
 ) -> Plan:
-    """Return what makes Docker read the directories of DESIRED; ConfigError where it cannot be made to."""
+    """Return the plan that makes Docker read the directories of DESIRED; ConfigError if there is none."""
     if desired.nri:
         raise ConfigError(
-            "Docker's NRI takes no CDI devices from a plugin", hint="leave --nri away; --device does it"
+            "Docker's NRI takes no CDI devices from a plugin", hint="omit --nri; use --device instead"
         )
     if release is not None and behaves("docker", release, RuntimeBehaviour.NO_CDI):
         name = ".".join(map(str, release))
@@ -44,7 +44,7 @@ def _wanted(
     wanted = []
     is_on = settings.cdi_enabled is True
     needs_switch = release is None or not is_on or behaves("docker", release, RuntimeBehaviour.CDI_OFF)
-    # Where the command line has the option as well, dockerd does not start: must_set looks at that.
+    # If the command line has the option as well, dockerd does not start: must_set checks that.
     if needs_switch and must_set(settings, "cdi", is_so=is_on):
         wanted.append(DesiredKey(path=FEATURE, value=True))
     dirs = merged_dirs(settings.spec_dirs, desired.spec_dirs)

@@ -1,4 +1,4 @@
-"""``DesiredConfig``: what a runtime's configuration shall say, and ``Plan``: the changes that this takes.
+"""``DesiredConfig``: the wanted configuration of a runtime, and ``Plan``: the changes that lead to it.
 
 The runtimes' modules share the functions here: which keys need to be set, and in which file they take effect.
 """
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from cdigen.runtimes.documents import DesiredKey
     from cdigen.runtimes.settings.config_files import RuntimeSettings
 
-    # The content of a file of the host, None where there is none.
+    # The content of a file of the host, None if there is none.
     Content = Callable[[str], bytes | None]
 
-# What settings.source says where no file sets a key.
+# The value of settings.source if no file sets a key.
 COMMAND_LINE = "the command line of "
-# Places whose files the runtimes read before the drop-ins of /etc.
+# Folders whose files the runtimes read before the drop-ins of /etc.
 _EARLY = ("/etc/", "/usr/")
 
 
 @frozen
 class DesiredConfig:
-    """The spec directories that a runtime shall read, priority rising, and whether it shall have NRI.
+    """The spec directories that a runtime must read, priority rising, and whether it must have NRI.
 
-    ``nri_required``: besides, no container shall start without our plugin; ``nri`` is true then as well.
+    ``nri_required``: also, no container may start without our plugin; ``nri`` is then true as well.
     """
 
     spec_dirs: tuple[str, ...]
@@ -44,14 +44,14 @@ class DesiredConfig:
 
 @frozen
 class Plan:
-    """The changes that a DesiredConfig takes, none where the configuration is as it shall be."""
+    """The changes that lead to a DesiredConfig, none if the configuration is already so."""
 
     changes: tuple[Change, ...] = ()
     findings: tuple[Finding, ...] = ()
 
 
 def merged_dirs(present: tuple[str, ...], desired: tuple[str, ...]) -> tuple[str, ...]:
-    """Return PRESENT where it has the DESIRED directories in their order; else its others, then these.
+    """Return PRESENT if it has the DESIRED directories in their order; else its others, then these.
 
     No directory is lost, and the last of the desired, where cdigen writes, has priority.
     """
@@ -69,9 +69,9 @@ def has_all(present: tuple[str, ...], desired: tuple[str, ...]) -> bool:
 
 
 def must_set(settings: RuntimeSettings, what: str, *, is_so: bool) -> bool:
-    """Return whether WHAT (see ``RuntimeSettings.set_by``) must be written: it is not so, or only by default.
+    """Return whether WHAT (see ``RuntimeSettings.set_by``) must be written: it differs, or is only a default.
 
-    ConfigError: the command line of the daemon decides otherwise, and no file can change that.
+    ConfigError: the command line of the daemon sets it otherwise, and no file can change that.
     """
     source = settings.source(what)
     if not is_so and source.startswith(COMMAND_LINE):
@@ -83,7 +83,7 @@ def must_set(settings: RuntimeSettings, what: str, *, is_so: bool) -> bool:
 
 
 def effective_file(settings: RuntimeSettings, what: str) -> str:
-    """Return the file in which WHAT counts if set: the drop-in, or one read after it that has it already."""
+    """Return the file in which to set WHAT: the drop-in, or a later one that sets it already."""
     source = settings.source(what)
     if not source or source == settings.edited_file or source not in settings.files:
         return settings.edited_file
@@ -113,7 +113,7 @@ def toml_changes(
 
 
 def refuse_broken(settings: RuntimeSettings) -> None:
-    """Raise ConfigError for a file of the runtime's that is broken: nothing can be built on that."""
+    """Raise ConfigError for a broken file of the runtime, which cannot be changed."""
     for finding in settings.findings:
         if finding.severity == "error":
             raise ConfigError(finding.message, hint=finding.hint, kind="broken-file")

@@ -1,4 +1,4 @@
-"""``plan`` for podman: a drop-in of containers.conf with the spec directories, where the release reads it."""
+"""``plan`` for podman: a drop-in of containers.conf with the spec directories, if the release reads it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SPEC_DIRS = ("engine", "cdi_spec_dirs")
 def plan(
     settings: RuntimeSettings, release: Release | None, desired: DesiredConfig, content: Content
 ) -> Plan:
-    """Return what makes podman read the directories of DESIRED; ConfigError where it cannot be made to."""
+    """Return the plan that makes podman read the directories of DESIRED; ConfigError if there is none."""
     if desired.nri:
-        raise ConfigError("podman has no NRI", hint="leave --nri away")
+        raise ConfigError("podman has no NRI", hint="omit --nri")
     if release is not None and not settings.has_dirs_key:
         return _hard_wired(settings, release, desired)
     dirs = merged_dirs(settings.spec_dirs, desired.spec_dirs)
@@ -43,7 +43,5 @@ def _hard_wired(settings: RuntimeSettings, release: Release, desired: DesiredCon
             f"{name} reads {' and '.join(settings.spec_dirs)}, whatever its configuration says",
             hint="put the specs there, or install podman 5.5 or newer",
         )
-    message = (
-        f"{name} reads {' and '.join(settings.spec_dirs)} and has no setting for it: that is as it shall be"
-    )
+    message = f"{name} reads {' and '.join(settings.spec_dirs)} and has no setting for it: nothing to do"
     return Plan(findings=(Finding(severity="info", rule="hard-wired", path="podman", message=message),))

@@ -1,7 +1,7 @@
 """``requiring``: the keys that make NRI's default validator refuse containers while the plugin is away.
 
-The validator is a part of the runtime, off by default; it judges a container after all plugins had their say.
-With a required plugin it refuses each container that this plugin was not asked about. Sources: containerd
+The validator is a part of the runtime, off by default; it checks a container after all plugins were called.
+It refuses each container for which a required plugin was not called. Sources: containerd
 docs/NRI.md, "Default Validator"; containerd/nri plugins/default-validator; cri-o internal/config/nri.
 """
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
     from cdigen.runtimes.settings.config_files import RuntimeSettings
 
-# What the plugin is called; names with an index (20-cdigen) are taken as well (default-validator, Validate).
+# The plugin's name; names with an index (20-cdigen) match as well (default-validator, Validate).
 PLUGIN = "cdigen"
 _IS_PLUGIN = re.compile(rf"(?:[0-9]{{2}}-)?{PLUGIN}")
-# Where none is set: of the domain that NRI's own annotations have (required-plugins.noderesource.dev).
+# If none is set: in the domain of NRI's own annotations (required-plugins.noderesource.dev).
 TOLERATION = "tolerate-missing-plugins.noderesource.dev"
-# What ``RuntimeSettings.source`` calls the file that sets the validator's keys last.
+# The key in ``RuntimeSettings.source`` of the file that sets the validator's keys last.
 SOURCE = "nri_validator"
 _TYPES = {bool: "true or false", list: "a list of texts", str: "a text"}
 
 
 @frozen
 class ValidatorKeys:
-    """What a runtime, as people call it, calls the validator's table and the keys in it."""
+    """A runtime's usual name, and its names for the validator's table and the keys in it."""
 
     runtime: str
     table: tuple[str, ...]
@@ -60,10 +60,10 @@ CRIO = ValidatorKeys(
 
 
 def missing(release: str, first: str) -> ConfigError:
-    """Return the error for a RELEASE that has no validator; FIRST is the first that has."""
+    """Return the error for a RELEASE without a validator; FIRST is the first release with one."""
     return ConfigError(
         f"{release} has no validator of NRI plugins, so that it cannot be made to require one",
-        hint=f"install {first} or newer, or leave --nri-required away",
+        hint=f"install {first} or newer, or omit --nri-required",
     )
 
 
@@ -74,11 +74,11 @@ def requiring(
     *,
     is_release_known: bool,
 ) -> tuple[RuntimeSettings, tuple[DesiredKey, ...], tuple[Finding, ...]]:
-    """Return what makes the validator of DOCUMENTS, in the order in which they count, require the plugin.
+    """Return the changes that make the validator of DOCUMENTS, priority rising, require the plugin.
 
-    These are SETTINGS that know which document has the last word on the validator (``SOURCE``), the keys to
-    set, and what whoever sets them must know; no finding without a key. Plugins that are required already
-    stay so. ConfigError: a key is of another type than the runtime takes.
+    These are SETTINGS with the document that sets the validator last (``SOURCE``), the keys to set, and a
+    finding about the consequences; no finding without a key. Plugins that are required already
+    stay so. ConfigError: a key has a type that the runtime does not accept.
     """
     enabled, toleration = False, ""
     listed: tuple[str, ...] = ()
@@ -110,13 +110,13 @@ def requiring(
         f'{shown(toleration or TOLERATION)}: "true" start all the same'
     )
     if not is_release_known:
-        text = f"{text} (which release is here is not known, and older ones pass over all of this)"
+        text = f"{text} (the installed release is unknown, and older ones ignore all of this)"
     warning = Finding(severity="warning", rule="nri-required", path=names.runtime, message=text)
     return settings, wanted, (warning,)
 
 
 def _checked(table: dict[str, Any], key: str, kind: type, path: str, default: Any) -> Any:
-    """Return what TABLE has at KEY, of the type KIND, or DEFAULT where it has nothing."""
+    """Return the value in TABLE at KEY, of the type KIND, or DEFAULT if there is none."""
     value = table.get(key)
     if value is None:
         return default

@@ -1,7 +1,7 @@
 """Read how a runtime of a host is configured for CDI and NRI: ``read`` returns its ``RuntimeSettings``.
 
 Each runtime has a reader of its own, which merges the files in the runtime's own order over the defaults
-of its release. What is broken in a file is a finding with the file and the line; never an exception.
+of its release. A fault in a file is a finding with the file and the line; never an exception.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def read(
 ) -> RuntimeSettings:
     """Return the settings of RUNTIME (``podman``, ``docker``, ``containerd``, ``cri-o``) on HOST.
 
-    RELEASE None: unknown, taken as the newest that is known. USER None: root's podman, the system's
-    daemons; else the user's own podman or rootless dockerd; containerd and CRI-O are root's for everybody.
-    ENVIRONMENT: of whoever runs podman. KeyError: no such runtime. Never OSError.
+    RELEASE None: unknown, taken as the newest known. USER None: root's podman, the system's daemons; else the
+    user's own podman or rootless dockerd; containerd and CRI-O always run as root. ENVIRONMENT: of the user
+    who runs podman. KeyError: no such runtime. Never OSError.
     """
     known = release or newest_release(runtime)
     if runtime == "podman":

@@ -1,7 +1,7 @@
-"""What a runtime's configuration says, ``RuntimeSettings``; and how its files are read: ``ConfigFiles``.
+"""A runtime's configuration, ``RuntimeSettings``; and the reader of its files, ``ConfigFiles``.
 
-Whatever is wrong with a file becomes a finding that names it, and the line where there is one; a file that is
-not there is passed over. Nothing is read through a link that leads out of the host's tree.
+Every fault of a file becomes a finding with its name and, if known, the line; missing files are ignored.
+Nothing is read through a link that leads out of the host's tree.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from cdigen.runtimes.settings.oci_runtimes import OciRuntime
     from cdigen.runtimes.users import Reader
 
-# Bytes of one runtime's files, which may be another user's; podman ships 30 kB, containerd dumps 15.
+# Limit in bytes of one runtime's files, which may be another user's; podman ships 30 kB, containerd dumps 15.
 BUDGET = 2 << 20
 
-# The library's own (pkg/cdi, DefaultSpecDirs), lowest priority first.
+# The library's defaults (pkg/cdi, DefaultSpecDirs), lowest priority first.
 DEFAULT_DIRS: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
 
 
 @frozen
 class RuntimeSettings:
-    """What a runtime's configuration says; where it says nothing, the defaults of the release.
+    """A runtime's configuration, with the defaults of the release for what is not set.
 
-    ``spec_dirs``: where it looks for specs, priority rising. ``cdi_enabled`` and ``nri_enabled``: None where
-    nobody can tell, or the runtime has no such thing (podman has no NRI). ``follows_links``: whether it
-    follows a spec directory that is a symlink. ``files``: what was read and applied, in that order, all of
-    which exist. ``edited_file``: the file that ``configure`` writes, a drop-in where the runtime has them;
-    ``edited_file_is_read`` says whether the runtime would read it as its configuration is now.
+    ``spec_dirs``: where it looks for specs, priority rising. ``cdi_enabled`` and ``nri_enabled``: None if
+    unknown, or if the runtime has no such thing (podman has no NRI). ``follows_links``: whether it
+    follows a spec directory that is a symlink. ``files``: the existing files that were read and applied, in
+    order. ``edited_file``: the file that ``configure`` writes, a drop-in if the runtime has them;
+    ``edited_file_is_read``: the runtime would read it with its present configuration.
     ``has_dirs_key``: whether this release has a key for the spec directories. ``set_by``: pairs of
-    ``spec_dirs``, ``cdi``, ``nri`` and the file, or the words ``the command line of FILE``, that sets it; a
-    default is not there. ``rootless``: whether these are a user's own settings. ``oci_runtimes``: those that
-    are registered by name; podman's are not read.
+    ``spec_dirs``, ``cdi``, ``nri`` and the file, or the text ``the command line of FILE``, that sets it,
+    without defaults. ``rootless``: whether these are a user's own settings. ``oci_runtimes``: those
+    registered by name; podman's are not read.
     """
 
     runtime: str
@@ -64,14 +64,14 @@ class RuntimeSettings:
     oci_runtimes: tuple[OciRuntime, ...] = ()
 
     def source(self, what: str) -> str:
-        """Return what sets WHAT (see ``set_by``), an empty text where it is the default."""
+        """Return what sets WHAT (see ``set_by``), an empty text if it is the default."""
         return dict(self.set_by).get(what, "")
 
 
 class ConfigFiles:
-    """What was read so far: ``files`` in their order, ``findings`` on the way.
+    """The ``files`` read so far, in order, and the ``findings``.
 
-    CONSEQUENCE says what the runtime does with a broken file; READER is who reads in the runtime's place.
+    CONSEQUENCE says what the runtime does with a broken file; READER is the user as whom it reads.
     """
 
     def __init__(self, host: Root, consequence: str, reader: Reader = ROOT) -> None:
@@ -93,7 +93,7 @@ class ConfigFiles:
     def _document(
         self, path: str, parse: Callable[[bytes, str], dict[str, Any]], *, is_needed: bool
     ) -> dict[str, Any] | None:
-        """Return the document in PATH; None where there is none to use, a finding if it IS_NEEDED."""
+        """Return the document in PATH; None if there is no usable one, with a finding if it IS_NEEDED."""
         try:
             data = self.host.read(path, limit=min(self._left, DEFAULT_LIMIT))
         except (FileNotFoundError, NotADirectoryError):
@@ -120,7 +120,7 @@ class ConfigFiles:
         return document
 
     def toml(self, path: str, *, is_needed: bool = False) -> dict[str, Any] | None:
-        """Return the document in the TOML file PATH; None, mostly with a finding, where there is none."""
+        """Return the document in the TOML file PATH; None, usually with a finding, if there is none."""
         return self._document(path, parse_toml, is_needed=is_needed)
 
     def json(self, path: str, *, is_needed: bool = False) -> dict[str, Any] | None:
@@ -128,7 +128,7 @@ class ConfigFiles:
         return self._document(path, parse_json, is_needed=is_needed)
 
     def is_missing(self, path: str) -> bool:
-        """Return whether there is nothing at PATH; a file that cannot be reached is there."""
+        """Return whether PATH is missing; a file that cannot be reached is not."""
         try:
             self.host.located(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -138,7 +138,7 @@ class ConfigFiles:
         return False
 
     def names(self, path: str) -> list[str]:
-        """Return the names in the folder PATH, sorted as Go sorts them; nothing where it is not there."""
+        """Return the names in the folder PATH, sorted as Go sorts them; nothing if it is missing."""
         try:
             return sorted(self.host.listdir(path), key=os.fsencode)
         except (FileNotFoundError, NotADirectoryError):
@@ -156,25 +156,25 @@ class ConfigFiles:
         return ""
 
     def wrong_type(self, path: str, key: str, wanted: str) -> None:
-        """Say that KEY of PATH does not hold WANTED."""
+        """Add a finding: KEY of PATH is not WANTED."""
         self.say("config-type", path, f"{self.line_of(path, key)}: {shown(key)} must be {wanted}")
 
     def strings(self, path: str, key: str, value: object) -> tuple[str, ...] | None:
-        """Return VALUE of KEY as texts; None, and a finding, where it is something else."""
+        """Return VALUE of KEY as texts; None, and a finding, if it is something else."""
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return tuple(value)
         self.wrong_type(path, key, "a list of texts")
         return None
 
     def boolean(self, path: str, key: str, value: object) -> bool | None:
-        """Return VALUE of KEY as a truth value; None, and a finding, where it is something else."""
+        """Return VALUE of KEY as a boolean; None, and a finding, if it is something else."""
         if isinstance(value, bool):
             return value
         self.wrong_type(path, key, "true or false")
         return None
 
     def table(self, path: str, document: Mapping[str, object], *keys: str) -> dict[str, object]:
-        """Return the table under KEYS of DOCUMENT; empty, and a finding where another thing is there."""
+        """Return the table under KEYS of DOCUMENT; empty, with a finding, if it is something else."""
         here: object = document
         for key in keys:
             here = here.get(key, {}) if isinstance(here, dict) else {}

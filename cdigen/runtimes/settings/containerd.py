@@ -1,12 +1,12 @@
-"""Read containerd's config.toml and all that it imports, merged as the release merges them.
+"""Read containerd's config.toml and all its imports, merged as the release merges them.
 
-Sources: containerd cmd/containerd/server/config of 1.7 and 2.x. How versions, imports and sections meet was
-compared with ``containerd config dump`` of 1.7.24 and 2.1.9, and with the log of a running 2.1.9:
+Sources: containerd cmd/containerd/server/config of 1.7 and 2.x. The effect of versions, imports and sections
+was compared with ``containerd config dump`` of 1.7.24 and 2.1.9, and with the log of a running 2.1.9:
 
-- 1.7 takes each plugin's table whole from the last file that has one. 2.x merges the tables key by key.
-- The version that counts is that of the last file that says one; else 1 in 1.7, the newest in 2.x.
-- 2.x reads the old name of the CRI plugin in a document of version 2 alone, and what stands under the new
-  name wins. From 2.3 on each file is brought to the newest version by itself, before it is merged.
+- 1.7 takes each plugin's whole table from the last file that has one. 2.x merges the tables key by key.
+- The effective version is that of the last file that gives one; else 1 in 1.7, the newest in 2.x.
+- 2.x reads the old name of the CRI plugin only in a document of version 2, and values under the new name win.
+  From 2.3 on each file is migrated to the newest version by itself, before it is merged.
 - An imported file that is missing stops containerd, a pattern without a match does not.
 """
 
@@ -53,12 +53,12 @@ class _File:
 
 
 def _has_new_names(release: Release) -> bool:
-    """Return whether RELEASE is 2.x, which calls the plugins anew and merges tables key by key."""
+    """Return whether RELEASE is 2.x, which has new names for the plugins and merges tables key by key."""
     return behaves("containerd", release, RuntimeBehaviour.NEW_PLUGIN_NAMES)
 
 
 def _merges_first(release: Release) -> bool:
-    """Return whether RELEASE merges files of several versions before it brings them to one."""
+    """Return whether RELEASE merges files of several versions before migrating them to one."""
     return not _has_new_names(release) or behaves("containerd", release, RuntimeBehaviour.MIXED_VERSIONS)
 
 
@@ -109,7 +109,7 @@ def read(host: Root, release: Release) -> RuntimeSettings:
 
 
 def _oci_runtimes(files: list[_File]) -> Iterator[tuple[str, object, object]]:
-    """Yield what each file says under any name of the CRI plugin, also one that this release passes over."""
+    """Yield each file's table under any name of the CRI plugin, also under one that this release ignores."""
     for file in files:
         for name in ("cri", OLD_CRI, CRI):
             table = lookup(file.plugins, (name, "containerd"))
@@ -132,7 +132,7 @@ def _load(sources: ConfigFiles, main: str, *, is_needed: bool) -> list[_File]:
             file = _file(sources, path, document)
             files.append(file)
             for pattern in (_absolute(path, pattern) for pattern in file.imports):
-                # Only a star makes a pattern (resolveImports).
+                # Only names with a star are patterns (resolveImports).
                 found = _glob(sources, pattern) if "*" in pattern else [pattern]
                 pending += [(each, True) for each in found]
     return files
@@ -158,7 +158,7 @@ def _absolute(parent: str, pattern: str) -> str:
 
 
 def _glob(sources: ConfigFiles, pattern: str) -> list[str]:
-    """Return what matches PATTERN as Go's filepath.Glob has it: in every part, dot files as well."""
+    """Return the matches of PATTERN as of Go's filepath.Glob: in every part, dot files as well."""
     found = [""]
     for part in pattern.strip("/").split("/"):
         if not any(character in part for character in "*?["):
@@ -187,7 +187,7 @@ def _version(files: list[_File], release: Release) -> int:
 
 
 def _check_version(sources: ConfigFiles, files: list[_File], release: Release) -> None:
-    """Say so where the last version that is said is too new; those before it do not count."""
+    """Add a finding if the last version given is too new; those before it do not matter."""
     newest = newest_version(release)
     saying = [file for file in files if file.version]
     if saying and saying[-1].version > newest:
@@ -197,9 +197,9 @@ def _check_version(sources: ConfigFiles, files: list[_File], release: Release) -
 
 
 def _check_names(sources: ConfigFiles, files: list[_File], release: Release) -> None:
-    """Say which plugins have the short names of version 1, which stop containerd in a newer version."""
+    """Add findings for plugins with short names of version 1, which stop containerd in newer versions."""
     for file in files:
-        # 2.x looks at the names of lists alone.
+        # 2.x checks only the names in lists.
         names = [*file.disabled, *(file.plugins if not _has_new_names(release) else ())]
         for name in names:
             if "." not in name:
@@ -210,7 +210,7 @@ def _check_names(sources: ConfigFiles, files: list[_File], release: Release) -> 
 
 
 def _names(release: Release, version: int) -> tuple[str, ...]:
-    """Return under which names the CRI plugin's table is read, the stronger last."""
+    """Return the names under which the CRI plugin's table is read, the stronger last."""
     if not _has_new_names(release):
         return ("cri",) if version < 2 else (OLD_CRI,)
     return (OLD_CRI, CRI) if version == 2 else (CRI,)
@@ -250,20 +250,20 @@ def _last(files: list[_File], name: str) -> Section:
 
 
 def _checked(check: Callable[[str, str, object], T | None], section: Section, key: str, default: T) -> T:
-    """Return what SECTION has at KEY if CHECK takes it, else DEFAULT."""
+    """Return the value in SECTION at KEY if CHECK accepts it, else DEFAULT."""
     path, value = section.get(key, ("", None))
     found = check(path, key, value) if key in section else None
     return default if found is None else found
 
 
 def _warn_of_unread(sources: ConfigFiles, files: list[_File], release: Release, version: int) -> None:
-    """Say which tables of the CRI plugin stand under a name that this release passes over here."""
+    """Add findings for tables of the CRI plugin under a name that this release ignores here."""
     names = _names(release, version)
     for file in files if _merges_first(release) else ():
         for name in ("cri", OLD_CRI, CRI):
             if isinstance(file.plugins.get(name), dict) and name not in names:
                 text = (
-                    f': plugins."{name}" is passed over; this release reads plugins."{names[-1]}" '
+                    f': plugins."{name}" is ignored; this release reads plugins."{names[-1]}" '
                     f"in a configuration of version {version}"
                 )
                 sources.say("config-passed-over", file.path, text, severity="warning")

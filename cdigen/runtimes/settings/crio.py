@@ -88,6 +88,6 @@ def _is_folder(host: Root, path: str) -> bool:
 
 
 def _dirs_of(line: Command) -> tuple[str, ...]:
-    # An argument is stronger than the variable (urfave/cli), and both are lists with commas.
+    # An argument overrides the variable (urfave/cli), and both are lists with commas.
     texts = line.values("--cdi-spec-dirs") or (dict(line.environment).get("CONTAINER_CDI_SPEC_DIRS", ""),)
     return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())

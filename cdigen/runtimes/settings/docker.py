@@ -1,8 +1,8 @@
 """Read Docker's daemon.json and dockerd's arguments in its systemd unit.
 
-Sources: moby daemon/config and daemon/command (CDISpecDirs, Features), PRs 45134, 49963, 51624, 51634; what
-28.5.2 says of broken files was seen with ``dockerd --validate``. dockerd does not start with a file that it
-cannot parse, nor where the file and an argument set the same.
+Sources: moby daemon/config and daemon/command (CDISpecDirs, Features), PRs 45134, 49963, 51624, 51634;
+messages of 28.5.2 on broken files were seen with ``dockerd --validate``. dockerd does not start with a file
+that it cannot parse, nor if the file and an argument set the same option.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FILE = "/etc/docker/daemon.json"
 UNIT = "docker.service"
 _DIRS, _FEATURES, _NRI = "cdi-spec-dirs", "features", "nri-opts"
-# What sets the same as each key of the file: dockerd compares the file's names with the options' own.
+# The option for each key of the file: dockerd compares the file's names with those of the options.
 _OPTIONS = {_DIRS: "--cdi-spec-dir", _FEATURES: "--feature", _NRI: "--nri-opts"}
 _TRUTHS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
@@ -42,7 +42,7 @@ def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
     values, set_by = _values(sources, file, document, line)
     dirs = values.get(_DIRS)
     listed = dirs if isinstance(dirs, tuple) else _default_dirs(release, user)
-    # Either switches it off: the feature, or a list of one empty text (moby daemon/command).
+    # Two ways to switch it off: the feature, or a list of one empty text (moby daemon/command).
     has_cdi = not behaves("docker", release, RuntimeBehaviour.NO_CDI)
     has_nri = nri_of("docker", release) is not None
     is_on = listed != ("",) and has_cdi
@@ -81,7 +81,7 @@ def _default_dirs(release: Release, user: User | None) -> tuple[str, ...]:
 
 
 def _check_names(sources: ConfigFiles, file: str, document: dict[str, object], release: Release) -> None:
-    """Say which keys, of those that matter here, this dockerd does not know: it refuses the file for one."""
+    """Add findings for keys read here that this dockerd does not know: with one, it refuses the file."""
     since = {_DIRS: LIBRARIES["docker"][0][0], _NRI: NRI["docker"][0][0]}
     for name in document:
         text = ""
@@ -96,7 +96,7 @@ def _check_names(sources: ConfigFiles, file: str, document: dict[str, object], r
 def _values(
     sources: ConfigFiles, file: str, document: dict[str, object], line: Command
 ) -> tuple[dict[str, object], tuple[tuple[str, str], ...]]:
-    """Return what the file and the arguments say, by the file's names, and who says it."""
+    """Return the settings of the file and the arguments, by the file's names, and the source of each."""
     said = _of_file(sources, file, document)
     set_by = dict.fromkeys(said, file)
     for name, value in _of_arguments(line).items():

@@ -1,6 +1,6 @@
-"""The OCI runtimes that a container runtime knows by name: ``oci_runtimes`` gives ``OciRuntime`` values.
+"""The OCI runtimes that a container runtime knows by name: ``oci_runtimes`` returns ``OciRuntime`` values.
 
-Such as ``nvidia``, NVIDIA's wrapper around runc. Where they stand in a file, that runtime's reader knows.
+Such as ``nvidia``, NVIDIA's wrapper around runc. Each runtime's reader knows where its files list them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 @frozen
 class OciRuntime:
-    """An OCI runtime by the name that containers ask for; ``path`` is its program, empty if nobody says it.
+    """An OCI runtime by the name that containers ask for; ``path`` is its program, empty if none is given.
 
-    ``files``: what registers it, or names it as the default, in the order in which they are read.
+    ``files``: those that register it, or name it as the default, in the order in which they are read.
     """
 
     name: str
@@ -29,10 +29,10 @@ class OciRuntime:
 def oci_runtimes(
     said: Iterable[tuple[str, object, object]], program: tuple[str, ...]
 ) -> tuple[OciRuntime, ...]:
-    """Return the runtimes by name, the last word on each counting.
+    """Return the runtimes by name, each from the last file that sets it.
 
-    SAID: of each file its name, its table of runtimes and the name of its default runtime, None where it has
-    none. PROGRAM: the keys from a runtime's table to its program. What has another type is passed over.
+    SAID: for each file its name, its table of runtimes and the name of its default runtime, or None. PROGRAM:
+    the keys from a runtime's table to its program. Values of another type are ignored.
     """
     paths: dict[str, str] = {}
     files: dict[str, dict[str, None]] = {}

@@ -44,7 +44,7 @@ def read(host: Root, release: Release, user: User | None, environment: Mapping[s
         listed, says_append = _listed(sources, path, engine[_KEY])
         if listed is None:
             continue
-        # Once a file has said so, it holds for the files after it, too (attributedstring).
+        # Once a file has said so, it applies to the files after it, too (attributedstring).
         appends = appends if says_append is None else says_append
         dirs = (*dirs, *listed) if appends else listed
         set_by.append(("spec_dirs", path))
@@ -71,7 +71,7 @@ def _home(release: Release, user: User | None) -> str:
 def _files(
     sources: ConfigFiles, release: Release, user: User | None, home: str, environment: Mapping[str, str]
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the files that there may be, lowest priority first, and whether podman insists on each."""
+    """Yield the possible files, lowest priority first, and whether podman requires each."""
     if path := environment.get("CONTAINERS_CONF"):
         yield path, True
     elif behaves("podman", release, RuntimeBehaviour.ONE_MAIN_FILE):
@@ -96,7 +96,7 @@ def _files_of_5(sources: ConfigFiles, release: Release, user: User | None, home:
 
 
 def _files_of_6(sources: ConfigFiles, user: User | None, home: str) -> Iterator[str]:
-    """Yield one main file, then all drop-ins by their names, of each name that of the last folder."""
+    """Yield one main file, then all drop-ins by name; of equal names that in the last folder."""
     mains = (f"{home}/{NAME}", f"{_ETC}/{NAME}", f"{_SHARE}/{NAME}")
     yield from [path for path in mains if not sources.is_missing(path)][:1]
     who = ["rootless.conf.d", f"rootless.conf.d/{user.uid}"] if user else ["rootful.conf.d"]

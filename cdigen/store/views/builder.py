@@ -1,10 +1,10 @@
-"""Fill a view's folder: ``fill`` puts every file there by the cheapest way that the host allows.
+"""Fill a view's folder: ``fill`` puts every file there in the cheapest way that the host allows.
 
-A hard link costs nothing, keeps the SELinux label and needs one mount for both ends; a reflink (XFS,
-Btrfs) shares the blocks and needs one file system; a copy needs the space, and small files are copied
-without asking. What is left is an empty file in the view, on which its source is mounted. Every
-file is opened once, checked, and the very file that was checked is linked, cloned or copied: what a name
-leads to may change meanwhile, what a descriptor stands for does not.
+A hard link costs nothing, keeps the SELinux label and needs both ends on one mount; a reflink (XFS, Btrfs)
+shares the blocks and needs one file system; a copy needs space, and only small files are copied by default.
+For any other file the view has an empty file, on which the source is mounted. Every file is opened once and
+checked, and linked, cloned or copied by its descriptor: a name may be replaced meanwhile, a descriptor stays
+the same file.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     Way = Literal["linked", "cloned", "copied"]
 
 LABEL = "security.selinux"
-# A copy of this size no disk notices: manifests and configuration files have some hundred bytes.
+# Copies up to this size are negligible: manifests and configuration files have some hundred bytes.
 SMALL = 1 << 20
-# What copies must leave free: the journal, the logs and the specs of this host go on being written.
+# Space that copies must leave free, for the host's journal, logs and specs.
 MARGIN = 64 << 20
 
 _FICLONE = 0x40049409  # ioctl_ficlone(2); the number of x86 and Arm
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER_MODE = 0o755
-# Of a copy: no setuid, setgid, sticky; only the owner writes.
+# The mode bits of a copy: no setuid, setgid, sticky; only the owner writes.
 _FILE_MODES = 0o755
 _CHUNK = 1 << 26
-# What a full or failing disk says is not answered by trying another way.
+# On errors of a full or failing disk, no other way is tried.
 _FINAL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENAMETOOLONG, errno.ENOMEM})
 _BY_COST: tuple[Way, ...] = ("copied", "cloned", "linked")
 # Why link(2) fails, in terms of the host.
@@ -60,7 +60,7 @@ _MEANINGS = {
 
 @frozen
 class FilledView:
-    """How a view was filled: the most expensive way taken, and the files that are mounted by themselves."""
+    """How a view was filled: the most expensive way used, and the files that are mounted separately."""
 
     way: Way
     apart: tuple[str, ...] = ()
@@ -77,9 +77,9 @@ class _Refused:
 def fill(
     view: Directory, layout: ViewLayout, root: Root, *, copies: bool, margin: int = MARGIN
 ) -> FilledView:
-    """Put all that LAYOUT names into the empty folder VIEW, sync it, and return how.
+    """Put the files of LAYOUT into the empty folder VIEW, sync it, and return how.
 
-    Copies are made only where they leave MARGIN bytes free; without ``copies`` of small files alone.
+    Copies are made only if they leave MARGIN bytes free; without ``copies`` only of small files.
     StoreError: most libraries can be neither linked nor cloned and ``copies`` is not set, or there is no
     space for copies, or a source was changed, or the system refused.
     """
@@ -115,7 +115,7 @@ def fill(
 
 
 def _is_worth_it(layout: ViewLayout, refused: list[_Refused]) -> bool:
-    """Return whether most libraries (of a driver without any: files) of LAYOUT can be linked or reflinked."""
+    """Return whether most libraries of LAYOUT (without libraries: files) can be linked or reflinked."""
     paths = [source.path for source in layout.files]
     counted = {path for path in paths if path.startswith("lib")} or {*paths}
     return 2 * sum(entry.source.path in counted for entry in refused) < len(counted)
@@ -138,7 +138,7 @@ def _make_folders(stack: ExitStack, view: Directory, layout: ViewLayout) -> dict
 
 
 def _folders(paths: list[str]) -> list[str]:
-    """Return the folders that PATHS need, each after the one that it lies in."""
+    """Return the folders that PATHS need, each after its parent."""
     needed: set[str] = set()
     for path in paths:
         while path := posixpath.dirname(path):
@@ -148,7 +148,7 @@ def _folders(paths: list[str]) -> list[str]:
 
 @contextmanager
 def _opened(root: Root, source: ViewSource) -> Iterator[OpenFile]:
-    """Open SOURCE; raises StoreError where it is not the file any more that was looked at."""
+    """Open SOURCE; raises StoreError if it is no longer the file that was examined."""
     path = root.outer_path(source.real)
     try:
         opened = root.open(source.real)
@@ -194,17 +194,17 @@ def _link_or_clone(file: OpenFile, folders: Mapping[str, Directory], source: Vie
 
 
 def _link(file: OpenFile, folder: Directory, name: str, source: ViewSource) -> None:
-    # /proc's link is that very file, whatever its name leads to now. Without /proc it fails (ENOENT), and
-    # a link by name would have to be undone where the name was changed: reflinks and copies remain.
+    # /proc's link is exactly that file, even if its name was replaced. Without /proc this fails (ENOENT); a
+    # link by name would have to be undone if the name was replaced, so only reflinks and copies remain.
     os.link(f"/proc/self/fd/{file.descriptor}", name, dst_dir_fd=folder.fd, follow_symlinks=True)
     status = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
-    # By what it is, not by its inode: overlayfs copies the file up for the link, and it gets another.
+    # By its properties, not its inode: overlayfs copies the file up for the link, with a new inode.
     if not _is_same(status, source, file):
         raise _changed(file.path)
 
 
 def _raise_final(error: OSError, path: str) -> None:
-    """Raise StoreError where ERROR would meet every other way as well."""
+    """Raise StoreError if every other way would fail with ERROR as well."""
     if error.errno in _FINAL:
         raise store_error("cannot write", path, error) from error
 
@@ -219,7 +219,7 @@ def _new_file(folder: Directory, name: str) -> Iterator[int]:
 
 
 def _dress(fd: int, file: OpenFile, source: ViewSource) -> None:
-    """Give the copy FD what the source has beside its bytes, and wait until it is on the disk."""
+    """Give the copy FD the source's metadata, and wait until it is on the disk."""
     os.fchmod(fd, source.mode & _FILE_MODES)
     _set_label(fd, _label(file.descriptor))
     os.utime(fd, ns=(source.mtime_ns, source.mtime_ns))
@@ -277,7 +277,7 @@ def _copy(file: OpenFile, folders: Mapping[str, Directory], source: ViewSource) 
 
 
 def _keep_place(folders: Mapping[str, Directory], source: ViewSource) -> None:
-    """Make the empty file on which SOURCE will be mounted, known by the time of the one."""
+    """Make the empty file on which SOURCE will be mounted, with the time of SOURCE to identify it."""
     folder, name = _place(folders, source.path)
     try:
         with _new_file(folder, name) as fd:
@@ -301,7 +301,7 @@ def _place(folders: Mapping[str, Directory], path: str) -> tuple[Directory, str]
 
 
 def _library_folder(layout: ViewLayout, root: Root) -> str:
-    """Return the host's folder of the first library: containers may read what has its label."""
+    """Return the host's folder of the first library: containers may read files with its label."""
     libraries = [source for source in layout.files if source.path.startswith("lib")]
     return root.outer_path(posixpath.dirname((libraries or list(layout.files))[0].real))
 
@@ -320,14 +320,14 @@ def _set_label(fd: int, label: bytes) -> None:
     try:
         os.setxattr(fd, LABEL, label)
     except OSError as error:
-        # A file system that keeps no labels has one for all (mount option context=). An ordinary user may
-        # set none where SELinux is off.
+        # A file system without labels has one for all files (mount option context=). Without SELinux an
+        # ordinary user may set none.
         if error.errno != errno.ENOTSUP and os.geteuid() == 0:
             raise
 
 
 def _finish(folders: Mapping[str, Directory], label: bytes) -> None:
-    """Give the folders their mode and label and sync them, those above last."""
+    """Give the folders their mode and label and sync them, parents last."""
     for path in sorted(folders, reverse=True):
         folder = folders[path]
         try:

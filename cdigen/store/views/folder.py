@@ -1,8 +1,8 @@
 """Look after the directory that holds the views: find them, begin one, sweep what dead builders left.
 
 A view grows under a temporary name (``.cdigen-<view>.<pid>.<random>.tmp``) and a view to be removed
-goes back to one, so a view's own name is never that of half a view. Whoever is at work in such a folder
-holds an flock on it: ``sweep`` knows a dead one's by being able to take the lock. The file ``boot-id``
+is renamed back to one, so a view's own name is never that of half a view. A process at work in such a folder
+holds an flock on it: if ``sweep`` can take the lock, that process is dead. The file ``boot-id``
 beside the views says in which boot they were last pruned.
 """
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from cdigen.store.views.sources import ViewLayout
 
-    # What is at a path: a file's size and time in seconds, a link's target, None for all else.
+    # The entry at a path: a file's size and time in seconds, a link's target, None for all else.
     Content = Mapping[str, tuple[int, int] | str | None]
 
 VIEWS = "views"
 VIEW_DIRECTORY = "view directory"
 BOOT_FILE = "boot-id"
-# Views and, where a damaged one keeps its name, those that stand in for it: nvidia-<16 hex digits>-2.
+# Views and, if a damaged one keeps its name, its replacement: nvidia-<16 hex digits>-2.
 VIEW_NAME = re.compile(r"[a-z0-9]+-[0-9a-f]{16}(?:-[1-9][0-9]{0,5})?")
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -43,14 +43,14 @@ _NS_PER_S = 10**9
 
 @frozen
 class IntactView:
-    """A view that is there. The files ``apart`` are empty in it, for their sources to be mounted on."""
+    """An existing view. The files ``apart`` are empty in it; their sources are mounted on them."""
 
     name: str
     apart: tuple[str, ...] = ()
 
 
 def view_names(place: Directory) -> tuple[str, ...]:
-    """Return the names of the views in PLACE, sorted; everything else there is not ours to judge."""
+    """Return the names of the views in PLACE, sorted; everything else there is ignored."""
     try:
         with os.scandir(place.fd) as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -60,9 +60,9 @@ def view_names(place: Directory) -> tuple[str, ...]:
 
 
 def find_intact(place: Directory, layout: ViewLayout, *, whole: bool = False) -> IntactView | None:
-    """Return the view that holds exactly what LAYOUT says, or None where there is none.
+    """Return the view that has exactly the content of LAYOUT, or None.
 
-    Files that could not enter it have an empty file in their place; WHOLE wants a view without such.
+    Files that could not enter it have an empty file in their place; with WHOLE such a view does not count.
     """
     wanted = expected_content(layout)
     for name in view_names(place):
@@ -74,9 +74,9 @@ def find_intact(place: Directory, layout: ViewLayout, *, whole: bool = False) ->
 
 
 def free_name(place: Directory, name: str) -> str:
-    """Return NAME for a new view, or with a number behind it where a damaged view has the name.
+    """Return NAME for a new view, with a number appended if a damaged view has the name.
 
-    A damaged view is not repaired: running containers may have it mounted, and see whatever happens to it.
+    A damaged view is not repaired: running containers may have it mounted, and would see every change.
     """
     taken = set(os.listdir(place.fd))
     number = 1
@@ -86,15 +86,15 @@ def free_name(place: Directory, name: str) -> str:
 
 
 def expected_content(layout: ViewLayout) -> Content:
-    """Return what ``folder_content`` gives for a view that is as LAYOUT says."""
+    """Return what ``folder_content`` returns for a view with the content of LAYOUT."""
     files = {source.path: (source.size, source.mtime_ns // _NS_PER_S) for source in layout.files}
     return {**files, **{link.path: link.target for link in layout.links}}
 
 
 def folder_content(folder: int, prefix: str = "") -> Content:
-    """Return all that lies below the open FOLDER. OSError is the caller's.
+    """Return everything below the open FOLDER. Raises OSError.
 
-    Times count in seconds: a file system may keep no more of a copy's.
+    Times are in seconds: a file system may keep no finer ones for a copy.
     """
     found: dict[str, tuple[int, int] | str | None] = {}
     with os.scandir(folder) as entries:
@@ -130,13 +130,13 @@ def temporary_view(place: Directory, name: str) -> Iterator[Directory]:
         _hold(fd)
         yield Directory(path=place.file(temporary), real=place.record(temporary), fd=fd)
     finally:
-        with suppress(OSError):  # the next sweep takes what is left
+        with suppress(OSError):  # the next sweep removes the rest
             remove(place, temporary)
         os.close(fd)
 
 
 def remove(place: Directory, name: str) -> None:
-    """Remove the folder NAME of PLACE, if there is one, with all that is in it. OSError is the caller's."""
+    """Remove the folder NAME of PLACE, if there is one, with its content. Raises OSError."""
     try:
         fd = os.open(name, FOLDER, dir_fd=place.fd)
     except FileNotFoundError:
@@ -149,9 +149,9 @@ def remove(place: Directory, name: str) -> None:
 
 
 def sweep(place: Directory) -> None:
-    """Remove what dead builders and removers left; the caller holds the store's lock.
+    """Remove what builders and removers left when killed; the caller holds the store's lock.
 
-    What cannot be removed stays: it harms nobody, and its space is told about when there is none left.
+    What cannot be removed stays: it does no harm, and lack of space is reported when it occurs.
     """
     tempfiles.sweep(place)
     for name in os.listdir(place.fd):
@@ -175,7 +175,7 @@ def _sweep(place: Directory, name: str) -> None:
     try:
         if os.fstat(fd).st_uid != os.geteuid():
             return
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: its builder lives
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: its builder is running
         remove(place, name)
     finally:
         os.close(fd)
@@ -186,7 +186,7 @@ def _stands_in(name: str, base: str) -> bool:
 
 
 def _apart(place: Directory, name: str, wanted: Content) -> tuple[str, ...] | None:
-    """Return which files of the view NAME have only their place in it; None where it does not hold WANTED."""
+    """Return which files of the view NAME are empty placeholders; None if its content is not WANTED."""
     try:
         fd = os.open(name, FOLDER, dir_fd=place.fd)
     except OSError:
@@ -202,19 +202,19 @@ def _apart(place: Directory, name: str, wanted: Content) -> tuple[str, ...] | No
 
 
 def _place_of(told: tuple[int, int] | str | None) -> tuple[int, int] | str | None:
-    # An empty file with the time of the one that it stands for: one that was cut off has its own.
+    # An empty file with its source's time: a truncated file has another time.
     return (0, told[1]) if isinstance(told, tuple) else told
 
 
 def _file(status: os.stat_result) -> tuple[int, int] | None:
-    # A hard link shares its source's mode: whoever makes that setuid has damaged the view.
+    # A hard link shares its source's mode: making the source setuid damages the view.
     if not stat.S_ISREG(status.st_mode) or status.st_mode & (stat.S_ISUID | stat.S_ISGID):
         return None
     return status.st_size, status.st_mtime_ns // _NS_PER_S
 
 
 def _hold(fd: int) -> None:
-    # A file system without locks: no sweep can take the folder there either.
+    # A file system without locks: a sweep cannot lock the folder either.
     with suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

@@ -1,4 +1,4 @@
-"""Find which views are mounted anywhere on this machine, by every process's table of mounts."""
+"""Find which views are mounted anywhere on this machine, from every process's mount table."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 # The kernel's number of the first process namespace (PROC_PID_INIT_INO, linux/proc_ns.h).
 _FIRST_NAMESPACE = "pid:[4026531836]"
-# A thousand containers with a hundred mounts each take a tenth of that; who prunes holds the lock, for which
-# others wait twice that long (store.lock).
+# A thousand containers with a hundred mounts each take a tenth of that; pruning holds the lock, for which
+# other processes wait twice that long (store.lock).
 TIME_LIMIT_S = 5.0
 
 
 @frozen
 class MountedViews:
-    """For each view that is mounted the number of a process that sees it; ``problem``: others may be, too."""
+    """For each mounted view the number of a process that sees it; ``problem``: others may be mounted, too."""
 
     processes: dict[str, int]
     problem: str = ""
@@ -73,7 +73,7 @@ def _blindness(proc: str) -> str:
 
 
 def _namespace(process: str) -> str:
-    # Processes share tables; where the kernel does not tell which, each is read.
+    # Processes share tables; if the kernel does not tell which, each is read.
     try:
         return os.readlink(f"{process}/ns/mnt")
     except OSError:
@@ -94,7 +94,7 @@ def _mounted_in(path: str, wanted: set[bytes], until: float) -> set[bytes]:
             if time.monotonic() > until:
                 raise TimeoutError
     except OSError as error:
-        # EINVAL: a zombie has no mounts any more.
+        # EINVAL: a zombie no longer has mounts.
         if error.errno in (EINVAL, ESRCH) or isinstance(error, FileNotFoundError):
             return set()
         raise

@@ -1,8 +1,8 @@
 """Remove views that nobody uses: ``prune``, and once in a boot ``prune_after_boot``.
 
-To remove a view empties the mounts of running containers and breaks starts that have read an old spec.
-So one goes only if no spec names it, no process has it mounted, and nothing was written for a while;
-where any of these cannot be told, it stays.
+Removing a view empties the mounts of running containers and breaks starts that have read an old spec. So a
+view is removed only if no spec names it, no process has it mounted, and it and the specs are not new; if any
+of these is unknown, it stays.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     Result = Literal["removed", "removable", "kept", "failed"]
 
-# A start that read a spec before it was replaced mounts its view within seconds; pulls come before.
+# A container that read a spec before it was replaced mounts its view within seconds: pulls come before.
 GRACE_S = 60.0
 
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -49,7 +49,7 @@ _MENTION = re.compile(VIEW_NAME.pattern.encode())
 
 @frozen
 class PrunedView:
-    """What became of a view and why; ``removable`` in a dry run, ``failed`` where the system refused."""
+    """The result for a view and why; ``removable`` in a dry run, ``failed`` if the system refused."""
 
     name: str
     result: Result
@@ -58,8 +58,8 @@ class PrunedView:
 
 @frozen
 class _Specs:
-    # What the spec directories say: which file names a view, when they were last written, and the reason
-    # why that may not be all.
+    # From the spec directories: which file names a view, when they were last written, and why that may be
+    # incomplete.
     mentions: dict[str, str]
     newest: float = 0.0
     problem: str = ""
@@ -74,10 +74,10 @@ def prune(  # noqa: PLR0913  where, and by which clock and tables it is judged; 
     dry_run: bool = False,
     lock_timeout_s: float = TIMEOUT_S,
 ) -> tuple[PrunedView, ...]:
-    """Remove the views of STATE_DIR that nobody uses, and return what became of each view, by name.
+    """Remove the unused views of STATE_DIR, and return the result for each view, by name.
 
-    SPEC_DIRS are all directories where a spec, ours or another's, may name a view. StoreError: the state
-    directory or the views cannot be looked at, or the lock is held.
+    SPEC_DIRS are all directories where a spec, ours or foreign, may name a view. StoreError: the state
+    directory or the views cannot be read, or the lock is held.
     """
     with (
         open_existing(state_dir, what=STATE_DIRECTORY) as home,
@@ -102,7 +102,7 @@ def prune_after_boot(
     proc: str = "/proc",
     now: Callable[[], float] = time.time,
 ) -> tuple[PrunedView, ...]:
-    """Prune in the first cycle after a boot; returns () where this boot was already done.
+    """Prune in the first cycle after a boot; returns () if this boot was already done.
 
     Called after views were published (which keeps them) and before specs are written. Where spec
     directories were written less than the grace time ago, this boot is not recorded as done, and the next
@@ -126,7 +126,7 @@ def _judge(place: Directory, specs: _Specs, proc: str, now: float) -> tuple[Prun
     names = view_names(place)
     reasons = {name: _needed(place, name, specs, now) for name in names}
     free = [name for name in names if not reasons[name]]
-    # Reading every process's table is dear, and mostly nothing is left to ask about.
+    # Reading every process's table is expensive, and usually no view is left to check.
     tables = mounted_views(free, proc) if free else None
     for name in free:
         if tables is not None and name in tables.processes:
@@ -136,13 +136,13 @@ def _judge(place: Directory, specs: _Specs, proc: str, now: float) -> tuple[Prun
     return tuple(
         PrunedView(name=name, result="kept", reason=text)
         if text
-        else PrunedView(name=name, result="removable", reason="no spec names it and nobody has it mounted")
+        else PrunedView(name=name, result="removable", reason="no spec names it, no process has it mounted")
         for name, text in reasons.items()
     )
 
 
 def _needed(place: Directory, name: str, specs: _Specs, now: float) -> str:
-    """Return why the view NAME must stay as far as files tell, or an empty text."""
+    """Return why the view NAME must stay according to files and their times, or an empty text."""
     if name in specs.mentions:
         return f"{shown(specs.mentions[name])} names it"
     if specs.problem:
@@ -159,14 +159,14 @@ def _needed(place: Directory, name: str, specs: _Specs, now: float) -> str:
 
 
 def _is_young(written: float, now: float) -> bool:
-    # What was written in the future tells of a clock that was set: it counts as young.
+    # A time in the future means that the clock was set: it counts as young.
     return now - written < GRACE_S
 
 
 def _carried_out(place: Directory, row: PrunedView) -> PrunedView:
     temporary = temporary_name(row.name)
     try:
-        # First out of sight: what a kill leaves is swept, and no half view keeps the name.
+        # Renamed first: after a kill it is swept up, and no half view keeps the name.
         os.rename(row.name, temporary, src_dir_fd=place.fd, dst_dir_fd=place.fd)
         fsync_directory(place)
         remove(place, temporary)
@@ -176,7 +176,7 @@ def _carried_out(place: Directory, row: PrunedView) -> PrunedView:
 
 
 def _read_specs(directories: tuple[str, ...]) -> _Specs:
-    """Read whatever lies in DIRECTORIES: a truncated spec, or one set aside, names a view as well."""
+    """Read every file in DIRECTORIES: a truncated spec, or one set aside, names a view as well."""
     mentions: dict[str, str] = {}
     newest = 0.0
     problem = ""

@@ -1,10 +1,10 @@
 """Publish and find driver views: ``publish_view`` makes the view of a plan, ``find_view`` looks for it.
 
 A view is the directory ``views/<vendor>-<digest>`` of the state directory, mounted into containers as a
-whole. Its name follows from what it holds, so it is never changed: another driver gives another view. It
-appears in one step, and a kill at any moment leaves none or a whole one. One that has been damaged since
-stays as it is, because running containers have it mounted; another with a number behind its name stands
-in for it. ``pruning`` removes what nobody uses.
+whole. Its name is derived from its content, so it is never changed: another driver gets another view. It
+appears in one step, and a kill at any moment leaves none or a whole one. One that is damaged later stays as
+it is, because running containers have it mounted; another with a number appended to the name replaces it.
+``pruning`` removes unused views.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 
 @frozen
 class PublishedView:
-    """A view that is there: its name, its path as the host names it, how it was made.
+    """An existing view: its name, its path on the host, how it was made.
 
-    ``left_out`` are the paths of the plan that it does not hold, each with its reason in ``findings``
-    (a link's is that of the file it leads to). They must stay out of the spec. ``apart`` are the paths
+    ``left_out`` are the paths of the plan that it lacks, each with its reason in ``findings`` (a link's is
+    that of its target). They must stay out of the spec. ``apart`` are the paths
     of files that could not enter it: empty files, on which the sources are to be mounted.
     """
 
@@ -64,11 +64,11 @@ class PublishedView:
 
 
 def find_view(plan: ViewPlan, root: Root, state_dir: str) -> PublishedView | None:
-    """Return the view of PLAN if it is there and whole, else None; changes nothing.
+    """Return the view of PLAN if it exists and is whole, else None; changes nothing.
 
-    None, too, where a source is gone, or the state directory may not be read or may be written by others:
-    ``publish_view`` says why. Who is going to write a spec that names the view calls ``publish_view``,
-    which also keeps it from being pruned.
+    Also None if a source is gone, or the state directory cannot be read or is writable by others:
+    ``publish_view`` says why. To write a spec that names the view, call ``publish_view``, which also keeps it
+    from being pruned.
     """
     try:
         wanted = view_layout(plan, root)
@@ -87,10 +87,10 @@ def find_view(plan: ViewPlan, root: Root, state_dir: str) -> PublishedView | Non
 def publish_view(
     plan: ViewPlan, root: Root, state_dir: str, *, copies: bool, lock_timeout_s: float = TIMEOUT_S
 ) -> PublishedView:
-    """Make the view of PLAN from the files of ROOT, unless it is there already.
+    """Make the view of PLAN from the files of ROOT, unless it exists already.
 
     STATE_DIR is a path of this machine. Files that can be neither hard-linked nor reflinked are copied if
-    they are small or ``copies`` is set, and have their place alone in the view where not. The lock is not
+    they are small or ``copies`` is set, and are else empty files in the view. The lock is not
     held while files are copied. StoreError: the view cannot be made, and nothing is left of it.
     """
     wanted = view_layout(plan, root)
@@ -115,8 +115,8 @@ def publish_view(
 
 
 def _put(place: Directory, growing: Directory, wanted: ViewLayout) -> str:
-    # Under the lock the name is free. Were it taken behind our back, rename(2) replaces an empty folder
-    # at most, which is not a view.
+    # Under the lock the name is free. Even if another process took it, rename(2) replaces at most an empty
+    # folder, which is not a view.
     name = free_name(place, wanted.name)
     try:
         os.utime(growing.fd)
@@ -128,7 +128,7 @@ def _put(place: Directory, growing: Directory, wanted: ViewLayout) -> str:
 
 
 def _touch(place: Directory, name: str) -> None:
-    # A spec is about to name it: the grace time of a prune begins anew.
+    # A spec is about to name it: its grace time for pruning begins anew.
     try:
         os.utime(name, dir_fd=place.fd, follow_symlinks=False)
     except OSError as error:
@@ -154,7 +154,7 @@ def _mounted_by_itself(source: str) -> Finding:
         severity="info",
         rule="view-apart",
         path=source,
-        message=f"{shown(source)} is mounted by itself, beside the view: it can be neither hard-linked nor "
+        message=f"{shown(source)} is mounted separately from the view: it can be neither hard-linked nor "
         "reflinked into it",
         hint="put state_dir on the same file system and mount as that file, or set view_copies: true",
     )

@@ -1,6 +1,6 @@
-"""Lay out a view: which of the host's files may enter it, and the name that follows from them.
+"""Lay out a view: which of the host's files may enter it, and its name, derived from them.
 
-``view_layout`` looks at every source without opening it, so that a view that is there already is found fast.
+``view_layout`` reads every source's status without opening it, so that an existing view is found fast.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 CAPABILITIES = "security.capability"
 
 _DIGITS = 16
-# Nix and Guix give every file the time 1, OSTree gives it 0: there a time tells nothing.
+# Nix and Guix give every file the time 1, OSTree 0: there a time has no meaning.
 _TELLING_NS = 2 * 10**9
 
 
 @frozen
 class ViewSource:
-    """A file that may enter the view: its path in it, and the host's file as it was when we looked.
+    """A file that may enter the view: its path in it, and the host's file as it was when examined.
 
     ``real`` is the canonical path within the root.
     """
@@ -43,7 +43,7 @@ class ViewSource:
 
 @frozen
 class ViewLayout:
-    """What a view is going to hold, its name, and what of the plan stays out of it and why."""
+    """The content of a view to be made, its name, and which files of the plan are left out and why."""
 
     name: str
     files: tuple[ViewSource, ...]
@@ -53,12 +53,12 @@ class ViewLayout:
 
 
 def view_layout(plan: ViewPlan, root: Root) -> ViewLayout:
-    """Return the layout of PLAN with the files of ROOT as they are now.
+    """Return the layout of PLAN for the present files of ROOT.
 
-    A file that would hand out more than its bytes is left out, with a finding, and so are the links to
-    it (see ``unfit``). The name is a digest of all that the view holds: of files the path, size, mode and
-    time of last change, so that no content is read; not their inode or ctime, which a hard link or a
-    restored backup changes. StoreError: the plan or a source is not as it should be.
+    A file that would give more than its bytes is left out, with a finding, and so are the links to it (see
+    ``unfit``). The name is a digest of the view's content: of files the path, size, mode and mtime, so that
+    no content is read; not their inode or ctime, which a hard link or a restored backup changes. StoreError:
+    the plan or a source is invalid.
     """
     if problem := fault(plan):
         raise StoreError(f"no view can be made: {problem}", hint="rename the file, or use layout 'files'")
@@ -85,7 +85,7 @@ def view_layout(plan: ViewPlan, root: Root) -> ViewLayout:
 
 
 def _links(plan: ViewPlan, files: list[ViewSource]) -> tuple[ViewLink, ...]:
-    """Return the links of PLAN that lead to one of FILES."""
+    """Return the links of PLAN whose target is one of FILES."""
     if len(files) == len(plan.files):
         return plan.links
     taken = {source.path for source in files}
@@ -94,10 +94,10 @@ def _links(plan: ViewPlan, files: list[ViewSource]) -> tuple[ViewLink, ...]:
 
 
 def unfit(status: os.stat_result, file: int | str) -> str:
-    """Return why FILE (a path or a descriptor) with STATUS must not enter a view; "" where it may.
+    """Return why FILE (a path or a descriptor) with STATUS must not enter a view; "" if it may.
 
     A view is one mount with everything in it executable, and a hard link shares the owner, mode and
-    capabilities of its source: what gives privileges, or what others than root may change, stays out.
+    capabilities of its source: files that give privileges, or that others than root may change, stay out.
     """
     mode = status.st_mode
     if not stat.S_ISREG(mode):
@@ -141,7 +141,7 @@ def _has_capabilities(file: int | str) -> bool:
         return bool(os.getxattr(file, CAPABILITIES, follow_symlinks=False))
     except OSError as error:
         if error.errno in (errno.ENODATA, errno.ENOTSUP):
-            return False  # it has none, or its file system knows none
+            return False  # it has none, or its file system has none
         raise
 
 
@@ -164,6 +164,6 @@ def _digest(plan: ViewPlan, files: list[ViewSource], links: tuple[ViewLink, ...]
 
 
 def _line(source: ViewSource) -> str:
-    # Where times tell nothing, the path does: a store's path changes with the content.
+    # If times have no meaning, the path is used: a store's path changes with the content.
     origin = "" if source.mtime_ns >= _TELLING_NS else source.real
     return f"file\t{source.path}\t{source.size}\t{source.mtime_ns}\t{source.mode:o}\t{origin}"

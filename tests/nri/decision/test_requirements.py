@@ -238,7 +238,7 @@ def test_an_inventory_is_stale_once_another_driver_runs() -> None:
 
 def test_an_inventory_is_stale_once_nobody_keeps_it_true() -> None:
     problem = machine_by(content(), running_driver=DRIVER, has_daemon=False).problem
-    assert problem == "the inventory is stale: the cdigen daemon, which keeps it true, does not run"
+    assert problem == "the inventory is stale: the cdigen daemon, which updates it, does not run"
 
 
 @pytest.mark.parametrize("mode", ["gpu", "management", "wsl", "csv"])
