@@ -5,11 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
 
 from cdigen.host.root import Root
 from cdigen.model.view import ViewFile, ViewLink, ViewPlan
+from cdigen.store.directory import open_or_create
+from cdigen.store.lock import exclusive
 from cdigen.store.views import publishing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Result = TypeVar("Result")
 
 VERSION = "550.163.01"
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libcuda.so.550.163.01"
@@ -74,6 +85,16 @@ def left(base: Path) -> list[str]:
     """Return what lies beside the record of the boot in the view directory."""
     folder = Path(state(base)) / "views"
     return sorted(set(os.listdir(folder)) - {"boot-id"}) if folder.exists() else []
+
+
+def while_locked(base: Path, work: Callable[[], Result]) -> Result:
+    """Return what WORK gives, which does not end before another gives up the lock of the state directory."""
+    with ThreadPoolExecutor() as pool:
+        with open_or_create(state(base)) as home, exclusive(home):
+            working = pool.submit(work)
+            with pytest.raises(TimeoutError):
+                working.result(0.2)
+        return working.result()
 
 
 def is_whole(base: Path, published: publishing.PublishedView) -> bool:

@@ -26,14 +26,9 @@ class Notifier:
     ping at half of that.
     """
 
-    def __init__(
-        self,
-        environ: Mapping[str, str] = os.environ,
-        *,
-        pid: int | None = None,
-    ) -> None:
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._address = _address(environ.get("NOTIFY_SOCKET", ""))
-        self.watchdog_s = _watchdog(environ, os.getpid() if pid is None else pid)
+        self.watchdog_s = _watchdog(environ)
 
     def ready(self, status: str) -> bool:
         """Report that the service has started, or has reloaded; returns whether that was sent."""
@@ -77,8 +72,8 @@ def _address(path: str) -> str:
     return path if path.startswith("/") else ""
 
 
-def _watchdog(environ: Mapping[str, str], pid: int) -> float:
-    if environ.get("WATCHDOG_PID", str(pid)) != str(pid):
+def _watchdog(environ: Mapping[str, str]) -> float:
+    if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return 0.0
     text = environ.get("WATCHDOG_USEC", "")
     return int(text) / 1_000_000 if text.isascii() and text.isdigit() else 0.0

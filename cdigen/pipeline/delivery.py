@@ -215,15 +215,13 @@ class _Delivery:
         if self._draft.kind == DEFAULT_KIND or (layout == "view" and (program or self._payload.prefix)):
             return False
         how = " without a hook" if layout == "view" else ""
+        is_of_profile = self._draft.kind.endswith(f"/{self._profile.device_class}")
         self._report_unused_layout(
             f"the layout {layout}{how} is for {DEFAULT_KIND} alone: its folders are the same in every "
             "container, and of two kinds one would cover the other",
-            severity="warning" if self._profile.device_class == self._class() else "info",
+            severity="warning" if is_of_profile else "info",
         )
         return True
-
-    def _class(self) -> str:
-        return self._draft.kind.partition("/")[2]
 
     def _view_or_files(self, program: HookProgram | None, *, is_requested: bool) -> str:
         if program is None and self._profile.hook != "none":

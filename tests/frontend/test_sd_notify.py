@@ -82,11 +82,13 @@ def test_a_manager_that_does_not_read_holds_nobody_up(manager: socket.socket) ->
     [
         ({}, 0),
         ({"WATCHDOG_USEC": "30000000"}, 30),
-        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "7"}, 30),
-        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "8"}, 0),
+        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "ours"}, 30),
+        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1"}, 0),
         ({"WATCHDOG_USEC": "-1"}, 0),
         ({"WATCHDOG_USEC": "soon"}, 0),
     ],
 )
 def test_the_watchdog_is_ours_only_with_our_pid(environ: dict[str, str], seconds: float) -> None:
-    assert Notifier(environ, pid=7).watchdog_s == seconds
+    if environ.get("WATCHDOG_PID") == "ours":
+        environ = {**environ, "WATCHDOG_PID": str(os.getpid())}
+    assert Notifier(environ).watchdog_s == seconds

@@ -11,13 +11,25 @@ import pytest
 import viewtrees
 from abilities import cannot_run
 from store.traces import traces
-from viewtrees import FILES, LAYER, LIBRARY, PLAN, SMI, find, is_whole, left, publish, put, state, view
+from viewtrees import (
+    FILES,
+    LAYER,
+    LIBRARY,
+    PLAN,
+    SMI,
+    find,
+    is_whole,
+    left,
+    publish,
+    put,
+    state,
+    view,
+    while_locked,
+)
 
 from cdigen.host.root import Root
 from cdigen.model.errors import StoreError
 from cdigen.model.view import ViewFile, ViewPlan
-from cdigen.store.directory import open_or_create
-from cdigen.store.lock import exclusive
 from cdigen.store.views import publishing
 from cdigen.store.views.sources import view_layout
 from cdigen.value import replace
@@ -346,10 +358,5 @@ def test_directories_get_the_label_of_the_folder_of_the_first_library(base: Path
     assert label == b"system_u:object_r:textrel_shlib_t:s0\0"
 
 
-def test_the_lock_of_another_is_waited_for_and_then_named(base: Path) -> None:
-    with (
-        open_or_create(state(base)) as home,
-        exclusive(home),
-        pytest.raises(StoreError, match="held by process"),
-    ):
-        publishing.publish_view(PLAN, Root(str(base)), state(base), copies=False, lock_timeout_s=0)
+def test_the_lock_of_another_is_waited_for(base: Path) -> None:
+    assert is_whole(base, while_locked(base, lambda: publish(base)))

@@ -13,11 +13,8 @@ import pytest
 import viewtrees
 from abilities import cannot_run
 from store.killing import killed_after, moments
-from viewtrees import LIBRARY, in_namespace, left, publish, put, state
+from viewtrees import LIBRARY, in_namespace, left, publish, put, state, while_locked
 
-from cdigen.model.errors import StoreError
-from cdigen.store.directory import open_or_create
-from cdigen.store.lock import exclusive
 from cdigen.store.views import mounts, pruning
 from cdigen.store.views.folder import VIEW_NAME
 
@@ -379,11 +376,6 @@ def test_without_a_boot_id_nothing_goes(base: Path) -> None:
     assert output == "()\n"
 
 
-def test_a_pruner_waits_for_the_lock(base: Path) -> None:
-    publish(base)
-    with (
-        open_or_create(state(base)) as home,
-        exclusive(home),
-        pytest.raises(StoreError, match="held by process"),
-    ):
-        pruning.prune(state(base), spec_dirs=(), lock_timeout_s=0)
+def test_a_pruner_waits_for_the_lock(base: Path, proc: Path) -> None:
+    first = publish(base)
+    assert while_locked(base, lambda: prune(base, proc))[first.name].result == "removed"

@@ -66,7 +66,7 @@ def find_intact(place: Directory, layout: ViewLayout, *, whole: bool = False) ->
     """
     wanted = expected_content(layout)
     for name in view_names(place):
-        if name == layout.name or _stands_in(name, layout.name):
+        if name == layout.name or name.startswith(f"{layout.name}-"):
             apart = _apart(place, name, wanted)
             if apart is not None and not (whole and apart):
                 return IntactView(name=name, apart=apart)
@@ -179,10 +179,6 @@ def _sweep(place: Directory, name: str) -> None:
         remove(place, name)
     finally:
         os.close(fd)
-
-
-def _stands_in(name: str, base: str) -> bool:
-    return name.startswith(f"{base}-")
 
 
 def _apart(place: Directory, name: str, wanted: Content) -> tuple[str, ...] | None:

@@ -15,7 +15,7 @@ import time
 from cdigen.host.procfs import boot_id
 from cdigen.host.root import Root, reason, shown
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, require_owned
-from cdigen.store.lock import TIMEOUT_S, exclusive
+from cdigen.store.lock import exclusive
 from cdigen.store.snapshot import MAX_BYTES, read_all
 from cdigen.store.tempfiles import fsync_directory, temporary_name
 from cdigen.store.views.folder import (
@@ -65,14 +65,13 @@ class _Specs:
     problem: str = ""
 
 
-def prune(  # noqa: PLR0913  where, and by which clock and tables it is judged; all but the first have defaults
+def prune(
     state_dir: str,
     *,
     spec_dirs: tuple[str, ...],
     proc: str = "/proc",
     now: Callable[[], float] = time.time,
     dry_run: bool = False,
-    lock_timeout_s: float = TIMEOUT_S,
 ) -> tuple[PrunedView, ...]:
     """Remove the unused views of STATE_DIR, and return the result for each view, by name.
 
@@ -89,7 +88,7 @@ def prune(  # noqa: PLR0913  where, and by which clock and tables it is judged; 
             return _judge(place, _read_specs(spec_dirs), proc, now())
         for directory, what in ((home, STATE_DIRECTORY), (place, VIEW_DIRECTORY)):
             require_owned(directory, what=what)
-        with exclusive(home, timeout_s=lock_timeout_s):
+        with exclusive(home):
             sweep(place)
             judged = _judge(place, _read_specs(spec_dirs), proc, now())
             return tuple(_carried_out(place, row) if row.result == "removable" else row for row in judged)

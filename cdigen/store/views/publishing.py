@@ -17,7 +17,7 @@ from cdigen.model.errors import ConfigError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, open_owned, writable_by_others
 from cdigen.store.failures import store_error
-from cdigen.store.lock import TIMEOUT_S, exclusive
+from cdigen.store.lock import exclusive
 from cdigen.store.tempfiles import fsync_directory
 from cdigen.store.views.builder import fill
 from cdigen.store.views.folder import (
@@ -84,9 +84,7 @@ def find_view(plan: ViewPlan, root: Root, state_dir: str) -> PublishedView | Non
         return None
 
 
-def publish_view(
-    plan: ViewPlan, root: Root, state_dir: str, *, copies: bool, lock_timeout_s: float = TIMEOUT_S
-) -> PublishedView:
+def publish_view(plan: ViewPlan, root: Root, state_dir: str, *, copies: bool) -> PublishedView:
     """Make the view of PLAN from the files of ROOT, unless it exists already.
 
     STATE_DIR is a path of this machine. Files that can be neither hard-linked nor reflinked are copied if
@@ -97,7 +95,7 @@ def publish_view(
     with ExitStack() as stack:
         home = stack.enter_context(open_owned(state_dir, what=STATE_DIRECTORY))
         place = stack.enter_context(open_owned(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY))
-        with exclusive(home, timeout_s=lock_timeout_s):
+        with exclusive(home):
             sweep(place)
             if not pruned_in(place):
                 record_boot(place)
@@ -106,7 +104,7 @@ def publish_view(
                 return _published(place, there, "found", wanted, root)
             growing = stack.enter_context(temporary_view(place, wanted.name))
         filled = fill(growing, wanted, root, copies=copies)
-        with exclusive(home, timeout_s=lock_timeout_s):
+        with exclusive(home):
             if there := find_intact(place, wanted, whole=copies):
                 _touch(place, there.name)
                 return _published(place, there, "found", wanted, root)
