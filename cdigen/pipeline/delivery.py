@@ -15,7 +15,7 @@ from cdigen.host.interpreter import copied_from, outdated, settings_of, standard
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted, untrusted_below
 from cdigen.model.errors import StoreError
-from cdigen.model.findings import Finding
+from cdigen.model.findings import FindingCollector
 from cdigen.model.loader import X86_64_V2, capability_folders
 from cdigen.model.profile import STEPS
 from cdigen.model.view import DEFAULT_KIND, view_target
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cdigen.cdi.hooks import HookProgram
     from cdigen.host.root import Root
     from cdigen.model.cdi import Draft, Payload, Step
-    from cdigen.model.findings import Severity
+    from cdigen.model.findings import Finding, Severity
     from cdigen.model.inventory import DriverFile
 
 CPUINFO = "/proc/cpuinfo"
@@ -80,7 +80,7 @@ class _Delivery:
         self._host = host
         self._options = options
         self._view = NO_VIEW
-        self._findings: list[Finding] = []
+        self._collector = FindingCollector()
         self._has_libraries = any(file.names for file in payload.files)
         layout, hook = draft.profile.layout, draft.profile.hook
         is_possible = _FILES_ONLY_CHOICES.issuperset((layout, hook))
@@ -104,7 +104,7 @@ class _Delivery:
         edits = replace(
             edits, env=(*edits.env, *env), mounts=(*edits.mounts, *laid.mounts), hooks=(*edits.hooks, *hooks)
         )
-        return replace(self._draft, edits=edits, payload=None), tuple(self._findings)
+        return replace(self._draft, edits=edits, payload=None), tuple(self._collector.findings)
 
     def _steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
         """Return the steps that the profile wants: links first, forward compatibility before the cache."""
@@ -148,7 +148,7 @@ class _Delivery:
         problem = outdated(self._host, python, original) if self._host and original else ""
         if not problem:
             return python, original
-        self._report(
+        self._collector.add(
             "warning",
             "hook-python-outdated",
             python,
@@ -162,7 +162,7 @@ class _Delivery:
         """Return whether HOST has FILES, and only root can have changed them or what is below LIBRARY."""
         missing = next((path for path in files if not host.exists(path)), "")
         if missing:
-            self._report(
+            self._collector.add(
                 "info" if self._profile.hook == "auto" else "warning",
                 "hook-missing",
                 missing,
@@ -173,7 +173,7 @@ class _Delivery:
         problems = [untrusted(path, base=host.outer) for path in files]
         problem = next((text for text in problems if text), "") or untrusted_below(host, library)
         if problem:
-            self._report(
+            self._collector.add(
                 "warning",
                 "hook-untrusted",
                 files[0],
@@ -231,7 +231,7 @@ class _Delivery:
         if not self._has_view(is_requested=is_requested):
             return "files"
         if program is None and not self._payload.prefix and self._why_not_capability_folders():
-            self._report(
+            self._collector.add(
                 "info",
                 "view-without-hook",
                 self._draft.kind,
@@ -288,7 +288,7 @@ class _Delivery:
         self._view = PlacedView(
             source=view.path, target=view_target(self._draft.kind), left_out=folders | apart
         )
-        self._findings.extend(view.findings)
+        self._collector.findings.extend(view.findings)
         refused = {file.source for file in plan.files if file.path in view.left_out}
         files = tuple(file for file in self._payload.files if file.host_path not in refused)
         self._payload = replace(self._payload, files=files)
@@ -300,7 +300,7 @@ class _Delivery:
         """Report that there is no forward compatibility if the profile wants a hook to enable it."""
         wanted = [step.name for step in self._payload.steps if step.name in self._profile.hook_steps]
         if "enable-cuda-compat" in wanted:
-            self._report(
+            self._collector.add(
                 "info",
                 "no-forward-compatibility",
                 self._draft.kind,
@@ -311,7 +311,7 @@ class _Delivery:
             )
 
     def _report_unused_layout(self, message: str, severity: Severity = "warning") -> None:
-        self._report(
+        self._collector.add(
             severity,
             "layout-not-used",
             self._draft.kind,
@@ -320,16 +320,13 @@ class _Delivery:
         )
 
     def _report_no_view(self, message: str, hint: str, rule: str = "view-not-made") -> None:
-        self._report(
+        self._collector.add(
             "warning",
             rule,
             self._draft.kind,
             f"files are mounted one by one, as there is no view with all of them: {message}",
             hint,
         )
-
-    def _report(self, severity: Severity, rule: str, path: str, message: str, hint: str) -> None:
-        self._findings.append(Finding(severity=severity, rule=rule, path=path, message=message, hint=hint))
 
 
 def _is_folder(host: Root, file: DriverFile) -> bool:
