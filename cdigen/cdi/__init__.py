@@ -1,4 +1,4 @@
-"""Read, check, build and write CDI documents, and foretell what each runtime makes of a spec file.
+"""Read, check, build and write CDI documents, and predict what each runtime does with a spec file.
 
 ``reader`` turns bytes into a document, ``rules`` and ``schema`` check it, ``validation`` does all of that,
 and ``loaders`` says what the CDI libraries in the runtimes do with the same bytes. ``build``, ``layout``

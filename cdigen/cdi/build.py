@@ -20,8 +20,8 @@ def build(draft: Draft) -> dict[str, Any]:
     """Return the CDI document of DRAFT.
 
     Devices are sorted naturally with ``all`` last; ``all`` gives what every device gives together,
-    unless the draft has one of its own, or is to have none. A variable that they set to different values is
-    not set for all of them.
+    unless the draft has one of its own, or is to have none. A variable that devices set to different values
+    is not set by ``all``.
     The version is the lowest that the content allows: a version that a runtime does not know makes
     it refuse the whole file (container-device-interface issue 91).
     """
@@ -63,7 +63,7 @@ def conflicting_variables(entries: Iterable[str]) -> tuple[str, ...]:
 
 
 def _union(devices: Iterable[Device]) -> ContainerEdits:
-    """Return the devices' edits together; what several names of one GPU share comes once."""
+    """Return the devices' edits together; edits shared by several names of one GPU come once."""
     every = [device.edits for device in devices]
     entries = tuple(dict.fromkeys(entry for edits in every for entry in edits.env))
     several = conflicting_variables(entries)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Driver versions as they stand in paths: libcuda.so.535.216.03, /lib/firmware/nvidia/535.216.03.
 _VERSION = re.compile(r"(?<![\w.])(\d{2,}(?:\.\d+){1,3})(?![\w.])|(?<=\.so\.)(\d{2,}(?:\.\d+){1,3})(?![\w.])")
-# What else a set of edits may hold, by its key in the document.
+# Other parts of a set of edits, by their key in the document.
 _LISTED = ("netDevices", "additionalGids")
 
 
@@ -65,7 +65,7 @@ class Changes:
         return bool(self.added or self.removed or self.devices or self.shared.count() or self.form)
 
     def changed(self) -> tuple[str, ...]:
-        """Return the devices with which a container gets something else than before."""
+        """Return the devices whose containers get something else than before."""
         return self.kept if self.shared.count() else tuple(name for name, _ in self.devices)
 
     def rows(self) -> list[dict[str, Any]]:

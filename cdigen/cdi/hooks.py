@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # One entry keeps the image's and the engine's environment out (CVE-2025-23266); Python needs none.
 ENV = ("PATH=/usr/bin:/bin",)
-# It takes some 10 ms; a file system that hangs must not hang the container for ever.
+# The hook takes some 10 ms; a hanging file system must not block the container for ever.
 TIMEOUT_S = 10
 # NVIDIA's runs ldconfig over the whole image.
 NVIDIA_TIMEOUT_S = 60
@@ -48,7 +48,7 @@ def nvidia_hook(path: str) -> HookProgram:
 
 
 def hook_lines(program: HookProgram, steps: Iterable[Step], required: tuple[str, ...]) -> tuple[Hook, ...]:
-    """Return the hooks with which PROGRAM does STEPS; nothing to do gives none."""
+    """Return the hooks by which PROGRAM does STEPS; none without steps."""
     wanted = tuple(steps)
     if not wanted:
         return ()

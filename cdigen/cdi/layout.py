@@ -9,7 +9,7 @@ The layouts (docs/decisions/0006-layouts.md):
 - ``hwcaps``: the same folder mounted where capable loaders look by themselves;
 - ``named``: each library under its file's name, for NVIDIA's hooks, which make the links.
 
-Whatever software expects at a fixed place is a mount of its own in all of them. Where a payload has a prefix,
+A file that software expects at a fixed path is a separate mount in all of them. Where a payload has a prefix,
 its libraries are there instead of in the folders that loaders search.
 """
 
@@ -133,7 +133,7 @@ def _files(payload: Payload, _view: PlacedView, _capable: bool) -> _Arranged:  #
 def _view(payload: Payload, view: PlacedView, capable: bool) -> _Arranged:  # noqa: FBT001
     target = payload.prefix or view.target
     folders = {kind: f"{target}/{_VIEW_FOLDERS[kind]}" for kind in _BITS}
-    # What has a prefix is looked for there alone.
+    # Libraries with a prefix are searched only there.
     plugins, links = ((), ()) if payload.prefix else (_plugins(payload), _development_links(payload, folders))
     wanted = [
         (view.source, target, READ_ONLY),

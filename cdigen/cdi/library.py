@@ -1,4 +1,4 @@
-"""Look up what each release of the CDI library knows and does: the one table behind all verdicts.
+"""The features and behaviour of each release of the CDI library: the table behind all verdicts.
 
 Sources: the library's tags, as read for docs/cdi.md, "Versions", "Checks", and its real loaders run on
 documents made for the purpose. Which runtime has which release: docs/cdi.md, "Libraries in runtimes".
@@ -91,7 +91,7 @@ class CdiLibrary:
         self._answers: dict[LibraryBehaviour | str, bool] = {}
 
     def has(self, behaviour: LibraryBehaviour) -> bool:
-        """Return whether the release behaves so."""
+        """Return whether the release has this behaviour."""
         return self._ask(behaviour)
 
     def has_field(self, field: str) -> bool:

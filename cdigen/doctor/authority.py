@@ -1,7 +1,7 @@
 """Which paths a remedy for root may change or rename: ``may_change``, ``may_rename`` and others.
 
-Users choose by containers.conf and by links what their podman reads. A command that opens or moves such
-a path would do with root's rights what a user wants.
+Users choose by containers.conf and by links what their podman reads. A command that opens or moves such a
+path would act with root's rights for a user.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PROGRAMS = ("/usr/", "/opt/")
 
 
 def may_change(context: Context, path: str) -> bool:
-    """Return whether a command may change what PATH leads to.
+    """Return whether a command may change the target of PATH.
 
     It must be a spec directory of the system's, or lie in one that root alone controls; or belong to the
     user who asks, who runs the command without root's rights.
@@ -51,7 +51,7 @@ def may_rename(context: Context, path: str) -> bool:
 
 
 def may_copy(context: Context, path: str) -> bool:
-    """Return whether a command may put a copy in the place of the link PATH to a spec directory."""
+    """Return whether a command may replace the link PATH to a spec directory by a copy."""
     return may_rename(context, path) and not untrusted(path, base=context.host.outer)
 
 
@@ -62,7 +62,7 @@ def may_open_configuration(context: Context, path: str) -> bool:
 
 
 def _resolved(context: Context, path: str) -> str:
-    """Return where PATH leads, nothing where it leads nowhere."""
+    """Return the target of PATH, nothing if it is dangling."""
     try:
         return context.host.resolve(path)
     except OSError:
@@ -90,7 +90,7 @@ def may_change_program(context: Context, path: str) -> bool:
 
 
 def is_users(context: Context, path: str) -> bool:
-    """Return whether only the containers of the user who is asked for get the spec PATH."""
+    """Return whether only containers of the examined user get the spec PATH."""
     if context.user is None or any(file.path == path for file in context.own_view.files):
         return False
     readers = [

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cdigen.runtimes.scan import SpecScan
     from cdigen.runtimes.spec_cache import SpecFile
 
-# The families whose details come from the kernel, the driver and cdigen itself; others quote files.
+# The families whose details quote only the kernel, the driver and cdigen itself; others quote files.
 _TOLD_TOPICS = frozenset({"configuration", "driver", "nodes", "daemon", "user"})
 # What os-release(5) says of a system that many others have as well.
 _RELEASE_KEYS = ("ID", "VERSION_ID", "VERSION_CODENAME")
@@ -79,7 +79,7 @@ def _evidence(context: Context, results: tuple[CheckResult, ...]) -> Iterator[tu
 
 
 def _result(result: CheckResult) -> dict[str, Any]:
-    """Return RESULT without what may quote a file of others."""
+    """Return RESULT without texts that may quote other programs' files."""
     row = result.row()
     if result.topic not in _TOLD_TOPICS:
         del row["detail"], row["remedy"], row["commands"]
@@ -119,7 +119,7 @@ def _scans(context: Context) -> list[dict[str, Any]]:
 
 
 def _scan(context: Context, name: str, view: SpecScan) -> dict[str, Any]:
-    # What lies in a directory that the runtime passes over may not be its user's to know.
+    # The runtime's user may have no right to know the files of a directory that the runtime ignores.
     listed = {folder.path for folder in view.directories if not folder.problem}
     return {
         "runtime": name,

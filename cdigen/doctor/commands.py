@@ -1,7 +1,6 @@
 """The commands that checks propose as remedies: cdigen's own, and those that move and open files.
 
-What is moved never takes the place of anything, and nothing is moved out of a folder that another user
-controls.
+A move never replaces another file, and nothing is moved out of a folder that another user controls.
 """
 
 from __future__ import annotations

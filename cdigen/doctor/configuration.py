@@ -17,7 +17,7 @@ CONFIGURATION = "configuration"
 
 
 def _configuration(context: Context) -> Iterator[CheckResult]:
-    """Report what is wrong with the configuration; the other checks go by what is right in it."""
+    """Report faults of the configuration; the other checks use its valid keys."""
     found = context.request.misconfigured
     for old in (one for one in found if one.rule == OLD_KEY):
         yield TOPIC.warning(CONFIGURATION, f"{old.message}; {old.hint}")

@@ -100,7 +100,7 @@ class Context:
 
     @property
     def failures(self) -> dict[str, HostError]:
-        """Why a vendor offers nothing."""
+        """Why some vendors offer nothing."""
         return self._discovered[1]
 
     @cached_property
@@ -237,7 +237,7 @@ class Context:
 
     @cached_property
     def is_blocked(self) -> bool:
-        """Whether something that is not cdigen's keeps it from writing its specs."""
+        """Whether a foreign file keeps cdigen from writing its specs."""
         return any(is_blocked(self, product) for product in self.products)
 
     @cached_property

@@ -32,10 +32,10 @@ LOADED, VERSION, FILES, GPUS, TOOL, DIAGNOSTIC, MODULE = (
     "driver-diagnostic",
     "nvml-module",
 )
-# What keeps a host from having any spec: other failures may be their consequence.
+# The checks whose failure prevents any spec: other failures may be their consequence.
 CAUSES = (LOADED, GPUS, VERSION, FILES, "node-missing", "node-wrong")
 
-# HostError.kind -> the check that has failed. What is about nodes is said in nodes.py.
+# HostError.kind -> the check that has failed. nodes.py handles those about nodes.
 _FAILED = {
     "driver-not-loaded": LOADED,
     "no-gpu": GPUS,
@@ -86,7 +86,7 @@ _REMEDIES = {
 }
 # NVIDIA's modules, each before those that it uses.
 _MODULES = ("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
-# What people call the devices of a class; of others, its own name.
+# The usual names of the devices of a class; other classes have their own name.
 _WORDS = {"gpu": "GPU", "npu": "NPU", "gaudi": "Gaudi"}
 
 
@@ -110,13 +110,13 @@ def _inventories(context: Context) -> Iterator[CheckResult]:
 
 
 def _diagnostics(context: Context) -> Iterator[CheckResult]:
-    """Report what a vendor knows to go wrong on hosts where discovery found nothing wrong."""
+    """Report known problems of a vendor that discovery does not find."""
     if context.inventories:
         yield TOPIC.good(DIAGNOSTIC, f"none that is known of {' and '.join(context.inventories)}")
     for name in context.request.vendors:
         inventory = context.inventories.get(name)
         if inventory is None and name not in context.failures:
-            continue  # nobody asked for it, and it is not here
+            continue  # not requested, and not present
         said = context.failures[name].message if name in context.failures else ""
         for finding in discovery.diagnostics(name, context.request.discovery_context, inventory):
             if finding.message not in said:
@@ -175,7 +175,7 @@ def _not_loaded(context: Context, vendor: Vendor, error: HostError) -> tuple[str
 def _would_take(host: Root, vendor: Vendor, drivers: set[str]) -> bool:
     """Return whether loading a module of VENDOR may help its GPUs, which DRIVERS have (empty: none has).
 
-    None takes what another driver was given, and one that is loaded was offered those that none has.
+    A driver takes no device bound to another one, and a loaded driver was offered all unbound ones.
     """
     if drivers.intersection(vendor.MODULES):
         return True

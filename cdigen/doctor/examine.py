@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Check = Callable[[Context], Iterator[CheckResult]]
 
-# From the configuration and the driver to the container: what is further down depends on what is above.
+# From the configuration and the driver to the container: each depends on those above it.
 CHECKS: tuple[Check, ...] = (
     *configuration.CHECKS,
     *driver.CHECKS,
@@ -29,9 +29,9 @@ _SEVERITIES = {"error": 0, "warning": 1, "info": 2}
 
 
 def examine(context: Context) -> tuple[CheckResult, ...]:
-    """Return every result: first what is wrong, each cause before what follows from it, then what is right.
+    """Return every result: first the failures, each cause before its consequences, then the others.
 
-    Of causes, errors come before warnings. A check that has failed is not reported as good as well.
+    Among causes, errors come before warnings. A failed check is not also reported as good.
     """
     found = [result for check in CHECKS for result in check(context)]
     if not context.is_live:

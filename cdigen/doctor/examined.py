@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cdigen.runtimes.installed import InstalledRuntime
     from cdigen.runtimes.users import Reader, User
 
-# Stands for a runtime where none was found: with the newest CDI library and the configured directories.
+# Used if no runtime was found: with the newest CDI library and the configured directories.
 ANY_RUNTIME = "any runtime"
 # By the name of the process (proc(5), comm); podman has no daemon.
 PROCESSES = {"docker": "dockerd", "containerd": "containerd", "crio": "crio"}
@@ -46,7 +46,7 @@ class ExaminedRuntime:
 def examined_runtimes(
     request: DoctorRequest, installed: Mapping[str, InstalledRuntime]
 ) -> tuple[ExaminedRuntime, ...]:
-    """Return those of REQUEST that are INSTALLED, else all that are, else one that stands for any."""
+    """Return those of REQUEST that are INSTALLED, else all installed ones, else one that stands for any."""
     names = request.runtimes or tuple(installed)
     found = tuple(_runtime(request, name, installed[name]) for name in names if name in installed)
     return found or (_any_runtime(request),)
@@ -74,7 +74,7 @@ def _runtime(request: DoctorRequest, name: str, binary: InstalledRuntime) -> Exa
 
 
 def _starter(request: DoctorRequest, name: str) -> User | None:
-    """Return whose runtime NAME is meant: a user's own dockerd only where one is set up."""
+    """Return the user of the runtime NAME: a user's own dockerd only if one is set up."""
     user = request.user
     if name == "podman":
         return user
@@ -128,7 +128,7 @@ def running() -> dict[str, float]:
 def _is_roots(pid: str) -> bool:
     """Return whether the process PID runs as root and in our own PID namespace (proc(5), status).
 
-    The owner of its folder in /proc does not tell: root has those of all processes that may not be dumped.
+    The owner of its folder in /proc is no proof: root owns those of all undumpable processes.
     """
     with open(f"/proc/{pid}/status", "rb") as file:
         rows = dict(line.split(b":", 1) for line in file.read(8192).splitlines() if b":" in line)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 TOPIC = Topic(name="specs")
 MISSING = "spec-missing"
-# The rule of runtimes.scan -> the check's name, and what it says where nothing is wrong.
+# The rule of runtimes.scan -> the check's name, and its message if nothing is wrong.
 CAUSE_CHECKS = {
     "conflict": ("spec-conflict", "no two files of one directory define the same device"),
     "file-refused": ("spec-refused", "the runtimes take every file"),
@@ -52,7 +52,7 @@ CAUSE_CHECKS = {
     "file-name-ignored": ("spec-name", "every name ends in .json or .yaml"),
     "file-uncertain": ("spec-uncertain", "every file can be judged"),
 }
-# A refused file is told apart by what is wrong with it.
+# The check for a refused file depends on its fault.
 VERSION, SYNTAX = "spec-version", "spec-syntax"
 LOADING = (*(name for name, _ in CAUSE_CHECKS.values()), VERSION, SYNTAX)
 _OF_FOLDERS = {"directory-symlink", "directory-unreadable", "scan-stops"}
@@ -117,7 +117,7 @@ def problems(context: Context) -> tuple[Problem, ...]:
 
 
 def _blamed(resolution: Resolution) -> str:
-    """Return the path that causes the problem: the file, or its directory where that is ignored whole."""
+    """Return the path that causes the problem: the file, or its directory if all of that is ignored."""
     is_file = resolution.file in resolution.files
     return (
         posixpath.dirname(resolution.file) if resolution.rule in _OF_FOLDERS and is_file else resolution.file
@@ -141,7 +141,7 @@ def _result_of(context: Context, problem: Problem) -> CheckResult | None:
         name, reason, remedies = _refused(context, problem, name, spec_file)
     is_error = bool(problem.lost) or problem.rule == "runtime-hangs"
     if problem.rule == "file-name-ignored" and not is_error:
-        return None  # a copy that somebody keeps, of what is found elsewhere
+        return None  # a copy of a device that is found elsewhere
     return TOPIC.failed(name, f"{reason}{_loses(problem)}", remedies, is_error=is_error)
 
 
@@ -191,7 +191,7 @@ def _loses(problem: Problem) -> str:
 
 
 def _is_of_others(context: Context, problem: Problem, spec_file: SpecFile | None) -> bool:
-    """Return whether PROBLEM concerns only devices that nobody asked for."""
+    """Return whether PROBLEM concerns only devices that were not asked for."""
     if problem.lost or not context.request.devices or problem.rule in {"runtime-crashes", "runtime-hangs"}:
         return False
     return spec_file is None or spec_file.kind not in context.kinds
@@ -282,7 +282,7 @@ def _targets(context: Context, older: list[ExaminedRuntime], spec_file: SpecFile
 def _anew(
     context: Context, path: str, spec_file: SpecFile | None = None, options: tuple[str, ...] = ()
 ) -> tuple[Remedy, ...]:
-    """Return the commands that put a good spec in the place of the file PATH."""
+    """Return the commands that replace the file PATH by a valid spec."""
     own = {own_file(context, kind) for kind in context.offered_kinds}
     if context.products and (path in own or was_ours(context, path)):
         return write_specs(context, *options)

@@ -1,4 +1,4 @@
-"""What a check returns: ``CheckResult``, made by the ``Topic`` of its family, with what fixes it: ``Remedy``.
+"""The result of a check: ``CheckResult``, made by the ``Topic`` of its family, with its ``Remedy`` values.
 
 No remedy makes root run or change what another user controls: ``authority`` is asked before one is made.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding, Severity
 
 
-# Programs that change files alone, and only those that they name.
+# Programs that change only files, and only those named as arguments.
 _OF_FILES = frozenset({"chmod", "chown", "cp", "df", "ln", "mkdir", "mknod", "mv", "rm", "rmdir"})
 
 
@@ -98,13 +98,13 @@ class Topic:
     def error(
         self, check: str, detail: str, remedies: tuple[Remedy, ...] = (), because: tuple[str, ...] = ()
     ) -> CheckResult:
-        """Report that CHECK found what stops containers."""
+        """Report that CHECK found a fault that stops containers."""
         return self.failed(check, detail, remedies, because, is_error=True)
 
     def warning(
         self, check: str, detail: str, remedies: tuple[Remedy, ...] = (), because: tuple[str, ...] = ()
     ) -> CheckResult:
-        """Report that CHECK found what will stop containers one day, or some of them."""
+        """Report that CHECK found a fault that will stop containers later, or stops some."""
         return self.failed(check, detail, remedies, because, is_error=False)
 
     def finding(self, check: str, finding: Finding, remedies: tuple[Remedy, ...] = ()) -> CheckResult:
@@ -133,7 +133,7 @@ class Topic:
 
 
 def with_hint(problem: Finding | HostError) -> str:
-    """Return the message of PROBLEM and what a person may do about it."""
+    """Return the message of PROBLEM and its hint."""
     return f"{problem.message}; {problem.hint}" if problem.hint else problem.message
 
 

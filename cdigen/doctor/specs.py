@@ -33,7 +33,7 @@ _FEW = 3
 
 
 def _made(context: Context) -> Iterator[CheckResult]:
-    """Report what could not be made as the configuration asks."""
+    """Report specs that could not be made as the configuration asks."""
     said = set()
     for kind, error in context.broken.items():
         said.add(error.message)
@@ -132,7 +132,7 @@ def _is_own(context: Context, spec: ExaminedSpec) -> bool:
 
 
 def _fresh(context: Context) -> Iterator[CheckResult]:
-    """Report specs of cdigen's that are outdated: it would write others now."""
+    """Report outdated specs of cdigen's: it would now write different ones."""
     fresh = []
     for product in context.products:
         own = [spec for spec in context.specs if spec.kind == product.kind and _is_own(context, spec)]
@@ -150,7 +150,7 @@ def _fresh(context: Context) -> Iterator[CheckResult]:
 
 
 def _trust(context: Context) -> Iterator[CheckResult]:
-    """Report who besides root may change a spec: whoever may is root by the next container's mounts."""
+    """Report users besides root who may change a spec, and so become root by the next container's mounts."""
     failed = set()
     for spec in context.specs:
         for path in ways(spec.path):

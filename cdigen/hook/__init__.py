@@ -1,4 +1,4 @@
-"""The start-up hook: what is done inside a container before its first process runs.
+"""The start-up hook: it prepares a container before its first process runs.
 
 ``main`` is the program; ``docs/architecture.md`` says where it stands. It runs with the host's root's
 privileges while the image already decides what lies under the container's root, so nothing below that

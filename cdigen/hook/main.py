@@ -30,7 +30,7 @@ STARTED = 0
 FAILED = 1
 MALFORMED = 2
 
-# What a failure of the step means for whoever uses the container. "ld.so.conf.d" is the part of
+# What a failure of the step means for the container's user. "ld.so.conf.d" is the part of
 # update-ldcache and enable-cuda-compat that the container can start without, required or not.
 CONSEQUENCES = {
     "create-symlinks": "this link is not made",
@@ -74,7 +74,7 @@ class StepResults:
 
 
 def run() -> NoReturn:
-    """Be the program, and end at once: the interpreter's own end takes a millisecond."""
+    """Run the program, and exit at once: the interpreter's own exit takes a millisecond."""
     posix._exit(main(sys.argv[1:], 0))  # noqa: SLF001 - its public name
 
 
@@ -101,7 +101,7 @@ def say(step: str, line: str) -> None:
     try:  # noqa: SIM105 - contextlib's import would cost more than all of the hook's own work
         posix.write(2, f"cdigen-hook: {step}: {text}\n".encode("utf-8", "replace"))
     except OSError:
-        pass  # nobody listens
+        pass  # standard error is closed
 
 
 def _started(words: list[str], stdin: int) -> int:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def make_link(container: ContainerRoot, target: str, link: str) -> None:
     """Make LINK, absolute in the container, a link with the text TARGET.
 
-    What already has the name is the image's or the user's choice and stays; a folder that the image does
-    not have is not made, as nobody looks for libraries there. ContainerPathError: the folder is not a place
+    An existing file of that name is the image's or the user's choice and stays; missing folders are not made,
+    as no program looks for libraries there. ContainerPathError: the folder is not a place
     to write.
     """
     path, _, name = link.rpartition("/")

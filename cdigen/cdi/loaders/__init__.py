@@ -1,1 +1,1 @@
-"""Foretell what each release of the CDI library, and so each runtime, does with a spec file."""
+"""Predict what each release of the CDI library, and so each runtime, does with a spec file."""

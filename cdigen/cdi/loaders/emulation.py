@@ -1,4 +1,4 @@
-"""Foretell what each release of the CDI library, and so each runtime, does with the bytes of a spec file.
+"""Predict what each release of the CDI library, and so each runtime, does with the bytes of a spec file.
 
 An emulation, step by step in the order of the Go code, with what ``library`` says of each release. It agrees
 with the real loaders on the 43 documents of ``tests/data/cdi-conformance`` in six releases and on those of
