@@ -1,4 +1,4 @@
-"""Refuse arguments that name what is not there, or that have no effect: silence would be taken for yes."""
+"""Refuse arguments that name missing things or have no effect: silence would look like success."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cdigen configure``: set in a runtime's own configuration what CDI needs, or restore the original."""
+"""``cdigen configure``: enable CDI in a runtime's own configuration, or restore the original."""
 
 from __future__ import annotations
 

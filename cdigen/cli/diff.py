@@ -1,4 +1,4 @@
-"""``cdigen diff``: compare the specs on the disk with what this host would give now."""
+"""``cdigen diff``: compare the specs on the disk with those that cdigen would write now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cdigen status``: what the daemon last did, and how the host stands, from the daemon's state file."""
+"""``cdigen status``: what the daemon last did, and the state of the host, from the daemon's status file."""
 
 from __future__ import annotations
 

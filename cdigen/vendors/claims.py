@@ -1,4 +1,4 @@
-"""Leave out devices whose nodes another vendor's devices have, or that cannot be what they say.
+"""Leave out devices whose nodes another vendor's devices have, or that are invalid.
 
 Each vendor's own reader gives no node to two of its devices (``nodes.NodeReader.claim``). Here vendors are
 held against each other, and those of other packages against what their nodes can be. Pure.

@@ -1,4 +1,4 @@
-"""Containers that were started without their GPU: ``audit`` of the state that a runtime tells. Pure.
+"""Containers that were started without their GPU: ``audit`` of the state that a runtime reports. Pure.
 
 While no plugin is registered, containers start as if there were none. NRI before 0.10 cannot prevent that, so
 these containers are at least named as soon as the plugin registers.

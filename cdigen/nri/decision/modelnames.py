@@ -1,4 +1,4 @@
-"""What names tell and the inventory does not: a GPU's brand and compute capability, a driver's CUDA.
+"""Facts known only by name, not in the inventory: a GPU's brand and compute capability, a driver's CUDA.
 
 What is in no table is unknown, and a requirement on it counts as met: a new GPU must not be refused.
 """

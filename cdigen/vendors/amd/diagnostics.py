@@ -1,4 +1,4 @@
-"""Find what keeps programs in containers from AMD's GPUs, whether discovery has found them or not."""
+"""Find what prevents programs in containers from using AMD's GPUs, whether discovery found these or not."""
 
 from __future__ import annotations
 

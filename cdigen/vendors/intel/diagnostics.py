@@ -1,4 +1,4 @@
-"""Find what keeps programs in containers from Intel's devices although their nodes are there."""
+"""Find what prevents programs in containers from using Intel's devices although their nodes exist."""
 
 from __future__ import annotations
 

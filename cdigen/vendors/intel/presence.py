@@ -1,4 +1,4 @@
-"""Tell quickly whether a host has any of Intel's devices, by the few facts that this needs.
+"""Find out quickly whether a host has any of Intel's devices.
 
 Asked on every host at every start, so short. Sources: Documentation/gpu/{i915,xe} and accel/ of the kernel.
 """

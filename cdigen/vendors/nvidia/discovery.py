@@ -1,4 +1,4 @@
-"""Put together what an NVIDIA host has, or say why no container could use a GPU: ``discover``."""
+"""Make the inventory of an NVIDIA host, or say why no container could use a GPU: ``discover``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tell whether a host is one of those whose GPUs are read otherwise: WSL2, Tegra boards."""
+"""Detect hosts whose GPUs are discovered in another way: WSL2, Tegra boards."""
 
 from __future__ import annotations
 
