@@ -179,3 +179,9 @@ def test_many_files_with_the_same_mounts_hide_no_conflict() -> None:
     files = [spec("a.com/gpu", *mounts)] * (2 * MAX_COMPARED // len(mounts))
     (message,) = said(*files, spec("b.com/npu", *mounts[:-1], ("/opt/other", mounts[-1][1])))
     assert message.startswith(f"a.com/gpu and b.com/npu both mount {mounts[-1][1]}, ")
+
+
+def test_of_two_sources_that_a_kind_has_at_one_path_each_is_compared() -> None:
+    files = [spec("a.com/gpu", (source, "/x")) for source in ("/opt/a", "/opt/b")]
+    (message,) = said(*files, spec("b.com/npu", ("/opt/a", "/x")))
+    assert "from /opt/b and /opt/a" in message
