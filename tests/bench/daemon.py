@@ -201,26 +201,33 @@ def _events(python: Path, root: Path, runs: int) -> list[dict[str, object]]:
     """Time from the end of the last change of the host to the rename of the new spec."""
     folder = root / "usr/lib/x86_64-linux-gnu"
     library = next(path for path in sorted(folder.rglob("libnvidia-opencl.so.*")) if not path.is_symlink())
-    aside = root / "aside"
     node = root / "dev/nvidia7"
-
-    def move_library() -> None:
-        os.rename(*((library, aside) if library.exists() else (aside, library)))
-
-    def move_node() -> None:
-        os.rename(*((node, aside) if node.exists() else (aside, node)))
-
     capability = root / "proc/driver/nvidia/gpus" / example_gpus(8)[7].bdf
+    aside = root / "kept"
+    aside.mkdir()
 
-    def move_gpu() -> None:
-        os.rename(*((capability, aside) if capability.exists() else (aside, capability)))
+    def package(path: Path) -> None:
+        """Do what dpkg does: a new file is renamed within its folder, an old one unlinked."""
+        kept = aside / path.name
+        if path.exists():
+            os.link(path, kept)
+            path.unlink()
+        else:
+            os.rename(kept, path.with_name(f"{path.name}.dpkg-new"))
+            os.rename(path.with_name(f"{path.name}.dpkg-new"), path)
+
+    def move(path: Path) -> None:
+        kept = aside / path.name
+        os.rename(*((path, kept) if path.exists() else (kept, path)))
 
     rows = []
     for name, change, options, goal in (
-        ("a library comes or goes, files", move_library, FILES, EVENT_GOAL_MS),
-        ("a library comes or goes, view", move_library, VIEW, EVENT_GOAL_MS),
-        ("a GPU's node comes or goes", move_node, FILES, EVENT_GOAL_MS),
-        ("a GPU in /proc comes or goes (polled)", move_gpu, FILES, 0),
+        ("a library comes or goes, files", lambda: package(library), FILES, EVENT_GOAL_MS),
+        ("a library comes or goes, view", lambda: package(library), VIEW, EVENT_GOAL_MS),
+        ("a GPU's node comes or goes", lambda: package(node), FILES, EVENT_GOAL_MS),
+        # watchdog waits half a second for the other half of a rename.
+        ("a library is moved out and in", lambda: move(library), FILES, 0),
+        ("a GPU in /proc comes or goes (polled)", lambda: move(capability), FILES, 0),
     ):
         with _running(python, root, *options) as daemon:
             daemon.settle()
