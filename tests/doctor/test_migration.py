@@ -282,3 +282,30 @@ def test_specs_of_amds_and_intels_generators_go_after_cdigens_are_there(  # noqa
     assert f"cdigen has no {kind}={lacking}" in detail if lacking else "cdigen has no" not in detail
     assert steps(document) == ["move-spec", "keep-fresh"]
     assert step(document, "move-spec")["command"] == f"mv /etc/cdi/{file} /etc/cdi/{file}.disabled"
+
+
+def test_what_a_terminal_would_obey_is_printed_as_what_it_is(host: BrokenHost) -> None:
+    put_toolkits_spec(host, "etc/cdi/a\x1b[2J;reboot\n.yaml", "0")
+    host.put("var/lib/kubelet/device-plugins/nvidia\x1b[2J.sock", "")
+    host.put("etc/docker/daemon.json", {"runtimes": {"nvidia\x1b[2J": {"path": "x"}}})
+    host.put("usr/bin/dockerd", "", mode=0o755)
+    text = host.shell(f"cdigen doctor --migrate --root {host.root}", code=1)
+    assert "\x1b" not in text
+    moving = step(migrate(host), "move-spec")
+    assert moving["command"].startswith("mv $'/etc/cdi/a\\033[2J;reboot\\012.yaml' $'")
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{", '{"runtimes": {"nvidia": {"path": 7}}, "default-runtime": {}}', "\x00" * 100],
+)
+def test_a_broken_configuration_of_docker_is_no_obstacle(tmp_path_host: BrokenHost, content: str) -> None:
+    tmp_path_host.put("etc/docker/daemon.json", content)
+    install_packages(tmp_path_host)
+    assert "remove-packages" in steps(migrate(tmp_path_host))
+
+
+def test_a_host_that_cannot_be_read_has_nothing_of_other_tools(host: BrokenHost) -> None:
+    for name in ("var/lib/dpkg/info", "var/lib/kubelet/device-plugins"):
+        host.put(name, "a file")
+    assert migrate(host, to_do=False)["found"] == []
