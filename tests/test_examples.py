@@ -19,7 +19,7 @@ PROGRAMS = sorted(
     and path != EXAMPLES / "README.md"
     and path.relative_to(EXAMPLES).parts[0] not in FOLDERS
 )
-NODE = {"path": "/dev/gpu0", "permissions": "rw"}
+NODE = {"path": "/dev/gpu0", "fileMode": 0o660, "permissions": "rw"}
 LIBRARY = {"hostPath": "/usr/lib/libgpu.so.1.2", "containerPath": "/usr/lib/libgpu.so.1", "options": ["ro"]}
 
 
@@ -74,7 +74,7 @@ def options(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
         (
             "incus",
             [
-                "cdi-node-0 unix-char source=/dev/gpu0 path=/dev/gpu0",
+                "cdi-node-0 unix-char source=/dev/gpu0 path=/dev/gpu0 mode=0660",
                 "cdi-file-0 disk source=/usr/lib/libgpu.so.1.2 path=/usr/lib/libgpu.so.1 readonly=true",
             ],
         ),
@@ -87,6 +87,13 @@ def test_a_spec_becomes_the_options_of_a_program(tmp_path: Path, form: str, line
 def test_a_node_that_the_device_and_the_document_share_is_bound_once(tmp_path: Path) -> None:
     said = options("nspawn", spec(tmp_path, deviceNodes=[NODE]), "a").stdout
     assert said.count("--bind=") == 1
+
+
+def test_incus_gets_no_firmware_below_a_folder_that_is_a_link_in_images(tmp_path: Path) -> None:
+    firmware = {"hostPath": "/usr/lib/firmware/gpu.bin", "containerPath": "/lib/firmware/gpu.bin"}
+    file = spec(tmp_path, mounts=[firmware, LIBRARY])
+    assert "firmware" not in options("incus", file, "a").stdout
+    assert "--bind-ro=/usr/lib/firmware/gpu.bin:/lib/firmware/gpu.bin" in options("nspawn", file, "a").stdout
 
 
 def test_a_colon_in_a_path_is_no_separator_for_nspawn(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Not run here: a container of Incus needs more of the host than the tests have.
+# Not run here: the tests boot no host with Incus. It was tried by hand with Incus 6.0, in a privileged container.
 # A GPU for a container of Incus (or of LXD: COMMAND=lxc), which read no CDI specs: cdi-options makes devices of one.
-#   add-gpu.sh CONTAINER
+#   incus stop CONTAINER; add-gpu.sh CONTAINER; incus start CONTAINER
 # The spec has no hooks, and each library under the names that programs load it by:
 #   cdigen generate --kind nvidia.com/gpu --layout files --hook none --output /run/incus-gpu.json
 # Their own device, 'incus config device add CONTAINER gpu gpu', brings the nodes alone; with nvidia.runtime=true they
