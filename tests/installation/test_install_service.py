@@ -130,6 +130,22 @@ def test_another_installation_is_left_alone(command: Path, root: Path) -> None:
     assert snapshot(root) == before
 
 
+def test_a_package_that_was_installed_over_it_is_neither_changed_nor_removed(
+    command: Path, root: Path
+) -> None:
+    told(command, "--destdir", root)
+    (root / UNITS / "cdigen.service").write_text("[Service]\nExecStart=/usr/bin/cdigen run\n")
+    before = snapshot(root)
+    result = ran(command, "--destdir", root)
+    assert result.returncode == 2
+    assert "is of another installation, which starts /usr/bin/cdigen: keep one" in result.stderr
+    removed = ran(command, "--destdir", root, "--remove")
+    assert removed.returncode == 0
+    assert "are another installation's by now" in removed.stderr
+    record = "usr/libexec/cdigen/installed"
+    assert snapshot(root) == {path: row for path, row in before.items() if path != record}
+
+
 def test_make_install_leaves_this_one_alone(command: Path, root: Path) -> None:
     told(command, "--destdir", root)
     before = snapshot(root)
