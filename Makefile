@@ -84,8 +84,9 @@ soak: export CDIGEN_SOAK_KILLS ?= 500
 soak: export CDIGEN_SOAK_CYCLES ?= 10000
 soak: export CDIGEN_SOAK_STARTS ?= 150
 soak: export CDIGEN_SOAK_HOOKS ?= 1200
+soak: export CDIGEN_SOAK_PACKAGES ?= 200
 soak: $(VENV)/dev.stamp ## the long way through upgrades, kills, races, memory (root, after 'make provision')
-	$(VENV)/bin/python -m pytest -s tests/daemon/test_loop_soak.py tests/e2e/test_upgrades.py tests/e2e/test_hook_races.py
+	$(VENV)/bin/python -m pytest -s tests/daemon/test_loop_soak.py tests/e2e/test_upgrades.py tests/e2e/test_hook_races.py tests/e2e/test_packages_deb.py
 	$(VENV)/bin/python tests/bench/daemon.py --idle 300
 
 provision: ## make the real driver trees and images for the end-to-end tests (root, several minutes)
@@ -129,10 +130,11 @@ install-files: ## all but code and byte code, for packages that bring those them
 uninstall: ## remove what 'make install' put there, with the same DESTDIR and PREFIX
 	@$(INSTALL) uninstall
 
-# A Debian root to build packages in, where this machine is of another release.
+# A Debian root to build packages in, where this machine is of another release; SELF_CONTAINED=yes for Debian 12.
 DEB_ROOT ?=
-deb: ## build the Debian packages into build/deb (DEB_ROOT=<root of Debian 13>)
-	@DEB_ROOT='$(DEB_ROOT)' packaging/build-deb build/deb
+SELF_CONTAINED ?=
+deb: ## build the Debian packages into build/deb (DEB_ROOT=<root>, SELF_CONTAINED=yes; docs/packaging.md)
+	@DEB_ROOT='$(DEB_ROOT)' SELF_CONTAINED='$(SELF_CONTAINED)' PIP='$(PIP)' packaging/build-deb build/deb
 
 # Options of rpmbuild, such as '--with bundled' (docs/distributions.md).
 RPM_OPTIONS ?=

@@ -11,8 +11,10 @@ REFUSAL = "unresolvable CDI devices nvidia.com/gpu=0"
 class Starts:
     """Starts containers with a GPU, one after the other, until the context ends; says what each was worth."""
 
-    def __init__(self, host: Host, versions: tuple[str, ...]) -> None:
+    def __init__(self, host: Host, versions: tuple[str, ...], *, below: str = "/") -> None:
+        """Start them on HOST, which has or gets one of VERSIONS; BELOW is where containers find it."""
         self._host = host
+        self._below = below
         self._versions = versions
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work)
@@ -46,7 +48,8 @@ class Starts:
     def _judge(self, listed: str) -> tuple[str, str]:
         rows = [line.split() for line in listed.splitlines()]
         found = {tuple(row[1:-1]) for row in rows}
-        consistent = len(rows) == len(LOADED) and len(found) == 1 and all(row[0] == "ok" for row in rows)
+        consistent = len(rows) == len(LOADED) and len(found) == 1
+        consistent = consistent and all(row[0] == "ok" and row[-1].startswith(self._below) for row in rows)
         return ("driver", "") if consistent and len(found.pop()) == 1 else ("wrong", listed)
 
     def counts(self) -> dict[str, int]:

@@ -1,0 +1,261 @@
+"""The Debian packages on clean hosts under their own systemd: installed, upgraded, removed, purged.
+
+One host after the other, and each test leaves it as it found it: without cdigen.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bootedhost import GPUS, GpuHost, eventually, gpu_host
+from chroothost import DEBIAN_IMAGE, copy_tree, running_host
+from debianpackages import APT, NEXT, Debs, build, one_file
+from installation.installing import snapshot
+from kernelside import write_kernel_side
+from startingcontainers import REFUSAL, Starts
+from upgradehost import REPLAYED
+
+pytestmark = pytest.mark.e2e
+
+RELEASES = {"trixie": "550.163.01", "bookworm": "535.216.03"}
+SPEC = "/run/cdi/nvidia.com-gpu.json"
+VIEW = "/usr/local/nvidia/lib64/"
+HOOK = "/usr/libexec/cdigen/cdigen-hook"
+ROUNDS = int(os.environ.get("CDIGEN_SOAK_PACKAGES", "1"))
+RUN = f"podman run --rm --device nvidia.com/gpu=0 {DEBIAN_IMAGE}"
+# What apt and dpkg write for themselves, and what podman and the driver's packages do.
+OF_OTHERS = (
+    "var/lib/dpkg", "var/lib/apt", "var/cache", "var/log", "var/lib/containers",
+    "var/lib/systemd/deb-systemd", "run", "dev", "proc", "sys", "tmp", "root", "var/tmp",
+    "etc/ld.so.cache", "debs",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def debs(cache: Path, release: str) -> Iterator[Debs]:
+    with tempfile.TemporaryDirectory(prefix="debs-", dir=cache) as folder:
+        yield build(cache, release, Path(folder))
+
+
+@pytest.fixture(scope="module")
+def clean(cache: Path, images: Path, release: str, debs: Debs) -> Iterator[GpuHost]:
+    """Boot a host that has never seen cdigen."""
+    tree = cache / f"host-{release}"
+    with gpu_host(tree, RELEASES[release], images=images, install=debs.lay_into) as found:
+        found.host.run("apt-get update --quiet")
+        yield found
+
+
+@pytest.fixture
+def tree(cache: Path, release: str, debs: Debs) -> Iterator[Path]:
+    """Return the tree of a host that nothing has booted, with what the kernel would show in /kernel."""
+    with tempfile.TemporaryDirectory(prefix="host-", dir=cache) as folder:
+        root = Path(folder) / "root"
+        copy_tree(cache / f"host-{release}", root)
+        debs.lay_into(root)
+        write_kernel_side(root / "kernel", GPUS, driver_version=RELEASES[release])
+        yield root
+
+
+@pytest.fixture
+def gpus(clean: GpuHost) -> Iterator[GpuHost]:
+    yield clean
+    clean.host.run(f"{APT} purge '?name(cdigen)'", timeout_s=120)
+    clean.host.run("rm -rf /run/cdi/* /etc/cdi; echo PURGE | debconf-communicate cdigen")
+
+
+SHOW_GPUS = "mount --bind /kernel/proc/driver /proc/driver; mount --bind /kernel/proc/devices /proc/devices"
+
+
+@pytest.mark.parametrize("release", ["trixie"], indirect=True)
+def test_a_host_without_systemd_gets_its_spec_from_the_package(tree: Path, images: Path, debs: Debs) -> None:
+    (tree / "debs/a-driver.deb").write_bytes(
+        one_file(debs.now.parent, "usr/lib/firmware/nvidia/0/gsp.bin").read_bytes()
+    )
+    with running_host(tree, images=images, state=tree / "kernel") as host:
+        host.run(f"{SHOW_GPUS}; apt-get update --quiet; {APT} install /debs/now/*cdigen_*.deb", timeout_s=300)
+        assert host.run(f"{RUN} dlopen-all libcuda.so.1").startswith("ok ")
+        host.run(f"rm {SPEC}; dpkg --install /debs/a-driver.deb")
+        assert host.run(f"{RUN} dlopen-all libcuda.so.1").startswith("ok ")
+        host.run(f"{APT} purge '?name(cdigen)'", timeout_s=120)
+        assert REFUSAL in host.attempt(f"{RUN} true").stderr
+
+
+@pytest.mark.parametrize("release", ["trixie"], indirect=True)
+def test_in_an_image_that_is_built_nothing_is_started_and_no_spec_written(tree: Path, images: Path) -> None:
+    """A chroot, as debootstrap has it, on a machine that shows GPUs."""
+    with running_host(tree, images=images, state=tree / "kernel") as host:
+        host.run(
+            "mkdir /image; mount --rbind / /image; "
+            "mount -t proc proc /image/proc; mount -t tmpfs run /image/run; "
+            f"mkdir --parents /image/run/systemd/system; {SHOW_GPUS.replace(' /proc', ' /image/proc')}"
+        )
+        wanted = f"apt-get update --quiet; {APT} install /debs/now/*cdigen_*.deb; cdigen --version"
+        host.run(f'chroot /image sh -euc "{wanted}"', timeout_s=300)
+        # There are GPUs to be seen.
+        assert "nvidia.com/gpu" in host.run("chroot /image cdigen generate")
+        assert (
+            host.run(
+                "find /image/run /image/var/lib -name '*cdi*' -not -path '*/dpkg/*' -not -name '*systemd*'"
+            )
+            == ""
+        )
+        host.run(
+            f"chroot /image {APT.replace('DEBIAN', 'env DEBIAN', 1)} purge '?name(cdigen)'", timeout_s=120
+        )
+
+
+def install(gpus: GpuHost, folder: str = "now", *packages: str) -> None:
+    """Let apt install PACKAGES, or what a GPU in a container takes, of a folder of Debs."""
+    there = {path.name.partition("_")[0]: path.name for path in (gpus.root / "debs" / folder).iterdir()}
+    wanted = packages or tuple({"cdigen", "python3-cdigen"} & there.keys())
+    files = " ".join(f"/debs/{folder}/{there[name]}" for name in wanted)
+    gpus.host.run(f"{APT} install {files}", timeout_s=300)
+
+
+def purge(gpus: GpuHost) -> None:
+    gpus.host.run(f"{APT} purge --autoremove '?name(cdigen)'", timeout_s=120)
+
+
+def system(gpus: GpuHost) -> dict[str, object]:
+    """Return all files of the host but those that package managers and runtimes keep for themselves."""
+    return {path: told for path, told in snapshot(gpus.root).items() if not path.startswith(OF_OTHERS)}
+
+
+def spec(gpus: GpuHost) -> str:
+    return gpus.host.attempt(f"cat {SPEC}").stdout
+
+
+def assert_a_container_has_the_driver(gpus: GpuHost) -> None:
+    assert gpus.host.run(f"{RUN} dlopen-all libcuda.so.1").startswith(f"ok {VIEW}")
+
+
+def test_with_two_commands_a_container_has_a_gpu_and_purged_nothing_is_left(
+    gpus: GpuHost, debs: Debs
+) -> None:
+    before = system(gpus)
+    install(gpus, "now", *(path.name.partition("_")[0] for path in debs.now.glob("*.deb")))
+    assert_a_container_has_the_driver(gpus)
+    assert gpus.host.run("systemctl is-active cdigen cdigen-nri").split() == ["active", "active"]
+    assert "Traceback" not in gpus.host.run("journalctl --unit=cdigen --unit=cdigen-nri --output=cat")
+    assert gpus.host.run("dpkg --verify cdigen cdigen-nri") == ""
+    purge(gpus)
+    assert system(gpus) == before
+    left = gpus.host.run("find /run /var/lib /etc -name '*cdigen*' -not -path '/var/lib/dpkg/*'")
+    # The drop-ins of this test.
+    assert set(left.split()) <= {
+        f"/etc/systemd/system/{unit}.service.d" for unit in ("cdigen", "cdigen-once")
+    }
+    assert REFUSAL in gpus.host.attempt(f"{RUN} true").stderr
+
+
+def test_containers_start_while_cdigen_is_upgraded_and_downgraded(gpus: GpuHost) -> None:
+    install(gpus)
+    # Where the hook, too, has done its work.
+    starts = Starts(gpus.host, gpus.versions, below=VIEW)
+    with starts:
+        for _ in range(ROUNDS):
+            install(gpus, "later")
+            assert gpus.host.run("cdigen --version") == f"cdigen {NEXT}\n"
+            install(gpus)
+    print(f"{ROUNDS} upgrades and downgrades: {starts.counts()}")
+    assert starts.wrong() == []
+    assert starts.counts().keys() == {"driver"}
+    assert json.loads(gpus.host.run("cdigen status --json"))["vendors"][0]["state"] == "ready"
+
+
+def test_removed_every_start_has_the_driver_or_the_runtimes_own_refusal(gpus: GpuHost) -> None:
+    install(gpus)
+    starts = Starts(gpus.host, gpus.versions)
+    with starts:
+        assert eventually(lambda: starts.counts().get("driver", 0) > 1)
+        gpus.host.run(f"{APT} remove '?name(cdigen)'", timeout_s=120)
+        assert eventually(lambda: starts.counts().get("refused", 0) > 0)
+    assert starts.wrong() == []
+    assert spec(gpus) == ""
+    assert not (gpus.root / "usr/libexec/cdigen").exists()
+
+
+def test_by_choice_a_spec_that_needs_no_hook_stays(gpus: GpuHost) -> None:
+    install(gpus)
+    gpus.host.run("echo 'cdigen cdigen/keep-specs boolean true' | debconf-set-selections")
+    gpus.host.run(f"{APT} remove '?name(cdigen)'", timeout_s=120)
+    assert HOOK not in spec(gpus)
+    said = gpus.host.run(f"{RUN} dlopen-all libcuda.so.1")
+    assert said.startswith("ok /usr/lib/x86_64-linux-gnu/libcuda.so"), said
+
+
+def test_without_the_daemon_a_drivers_package_has_the_spec_written_anew(gpus: GpuHost, debs: Debs) -> None:
+    driver = one_file(debs.now.parent, "usr/lib/firmware/nvidia/0/gsp.bin")
+    installed = gpus.root / "debs/a-driver.deb"
+    installed.write_bytes(driver.read_bytes())
+    install(gpus)
+    gpus.host.run("dpkg --install /debs/a-driver.deb")
+    assert "Starting" not in gpus.host.run("journalctl --unit=cdigen-once --output=cat")
+    gpus.host.run(f"systemctl disable --now cdigen; rm {SPEC}; dpkg --remove a-driver")
+    assert_a_container_has_the_driver(gpus)
+    # Whoever masks it wants none of that.
+    gpus.host.run(f"systemctl mask cdigen-once; rm {SPEC}; dpkg --install /debs/a-driver.deb")
+    assert spec(gpus) == ""
+    gpus.host.run("systemctl unmask cdigen-once; dpkg --purge a-driver")
+
+
+@pytest.mark.parametrize("release", ["bookworm"], indirect=True)
+def test_a_real_upgrade_of_the_driver_is_followed(gpus: GpuHost) -> None:
+    install(gpus)
+    older, newer = gpus.versions
+    folder = f"/{REPLAYED}/{newer}"
+    gpus.host.run(f"{APT} install {folder}/*.deb", timeout_s=300)
+    gpus.load_module(newer)
+    assert eventually(lambda: newer in spec(gpus))
+    assert_a_container_has_the_driver(gpus)
+    # The same without the daemon: what is left to say is that the module is another.
+    gpus.host.run("systemctl disable --now cdigen")
+    gpus.load_module(older)
+    gpus.host.run(f"{APT} install /{REPLAYED}/{older}/*.deb", timeout_s=300)
+    assert older in spec(gpus)
+    assert_a_container_has_the_driver(gpus)
+
+
+def test_what_was_killed_half_way_is_finished_by_dpkg(gpus: GpuHost) -> None:
+    install(gpus)
+    killed = 0
+    for delay in (0.1, 0.3, 0.6, 1.0):
+        configure = f"setsid dpkg-reconfigure cdigen & pid=$!; sleep {delay}; kill -KILL -$pid"
+        killed += gpus.host.attempt(configure).returncode == 0
+        gpus.host.run(f"{RUN} true")
+        gpus.host.run("dpkg --configure --pending", timeout_s=120)
+    assert killed
+    assert_a_container_has_the_driver(gpus)
+    assert gpus.host.run("dpkg --audit") == ""
+
+
+def test_a_read_only_usr_keeps_what_is_there_until_it_can_be_written(gpus: GpuHost) -> None:
+    install(gpus)
+    host = gpus.host
+    host.run("mount --bind /usr /usr && mount -o remount,bind,ro /usr")
+    for command in ("install /debs/later/*cdigen_*.deb", "remove '?name(cdigen)'"):
+        assert host.attempt(f"{APT} {command}", timeout_s=120).returncode != 0
+        assert eventually(lambda: host.attempt(f"{RUN} true").returncode == 0)
+    host.run("mount -o remount,bind,rw /usr && umount --lazy /usr; dpkg --configure --pending")
+    install(gpus, "later")
+    assert_a_container_has_the_driver(gpus)
+
+
+def test_anothers_spec_is_left_alone_from_the_first_to_the_last(gpus: GpuHost) -> None:
+    anothers = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "x"}]})
+    gpus.host.put(SPEC, anothers)
+    install(gpus)
+    assert spec(gpus) == anothers
+    assert "foreign" in gpus.host.attempt("cdigen status").stdout
+    purge(gpus)
+    assert spec(gpus) == anothers
