@@ -30,7 +30,7 @@ RUN = f"podman run --rm --device nvidia.com/gpu=0 {DEBIAN_IMAGE}"
 OF_OTHERS = (
     "var/lib/dpkg", "var/lib/apt", "var/cache", "var/log", "var/lib/containers",
     "var/lib/systemd/deb-systemd", "run", "dev", "proc", "sys", "tmp", "root", "var/tmp",
-    "etc/ld.so.cache", "debs",
+    "etc/ld.so.cache", "etc/cni", "etc/containers/networks", "debs",
 )  # fmt: skip
 # What does not differ between releases is tested on one.
 ON_DEBIAN_13 = pytest.mark.parametrize("release", ["trixie"], indirect=True)
