@@ -113,7 +113,7 @@ def test_json_says_what_output_wrote(cdigen: Run, host: Path, tmp_path: Path) ->
     file = tmp_path / "spec.json"
     row = cdigen("generate", "--root", host, "--output", file, "--json").json[0]
     assert (row["kind"], row["file"], row["result"]) == ("nvidia.com/gpu", str(file), "written")
-    assert set(row) == {"kind", "file", "result", "findings"}
+    assert set(row) == {"kind", "file", "result", "changed", "findings"}
     assert json.loads(file.read_text())["kind"] == "nvidia.com/gpu"
 
 
