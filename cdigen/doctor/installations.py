@@ -20,6 +20,8 @@ _TREES = (
     ("/usr/lib/cdigen", "an RPM", "dnf remove cdigen"),
     ("/usr/local/lib/cdigen", "make install", "make uninstall PREFIX=/usr/local"),
 )
+# The self-contained package of Debian 12 has its code where the RPM has (docs/packaging.md).
+_BY_DPKG = "/var/lib/dpkg/info/cdigen.list"
 # 'make install' has a list of what it put there; packages have those of their managers.
 _RECORD = "installed"
 _PIPX = ("/opt/pipx", "/root/.local/share/pipx", "/root/.local/pipx")
@@ -65,6 +67,8 @@ def _places(host: Root) -> Iterator[tuple[str, str, str]]:
     for top, by, removal in _TREES:
         if host.exists(f"{top}/{_RECORD}"):
             yield top, "make install", removal if "local" in top else "make uninstall"
+        elif top == "/usr/lib/cdigen" and host.exists(_BY_DPKG):
+            yield top, "Debian's package", "apt remove cdigen"
         else:
             yield top, by, removal
     for home in _PIPX:

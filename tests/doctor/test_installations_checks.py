@@ -33,6 +33,12 @@ def test_make_install_is_told_from_an_rpm_by_its_list(host: BrokenHost) -> None:
     assert "one cdigen is installed: 0.1.0 in /usr/lib/cdigen (make install)" in row["detail"]
 
 
+def test_the_package_of_debian_12_is_told_from_an_rpm_by_dpkgs_list(host: BrokenHost) -> None:
+    put(host, "usr/lib/cdigen/cdigen/__init__.py", "0.1.0")
+    host.put("var/lib/dpkg/info/cdigen.list", "/.\n")
+    assert "0.1.0 in /usr/lib/cdigen (Debian's package)" in host.result("installations")["detail"]
+
+
 def test_what_is_no_cdigen_does_not_count(host: BrokenHost) -> None:
     put(host, PIPX, "0.2.0")
     host.put(DEBIAN, "import antigravity\n")

@@ -240,6 +240,32 @@ def test_what_was_killed_half_way_is_finished_by_dpkg(gpus: GpuHost) -> None:
 
 
 @ON_DEBIAN_13
+def test_python_has_the_hook_compiled_and_is_not_stopped_by_it(gpus: GpuHost) -> None:
+    install(gpus)
+    configure = "DEBIAN_FRONTEND=noninteractive dpkg-reconfigure python3"
+    compiled = f"find {HOOK.removesuffix('cdigen-hook')}lib/ -name '*.pyc'"
+    wanted = sorted(gpus.host.run(compiled).split())
+    gpus.host.run(f"{compiled} -delete; /usr/share/python3/runtime.d/cdigen.rtupdate pre-rtupdate 3.11 3.13")
+    assert gpus.host.run(compiled) == ""
+    gpus.host.run(configure)
+    assert sorted(gpus.host.run(compiled).split()) == wanted != []
+    place = "/usr/share/cdigen/place-hook"
+    gpus.host.run(f"mv {place} {place}.away; {configure}; mv {place}.away {place}")
+
+
+@ON_DEBIAN_13
+def test_without_its_hook_it_can_be_removed_and_its_purge_spares_what_another_cdigen_uses(
+    gpus: GpuHost,
+) -> None:
+    install(gpus)
+    another = "/usr/local/libexec/cdigen"
+    gpus.host.run("rm -r /usr/libexec/cdigen; dpkg --remove cdigen")
+    gpus.host.run(f"mkdir -p {another} /var/lib/cdigen/views/x; touch {another}/cdigen-hook")
+    gpus.host.run(f"dpkg --purge cdigen; [ -d /var/lib/cdigen/views/x ]; rm -r {another} /var/lib/cdigen")
+    gpus.host.run("rm -rf /etc/cdigen /run/cdigen")
+
+
+@ON_DEBIAN_13
 def test_a_read_only_usr_keeps_what_is_there_until_it_can_be_written(gpus: GpuHost) -> None:
     install(gpus)
     host = gpus.host

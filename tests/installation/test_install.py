@@ -223,6 +223,15 @@ def test_a_package_gets_what_make_install_puts_but_code(installed: Path, tmp_pat
     assert snapshot(tmp_path / "usr/libexec") == snapshot(installed / "usr/libexec")
 
 
+def test_a_hook_whose_exchange_was_interrupted_is_installed_anew(tmp_path: Path) -> None:
+    done(make("install-hook", tmp_path, *LOCAL))
+    before = snapshot(tmp_path)
+    # The folder that the link was exchanged with, and that was about to go.
+    (tmp_path / "usr/libexec/cdigen/lib.link/cdigen").mkdir(parents=True)
+    done(make("install-hook", tmp_path, *LOCAL))
+    assert snapshot(tmp_path) == before
+
+
 def test_a_failed_install_leaves_the_old_one_in_use(tmp_path: Path) -> None:
     done(make("install", tmp_path, *LOCAL))
     before = snapshot(tmp_path)
