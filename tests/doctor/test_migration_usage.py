@@ -1,5 +1,6 @@
 """How scripts, unit and compose files ask for GPUs in other tools' ways, and what they are told to write."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,9 @@ from command import Run
 from cdigen.doctor.migration.usage import judge
 
 ALL = "--device nvidia.com/gpu=all"
+IN_IMAGE = "leave it out of the image, and name the device where its container starts"
+NAMED = "--device nvidia.com/gpu=NAME for each name that it stands for"
+UNREAD = "leave it out, once no runtime is left that reads it: until then it keeps GPUs out"
 BOTH = "--device nvidia.com/gpu=0 --device nvidia.com/gpu=1"
 
 
@@ -28,10 +32,34 @@ def judged(line: str) -> list[tuple[str, str]]:
         ("--gpus device=GPU-3c7f", "--device nvidia.com/gpu=GPU-3c7f"),
         ("--gpus 'all,capabilities=utility'", ALL),
         ("--gpus 99999999999", ALL),
+        ("--gpus 65", ALL),
+        ("--gpus count=2", f"{BOTH} (CDI has names and no counts)"),
+        ("--gpus 0", "leave it out"),
+        ("""--gpus '"device=0,1","capabilities=compute,utility"'""", BOTH),
+        ("""--gpus 'all,"capabilities=compute,utility"'""", ALL),
+        ("--gpus device=0,capabilities=utility", "--device nvidia.com/gpu=0"),
+        (r"--gpus \"device=0,1\"", BOTH),
+        ('--gpus "$GPUS"', NAMED),
+        ('--gpus "device=${GPU}"', NAMED),
+        ("--gpus 'device=`reboot`'", NAMED),
+        ("--gpus 'device=1;reboot'", NAMED),
     ],
 )
 def test_gpus_become_devices_by_name(value: str, write: str) -> None:
     assert judged(f"docker run {value} image") == [(value, write)]
+
+
+@pytest.mark.parametrize(
+    ("line", "found", "write"),
+    [
+        ('run(["docker", "run", "--gpus", "all"])', '--gpus", "all"', ALL),
+        ("id=$(docker create --gpus all)", "--gpus all", ALL),
+        ("ctr run --gpus 2 image name", "--gpus 2", "--device nvidia.com/gpu=2"),
+        ("PodmanArgs=--gpus=all", "--gpus=all", ALL),
+    ],
+)
+def test_gpus_are_found_wherever_they_stand(line: str, found: str, write: str) -> None:
+    assert judged(line) == [(found, write)]
 
 
 def test_gpus_that_go_by_cdi_are_well() -> None:
@@ -48,11 +76,14 @@ def test_gpus_that_go_by_cdi_are_well() -> None:
             "nvidia.com/gpu=3",
             "--device nvidia.com/gpu=3; in a compose file: devices: [nvidia.com/gpu=3]",
         ),
-        ("void", "leave it out"),
-        ("none", "leave it out"),
-        ("", "leave it out"),
-        ("$GPUS", "--device nvidia.com/gpu=NAME for each name that it stands for"),
-        ("${GPUS:-all}", "--device nvidia.com/gpu=NAME for each name that it stands for"),
+        ("void", UNREAD),
+        ("none", UNREAD),
+        ("", UNREAD),
+        ("$GPUS", NAMED),
+        ("${GPUS:-all}", NAMED),
+        ("${NVIDIA_VISIBLE_DEVICES:-all}", NAMED),
+        ("/var/run/nvidia-container-devices", NAMED),
+        ("MIG-GPU-3c7f/1/2", NAMED),
     ],
 )
 @pytest.mark.parametrize(
@@ -68,8 +99,60 @@ def test_the_variable_becomes_devices_by_name(line: str, value: str, write: str)
 
 
 @pytest.mark.parametrize(
+    ("line", "write"),
+    [
+        ("ENV NVIDIA_VISIBLE_DEVICES all", f"{IN_IMAGE}: {ALL}"),
+        ("ENV NVIDIA_VISIBLE_DEVICES=all", f"{IN_IMAGE}: {ALL}"),
+        (
+            '  NVIDIA_VISIBLE_DEVICES = "0"',
+            "--device nvidia.com/gpu=0; in a compose file: devices: [nvidia.com/gpu=0]",
+        ),
+        ("docker run -eNVIDIA_VISIBLE_DEVICES=$GPU image", NAMED),
+        (
+            "AMD_VISIBLE_DEVICES=0-1",
+            "--device amd.com/gpu=0 --device amd.com/gpu=1; "
+            "in a compose file: devices: [amd.com/gpu=0, amd.com/gpu=1]",
+        ),
+        (
+            "- name: NVIDIA_VISIBLE_DEVICES",
+            "keep it where 'cdigen nri' goes by it (docs/nri.md), else leave it out",
+        ),
+    ],
+)
+def test_the_variable_is_found_in_other_files(line: str, write: str) -> None:
+    assert [found[1] for found in judged(line)] == [write]
+
+
+RESERVED = """
+        devices:
+          - {dash}
+            device_ids:
+              - nvidia.com/gpu=0
+
+            capabilities: [gpu]
+          - driver: cdi
+"""
+
+
+@pytest.mark.parametrize(("driver", "lines"), [("driver: cdi", []), ("count: 1", [7])])
+def test_a_reservation_without_a_driver_is_one_of_nvidias(driver: str, lines: list[int]) -> None:
+    assert [use.line for use in judge("file", RESERVED.format(dash=driver))] == lines
+    in_one_line = "- {capabilities: [gpu], %s}" % driver
+    assert len(judged(in_one_line)) == len(lines)
+
+
+@pytest.mark.parametrize(
     ("line", "found"),
     [
+        ("    runtime: &gpu nvidia", "runtime: &gpu nvidia"),
+        ("x-gpu: &gpu {runtime: nvidia}", "runtime: nvidia"),
+        ('{"runtime": "nvidia"}', '"runtime": "nvidia"'),
+        ('        runtime = "nvidia"', 'runtime = "nvidia"'),
+        ('run(["--runtime", "nvidia"])', '--runtime", "nvidia'),
+        ("    gpus: all", "gpus: all"),
+        ("      - /dev/kfd:/dev/kfd", "- /dev/kfd"),
+        ("AddDevice=/dev/kfd", "AddDevice=/dev/kfd"),
+        ("@reboot root nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", "nvidia-ctk cdi generate"),
         ("docker run --runtime=nvidia image", "--runtime=nvidia"),
         ("docker run --runtime nvidia image", "--runtime nvidia"),
         ("docker run --runtime=amd image", "--runtime=amd"),
@@ -97,6 +180,12 @@ def test_other_ways_of_asking_are_found(line: str, found: str) -> None:
         "docker run --device nvidia.com/gpu=all image",
         "AddDevice=nvidia.com/gpu=0",
         "  nvidia.com/gpu: 1",
+        '"default-runtime": "nvidia"',
+        'echo "${NVIDIA_VISIBLE_DEVICES:-all}"',
+        'if [ "$NVIDIA_VISIBLE_DEVICES" = all ]; then',
+        "; podman run --gpus all",
+        "// docker run --gpus all",
+        "      capabilities: [SYS_ADMIN]",
     ],
 )
 def test_what_needs_no_other_tool_is_passed_over(line: str) -> None:
@@ -126,6 +215,20 @@ def test_files_are_judged_in_their_order_and_the_exit_code_says_whether_there_is
     script.write_text("docker run --device nvidia.com/gpu=all image\n")
     said = cdigen("doctor", "--migrate", script)
     assert (said.code, said.out) == (0, "nothing in these files needs another tool\n")
+
+
+def test_a_line_of_a_mebibyte_takes_no_longer_than_many_lines() -> None:
+    began = time.process_time()
+    for text in (
+        "ctr --gpus 0 ",
+        "--gpus='",
+        "NVIDIA_VISIBLE_DEVICES  ",
+        "- capabilities: [gpu ",
+        "- driver:",
+    ):
+        lines = (1 << 20) // len(text) * text
+        assert sum(1 for _ in judge("file", lines)) >= 0
+    assert time.process_time() - began < 20
 
 
 def test_a_file_that_cannot_be_read_is_one_line(cdigen: Run, tmp_path: Path) -> None:
