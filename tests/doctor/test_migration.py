@@ -97,10 +97,10 @@ def test_packages_count_while_dpkg_has_them_installed_and_programs_once(host: Br
 
 
 def test_programs_without_a_package_of_dpkgs_are_left_to_what_installed_them(host: BrokenHost) -> None:
-    host.put("opt/bin/amd-ctk", "", mode=0o755)
+    host.put("opt/bin/nvidia-ctk", "", mode=0o755)
     removal = migrate(host)["steps"][-1]
     assert (removal["step"], removal["commands"]) == ("remove-programs", [])
-    assert "/opt/bin/amd-ctk" in removal["by_hand"]
+    assert "/opt/bin/nvidia-ctk" in removal["by_hand"]
 
 
 def test_the_refresh_service_ends_before_its_spec_is_replaced(host: BrokenHost) -> None:
@@ -140,9 +140,78 @@ def test_without_a_gpu_nothing_comes_in_the_place_of_others_specs(host: BrokenHo
     for name in ("version", "gpus"):
         path = host.root / "proc/driver/nvidia" / name
         path.rename(path.with_name(f"{name}-gone"))
-    writing = step(migrate(host), "write-specs")
+    enable_refresh(host)
+    install_packages(host)
+    document = migrate(host)
+    assert steps(document) == ["write-specs"]
+    writing = step(document, "write-specs")
     assert writing["commands"] == []
     assert "'cdigen doctor' says why" in writing["by_hand"]
+
+
+def test_a_tool_for_whose_gpus_cdigen_has_nothing_stays_while_the_others_go(
+    tmp_path_host: BrokenHost,
+) -> None:
+    host = tmp_path_host
+    install_packages(host)
+    host.put("usr/bin/amd-ctk", "", mode=0o755)
+    runtimes = {name: {"path": f"{name}-container-runtime"} for name in ("amd", "nvidia")}
+    host.put("etc/docker/daemon.json", {"runtimes": runtimes})
+    document = migrate(host)
+    assert "AMD Container Toolkit" in document["steps"][0]["why"]
+    assert steps(document).count("unregister") == 1
+    assert step(document, "unregister")["by_hand"].startswith("remove nvidia from")
+    assert {"remove-packages"} <= set(steps(document))
+    assert "remove-programs" not in steps(document)
+
+
+def test_packages_stay_while_a_spec_has_a_hook_of_theirs(host: BrokenHost) -> None:
+    install_packages(host)
+    device = {"name": "all", "containerEdits": {"hooks": [CTK_HOOK]}}
+    other = {"cdiVersion": "0.6.0", "kind": "management.nvidia.com/gpu", "devices": [device]}
+    host.put("etc/cdi/management.json.disabled", other)
+    assert "remove-packages" in steps(migrate(host))
+    host.put("etc/cdi/management.json", other)
+    document = migrate(host)
+    assert "remove-packages" not in steps(document)
+    assert "/etc/cdi/management.json" in document["stays"][0]
+
+
+def test_nvidia_docker2s_script_is_no_nvidia_docker_1(host: BrokenHost) -> None:
+    host.put("usr/bin/nvidia-docker", "#!/bin/sh", mode=0o755)
+    tool = ["NVIDIA Container Toolkit"]
+    assert [row[0] for row in found(migrate(host), "programs")] == tool
+    host.put("usr/bin/nvidia-docker-plugin", "", mode=0o755)
+    assert [row[0] for row in found(migrate(host), "programs")] == ["nvidia-docker 1.0"]
+
+
+def test_a_drop_in_that_also_enables_cdi_is_edited_and_not_moved(tmp_path_host: BrokenHost) -> None:
+    host = tmp_path_host
+    register(host)
+    drop_in = host.root / "etc/containerd/conf.d/99-nvidia.toml"
+    drop_in.write_text(f"{drop_in.read_text()}[plugins.'{OLD_CRI}']\nenable_cdi = true\n")
+    document = migrate(host)
+    editing = next(row for row in document["steps"] if row["why"].startswith("containerd has no"))
+    assert [row["argv"][0] for row in editing["commands"]] == ["cp"]
+    assert "leave what it says of CDI" in editing["by_hand"]
+
+
+def test_the_copy_of_what_crio_reads_lies_where_crio_does_not_read(tmp_path_host: BrokenHost) -> None:
+    host = tmp_path_host
+    host.put("etc/crio/crio.conf.d/50-gpus.conf", "[crio.runtime.runtimes.nvidia]\nruntime_path = 'x'\n")
+    editing = step(migrate(host), "unregister")
+    assert (
+        editing["command"] == "cp -p /etc/crio/crio.conf.d/50-gpus.conf /etc/crio/50-gpus.conf.before-cdigen"
+    )
+
+
+def test_no_copy_is_made_where_others_than_root_may_put_a_link(host: BrokenHost) -> None:
+    put_toolkits_spec(host, "run/cdi/nvidia.yaml", "0")
+    (host.root / "run/cdi").chmod(0o777)
+    writing = step(migrate(host), "write-specs")
+    assert writing["command"] == "cdigen generate --write --replace-foreign"
+    assert writing["undo"] == "cdigen withdraw"
+    assert "old names" in writing["undo_by_hand"]
 
 
 def test_each_file_that_registers_a_runtime_is_one_step(tmp_path_host: BrokenHost) -> None:

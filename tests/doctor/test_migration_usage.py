@@ -10,6 +10,7 @@ from cdigen.doctor.migration.usage import judge
 
 ALL = "--device nvidia.com/gpu=all"
 IN_IMAGE = "leave it out of the image, and name the device where its container starts"
+AMD_BOTH = "--device amd.com/gpu=0 --device amd.com/gpu=1"
 NAMED = "--device nvidia.com/gpu=NAME for each name that it stands for"
 UNREAD = "leave it out, once no runtime is left that reads it: until then it keeps GPUs out"
 BOTH = "--device nvidia.com/gpu=0 --device nvidia.com/gpu=1"
@@ -110,8 +111,7 @@ def test_the_variable_becomes_devices_by_name(line: str, value: str, write: str)
         ("docker run -eNVIDIA_VISIBLE_DEVICES=$GPU image", NAMED),
         (
             "AMD_VISIBLE_DEVICES=0-1",
-            "--device amd.com/gpu=0 --device amd.com/gpu=1; "
-            "in a compose file: devices: [amd.com/gpu=0, amd.com/gpu=1]",
+            f"{AMD_BOTH}; in a compose file: devices: [amd.com/gpu=0, amd.com/gpu=1]",
         ),
         (
             "- name: NVIDIA_VISIBLE_DEVICES",
@@ -137,7 +137,7 @@ RESERVED = """
 @pytest.mark.parametrize(("driver", "lines"), [("driver: cdi", []), ("count: 1", [7])])
 def test_a_reservation_without_a_driver_is_one_of_nvidias(driver: str, lines: list[int]) -> None:
     assert [use.line for use in judge("file", RESERVED.format(dash=driver))] == lines
-    in_one_line = "- {capabilities: [gpu], %s}" % driver
+    in_one_line = f"- {{capabilities: [gpu], {driver}}}"
     assert len(judged(in_one_line)) == len(lines)
 
 

@@ -26,10 +26,12 @@ _PROGRAMS = {
         "nvidia-container-runtime.cdi", "nvidia-container-runtime.legacy", "nvidia-container-toolkit",
         "nvidia-container-cli",
     ),
-    OLD_DOCKER: ("nvidia-docker", "nvidia-docker-plugin"),
+    OLD_DOCKER: ("nvidia-docker-plugin", "nvidia-docker"),
     AMD: ("amd-ctk", "amd-container-runtime"),
     INTEL: ("intel-cdi-specs-generator",),
 }  # fmt: skip
+# The kinds of devices of each tool: before it goes, cdigen has to offer these.
+VENDORS = {TOOLKIT: "nvidia.com/", OLD_DOCKER: "nvidia.com/", AMD: "amd.com/", INTEL: "intel.com/"}
 # Where NVIDIA's operator puts the toolkit (its toolkit.installDir), beside the usual places.
 _FOLDERS = (*FOLDERS, "/usr/local/nvidia/toolkit")
 # Each tool's packages of Debian and its kin.
@@ -78,8 +80,12 @@ def _packages(context: Context) -> Iterator[Found]:
 
 
 def _programs(context: Context) -> Iterator[Found]:
-    for tool, programs in _PROGRAMS.items():
-        paths = (f"{folder}/{name}" for name in programs for folder in _FOLDERS)
+    programs = dict(_PROGRAMS)
+    # nvidia-docker2 had a script of the same name.
+    if not any(context.host.exists(f"{folder}/{programs[OLD_DOCKER][0]}") for folder in _FOLDERS):
+        programs[TOOLKIT] += programs.pop(OLD_DOCKER)[1:]
+    for tool, names in programs.items():
+        paths = (f"{folder}/{name}" for name in names for folder in _FOLDERS)
         # /bin is /usr/bin on most hosts.
         there: dict[str, str] = {}
         for path in paths:
@@ -143,9 +149,14 @@ def foreign_specs(context: Context) -> tuple[ExaminedSpec, ...]:
     )
 
 
+def has_toolkits_hook(document: str) -> bool:
+    """Return whether the spec DOCUMENT, as text, has a hook that is a program of NVIDIA's toolkit."""
+    return any(program in document for program in ("nvidia-cdi-hook", "nvidia-ctk"))
+
+
 def _writer(spec: ExaminedSpec) -> str:
     """Return which tool wrote SPEC, as its hooks, its name or its kind tell."""
-    if any(program in str(spec.document) for program in ("nvidia-cdi-hook", "nvidia-ctk")):
+    if has_toolkits_hook(str(spec.document)):
         return TOOLKIT
     if posixpath.basename(spec.path) == "amd.json":
         return AMD

@@ -1,7 +1,8 @@
 """Plan the way from other tools to cdigen: ``migration``.
 
 The order is such that nothing breaks: cdigen's specs are there before the others' go, containers ask by name
-before the old way is closed, and packages go last. What a device plugin of Kubernetes needs is left alone.
+before the old way is closed, and packages go last. What a device plugin of Kubernetes or a spec needs is left
+alone, and so is a tool for whose GPUs cdigen has nothing to offer.
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ from cdigen.doctor.migration.leftovers import (
     OLD_DOCKER,
     TOOLKIT,
     UNITS,
+    VENDORS,
     find,
     foreign_specs,
+    has_toolkits_hook,
     registered,
 )
 from cdigen.doctor.migration.result import Migration, Step
 from cdigen.doctor.others import is_enabled
-from cdigen.doctor.result import Remedy
-from cdigen.doctor.spec_documents import is_ours, own_file
+from cdigen.doctor.result import Remedy, listed
+from cdigen.doctor.spec_documents import MAX_SIZE, is_ours, own_file, was_ours
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
+from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.runtimes.daemon_service import SYSTEMD, UNIT, service_of
 from cdigen.value import replace
 
@@ -41,7 +45,7 @@ _DROP_INS = {
     "/etc/containerd/conf.d": "/etc/containerd/conf.d",
     "/etc/crio/crio.conf.d": "/etc/crio",
 }
-# The ending of a copy that is made before a file is replaced or edited; no runtime loads it.
+# The ending of a copy that is made before a file is replaced or edited.
 _KEPT = ".before-cdigen"
 _RESTARTS = {"docker": "docker", "containerd": "containerd", "crio": "crio"}
 _SEE = "docs/migrating.md"
@@ -54,17 +58,58 @@ def migration(context: Context) -> Migration:
         return Migration(found=(), steps=(), stays=())
     plugins = tuple(one for one in found if one.kind == "plugin")
     needed = any(one.tool in {"NVIDIA's device plugin", "gpushare"} for one in plugins)
+    lacking = {one.tool for one in found if not _has_successor(context, one)}
+    able = tuple(one for one in found if one.tool not in lacking)
+    dependents = tuple(_dependents(context))
+    going = tuple(one for one in able if not (dependents and one.tool == TOOLKIT))
     steps = [
-        *_stop_units(found),
-        *_write_specs(context),
-        *_keep_fresh(context),
-        *_enable_cdi(context),
-        *_ask_by_name(found),
-        *(() if needed else _unregister(context)),
-        *_disable_hooks(context, found),
-        *(() if needed else _remove_packages(found)),
+        *_say_what_lacks(lacking),
+        *_stop_units(able),
+        *(_write_specs(context) if able else ()),
+        *(_keep_fresh(context) if able else ()),
+        *(_enable_cdi(context) if able else ()),
+        *_ask_by_name(able),
+        *(() if needed else _unregister(context, lacking)),
+        *_disable_hooks(context, able),
+        *(() if needed else _remove_packages(going)),
     ]
-    return Migration(found=found, steps=tuple(steps), stays=tuple(_stays(plugins, found, needed=needed)))
+    stays = (
+        *_stays(plugins, found, needed=needed),
+        *(_kept_by(dependents) if len(going) < len(able) else ()),
+    )
+    return Migration(found=found, steps=tuple(steps), stays=stays)
+
+
+def _has_successor(context: Context, one: Found) -> bool:
+    """Return whether cdigen offers devices of the kinds for which the tool of ONE is there."""
+    kinds = VENDORS.get(one.tool, "")
+    return one.kind == "plugin" or any(kind.startswith(kinds) for kind in context.offered_kinds)
+
+
+def _say_what_lacks(tools: set[str]) -> Iterator[Step]:
+    if tools:
+        text = (
+            "cdigen finds no GPU for which it could offer devices: 'cdigen doctor' says why; come back then"
+        )
+        names = ", ".join(sorted(tools))
+        why = f"cdigen's own specs have to be there before anything of these goes: {names}"
+        yield Step(name="write-specs", why=why, by_hand=text)
+
+
+def _dependents(context: Context) -> Iterator[str]:
+    """Yield the specs that stay and have NVIDIA's hook: cdigen's own by a profile, those of other kinds."""
+    going = {spec.path for spec in foreign_specs(context) if spec.kind in context.offered_kinds}
+    own = {own_file(context, product.kind): str(product.document) for product in context.products}
+    yield from (path for path, document in own.items() if has_toolkits_hook(document))
+    for path in (path for path in context.spec_files if path.endswith(SPEC_SUFFIXES)):
+        is_other = path not in going and path not in own and not was_ours(context, path)
+        if is_other and has_toolkits_hook(context.text(path, limit=MAX_SIZE)):
+            yield path
+
+
+def _kept_by(specs: tuple[str, ...]) -> Iterator[str]:
+    paths = listed(map(shown, specs))
+    yield f"{TOOLKIT}'s packages and programs: containers with devices of {paths} start by its hook"
 
 
 def _stop_units(found: tuple[Found, ...]) -> Iterator[Step]:
@@ -85,12 +130,10 @@ def _write_specs(context: Context) -> Iterator[Step]:
     ours = [own_file(context, kind) for kind in context.offered_kinds]
     last = context.configuration.spec_dirs[-1]
     beside = [path for path in foreign if _is_in(context, path, last)]
-    if not context.products:
-        text = "cdigen finds no GPU that it could offer: 'cdigen doctor' says why; come back then"
-        yield Step(name="write-specs", why="cdigen's own specs have to be there first", by_hand=text)
-        return
     if beside or not all(is_ours(context, path) for path in ours):
-        copies = {path: free_path(context, path, _KEPT) for path in beside}
+        # Elsewhere cp would write wherever somebody's link leads; --replace-foreign itself follows none.
+        safe = [path for path in beside if not untrusted(posixpath.dirname(path), base=context.host.outer)]
+        copies = {path: free_path(context, path, _KEPT) for path in safe}
         copied = [_file("keep it for the way back", "cp", "-p", *pair) for pair in copies.items()]
         back = [_file("the other's spec is back", "mv", to, path) for path, to in copies.items()]
         replacing = ("--replace-foreign",) if beside else ()
@@ -99,6 +142,7 @@ def _write_specs(context: Context) -> Iterator[Step]:
             why="cdigen writes its specs, in the place of what others have in the same directory",
             commands=(*copied, _cdigen(context, "generate", "--write", *replacing, why="write them")),
             undo=(_cdigen(context, "withdraw", why="remove cdigen's specs"), *back),
+            undo_by_hand="" if safe == beside else "the specs that it moved aside get their old names",
         )
     for path in (path for path in foreign if path not in beside):
         step = Step(name="move-spec", why="names that only this file has stop to resolve")
@@ -150,31 +194,44 @@ def _ask_by_name(found: tuple[Found, ...]) -> Iterator[Step]:
         )
 
 
-def _unregister(context: Context) -> Iterator[Step]:
-    """Yield a step for each file that names other tools' OCI runtimes."""
+def _unregister(context: Context, lacking: set[str]) -> Iterator[Step]:
+    """Yield a step for each file that names other tools' OCI runtimes, but for those of the tools LACKING."""
     by_file: dict[tuple[str, str], list[OciRuntime]] = {}
-    for container_runtime, runtime, _ in registered(context):
-        for file in runtime.files:
+    for container_runtime, runtime, one in registered(context):
+        for file in runtime.files if one.tool not in lacking else ():
             by_file.setdefault((container_runtime, file), []).append(runtime)
     for (container_runtime, file), runtimes in by_file.items():
         names = ", ".join(shown(one.name) for one in runtimes)
         step = Step(name="unregister", why=f"{container_runtime} has no runtime {names} any more")
         folder, base = posixpath.split(file)
         restart = _restart(container_runtime)
-        if folder in _DROP_INS and any(one.name.partition("-")[0] in base for one in runtimes):
+        sets_more = _sets_more(context, container_runtime, file)
+        if (
+            not sets_more
+            and folder in _DROP_INS
+            and any(one.name.partition("-")[0] in base for one in runtimes)
+        ):
             target = free_path(context, f"{_DROP_INS[folder]}/{base}", ".disabled")
             yield _by_moving(step, context, file, target, restart)
         else:
             default = " and the default runtime" if any(one.is_default for one in runtimes) else ""
-            text = f"remove {names}{default} from {shown(file)}, then restart {container_runtime}"
+            rest = " (and leave what it says of CDI and NRI)" if sets_more else ""
+            text = f"remove {names}{default} from {shown(file)}{rest}, then restart {container_runtime}"
             yield _by_editing(replace(step, by_hand=text), context, file, restart)
+
+
+def _sets_more(context: Context, container_runtime: str, file: str) -> bool:
+    """Return whether FILE is also what sets CDI or NRI: nvidia-ctk writes enable_cdi beside its runtimes."""
+    found = (one.settings.set_by for one in context.runtimes if one.name == container_runtime)
+    return any(path == file for set_by in found for _, path in set_by)
 
 
 def _by_editing(step: Step, context: Context, file: str, after: tuple[Remedy, ...]) -> Step:
     """Return STEP, whose FILE a person edits, with a copy of it made first where root alone controls it."""
     if untrusted(posixpath.dirname(file), base=context.host.outer):
         return replace(step, undo_by_hand=f"{shown(file)} as it was")
-    kept = free_path(context, file, _KEPT)
+    folder, base = posixpath.split(file)
+    kept = free_path(context, f"{_DROP_INS.get(folder, folder)}/{base}", _KEPT)
     return replace(
         step,
         commands=(_file("keep it for the way back", "cp", "-p", file, kept),),

@@ -50,9 +50,9 @@ def judge(file: str, text: str) -> Iterator[Use]:
             for match in pattern.finditer(line):
                 if write := answer(match):
                     yield Use(file=file, line=number, found=match[0].strip(), write=write)
-        match = _RESERVED.search(line)
-        if match and not _has_driver(lines, number - 1, match.start()):
-            yield Use(file=file, line=number, found=match[0], write=_RESERVATION)
+        reserved = _RESERVED.search(line)
+        if reserved and not _has_driver(lines, number - 1, reserved.start()):
+            yield Use(file=file, line=number, found=reserved[0], write=_RESERVATION)
 
 
 def _has_driver(lines: list[str], at: int, column: int) -> bool:
@@ -172,7 +172,7 @@ _VALUE = r"""['"]?(?:=|\s*:\s*)(?P<value>"[^"]*"|'[^']*'|[^\s'"\]}]*)"""
 
 
 def _variable(name: str) -> tuple[re.Pattern[str], ...]:
-    """Return what sets the variable NAME: in shells, YAML and JSON; in HCL; in a Dockerfile of old; in a pod."""
+    """Return what sets the variable NAME: in shells, YAML and JSON; in HCL; in a Dockerfile of old."""
     return (
         # Not ${NAME:-all}, which reads it.
         re.compile(rf"(?:(?<![\w$])|(?<=-e))(?<!\$\{{){name}{_VALUE}"),
