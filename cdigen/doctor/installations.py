@@ -24,9 +24,13 @@ _TREES = (
 _BY_DPKG = "/var/lib/dpkg/info/cdigen.list"
 # 'make install' has a list of what it put there; packages have those of their managers.
 _RECORD = "installed"
-_PIPX = ("/opt/pipx", "/root/.local/share/pipx", "/root/.local/pipx")
+# Where pipx keeps what it installs -> what tells it to look there: docs/operations.md installs with these.
+_PIPX = {
+    "/opt/pipx": "PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin ",
+    "/root/.local/share/pipx": "",
+    "/root/.local/pipx": "",
+}
 _PIP = "/usr/local/lib"
-_PIPX_REMOVE = "cdigen install-service --remove && pipx uninstall cdigen"
 _PACKAGES = ("site-packages", "dist-packages")
 _VERSION = re.compile(rb'^__version__ = "([0-9A-Za-z.+!-]{1,40})"$', flags=re.MULTILINE)
 _START = re.compile(rb"^ExecStart=(\S+)", flags=re.MULTILINE)
@@ -71,9 +75,9 @@ def _places(host: Root) -> Iterator[tuple[str, str, str]]:
             yield top, "Debian's package", "apt remove cdigen"
         else:
             yield top, by, removal
-    for home in _PIPX:
+    for home, variables in _PIPX.items():
         for top in _site_folders(host, f"{home}/venvs/cdigen/lib"):
-            yield top, "pipx", _PIPX_REMOVE
+            yield top, "pipx", f"cdigen install-service --remove && {variables}pipx uninstall cdigen"
     for top in _site_folders(host, _PIP):
         yield top, "pip", "cdigen install-service --remove && pip uninstall cdigen"
 

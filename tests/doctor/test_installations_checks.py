@@ -19,9 +19,10 @@ def test_a_package_and_pipx_on_one_host_are_both_named_with_what_the_service_sta
     assert "0.1.0 in /usr/lib/python3/dist-packages (Debian's package)" in row["detail"]
     assert "0.2.0 in /opt/pipx/venvs/cdigen/lib/python3.13/site-packages (pipx)" in row["detail"]
     assert "the service starts /usr/bin/cdigen" in row["detail"]
-    assert (
-        "'apt remove python3-cdigen', or 'cdigen install-service --remove && pipx uninstall" in row["detail"]
-    )
+    # pipx looks in the caller's home without these.
+    variables = "PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin"
+    removal = f"'cdigen install-service --remove && {variables} pipx uninstall cdigen'"
+    assert f"'apt remove python3-cdigen', or {removal}" in row["detail"]
 
 
 def test_make_install_is_told_from_an_rpm_by_its_list(host: BrokenHost) -> None:
