@@ -159,8 +159,12 @@ class Containerd(Place):
         """Return what tells its sockets from those of its last run, which stay; None: one is not there."""
         found: set[tuple[int, int] | None] = set()
         for path in (self.folder / "c.sock", self.nri):
-            status = path.stat() if path.exists() else None
-            found.add((status.st_ino, status.st_ctime_ns) if status else None)
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                found.add(None)
+            else:
+                found.add((status.st_ino, status.st_ctime_ns))
         return found
 
     def ctr(self, *arguments: str | Path) -> None:
