@@ -259,16 +259,25 @@ def _space(context: Context) -> Iterator[CheckResult]:
 def remount(folder: str) -> tuple[str, ...]:
     """Return the command that makes the mount of FOLDER writable; nothing where it is unknown."""
     real = os.fsencode(os.path.realpath(folder)).rstrip(b"/") + b"/"
-    point = b""
+    point, options = b"", ""
     try:
         for row in rows("/proc/self/mountinfo"):
-            mounted = _OCTAL.sub(lambda found: bytes([int(found[1], 8) & 0xFF]), row.split(b" ")[4])
+            fields, _, file_system = row.partition(b" - ")
+            _, _, _, _, at, own, *_ = fields.split(b" ")
+            mounted = _OCTAL.sub(lambda found: bytes([int(found[1], 8) & 0xFF]), at)
             # Of two mounts at one place the later one covers the other.
             if real.startswith(mounted.rstrip(b"/") + b"/") and len(mounted) >= len(point):
                 point = mounted
+                # A bind mount can be read-only by itself: "remount,rw" fails (util-linux 2.41).
+                is_own = _is_read_only(own) and not _is_read_only(file_system.rpartition(b" ")[2])
+                options = "remount,bind,rw" if is_own else "remount,rw"
     except OSError:
         return ()
-    return ("mount", "-o", "remount,rw", os.fsdecode(point)) if point else ()
+    return ("mount", "-o", options, os.fsdecode(point)) if point else ()
+
+
+def _is_read_only(options: bytes) -> bool:
+    return b"ro" in options.split(b",")
 
 
 def _existing(path: str) -> str:

@@ -259,7 +259,7 @@ def test_without_its_hook_it_can_be_removed_and_its_purge_spares_what_another_cd
 ) -> None:
     install(gpus)
     another = "/usr/local/libexec/cdigen"
-    gpus.host.run("rm -r /usr/libexec/cdigen; dpkg --remove cdigen")
+    gpus.host.run("rm -r /usr/libexec/cdigen; dpkg --remove cdigen-nri cdigen")
     gpus.host.run(f"mkdir -p {another} /var/lib/cdigen/views/x; touch {another}/cdigen-hook")
     gpus.host.run(f"dpkg --purge cdigen; [ -d /var/lib/cdigen/views/x ]; rm -r {another} /var/lib/cdigen")
     gpus.host.run("rm -rf /etc/cdigen /run/cdigen")

@@ -7,6 +7,7 @@ import sysconfig
 import venv
 from pathlib import Path
 
+import jsonschema
 from installation.installing import REPOSITORY, done
 
 # Any time does, as long as it is the same: archives hold it.
@@ -47,5 +48,7 @@ def installed(wheel: Path, folder: Path) -> Path:
         )
     )
     (site,) = folder.glob("lib/python*/site-packages")
-    (site / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    # Debian's own modules are in a folder that sysconfig does not name.
+    folders = {sysconfig.get_path("purelib"), *map(os.path.dirname, jsonschema.__path__)}
+    (site / "dependencies.pth").write_text("".join(f"{there}\n" for there in sorted(folders)))
     return folder / "bin/cdigen"
