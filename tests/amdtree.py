@@ -149,6 +149,28 @@ def write_properties(root: Path, node: int, **values: int) -> Path:
     return file
 
 
+def link_hive(root: Path, gpus: tuple[AmdGpu, ...], hive: int, count: int = 1, *, hops: int = 1) -> None:
+    """Write that GPUS, of one hive, have COUNT links to each other, or reach each other by so many HOPS.
+
+    With the numbers of an MI300X, whose links have 64 GB/s; every partition has links to every other.
+    """
+    nodes = {render: int(node_of(root, render).parent.name) for gpu in gpus for render in gpu.renders}
+    for render, node in nodes.items():
+        properties = root / NODES / str(node) / "properties"
+        lines = [line for line in properties.read_text().splitlines() if not line.startswith("hive_id ")]
+        put(properties, "\n".join([*lines, f"hive_id {hive}", ""]).encode())
+        others = [other for number, other in nodes.items() if number != render]
+        # The first link leads to the processor, by PCI.
+        rows = [(2, 0, 20, 0, 64000), *((11, other, 15 * hops, 64000, 64000 * count) for other in others)]
+        for number, (kind, other, weight, least, most) in enumerate(rows):
+            put(
+                root / NODES / str(node) / f"io_links/{number}/properties",
+                f"type {kind}\nversion_major 0\nversion_minor 0\nnode_from {node}\nnode_to {other}\n"
+                f"weight {weight}\nmin_latency 0\nmax_latency 0\nmin_bandwidth {least}\n"
+                f"max_bandwidth {most}\nrecommended_transfer_size 0\nflags 1\n".encode(),
+            )
+
+
 def node_of(root: Path, render: int) -> Path:
     """Return the properties of the KFD node with a render node."""
     found = (root / NODES).glob("*/properties")

@@ -24,6 +24,7 @@ from cdigen_acme import Acme
 class Vendor(Acme):
     NAME = {name!r}
     CDI_VENDOR = "{name}.example"
+    VISIBLE_DEVICES = ()
 {body}
 VENDOR = Vendor()
 """

@@ -28,6 +28,8 @@ ADDRESS_SPACE = 16 << 30
 LAST_WORDS = 200  # how many characters of its last line on standard error are kept
 _TAIL = 4096
 _CHUNK = 1 << 16
+# How long a child may go on after its last output, where that is its end.
+_LINGER_S = 0.5
 # How often to check whether it has ended: while others may hold its pipes, and once these are closed.
 _LOOK_S = 0.02
 _LOOK_SHUT_S = 0.002
@@ -37,19 +39,24 @@ _LOOK_SHUT_S = 0.002
 class ChildResult:
     """How a child ended.
 
-    ``by``: ``itself``, ``deadline`` (it was killed), ``flood`` (it was killed for printing too much).
+    ``by``: ``itself``, ``deadline`` (it was killed), ``flood`` (it was killed for printing too much),
+    ``lingering`` (it was killed after its output had ended).
     ``status`` is its exit status, the negative number of the signal that killed it, or None where not
     even SIGKILL ended it: it hangs in the kernel. ``last_stderr_line`` is its last line on standard error.
     """
 
-    by: Literal["itself", "deadline", "flood"]
+    by: Literal["itself", "deadline", "flood", "lingering"]
     status: int | None
     output: bytes
     last_stderr_line: str
 
 
-def run(command: tuple[str, ...], *, deadline_s: float, stdin: bytes = b"") -> ChildResult:
+def run(
+    command: tuple[str, ...], *, deadline_s: float, stdin: bytes = b"", ends_with_output: bool = False
+) -> ChildResult:
     """Run COMMAND until it ends, DEADLINE_S seconds at the most, and return how it ended.
+
+    ENDS_WITH_OUTPUT: one that has closed its standard output has nothing more to do, and is soon killed.
 
     It gets ENVIRONMENT, STDIN to read, no other open files, no terminal, the folder ``/``, a session of its
     own, no core dumps and ADDRESS_SPACE bytes. At the deadline, and when it ends, all processes of its group
@@ -70,7 +77,7 @@ def run(command: tuple[str, ...], *, deadline_s: float, stdin: bytes = b"") -> C
             start_new_session=True,
         )
     listener = _Listener(process)
-    by: Literal["itself", "deadline", "flood"] = "itself"
+    by: Literal["itself", "deadline", "flood", "lingering"] = "itself"
     try:
         _restrict(process.pid)
         while True:
@@ -82,6 +89,9 @@ def run(command: tuple[str, ...], *, deadline_s: float, stdin: bytes = b"") -> C
             if left <= 0:
                 by = "deadline"
                 break
+            if ends_with_output and listener.ended_s and time.monotonic() - listener.ended_s > _LINGER_S:
+                by = "lingering"
+                break
             patience_s = 0.0 if has_ended else _LOOK_S if listener.is_open() else _LOOK_SHUT_S
             heard = listener.hear(min(left, patience_s))
             if len(listener.output) > OUTPUT_LIMIT:
@@ -91,10 +101,22 @@ def run(command: tuple[str, ...], *, deadline_s: float, stdin: bytes = b"") -> C
                 break  # its children hold the pipes
     finally:
         # At least 50 ms: on a busy machine the end of a killed process takes a while.
-        status = _end(process, grace_s=max(deadline_s / 20, 0.05))
+        status = _end(process, grace_s=max(deadline_s / 20, 0.05), waiter=_waiter(command))
     return ChildResult(
         by=by, status=status, output=bytes(listener.output), last_stderr_line=listener.last_stderr_line()
     )
+
+
+def stuck(command: tuple[str, ...]) -> int:
+    """Return how many children of ``run`` that began with COMMAND (three words count) cannot be ended yet."""
+    import threading  # noqa: PLC0415 - see run
+
+    return sum(thread.name == _waiter(command) for thread in threading.enumerate())
+
+
+def _waiter(command: tuple[str, ...]) -> str:
+    """Return the name of the thread that waits for a child that hangs in the kernel."""
+    return f"waits for {' '.join(command[:3])}"
 
 
 @contextmanager
@@ -138,6 +160,8 @@ class _Listener:
         import select  # noqa: PLC0415 - see run
 
         self.output = bytearray()
+        # When the standard output ended (time.monotonic); 0 while it has not.
+        self.ended_s = 0.0
         self._tail = b""
         self._stdout, stderr = (pipe.fileno() for pipe in _pipes(process))
         self._open = {self._stdout, stderr}
@@ -150,6 +174,8 @@ class _Listener:
 
     def hear(self, timeout_s: float) -> bool:
         """Wait for output and read what is there; return whether anything happened."""
+        import time  # noqa: PLC0415 - see run
+
         ready = self._poll.poll(timeout_s * 1000)
         for descriptor, _ in ready:
             # After poll(2) a read of a pipe does not block, however few bytes there are.
@@ -157,6 +183,8 @@ class _Listener:
             if not chunk:
                 self._poll.unregister(descriptor)
                 self._open.remove(descriptor)
+                if descriptor == self._stdout:
+                    self.ended_s = time.monotonic()
             elif descriptor == self._stdout:
                 self.output += chunk
             else:
@@ -193,8 +221,11 @@ def _has_ended(pid: int) -> bool:
         return True  # this process ignores SIGCHLD, so the kernel reaps
 
 
-def _end(process: Popen[bytes], *, grace_s: float) -> int | None:
-    """Kill the child's group, and reap the child; None where it does not end within GRACE_S."""
+def _end(process: Popen[bytes], *, grace_s: float, waiter: str) -> int | None:
+    """Kill the child's group, and reap the child; None where it does not end within GRACE_S.
+
+    A thread named WAITER then waits for it.
+    """
     import contextlib  # noqa: PLC0415 - see run
     import signal  # noqa: PLC0415 - see run
     import subprocess  # noqa: PLC0415 - see run
@@ -208,5 +239,5 @@ def _end(process: Popen[bytes], *, grace_s: float) -> int | None:
         return process.wait(grace_s)
     except subprocess.TimeoutExpired:
         # When the kernel lets it go, it must not stay as a zombie.
-        threading.Thread(target=process.wait, daemon=True).start()
+        threading.Thread(target=process.wait, name=waiter, daemon=True).start()
         return None

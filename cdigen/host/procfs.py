@@ -8,6 +8,8 @@ if TYPE_CHECKING:
 
 MACHINES = ("x86_64", "aarch64")
 DEVICES = "/proc/devices"
+# Of a size in bytes.
+_MAX_DIGITS = 15
 
 
 def read_text(root: Root, path: str, *, limit: int = 1 << 16) -> str:
@@ -36,6 +38,13 @@ def number_behind(prefix: str, name: str) -> int | None:
     if not name.startswith(prefix) or not (digits.isascii() and digits.isdigit() and len(digits) <= 7):
         return None
     return int(digits) if digits == "0" or not digits.startswith("0") else None
+
+
+def mib(text: str) -> int | None:
+    """Return the MiB in a number of bytes; None if TEXT is no such number, or less than one."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
+        return None
+    return int(text) >> 20 or None
 
 
 def kernel_release(root: Root) -> str:

@@ -67,6 +67,15 @@ def bound(root: Root, driver: str) -> list[str]:
     return sorted(filter(pci_key, names), key=lambda name: pci_key(name) or ())
 
 
+def has_guest(root: Root, address: str) -> bool:
+    """Return whether a driver of VFIO, such as vfio-pci, has the PCI device: it is a virtual machine's."""
+    try:
+        driver = root.resolve(f"{PCI_DEVICES}/{address}/driver")
+    except OSError:
+        return False
+    return "vfio" in driver.rpartition("/")[2]
+
+
 def class_of(root: Root, folder: str) -> int:
     """Return class and sub-class (``0x0302``) of the PCI function at FOLDER, 0 if they cannot be read."""
     return (_number(root, f"{folder}/class") or 0) >> 8

@@ -112,7 +112,7 @@ class Draft:
     """The content of one kind's spec before layout, versions and order are decided.
 
     ``cdi.layout`` turns ``payload`` into mounts and hooks, as ``profile`` wants. ``has_all``: there will be a
-    device ``all``.
+    device ``all``. ``yields``: where another program's spec serves the kind, ours is not written.
     """
 
     kind: str
@@ -121,6 +121,7 @@ class Draft:
     payload: Payload | None = None
     profile: Profile = DEFAULT
     has_all: bool = True
+    yields: bool = False
 
 
 @frozen

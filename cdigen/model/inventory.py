@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from cdigen.model.findings import Finding
+    from cdigen.model.health import Cause, Health
 
     FileKind = Literal["library", "library32", "binary", "firmware", "config", "module", "socket", "pipe"]
     Weight = Literal["required", "core", "optional"]
+    Technology = Literal["nvlink", "xgmi", "xelink"]
 
 SCHEMA_VERSION = 1
 
@@ -50,7 +52,8 @@ class Partition:
     ``profile`` is the vendor's name of its size (``1g.10gb``),
     ``instance`` the driver's own name of it (``gi1/ci0``); ``graphics``: it has graphics engines. ``nodes``
     are those that it needs besides its GPU's, or, with an ``address`` of its own, all its nodes. ``ordinal``
-    is its number among all devices, if the vendor's tools count so.
+    is its number among all devices, if the vendor's tools count so. ``health`` and ``causes`` are its own and
+    its GPU's. ``memory_mib`` is None where neither the kernel nor the vendor's library tells.
     """
 
     index: int | None
@@ -63,11 +66,27 @@ class Partition:
     problem: str = ""
     address: str = ""
     ordinal: int | None = None
+    health: Health = "unknown"
+    causes: tuple[Cause, ...] = ()
+    memory_mib: int | None = None
 
     @property
     def label(self) -> str:
         """Its name within its GPU: its number, or else its instance (``gi9-ci0``)."""
         return self.instance.replace("/", "-") if self.index is None else str(self.index)
+
+
+@frozen
+class Link:
+    """Links of one device to another: ``count`` of them, joined.
+
+    ``peer`` is the other's PCI address, or empty where they lead to a switch that joins all devices of the
+    same ``Accelerator.island``. A ``count`` of 0 says that they lead there by way of others.
+    """
+
+    peer: str
+    technology: Technology
+    count: int
 
 
 @frozen
@@ -79,6 +98,14 @@ class Accelerator:
     ``uuid`` is None while the driver does not know it yet, ``minor`` if it could not be read.
     An accelerator that is not ``usable`` is in no spec; ``problem`` says why. A ``partitioned`` one is
     offered as its ``partitions``, of which there may be none.
+
+    Where it is: ``pci_path`` are the folders of /sys/devices above its own, from the root complex down
+    (``pci0000:40``, ``0000:40:01.1``); ``numa_node`` is None where the kernel does not know it (-1);
+    ``cpus`` are those next to it, as the kernel lists them (``0-15,64-79``). ``links`` lead to others;
+    ``island`` is alike for those that a switch or a hive joins. ``health`` is unknown unless the daemon keeps
+    it; any of ``causes`` makes it unhealthy. ``kernel_driver`` is the driver that has it, where several may
+    (``i915``, ``xe``), else empty. ``memory_mib`` is its own memory, None where neither the kernel
+    nor the vendor's library tells.
     """
 
     index: int
@@ -93,6 +120,15 @@ class Accelerator:
     partitions: tuple[Partition, ...] = ()
     device_class: str = "gpu"
     device_id: str = ""
+    pci_path: tuple[str, ...] = ()
+    numa_node: int | None = None
+    cpus: str = ""
+    links: tuple[Link, ...] = ()
+    island: str = ""
+    health: Health = "unknown"
+    causes: tuple[Cause, ...] = ()
+    kernel_driver: str = ""
+    memory_mib: int | None = None
 
 
 @frozen
@@ -107,6 +143,7 @@ class GroupDevice:
 class Group:
     """A family of devices beside the GPUs, offered as the kind ``<vendor>/<device_class>``.
 
+    A ``device_class`` with a slash is a whole kind, whose vendor part is another (vendors.registry.FURTHER).
     ``files`` are what every device of the family needs.
     """
 
@@ -120,12 +157,14 @@ class Driver:
     """The running kernel driver: its version, its flavour, the machine.
 
     The flavour is ``open`` or ``proprietary`` of NVIDIA's, else ``in-tree`` or ``dkms``.
-    ``architecture`` is the kernel's name (``x86_64``, ``aarch64``).
+    ``architecture`` is the kernel's name (``x86_64``, ``aarch64``). ``cuda`` is the newest CUDA that NVIDIA's
+    serves, by its own word (``12.4``), None where that is not known.
     """
 
     version: str
     flavour: str
     architecture: str
+    cuda: str | None = None
 
 
 @frozen

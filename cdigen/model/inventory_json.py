@@ -7,8 +7,11 @@ reading is strict, and names the first invalid place.
 
 from __future__ import annotations
 
+import re
+
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
+from cdigen.model.health import Cause
 from cdigen.model.inventory import (
     SCHEMA_VERSION,
     Accelerator,
@@ -18,6 +21,7 @@ from cdigen.model.inventory import (
     GroupDevice,
     HostNode,
     Inventory,
+    Link,
     Partition,
     ProbeResult,
 )
@@ -91,6 +95,13 @@ def _machine(value: object, path: str) -> str:
     return plain
 
 
+def _cuda(value: object, path: str) -> str:
+    plain = text(value, path)
+    if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,2}", plain, re.ASCII):
+        raise InvalidValue(path, "a version of CUDA, such as 12.4")
+    return plain
+
+
 def _path(value: object, path: str) -> str:
     plain = text(value, path)
     if not plain.startswith("/") or any(part in {".", ".."} for part in plain.split("/")):
@@ -126,10 +137,15 @@ _FILE = record(
     names=many(_relative_path),
     targets=many(_path),
 )
+_HEALTH = one_of("healthy", "unhealthy", "unknown")
+_CAUSES = many(record(Cause, cause=text, since=text, detail=text, clears_when=text))
 _PARTITION = record(
     Partition,
     "address",
     "ordinal",
+    "health",
+    "causes",
+    "memory_mib",
     index=optional(number),
     uuid=optional(text),
     profile=text,
@@ -140,6 +156,9 @@ _PARTITION = record(
     problem=text,
     address=text,
     ordinal=optional(number),
+    health=_HEALTH,
+    causes=_CAUSES,
+    memory_mib=optional(number),
 )
 _GROUP = record(
     Group,
@@ -147,15 +166,32 @@ _GROUP = record(
     devices=many(record(GroupDevice, name=text, nodes=many(_NODE))),
     files=many(_FILE),
 )
+LINKS = many(record(Link, peer=text, technology=one_of("nvlink", "xgmi", "xelink"), count=number))
 _INVENTORY = record(
     Inventory,
     vendor=text,
-    driver=record(Driver, version=text, flavour=text, architecture=_machine),
+    driver=record(
+        Driver,
+        "cuda",
+        version=text,
+        flavour=text,
+        architecture=_machine,
+        cuda=optional(_cuda),
+    ),
     accelerators=many(
         record(
             Accelerator,
             "device_class",
             "device_id",
+            "pci_path",
+            "numa_node",
+            "cpus",
+            "links",
+            "island",
+            "health",
+            "causes",
+            "kernel_driver",
+            "memory_mib",
             index=number,
             address=text,
             model=text,
@@ -168,6 +204,15 @@ _INVENTORY = record(
             partitions=many(_PARTITION),
             device_class=text,
             device_id=text,
+            pci_path=_TEXTS,
+            numa_node=optional(number),
+            cpus=text,
+            links=LINKS,
+            island=text,
+            health=_HEALTH,
+            causes=_CAUSES,
+            kernel_driver=text,
+            memory_mib=optional(number),
         )
     ),
     nodes=many(_NODE),

@@ -9,11 +9,17 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 # Runtimes load files whose names end in exactly these, dot files included, but not .yml or .JSON
 # (docs/cdi.md, "Directories").
 SPEC_SUFFIXES = (".json", ".yaml")
 MAX_VENDOR = 253
 MAX_CLASS = 63
+# The device of a kind that gives the driver's files without a GPU, and is no part of the device ``all``.
+NONE = "none"
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _DIGITS = frozenset("0123456789")
@@ -21,6 +27,44 @@ _ALNUM = _LETTERS | _DIGITS
 _KIND_INNER = _ALNUM | frozenset("_-.")
 _DEVICE_INNER = _ALNUM | frozenset("_-.:")
 _DIGIT_RUNS = re.compile("([0-9]+)")
+
+
+class NameSet:
+    """Different names, such as those of a kind's devices: in the order people expect, and in any letter case.
+
+    NAMES must not change. What takes long with thousands of them is computed when it is first asked for.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
+        self._sorted: tuple[str, ...] | None = None
+        self._folded: dict[str, str] | None = None
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    @property
+    def sorted(self) -> tuple[str, ...]:
+        """The names, sorted by ``natural_key``."""
+        if self._sorted is None:
+            self._sorted = tuple(sorted(self._names, key=natural_key))
+        return self._sorted
+
+    def find(self, name: str) -> str:
+        """Return NAME, else the first that differs from it in the case of letters; empty: there is none."""
+        if name in self._names:
+            return name
+        if self._folded is None:
+            folded: dict[str, str] = {}
+            for one in self._names:
+                other = folded.setdefault(one.lower(), one)
+                if other is not one and natural_key(one) < natural_key(other):
+                    folded[one.lower()] = one
+            self._folded = folded
+        return self._folded.get(name.lower(), "")
 
 
 def is_vendor_or_class(name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.value import frozen
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,14 @@ STEPS = (
     "update-application-profile",
 )
 _SHOWN = ("graphics", "display")
+# What images ask for by NVIDIA_DRIVER_CAPABILITIES, as classes of their own (``gpu-compute``): compute and
+# utility are what it means where it is not set (libnvidia-container and nvidia-container-toolkit alike).
+# Graphics and display have the same libraries (libnvidia-container, nvc_mount.c) and the same modules of X
+# (nvidia-container-toolkit, internal/discover/graphics.go). Whoever asks for more has the profile itself.
+NARROWED = (
+    ("compute", ("compute", "utility")),
+    ("graphics", ("compute", "utility", "graphics", "display")),
+)
 
 
 @frozen
@@ -36,6 +44,8 @@ class Profile:
     ``x11`` for what only these need, ``firmware``, ``sockets`` of the driver's daemons, ``mps`` for the
     folder of the Multi-Process Service, ``compat32`` for 32-bit libraries, ``whole_gpus`` to offer a GPU
     that is partitioned as a whole, too.
+
+    ``narrow``: its vendor offers parts of it as well, see ``narrowed``.
 
     ``layout`` and ``hook`` say how the files get there; ``hook_steps`` are what a hook does,
     ``hook_required`` those without which a container must not start.
@@ -52,6 +62,7 @@ class Profile:
     mps: bool = False
     compat32: bool = False
     whole_gpus: bool = False
+    narrow: bool = False
     layout: str = "auto"
     hook: str = "auto"
     hook_steps: tuple[str, ...] = (
@@ -73,6 +84,11 @@ class Profile:
             return False
         return any(capability in wanted for capability in capabilities)
 
+    def gives_more_than(self, capabilities: tuple[str, ...]) -> bool:
+        """Return whether this profile gives all of CAPABILITIES, and others."""
+        given = {name for name in self.capabilities or CAPABILITIES if self.graphics or name not in _SHOWN}
+        return set(capabilities) < given
+
     def takes(self, file: DriverFile) -> bool:
         """Return whether FILE belongs in this profile's specs."""
         switches = {
@@ -87,6 +103,35 @@ class Profile:
     def needs_capability_folders(self) -> bool:
         """Return whether libraries are found only through the hwcaps folders."""
         return self.layout == "hwcaps" or (self.layout, self.hook) == ("view", "none")
+
+
+def narrowed(profiles: tuple[Profile, ...]) -> tuple[Profile, ...]:
+    """Return the parts of those of PROFILES that are ``narrow``: each of a class of its own in NARROWED.
+
+    A part gives less than the whole, by the same names. A class that one of PROFILES has stays its own.
+    """
+    taken = {profile.device_class for profile in profiles}
+    return tuple(
+        _part(profile, device_class, capabilities)
+        for profile in profiles
+        if profile.narrow
+        for word, capabilities in NARROWED
+        if (device_class := f"{profile.device_class}-{word}") not in taken
+        and profile.gives_more_than(capabilities)
+    )
+
+
+def _part(whole: Profile, device_class: str, capabilities: tuple[str, ...]) -> Profile:
+    # The loaders' own folders are the whole's alone: of two kinds in a container one would cover the other.
+    layout = "files" if whole.needs_capability_folders() else whole.layout
+    return replace(
+        whole,
+        name=device_class,
+        device_class=device_class,
+        capabilities=capabilities,
+        layout=layout,
+        narrow=False,
+    )
 
 
 def is_naming(word: str) -> bool:

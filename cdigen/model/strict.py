@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     Reader = Callable[[object, str], Any]
 
 MAX_NUMBER = (1 << 32) - 1
+# Longer than any clock counts, and exact as a float.
+_MOST_S = 1 << 53
 
 
 class InvalidValue(ValueError):
@@ -58,6 +60,13 @@ def number(value: object, path: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
         raise InvalidValue(path, f"a whole number from 0 to {MAX_NUMBER}")
     return value
+
+
+def seconds(value: object, path: str) -> float:
+    """Return a number of seconds, finite, of either sign."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MOST_S:
+        return float(value)
+    raise InvalidValue(path, "a number of seconds")
 
 
 def flag(value: object, path: str) -> bool:

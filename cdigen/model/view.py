@@ -58,6 +58,13 @@ def view_target(kind: str) -> str:
     return DEFAULT_TARGET if kind == DEFAULT_KIND else f"{OTHER_TARGETS}/{kind}"
 
 
+def volume_name(kind: str) -> str:
+    """Return the name of the stable path to the files of KIND; of NVIDIA's GPUs it is nvidia-docker 1.0's."""
+    vendor, _, device_class = kind.partition("/")
+    owner = vendor.removesuffix(".com")
+    return f"{owner}_driver" if device_class == "gpu" else f"{owner}_{device_class}_driver"
+
+
 def fault(plan: ViewPlan) -> str:
     """Return why PLAN cannot be laid out in a directory, or an empty text if it can.
 

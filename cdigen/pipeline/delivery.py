@@ -215,7 +215,8 @@ class _Delivery:
         if self._draft.kind == DEFAULT_KIND or (layout == "view" and (program or self._payload.prefix)):
             return False
         how = " without a hook" if layout == "view" else ""
-        is_of_profile = self._draft.kind.endswith(f"/{self._profile.device_class}")
+        own = f"/{self._profile.device_class}"
+        is_of_profile = self._draft.kind.endswith(own) and not self._draft.yields
         self._report_unused_layout(
             f"the layout {layout}{how} is for {DEFAULT_KIND} alone: its folders are the same in every "
             "container, and of two kinds one would cover the other",

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # Kinds of HostError: this host has no driver of the vendor; the driver is loaded and has no device (udev and
 # others load modules on their own); the vendor's code failed.
 NOT_LOADED, NO_GPU, DEFECT = "driver-not-loaded", "no-gpu", "vendor-defect"
+# Of every kernel; a /sys without it is not that of a host.
+_ANY_SYSFS = "/sys/devices/system/cpu"
 # The rule of a vendor's findings about devices not bound to its own driver.
 UNBOUND = "device-not-bound"
 
@@ -31,7 +33,10 @@ UNBOUND = "device-not-bound"
 def discover(
     names: tuple[str, ...], context: DiscoveryContext
 ) -> tuple[dict[str, Inventory], dict[str, HostError]]:
-    """Ask each of the vendors NAMES for its inventory; returns those, and why a vendor has none."""
+    """Ask each of the vendors NAMES for its inventory; returns those, and why a vendor has none.
+
+    Links are not in them (``pipeline.links``): what is generated needs none.
+    """
     inventories: dict[str, Inventory] = {}
     failures: dict[str, HostError] = {}
     for name in names:
@@ -99,6 +104,15 @@ def relevant_failures(
         kind=NOT_LOADED,
     )
     return {next(iter(absent)): nothing}
+
+
+def is_bare(inventories: dict[str, Inventory], failures: dict[str, HostError], host: Root) -> bool:
+    """Return whether HOST, whose /sys is there to see, has no GPU of the vendors that were asked."""
+    if inventories or not host.exists(_ANY_SYSFS):
+        return False
+    return all(
+        _is_absent(name, error, host) and not _has_hardware(name, host) for name, error in failures.items()
+    )
 
 
 def _is_absent(name: str, error: HostError, host: Root) -> bool:

@@ -21,6 +21,7 @@ from cdigen.cdi.build import ALL, build, conflicting_variables
 from cdigen.cdi.layout import relocate
 from cdigen.model.errors import ConfigError, SpecError
 from cdigen.model.findings import Finding
+from cdigen.model.names import NONE
 from cdigen.model.profile import DEFAULT
 from cdigen.pipeline.check import check_document
 from cdigen.pipeline.delivery import DEFAULT_DELIVERY, deliver
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
 class GeneratedSpec:
     """The spec of one kind: the document, its bytes, and the findings of all stages.
 
-    ``driver`` is the driver version that it is made for, as its vendor writes it, or empty.
+    ``driver`` is the driver version that it is made for, as its vendor writes it, or empty. ``yields``:
+    where another program's spec serves the kind, this one is not written.
     """
 
     vendor: str
@@ -56,6 +58,7 @@ class GeneratedSpec:
     document: dict[str, Any]
     content: bytes
     findings: tuple[Finding, ...]
+    yields: bool = False
 
 
 @frozen
@@ -116,6 +119,7 @@ def generate_specs(
                 document=document,
                 content=content,
                 findings=(*inventory.findings, *naming_findings.get(draft.kind, ()), *findings),
+                yields=draft.yields,
             )
             specs.append(spec)
     return tuple(specs), failures
@@ -156,7 +160,7 @@ def _refuse_second_spec(kind: str, kinds: Iterable[str]) -> None:
 def _variables_without_all(draft: Draft) -> tuple[Finding, ...]:
     """Return which variables the device ``all`` does not set, because the devices set different values."""
     has_own = any(device.name == ALL for device in draft.devices)
-    entries = [entry for device in draft.devices for entry in device.edits.env]
+    entries = [entry for device in draft.devices if device.name != NONE for entry in device.edits.env]
     names = () if has_own or not draft.has_all else conflicting_variables(entries)
     message = f"the devices of {draft.kind} set {', '.join(names)} differently: {ALL} sets none of it"
     hint = "ask for the devices one by one; the vendor's code may have a device 'all' of its own"

@@ -11,13 +11,15 @@ import os
 from cdigen.cdi.parse_cache import parse_and_check
 from cdigen.cdi.reader import MAX_SIZE
 from cdigen.cdi.rules.mount_conflicts import MountConflicts
-from cdigen.host.root import Root
+from cdigen.host.root import Root, shown
 from cdigen.model.errors import SpecError, StoreError
-from cdigen.model.findings import errors, finding_of
+from cdigen.model.findings import Finding, errors, finding_of
 from cdigen.model.names import is_yaml, spec_file_name
 from cdigen.pipeline.check import check_written
+from cdigen.pipeline.volume_links import follow, leave
 from cdigen.runtimes.clashes import clashes
 from cdigen.runtimes.scan import scan
+from cdigen.runtimes.spec_cache import LOADED
 from cdigen.store import specs
 from cdigen.value import frozen, replace
 
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from cdigen.model.errors import CdigenError
-    from cdigen.model.findings import Finding
     from cdigen.pipeline.generate import GeneratedSpec
     from cdigen.runtimes.spec_cache import SpecCache
 
@@ -83,16 +84,63 @@ def publish_spec(  # noqa: PLR0913  what and where; the rest has defaults
     """Write SPEC into the last of DIRECTORIES, which are in rising priority.
 
     Refused if another program's spec in the same directory would make devices unresolvable; REPLACE_FOREIGN
-    moves that one aside instead. Also refused if CHECK_SCHEMA finds it invalid.
+    moves that one aside instead. Also refused if CHECK_SCHEMA finds it invalid. One that yields is withdrawn
+    where another program's serves its devices.
     CACHE is that of ``scan``.
     """
     try:
+        if not replace_foreign and (foreign := foreign_instead(spec, directories, state_dir, cache)):
+            return _left_to(foreign, spec, directories[-1], state_dir)
         if check_schema is not None:
             spec = _checked(spec, check_schema(spec.content))
-        return _publish(spec, directories, state_dir, replace_foreign=replace_foreign, cache=cache)
+        outcome = _publish(spec, directories, state_dir, replace_foreign=replace_foreign, cache=cache)
+        return replace(outcome, findings=(*outcome.findings, *follow(spec.document, state_dir)))
     except (SpecError, StoreError) as error:
         file = os.path.join(directories[-1], spec_file_name(spec.kind))
         return refused_outcome(spec.kind, file, error, spec.findings)
+
+
+def foreign_instead(
+    spec: GeneratedSpec, directories: tuple[str, ...], state_dir: str, cache: SpecCache | None = None
+) -> str:
+    """Return the file of another program to which SPEC yields; empty where it does not.
+
+    StoreError: what is ours cannot be read.
+    """
+    if not spec.yields:
+        return ""
+    names = {device["name"] for device in spec.document["devices"]}
+    for file in scan(directories, cache=cache).defining:
+        if file.kind != spec.kind or file.state != LOADED or names.isdisjoint(file.devices):
+            continue
+        directory, _, name = file.path.rpartition("/")
+        ours, _ = specs.recorded(directory, state_dir=state_dir)
+        if name not in {owned.name for owned in ours}:
+            return file.path
+    return ""
+
+
+def _left_to(foreign: str, spec: GeneratedSpec, directory: str, state_dir: str) -> PublishOutcome:
+    """Withdraw our own file of SPEC, if there is one: beside FOREIGN it would hide or break its devices."""
+    name = spec_file_name(spec.kind)
+    file = os.path.join(directory, name)
+    removal = specs.withdraw(directory, name, state_dir=state_dir) if os.path.lexists(file) else "absent"
+    left = leave(spec.kind, state_dir) if removal == "removed" else ()
+    reason = f"{shown(foreign)}, which cdigen did not write, serves {spec.kind}"
+    finding = Finding(
+        severity="info",
+        rule="left-to-foreign",
+        path=foreign,
+        message=f"{reason}: cdigen writes none of that kind",
+        hint="'cdigen generate --write --replace-foreign' takes its place, if nobody writes it any more",
+    )
+    return PublishOutcome(
+        kind=spec.kind,
+        file=file,
+        result="withdrawn" if removal == "removed" else "absent",
+        findings=(*spec.findings, finding, *left),
+        reason=reason,
+    )
 
 
 def _checked(spec: GeneratedSpec, findings: tuple[Finding, ...]) -> GeneratedSpec:

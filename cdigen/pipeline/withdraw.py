@@ -10,6 +10,7 @@ from cdigen.model.errors import SpecError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.model.names import spec_file_name
 from cdigen.pipeline.publish import PublishOutcome, read_spec, refused_outcome
+from cdigen.pipeline.volume_links import leave
 from cdigen.store import specs
 from cdigen.value import frozen
 from cdigen.vendors.registry import cdi_vendor, prefixes
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from cdigen.pipeline.publish import Result
     from cdigen.store.state import OwnedSpec
 
-NOT_OFFERED = "this host has no device of that kind now"
+NOT_OFFERED = "this host has no device of that kind now, or the configuration offers none"
 
 
 @frozen
@@ -50,15 +51,15 @@ def stale_specs(
     """
     found: list[StaleSpec] = []
     for vendor in vendors:
-        prefix = cdi_vendor(vendor)
         reason = failures[vendor].message if vendor in failures else NOT_OFFERED
         files = [
             (owned.name, owned.kind)
             for owned in recorded
-            if owned.kind.startswith(f"{prefix}/") and owned.kind not in offered
+            if owned.kind.startswith(prefixes((vendor,))) and owned.kind not in offered
         ]
         if vendor in failures and not files:
-            files = [(spec_file_name(f"{prefix}/gpu"), f"{prefix}/gpu")]
+            gpus = f"{cdi_vendor(vendor)}/gpu"
+            files = [(spec_file_name(gpus), gpus)]
         found += [
             StaleSpec(name=name, kind=kind, reason=reason)
             for name, kind in files
@@ -87,7 +88,9 @@ def withdraw_spec(
         )
         return refused_outcome(spec.kind, file, changed)
     result: Result = "withdrawn" if removal == "removed" else "absent"
-    return PublishOutcome(kind=spec.kind, file=file, result=result, reason=spec.reason)
+    # Whoever removed the spec, or was killed after it, has left the volume.
+    found = () if dry_run else leave(spec.kind, state_dir)
+    return PublishOutcome(kind=spec.kind, file=file, result=result, findings=found, reason=spec.reason)
 
 
 def check_old_specs(

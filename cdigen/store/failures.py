@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
+from cdigen.host.confinement import confinement
 from cdigen.host.root import reason, shown
 from cdigen.model.errors import StoreError
 
@@ -24,5 +25,6 @@ def store_error(what: str, path: str, error: OSError) -> StoreError:
     """Return the error for WHAT ("cannot write") that failed at PATH, with the next step as hint."""
     hint = _HINTS.get(error.errno or 0, "")
     if error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() == 0:
-        hint = "root is refused too: look at lsattr, the mount's options, SELinux and AppArmor"
+        looks = "look at lsattr, the mount's options, SELinux and AppArmor"
+        hint = f"root is refused too: {confinement() or looks}"
     return StoreError(f"{what} {shown(path)}: {reason(error)}", hint=hint)

@@ -4,9 +4,14 @@ A file is ours only while its content has a digest that is recorded for its path
 digest is added to that of the present content, afterwards the old one is removed: whenever a writer is
 killed, the file on the disk is recognised.
 
-    {"schema": 1, "specs": {"/var/run/cdi/nvidia.com-gpu.json": {"kind": "nvidia.com/gpu",
-                                                                 "driver": "550.163.01",
-                                                                 "sha256": ["<64 hex digits>"]}}}
+    {"schema": 1,
+     "home": "/var/lib/cdigen",
+     "specs": {"/run/cdi/nvidia.com-gpu.json": {"kind": "nvidia.com/gpu",
+                                                "driver": "550.163.01",
+                                                "sha256": ["<64 hex digits>"]}}}
+
+``home`` is where the writer saw the state directory. Who sees the host elsewhere (a pod below /host, the
+host's own service) finds the directory and the specs moved alike, and reads the paths as its own.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from cdigen.store.directory import Directory
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
 STATE_FILE = "state.json"
 DAMAGED_FILE = "state.json.damaged"
 SCHEMA = 1
+_USUAL_HOME = "/var/lib/cdigen"
 
 
 @frozen
@@ -129,6 +136,7 @@ def write(directory: Directory, state: State) -> None:
     """Replace the state file in one step; the caller holds the lock. StoreError: it cannot be written."""
     document = {
         "schema": SCHEMA,
+        "home": directory.real,
         "specs": {
             owned.path: {"kind": owned.kind, "driver": owned.driver, "sha256": list(owned.digests)}
             for owned in state.specs
@@ -147,17 +155,40 @@ def _read(directory: Directory) -> tuple[State, str]:
     if present.content is None:
         return State(), f"it is {present.description}"
     try:
-        return _state(json.loads(present.content)), ""
+        return _state(json.loads(present.content), directory.real), ""
     except (ValueError, RecursionError) as error:
         return State(), str(error)
 
 
-def _state(document: Any) -> State:
+def _state(document: Any, home: str) -> State:
     # ValueError: the document is not what `write` writes.
     match document:
         case {"schema": number, "specs": dict(specs)} if number == SCHEMA:
-            return State(specs=tuple(_owned(path, entry) for path, entry in sorted(specs.items())))
+            there, here = _roots(str(document.get("home") or _unsaid_home(specs, home)), home)
+            moved = ((_moved(path, there, here), entry) for path, entry in specs.items())
+            owned = (_owned(path, entry) for path, entry in moved)
+            return State(specs=tuple(sorted(owned, key=lambda one: one.path)))
     raise ValueError(f"it is not a document of schema {SCHEMA}")
+
+
+def _unsaid_home(paths: Iterable[str], here: str) -> str:
+    """Return where the writer of an earlier state file, which has no home, saw the directory that is HERE."""
+    root = here.removesuffix(_USUAL_HOME)
+    # Only a service of the host wrote what is not below the root that we see.
+    return here if root == here or any(path.startswith(f"{root}/") for path in paths) else _USUAL_HOME
+
+
+def _roots(there: str, here: str) -> tuple[str, str]:
+    """Return the host's root of who saw the state directory at THERE, and of who sees it HERE."""
+    theirs, ours = there.split("/"), here.split("/")
+    while len(theirs) > 1 and len(ours) > 1 and theirs[-1] == ours[-1]:
+        theirs.pop()
+        ours.pop()
+    return "/".join(theirs), "/".join(ours)
+
+
+def _moved(path: str, there: str, here: str) -> str:
+    return f"{here}{path.removeprefix(there)}" if path.startswith(f"{there}/") else path
 
 
 def _owned(path: str, entry: Any) -> OwnedSpec:

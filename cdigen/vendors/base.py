@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.cdi import Draft
     from cdigen.model.findings import Finding
-    from cdigen.model.inventory import HostNode, Inventory
+    from cdigen.model.inventory import Accelerator, HostNode, Inventory
+    from cdigen.model.known_links import KnownLinks
     from cdigen.model.partition_names import GpuPartitionNames
     from cdigen.model.profile import Profile
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
         namings of its devices where a profile names none, in their order; ``OPTIONS`` what the
         configuration may say to it alone. ``MODULES`` are the kernel modules that drive its devices, the
         usual one first, and ``PCI_VENDORS`` whose numbers the devices have on the PCI bus.
+
+        How containers ask for its devices by variables is ``VISIBLE_DEVICES``, a tuple of that name: of a
+        vendor in the tree in its module ``visible``, since who reads it needs no discovery, and the other way
+        round; of another package's as a further name of the vendor, which may be left out.
         """
 
         NAME: str
@@ -87,11 +92,84 @@ class Watches:
     subsystems: tuple[str, ...]
 
 
+def as_written(word: str) -> tuple[str, ...]:
+    """Return WORD: specs call a device as variables do."""
+    return (word,)
+
+
+@frozen
+class VisibleDevices:
+    """How containers ask for devices of one sort by a variable, and how it shows that they have some.
+
+    ``variables`` are the variable's names: the first that is set and not empty counts. One that ends in
+    ``*`` stands for all that begin so, of which only those count whose every word matches ``words``, since
+    others may begin so as well. Without any, the devices can be asked for by their full names alone.
+    ``kinds`` are the CDI kinds that the variable means; of several, the first that is allowed and of which
+    the host has a spec. ``claimed`` are those of them by which a driver calls what it gives to claims (DRA):
+    other pods' devices, which rows of ``allow`` without kinds leave out. ``names`` returns how specs may call
+    what the variable calls so, the usual name first. ``has_ranges``: 0-3 stands for 0, 1, 2 and 3. The list
+    is separated by commas; ``all``, ``none`` and ``void`` are what they are with NVIDIA.
+
+    ``given_as`` matches the kinds under which a device plugin or a claim gives such devices, whoever's, and
+    ``nodes`` the nodes by which they show then; a group in it is the device's number. ``words``,
+    ``given_as`` and ``nodes`` are regular expressions that match the whole.
+    """
+
+    variables: tuple[str, ...]
+    kinds: tuple[str, ...]
+    given_as: str
+    nodes: str
+    names: Callable[[str], tuple[str, ...]] = as_written
+    has_ranges: bool = False
+    words: str = ""
+    claimed: tuple[str, ...] = ()
+
+
+def nothing_left_out(_: tuple[Accelerator, ...]) -> dict[str, str]:
+    """Return no addresses: all devices are offered."""
+    return {}
+
+
+def no_profile(_accelerator: Accelerator) -> str:
+    """Return no profile: a whole device is named as such."""
+    return ""
+
+
+def no_size(_model: str) -> None:
+    """Return None: of no model the memory is known."""
+
+
+@frozen
+class ResourceNames:
+    """What pods ask for to get devices of one sort: extended resources, as the vendor's users know them.
+
+    It is about accelerators of ``device_class``, and where it is given, of ``kernel_driver`` alone; of
+    several, the first counts. Whole ones are ``name``, partitions ``partition``, in which ``{profile}``
+    stands for the profile with ``+`` as a dot, since a resource's name has none; if it is empty, ``name``.
+    ``left_out`` returns the addresses of accelerators that no pod should get, and the reasons. ``memory_gb``
+    returns the memory of a model, of which the kernel tells none, and None where nobody knows it.
+    ``profile_of`` returns the profile of a whole accelerator that is named by one as partitions are, or "".
+    """
+
+    device_class: str
+    name: str
+    partition: str = ""
+    kernel_driver: str = ""
+    left_out: Callable[[tuple[Accelerator, ...]], Mapping[str, str]] = nothing_left_out
+    memory_gb: Callable[[str], int | None] = no_size
+    profile_of: Callable[[Accelerator], str] = no_profile
+
+
 NO_OPTIONS: Mapping[str, Mapping[str, bool | str]] = {}
 
 
 def no_names() -> tuple[GpuPartitionNames, ...]:
     """Return no names: none are remembered."""
+    return ()
+
+
+def no_links() -> tuple[KnownLinks, ...]:
+    """Return no links: none are kept."""
     return ()
 
 
@@ -108,7 +186,7 @@ class DiscoveryContext:
     ``compat32`` asks for 32-bit libraries; ``mps_pipe_dir`` is the folder of NVIDIA's Multi-Process
     Service, which ``mps_uid`` may own besides root, or empty. ``options`` are those that the
     configuration gives, by vendor and name. ``partition_names`` reads what partitions of GPUs were called
-    when they were last named.
+    when they were last named, ``known_links`` how GPUs were linked when that was last asked.
     """
 
     host: Root
@@ -124,6 +202,7 @@ class DiscoveryContext:
     mps_uid: int = 0
     options: Mapping[str, Mapping[str, bool | str]] = NO_OPTIONS
     partition_names: Callable[[], tuple[GpuPartitionNames, ...]] = no_names
+    known_links: Callable[[], tuple[KnownLinks, ...]] = no_links
 
     def option(self, vendor: str, option: Option) -> bool | str:
         """Return the value of the OPTION of VENDOR: as configured, else its default."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 
 from cdigen.model.cdi import Draft
 from cdigen.model.errors import HostError
@@ -16,7 +17,9 @@ from cdigen.model.inventory import HostNode, Inventory
 from cdigen.model.inventory_json import from_document, to_document
 from cdigen.model.names import is_vendor_or_class
 from cdigen.model.profile import is_naming
-from cdigen.vendors.base import Option, Watches
+from cdigen.value import replace
+from cdigen.vendors.base import Option, VisibleDevices, Watches
+from cdigen.vendors.kernel.pci_place import placed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,13 +40,16 @@ _MANY: dict[str, type] = {
     "diagnostics": Finding,
 }
 NEEDED = ("NAME", "CDI_VENDOR", *_VALUES, *_ONE, *_MANY)
+# The one name that may be left out.
+_VISIBLE = "VISIBLE_DEVICES"
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{3,}\*?", re.ASCII)
 
 
-def load(name: str, entry: EntryPoint, taken: tuple[str, ...]) -> Any:
-    """Return the vendor NAME that ENTRY leads to; TAKEN are the CDI vendors of others."""
+def load(name: str, entry: EntryPoint, taken: tuple[str, ...], variables: tuple[str, ...]) -> Any:
+    """Return the vendor NAME that ENTRY leads to; TAKEN are the CDI vendors and VARIABLES of others."""
     try:
         loaded = _obey(entry.load)
-        problem = _problem(loaded, name, taken)
+        problem = _problem(loaded, name, taken) or _problem_of_variables(loaded, variables)
         vendor = None if problem else PluginVendor(loaded)
     except Exception as error:  # noqa: BLE001 - the code is another's
         said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
@@ -70,12 +76,39 @@ def _problem(vendor: Any, name: str, taken: tuple[str, ...]) -> str:
     return next((f"has no {each}" for each in ("NAMINGS", "MODULES") if not getattr(vendor, each)), "")
 
 
+def _problem_of_variables(vendor: Any, taken: tuple[str, ...]) -> str:
+    """Return what is wrong with how containers ask VENDOR for devices by variables, or nothing."""
+    rows = getattr(vendor, _VISIBLE, ())
+    if not isinstance(rows, tuple) or not all(isinstance(row, VisibleDevices) for row in rows):
+        return f"has {_VISIBLE} that is not a tuple of VisibleDevices"
+    for row in rows:
+        if not row.kinds or not all(kind.startswith(f"{vendor.CDI_VENDOR}/") for kind in row.kinds):
+            return f"has {_VISIBLE} of kinds that are not of {vendor.CDI_VENDOR}: {', '.join(row.kinds)}"
+        for variable in row.variables:
+            if not _VARIABLE.fullmatch(variable):
+                return f"has {_VISIBLE} with {variable!r}, which is not the name of a variable"
+            if other := next((other for other in taken if _overlap(variable, other)), ""):
+                return f"would have the variable of another vendor: {variable} is {other}"
+        for pattern in (row.given_as, row.nodes, row.words):
+            re.compile(pattern)
+    return ""
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Return whether one variable may be meant by both names."""
+    pairs = ((one, other), (other, one))
+    return one == other or any(name.endswith("*") and rest.startswith(name[:-1]) for name, rest in pairs)
+
+
 class PluginVendor:
     """The vendor of another package (``vendors.base.Vendor``); a wrong answer is an exception."""
 
     def __init__(self, vendor: Any) -> None:
         for name in ("NAME", "CDI_VENDOR", *_VALUES):
             setattr(self, name, getattr(vendor, name))
+        self.VISIBLE_DEVICES = tuple(
+            replace(row, names=_named_by(row.names)) for row in getattr(vendor, _VISIBLE, ())
+        )
         for name, kind in (*_ONE.items(), *_MANY.items()):
             setattr(self, name, _checked(vendor, name, kind))
 
@@ -83,7 +116,7 @@ class PluginVendor:
 class UnusableVendor:
     """A vendor that has nothing but its error (``vendors.base.Vendor``)."""
 
-    NAMINGS = OPTIONS = MODULES = PCI_VENDORS = ()
+    NAMINGS = OPTIONS = MODULES = PCI_VENDORS = VISIBLE_DEVICES = ()
 
     def __init__(self, name: str, problem: str) -> None:
         self.NAME = name
@@ -123,11 +156,25 @@ def _checked(vendor: Any, name: str, kind: type) -> Callable[..., Any]:
                 raise TypeError(f"{name} gave {type(each).__name__}, not {kind.__name__}")
         if name == "discover":
             # As strictly as one from a file: whatever it holds, the rest of cdigen can work with it.
-            return from_document(json.loads(json.dumps(to_document({vendor.NAME: answer}))))[vendor.NAME]
+            found = from_document(json.loads(json.dumps(to_document({vendor.NAME: answer}))))[vendor.NAME]
+            return replace(found, accelerators=placed(arguments[0].host, found.accelerators))
         _require_own(vendor, answer if name == "edits" else ())
         if name == "watches" and not _are_texts((*answer.files, *answer.polled, *answer.subsystems)):
             raise TypeError("watches gave what is not a text")
         return answer
+
+    return call
+
+
+def _named_by(method: Callable[[str], Any]) -> Callable[[str], tuple[str, ...]]:
+    """Return METHOD held to return names; where it does not, a device is called as the variable does."""
+
+    def call(word: str) -> tuple[str, ...]:
+        try:
+            answer = _obey(method, word)
+        except Exception:  # noqa: BLE001 - the code is another's
+            return (word,)
+        return answer if answer and isinstance(answer, tuple) and _are_texts(answer) else (word,)
 
     return call
 

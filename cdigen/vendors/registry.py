@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from importlib.metadata import EntryPoint
 
-    from cdigen.vendors.base import Vendor
+    from cdigen.vendors.base import ResourceNames, Vendor, VisibleDevices
+    from cdigen.vendors.health import VendorHealth
 
 # name -> (the vendor part of its kinds, the module whose VENDOR serves it)
 VENDORS = {
@@ -26,7 +27,27 @@ VENDORS = {
     "amd": ("amd.com", "cdigen.vendors.amd.vendor"),
     "intel": ("intel.com", "cdigen.vendors.intel.vendor"),
 }
+# Further vendor parts of a vendor's kinds, where software asks for a name that has another.
+FURTHER = {"nvidia": ("management.nvidia.com",)}
 ENTRY_POINTS = "cdigen.vendors"
+# NVIDIA's variables have a reader of their own (nri.decision.environment), and its images set others.
+_NVIDIAS = ("NVIDIA_*", "CUDA_*")
+# Modules with the VISIBLE_DEVICES of the vendors in the tree that have any, and of makers that are none of
+# them.
+_VISIBLE = ("cdigen.vendors.amd.visible", "cdigen.vendors.intel.visible", "cdigen.vendors.others")
+
+# Modules with the RESOURCES of the vendors in the tree.
+_RESOURCES: dict[str, str] = {
+    "nvidia": "cdigen.vendors.nvidia.resources",
+    "amd": "cdigen.vendors.amd.resources",
+    "intel": "cdigen.vendors.intel.resources",
+}
+# Modules with the HEALTH of the vendors in the tree.
+_HEALTH: dict[str, str] = {
+    "nvidia": "cdigen.vendors.nvidia.health",
+    "amd": "cdigen.vendors.amd.health",
+    "intel": "cdigen.vendors.intel.health",
+}
 
 
 class _Names:
@@ -62,13 +83,42 @@ def load(name: str) -> Vendor:
         )
     from cdigen.vendors import plugin  # noqa: PLC0415 - hardly anybody has one
 
-    added: Vendor = plugin.load(name, entry, tuple(row[0] for row in VENDORS.values()))
+    taken = tuple(part for known in VENDORS for part in cdi_vendors(known))
+    variables = [variable for row in visible_devices() for variable in row.variables]
+    added: Vendor = plugin.load(name, entry, taken, (*_NVIDIAS, *variables))
     return added
+
+
+def health(name: str) -> VendorHealth | None:
+    """Return how the vendor NAME tells its devices' health, None where nobody can: another package's."""
+    return import_module(_HEALTH[name]).HEALTH if name in _HEALTH else None
+
+
+def resource_names(name: str) -> tuple[ResourceNames, ...]:
+    """Return what pods ask for to get devices of the vendor NAME; none of one that another package adds."""
+    return import_module(_RESOURCES[name]).RESOURCES if name in _RESOURCES else ()
 
 
 def cdi_vendor(name: str) -> str:
     """Return the vendor part of the kinds of the vendor NAME; raises as ``load`` does."""
     return VENDORS[name][0] if name in VENDORS else load(name).CDI_VENDOR
+
+
+def cdi_vendors(name: str) -> tuple[str, ...]:
+    """Return every vendor part of the kinds of the vendor NAME, its own first; raises as ``load`` does."""
+    return (cdi_vendor(name), *FURTHER.get(name, ()))
+
+
+@lru_cache(maxsize=4)
+def visible_devices(names: tuple[str, ...] = ()) -> tuple[VisibleDevices, ...]:
+    """Return how containers ask for devices by variables: of all makers known here, whatever NAMES says.
+
+    Of vendors that another package adds, those among NAMES; raises as ``load`` does.
+    """
+    own = [row for module in _VISIBLE for row in import_module(module).VISIBLE_DEVICES]
+    packaged = [load(name) for name in names if name not in VENDORS]
+    added = [row for vendor in packaged for row in getattr(vendor, "VISIBLE_DEVICES", ())]
+    return (*own, *added)
 
 
 def has_naming(naming: str, names: Iterable[str]) -> bool:
@@ -96,12 +146,12 @@ def require_distinct_kinds(names: Iterable[str]) -> None:
 
 def prefixes(names: Iterable[str] = VENDORS) -> tuple[str, ...]:
     """Return what the kinds of the vendors NAMES begin with."""
-    return tuple(f"{cdi_vendor(name)}/" for name in names)
+    return tuple(f"{part}/" for name in names for part in cdi_vendors(name))
 
 
 def vendor_of(kind: str, names: Iterable[str]) -> str:
     """Return which of the vendors NAMES offers KIND, or an empty string."""
-    return next((name for name in names if kind.startswith(f"{cdi_vendor(name)}/")), "")
+    return next((name for name in names if kind.startswith(prefixes((name,)))), "")
 
 
 @lru_cache(maxsize=64)

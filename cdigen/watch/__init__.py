@@ -7,6 +7,7 @@ any event (docs/architecture.md).
 - ``worker``: the thread of a source;
 - ``files``: files and folders; ``waypoints``: which folders to watch for them; ``comparison``: those that
   cannot be watched;
+- ``kernel_log``: lines of drivers in the kernel's log, the one source that carries data;
 - ``uevents``: the kernel's and udev's events; ``poll``: changes that make no event at all;
 - ``supervisor``: the protocol of a source; starts the sources, and restarts those that fail;
 - ``debounce``: when to look after a burst of events, and how long to wait between attempts. Pure.

@@ -58,6 +58,12 @@ class Supervisor:
         for each in self._sources:
             each.start(self._inbox, self._clock())
 
+    def add(self, source: Source) -> None:
+        """Start SOURCE as well; ``tick`` retries it, too."""
+        added = _SupervisedSource(source)
+        self._sources = (*self._sources, added)
+        added.start(self._inbox, self._clock())
+
     def tick(self) -> float:
         """Restart failed sources, if it is time; returns when to call this next, by the clock.
 

@@ -1,7 +1,8 @@
 """``UeventSource``: receive the device events of the kernel, and then of udev, over netlink.
 
 The kernel's event comes first and needs no udevd; udev's comes when the nodes exist and have their owners.
-Both give the same reason, so that one line stands for both.
+Both give the same reason, so that one line stands for both. What the kernel's said is kept until it is taken:
+drivers tell of hangs and resets so.
 
 pyudev's MonitorObserver is not used: its thread dies when the queue overflows.
 """
@@ -9,13 +10,18 @@ pyudev's MonitorObserver is not used: its thread dies when the queue overflows.
 from __future__ import annotations
 
 import os
+import re
 import select
 import socket
+import threading
+import time
+from collections import deque
 from errno import ENOBUFS, ENOENT, ENOTCONN
 
 import pyudev  # type: ignore[import-untyped]  # it ships no types
 
 from cdigen.host.root import shown
+from cdigen.model.health import DeviceEvent
 from cdigen.watch.triggers import Trigger
 from cdigen.watch.worker import Worker
 
@@ -23,9 +29,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# More are kept only of a host whose daemon is held up; the oldest go.
+MOST = 256
+# The kernel gives an event 2,048 bytes and 64 properties (include/linux/kobject.h).
+_LONGEST_PROPERTY = 200
+_ADDRESS = re.compile(r"/([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(?=/|$)")
+# In every event, or the same as what else it says.
+_COMMON = frozenset({"ACTION", "DEVPATH", "SUBSYSTEM", "SEQNUM", "PCI_SLOT_NAME", "MODALIAS"})
+
 
 class UeventSource:
-    """Tells of each event of a device of SUBSYSTEMS.
+    """Tells of each event of a device of SUBSYSTEMS; ``take`` gives what the kernel said in them.
 
     The reason is subsystem, action and device: ``pci add 0000:65:00.0``. Events reach every network
     namespace that belongs to the first user namespace (lib/kobject_uevent.c), and no other.
@@ -38,6 +52,8 @@ class UeventSource:
         self._filtered: set[str] = set()
         self._worker = Worker(self.name)
         self._wake = -1
+        self._lock = threading.Lock()
+        self._events: deque[DeviceEvent] = deque(maxlen=MOST)
 
     def start(self, put: Callable[[Trigger], None]) -> None:
         """Listen; see ``Source``."""
@@ -77,19 +93,27 @@ class UeventSource:
             os.close(self._wake)
             self._wake = -1
 
+    def take(self) -> tuple[DeviceEvent, ...]:
+        """Return the kernel's events since the last time, in their order, the last MOST of them."""
+        with self._lock:
+            events = tuple(self._events)
+            self._events.clear()
+        return events
+
     def problem(self) -> str:
         """Return why nothing is received any more; see ``Source``."""
         return self._worker.problem()
 
     def _work(self, monitors: dict[int, pyudev.Monitor], wake: int, put: Callable[[Trigger], None]) -> None:
         stopping = self._worker.stopping
+        kernel = next(iter(monitors))
         poller = select.poll()
         for descriptor in (*monitors, wake):
             poller.register(descriptor, select.POLLIN)
         while not stopping.is_set():
             for descriptor, state in poller.poll():
                 if descriptor != wake:
-                    self._hear(monitors[descriptor], state, put)
+                    self._hear(monitors[descriptor], state, put, is_kernel=descriptor == kernel)
                 elif not stopping.is_set():
                     os.eventfd_read(wake)
                     self._widen(monitors, put)
@@ -103,7 +127,9 @@ class UeventSource:
         self._filtered |= new
         put(Trigger(source=self.name, reason="listening to more subsystems"))
 
-    def _hear(self, monitor: pyudev.Monitor, state: int, put: Callable[[Trigger], None]) -> None:
+    def _hear(
+        self, monitor: pyudev.Monitor, state: int, put: Callable[[Trigger], None], *, is_kernel: bool
+    ) -> None:
         if state & (select.POLLNVAL | select.POLLHUP):
             raise OSError(ENOTCONN, "the netlink socket was closed")
         if state & select.POLLERR:
@@ -122,6 +148,9 @@ class UeventSource:
                 return
             if device is None:
                 return
+            if is_kernel:
+                with self._lock:
+                    self._events.append(_event(device))
             words = f"{device.subsystem} {device.action} {device.sys_name}"
             put(Trigger(source=self.name, reason=shown(words)))
 
@@ -137,6 +166,22 @@ def _monitor(context: pyudev.Context, kind: str, subsystems: tuple[str, ...]) ->
         monitor.filter_by(subsystem)
     monitor.start()
     return monitor
+
+
+def _event(device: pyudev.Device) -> DeviceEvent:
+    addresses = _ADDRESS.findall(device.device_path)
+    properties = (
+        (shown(key), shown(value[:_LONGEST_PROPERTY]))
+        for key, value in device.properties.items()
+        if key not in _COMMON
+    )
+    return DeviceEvent(
+        subsystem=shown(device.subsystem or ""),
+        action=shown(device.action or ""),
+        address=addresses[-1] if addresses else "",
+        at_s=time.clock_gettime(time.CLOCK_BOOTTIME),
+        properties=tuple(sorted(properties)),
+    )
 
 
 def _take_error(descriptor: int) -> int:

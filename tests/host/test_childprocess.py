@@ -10,7 +10,7 @@ import pytest
 from abilities import cannot_run
 from waiting import until
 
-from cdigen.host.childprocess import OUTPUT_LIMIT, ChildResult, run
+from cdigen.host.childprocess import OUTPUT_LIMIT, ChildResult, run, stuck
 
 DEADLINE_S = 1.5
 
@@ -121,6 +121,14 @@ def test_a_process_that_is_left_behind_with_the_pipes_costs_no_time_and_is_kille
 
 
 @pytest.mark.wall_clock
+def test_a_child_that_has_said_all_is_not_waited_for_where_that_is_its_end() -> None:
+    source = "import os, time; os.write(1, b'out'); os.close(1); time.sleep(60)"
+    began = time.monotonic()
+    ending = run((sys.executable, "-I", "-c", source), deadline_s=20.0, ends_with_output=True)
+    assert time.monotonic() - began < 10
+    assert (ending.by, ending.status, ending.output) == ("lingering", -9, b"out")
+
+
 def test_a_child_that_prints_without_end_is_killed_at_once() -> None:
     started = time.monotonic()
     ending = python("\nwhile True: print('rubbish' * 99)")
@@ -160,6 +168,24 @@ def test_a_child_that_hangs_in_the_kernel_is_left_to_it(freezer: Path) -> None:
         while (group / "tasks").read_text():
             time.sleep(0.01)
         group.rmdir()
+
+
+def test_children_that_hang_in_the_kernel_are_counted_until_they_end(freezer: Path) -> None:
+    group = freezer / f"cdigen-test-{os.getpid()}"
+    group.mkdir()
+    freeze = f"open('{group}/tasks', 'w').write('0'); open('{group}/freezer.state', 'w').write('FROZEN')"
+    command = (sys.executable, "-I", "-c")
+    assert stuck(command) == 0
+    try:
+        ending = run((*command, f"import time; {freeze}; time.sleep(99)"), deadline_s=DEADLINE_S)
+        assert ending.status is None
+        assert (stuck(command), stuck(("another",))) == (1, 0)
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        while (group / "tasks").read_text():
+            time.sleep(0.01)
+        group.rmdir()
+    assert until(lambda: stuck(command) == 0)
 
 
 def test_a_child_reads_what_it_is_given_and_nothing_else() -> None:

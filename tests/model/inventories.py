@@ -15,6 +15,7 @@ from cdigen.model.inventory import (
     GroupDevice,
     HostNode,
     Inventory,
+    Link,
     Partition,
     ProbeResult,
 )
@@ -94,12 +95,16 @@ partitions = st.builds(
     problem=texts,
     address=texts,
     ordinal=st.none() | numbers,
+    memory_mib=st.none() | numbers,
 )
 groups = st.builds(
     Group,
     device_class=texts,
     devices=tuples(st.builds(GroupDevice, name=texts, nodes=tuples(nodes))),
     files=tuples(files),
+)
+links = st.builds(
+    Link, peer=texts, technology=st.sampled_from(["nvlink", "xgmi", "xelink"]), count=st.integers(0, 40)
 )
 accelerators = st.builds(
     Accelerator,
@@ -115,6 +120,13 @@ accelerators = st.builds(
     partitions=tuples(partitions),
     device_class=texts,
     device_id=texts,
+    pci_path=tuples(texts, most=3),
+    numa_node=st.none() | numbers,
+    cpus=texts,
+    links=tuples(links, most=2),
+    island=texts,
+    kernel_driver=texts,
+    memory_mib=st.none() | numbers,
 )
 inventories = st.builds(
     Inventory,

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdigen.model.names import (
+    NameSet,
     is_device_name,
     is_kind,
     is_vendor_or_class,
@@ -85,3 +86,19 @@ def test_any_texts_can_be_sorted_and_the_order_is_the_same_every_time(given: lis
 
 def test_a_number_of_any_length_can_be_sorted() -> None:
     assert min(["9" * 10_000, "1", "8" * 10_000], key=natural_key) == "1"
+
+
+def test_a_set_of_names_is_sorted_as_people_expect() -> None:
+    names = NameSet({"10", "b", "9", "a"})
+    assert names.sorted == ("9", "10", "a", "b")
+    assert len(names) == 4
+    assert "b" in names
+    assert "B" not in names
+
+
+@given(st.sets(st.text("aAbB1", min_size=1, max_size=3)), st.text("aAbB1", min_size=1, max_size=3))
+def test_a_name_is_found_as_it_is_or_else_the_first_that_differs_in_case(
+    given: set[str], wanted: str
+) -> None:
+    alike = [name for name in sorted(given, key=natural_key) if name.lower() == wanted.lower()]
+    assert NameSet(given).find(wanted) == (wanted if wanted in given else next(iter(alike), ""))

@@ -17,6 +17,8 @@
 #define MAX_GPUS 32
 #define MAX_INSTANCES 8
 #define MAX_FAULTS 32
+#define MAX_FIGURES 4096
+#define MAX_PROCESSES 1024
 
 enum {
     SUCCESS = 0,
@@ -45,6 +47,24 @@ struct fault {
     double number;
 };
 
+/* What a function gives of a device, where it has one argument more for that: first, and of a pair second. */
+struct figure {
+    struct device *device;
+    char function[64];
+    unsigned argument;
+    unsigned long long first, second;
+};
+
+struct process {
+    unsigned pid;
+    unsigned long long memory;
+    unsigned gpu_instance, compute_instance;
+};
+
+static struct figure figures[MAX_FIGURES];
+static struct process processes[MAX_PROCESSES];
+static struct device *process_devices[MAX_PROCESSES];
+static int figure_count, process_count;
 static struct device gpus[MAX_GPUS], instances[MAX_GPUS][MAX_INSTANCES];
 static struct fault faults[MAX_FAULTS];
 static int gpu_count, fault_count, initialised;
@@ -150,6 +170,34 @@ static void read_instance(struct device *gpu, const char *value)
                                &instance->compute_instance, instance->uuid, instance->profile) < 4;
 }
 
+static void read_figure(struct device *device, const char *value)
+{
+    struct figure *figure = &figures[figure_count];
+
+    if (figure_count == MAX_FIGURES)
+        return;
+    figure_count++;
+    figure->device = device;
+    sscanf(value, "%63s %u %llu %llu", figure->function, &figure->argument, &figure->first, &figure->second);
+}
+
+static void read_process(struct device *device, const char *value)
+{
+    if (process_count == MAX_PROCESSES)
+        return;
+    process_devices[process_count] = device;
+    sscanf(value, "%u %llu", &processes[process_count].pid, &processes[process_count].memory);
+    process_count++;
+}
+
+static const struct figure *figure_of(const struct device *device, const char *function, unsigned argument)
+{
+    for (const struct figure *figure = figures; figure < figures + figure_count; figure++)
+        if (figure->device == device && figure->argument == argument && !strcmp(figure->function, function))
+            return figure;
+    return NULL;
+}
+
 #define IS(word) (!strcmp(key, word))
 static void read_gpu(struct device *gpu, const char *key, const char *value)
 {
@@ -183,6 +231,14 @@ static void read_line(const char *key, const char *value)
     }
     if (gpu)
         read_gpu(gpu, key, value);
+    if (gpu && IS("figure")) read_figure(gpu, value);
+    if (gpu && IS("process")) read_process(gpu, value);
+    if (gpu && gpu->instances) {
+        struct device *instance = &instances[gpu - gpus][gpu->instances - 1];
+
+        if (IS("instance-figure")) read_figure(instance, value);
+        if (IS("instance-process")) read_process(instance, value);
+    }
 }
 #undef IS
 
@@ -229,6 +285,9 @@ API int nvmlInitWithFlags(unsigned flags)
     REQUIRE(met == SUCCESS, met);
     /* NVML_INIT_FLAG_NO_GPUS is 1: without it, a machine without GPUs is an error. */
     REQUIRE(gpu_count || flags & 1, NOT_FOUND);
+    /* NVML_INIT_FLAG_NO_ATTACH is 2: without it, GPUs are opened. */
+    met = flags & 2 ? SUCCESS : meet("attach", NULL);
+    REQUIRE(met == SUCCESS, met);
     initialised = 1;
     return SUCCESS;
 }
@@ -324,14 +383,235 @@ NUMBER(nvmlDeviceGetIndex, ENTER_GPU, 0, device - gpus)
 NUMBER(nvmlDeviceGetMinorNumber, ENTER_GPU, device->minor < 0, device->minor)
 NUMBER(nvmlDeviceGetBrand, ENTER_GPU, 0, device->brand)
 
+API int nvmlDeviceGetHandleByPciBusId_v2(const char *address, struct device **device)
+{
+    unsigned domain, bus, slot;
+
+    REQUIRE(sscanf(address, "%x:%x:%x", &domain, &bus, &slot) == 3, INVALID_ARGUMENT);
+    for (struct device *gpu = gpus; gpu < gpus + gpu_count; gpu++)
+        if (gpu->domain == domain && gpu->bus == bus && gpu->slot == slot) {
+            ENTER(gpu);
+            *device = gpu;
+            return SUCCESS;
+        }
+    return NOT_FOUND;
+}
+
+/* ---- figures ---- */
+
+/* A GPU's own memory; a MIG device has only what the description says. */
+static unsigned long long memory_of(const struct device *device)
+{
+    const struct figure *total = figure_of(device, "memory-total", 0);
+
+    return total ? total->first : device->memory;
+}
+
+static unsigned long long used_memory(const struct device *device)
+{
+    const struct figure *used = figure_of(device, "memory-used", 0);
+
+    return used ? used->first : 0;
+}
+
+/* The driver's own part of the memory, which is used in the older structure, and not in the newer. */
+#define RESERVED (512ull << 20)
+
 struct memory {
     unsigned long long total, free, used;
 };
 
 API int nvmlDeviceGetMemoryInfo(struct device *device, struct memory *memory)
 {
+    unsigned long long used;
+
+    ENTER_DEVICE(device);
+    used = used_memory(device) + RESERVED;
+    *memory = (struct memory){.total = memory_of(device), .free = memory_of(device) - used, .used = used};
+    return SUCCESS;
+}
+
+struct memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+
+API int nvmlDeviceGetMemoryInfo_v2(struct device *device, struct memory_v2 *memory)
+{
+    ENTER_DEVICE(device);
+    REQUIRE(memory->version == (sizeof *memory | 2 << 24), 25);
+    memory->total = memory_of(device);
+    memory->reserved = RESERVED;
+    memory->used = used_memory(device);
+    memory->free = memory->total - memory->reserved - memory->used;
+    return SUCCESS;
+}
+
+struct bar1 {
+    unsigned long long total, free, used;
+};
+
+API int nvmlDeviceGetBAR1MemoryInfo(struct device *device, struct bar1 *bar1)
+{
+    const struct figure *figure;
+
+    ENTER_DEVICE(device);
+    figure = figure_of(device, __func__, 0);
+    REQUIRE(figure, NOT_SUPPORTED);
+    *bar1 = (struct bar1){.total = figure->first, .free = figure->first - figure->second, .used = figure->second};
+    return SUCCESS;
+}
+
+/* The figure is the function's one result, or is "not supported". */
+#define FIGURE(function, type, PARAMETERS, argument) \
+    API int function PARAMETERS(type) \
+    { \
+        const struct figure *figure; \
+        ENTER_DEVICE(device); \
+        figure = figure_of(device, __func__, argument); \
+        REQUIRE(figure, NOT_SUPPORTED); \
+        *value = (type)figure->first; \
+        return SUCCESS; \
+    }
+#define ALONE(type) (struct device *device, type *value)
+#define OF_KIND(type) (struct device *device, unsigned kind, type *value)
+#define OF_ERRORS(type) (struct device *device, unsigned errors, unsigned counter, type *value)
+#define OF_PLACE(type) (struct device *device, unsigned errors, unsigned counter, unsigned place, type *value)
+
+/* Two results. */
+#define PAIR(function, type) \
+    API int function(struct device *device, type *first, type *second) \
+    { \
+        const struct figure *figure; \
+        ENTER_DEVICE(device); \
+        figure = figure_of(device, __func__, 0); \
+        REQUIRE(figure, NOT_SUPPORTED); \
+        *first = (type)figure->first; \
+        *second = (type)figure->second; \
+        return SUCCESS; \
+    }
+
+FIGURE(nvmlDeviceGetTemperature, unsigned, OF_KIND, kind)
+FIGURE(nvmlDeviceGetPowerUsage, unsigned, ALONE, 0)
+FIGURE(nvmlDeviceGetEnforcedPowerLimit, unsigned, ALONE, 0)
+FIGURE(nvmlDeviceGetClockInfo, unsigned, OF_KIND, kind)
+FIGURE(nvmlDeviceGetMaxClockInfo, unsigned, OF_KIND, kind)
+FIGURE(nvmlDeviceGetCurrPcieLinkGeneration, unsigned, ALONE, 0)
+FIGURE(nvmlDeviceGetMaxPcieLinkGeneration, unsigned, ALONE, 0)
+FIGURE(nvmlDeviceGetCurrPcieLinkWidth, unsigned, ALONE, 0)
+FIGURE(nvmlDeviceGetMaxPcieLinkWidth, unsigned, ALONE, 0)
+FIGURE(nvmlDeviceGetPcieThroughput, unsigned, OF_KIND, kind)
+FIGURE(nvmlDeviceGetMemoryBusWidth, unsigned, ALONE, 0)
+FIGURE(nvmlDeviceGetNumGpuCores, unsigned, ALONE, 0)
+FIGURE(nvmlDeviceGetTotalEccErrors, unsigned long long, OF_ERRORS, counter == 0 ? errors : 99)
+FIGURE(nvmlDeviceGetMemoryErrorCounter, unsigned long long, OF_PLACE, errors == 1 && counter == 0 ? place : 99)
+PAIR(nvmlDeviceGetEncoderUtilization, unsigned)
+PAIR(nvmlDeviceGetDecoderUtilization, unsigned)
+PAIR(nvmlDeviceGetEccMode, unsigned)
+
+struct rates {
+    unsigned gpu, memory;
+};
+
+API int nvmlDeviceGetUtilizationRates(struct device *device, struct rates *rates)
+{
+    const struct figure *figure;
+
+    ENTER_DEVICE(device);
+    figure = figure_of(device, __func__, 0);
+    REQUIRE(figure, NOT_SUPPORTED);
+    *rates = (struct rates){.gpu = (unsigned)figure->first, .memory = (unsigned)figure->second};
+    return SUCCESS;
+}
+
+static int give_processes(struct device *device, unsigned *count, struct process *list)
+{
+    unsigned found = 0, room = *count;
+
+    for (int each = 0; each < process_count; each++)
+        if (process_devices[each] == device) {
+            if (found < room)
+                list[found] = processes[each];
+            found++;
+        }
+    *count = found;
+    return found > room ? INSUFFICIENT_SIZE : SUCCESS;
+}
+
+API int nvmlDeviceGetComputeRunningProcesses_v3(struct device *device, unsigned *count, struct process *list)
+{
+    ENTER_DEVICE(device);
+    return give_processes(device, count, list);
+}
+
+API int nvmlDeviceGetComputeRunningProcesses_v2(struct device *device, unsigned *count, struct process *list)
+{
+    ENTER_DEVICE(device);
+    return give_processes(device, count, list);
+}
+
+/* ---- health ---- */
+
+struct field {
+    unsigned id, scope;
+    long long timestamp, latency_us;
+    unsigned type;
+    int result;
+    union {
+        double floating;
+        unsigned long long number;
+    } value;
+};
+
+API int nvmlDeviceGetFieldValues(struct device *device, int count, struct field *fields)
+{
     ENTER_GPU(device);
-    *memory = (struct memory){.total = device->memory, .free = device->memory};
+    for (struct field *field = fields; field < fields + count; field++) {
+        const struct figure *figure = figure_of(device, __func__, field->id);
+
+        field->type = 1; /* NVML_VALUE_TYPE_UNSIGNED_INT */
+        field->result = figure ? (int)figure->second : NOT_SUPPORTED;
+        field->value.number = figure ? figure->first : 0;
+    }
+    return SUCCESS;
+}
+
+API int nvmlDeviceGetRemappedRows(struct device *device, unsigned *corrected, unsigned *uncorrected,
+                                  unsigned *pending, unsigned *failed)
+{
+    const struct figure *figure;
+
+    ENTER_GPU(device);
+    figure = figure_of(device, __func__, 0);
+    REQUIRE(figure, NOT_SUPPORTED);
+    *corrected = *uncorrected = 0;
+    *pending = (unsigned)figure->first;
+    *failed = (unsigned)figure->second;
+    return SUCCESS;
+}
+
+struct fabric {
+    unsigned version;
+    unsigned char cluster[16];
+    int status;
+    unsigned clique, state, health;
+};
+
+API int nvmlDeviceGetGpuFabricInfoV(struct device *device, struct fabric *fabric)
+{
+    const struct figure *figure;
+
+    ENTER_GPU(device);
+    REQUIRE(fabric->version == 0x02000024, INVALID_ARGUMENT);
+    figure = figure_of(device, __func__, 0);
+    REQUIRE(figure, NOT_SUPPORTED);
+    fabric->state = (unsigned)figure->first;
+    fabric->status = (int)figure->second;
+    figure = figure_of(device, "fabric-clique", 0); /* the first byte of the cluster's UUID, and the clique */
+    if (figure) {
+        fabric->cluster[0] = (unsigned char)figure->first;
+        fabric->clique = (unsigned)figure->second;
+    }
     return SUCCESS;
 }
 
@@ -349,6 +629,36 @@ API int nvmlDeviceGetPciInfo_v3(struct device *device, struct pci *pci)
              device->bus & 0xff, device->slot & 0xff);
     snprintf(pci->id, sizeof pci->id, "%08X:%02X:%02X.0", device->domain, device->bus & 0xff,
              device->slot & 0xff);
+    return SUCCESS;
+}
+
+/* ---- links ---- */
+
+/* Of a link: whether it is up, what is at its other end (0: a GPU, 2: a switch), and the bus of that. */
+#define OF_LINK(function, type, give) \
+    API int function(struct device *device, unsigned link, type *value) \
+    { \
+        const struct figure *figure; \
+        ENTER_GPU(device); \
+        figure = figure_of(device, __func__, link); \
+        REQUIRE(figure, figure_of(device, __func__, 0) ? INVALID_ARGUMENT : NOT_SUPPORTED); \
+        give; \
+        return SUCCESS; \
+    }
+
+OF_LINK(nvmlDeviceGetNvLinkState, unsigned, *value = (unsigned)figure->first)
+OF_LINK(nvmlDeviceGetNvLinkRemoteDeviceType, unsigned, *value = (unsigned)figure->first)
+OF_LINK(nvmlDeviceGetNvLinkRemotePciInfo_v2, struct pci, *value = (struct pci){.bus = (unsigned)figure->first};
+        snprintf(value->id, sizeof value->id, "00000000:%02X:00.0", value->bus & 0xff))
+
+/* Whether two GPUs reach each other in that way: by the index of the other. */
+API int nvmlDeviceGetP2PStatus(struct device *one, struct device *other, unsigned way, unsigned *status)
+{
+    const struct figure *figure;
+
+    ENTER_GPU(one);
+    figure = way == 2 ? figure_of(one, __func__, (unsigned)(other - gpus)) : NULL;
+    *status = figure ? (unsigned)figure->first : 5; /* NVML_P2P_STATUS_NOT_SUPPORTED */
     return SUCCESS;
 }
 

@@ -3,7 +3,9 @@
 `install` is the one to call, with a `Machine` (`put` and `remove` where the file's own path is given). The
 library answers from the file "machine" beside it, one KEY VALUE a line: driver, cuda, gpu (its address), then
 for that GPU uuid, minor, name, brand, memory, capability, mig, plain-names, and an instance a line ("-" for a
-number that no MIG device has).
+number that no MIG device has), what functions give ("figure FUNCTION ARGUMENT FIRST SECOND", also
+"memory-total" and "memory-used"), "process PID MEMORY"; behind an instance also "instance-figure" and
+"instance-process" of it.
 
 A fault is "fault FUNCTION KIND [NUMBER]", for every call or, below a GPU, for calls that concern it. FUNCTION
 is NVML's name, "load" for the moment when the library is loaded, or "*". Kinds: error CODE, slow SECONDS,
@@ -36,9 +38,15 @@ class Instance:
     compute_instance: int
     uuid: str
     profile: str
+    figures: tuple[str, ...] = ()
+    processes: tuple[tuple[int, int], ...] = ()
 
-    def line(self) -> str:
-        return f"instance {self.gpu_instance} {self.compute_instance} {self.uuid} {self.profile}"
+    def lines(self) -> list[str]:
+        return [
+            f"instance {self.gpu_instance} {self.compute_instance} {self.uuid} {self.profile}",
+            *(f"instance-figure {figure}" for figure in self.figures),
+            *(f"instance-process {pid} {memory}" for pid, memory in self.processes),
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +64,8 @@ class Gpu:
     instances: tuple[Instance | None, ...] = ()
     plain_names: bool = False
     faults: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
+    processes: tuple[tuple[int, int], ...] = ()
 
     def lines(self) -> list[str]:
         return [
@@ -68,7 +78,13 @@ class Gpu:
             *([] if self.minor is None else [f"minor {self.minor}"]),
             *([] if self.mig is None else [f"mig {self.mig:d}"]),
             *(["plain-names"] if self.plain_names else []),
-            *(instance.line() if instance else "instance -" for instance in self.instances),
+            *(
+                line
+                for instance in self.instances
+                for line in (instance.lines() if instance else ["instance -"])
+            ),
+            *(f"figure {figure}" for figure in self.figures),
+            *(f"process {pid} {memory}" for pid, memory in self.processes),
             *(f"fault {fault}" for fault in self.faults),
         ]
 

@@ -7,7 +7,8 @@ import pytest
 from asking import asked, refused, reported
 from standin import Machine, gpu, instances, trusted_folder, uuid
 
-from cdigen.vendors.nvidia.nvml.document import NvmlError, NvmlGpu, NvmlMig
+from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlMig
+from cdigen.vendors.nvidia.nvml.shapes import NvmlError
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,7 @@ def test_a_machine_is_reported_as_nvml_tells_it(folder: Path) -> None:
             compute_instance=0,
             profile="1g.10gb",
             graphics=False,
+            memory_mib=9984,
         ),
         NvmlMig(
             index=1,
@@ -48,6 +50,7 @@ def test_a_machine_is_reported_as_nvml_tells_it(folder: Path) -> None:
             compute_instance=0,
             profile="1c.3g.40gb",
             graphics=False,
+            memory_mib=40 * 1024 - 256,
         ),
     )
 
@@ -117,6 +120,13 @@ def test_a_profile_that_nothing_tells_is_empty(folder: Path) -> None:
     machine = gpu(0, mig=True, instances=instances(5, "1g.10gb"), plain_names=True, faults=faults)
     (only,) = reported(folder, machine).gpus
     assert [(mig.profile, mig.graphics) for mig in only.migs] == [("", False)]
+
+
+@pytest.mark.parametrize("code", [3, 999])
+def test_a_mig_device_whose_size_fails_has_its_names_all_the_same(folder: Path, code: int) -> None:
+    faults = (f"nvmlDeviceGetAttributes_v2 error {code}",)
+    (only,) = reported(folder, gpu(0, mig=True, instances=instances(5, "1g.10gb"), faults=faults)).gpus
+    assert [(mig.profile, mig.memory_mib) for mig in only.migs] == [("1g.10gb", None)]
 
 
 def test_nvml_is_started_once(folder: Path) -> None:

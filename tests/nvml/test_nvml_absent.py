@@ -16,7 +16,7 @@ from vendors.migside import write_instance, write_minors
 from cdigen.vendors.nvidia.nvml import ask as parent
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-CHILD = Path(parent.__file__).with_name("child.py")
+CHILD = Path(parent.__file__).with_name("child")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from cdigen.vendors.nvidia.nvml.document import InvalidNvmlDocument, NvmlError, NvmlFailure, NvmlReport, read
+from cdigen.vendors.nvidia.nvml.document import InvalidNvmlDocument, NvmlFailure, NvmlReport, read
+from cdigen.vendors.nvidia.nvml.figures import NvmlValues
+from cdigen.vendors.nvidia.nvml.shapes import NvmlError
 
 ERROR: dict[str, Any] = {"call": "nvmlDeviceGetUUID", "name": "NVML_ERROR_GPU_IS_LOST", "code": 15}
 MIG = {
@@ -17,6 +19,7 @@ MIG = {
     "compute_instance": 0,
     "profile": "1g.10gb",
     "graphics": False,
+    "memory_mib": 9984,
 }
 GPU = {
     "index": 0,
@@ -27,6 +30,43 @@ GPU = {
     "error": ERROR,
 }
 REPORT = {"gpus": [GPU]}
+HEALTH = {
+    "gpus": [
+        {
+            "index": 0,
+            "address": "0000:65:00.0",
+            "error": None,
+            "health": {
+                "error": ERROR,
+                "recovery_action": 1,
+                "reset": False,
+                "drain_and_reset": True,
+                "remap_failed": False,
+                "ecc_uncorrected": 3,
+                "fabric_state": 3,
+                "fabric_status": 0,
+            },
+        }
+    ]
+}
+VALUES: dict[str, Any] = {
+    **dict.fromkeys(NvmlValues.__annotations__, 7),
+    "processes": [{"pid": 7, "memory": 1 << 40}],
+}
+FIGURES = {
+    "gpus": [
+        {
+            "index": 0,
+            "address": "0000:65:00.0",
+            "error": None,
+            "figures": {
+                "error": ERROR,
+                "values": VALUES,
+                "migs": [{"gpu_instance": 7, "compute_instance": 0, "values": VALUES}],
+            },
+        }
+    ]
+}
 FAILURE = {"stage": "nvml", "message": "no", "error": ERROR}
 
 # Wrong wherever it stands.
@@ -78,6 +118,28 @@ def test_a_wrong_value_anywhere_is_refused(document: dict[str, Any], path: Path)
         with pytest.raises(InvalidNvmlDocument) as error:
             read(changed(document, path, wrong))
         assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize("path", list(places(FIGURES)), ids=str)
+def test_a_wrong_value_anywhere_in_what_is_told_of_figures_is_refused(path: Path) -> None:
+    report = read(json.dumps(FIGURES).encode(), ("figures",))
+    assert isinstance(report, NvmlReport)
+    assert report.gpus[0].figures is not None
+    assert report.gpus[0].figures.migs[0].values.memory_used == 7
+    for wrong in (*(each for each in WRONG if each != 1 << 32), 1 << 62, True):
+        with pytest.raises(InvalidNvmlDocument):
+            read(changed(FIGURES, path, wrong), ("figures",))
+
+
+@pytest.mark.parametrize("path", list(places(HEALTH)), ids=str)
+def test_a_wrong_value_anywhere_in_what_is_told_of_health_is_refused(path: Path) -> None:
+    report = read(json.dumps(HEALTH).encode(), ("health",))
+    assert isinstance(report, NvmlReport)
+    assert report.gpus[0].health is not None
+    assert report.gpus[0].uuid is None
+    for wrong in WRONG:
+        with pytest.raises(InvalidNvmlDocument):
+            read(changed(HEALTH, path, wrong), ("health",))
 
 
 @pytest.mark.parametrize(("document", "path"), cases(), ids=str)

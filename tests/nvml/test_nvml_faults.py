@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from abilities import tool
 from asking import asked, refused, reported
 from standin import Machine, gpu, install, trusted_folder, uuid
 
-from cdigen.vendors.nvidia.nvml.ask import ask
+from cdigen.vendors.nvidia.nvml.ask import MAX_STUCK, ask
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEADLINE_S = 1.5
@@ -121,6 +122,28 @@ def test_what_is_no_answer_is_told_as_such(folder: Path, script: str, rule: str,
     assert finding.line().isprintable()
 
 
+def test_nvml_is_not_asked_while_too_many_that_asked_it_hang_in_the_kernel(folder: Path) -> None:
+    let_go = threading.Event()
+    command = (sys.executable, "-I", "-c")
+    # What waits for a child that SIGKILL does not end (tests/host makes real ones).
+    waiting = [
+        threading.Thread(target=let_go.wait, args=(60,), name=f"waits for {' '.join(command)}", daemon=True)
+        for _ in range(MAX_STUCK)
+    ]
+    for thread in waiting:
+        thread.start()
+    try:
+        (finding,) = ask(str(install(folder, Machine())), child=(*command, "print('asked')")).findings
+    finally:
+        let_go.set()
+        for thread in waiting:
+            thread.join()
+    assert (finding.rule, finding.message) == (
+        "nvml-timeout",
+        "NVML is not asked: 3 processes that asked it hang in the kernel",
+    )
+
+
 def test_a_child_that_cannot_be_started_is_a_finding(folder: Path) -> None:
     answer = ask(str(install(folder, Machine())), child=("/nowhere/python",))
     assert [finding.rule for finding in answer.findings] == ["nvml-failed"]
@@ -200,7 +223,7 @@ def test_the_environment_of_whoever_asks_does_not_reach_the_child(
     assert [told.uuid for told in reported(folder, gpu(0)).gpus] == [uuid(0)]
 
 
-def test_only_the_childs_own_file_imports_pynvml() -> None:
+def test_only_the_childs_own_program_imports_pynvml() -> None:
     importing = set()
     for path in (REPOSITORY / "cdigen").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -212,7 +235,7 @@ def test_only_the_childs_own_file_imports_pynvml() -> None:
                 continue
             if any(name.partition(".")[0] == "pynvml" for name in names):
                 importing.add(path.name)
-    assert importing == {"child.py"}
+    assert importing == {"program.py"}
 
 
 def modules(script: str) -> set[str]:

@@ -54,6 +54,57 @@ def test_nvidia_smi_reads_the_fields_that_cdigen_asks_for(nvidia_smi: Path, tmp_
     ]
 
 
+# What nvidia-smi calls it, what the stand-in is told, what nvidia-smi makes of it: its numbers and units.
+FIGURES = (
+    ("memory.used", f"memory-used 0 {10 << 30}", "10240 MiB"),
+    ("utilization.gpu", "nvmlDeviceGetUtilizationRates 0 97 31", "97 %"),
+    ("utilization.memory", "nvmlDeviceGetUtilizationRates 0 97 31", "31 %"),
+    ("utilization.encoder", "nvmlDeviceGetEncoderUtilization 0 3 167000", "3 %"),
+    ("utilization.decoder", "nvmlDeviceGetDecoderUtilization 0 4 167000", "4 %"),
+    ("temperature.gpu", "nvmlDeviceGetTemperature 0 56", "56"),
+    ("power.draw", "nvmlDeviceGetPowerUsage 0 346120", "346.12 W"),
+    ("clocks.sm", "nvmlDeviceGetClockInfo 1 1755", "1755 MHz"),
+    ("clocks.mem", "nvmlDeviceGetClockInfo 2 2619", "2619 MHz"),
+    ("clocks.max.sm", "nvmlDeviceGetMaxClockInfo 1 1980", "1980 MHz"),
+    ("clocks.max.mem", "nvmlDeviceGetMaxClockInfo 2 2620", "2620 MHz"),
+    ("pcie.link.gen.current", "nvmlDeviceGetCurrPcieLinkGeneration 0 4", "4"),
+    ("pcie.link.gen.max", "nvmlDeviceGetMaxPcieLinkGeneration 0 5", "5"),
+    ("pcie.link.width.current", "nvmlDeviceGetCurrPcieLinkWidth 0 8", "8"),
+    ("pcie.link.width.max", "nvmlDeviceGetMaxPcieLinkWidth 0 16", "16"),
+    ("ecc.mode.current", "nvmlDeviceGetEccMode 0 1 1", "Enabled"),
+    ("ecc.errors.corrected.volatile.total", "nvmlDeviceGetTotalEccErrors 0 12", "12"),
+    ("ecc.errors.uncorrected.volatile.total", "nvmlDeviceGetTotalEccErrors 1 3", "3"),
+)
+
+
+# The same of health, with the query. The recovery action is newer than this nvidia-smi, but another field is
+# read alike.
+HEALTH = (
+    ("remapped-rows=remapped_rows.pending", "nvmlDeviceGetRemappedRows 0 1 0", "1"),
+    ("remapped-rows=remapped_rows.failure", "nvmlDeviceGetRemappedRows 0 1 0", "0"),
+    ("remapped-rows=remapped_rows.failure", "nvmlDeviceGetRemappedRows 0 0 1", "1"),
+    ("gpu=fabric.state", "nvmlDeviceGetGpuFabricInfoV 0 2 0", "In Progress"),
+    ("gpu=fabric.state", "nvmlDeviceGetGpuFabricInfoV 0 3 0", "Completed"),
+    ("gpu=fabric.status", "nvmlDeviceGetGpuFabricInfoV 0 3 0", "Success"),
+    ("gpu=reset_status.reset_required", "nvmlDeviceGetFieldValues 226 1", "Yes"),
+    ("gpu=reset_status.reset_required", "nvmlDeviceGetFieldValues 226 0", "No"),
+)
+
+
+def test_nvidia_smi_reads_the_health_that_cdigen_asks_for(nvidia_smi: Path, tmp_path: Path) -> None:
+    for query, line, shown in HEALTH:
+        machine = Machine(gpus=(gpu(0, figures=(line,)),))
+        done = told(nvidia_smi, tmp_path, machine, f"--query-{query}", "--format=csv,noheader")
+        assert done.stdout.strip().endswith(shown), (query, done.stdout)
+
+
+def test_nvidia_smi_reads_the_figures_that_cdigen_asks_for(nvidia_smi: Path, tmp_path: Path) -> None:
+    machine = Machine(gpus=(gpu(0, figures=tuple(dict.fromkeys(row[1] for row in FIGURES))),))
+    for field, _, shown in FIGURES:
+        done = told(nvidia_smi, tmp_path, machine, f"--query-gpu={field}", "--format=csv,noheader")
+        assert (field, done.stdout.strip()) == (field, shown)
+
+
 @pytest.mark.parametrize(
     ("fault", "words"),
     [

@@ -10,7 +10,7 @@ import pytest
 
 from cdigen.model.errors import StoreError
 from cdigen.store.directory import open_or_create
-from cdigen.store.lock import exclusive
+from cdigen.store.lock import LockHeld, exclusive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +38,31 @@ def test_a_second_holder_waits_for_its_time_and_then_names_the_first(tmp_path: P
     assert "held by process 4242 for more than 0.2 s" in caught.value.message
     assert f"{tmp_path}/lock" in caught.value.message
     assert time.monotonic() - began >= 0.2
+
+
+@pytest.mark.parametrize(
+    ("owner", "holder"),
+    [("pod cdigen/x", "pod cdigen/x"), ("cdigen.service", "process {} (cdigen.service)"), ("", "process {}")],
+)
+def test_the_owner_of_a_lock_is_named_to_who_finds_it_held(tmp_path: Path, owner: str, holder: str) -> None:
+    with (
+        open_or_create(str(tmp_path)) as directory,
+        exclusive(directory, owner=owner),
+        pytest.raises(LockHeld) as caught,
+        exclusive(directory, timeout_s=0),
+    ):
+        pass
+    assert caught.value.holder == holder.format(os.getpid())
+
+
+def test_a_lock_that_is_waited_for_without_an_end_is_had_when_it_is_free(tmp_path: Path) -> None:
+    fd = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    free = threading.Timer(0.1, os.close, (fd,))
+    free.start()
+    with open_or_create(str(tmp_path)) as directory, exclusive(directory, timeout_s=None):
+        assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+    free.join()
 
 
 def test_a_lock_file_without_a_pid_gives_a_message_without_one(tmp_path: Path) -> None:

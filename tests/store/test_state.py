@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cdigen.store import state as states
 from cdigen.store.directory import open_or_create
 from cdigen.store.state import OwnedSpec, State
+from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,44 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert states.read(str(tmp_path)) == (state, ())
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
     assert stat.S_IMODE((tmp_path / "state.json").stat().st_mode) == 0o644
+
+
+def test_who_sees_the_host_elsewhere_reads_the_paths_as_its_own(tmp_path: Path) -> None:
+    """A pod has the host at /host, of which its service wrote the state; and the other way round."""
+    host, pod = tmp_path / "host", tmp_path / "pod/sees"
+    owned = replace(OWNED, path=f"{host}/run/cdi/a.json")
+    other = replace(OWNED, path="/srv/cdi/b.json")
+    with open_or_create(f"{host}/var/lib/cdigen") as directory:
+        states.write(directory, State(specs=(owned, other)))
+    pod.parent.mkdir()
+    host.rename(pod)
+    moved = replace(OWNED, path=f"{pod}/run/cdi/a.json")
+    assert set(states.read(f"{pod}/var/lib/cdigen")[0].specs) == {moved, other}
+    with open_or_create(f"{pod}/var/lib/cdigen") as directory:
+        states.write(directory, State(specs=(moved,)))
+    pod.rename(host)
+    assert states.read(f"{host}/var/lib/cdigen") == (State(specs=(owned,)), ())
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "path", "seen"),
+    [
+        ("/var/lib/cdigen", "/host/var/lib/cdigen", "/run/cdi/a", "/host/run/cdi/a"),
+        ("/host/var/lib/cdigen", "/var/lib/cdigen", "/host/run/cdi/a", "/run/cdi/a"),
+        ("/host/var/lib/cdigen", "/var/lib/cdigen", "/hostess/a", "/hostess/a"),
+        ("/a/var/lib/cdigen", "/b/var/lib/cdigen", "/a/run/cdi/a", "/b/run/cdi/a"),
+        ("/srv/state", "/var/lib/cdigen", "/run/cdi/a", "/run/cdi/a"),
+        # Earlier files have no home.
+        ("", "/var/lib/cdigen", "/run/cdi/a", "/run/cdi/a"),
+        ("", "/host/var/lib/cdigen", "/run/cdi/a", "/host/run/cdi/a"),
+        ("", "/host/var/lib/cdigen", "/host/run/cdi/a", "/host/run/cdi/a"),
+        ("", "/srv/state", "/run/cdi/a", "/run/cdi/a"),
+    ],
+)
+def test_paths_move_with_the_state_directory(there: str, here: str, path: str, seen: str) -> None:
+    entry = {"kind": "nvidia.com/gpu", "sha256": []}
+    document = {"schema": 1, "home": there, "specs": {path: entry}}
+    assert [owned.path for owned in states._state(document, here).specs] == [seen]
 
 
 def test_a_missing_directory_and_a_missing_file_mean_that_nothing_is_ours(tmp_path: Path) -> None:

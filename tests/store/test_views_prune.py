@@ -15,7 +15,7 @@ from abilities import cannot_run
 from store.killing import killed_after, moments
 from viewtrees import LIBRARY, in_namespace, left, publish, put, state, while_locked
 
-from cdigen.store.views import mounts, pruning
+from cdigen.store.views import mounts, pruning, volumes
 from cdigen.store.views.folder import VIEW_NAME
 
 TYPE_CHECKING = False
@@ -112,6 +112,22 @@ def test_any_file_of_a_spec_directory_that_names_a_view_keeps_it(
     put(base, f"/cdi/{name}", os.fsencode(text.format(first.path)))
     assert name in prune(base, proc)[first.name].reason
     assert left(base) == [first.name]
+
+
+def test_a_view_to_which_a_volume_leads_stays(base: Path, proc: Path) -> None:
+    first, second = two(base)
+    volumes.lead(state(base), "nvidia_driver", first.name)
+    rows = prune(base, proc)
+    assert rows[first.name].reason == f"{state(base)}/volumes/nvidia_driver names it"
+    assert rows[second.name].result == "removed"
+    volumes.lead(state(base), "nvidia_driver", publish(base).name)
+    assert prune(base, proc)[first.name].result == "removed"
+
+
+def test_volumes_that_cannot_be_read_keep_every_view(base: Path, proc: Path) -> None:
+    first = publish(base)
+    (Path(state(base)) / "volumes").write_text("no directory")
+    assert "is not a directory" in prune(base, proc)[first.name].reason
 
 
 def test_a_spec_that_names_the_stand_in_does_not_keep_the_damaged_view(base: Path, proc: Path) -> None:

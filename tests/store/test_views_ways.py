@@ -84,6 +84,46 @@ print(oct(copy.st_mode), find(base).how, publish(base).how, left(base) == [publi
     assert in_namespace(mounts_of_case + script, base) == "0o100755 found found True\n"
 
 
+SHARING = """
+from cdigen.model.view import ViewPlan
+part = ViewPlan(vendor="nvidia", version=VERSION, files=PLAN.files[:2])
+whole = publish(base, copies=True)
+"""
+
+
+def test_a_file_that_another_view_has_copied_is_linked_and_takes_no_space(base: Path) -> None:
+    script = """
+less = publish(base, part, copies=True)
+shared = (view(base, less) / "bin/nvidia-smi").stat()
+print(whole.name != less.name, less.how, shared.st_nlink, oct(shared.st_mode), find(base, part).how)
+print(is_whole(base, whole), (view(base, less) / "lib64/libcuda.so.550.163.01").stat().st_nlink)
+"""
+    answer = in_namespace(STATE_ON_TMPFS + SHARING + script, base)
+    assert answer == "True copied 2 0o100755 found\nTrue 2\n"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        # As long and as old as before, with other bytes.
+        'put(base, LIBRARY, b"Z" * 30_000)',
+        'put(base, LIBRARY, b"A" * 30_000, mode=0o755)',
+        "copy.chmod(0o666)",
+        "import os; os.chown(copy, 1000, 1000)",
+        'copy.unlink(); copy.symlink_to("/etc/passwd")',
+    ],
+)
+def test_a_file_that_is_not_the_same_in_another_view_is_copied(base: Path, change: str) -> None:
+    script = f"""
+copy = view(base, whole) / "lib64/libcuda.so.550.163.01"
+{change}
+less = publish(base, part, copies=True)
+own = view(base, less) / "lib64/libcuda.so.550.163.01"
+print(own.stat().st_nlink, own.read_bytes() == (base / LIBRARY[1:]).read_bytes())
+"""
+    assert in_namespace(STATE_ON_TMPFS + SHARING + script, base) == "1 True\n"
+
+
 def test_a_copy_keeps_the_label_of_its_source(base: Path) -> None:
     script = """
 os.setxattr(base / LIBRARY[1:], "security.selinux", b"system_u:object_r:lib_t:s0")

@@ -79,7 +79,7 @@ def generated(cdigen: Run, root: Path, guests: Path, *vendors: str) -> tuple[Any
 
 def paths(document: dict[str, Any]) -> set[str]:
     devices = document["devices"]
-    return {node["path"] for device in devices for node in device["containerEdits"]["deviceNodes"]}
+    return {node["path"] for device in devices for node in device["containerEdits"].get("deviceNodes", ())}
 
 
 def test_of_two_vendors_with_one_node_the_first_that_is_named_has_it(

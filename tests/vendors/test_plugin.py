@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from daemon.daemonhost import Host, daemon
+from hosttree import link, put
 from pluginvendors import EXAMPLE, lay_npus, like_acme, vendor
 
 if TYPE_CHECKING:
@@ -64,6 +65,14 @@ def test_inspect_shows_its_devices(cdigen: Run, mixed: Path, acme: Path) -> None
     assert "/dev/accel/accel1" in done.out
 
 
+def test_its_devices_have_places_which_it_need_not_read(cdigen: Run, mixed: Path, acme: Path) -> None:
+    link(mixed / "sys/bus/pci/devices/0000:42:00.0", "../../../devices/pci0000:40/0000:42:00.0")
+    put(mixed / "sys/devices/pci0000:40/0000:42:00.0/numa_node", b"1\n")
+    done = cdigen("topology", "--root", mixed, "--vendor", "acme", "--json", PYTHONPATH=str(acme))
+    found = {row["address"]: (row["pci_path"], row["numa_node"]) for row in done.json["devices"]}
+    assert found["0000:42:00.0"] == (["pci0000:40"], 1)
+
+
 def test_its_inventory_gives_the_same_spec_elsewhere(
     cdigen: Run, mixed: Path, acme: Path, tmp_path: Path
 ) -> None:
@@ -96,6 +105,28 @@ def test_the_configuration_names_it_and_a_profile_its_devices(cdigen: Run, mixed
     config.write_text("vendors: [acme]\nprofiles: [{name: npus, class: npu, names: [index]}]\n")
     done = cdigen("generate", "--root", mixed, PYTHONPATH=str(acme))
     assert [device["name"] for device in done.json["devices"]] == ["0", "1", "all"]
+
+
+def test_its_variable_asks_for_its_devices_where_the_configuration_names_it(
+    cdigen: Run, mixed: Path, acme: Path
+) -> None:
+    config = mixed / "etc/cdigen/config.yaml"
+    config.parent.mkdir()
+    allow = "nri: {allow: [{namespaces: [ml]}]}\n"
+    config.write_text(f"vendors: [nvidia, acme]\n{allow}")
+    here = ("--root", mixed)
+    assert cdigen("generate", *here, "--write", PYTHONPATH=str(acme)).code == 0
+
+    def devices(*arguments: str) -> list[str]:
+        asked = ("resolve", *here, "--namespace", "ml", "--json", *arguments)
+        found: list[str] = cdigen(*asked, PYTHONPATH=str(acme)).json["devices"]
+        return found
+
+    both = ("--env", "ACME_VISIBLE_DEVICES=1", "--env", "NVIDIA_VISIBLE_DEVICES=0")
+    assert devices(*both) == ["nvidia.com/gpu=0", f"{NPU}=1"]
+    assert devices(*both, "--device-node", "/dev/accel/accel0") == ["nvidia.com/gpu=0"]
+    config.write_text(f"vendors: [nvidia]\n{allow}")
+    assert devices(*both) == ["nvidia.com/gpu=0"]
 
 
 def test_doctor_looks_at_it_as_well(cdigen: Run, mixed: Path, acme: Path) -> None:

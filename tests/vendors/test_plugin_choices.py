@@ -117,3 +117,23 @@ def test_all_sets_no_variable_to_what_one_device_alone_is(cdigen: Run, mixed: Pa
     assert "env" not in by_name["all"]
     assert len(by_name["all"]["deviceNodes"]) == 2
     assert "set ACME_VISIBLE_DEVICES differently" in done.err
+
+
+# The same with one device and the device `none`, which says that there is none.
+SETS_NONE = """\
+def edits(self, inventory, profiles):
+    from cdigen.model.cdi import ContainerEdits, Device
+    from cdigen.value import replace
+    (draft,) = super().edits(inventory, profiles)
+    none = Device(name="none", edits=ContainerEdits(env=("ACME_VISIBLE_DEVICES=void",)))
+    return (replace(draft, devices=(draft.devices[0], none)),)
+"""
+
+
+def test_none_has_no_say_in_what_all_sets(cdigen: Run, mixed: Path, guests: Path) -> None:
+    like_acme(guests, "setter", SETS_NONE)
+    done = cdigen("generate", "--root", mixed, "--vendor", "setter", PYTHONPATH=str(guests))
+    by_name = {device["name"]: device["containerEdits"] for device in done.json["devices"]}
+    assert list(by_name) == ["0", "none", "all"]
+    assert by_name["all"]["env"] == by_name["0"]["env"] == ["ACME_VISIBLE_DEVICES=0"]
+    assert "differently" not in done.err

@@ -47,6 +47,13 @@ def test_a_vendor_of_the_tree_is_what_the_registry_says(name: str) -> None:
     assert all(hasattr(vendor, needed) for needed in plugin.NEEDED)
 
 
+def test_a_vendor_may_have_kinds_under_a_further_name() -> None:
+    assert registry.vendor_of("management.nvidia.com/gpu", registry.VENDORS) == "nvidia"
+    assert "management.nvidia.com/" in registry.prefixes(("nvidia",))
+    assert registry.prefixes(("amd",)) == ("amd.com/",)
+    assert registry.vendor_of("nvidia.com.example/gpu", registry.VENDORS) == ""
+
+
 def test_every_vendor_of_the_tree_says_that_it_is_absent(tmp_path: Path) -> None:
     found, failures = discovery.discover(tuple(registry.VENDORS), places(tmp_path))
     assert found == {}
@@ -75,6 +82,7 @@ def test_a_vendor_that_nobody_has_is_refused() -> None:
         ({"code": "class VENDOR: NAME = 'added'"}, "lacks CDI_VENDOR, NAMINGS"),
         ({"name": "other", "code": CODE.format(**WELL)}, "calls itself 'added'"),
         ({"cdi_vendor": "nvidia.com"}, "'nvidia.com'"),
+        ({"cdi_vendor": "management.nvidia.com"}, "'management.nvidia.com'"),
     ],
 )
 def test_what_is_no_vendor_is_its_own_failure_in_one_line(

@@ -156,6 +156,18 @@ def test_the_others_go_on_while_one_is_broken(
     assert ear.hears(f"{tmp_path}/file changed")
 
 
+def test_a_source_that_is_added_later_is_watched_as_the_others_are(
+    supervise: Callable[..., Supervisor], clock: Clock
+) -> None:
+    supervisor, source = supervise(), Refusing()
+    supervisor.add(source)
+    assert "cannot start: No space left" in supervisor.health()["refusing"]
+    clock.now += 1
+    source.can_start = True
+    supervisor.tick()
+    assert (source.starts, supervisor.health()) == (2, {"refusing": ""})
+
+
 def test_nothing_runs_after_the_stop(tmp_path: Path, supervise: Callable[..., Supervisor]) -> None:
     supervise(FileSource((str(tmp_path),)), PollSource((str(tmp_path),))).stop()
     assert until(lambda: threads() == [])

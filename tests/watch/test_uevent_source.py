@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from watch.watching import (
     threads,
 )
 
-from cdigen.watch.uevents import UeventSource
+from cdigen.watch.uevents import MOST, UeventSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,6 +78,45 @@ def test_a_pci_device_is_told_by_its_address(ear: Ear) -> None:
         assert ear.hears(f"pci change {devices[0].parent.name}")
     finally:
         source.stop()
+
+
+def test_what_the_kernel_said_can_be_taken_once(source: UeventSource, ear: Ear) -> None:
+    # The kernel writes SYNTH_ARG_ before what users say (Documentation/ABI/testing/sysfs-uevent).
+    send(action="change 01234567-89ab-cdef-0123-456789abcdef WEDGED=none LONG=" + "x" * 300)
+    assert ear.hears("mem change null")
+    events = source.take()
+    assert [(event.subsystem, event.action, event.address) for event in events] == [("mem", "change", "")]
+    properties = dict(events[0].properties)
+    assert properties["SYNTH_ARG_WEDGED"] == "none"
+    assert events[0].is_synthetic
+    assert properties["SYNTH_ARG_LONG"] == "x" * 200
+    assert not {"ACTION", "SEQNUM", "WEDGED"} & set(properties)
+    assert abs(events[0].at_s - time.clock_gettime(time.CLOCK_BOOTTIME)) < PATIENCE_S
+    assert source.take() == ()
+
+
+def test_an_event_of_a_pci_device_has_its_address(ear: Ear) -> None:
+    devices = sorted(Path("/sys/bus/pci/devices").glob("*/uevent"))
+    if not devices:
+        cannot_run("this machine has no PCI bus")
+    source = UeventSource(("pci",))
+    source.start(ear.inbox.put)
+    try:
+        send(devices[0])
+        assert ear.hears(f"pci change {devices[0].parent.name}")
+        assert [event.address for event in source.take()] == [devices[0].parent.name]
+    finally:
+        source.stop()
+
+
+def test_only_the_newest_events_are_kept(source: UeventSource, ear: Ear) -> None:
+    for _ in range(MOST):
+        send()
+    send(action="add")
+    assert ear.hears("mem add null")
+    events = source.take()
+    assert len(events) == MOST
+    assert events[-1].action == "add"
 
 
 def test_events_that_the_queue_does_not_hold_are_told_as_lost(ear: Ear) -> None:
@@ -163,7 +203,7 @@ def test_a_socket_that_is_gone_is_a_problem_and_can_be_started_again(ear: Ear) -
 LISTEN = """
 from pathlib import Path
 from watch.watching import KILLS, Ear
-from cdigen.watch.uevents import UeventSource
+from cdigen.watch.uevents import MOST, UeventSource
 
 ear = Ear()
 source = UeventSource(("mem",))

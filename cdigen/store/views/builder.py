@@ -21,6 +21,7 @@ from cdigen.store import tempfiles
 from cdigen.store.directory import Directory
 from cdigen.store.failures import store_error
 from cdigen.store.views.folder import FOLDER
+from cdigen.store.views.sharing import link_copy
 from cdigen.store.views.sources import unfit
 from cdigen.value import frozen
 
@@ -43,8 +44,6 @@ MARGIN = 64 << 20
 _FICLONE = 0x40049409  # ioctl_ficlone(2); the number of x86 and Arm
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER_MODE = 0o755
-# The mode bits of a copy: no setuid, setgid, sticky; only the owner writes.
-_FILE_MODES = 0o755
 _CHUNK = 1 << 26
 # On errors of a full or failing disk, no other way is tried.
 _FINAL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENAMETOOLONG, errno.ENOMEM})
@@ -74,12 +73,19 @@ class _Refused:
     clone: OSError
 
 
-def fill(
-    view: Directory, layout: ViewLayout, root: Root, *, copies: bool, margin: int = MARGIN
+def fill(  # noqa: PLR0913  what and where; the rest has defaults
+    view: Directory,
+    layout: ViewLayout,
+    root: Root,
+    *,
+    copies: bool,
+    margin: int = MARGIN,
+    place: Directory | None = None,
 ) -> FilledView:
     """Put the files of LAYOUT into the empty folder VIEW, sync it, and return how.
 
-    Copies are made only if they leave MARGIN bytes free; without ``copies`` only of small files.
+    Copies are made only if they leave MARGIN bytes free; without ``copies`` only of small files. One that a
+    view of PLACE has already is linked.
     StoreError: most libraries can be neither linked nor cloned and ``copies`` is not set, or there is no
     space for copies, or a source was changed, or the system refused.
     """
@@ -96,13 +102,15 @@ def fill(
                 ways.add(way)
         if not copies and not _is_worth_it(layout, refused):
             raise _impossible(view, refused, root)
-        copied = [entry for entry in refused if copies or entry.source.size <= SMALL]
+        wanted = [entry for entry in refused if copies or entry.source.size <= SMALL]
         apart = [entry.source for entry in refused if not (copies or entry.source.size <= SMALL)]
+        copied = [entry for entry in wanted if not _is_shared(place, root, folders, entry.source)]
         if copied:
             _require_space(view, copied, margin)
             for entry in copied:
                 with _opened(root, entry.source) as file:
                     _copy(file, folders, entry.source)
+        if wanted:
             ways.add("copied")
         for source in apart:
             _keep_place(folders, source)
@@ -220,7 +228,7 @@ def _new_file(folder: Directory, name: str) -> Iterator[int]:
 
 def _dress(fd: int, file: OpenFile, source: ViewSource) -> None:
     """Give the copy FD the source's metadata, and wait until it is on the disk."""
-    os.fchmod(fd, source.mode & _FILE_MODES)
+    os.fchmod(fd, source.copy_mode)
     _set_label(fd, _label(file.descriptor))
     os.utime(fd, ns=(source.mtime_ns, source.mtime_ns))
     os.fsync(fd)
@@ -260,6 +268,16 @@ def _size(refused: list[_Refused]) -> int:
 
 def _mib(size: int) -> int:
     return -(-size >> 20)
+
+
+def _is_shared(
+    place: Directory | None, root: Root, folders: Mapping[str, Directory], source: ViewSource
+) -> bool:
+    """Link SOURCE's copy in a view of PLACE, if there is one; return whether there was."""
+    if place is None:
+        return False
+    with _opened(root, source) as file:
+        return link_copy(place, file.descriptor, source, _place(folders, source.path))
 
 
 def _copy(file: OpenFile, folders: Mapping[str, Directory], source: ViewSource) -> None:

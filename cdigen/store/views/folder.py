@@ -160,6 +160,12 @@ def sweep(place: Directory) -> None:
                 _sweep(place, name)
 
 
+def host_path(path: str, root: Root) -> str:
+    """Return PATH of this machine as the host of ROOT has it; one that is not within it stays as it is."""
+    inside = os.path.realpath(root.outer_path("/")).rstrip("/") + "/"
+    return root.host_path(path[len(inside) - 1 :]) if path.startswith(inside) else path
+
+
 def pruned_in(place: Directory) -> str:
     """Return the boot in which the views of PLACE were last pruned; empty where there is no record."""
     return (take_snapshot(place, BOOT_FILE).content or b"").decode("ascii", "replace").strip()

@@ -1,8 +1,8 @@
 """Remove views that nobody uses: ``prune``, and once in a boot ``prune_after_boot``.
 
 Removing a view empties the mounts of running containers and breaks starts that have read an old spec. So a
-view is removed only if no spec names it, no process has it mounted, and it and the specs are not new; if any
-of these is unknown, it stays.
+view is removed only if no spec and no volume names it, no process has it mounted, and it and the specs are
+not new; if any of these is unknown, it stays.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 
 from cdigen.host.procfs import boot_id
 from cdigen.host.root import Root, reason, shown
+from cdigen.model.errors import StoreError
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, require_owned
 from cdigen.store.lock import exclusive
 from cdigen.store.snapshot import MAX_BYTES, read_all
@@ -29,7 +30,8 @@ from cdigen.store.views.folder import (
     view_names,
 )
 from cdigen.store.views.mounts import mounted_views
-from cdigen.value import frozen
+from cdigen.store.views.volumes import led_to
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,8 +60,8 @@ class PrunedView:
 
 @frozen
 class _Specs:
-    # From the spec directories: which file names a view, when they were last written, and why that may be
-    # incomplete.
+    # From spec directories and volumes: which file or link names a view, when a spec directory was last
+    # written, and why that may be incomplete.
     mentions: dict[str, str]
     newest: float = 0.0
     problem: str = ""
@@ -85,12 +87,12 @@ def prune(
         if home is None or place is None:
             return ()
         if dry_run:
-            return _judge(place, _read_specs(spec_dirs), proc, now())
+            return _judge(place, _read_names(state_dir, spec_dirs), proc, now())
         for directory, what in ((home, STATE_DIRECTORY), (place, VIEW_DIRECTORY)):
             require_owned(directory, what=what)
         with exclusive(home):
             sweep(place)
-            judged = _judge(place, _read_specs(spec_dirs), proc, now())
+            judged = _judge(place, _read_names(state_dir, spec_dirs), proc, now())
             return tuple(_carried_out(place, row) if row.result == "removable" else row for row in judged)
 
 
@@ -135,7 +137,9 @@ def _judge(place: Directory, specs: _Specs, proc: str, now: float) -> tuple[Prun
     return tuple(
         PrunedView(name=name, result="kept", reason=text)
         if text
-        else PrunedView(name=name, result="removable", reason="no spec names it, no process has it mounted")
+        else PrunedView(
+            name=name, result="removable", reason="no spec or volume names it, no process has it mounted"
+        )
         for name, text in reasons.items()
     )
 
@@ -172,6 +176,15 @@ def _carried_out(place: Directory, row: PrunedView) -> PrunedView:
     except OSError as error:
         return PrunedView(name=row.name, result="failed", reason=f"cannot be removed: {reason(error)}")
     return PrunedView(name=row.name, result="removed", reason=row.reason)
+
+
+def _read_names(state_dir: str, directories: tuple[str, ...]) -> _Specs:
+    """Read what names a view: the files in DIRECTORIES, and the volumes of STATE_DIR."""
+    specs = _read_specs(directories)
+    try:
+        return replace(specs, mentions={**led_to(state_dir), **specs.mentions})
+    except StoreError as error:
+        return replace(specs, problem=specs.problem or error.message)
 
 
 def _read_specs(directories: tuple[str, ...]) -> _Specs:

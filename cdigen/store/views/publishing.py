@@ -26,6 +26,7 @@ from cdigen.store.views.folder import (
     IntactView,
     find_intact,
     free_name,
+    host_path,
     pruned_in,
     record_boot,
     sweep,
@@ -103,7 +104,7 @@ def publish_view(plan: ViewPlan, root: Root, state_dir: str, *, copies: bool) ->
                 _touch(place, there.name)
                 return _published(place, there, "found", wanted, root)
             growing = stack.enter_context(temporary_view(place, wanted.name))
-        filled = fill(growing, wanted, root, copies=copies)
+        filled = fill(growing, wanted, root, copies=copies, place=place)
         with exclusive(home):
             if there := find_intact(place, wanted, whole=copies):
                 _touch(place, there.name)
@@ -139,7 +140,7 @@ def _published(
     sources = {source.path: source.real for source in wanted.files}
     return PublishedView(
         name=there.name,
-        path=_host_path(place.record(there.name), root),
+        path=host_path(place.record(there.name), root),
         how=how,
         left_out=wanted.left_out,
         apart=there.apart,
@@ -156,8 +157,3 @@ def _mounted_by_itself(source: str) -> Finding:
         "reflinked into it",
         hint="put state_dir on the same file system and mount as that file, or set view_copies: true",
     )
-
-
-def _host_path(path: str, root: Root) -> str:
-    inside = os.path.realpath(root.outer_path("/")).rstrip("/") + "/"
-    return root.host_path(path[len(inside) - 1 :]) if path.startswith(inside) else path

@@ -40,6 +40,11 @@ class ViewSource:
     mtime_ns: int
     mode: int
 
+    @property
+    def copy_mode(self) -> int:
+        """The mode of a copy: no setuid, setgid, sticky; only the owner writes."""
+        return self.mode & 0o755
+
 
 @frozen
 class ViewLayout:

@@ -8,6 +8,7 @@ from cdigen.vendors.amd.gpus import DRIVER, AmdGpuReader
 from cdigen.vendors.amd.listing import MODULE
 from cdigen.vendors.amd.npu import read_npus
 from cdigen.vendors.kernel.modules import read_driver
+from cdigen.vendors.kernel.pci_place import placed
 from cdigen.vendors.kernel.scan import NodeScan
 
 TYPE_CHECKING = False
@@ -50,7 +51,7 @@ def discover(context: DiscoveryContext, *, libraries: bool) -> Inventory:
     return Inventory(
         vendor="amd",
         driver=driver,
-        accelerators=(*gpus, *npus),
+        accelerators=placed(context.host, (*gpus, *npus)),
         nodes=(),
         files=files,
         sought=sought,

@@ -6,7 +6,7 @@ the others. An Instinct is there to compute: one that cannot gets no device, and
 
 from __future__ import annotations
 
-from cdigen.host.procfs import read_line
+from cdigen.host.procfs import mib, read_line
 from cdigen.host.root import reason
 from cdigen.model.inventory import Accelerator, Partition
 from cdigen.value import replace
@@ -93,6 +93,7 @@ class AmdGpuReader:
             nodes=(),
             usable=False,
             device_id=device_id,
+            memory_mib=mib(read_line(self._host, f"{own}/mem_info_vram_total")) if own else None,
         )
         if _is_whole(entries, modes, address):
             nodes, problem = self._nodes(entries[0], address, modes=modes)
@@ -134,6 +135,7 @@ class AmdGpuReader:
                     problem=problem,
                     address=entry.device.name,
                     ordinal=entry.ordinal,
+                    memory_mib=kfd.memory_mib(self._host, entry.node) if entry.node else None,
                 )
             )
         return tuple(partitions)

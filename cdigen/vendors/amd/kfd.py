@@ -7,7 +7,9 @@ place on the PCI bus: bus, device and function; in the function's place is the n
 
 from __future__ import annotations
 
-from cdigen.host.procfs import read_text
+import re
+
+from cdigen.host.procfs import mib, read_text
 from cdigen.host.root import reason, shown
 from cdigen.value import frozen
 
@@ -24,6 +26,7 @@ MAX_NODES = 4096
 MAX_TOLD = 8
 UNUSABLE = "kfd-node-unusable"
 _KEYS = frozenset(("simd_count", "drm_render_minor", "location_id", "domain", "unique_id"))
+_BANK = re.compile(r"^size_in_bytes ([0-9]+)$", re.MULTILINE)
 _HINT = "see 'dmesg | grep -e kfd -e amdgpu'; reload the module amdgpu or reboot"
 
 # A place on the PCI bus without the function: domain, bus, device.
@@ -161,6 +164,16 @@ class _Reader:
         if count > MAX_NODES:
             text = f"KFD shows {count} nodes, of which the first {MAX_NODES} were read"
             self._collector.add("warning", "kfd-nodes-unread", NODES, text, _HINT)
+
+
+def memory_mib(host: Root, node: KfdNode) -> int | None:
+    """Return the memory of NODE in MiB, None where KFD does not tell."""
+    try:
+        text = read_text(host, f"{NODES}/{node.name}/mem_banks/0/properties")
+    except OSError:
+        return None
+    found = _BANK.search(text)
+    return mib(found[1]) if found else None
 
 
 def bus_and_device(location: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from cdigen.vendors.intel.pci import read_functions, virtual_functions
 from cdigen.vendors.intel.presence import DRIVERS, no_device
 from cdigen.vendors.intel.vfio import read_vfio_gpus
 from cdigen.vendors.kernel.modules import read_driver
+from cdigen.vendors.kernel.pci_place import placed
 from cdigen.vendors.kernel.scan import NodeScan
 
 TYPE_CHECKING = False
@@ -44,7 +45,7 @@ def discover(context: DiscoveryContext, *, vfio: bool) -> Inventory:
     return Inventory(
         vendor="intel",
         driver=driver,
-        accelerators=accelerators,
+        accelerators=placed(context.host, accelerators),
         nodes=(),
         files=(),
         sought=(),

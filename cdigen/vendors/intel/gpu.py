@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 
+from cdigen.host.procfs import mib, number_behind, read_line
 from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
 from cdigen.vendors.intel.presence import DRIVERS, GPU, VFIO_DRIVERS, WORDS
@@ -152,7 +153,16 @@ def _read(
         problem=problem,
         device_class=GPU,
         device_id=function.device_id,
+        kernel_driver=function.driver,
+        memory_mib=_memory_mib(scan.host, function.folder),
     )
+
+
+def _memory_mib(host: Root, folder: str) -> int | None:
+    """Return the memory of all tiles in MiB as xe tells it (xe_tile_sysfs.c), else None; i915 tells none."""
+    tiles = [name for name in host.names(folder) if number_behind("tile", name) is not None]
+    sizes = [mib(read_line(host, f"{folder}/{tile}/physical_vram_size_bytes")) for tile in tiles]
+    return sum(size for size in sizes if size) if sizes and all(sizes) else None
 
 
 def _nodes(

@@ -66,6 +66,7 @@ def _read(scan: NodeScan, function: PciFunction, index: int, virtual: VirtualFun
         problem="" if nodes else why_not,
         device_class=GPU,
         device_id=function.device_id,
+        kernel_driver=function.driver,
     )
 
 

@@ -30,6 +30,19 @@ def is_loaded(host: Root, module: str) -> bool:
     return host.exists(f"{MODULES}/{module}")
 
 
+def load_of(host: Root, module: str) -> str:
+    """Return what is another after each loading of MODULE, empty where it is not loaded.
+
+    It is the inode number of its folder in sysfs, of which no two in a boot are alike (the kernel's
+    fs/kernfs/dir.c, idr_alloc_cyclic). Times are no use: the kernel makes them up whenever it has forgotten
+    the inode.
+    """
+    try:
+        return str(host.stat(f"{MODULES}/{module}").st_ino)
+    except OSError:
+        return ""
+
+
 def read_driver(host: Root, module: str) -> Driver:
     """Read what there is to say of MODULE, which is loaded.
 

@@ -7,6 +7,7 @@ from cdigen.model.errors import HostError
 from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Inventory
 from cdigen.value import replace
+from cdigen.vendors.kernel.pci_place import placed
 from cdigen.vendors.nvidia import (
     families,
     file_list,
@@ -19,12 +20,13 @@ from cdigen.vendors.nvidia import (
 )
 from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
 from cdigen.vendors.nvidia.nvml import not_asked, reply_of
+from cdigen.vendors.nvidia.options import MANAGEMENT
 from cdigen.vendors.nvidia.tables import ENTRANCES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.findings import Finding
-    from cdigen.model.inventory import Accelerator, Driver, HostNode, ProbeResult
+    from cdigen.model.inventory import Accelerator, Driver, Group, HostNode, ProbeResult
     from cdigen.model.partition_names import GpuPartitionNames
     from cdigen.vendors.base import DiscoveryContext
     from cdigen.vendors.nvidia.nvml import NvmlReply
@@ -49,6 +51,8 @@ def discover(context: DiscoveryContext) -> Inventory:
     inventory = _discover_gpus(context)
     if context.mode == "management":
         return _for_management(context, inventory)
+    # With the kind of administrators MIG's instances can be made where there are none.
+    inventory = replace(inventory, groups=(*inventory.groups, *_management(context, inventory)))
     _require_offers(inventory)
     return inventory
 
@@ -83,7 +87,7 @@ def _inventory(context: DiscoveryContext, driver: Driver) -> Inventory:
         lambda: _ask_nvml(context, search, nvml_findings),
         lambda: _names_before(context, driver),
     )
-    accelerators = gpu_reader.read()
+    accelerators = placed(context.host, gpu_reader.read())
     _require_gpus(accelerators)
     nodes = gpu_reader.read_control_nodes()
     _require_nodes(accelerators, nodes, gpu_reader.findings)
@@ -154,8 +158,19 @@ def _names_before(context: DiscoveryContext, driver: Driver) -> tuple[GpuPartiti
 def _for_management(context: DiscoveryContext, inventory: Inventory) -> Inventory:
     """Return INVENTORY as the kind for those who administer GPUs, and no other."""
     group = families.management_group(context, NvidiaNodeReader(context))
-    groups = () if group is None else (replace(group, files=inventory.files),)
+    own = () if group is None else (replace(group, files=inventory.files),)
+    groups = (*own, *_management(context, inventory))
     return replace(inventory, mode="management", groups=groups)
+
+
+def _management(context: DiscoveryContext, inventory: Inventory) -> tuple[Group, ...]:
+    """Return the same under the name by which NVIDIA's own software asks for it, where that is wanted."""
+    if not context.option(NAME, MANAGEMENT):
+        return ()
+    group = families.management_group(context, NvidiaNodeReader(context))
+    if group is None:
+        return ()
+    return (replace(group, device_class=families.MANAGEMENT_KIND, files=inventory.files),)
 
 
 def _require_offers(inventory: Inventory) -> None:

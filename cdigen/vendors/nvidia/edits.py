@@ -11,6 +11,7 @@ address.
 from __future__ import annotations
 
 from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload, Step
+from cdigen.model.names import NONE
 from cdigen.value import replace
 from cdigen.vendors.kernel.nodes import node_edits
 from cdigen.vendors.nvidia.tables import CARRIED_BY_IMAGES
@@ -38,13 +39,22 @@ NAMINGS = ("index", "uuid")
 # GPUs by this variable (nvidia-container-toolkit issue 395).
 ENV = ("NVIDIA_VISIBLE_DEVICES=void",)
 
+# What a container gets by it is common to all devices of a kind: the driver's files, its hook, its control
+# nodes. A device's own edits must not be empty (container-device-interface issue 250).
+FILES_ALONE = Device(name=NONE, edits=ContainerEdits(env=ENV))
+
 # Triton asks 'ldconfig -p' for libcuda.so.1 unless this names its folder (triton, nvidia/driver.py).
 FOLDER_ENV = ("TRITON_LIBCUDA_PATH",)
 
 
 def drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
     """Return one draft per profile; a profile whose GPUs are all unusable has no devices."""
-    return tuple(_draft(inventory, profile) for profile in profiles)
+    return tuple(_with_files_alone(_draft(inventory, profile)) for profile in profiles)
+
+
+def _with_files_alone(draft: Draft) -> Draft:
+    """Return DRAFT with the device ``none`` as well, which is no reason for a spec by itself."""
+    return replace(draft, devices=(*draft.devices, FILES_ALONE)) if draft.devices else draft
 
 
 def _draft(inventory: Inventory, profile: Profile) -> Draft:
@@ -125,22 +135,38 @@ def group_drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[D
     return tuple(draft for draft in drafts if draft.devices)
 
 
+def platform_drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
+    """Return the drafts of a host that names its GPUs in one way only (WSL2, Tegra): one per profile."""
+    return tuple(map(_with_files_alone, group_drafts(_with_profiles(inventory, profiles), profiles)))
+
+
 def _group_draft(group: Group, driver: Driver, profile: Profile) -> Draft:
+    is_whole_kind = "/" in group.device_class
     return Draft(
-        kind=f"{CDI_VENDOR}/{group.device_class}",
+        kind=group.device_class if is_whole_kind else f"{CDI_VENDOR}/{group.device_class}",
         devices=tuple(
             Device(name=device.name, edits=node_edits(device.nodes))
             for device in group.devices
             if device.nodes
         ),
         edits=ContainerEdits(env=ENV),
-        payload=payload(driver, group.files),
+        payload=payload(driver, group.files, _group_steps(group, driver)),
         profile=profile,
+        yields=is_whole_kind,
     )
 
 
-def with_profiles(inventory: Inventory, profiles: tuple[Profile, ...]) -> Inventory:
-    """Return INVENTORY, of a host that names its GPUs in one way only, with them once for each profile."""
+def _group_steps(group: Group, driver: Driver) -> tuple[Step, ...]:
+    """Return what the files of GROUP need done: those of all other families are no libraries.
+
+    Who administers GPUs sees them as they are (nvidia-container-toolkit 1.20, management.go), so of the steps
+    only forward compatibility is left.
+    """
+    return tuple(step for step in hook_steps(driver, group.files) if step.name == "enable-cuda-compat")
+
+
+def _with_profiles(inventory: Inventory, profiles: tuple[Profile, ...]) -> Inventory:
+    """Return INVENTORY with its groups once for each profile."""
     groups = (
         replace(
             group,

@@ -54,6 +54,8 @@ CUFILE = "/etc/cufile.json"
 # MIG's administration: (device, name of the capability).
 MIG_ADMINISTRATION = (("mig-config", "config"), ("mig-monitor", "monitor"))
 
+# The name by which pods of NVIDIA's gpu-operator ask for all of it (setNRIPluginAnnotation).
+MANAGEMENT_KIND = "management.nvidia.com/gpu"
 # Every node of the driver but those of the families that are asked for by themselves.
 MANAGEMENT_PREFIX = "nvidia"
 NOT_MANAGEMENT = ("nvidia-fs", "nvidia-nvswitch", "nvidia-nvlink")

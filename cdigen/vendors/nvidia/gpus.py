@@ -172,12 +172,26 @@ class NvidiaGpuReader:
         return excluded
 
     def _accelerator(self, index: int, address: str, folder: str, information: dict[str, str]) -> Accelerator:
+        self._require_device(index, address, folder)
         minor = self._minor(information, f"{GPUS}/{folder}/information")
         uuid = information.get("GPU UUID", "").lower().replace("gpu-", "GPU-", 1)
         nodes = self._gpu_nodes(index, address, minor) if minor is not None else ()
         problem = "its device node is missing" if minor is not None else "its minor is unknown"
         gpu = _accelerator(index, address, minor, nodes, "" if nodes else problem)
         return replace(gpu, model=information.get("Model", ""), uuid=uuid if is_uuid(uuid) else None)
+
+    def _require_device(self, index: int, address: str, folder: str) -> None:
+        """Add a finding where /sys does not have the GPU, as in a container with a /sys that is not whole."""
+        paths = (f"{sysfs.PCI_DEVICES}/{name}" for name in (address, folder))
+        if not any(map(self._context.host.exists, paths)):
+            self.collector.add(
+                "warning",
+                "gpu-without-device",
+                address,
+                f"GPU {index} ({address}) is in {GPUS}, and not in {sysfs.PCI_DEVICES}: nothing is known of "
+                "its links, graphics nodes and health",
+                "in a container, mount the host's own /sys",
+            )
 
     def _minor(self, information: dict[str, str], path: str) -> int | None:
         text = information.get("Device Minor")
@@ -298,7 +312,9 @@ class NvidiaGpuReader:
                 "index only",
                 "its first use makes it known, for example 'nvidia-smi -L'",
             )
-        return self._partitioned(replace(accelerator, uuid=uuid), reply)
+        if uuid != accelerator.uuid:
+            accelerator = replace(accelerator, uuid=uuid)
+        return self._partitioned(accelerator, reply)
 
     def _names_before(self, gpu: Accelerator) -> tuple[PartitionName, ...]:
         """Return the names that NVML gave the instances of GPU at last."""

@@ -68,8 +68,11 @@ class MigReader:
         self._compare(index, existing, list(names), is_whole=not reply.silence)
         if reply.silence:
             names = self._completed(index, existing, names, reply, before)
+        sizes = {(mig.gpu_instance, mig.compute_instance): mig.memory_mib for mig in migs}
         return tuple(
-            self._partition((index, minor), ids, name) for ids, name in names.items() if ids in existing
+            self._partition((index, minor), ids, name, sizes.get(ids))
+            for ids, name in names.items()
+            if ids in existing
         )
 
     def _completed(
@@ -174,7 +177,9 @@ class MigReader:
             "run it again when the instances are no longer being changed",
         )
 
-    def _partition(self, gpu: tuple[int, int], ids: Ids, name: PartitionName) -> Partition:
+    def _partition(
+        self, gpu: tuple[int, int], ids: Ids, name: PartitionName, memory_mib: int | None
+    ) -> Partition:
         (index, minor), (gi, ci) = gpu, ids
         # Both are looked at in any case, so that both are known where they have to be made.
         read = [self._capability_node(minor, below) for below in (f"gi{gi}", f"gi{gi}/ci{ci}")]
@@ -189,6 +194,7 @@ class MigReader:
             nodes=tuple(nodes),
             usable=not problem,
             problem=problem,
+            memory_mib=memory_mib,
         )
         if problem:
             called = f"{index}:{partition.label}"

@@ -5,7 +5,9 @@ What a host without NVIDIA's GPUs does not need is imported where it is used.
 
 from __future__ import annotations
 
+from cdigen.model.profile import narrowed
 from cdigen.vendors.nvidia.kernel_module import VERSION_FILE, read_driver
+from cdigen.vendors.nvidia.options import MANAGEMENT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode, Inventory
     from cdigen.model.profile import Profile
-    from cdigen.vendors.base import DiscoveryContext, Option, Watches
+    from cdigen.vendors.base import DiscoveryContext, Watches
 
 # What a host of each kind has, as far as one look tells: the module's own file, WSL2's node, and what tells a
 # Tegra board (``wsl``, ``csv``).
@@ -27,7 +29,7 @@ class Nvidia:
     NAME = "nvidia"
     CDI_VENDOR = "nvidia.com"
     NAMINGS = ("index", "uuid")
-    OPTIONS: tuple[Option, ...] = ()
+    OPTIONS = (MANAGEMENT,)
     MODULES = ("nvidia",)
     PCI_VENDORS = (0x10DE,)
 
@@ -40,13 +42,14 @@ class Nvidia:
         return discover(context)
 
     def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-        """Return one draft per profile, and one per family of other devices."""
+        """Return one draft per profile and narrowed part of one, and one per family of other devices."""
         from cdigen.vendors.nvidia import edits  # noqa: PLC0415 - see above
 
+        profiles = (*profiles, *narrowed(profiles))
         if inventory.mode == "gpu":
             return (*edits.drafts(inventory, profiles), *edits.group_drafts(inventory, profiles))
         if inventory.mode in {"wsl", "csv"}:
-            return edits.group_drafts(edits.with_profiles(inventory, profiles), profiles)
+            return edits.platform_drafts(inventory, profiles)
         return edits.group_drafts(inventory, profiles)
 
     def watches(self, context: DiscoveryContext) -> Watches:

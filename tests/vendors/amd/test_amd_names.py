@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import amdtree
 import pytest
 from amdtree import mi210, mi300x
+from hosttree import put
 from vendors.amd.amdhost import discover, document, offered, rules
 
 from cdigen.model.profile import DEFAULT
@@ -96,3 +97,21 @@ def test_a_gpu_for_which_the_kernel_makes_no_card_is_served(tmp_path: Path) -> N
     inventory = discover(tmp_path, replace(mi210(1)[0], card=None))
     assert offered(tmp_path, inventory)["0"] == ["/dev/dri/renderD128", "/dev/kfd"]
     assert inventory.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"), [("68702699520\n", 65520), ("0\n", None), ("-1\n", None), ("x\n", None)]
+)
+def test_a_gpu_has_the_memory_that_amdgpu_tells(tmp_path: Path, text: str, mib: int | None) -> None:
+    amdtree.write(tmp_path, mi210(2))
+    put(next(tmp_path.glob("sys/devices/**/0000:05:00.0")) / "mem_info_vram_total", text.encode())
+    assert [gpu.memory_mib for gpu in discover(tmp_path).accelerators] == [mib, None]
+
+
+def test_a_partition_has_the_memory_that_kfd_tells(tmp_path: Path) -> None:
+    amdtree.write(tmp_path, mi300x(2, count=1))
+    for number, size in ((2, "51522830336"), (3, "9" * 40)):
+        bank = tmp_path / f"sys/class/kfd/kfd/topology/nodes/{number}/mem_banks/0/properties"
+        put(bank, f"heap_type 1\nsize_in_bytes {size}\nflags 0\n".encode())
+    (gpu,) = discover(tmp_path).accelerators
+    assert [part.memory_mib for part in gpu.partitions] == [49136, None]

@@ -195,3 +195,12 @@ def test_nodes_of_other_devices_are_known_as_wrong(tmp_path: Path) -> None:
     assert [(node.path, node.minor) for node in VENDOR.wrong_nodes(places(tmp_path))] == [
         ("/dev/dri/renderD129", 200)
     ]
+
+
+def test_a_gpu_of_xe_has_the_memory_of_all_its_tiles(tmp_path: Path) -> None:
+    gpus = [gpu(number, f"0000:0{3 + number}:00.0", B60, "xe") for number in range(2)]
+    lay(tmp_path, *gpus)
+    for device, sizes in zip(gpus, (("12884901888",) * 2, ("12884901888", "x")), strict=True):
+        for tile, size in enumerate(sizes):
+            put(tmp_path / device.folder / f"tile{tile}/physical_vram_size_bytes", f"{size}\n".encode())
+    assert [each.memory_mib for each in discover(tmp_path).accelerators] == [24576, None]

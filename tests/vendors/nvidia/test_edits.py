@@ -15,10 +15,18 @@ from vendors.fakehost import delivered
 from cdigen.cdi.build import build
 from cdigen.cdi.render import render
 from cdigen.model.cdi import ContainerEdits, Draft
-from cdigen.model.inventory import Accelerator, Driver, DriverFile, HostNode, Inventory
+from cdigen.model.inventory import (
+    Accelerator,
+    Driver,
+    DriverFile,
+    Group,
+    GroupDevice,
+    HostNode,
+    Inventory,
+)
 from cdigen.model.profile import DEFAULT, Profile
 from cdigen.value import replace
-from cdigen.vendors.nvidia.edits import drafts
+from cdigen.vendors.nvidia.edits import FILES_ALONE, drafts, group_drafts
 from cdigen.vendors.nvidia.vendor import VENDOR
 
 DEBIAN, RED_HAT = "/usr/lib/x86_64-linux-gnu", "/usr/lib64"
@@ -78,11 +86,26 @@ def draft(given: Inventory, *capabilities: str) -> Draft:
 
 
 def devices(made: Draft) -> dict[str, list[str]]:
-    return {device.name: [node.path for node in device.edits.device_nodes] for device in made.devices}
+    """Return the nodes of each GPU by its names."""
+    gpus = [device for device in made.devices if device != FILES_ALONE]
+    return {device.name: [node.path for node in device.edits.device_nodes] for device in gpus}
 
 
 def mounts(made: Draft) -> dict[str, str]:
     return {mount.container_path: mount.host_path for mount in made.edits.mounts}
+
+
+def test_the_drivers_files_come_without_a_gpu_too() -> None:
+    made = draft(inventory(gpu(0), nodes=(node("/dev/ctl"),), files=(library("libcuda.so.1"),)))
+    (alone,) = [device for device in made.devices if device.name == "none"]
+    assert alone.edits == ContainerEdits(env=("NVIDIA_VISIBLE_DEVICES=void",))
+    document = build(made)
+    assert [device["name"] for device in document["devices"]] == ["0", "none", "all"]
+    assert "env" not in document["devices"][-1]["containerEdits"]
+
+
+def test_the_drivers_files_alone_are_no_reason_for_a_spec() -> None:
+    assert draft(inventory(replace(gpu(0), usable=False))).devices == ()
 
 
 def test_a_gpu_is_a_device_by_its_index_and_by_its_uuid() -> None:
@@ -236,7 +259,7 @@ def test_no_name_and_no_place_is_given_twice(given: Inventory, profile: Profile)
 def test_a_usable_gpu_has_all_its_names_and_an_unusable_none(given: Inventory) -> None:
     (made,) = drafts(given, (DEFAULT,))
     wanted = [name for a in given.accelerators if a.usable for name in (str(a.index), a.uuid) if name]
-    assert [device.name for device in made.devices] == wanted
+    assert [device.name for device in made.devices] == [*wanted, *["none"] * bool(wanted)]
 
 
 @LAWS
@@ -264,3 +287,20 @@ def test_the_bytes_of_a_spec_do_not_depend_on_the_order_of_the_inventory(
     )
     one, two = (render(build(drafts(each, (DEFAULT,))[0])) for each in (given, other))
     assert one == two
+
+
+def test_who_administers_gpus_gets_forward_compatibility_and_no_other_step() -> None:
+    held = (GroupDevice(name="all", nodes=(node("/dev/nvidiactl"),)),)
+    kind = "management.nvidia.com/gpu"
+    files = (library("libcuda.so.1"), library("libEGL_nvidia.so.0"))
+    groups = (
+        Group(device_class=kind, devices=held, files=files),
+        Group(device_class="gdrcopy", devices=held),
+    )
+    management, gdrcopy = group_drafts(replace(inventory(), groups=groups), (DEFAULT,))
+    assert (management.kind, management.yields) == (kind, True)
+    assert (gdrcopy.kind, gdrcopy.yields) == ("nvidia.com/gdrcopy", False)
+    assert management.payload is not None
+    assert gdrcopy.payload is not None
+    assert [step.name for step in management.payload.steps] == ["enable-cuda-compat"]
+    assert gdrcopy.payload.steps == ()

@@ -8,6 +8,7 @@ from vendors.fakehost import discover
 from vendors.platformtrees import orin, wsl2
 
 from cdigen.model.profile import DEFAULT, Profile
+from cdigen.value import replace
 from cdigen.vendors.nvidia.vendor import VENDOR
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
@@ -20,3 +21,13 @@ def test_each_profile_is_a_kind_of_its_own(tmp_path: Path, host: Callable[[Path]
     drafts = VENDOR.edits(discover(tmp_path), profiles)
     assert [draft.kind for draft in drafts] == ["nvidia.com/gpu", "nvidia.com/gpu-compute"]
     assert all(draft.devices for draft in drafts)
+
+
+@pytest.mark.parametrize("host", [orin, wsl2])
+def test_parts_of_a_narrow_profile_have_the_whole_driver_which_is_one_there(
+    tmp_path: Path, host: Callable[[Path], None]
+) -> None:
+    host(tmp_path)
+    whole, *parts = VENDOR.edits(discover(tmp_path), (replace(DEFAULT, narrow=True),))
+    assert [part.kind for part in parts] == ["nvidia.com/gpu-compute", "nvidia.com/gpu-graphics"]
+    assert all((part.devices, part.payload) == (whole.devices, whole.payload) for part in parts)

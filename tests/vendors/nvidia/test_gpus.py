@@ -327,3 +327,12 @@ def test_a_domain_of_eight_digits_makes_no_lost_gpu(tmp_path: Path) -> None:
     boot(tmp_path, (replace(example_gpus(1)[0], bdf="00000002:02:00.0"),))
     assert [(gpu.address, gpu.usable) for gpu in read(tmp_path)[0]] == [("0002:02:00.0", True)]
     assert problems(tmp_path) == []
+
+
+def test_a_gpu_that_sys_does_not_have_is_told_and_served(tmp_path: Path) -> None:
+    boot(tmp_path, 2)
+    address = example_gpus(2)[1].bdf
+    (tmp_path / f"sys/bus/pci/devices/{address}").unlink()
+    assert usable(tmp_path) == [0, 1]
+    (finding,) = read(tmp_path)[1]
+    assert (finding.severity, finding.rule, finding.path) == ("warning", "gpu-without-device", address)

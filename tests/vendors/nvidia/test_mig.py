@@ -101,7 +101,7 @@ def test_an_instance_has_its_gpus_node_and_both_capability_nodes_and_no_graphics
 def test_all_of_a_mixed_host_is_every_instance_and_every_whole_gpu(tmp_path: Path) -> None:
     host(tmp_path, (0, 7), (0, 8))
     spec = document(discover(tmp_path))
-    each = [nodes_of(spec, name) for name in names(spec) if name != "all"]
+    each = [nodes_of(spec, name) for name in names(spec) if name not in {"none", "all"}]
     assert nodes_of(spec, "all") == set().union(*each)
 
 
@@ -148,7 +148,7 @@ def test_a_gpu_in_mig_mode_without_instances_gets_no_device_and_says_so(
     (tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig").mkdir(parents=True)
     inventory = discover(tmp_path, standin.install(trusted, nvml_machine(booted, ())))
     assert "mig-empty" in rules(inventory)
-    assert names(document(inventory)) == ["1", booted[1].uuid, "all"]
+    assert names(document(inventory)) == ["1", booted[1].uuid, "none", "all"]
 
 
 def test_a_host_whose_only_gpu_is_in_mig_mode_without_instances_is_not_ready(
@@ -160,6 +160,19 @@ def test_a_host_whose_only_gpu_is_in_mig_mode_without_instances_is_not_ready(
     with pytest.raises(HostError, match="is in MIG mode and has no instances") as caught:
         discover(tmp_path, standin.install(trusted, nvml_machine(booted, ())))
     assert caught.value.kind == "no-mig-instances"
+
+
+def test_instances_can_be_made_by_pods_of_administrators_where_there_are_none(
+    tmp_path: Path, trusted: Path
+) -> None:
+    booted = host(tmp_path, gpus=1)
+    (tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig").mkdir(parents=True)
+    library = standin.install(trusted, nvml_machine(booted, ()))
+    options = {"nvidia": {"management": True}}
+    inventory = VENDOR.discover(replace(places(tmp_path), nvml=str(library), options=options))
+    kinds = {draft.kind for draft in VENDOR.edits(inventory, (DEFAULT,)) if draft.devices}
+    assert "management.nvidia.com/gpu" in kinds
+    assert "nvidia.com/gpu" not in kinds
 
 
 def test_an_instance_that_lacks_a_node_is_left_out_and_the_others_are_served(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from cdigen.vendors.nvidia import caps
 from cdigen.vendors.nvidia.gpus import NvidiaGpuReader
 from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
 from cdigen.vendors.nvidia.nvml import not_asked, reply_of
-from cdigen.vendors.nvidia.nvml.document import NvmlError, NvmlGpu, NvmlMig, NvmlReport
+from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlMig, NvmlReport
+from cdigen.vendors.nvidia.nvml.shapes import NvmlError
 from cdigen.vendors.nvidia.vendor import VENDOR
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
@@ -311,4 +312,4 @@ def test_names_stay_unique_where_nvml_itself_repeats_a_uuid(
     library = standin.install(trusted, machine)
     inventory = VENDOR.discover(replace(places(tmp_path), nvml=str(library)))
     names = [device["name"] for device in build(VENDOR.edits(inventory, (DEFAULT,))[0])["devices"]]
-    assert sorted(names) == sorted(["0:0", same, "1", host[1].uuid, "all"])
+    assert sorted(names) == sorted(["0:0", same, "1", host[1].uuid, "all", "none"])

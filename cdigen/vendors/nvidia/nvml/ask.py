@@ -15,7 +15,6 @@ from cdigen.model.findings import Finding
 from cdigen.value import frozen
 from cdigen.vendors.nvidia.nvml.document import (
     InvalidNvmlDocument,
-    NvmlError,
     NvmlFailure,
     read,
 )
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from cdigen.host.childprocess import ChildResult
     from cdigen.model.findings import Severity
     from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlReport
+    from cdigen.vendors.nvidia.nvml.shapes import NvmlError
 
 # The rule of the finding that NVML is not asked on this host, because pynvml is not installed.
 MODULE_MISSING = "nvml-module-missing"
@@ -32,6 +32,8 @@ MODULE_MISSING = "nvml-module-missing"
 # A start without nvidia-persistenced took 2 s on one T4 and 24 s on a host that gave up its driver's
 # state each time (gvisor issue 9215, nvidia-container-toolkit issue 1053).
 DEADLINE_S = 10.0
+# A GPU that hangs in the kernel keeps each process that asks about it for ever.
+MAX_STUCK = 3
 
 _RELOAD = (
     "load the module that was installed with the library: stop what uses the GPUs and run "
@@ -67,31 +69,50 @@ class NvmlAnswer:
     findings: tuple[Finding, ...]
 
 
-def ask(library: str, *, deadline_s: float = DEADLINE_S, child: tuple[str, ...] | None = None) -> NvmlAnswer:
+def ask(
+    library: str,
+    *,
+    what: tuple[str, ...] = ("identity",),
+    addresses: tuple[str, ...] = (),
+    deadline_s: float = DEADLINE_S,
+    child: tuple[str, ...] | None = None,
+) -> NvmlAnswer:
     """Have a child load LIBRARY (an absolute path of this machine) and ask it, for DEADLINE_S at the most.
 
-    CHILD is the command that is started with LIBRARY as its last argument; by default this Python with
-    nvml/child.py. A library that others than root may change is not loaded. Never raises: whatever
-    happens is a finding, and those without a report are warnings, for NVML is never all there is.
+    WHAT are parts of a GPU's entry (document.PARTS), or document.DRIVER alone, which opens no GPU. Where
+    there are ADDRESSES, only the GPUs there are asked, and no other is woken; one that hangs is given up soon
+    after the others have answered, unless links are in WHAT. CHILD is the command that is started with
+    LIBRARY, WHAT and ADDRESSES as its last arguments;
+    by default this Python with nvml/child. A library that others than root may change is not loaded. Never
+    raises: whatever happens is a finding, and those without a report are warnings, for NVML is never all
+    there is.
     """
     problem = _unusable(library)
     if problem:
         return NvmlAnswer(report=None, findings=(problem,))
-    from cdigen.host.childprocess import run  # noqa: PLC0415 - most runs of cdigen ask no NVML
+    from cdigen.host.childprocess import run, stuck  # noqa: PLC0415 - most runs of cdigen ask no NVML
 
+    command = child or _own_child()
+    if (hanging := stuck(command)) >= MAX_STUCK:
+        message = f"NVML is not asked: {hanging} processes that asked it hang in the kernel"
+        return _without_report("nvml-timeout", library, message, "see 'dmesg'; a reboot ends them")
     try:
-        ending = run((*(child or _own_child()), library), deadline_s=deadline_s)
+        ending = run(
+            (*command, library, *what, *addresses),
+            deadline_s=deadline_s,
+            ends_with_output=True,
+        )
     except OSError as error:
-        what = f"the process that asks NVML cannot be started: {reason(error)}"
-        return _without_report("nvml-failed", library, what)
-    return _answer(library, ending, deadline_s)
+        message = f"the process that asks NVML cannot be started: {reason(error)}"
+        return _without_report("nvml-failed", library, message)
+    return _answer(library, ending, deadline_s, what)
 
 
 def _own_child() -> tuple[str, ...]:
     import sys  # noqa: PLC0415 - only here
 
     # -I: no variable and no folder of whoever called decides what is imported.
-    return (sys.executable, "-I", f"{os.path.dirname(os.path.abspath(__file__))}/child.py")
+    return (sys.executable, "-I", f"{os.path.dirname(os.path.abspath(__file__))}/child")
 
 
 def _unusable(library: str) -> Finding | None:
@@ -119,20 +140,21 @@ def _unusable(library: str) -> Finding | None:
     )
 
 
-def _answer(library: str, ending: ChildResult, deadline_s: float) -> NvmlAnswer:
+def _answer(library: str, ending: ChildResult, deadline_s: float, parts: tuple[str, ...]) -> NvmlAnswer:
     if ending.by == "deadline":
         fate = "cannot be ended: it hangs in the kernel" if ending.status is None else "was ended"
         what = f"NVML did not answer within {deadline_s:g} s; the process that asked it {fate}"
         return _without_report("nvml-timeout", library, what, "see whether 'nvidia-smi' answers, and 'dmesg'")
     if ending.by == "flood":
         return _without_report("nvml-garbage", library, "the process that asks NVML printed more than 1 MiB")
-    if ending.status is not None and ending.status < 0:
-        what = f"NVML crashed: its process was ended by {_signal(-ending.status)}{_quoted(ending)}"
+    status = ending.status if ending.by == "itself" else 0
+    if status is not None and status < 0:
+        what = f"NVML crashed: its process was ended by {_signal(-status)}{_quoted(ending)}"
         return _without_report("nvml-crashed", library, what, "see 'dmesg', and whether 'nvidia-smi' works")
     try:
-        if ending.status:
-            raise InvalidNvmlDocument(f"it ended with status {ending.status}")
-        said = read(ending.output)
+        if status:
+            raise InvalidNvmlDocument(f"it ended with status {status}")
+        said = read(ending.output, parts)
     except InvalidNvmlDocument as error:
         what = f"NVML's process gave no proper answer: {error}{_quoted(ending)}"
         return _without_report("nvml-garbage", library, what)

@@ -1,0 +1,153 @@
+"""``cdigen topology``: how the devices of this host are linked, in the form of 'nvidia-smi topo -m'."""
+
+from __future__ import annotations
+
+import sys
+
+from cdigen.cli import argument_checks, discovery_options, options, report
+from cdigen.cli.daemon_files import cause_rows, daemon_inventory
+from cdigen.host.root import shown
+from cdigen.pipeline import links
+from cdigen.store import plainfiles
+from cdigen.topology.levels import islands
+from cdigen.topology.matrix import devices_of, matrix, text
+from cdigen.vendors.kernel.nics import read_nics
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from typing import Any
+
+    from cdigen.config import Settings
+    from cdigen.host.root import Root
+    from cdigen.model.inventory import Inventory
+    from cdigen.topology.matrix import Card, Device, Matrix
+
+EXAMPLES = """\
+  cdigen topology                      the matrix of all GPUs and network cards
+  cdigen topology --json               the same for programs, with folders in /sys and health
+  cdigen topology --svg topology.svg   a picture of it
+  cdigen topology --inventory FILE     of another host ('cdigen inspect --json')
+"""
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this command."""
+    discovery_options.add_discovery_options(parser)
+    parser.add_argument(
+        "--svg",
+        metavar="FILE",
+        type=options.not_empty,
+        help="draw a picture of it into FILE ('/dev/stdout' prints it) instead of the matrix",
+    )
+    options.add_output_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command; returns the exit code or raises a CdigenError."""
+    host, settings = options.host_and_settings(arguments)
+    names = discovery_options.vendor_names(arguments, settings)
+    inventories = _inventories(arguments, host, settings, names)
+    nics = () if arguments.inventory is not None else read_nics(host)
+    devices = devices_of({name: inventories[name] for name in names if name in inventories})
+    found = matrix(devices, nics)
+    if arguments.svg is not None:
+        _draw(arguments, devices)
+    if arguments.json:
+        report.print_json(_document(found))
+    elif devices and arguments.svg is None:
+        report.write(sys.stdout, text(found, header_as=_underlined))
+    if not devices:
+        report.print_note("no device is known: see 'cdigen inspect'", arguments)
+    return 0
+
+
+def _draw(arguments: Namespace, devices: tuple[Device, ...]) -> None:
+    from cdigen.topology.svg import picture  # noqa: PLC0415 - only where it is asked for
+
+    plainfiles.save_file(arguments.svg, picture(devices).encode())
+    report.print_note(f"the picture is in {shown(arguments.svg)}", arguments)
+
+
+def _underlined(line: str) -> str:
+    return report.paint(line, "4", sys.stdout)
+
+
+def _inventories(
+    arguments: Namespace, host: Root, settings: Settings, names: tuple[str, ...]
+) -> dict[str, Inventory]:
+    """Return what the daemon knows, which has asked for the links.
+
+    Without a daemon, or where what it knows is of another driver, return what the host shows.
+    """
+    if arguments.inventory is not None:
+        argument_checks.refuse_beside_inventory(arguments)
+        return discovery_options.read_inventory(arguments.inventory, names)
+    known = daemon_inventory(host, settings)
+    stale = [f"{name}: {known.stale[name]}" for name in names if name in known.stale]
+    if not known.problem and not stale:
+        return {name: own for name in names if (own := known.of(name)[0]) is not None}
+    for problem in stale:
+        report.print_note(f"{problem}; the host is looked at instead", arguments)
+    context = discovery_options.context(arguments, host, settings)
+    argument_checks.require_sources(arguments, context)
+    inventories, failures = discovery_options.discover(arguments, settings, context)
+    report.print_findings(discovery_options.defects(failures), arguments)
+    if failures and (arguments.strict or not inventories):
+        raise next(iter(failures.values()))
+    return links.refreshed(links.with_known(inventories, context), lambda: context).inventories
+
+
+def _document(found: Matrix) -> dict[str, Any]:
+    labels = found.labels
+    joined = [
+        (labels[one], labels[other], found.relations[one][other])
+        for one in range(len(labels))
+        for other in range(one + 1, len(labels))
+    ]
+    accelerators = tuple(device.accelerator for device in found.devices)
+    return {
+        "devices": [_device(device) for device in found.devices],
+        "nics": [_nic(label, nic) for label, nic in found.nics],
+        "links": [
+            {
+                "between": [one, other],
+                "level": relation.cell,
+                "path": relation.path,
+                "technology": relation.technology,
+                "count": relation.count,
+            }
+            for one, other, relation in joined
+        ],
+        "islands": [[labels[place] for place in island] for island in islands(accelerators)],
+    }
+
+
+def _device(device: Device) -> dict[str, Any]:
+    gpu = device.accelerator
+    return {
+        "label": device.label,
+        "vendor": device.vendor,
+        "class": gpu.device_class,
+        "index": gpu.index,
+        "address": gpu.address,
+        "uuid": gpu.uuid,
+        "model": gpu.model,
+        "usable": gpu.usable,
+        "pci_path": list(gpu.pci_path),
+        "numa_node": gpu.numa_node,
+        "cpus": gpu.cpus,
+        "island": gpu.island,
+        "health": gpu.health,
+        "causes": cause_rows(gpu.causes),
+    }
+
+
+def _nic(label: str, nic: Card) -> dict[str, Any]:
+    return {
+        "label": label,
+        "name": nic.name,
+        "address": nic.address,
+        "pci_path": list(nic.pci_path),
+        "numa_node": nic.numa_node,
+    }

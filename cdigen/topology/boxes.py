@@ -1,0 +1,159 @@
+"""NUMA nodes, host bridges and switches as boxes in boxes around the devices: ``numa_boxes``, ``row_of``.
+
+A bridge or switch below which the ways to several devices part is a box; one that leads to a single device is
+none. All lengths are pixels.
+"""
+
+from __future__ import annotations
+
+from cdigen.topology.widths import text_width
+from cdigen.value import frozen, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Literal
+
+    from cdigen.model.inventory import Accelerator
+
+    BoxKind = Literal["numa", "bridge", "switch", "device"]
+
+DEVICE_WIDTH = 108
+GAP = 8
+# Around what is in a box, and for the lines that say what it is.
+_PADDING = 8
+CAPTION, NUMA_CAPTION = 20, 36
+# As broad as eight devices, two of them below each switch, and two switches below each bridge.
+_BROADEST = 8 * DEVICE_WIDTH + 20 * GAP
+
+
+@frozen
+class Box:
+    """A NUMA node, a host bridge, a switch or a device: what it is called, where it is, and what is in it.
+
+    ``place`` is a device's place in the order that was given. In a ``flipped`` box the caption stands below.
+    """
+
+    kind: BoxKind
+    caption: str = ""
+    note: str = ""
+    place: int = -1
+    x: int = 0
+    y: int = 0
+    width: int = 0
+    height: int = 0
+    inside: tuple[Box, ...] = ()
+    flipped: bool = False
+
+    def every(self) -> Iterator[Box]:
+        """Yield the box and every box in it, the outer ones first."""
+        yield self
+        for box in self.inside:
+            yield from box.every()
+
+    def moved(self, x: int, y: int) -> Box:
+        """Return the box with all that is in it at another place."""
+        return replace(self, x=self.x + x, y=self.y + y, inside=tuple(box.moved(x, y) for box in self.inside))
+
+
+def numa_boxes(devices: tuple[Accelerator, ...]) -> tuple[Box, ...]:
+    """Return a box of each NUMA node with its devices, in their order; last that of an unknown node."""
+    nodes = dict.fromkeys(device.numa_node for device in devices)
+    return tuple(_numa_box(devices, node) for node in sorted(nodes, key=lambda node: node is None))
+
+
+def _numa_box(devices: tuple[Accelerator, ...], node: int | None) -> Box:
+    members = [place for place, device in enumerate(devices) if device.numa_node == node]
+    cpus = {devices[place].cpus for place in members}
+    return Box(
+        kind="numa",
+        caption="NUMA node unknown" if node is None else f"NUMA node {node}",
+        note=f"CPUs {min(cpus)}" if node is not None and len(cpus) == 1 and cpus != {""} else "",
+        inside=tuple(_branches(devices, members, 0)),
+    )
+
+
+def _branches(devices: tuple[Accelerator, ...], members: list[int], depth: int) -> Iterator[Box]:
+    """Yield a box for each way from DEPTH down that several of MEMBERS have, and each device with its own."""
+    ways: dict[str, list[int]] = {}
+    for place in members:
+        path = devices[place].pci_path
+        # A device that has no further folder shares its way with nobody.
+        ways.setdefault(path[depth] if len(path) > depth else f"/{place}", []).append(place)
+    for way in ways.values():
+        if len(way) == 1:
+            yield Box(kind="device", place=way[0])
+        else:
+            shared = _shared([devices[place].pci_path for place in way])
+            inside = tuple(_branches(devices, way, shared))
+            parting = devices[way[0]].pci_path[shared - 1]
+            slots = {devices[place].address.rpartition(".")[0] for place in way}
+            if parting.startswith("pci"):
+                yield Box(kind="bridge", caption=f"host bridge {parting[3:]}", inside=inside)
+            elif len(slots) > 1:
+                yield Box(kind="switch", caption=f"PCIe switch {parting}", inside=inside)
+            else:
+                # Functions of one device, such as SR-IOV's virtual ones.
+                yield Box(kind="switch", caption=f"PCIe device {min(slots)}", inside=inside)
+
+
+def _shared(paths: list[tuple[str, ...]]) -> int:
+    """Return how many folders from the root down all PATHS have."""
+    count = 0
+    for folders in zip(*paths, strict=False):
+        if len(set(folders)) > 1:
+            break
+        count += 1
+    return count
+
+
+def row_of(boxes: tuple[Box, ...], height: int, *, flipped: bool) -> tuple[Box, ...]:
+    """Return BOXES side by side from 0, 0 on, all as high as the highest; devices have a HEIGHT.
+
+    What is in them stands at their lower edge, or at the upper one if they are FLIPPED.
+    """
+    placed, x = [], 0
+    for box in boxes:
+        placed.append(_sized(box, height, flipped=flipped).moved(x, 0))
+        x += placed[-1].width + 2 * GAP
+    highest = max((box.height for box in placed), default=0)
+    return tuple(_raised(box, highest) for box in placed)
+
+
+def _raised(box: Box, height: int) -> Box:
+    """Return BOX as high as HEIGHT, what is in it at its edge; a device is moved there instead."""
+    by = 0 if box.flipped else height - box.height
+    if box.kind == "device":
+        return box.moved(0, by)
+    return replace(box, height=height, inside=tuple(each.moved(0, by) for each in box.inside))
+
+
+def _sized(box: Box, height: int, *, flipped: bool) -> Box:
+    """Return BOX at 0, 0 with all that is in it side by side, in several lines if they would be too broad."""
+    if box.kind == "device":
+        return replace(box, width=DEVICE_WIDTH, height=height, flipped=flipped)
+    lines: list[list[Box]] = [[]]
+    for each in box.inside:
+        sized = _sized(each, height, flipped=flipped)
+        if lines[-1] and sum(one.width + GAP for one in lines[-1]) + sized.width > _BROADEST:
+            lines.append([])
+        lines[-1].append(sized)
+    caption = NUMA_CAPTION if box.kind == "numa" and box.note else CAPTION
+    inside, y = [], _PADDING if flipped else caption
+    for line in lines:
+        x, highest = _PADDING, max((each.height for each in line), default=0)
+        for each in line:
+            inside.append(_raised(each, highest).moved(x, y))
+            x += each.width + GAP
+        y += highest + GAP
+    broadest = max((each.x + each.width for each in inside), default=0) + _PADDING
+    is_node = box.kind == "numa"
+    words = text_width(box.caption, 12 if is_node else 11, is_bold=is_node) + 2 * _PADDING + 2
+    below = caption if flipped else _PADDING
+    return replace(
+        box,
+        width=max(broadest, words),
+        height=y - GAP + below,
+        inside=tuple(inside),
+        flipped=flipped,
+    )

@@ -1,0 +1,151 @@
+"""Show how devices are linked as people know it from 'nvidia-smi topo -m': ``Matrix`` and its ``text``.
+
+The form is that of NVIDIA's drivers from 535 on, character by character as people paste it: columns are
+separated by tabs, the cell of a device with itself is `` X ``, the NUMA node is followed by two tabs, and
+rows of network cards end with the tabs alone. Only the cells of links that NVIDIA does not make, and the
+lines of the legend that explain them, are not in it.
+"""
+
+from __future__ import annotations
+
+from cdigen.topology.levels import LINKS, Relation, path, relation
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Protocol
+
+    from cdigen.model.inventory import Accelerator, Inventory
+    from cdigen.topology.levels import Placed
+
+    class Card(Placed, Protocol):
+        """A network card."""
+
+        @property
+        def name(self) -> str:
+            """What the kernel calls it."""
+
+
+_HEADER = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
+# Of the memory of a GPU that the kernel has as a NUMA node of its own (Grace); it is not in any inventory.
+_NO_NODE = "N/A"
+_LEGEND = (
+    ("X", "Self"),
+    ("SYS", "Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)"),
+    (
+        "NODE",
+        "Connection traversing PCIe as well as the interconnect between PCIe Host Bridges within a NUMA node",
+    ),
+    ("PHB", "Connection traversing PCIe as well as a PCIe Host Bridge (typically the CPU)"),
+    ("PXB", "Connection traversing multiple PCIe bridges (without traversing the PCIe Host Bridge)"),
+    ("PIX", "Connection traversing at most a single PCIe bridge"),
+    ("NV#", "Connection traversing a bonded set of # NVLinks"),
+)
+_LEGENDS = {
+    "xgmi": ("XGMI#", "Connection traversing a bonded set of # XGMI links"),
+    "xelink": ("XL#", "Connection traversing a bonded set of # Xe Links"),
+}
+
+
+@frozen
+class Device:
+    """A device of the matrix: its ``label`` (``GPU0``), its vendor, and what the inventory has of it."""
+
+    label: str
+    vendor: str
+    accelerator: Accelerator
+
+
+@frozen
+class Matrix:
+    """The devices, the network cards with their labels, and how each is joined to each, in that order."""
+
+    devices: tuple[Device, ...]
+    nics: tuple[tuple[str, Card], ...]
+    relations: tuple[tuple[Relation, ...], ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of rows and columns."""
+        return (*(device.label for device in self.devices), *(label for label, _ in self.nics))
+
+
+def matrix(devices: tuple[Device, ...], nics: tuple[Card, ...]) -> Matrix:
+    """Return how DEVICES and NICS are joined."""
+    return Matrix(
+        devices=devices,
+        nics=tuple((f"NIC{number}", nic) for number, nic in enumerate(nics)),
+        relations=(
+            *(
+                (
+                    *(relation(one.accelerator, other.accelerator) for other in devices),
+                    *(Relation(path=path(one.accelerator, nic)) for nic in nics),
+                )
+                for one in devices
+            ),
+            *(
+                (
+                    *(Relation(path=path(nic, other.accelerator)) for other in devices),
+                    *(Relation(path=path(nic, other)) for other in nics),
+                )
+                for nic in nics
+            ),
+        ),
+    )
+
+
+def devices_of(inventories: Mapping[str, Inventory]) -> tuple[Device, ...]:
+    """Return the devices of INVENTORIES with their labels; a device that is offered in two ways is one.
+
+    A label is the device's class and number; where several vendors have devices of a class, whose numbers
+    overlap, the vendor's name stands in the class's place (``amd0``).
+    """
+    every = [
+        (vendor, gpu) for vendor, inventory in inventories.items() for gpu in _once(inventory.accelerators)
+    ]
+    owners: dict[str, set[str]] = {}
+    for vendor, gpu in every:
+        owners.setdefault(gpu.device_class, set()).add(vendor)
+    return tuple(
+        Device(
+            label=f"{vendor if len(owners[gpu.device_class]) > 1 else gpu.device_class.upper()}{gpu.index}",
+            vendor=vendor,
+            accelerator=gpu,
+        )
+        for vendor, gpu in every
+    )
+
+
+def _once(accelerators: Iterable[Accelerator]) -> list[Accelerator]:
+    """Return ACCELERATORS without those that are nodes of another, by which a GPU is administered."""
+    found: dict[str, Accelerator] = {}
+    for place, each in enumerate(accelerators):
+        found.setdefault(each.address or f"-{place}", each)
+    return list(found.values())
+
+
+def text(shown: Matrix, *, header_as: Callable[[str], str] = str) -> str:
+    """Return the matrix and its legends, the line of its header as HEADER_AS makes it."""
+    header = "\t".join((*shown.labels, *_HEADER))
+    lines = [f"\t{header_as(header)}"]
+    for place, device in enumerate(shown.devices):
+        gpu = device.accelerator
+        node = "N/A" if gpu.numa_node is None else str(gpu.numa_node)
+        lines.append(_row(shown, place, (gpu.cpus, node, "", _NO_NODE)))
+    lines += [_row(shown, len(shown.devices) + place, ("",) * 4) for place in range(len(shown.nics))]
+    lines += ["", "Legend:", "", *_legend(shown)]
+    if shown.nics:
+        lines += ["", "NIC Legend:", "", *(f"  {label}: {nic.name}" for label, nic in shown.nics)]
+    return "\n".join((*lines, "", ""))
+
+
+def _row(shown: Matrix, place: int, ending: tuple[str, ...]) -> str:
+    cells = (relation.cell for relation in shown.relations[place])
+    return "\t".join((shown.labels[place], *(" X " if cell == "X" else cell for cell in cells), *ending))
+
+
+def _legend(shown: Matrix) -> list[str]:
+    technologies = {relation.technology for row in shown.relations for relation in row}
+    others = (_LEGENDS[name] for name in LINKS if name in technologies and name in _LEGENDS)
+    return [f"  {word:<4} = {meaning}" for word, meaning in (*_LEGEND, *others)]

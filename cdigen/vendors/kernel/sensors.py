@@ -1,0 +1,130 @@
+"""Figures that sysfs has of devices of several makers: hwmon's sensors, and the PCIe link.
+
+Names and units: the kernel's Documentation/hwmon/sysfs-interface.rst (millidegrees, microwatts, microjoules,
+hertz) and Documentation/ABI/testing/sysfs-bus-pci.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cdigen.vendors.kernel.device_files import Wanted
+from cdigen.vendors.kernel.pci_link import MOST_LANES, link_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cdigen.host.root import Root
+    from cdigen.vendors.kernel.device_files import DeviceFiles
+
+ASLEEP = "it sleeps, and asking would wake it"
+_NEEDED = re.compile(
+    r"temp\d+_(?:input|label)|power\d+_(?:average|input|cap|max|rated_max)|freq\d+_(?:input|label)"
+)
+_ENERGY = re.compile(r"energy\d+_input")
+_LINK = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
+# GT/s -> generation (PCIe 6.0, 8.2.1)
+_GENERATIONS = {"2.5": 1, "5": 2, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
+# A number outside of these is no reading: broken sensors tell all ones.
+_COLDEST, _HOTTEST, _MOST_WATTS, _MOST_MHZ = -100.0, 200.0, 100_000.0, 100_000
+
+
+def wanted(host: Root, folder: str, files: Sequence[str] = (), counters: Sequence[str] = ()) -> Wanted:
+    """Return what to read of the PCI device at FOLDER: its sensors and link, and FILES and COUNTERS."""
+    link = link_folder(host, folder)
+    paths = [*(f"{link}/{name}" for name in _LINK), *(f"{folder}/{name}" for name in files)]
+    counted = [f"{folder}/{name}" for name in counters]
+    for monitor in host.names(f"{folder}/hwmon"):
+        for name in host.names(f"{folder}/hwmon/{monitor}"):
+            if _NEEDED.fullmatch(name):
+                paths.append(f"{folder}/hwmon/{monitor}/{name}")
+            elif _ENERGY.fullmatch(name):
+                counted.append(f"{folder}/hwmon/{monitor}/{name}")
+    return Wanted(files=tuple(paths), counters=tuple(counted))
+
+
+class Sensors:
+    """What the files of the device at FOLDER said; None is unknown."""
+
+    def __init__(self, files: DeviceFiles, folder: str) -> None:
+        self._files = files
+        self._folder = folder
+        # By its name in hwmon's folder: of several the last one's, but drivers have one.
+        self._monitor = {
+            path.rpartition("/")[2]: path for path in (*files.texts, *files.rates) if "/hwmon/" in path
+        }
+
+    def number(self, name: str) -> int | None:
+        """Return the number in the file NAME, a path below the device's folder; no negative one."""
+        value = self._files.number(f"{self._folder}/{name}")
+        return value if value is not None and value >= 0 else None
+
+    def text(self, name: str) -> str:
+        """Return what the file NAME says, or an empty string."""
+        return self._files.texts.get(f"{self._folder}/{name}", "")
+
+    def rate(self, name: str) -> float | None:
+        """Return how fast the counter NAME rose, in each second."""
+        return self._files.rates.get(f"{self._folder}/{name}")
+
+    def percent(self, name: str) -> float | None:
+        """Return the percentage in the file NAME."""
+        value = self.number(name)
+        return float(value) if value is not None and value <= 100 else None
+
+    def temperature(self, *labels: str) -> float | None:
+        """Return that of the first of LABELS that is there; without labels, the first sensor's. Degrees."""
+        inputs = sorted(name for name in self._monitor if re.fullmatch(r"temp\d+_input", name))
+        names = {self._label(name): name for name in reversed(inputs)}
+        name = next((names[label] for label in labels if label in names), next(iter(inputs), ""))
+        value = self._sensor(name)
+        degrees = None if value is None else value / 1000
+        return degrees if degrees is not None and _COLDEST <= degrees <= _HOTTEST else None
+
+    def power(self) -> float | None:
+        """Return the power in watts: what a sensor says, or how fast the energy counter rises."""
+        told: float | None = self._first("power1_average", "power1_input")
+        if told is None:
+            counters = sorted(name for name in self._monitor if _ENERGY.fullmatch(name))
+            told = self._files.rates.get(self._monitor[counters[0]]) if counters else None
+        return _watts(told)
+
+    def power_limit(self) -> float | None:
+        """Return the limit that is set, or else the device's own; 0 is none."""
+        limits = (self._sensor(f"power{n}_{kind}") for kind in ("cap", "max", "rated_max") for n in (1, 2))
+        return _watts(next((limit for limit in limits if limit), None))
+
+    def clock(self, label: str) -> int | None:
+        """Return the frequency of the sensor with LABEL, in MHz."""
+        names = (name for name in self._monitor if re.fullmatch(r"freq\d+_input", name))
+        name = next((name for name in sorted(names) if self._label(name) == label), "")
+        value = self._sensor(name)
+        return mhz(None if value is None else value // 1_000_000)
+
+    def link(self, which: str) -> tuple[int | None, int | None]:
+        """Return generation and lanes of the PCIe link: WHICH is ``current`` or ``max``."""
+        paths = {path.rpartition("/")[2]: path for path in self._files.texts}
+        speed = self._files.texts.get(paths.get(f"{which}_link_speed", ""), "")
+        generation = _GENERATIONS.get(speed.partition(" ")[0].strip())
+        lanes = self._files.number(paths.get(f"{which}_link_width", ""))
+        return generation, lanes if lanes is not None and 0 < lanes <= MOST_LANES else None
+
+    def _label(self, name: str) -> str:
+        return self._files.texts.get(self._monitor.get(name.replace("_input", "_label"), ""), "").strip()
+
+    def _first(self, *names: str) -> int | None:
+        return next((value for name in names if (value := self._sensor(name)) is not None), None)
+
+    def _sensor(self, name: str) -> int | None:
+        return self._files.number(self._monitor[name]) if name in self._monitor else None
+
+
+def mhz(value: int | None) -> int | None:
+    """Return VALUE if it can be a frequency in MHz; a clock that stands is none."""
+    return value if value is not None and 0 < value <= _MOST_MHZ else None
+
+
+def _watts(microwatts: float | None) -> float | None:
+    watts = None if microwatts is None else microwatts / 1_000_000
+    return round(watts, 3) if watts is not None and 0 <= watts <= _MOST_WATTS else None

@@ -1,0 +1,76 @@
+"""Whether a GPU can be used: the part ``health``. What a GPU or driver does not support is None."""
+
+from __future__ import annotations
+
+from ctypes import byref
+
+from session import UNASKED, NvmlCallError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from session import Nvml
+
+MAX_COUNT = (1 << 32) - 1
+
+RECOVERY_ACTION = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+# What drivers have that do not know it yet: NVML_FI_DEV_RESET_STATUS, NVML_FI_DEV_DRAIN_AND_RESET_STATUS.
+RESET, DRAIN_AND_RESET = 226, 227
+_UNCORRECTED = 1  # nvmlMemoryErrorType_t
+_VOLATILE = 0  # nvmlEccCounterType_t: since the driver was loaded, or the GPU reset
+# The second one will be removed from CUDA 14; drivers before 545 have it alone.
+_FABRIC = (
+    ("nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v2_t"),
+    ("nvmlDeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t"),
+)
+
+
+def blank() -> dict[str, Any]:
+    """Return the part of a GPU of which nothing is known."""
+    names = "recovery_action", "reset", "drain_and_reset", "remap_failed", "ecc_uncorrected"
+    return dict.fromkeys((*names, "fabric_state", "fabric_status"))
+
+
+def tell(nvml: Nvml, part: dict[str, Any], handle: object, _handles: list[object | None]) -> None:
+    """Fill in PART of the GPU HANDLE; raises NvmlCallError, and leaves what it has read by then."""
+    part["recovery_action"] = field(nvml, handle, RECOVERY_ACTION)
+    for name, number in (("reset", RESET), ("drain_and_reset", DRAIN_AND_RESET)):
+        is_wanted = field(nvml, handle, number) if part["recovery_action"] is None else None
+        part[name] = None if is_wanted is None else bool(is_wanted)
+    rows = value(nvml, "nvmlDeviceGetRemappedRows", handle)
+    part["remap_failed"] = None if rows is None else bool(rows[3])
+    errors = value(nvml, "nvmlDeviceGetTotalEccErrors", handle, _UNCORRECTED, _VOLATILE)
+    part["ecc_uncorrected"] = None if errors is None else min(errors, MAX_COUNT)
+    info = fabric(nvml, handle)
+    if info is not None:
+        part |= {"fabric_state": info.state, "fabric_status": info.status}
+
+
+def fabric(nvml: Nvml, handle: object) -> Any:
+    """Return NVML's structure on how a GPU has joined its fabric, None for one without a fabric."""
+    for function, structure in _FABRIC:
+        info = nvml.structure(structure)
+        if info is not None and value(nvml, function, handle, byref(info)) is not None:
+            return info
+    return None
+
+
+def value(nvml: Nvml, function: str, *arguments: object) -> Any:
+    """Return what FUNCTION gives, None where the GPU or the driver knows no such thing."""
+    try:
+        return nvml.call(function, *arguments)
+    except NvmlCallError as refusal:
+        if refusal.code in UNASKED:
+            return None
+        raise
+
+
+def field(nvml: Nvml, handle: object, number: int) -> int | None:
+    """Return the value of the field NUMBER, a number of 32 bits; None where there is no such field."""
+    fields = value(nvml, "nvmlDeviceGetFieldValues", handle, [number])
+    if fields is None or fields[0].nvmlReturn in UNASKED:
+        return None
+    if fields[0].nvmlReturn:
+        raise nvml.failure("nvmlDeviceGetFieldValues", fields[0].nvmlReturn)
+    return int(fields[0].value.uiVal)

@@ -1,0 +1,173 @@
+"""Measure what topology costs: ``choose``, matrix, picture, and ``cdigen topology`` beside ``cdigen list``.
+
+``make bench-topology`` runs it. The machines are those of the tests. The commands show the 8 GPUs of the
+example inventory, as a daemon shows it that runs, and its spec. Their runs are interleaved; cdigen is
+installed into a private venv as users install it, with its modules compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cdigen.model.inventory import Accelerator
+    from cdigen.topology.choose import Share
+    from cdigen.topology.matrix import Device
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+# In the place of this folder, whose topology is not the tests'.
+sys.path[:1] = [str(HERE.parent), str(REPOSITORY)]
+
+import healthhost  # noqa: E402 - after the path is set
+from topology.machines import hives, nvswitch, partitioned, pcie, replicas  # noqa: E402 - likewise
+
+from cdigen.topology.choose import choose  # noqa: E402 - likewise
+from cdigen.topology.matrix import devices_of, matrix, text  # noqa: E402 - likewise
+from cdigen.topology.svg import picture  # noqa: E402 - likewise
+from cdigen.value import replace  # noqa: E402 - likewise
+
+CHOICES: dict[str, Sequence[Accelerator] | Sequence[Share]] = {
+    "8 GPUs, NVSwitch": nvswitch(8, 18),
+    "8 GPUs, two hives": hives(8, 4, per_socket=4),
+    "16 GPUs, NVSwitch": nvswitch(16, 6),
+    "16 GPUs, four islands": nvswitch(16, 18, island=4),
+    "16 GPUs, PCIe alone": pcie(16, per_socket=8, per_switch=4),
+    "64 partitions of 8 GPUs": partitioned(hives(8, 8, per_socket=4), 8),
+    "64 partitions of 16 GPUs": partitioned(nvswitch(16, 18), 4),
+    "160 replicas of 16 GPUs": replicas(nvswitch(16, 18), 10),
+    "5,000 replicas of 8 GPUs": replicas(nvswitch(8, 18), 625),
+}
+# Issue 17, "Topology" and "Speed"; it says nothing of 5,000 replicas, nor of the matrix and the picture.
+CHOICE_GOAL_MS, COMMAND_GOAL = 5, 2
+MOST_ASKED = 64
+
+
+def main() -> None:
+    """Measure, and print tables or JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=25, help="interleaved runs of each (default: 25)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    found = {
+        "one choice, processor time": [_choice(name, units) for name, units in CHOICES.items()],
+        "the matrix and the picture, processor time": _views(options.runs),
+        "commands, processor time": _commands(options.runs),
+    }
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return
+    for title, rows in found.items():
+        columns = list(rows[0])[1:]
+        print(f"{title:44}" + "".join(f"{column:>14}" for column in columns))
+        for row in rows:
+            print(f"{row['what']:44}" + "".join(f"{row[column]:>14}" for column in columns))
+        print()
+
+
+def _choice(name: str, units: Sequence[Accelerator] | Sequence[Share]) -> dict[str, object]:
+    """Return the median and the longest over all counts, packed and spread; one of the units is in use."""
+    free = units[1:]
+    asked = [(count, spread) for count in range(1, min(len(free), MOST_ASKED)) for spread in (False, True)]
+    # The least of five: what other processes add is not the choice's.
+    times = [min(_choice_ms(units, *each) for _ in range(5)) for each in asked]
+    goal = "" if name.startswith("5,000") else CHOICE_GOAL_MS
+    return {
+        "what": name,
+        "median ms": round(statistics.median(times), 2),
+        "longest ms": round(max(times), 2),
+        "goal ms": goal,
+    }
+
+
+def _choice_ms(units: Sequence[Accelerator] | Sequence[Share], count: int, spread: bool) -> float:  # noqa: FBT001
+    return _ms(lambda: choose(units[1:], units[6:7], count, every=units, spread=spread))  # type: ignore[type-var]
+
+
+def _ms(run: Callable[[], object]) -> float:
+    begun = time.process_time()
+    run()
+    return (time.process_time() - begun) * 1000
+
+
+def _views(runs: int) -> list[dict[str, object]]:
+    rows = []
+    for number in (2, 8, 16):
+        gpus = replace(healthhost.example()["nvidia"], accelerators=nvswitch(number, 18))
+        devices = devices_of({"nvidia": gpus})
+        for name, run in (("matrix", _matrix), ("picture", picture)):
+            times = [_ms(partial(run, devices)) for _ in range(runs)]
+            rows.append(
+                {
+                    "what": f"the {name} of {number} GPUs",
+                    "median ms": round(statistics.median(times), 2),
+                    "longest ms": round(max(times), 2),
+                }
+            )
+    return rows
+
+
+def _matrix(devices: tuple[Device, ...]) -> str:
+    return text(matrix(devices, ()))
+
+
+def _commands(runs: int) -> list[dict[str, object]]:
+    with tempfile.TemporaryDirectory(prefix="cdigen-bench-") as folder:
+        work = Path(folder)
+        host = work / "host"
+        (host / "var/run/cdi").mkdir(parents=True)
+        spec = REPOSITORY / "examples/specs/debian13-8xh100.json"
+        shutil.copy(spec, host / "var/run/cdi/nvidia.com-gpu.json")
+        # The daemon that runs is this process.
+        healthhost.save(host)
+        python: Path = import_module("bench.cold_generate")._install(work / "venv")
+        cdigen = str(python.with_name("cdigen"))
+        commands = {
+            "cdigen list": [cdigen, "list", "--root", str(host)],
+            "cdigen topology": [cdigen, "topology", "--root", str(host)],
+            "cdigen topology --svg": [cdigen, "topology", "--root", str(host), "--svg", str(work / "t.svg")],
+        }
+        times: dict[str, list[float]] = {name: [] for name in commands}
+        for _ in range(runs):
+            for name, command in commands.items():
+                times[name].append(_used_ms(command))
+    first = statistics.median(times["cdigen list"])
+    return [
+        {
+            "what": name,
+            "median ms": round(statistics.median(values), 1),
+            "ratio": round(statistics.median(values) / first, 2),
+            "goal": "" if name == "cdigen list" else COMMAND_GOAL,
+        }
+        for name, values in times.items()
+    ]
+
+
+def _used_ms(command: list[str]) -> float:
+    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if status:
+        sys.exit(f"{' '.join(command)} ended with {child.returncode}")
+    return (used.ru_utime + used.ru_stime) * 1000
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Devices, inventories and rules for the tests of health."""
+
+from __future__ import annotations
+
+from cdigen.health.book import Clear, Moment, Policy
+from cdigen.model.health import CauseRule
+from cdigen.model.inventory import Accelerator, Driver, Inventory, Partition
+
+QUIET_S = 300.0
+FIRST, SECOND = "0000:65:00.0", "0000:66:00.0"
+
+
+def rule(cause: str, *cleared_by: str) -> CauseRule:
+    return CauseRule(
+        cause=cause,
+        cleared_by=cleared_by,  # type: ignore[arg-type]
+        clears_when=f"{cause} ends",
+        meaning="It is broken.",
+        reference="a test",
+    )
+
+
+RULES = (
+    rule("needs-reset", "reset"),
+    rule("needs-reload", "reload", "reset"),
+    rule("recovers", "recovered", "reset"),
+    rule("quiets", "quiet"),
+    rule("seen", "gone"),
+    rule("seen-or-reset", "gone", "reset"),
+    rule("boots"),
+)
+
+
+def policy(vendor: str = "nvidia", *, quiet_s: float = QUIET_S, ignored: tuple[str, ...] = ()) -> Policy:
+    return Policy(rules={(vendor, one.cause): one for one in RULES}, quiet_s=quiet_s, ignored=ignored)
+
+
+def at(boot_s: float, *, wall_s: float | None = None) -> Moment:
+    return Moment(boot_s=boot_s, wall_s=1_700_000_000.0 + boot_s if wall_s is None else wall_s)
+
+
+def partition(instance: str, *, address: str = "") -> Partition:
+    return Partition(
+        index=0,
+        uuid=f"MIG-{instance}",
+        profile="1g.10gb",
+        instance=instance,
+        graphics=False,
+        nodes=(),
+        usable=True,
+        address=address,
+    )
+
+
+def gpu(
+    address: str = FIRST,
+    *,
+    uuid: str | None = "GPU-1",
+    device_id: str = "0x20b0",
+    usable: bool = True,
+    partitions: tuple[Partition, ...] = (),
+) -> Accelerator:
+    return Accelerator(
+        index=0,
+        address=address,
+        model="A100",
+        uuid=uuid,
+        minor=0,
+        nodes=(),
+        usable=usable,
+        problem="" if usable else "its node cannot be opened",
+        partitioned=bool(partitions),
+        partitions=partitions,
+        device_id=device_id,
+    )
+
+
+def cleared(
+    at_s: float,
+    address: str = FIRST,
+    *,
+    uuid: str | None = None,
+    instance: str = "",
+    boot: str = "boot",
+) -> Clear:
+    return Clear(
+        vendor="nvidia", address=address, uuid=uuid, device_id="", instance=instance, boot=boot, at_s=at_s
+    )
+
+
+def inventory(*accelerators: Accelerator, vendor: str = "nvidia") -> dict[str, Inventory]:
+    driver = Driver(version="550.1", flavour="open", architecture="x86_64")
+    return {
+        vendor: Inventory(
+            vendor=vendor,
+            driver=driver,
+            accelerators=accelerators,
+            nodes=(),
+            files=(),
+            sought=(),
+            findings=(),
+        )
+    }

@@ -1,0 +1,25 @@
+"""The program, as a child that reads a log of which the test says what is in it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kernellog.logprogram import Program
+from kernelrecords import FakeLog
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[FakeLog]:
+    """Return a log of which this test says what is in it."""
+    log = FakeLog(tmp_path / "kmsg")
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def program(log: FakeLog) -> Iterator[Program]:
+    """Return the program, which reads LOG."""
+    with log.path.open("rb", buffering=0) as file:
+        program = Program(file.fileno(), "--given")
+    yield program
+    program.end()

@@ -1,0 +1,196 @@
+"""The program itself, on recorded records: what it says, what it may do, and when it ends."""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from abilities import cannot_run
+from kernellog.logprogram import PROGRAM, Program
+from kernelrecords import AMDGPU, XID, FakeLog, record
+from waiting import PATIENCE_S, until
+
+pytestmark = pytest.mark.process
+
+# What the kernel may write at most, each character as four (printk/internal.h).
+HUGE = "NVRM: " + "\\x0a" * 1000
+
+
+def test_lines_of_drivers_are_said_and_no_others(program: Program, log: FakeLog) -> None:
+    log.write(
+        record("usb 1-1: new device", 1),
+        record(XID[0], 2, level=12),
+        record(XID[1], 3, stamp_us=int(time.monotonic() * 1e6)),
+    )
+    said = program.says()
+    assert {**said, "at": 0} == {"seq": 3, "at": 0, "text": XID[1], "device": ""}
+    assert abs(said["at"] - time.clock_gettime(time.CLOCK_BOOTTIME)) < PATIENCE_S
+
+
+def test_whatever_stands_in_a_line_it_is_one_of_json(program: Program, log: FakeLog) -> None:
+    log.write(record(f'{AMDGPU} "\\x5c" \\\n DEVICE=+pci:"\\', 1), record(HUGE, 2))
+    assert program.says()["text"] == f'{AMDGPU} "\\x5c" \\'
+    assert program.says()["text"] == HUGE
+
+
+def test_gaps_are_said(program: Program, log: FakeLog) -> None:
+    log.write(record(XID[0], 1), record(XID[0], 5))
+    assert [program.says() for _ in range(3)][1] == {"lost": 3}
+
+
+def test_it_ends_when_its_reader_is_gone(program: Program) -> None:
+    program.lines.close()
+    assert program.process.wait(PATIENCE_S) == 0
+
+
+def test_it_says_all_when_the_log_ends(program: Program, log: FakeLog) -> None:
+    log.write(*[record(XID[0], number) for number in range(300)])
+    log.close()
+    lines = program.lines.readlines()
+    assert b'"seq": 299,' in lines[-1]
+    assert program.process.wait(PATIENCE_S) == 0
+
+
+def test_it_waits_for_its_reader_and_says_everything_then(program: Program, log: FakeLog) -> None:
+    # Far more than a pipe holds: the program stands still, and the log is the queue.
+    numbers: list[int] = []
+    names = [f"{'ghijklmnop'[number % 10]}{'q' * (number // 10)}" for number in range(700)]
+
+    def write() -> None:
+        for number, name in enumerate(names):
+            log.write(record(f"NVRM: Xid (PCI:0000:65:00): 13, {name} {'-' * 300}", number))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert until(lambda: "S" in program.status()["State"])
+    while len(numbers) < len(names):
+        numbers.append(program.says()["seq"])
+    writer.join()
+    assert numbers == list(range(len(names)))
+
+
+def test_records_that_waited_for_its_reader_keep_their_time(program: Program, log: FakeLog) -> None:
+    asleep_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+    written_s: list[float] = []
+
+    def write() -> None:
+        for number in range(150):
+            written_s.append(time.monotonic())
+            text = f"NVRM: {'ghijklmnop'[number % 10]}{'q' * (number // 10)} {'-' * 900}"
+            log.write(record(text, number, stamp_us=int(written_s[-1] * 1e6)))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    # The pipe is full, and so is the log.
+    time.sleep(1)
+    said = [program.says() for _ in range(150)]
+    writer.join()
+    assert max(each["at"] - asleep_s - written_s[each["seq"]] for each in said) < 0.5
+
+
+def test_it_may_do_nothing_but_read_and_write_what_is_open(program: Program, log: FakeLog) -> None:
+    log.write(record(XID[0], 1))
+    program.says()
+    status, folder = program.status(), Path(f"/proc/{program.process.pid}")
+    assert {os.readlink(path).split(":")[0] for path in (folder / "fd").iterdir()} == {str(log.path), "pipe"}
+    limits = dict(re.findall(r"^(Max .+?)  +(\d+) ", (folder / "limits").read_text(), re.MULTILINE))
+    assert (limits["Max open files"], limits["Max processes"]) == ("2", "0")
+    if os.geteuid() != 0:
+        cannot_run("of root's rights only root can see that they are gone")
+    assert {status[name].split()[0] for name in ("Uid", "Gid")} == {"65534"}
+    assert status["Groups"].split() == []
+    assert {status[f"Cap{name}"] for name in ("Prm", "Eff", "Bnd", "Amb", "Inh")} == {"0" * 16}
+    assert status["NoNewPrivs"] == "1"
+
+
+def test_it_needs_little_more_than_python(program: Program, log: FakeLog) -> None:
+    log.write(record(XID[0], 1))
+    program.says()
+    bare = "print(open('/proc/self/status').read())"
+    said = subprocess.run([sys.executable, "-ISBc", bare], check=True, capture_output=True, text=True).stdout
+    kilobytes = [
+        int(text.split("VmHWM:")[1].split()[0]) for text in (said, f"VmHWM:{program.status()['VmHWM']}")
+    ]
+    # Of which ctypes, which is for root alone, takes up to two thousand.
+    assert kilobytes[1] < kilobytes[0] + 5000
+
+
+def test_it_imports_nothing_that_is_slow() -> None:
+    code = (
+        "import sys; sys.path.append(sys.argv[1]); import cdigen.kernellog.main; print(*sorted(sys.modules))"
+    )
+    command = [sys.executable, "-ISBc", code, str(PROGRAM.parents[1])]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert not {"json", "re", "ctypes", "subprocess", "socket", "typing", "enum", "signal"} & {*said}
+    ours = {name for name in said if name.startswith("cdigen")}
+    assert {name for name in ours if not name.startswith("cdigen.kernellog")} == {"cdigen"}
+
+
+def test_a_log_that_cannot_be_opened_is_said(tmp_path: Path) -> None:
+    script = 'mount --bind "$0" /dev && exec "$@"'
+    unshare = ("unshare", "--mount")
+    if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode != 0:
+        cannot_run("there are no mount namespaces here: run as root")
+    command = [*unshare, "sh", "-c", script, str(tmp_path), sys.executable, "-ISB", str(PROGRAM)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, '{"problem": "/dev/kmsg: No such file or directory"}\n')
+    assert done.stderr == "cdigen-kernel-log: /dev/kmsg: No such file or directory\n"
+
+
+def flood(log: FakeLog, text: str, count: int, *, among: dict[int, str], a_second: int = 0) -> None:
+    """Write COUNT records of TEXT, and those of AMONG; A_SECOND, or as fast as they are read."""
+    began = time.monotonic()
+    for number in range(count):
+        if a_second and number % 50 == 0:
+            time.sleep(max(0.0, began + number / a_second - time.monotonic()))
+        log.write(record(among.get(number, text), number))
+
+
+def heard(program: Program, last: int) -> list[dict[str, Any]]:
+    said = [program.says()]
+    while said[-1].get("seq") != last:
+        said.append(program.says())
+    return said
+
+
+@pytest.mark.parametrize("text", ["usb 1-1: reset high-speed USB device number 2", XID[1]])
+def test_in_a_flood_nothing_that_counts_is_lost(program: Program, log: FakeLog, text: str) -> None:
+    count = 30_000
+    among = {
+        number: f"NVRM: Xid (PCI:0000:{number % 97:02x}:00): 79, pid={number}"
+        for number in range(500, count, 1777)
+    }
+    writer = threading.Thread(
+        target=flood, args=(log, text, count), kwargs={"among": {**among, count - 1: AMDGPU}}
+    )
+    writer.start()
+    said = heard(program, count - 1)
+    writer.join()
+    texts = [each["text"] for each in said]
+    assert {*among.values()} <= {*texts}
+    assert [each["seq"] for each in said] == sorted(each["seq"] for each in said)
+    assert len(said) < 2000
+    # 100 us each; a fifth of it was measured.
+    assert program.cpu_s() < count * 1e-4
+
+
+@pytest.mark.wall_clock
+@pytest.mark.parametrize("text", ["usb 1-1: reset high-speed USB device number 2", XID[1]])
+def test_a_minute_of_10000_records_a_second_takes_a_tenth_of_a_processor(
+    program: Program, log: FakeLog, text: str
+) -> None:
+    count = 600_000
+    among = {number: f"NVRM: Xid (PCI:0000:{number % 97:02x}:00): 79" for number in range(0, count, 7777)}
+    options = {"among": {**among, count - 1: AMDGPU}, "a_second": 10_000}
+    writer = threading.Thread(target=flood, args=(log, text, count), kwargs=options)
+    writer.start()
+    texts = [each["text"] for each in heard(program, count - 1)]
+    writer.join()
+    assert {*among.values()} <= {*texts}
+    assert program.cpu_s() < 6
+    print(text[:4], program.cpu_s(), "s of a processor", program.status()["VmHWM"], len(texts), "lines")

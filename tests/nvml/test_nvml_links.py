@@ -1,0 +1,131 @@
+"""What NVML tells of NVLinks: direct ones, those to switches, and what is told where some of it fails."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nvlinks import FIRST_BUS, address, linked, switched
+from standin import Gpu, Machine, gpu, install, trusted_folder
+
+from cdigen.vendors.nvidia.links import gpu_links
+from cdigen.vendors.nvidia.nvml.ask import ask
+from cdigen.vendors.nvidia.nvml.links import NvmlLinks
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with trusted_folder() as place:
+        yield place
+
+
+def told(folder: Path, *gpus: Gpu, faults: tuple[str, ...] = ()) -> dict[str, NvmlLinks]:
+    library = str(install(folder, Machine(gpus=gpus, faults=faults)))
+    answer = ask(library, what=("links",), addresses=tuple(address(number) for number in range(len(gpus))))
+    assert answer.report is not None, answer.findings
+    return {each.address: each.links for each in answer.report.gpus if each.address and each.links}
+
+
+def number_of(address: str) -> int:
+    return int(address[5:7], 16) - FIRST_BUS
+
+
+def links_of(found: dict[str, NvmlLinks]) -> dict[int, dict[str, int]]:
+    """Return the links as the inventory has them: by a GPU's number, its peers with the numbers of links."""
+    return {
+        number_of(each.address): {
+            str(number_of(link.peer)) if link.peer else each.island: link.count for link in each.links
+        }
+        for each in gpu_links(found)
+    }
+
+
+def test_direct_links_are_counted_by_the_gpu_at_their_other_end(folder: Path) -> None:
+    found = told(folder, linked(0, 1, 1, 2, -1), linked(1, 0, 0), linked(2, 0))
+    assert links_of(found) == {0: {"1": 2, "2": 1}, 1: {"0": 2}, 2: {"0": 1}}
+    assert all(each.error is None for each in found.values())
+
+
+def test_switches_make_an_island_of_the_gpus_that_they_join(folder: Path) -> None:
+    found = told(folder, *(switched(number, 4, 18) for number in range(4)))
+    island = f"nvlink-{address(0)}"
+    assert links_of(found) == {number: {island: 18} for number in range(4)}
+
+
+def test_sixteen_gpus_on_switches_are_asked_within_the_deadline(folder: Path) -> None:
+    found = told(folder, *(switched(number, 16, 6) for number in range(16)))
+    assert links_of(found) == {number: {f"nvlink-{address(0)}": 6} for number in range(16)}
+
+
+def test_links_to_switches_that_join_nobody_are_no_links(folder: Path) -> None:
+    """The fabric manager has not started."""
+    found = told(folder, *(switched(number, 2, 18, reached=False) for number in range(2)))
+    assert links_of(found) == {0: {}, 1: {}}
+    assert [each.switched for each in found.values()] == [18, 18]
+
+
+def test_gpus_without_nvlinks_have_none(folder: Path) -> None:
+    found = told(folder, gpu(0), gpu(1))
+    assert links_of(found) == {0: {}, 1: {}}
+    assert all(each.error is None for each in found.values())
+
+
+def test_a_link_that_fails_costs_no_other_link_and_no_other_gpu(folder: Path) -> None:
+    broken = linked(1, 0, 0, faults=("nvmlDeviceGetNvLinkState error 999",))
+    found = told(folder, linked(0, 1, 1, 2), broken, linked(2, 0))
+    assert links_of(found) == {0: {"1": 2, "2": 1}, 1: {}, 2: {"0": 1}}
+    assert [each.error is not None for each in found.values()] == [False, True, False]
+
+
+def test_a_gpu_that_is_lost_costs_no_other_its_links(folder: Path) -> None:
+    gpus = [switched(number, 4, 12) for number in range(4)]
+    gpus[2] = switched(2, 4, 12, faults=("* error 15",))
+    found = told(folder, *gpus)
+    island = {f"nvlink-{address(0)}": 12}
+    assert links_of(found) == {0: island, 1: island, 2: {}, 3: island}
+
+
+def test_a_driver_that_does_not_tell_what_is_at_the_other_end_is_understood(folder: Path) -> None:
+    fault = ("nvmlDeviceGetNvLinkRemoteDeviceType error 3",)
+    found = told(folder, linked(0, 1), linked(1, 0), faults=fault)
+    assert links_of(found) == {0: {"1": 1}, 1: {"0": 1}}
+    found = told(folder, *(switched(number, 2, 6) for number in range(2)), faults=fault)
+    assert links_of(found) == {number: {f"nvlink-{address(0)}": 6} for number in range(2)}
+
+
+@pytest.mark.parametrize("fabric", ["", "ab00.7"])
+def test_gpus_that_a_fabric_keeps_apart_are_two_islands(fabric: str) -> None:
+    found = gpu_links(
+        {
+            address(number): NvmlLinks(
+                error=None,
+                peers={},
+                down=0,
+                switched=18,
+                fabric=fabric,
+                is_joining=False,
+                reached=tuple(address(other) for other in group if other > number),
+            )
+            for group in ((0, 1), (2, 3))
+            for number in group
+        }
+    )
+    first, second = f"nvlink-{fabric or address(0)}", f"nvlink-{address(2)}"
+    assert [each.island for each in found] == [first, first, second, second]
+
+
+def test_a_fabric_of_a_cluster_names_the_island(folder: Path) -> None:
+    clique = ("nvmlDeviceGetGpuFabricInfoV 0 3 0", "fabric-clique 0 171 7")
+    found = told(folder, *(switched(number, 2, 18, figures=clique) for number in range(2)))
+    assert {each.island for each in gpu_links(found)} == {f"nvlink-ab{'0' * 30}.7"}
+
+
+def test_a_machine_of_its_own_has_a_fabric_without_a_name(folder: Path) -> None:
+    joined = ("nvmlDeviceGetGpuFabricInfoV 0 3 0",)
+    found = told(folder, *(switched(number, 2, 18, figures=joined) for number in range(2)))
+    assert {each.island for each in gpu_links(found)} == {f"nvlink-{address(0)}"}
+
+
+def test_a_gpu_that_is_still_joining_its_fabric_says_so(folder: Path) -> None:
+    joining = ("nvmlDeviceGetGpuFabricInfoV 0 2 0",)
+    found = told(folder, *(switched(number, 2, 18, figures=joining) for number in range(2)))
+    assert [each.is_joining for each in found.values()] == [True, True]

@@ -1,0 +1,225 @@
+"""What 'docker run' is given for devices, as nvidia-docker 1.0 gave it and as CDI names them."""
+
+import pytest
+from healthhost import example, split
+from hypothesis import given
+from hypothesis import strategies as st
+from model.inventories import inventories as any_inventories
+
+from cdigen.host.root import shown
+from cdigen.model.errors import HostError
+from cdigen.model.inventory import Inventory
+from cdigen.model.profile import DEFAULT
+from cdigen.pipeline.arguments import FORMS, InvalidChoiceError, Offer, arguments, chosen, offers
+from cdigen.topology.matrix import devices_of
+from cdigen.value import replace
+
+NVIDIA = "debian13-8xh100"
+VOLUMES = {"nvidia_driver": "/var/lib/cdigen/volumes/nvidia_driver"}
+VOLUME = "--volume=/var/lib/cdigen/volumes/nvidia_driver:/usr/local/nvidia:ro"
+CONTROL = [f"--device=/dev/{name}" for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")]
+
+
+def offered(inventories: dict[str, Inventory]) -> tuple[Offer, ...]:
+    return offers(inventories, (DEFAULT,), devices_of(inventories))
+
+
+def of(host: str = NVIDIA) -> tuple[Offer, ...]:
+    return offered(example(host))
+
+
+def printed(asked: str, form: str = "cdi", host: str = NVIDIA) -> list[str]:
+    return list(arguments(chosen(of(host), asked.split(" ")), form, VOLUMES).options())
+
+
+def uuid(number: int) -> str:
+    return example()["nvidia"].accelerators[number].uuid or ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        pytest.param("", range(8), id="nothing is all"),
+        pytest.param("*", range(8), id="a star is all"),
+        pytest.param("1", [1], id="a number"),
+        pytest.param("+01", [1], id="a number as Go reads it"),
+        pytest.param("1 0 1", [0, 1], id="several, each once, in order"),
+        pytest.param(uuid(3), [3], id="a UUID"),
+        pytest.param(uuid(3)[:12], [3], id="the beginning of a UUID"),
+        pytest.param("0000:43:00.0", [1], id="a PCI address"),
+        pytest.param("nvidia.com/gpu=2", [2], id="a CDI name"),
+    ],
+)
+def test_devices_are_asked_for_by_number_uuid_address_and_name(asked: str, expected: list[int]) -> None:
+    assert [offer.number for offer in chosen(of(), asked.split(" "))] == list(expected)
+
+
+def test_of_several_uuids_that_begin_so_it_is_the_first_as_with_1_0() -> None:
+    known = example()["nvidia"]
+    alike = [replace(gpu, uuid=f"GPU-1{gpu.uuid}") for gpu in known.accelerators]
+    found = chosen(offered({"nvidia": replace(known, accelerators=tuple(alike))}), ["GPU-1"])
+    assert [offer.number for offer in found] == [0]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "8",
+        "-1",
+        "0x1",
+        "1.0",
+        "../..",
+        "GPU-",
+        "GPU-zz",
+        "gpu-0a7e",
+        "0\t1",
+        "\u0661",
+        "1_0",
+        "9" * 30,
+        "nvidia.com/gpu=8",
+        "nvidia.com/gpu=all",
+        "none",
+        "=",
+    ],
+)
+def test_what_is_no_device_is_refused_in_the_words_of_one_dot_zero(asked: str) -> None:
+    with pytest.raises(InvalidChoiceError) as refused:
+        chosen(of(), [asked])
+    assert str(refused.value) == f"invalid device: {shown(asked)}"
+
+
+@pytest.mark.parametrize(("asked", "wrong"), [("* 0", "*"), ("0 9 8", "9"), ("0  1", "")])
+def test_the_one_that_is_wrong_is_named(asked: str, wrong: str) -> None:
+    with pytest.raises(InvalidChoiceError) as refused:
+        chosen(of(), asked.split(" "))
+    assert str(refused.value) == f"invalid device: {wrong}"
+
+
+def test_a_device_that_is_left_out_keeps_its_number_and_is_not_given() -> None:
+    whole = example()["nvidia"]
+    gpus = (replace(whole.accelerators[0], usable=False), *whole.accelerators[1:2])
+    known = offered({"nvidia": replace(whole, accelerators=gpus)})
+    assert [offer.number for offer in chosen(known, [""])] == [1]
+    assert [offer.number for offer in chosen(known, ["1"])] == [1]
+    with pytest.raises(InvalidChoiceError):
+        chosen(known, ["0"])
+
+
+def test_with_cdi_the_arguments_are_names() -> None:
+    assert printed("0 1") == ["--device=nvidia.com/gpu=0", "--device=nvidia.com/gpu=1"]
+    assert printed("0", host="ubuntu-flex170-sriov") == ["--device=intel.com/gpu=0"]
+
+
+def test_the_classic_form_has_the_volume_then_what_all_need_then_the_gpus() -> None:
+    found = printed("1 0", "classic")
+    assert found[:4] == [VOLUME, *CONTROL]
+    assert [each for each in found if each[-1].isdigit() and "nvidia" in each] == [
+        "--device=/dev/nvidia0",
+        "--device=/dev/nvidia1",
+    ]
+    assert len(found) == len(set(found))
+
+
+def test_other_makers_bring_nodes_and_the_groups_that_open_them() -> None:
+    found = printed("1", "classic", "ubuntu-2xmi300x-cpx")
+    assert found[0] == "--device=/dev/kfd"
+    assert found[-2:] == ["--group-add=44", "--group-add=105"]
+    assert not [each for each in found if each.startswith("--volume")]
+
+
+def test_nodes_whose_names_docker_would_take_apart_are_left_out() -> None:
+    found = printed("0", "classic", "ubuntu-flex170-sriov")
+    assert "--device=/dev/dri/renderD128" in found
+    assert not [each for each in found if ":" in each]
+
+
+def test_a_gpu_that_is_split_is_given_as_its_parts() -> None:
+    whole = example()["nvidia"]
+    inventories = {
+        "nvidia": replace(whole, accelerators=(split(whole.accelerators[0]), *whole.accelerators[1:2]))
+    }
+    known = offered(inventories)
+    assert [offer.name for offer in chosen(known, ["0"])] == ["nvidia.com/gpu=0:0", "nvidia.com/gpu=0:1"]
+    assert [offer.name for offer in chosen(known, ["0:1"])] == ["nvidia.com/gpu=0:1"]
+    assert printed("1", host="ubuntu-2xmi300x-cpx")[0] == "--device=amd.com/gpu=8"
+    part = inventories["nvidia"].accelerators[0].partitions[1]
+    assert [offer.known.partition for offer in chosen(known, [part.uuid or ""])] == [part]
+    found = arguments(chosen(known, ["0:1"]), "classic", VOLUMES).devices
+    assert {node.path for node in part.nodes} | {"/dev/nvidia0"} <= {*found}
+    assert "/dev/nvidia1" not in found
+
+
+def test_the_makers_numbers_follow_each_other() -> None:
+    both = {**example(), **example("ubuntu-2xmi300x-cpx")}
+    known = offered(both)
+    assert {offer.name for offer in chosen(known, ["8"])} == {f"amd.com/gpu={number}" for number in range(8)}
+    with pytest.raises(InvalidChoiceError, match=r"^invalid volume: amd_driver$"):
+        arguments(chosen(known, ["8"]), "classic", VOLUMES, ["amd_driver"])
+    assert [
+        argument for argument in arguments(known, "classic", VOLUMES).options() if "volume" in argument
+    ] == [VOLUME]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("asked", "wrong"), [("x", "x"), ("nvidia_driver nvidia", "nvidia"), ("* x", "*")])
+def test_what_is_no_volume_is_refused_in_the_words_of_one_dot_zero(form: str, asked: str, wrong: str) -> None:
+    with pytest.raises(InvalidChoiceError) as refused:
+        arguments(of(), form, VOLUMES, asked.split(" "))
+    assert str(refused.value) == f"invalid volume: {shown(wrong)}"
+
+
+@pytest.mark.parametrize("asked", ["", "*", "nvidia_driver", "nvidia_driver nvidia_driver"])
+def test_the_volume_is_asked_for_by_its_name(asked: str) -> None:
+    assert arguments(of(), "classic", VOLUMES, asked.split(" ")).volumes == (VOLUME.partition("=")[2],)
+
+
+def test_an_unknown_form_is_refused() -> None:
+    with pytest.raises(InvalidChoiceError, match=r"^invalid form: oci$"):
+        arguments(of(), "oci", VOLUMES)
+
+
+def test_nothing_is_left_out_where_there_is_no_volume() -> None:
+    with pytest.raises(HostError, match=r"nvidia\.com/gpu are in no volume"):
+        arguments(of(), "classic", {})
+    assert arguments(of(), "cdi", {}).devices[0] == "nvidia.com/gpu=0"
+
+
+@pytest.mark.parametrize("path", ["/var/lib/c d/volumes/nvidia_driver", "/a:b/volumes/nvidia_driver"])
+def test_a_path_that_docker_would_take_apart_is_refused(path: str) -> None:
+    with pytest.raises(HostError, match="separates arguments"):
+        arguments(of(), "classic", {"nvidia_driver": path})
+
+
+def test_a_refusal_is_one_short_line_of_plain_text() -> None:
+    bad = "<script>\x1b[31m\r\nSet-Cookie: a=b" + "x" * 10_000
+    for asked in (
+        lambda: chosen(of(), [bad]),
+        lambda: arguments(of(), bad, {}),
+        lambda: arguments(of(), "cdi", {}, [bad]),
+    ):
+        with pytest.raises(InvalidChoiceError) as refused:
+            asked()
+        assert str(refused.value).isprintable()
+        assert len(str(refused.value)) < 200
+
+
+def test_ten_thousand_names_are_answered() -> None:
+    assert len(chosen(of(), ["0", "1"] * 5000)) == 2
+
+
+@given(st.lists(st.text()))
+def test_any_words_are_answered_or_refused(words: list[str]) -> None:
+    known = of()
+    try:
+        found = chosen(known, words)
+    except InvalidChoiceError:
+        return
+    assert set(found) <= set(known)
+
+
+@given(inventory=any_inventories, vendor=st.sampled_from(["nvidia", "amd", "intel"]))
+def test_whatever_an_inventory_says_each_offer_has_arguments(inventory: Inventory, vendor: str) -> None:
+    for offer in offered({vendor: replace(inventory, vendor=vendor)}):
+        assert arguments([offer], "cdi", {}).devices == (offer.name,)
+        if not offer.volume:
+            arguments([offer], "classic", {})

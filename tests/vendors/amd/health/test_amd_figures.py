@@ -1,0 +1,192 @@
+"""Figures of AMD's GPUs; the values are those of an MI300X and a Radeon as amdgpu of Linux 6.8 tells them."""
+
+import os
+from pathlib import Path
+
+import amdtree
+import pytest
+from hosttree import link, put
+from vendors.amd.amdhost import discover, places
+
+from cdigen.model.figures import MAX_PROCESSES, DeviceFigures
+from cdigen.vendors.amd.health import HEALTH
+from cdigen.vendors.amd.health.figures import figures
+
+GPU, OTHER = amdtree.ADDRESSES[:2]
+GIB = 1 << 30
+NODES = "sys/class/kfd/kfd/topology/nodes"
+FILES = {
+    "mem_info_vram_total": f"{192 * GIB}",
+    "mem_info_vram_used": f"{10 * GIB}",
+    "gpu_busy_percent": "97",
+    "mem_busy_percent": "31",
+    "pp_dpm_sclk": "0: 132Mhz *\n1: 2100Mhz ",
+    "pp_dpm_mclk": "0: 900Mhz\n1: 1100Mhz\n2: 1300Mhz *",
+    "current_link_speed": "32.0 GT/s PCIe",
+    "current_link_width": "8",
+    "max_link_speed": "32.0 GT/s PCIe",
+    "max_link_width": "16",
+    "hwmon/hwmon7/temp2_input": "56000",
+    "hwmon/hwmon7/temp2_label": "junction",
+    "hwmon/hwmon7/temp3_input": "61000",
+    "hwmon/hwmon7/temp3_label": "mem",
+    "hwmon/hwmon7/power1_average": "346120000",
+    "hwmon/hwmon7/power1_cap": "750000000",
+    "hwmon/hwmon7/freq1_input": "2099000000",
+    "hwmon/hwmon7/freq1_label": "sclk",
+    "hwmon/hwmon7/freq2_input": "1300000000",
+    "hwmon/hwmon7/freq2_label": "mclk",
+}
+
+
+def fill(host: Path, address: str, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        put(host / "sys/devices/pci0000:00" / address / name, f"{text}\n".encode())
+
+
+def told(host: Path) -> dict[tuple[str, str], DeviceFigures]:
+    return {(each.address, each.instance): each for each in HEALTH.figures(places(host), discover(host))}
+
+
+def test_every_figure_that_amdgpu_tells_is_there(tmp_path: Path) -> None:
+    amdtree.write(tmp_path, amdtree.mi300x(1, count=1))
+    fill(tmp_path, GPU, FILES)
+    assert told(tmp_path)[GPU, ""] == DeviceFigures(
+        address=GPU, memory_total=192 * GIB, memory_used=10 * GIB, utilization=97.0, memory_utilization=31.0,
+        temperature=56.0, power=346.12, power_limit=750.0, core_clock=2099, memory_clock=1300,
+        core_clock_max=2100, memory_clock_max=1300, pcie_generation=5, pcie_generation_max=5, pcie_width=8,
+        pcie_width_max=16,
+    )  # fmt: skip
+
+
+def test_a_gpu_that_tells_nothing_is_unknown_in_all(tmp_path: Path) -> None:
+    amdtree.write(tmp_path, (amdtree.radeon(),))
+    assert told(tmp_path) == {("0000:03:00.0", ""): DeviceFigures(address="0000:03:00.0")}
+
+
+def test_readings_that_cannot_be_are_unknown(tmp_path: Path) -> None:
+    amdtree.write(tmp_path, amdtree.mi300x(1, count=1))
+    fill(
+        tmp_path,
+        GPU,
+        {
+            "mem_info_vram_total": "0",
+            "mem_info_vram_used": "5",
+            "gpu_busy_percent": "65535",
+            "mem_busy_percent": "-1",
+            "pp_dpm_sclk": "none",
+            "current_link_speed": "Unknown",
+            "current_link_width": "63",
+            "hwmon/hwmon7/temp1_input": "65535000",
+            "hwmon/hwmon7/power1_average": "x",
+            "hwmon/hwmon7/power1_cap": "0",
+            "hwmon/hwmon7/freq1_input": "0",
+            "hwmon/hwmon7/freq1_label": "sclk",
+        },
+    )
+    assert told(tmp_path)[GPU, ""] == DeviceFigures(address=GPU)
+
+
+def test_the_edge_is_measured_where_there_is_a_sensor(tmp_path: Path) -> None:
+    amdtree.write(tmp_path, amdtree.mi210(1))
+    fill(
+        tmp_path,
+        GPU,
+        FILES
+        | {
+            "hwmon/hwmon7/temp1_input": "-4000",
+            "hwmon/hwmon7/temp1_label": "edge",
+            "hwmon/hwmon7/power1_input": "99",
+        },
+    )
+    found = told(tmp_path)[GPU, ""]
+    assert (found.temperature, found.power) == (-4.0, 346.12)
+
+
+def test_a_gpu_that_sleeps_is_not_asked(tmp_path: Path) -> None:
+    amdtree.write(tmp_path, amdtree.mi210(2))
+    fill(tmp_path, GPU, FILES | {"power/runtime_status": "suspended"})
+    fill(tmp_path, OTHER, FILES)
+    found = told(tmp_path)
+    assert found[GPU, ""] == DeviceFigures(address=GPU, problem="it sleeps, and asking would wake it")
+    assert found[OTHER, ""].utilization == 97.0
+
+
+def test_a_gpu_that_hangs_keeps_no_other_from_being_read(tmp_path: Path) -> None:
+    amdtree.write(tmp_path, amdtree.mi210(2))
+    inventory = discover(tmp_path)
+    fill(tmp_path, GPU, FILES)
+    fill(tmp_path, OTHER, FILES)
+    file = tmp_path / "sys/devices/pci0000:00" / GPU / "gpu_busy_percent"
+    file.unlink()
+    os.mkfifo(file)
+    ill, well = figures(places(tmp_path).host, inventory, deadline_s=1.5)
+    assert ill == DeviceFigures(address=GPU, problem="its driver does not answer")
+    assert well.utilization == 97.0
+
+
+@pytest.fixture
+def computing(tmp_path: Path) -> Path:
+    """Lay a GPU in two partitions with KFD's numbers, and three programs on them."""
+    amdtree.write(tmp_path, amdtree.mi300x(2, count=1))
+    for number, gpu_id in ((2, 11), (3, 22)):
+        folder = tmp_path / NODES / str(number)
+        put(folder / "gpu_id", f"{gpu_id}\n".encode())
+        put(folder / "mem_banks/0/properties", f"heap_type 1\nsize_in_bytes {96 * GIB}\nflags 0\n".encode())
+        put(folder / "mem_banks/0/used_memory", f"{number * GIB}\n".encode())
+    for pid, gpu_id, memory in ((100, 11, GIB), (100, 22, 2 * GIB), (200, 22, 5), (300, 33, 7)):
+        put(tmp_path / f"sys/class/kfd/kfd/proc/{pid}/vram_{gpu_id}", f"{memory}\n".encode())
+    put(tmp_path / "proc/100/comm", b"python3\n")
+    return tmp_path
+
+
+def test_partitions_have_their_own_memory_and_processes(computing: Path) -> None:
+    found = told(computing)
+    first, second = (each for each in found.values() if each.instance)
+    assert (first.memory_total, first.memory_used) == (96 * GIB, 2 * GIB)
+    assert (second.memory_total, second.memory_used) == (96 * GIB, 3 * GIB)
+    assert [(each.pid, each.name, each.memory) for each in first.processes or ()] == [(100, "python3", GIB)]
+    assert [(each.pid, each.memory) for each in second.processes or ()] == [(100, 2 * GIB), (200, 5)]
+
+
+def test_a_split_gpu_has_the_processes_of_all_its_partitions(computing: Path) -> None:
+    whole = told(computing)[GPU, ""]
+    assert [(each.pid, each.memory) for each in whole.processes or ()] == [(100, 3 * GIB), (200, 5)]
+
+
+def test_of_many_processes_those_with_most_memory_are_told(computing: Path) -> None:
+    for pid in range(1000, 1000 + 2 * MAX_PROCESSES):
+        put(computing / f"sys/class/kfd/kfd/proc/{pid}/vram_11", f"{pid}\n".encode())
+    processes = told(computing)[GPU, ""].processes or ()
+    assert len(processes) == MAX_PROCESSES
+    assert processes[1].memory == 999 + 2 * MAX_PROCESSES
+
+
+def test_a_gpu_without_a_program_has_no_processes_and_one_unknown_to_kfd_has_unknown_ones(
+    tmp_path: Path,
+) -> None:
+    amdtree.write(tmp_path, (*amdtree.mi210(1), amdtree.radeon("0000:99:00.0")))
+    put(tmp_path / NODES / "2/gpu_id", b"11\n")
+    found = told(tmp_path)
+    assert found[GPU, ""].processes == ()
+    assert found["0000:99:00.0", ""].processes is None
+
+
+def test_programs_that_draw_are_processes_beside_those_that_compute(computing: Path) -> None:
+    render = next(iter((computing / "dev/dri").glob("renderD128")))
+    for pid, memory in ((200, 9), (400, 3)):
+        (computing / f"proc/{pid}/fd").mkdir(parents=True)
+        link(computing / f"proc/{pid}/fd/4", str(render))
+        text = (
+            f"drm-driver:\tamdgpu\ndrm-pdev:\t{GPU}\ndrm-client-id:\t{pid}\ndrm-memory-vram:\t{memory} KiB\n"
+        )
+        put(computing / f"proc/{pid}/fdinfo/4", text.encode())
+    put(computing / "proc/400/comm", b"Xorg\n")
+    # In this tree the first program has no files that are open.
+    (computing / "proc/100/fd").mkdir()
+    whole = told(computing)[GPU, ""]
+    assert [(each.pid, each.name, each.memory) for each in whole.processes or ()] == [
+        (100, "python3", 3 * GIB),
+        (200, "", 9 << 10),
+        (400, "Xorg", 3 << 10),
+    ]

@@ -1,0 +1,180 @@
+"""Intel's health: lines and uevents of xe, i915 and intel_vpu, Gaudis' status, what xe tells of itself."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import inteltree
+import pytest
+from hosttree import put
+from inteltree import Device
+from vendors.intel.intelhost import discover, places
+
+from cdigen.model.health import DeviceEvent, LogRecord, Recovery, Symptom
+from cdigen.vendors import registry
+from cdigen.vendors.intel.health import HEALTH
+from cdigen.vendors.intel.health.causes import LINES
+
+XE, I915, NPU, GAUDI = "0000:03:00.0", inteltree.IGPU, "0000:00:0b.0", "0000:33:00.0"
+DEVICES = (
+    inteltree.gpu(1, XE, inteltree.B60, "xe"),
+    inteltree.gpu(0, I915, "0xa780", "i915", pci_class=inteltree.VGA),
+    inteltree.npu(),
+    inteltree.gaudi(1, GAUDI),
+)
+
+
+def folder(host: Path, address: str) -> Path:
+    return host / next(device.folder for device in DEVICES if device.address == address)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """Lay one device of each driver, all awake."""
+    inteltree.lay(tmp_path, *DEVICES)
+    for device in DEVICES:
+        put(tmp_path / device.folder / "config", bytes.fromhex("8680") + bytes(62))
+        put(tmp_path / device.folder / "power/runtime_status", b"active\n")
+    return tmp_path
+
+
+def words(found: Sequence[Symptom | Recovery]) -> list[tuple[str, str]]:
+    return [(each.address, each.cause if isinstance(each, Symptom) else each.clearance) for each in found]
+
+
+def seen(host: Path) -> list[tuple[str, str]]:
+    return words(HEALTH.look(places(host), discover(host)).symptoms)
+
+
+def test_the_vendors_health_is_registered() -> None:
+    assert registry.health("intel") is HEALTH
+
+
+# xe_device.c; intel_reset.c, its gt_err() of Linux 6.4 and dev_err() of 5.4; ivpu_pm.c; drm_drv.c
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"xe {XE}: [drm] *ERROR* CRITICAL: Xe has declared device {XE} as wedged.", (XE, "xe-wedged")),
+        (f"xe {XE}: [drm] device wedged, needs recovery", (XE, "drm-wedged")),
+        (f"xe {XE}: [drm] Initialized xe 1.1.0 for {XE} on minor 1", (XE, "reload")),
+        (f"xe {XE}: [drm] Tile0: GT0: Timedout job: seqno=4294967169, lrc_seqno=4294967169", None),
+        (f"xe {XE}: [drm] GT0: trying reset from guc_exec_queue_timedout_job", None),
+        (f"i915 {I915}: [drm] *ERROR* GT0: Failed to reset chip", (I915, "i915-wedged")),
+        (f"i915 {I915}: Failed to reset chip", (I915, "i915-wedged")),
+        (f"i915 {I915}: [drm] *ERROR* Failed to initialise HW following reset (-5)", (I915, "i915-wedged")),
+        (f"i915 {I915}: [drm] *ERROR* intel_gt_reset_global timed out, cancelling all in-flight rendering.",
+         (I915, "i915-wedged")),
+        (f"i915 {I915}: [drm] GPU HANG: ecode 12:1:85dffffb, in Xorg [1234]", None),
+        (f"i915 {I915}: [drm] GT0: Resetting chip for stopped heartbeat on rcs0", None),
+        (f"[drm] Initialized i915 1.6.0 20230929 for {I915} on minor 0", (I915, "reload")),
+        (f"intel_vpu {NPU}: [drm] *ERROR* ivpu_pm_recovery_work(): Recovering the NPU (reset #1)",
+         (NPU, "ivpu-recovering")),
+        (f"intel_vpu {NPU}: [drm] *ERROR* ivpu_rpm_get(): Failed to resume NPU: -110", (NPU, "ivpu-failed")),
+        (f"intel_vpu {NPU}: [drm] *ERROR* ivpu_resume(): Failed to resume the FW: -5", (NPU, "ivpu-failed")),
+        (f"intel_vpu {NPU}: ivpu_resume(): Failed to resume the FW: -110. Retrying cold boot..", None),
+        (f"intel_vpu {NPU}: [drm] *ERROR* ivpu_pm_recovery_work(): Recovering the VPU (reset #1)",
+         (NPU, "ivpu-recovering")),
+        (f"xe {XE}: Failed to resume NPU: -110", None),
+        (f"xe {XE}: PCIe Bus Error: severity=Uncorrectable (Non-Fatal), type=Transaction Layer",
+         (XE, "pci-nonfatal-error")),
+        ("xe 0000:ff:00.0: [drm] *ERROR* CRITICAL: Xe has declared device 0000:ff:00.0 as wedged.",
+         ("0000:ff:00.0", "xe-wedged")),
+    ],
+)  # fmt: skip
+def test_lines_of_the_drivers_mean_what_their_source_says(
+    host: Path, text: str, expected: tuple[str, str] | None
+) -> None:
+    found = HEALTH.heard(LogRecord(sequence=1, at_s=3.5, text=text), discover(host))
+    assert words(found) == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (("drm", "change", I915, ("ERROR", "1")), ""),
+        (("drm", "change", I915, ("RESET", "1")), "i915-resetting"),
+        (("drm", "change", I915, ("ERROR", "0")), "reset"),
+        (("drm", "change", XE, ("WEDGED", "rebind,bus-reset")), "drm-wedged"),
+        (("drm", "change", XE, ("WEDGED", "vendor-specific")), "drm-wedged"),
+        (("pci", "change", NPU, ("IVPU_PM_EVENT", "IVPU_RECOVER")), "reset"),
+        (("pci", "bind", XE, ("DRIVER", "xe")), "reload"),
+        (("drm", "add", I915, ("RESET", "1")), ""),
+        (("drm", "change", "", ("RESET", "1")), ""),
+    ],
+)
+def test_uevents_of_the_drivers_mean_what_their_source_says(
+    host: Path, event: tuple[str, str, str, tuple[str, str]], expected: str
+) -> None:
+    subsystem, action, address, pair = event
+    heard = DeviceEvent(subsystem=subsystem, action=action, address=address, at_s=2.0, properties=(pair,))
+    assert words(HEALTH.noticed(heard, discover(host))) == ([(address, expected)] if expected else [])
+
+
+def test_devices_that_are_well_have_no_symptoms(host: Path) -> None:
+    put(folder(host, GAUDI) / "status", b"operational\n")
+    assert seen(host) == []
+
+
+# Documentation/ABI/testing/sysfs-driver-habanalabs, of Linux 5.1 and 5.15
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        ("disabled", "gaudi-disabled"),
+        ("Malfunction", "gaudi-disabled"),
+        ("needs reset", "gaudi-needs-reset"),
+        ("in reset", "gaudi-in-reset"),
+        ("In reset", "gaudi-in-reset"),
+    ],
+)
+def test_a_gaudis_status_is_its_health(host: Path, status: str, cause: str) -> None:
+    put(folder(host, GAUDI) / "status", f"{status}\n".encode())
+    assert seen(host) == [(GAUDI, cause)]
+
+
+@pytest.mark.parametrize("status", ["in reset after device release", "in device creation", "", "new word"])
+def test_a_gaudi_that_readies_itself_for_the_next_program_is_well(host: Path, status: str) -> None:
+    put(folder(host, GAUDI) / "status", f"{status}\n".encode())
+    assert seen(host) == []
+
+
+def test_a_gaudis_status_is_found_beside_its_node_as_well(host: Path) -> None:
+    put(folder(host, GAUDI) / "accel/accel1/device/status", b"disabled\n")
+    assert seen(host) == [(GAUDI, "gaudi-disabled")]
+
+
+def test_a_gpu_whose_firmware_has_failed_is_told(host: Path) -> None:
+    put(folder(host, XE) / "survivability_mode", b"Runtime\n")
+    assert seen(host) == [(XE, "xe-survivability")]
+
+
+def test_a_gpu_that_calls_itself_critical_is_told_by_the_probe(host: Path) -> None:
+    inventory = discover(host)
+    assert HEALTH.probe(places(host), inventory).covered == ()
+    put(folder(host, XE) / "gpu_health", b"warning\n")
+    asked = HEALTH.probe(places(host), inventory)
+    assert (asked.source, asked.covered, asked.symptoms) == ("probe", (XE,), ())
+    put(folder(host, XE) / "gpu_health", b"critical\n")
+    assert words(HEALTH.probe(places(host), inventory).symptoms) == [(XE, "xe-health-critical")]
+    put(folder(host, XE) / "power/runtime_status", b"suspended\n")
+    assert HEALTH.probe(places(host), inventory).covered == ()
+
+
+def test_a_device_of_a_virtual_machine_is_looked_at_like_others(tmp_path: Path) -> None:
+    given = Device(address=XE, device_id=inteltree.B60, driver="vfio-pci", group=70)
+    inteltree.lay(tmp_path, given, inteltree.gpu(0, I915, "0xa780", "i915"))
+    put(tmp_path / given.folder / "config", b"\xff" * 64)
+    inventory = discover(tmp_path, vfio=True)
+    assert words(HEALTH.look(places(tmp_path), inventory).symptoms) == [(XE, "pci-off-bus")]
+
+
+def test_a_loading_of_a_gpus_driver_is_told_from_the_one_before(host: Path) -> None:
+    before = HEALTH.load(places(host))
+    module = host / "sys/module/xe"
+    module.rename(module.with_name("gone"))
+    module.mkdir()
+    assert HEALTH.load(places(host)) not in {"", before}
+
+
+def test_every_cause_that_is_told_has_one_rule() -> None:
+    causes = [rule.cause for rule in HEALTH.CAUSES]
+    assert len(causes) == len(set(causes))
+    assert {line.cause for line in LINES} <= set(causes)

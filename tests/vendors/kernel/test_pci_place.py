@@ -1,0 +1,110 @@
+"""Where devices are on the PCI bus and beside which processors: for every maker's, from /sys alone."""
+
+from pathlib import Path
+
+import amdtree
+import inteltree
+import pytest
+from hosttree import debian_13, link
+from pciplaces import place
+from vendors.amd.amdhost import discover as discover_amd
+from vendors.fakehost import boot, discover
+from vendors.intel.intelhost import discover as discover_intel
+
+from cdigen.host.root import Root
+from cdigen.model.inventory import Accelerator
+from cdigen.vendors.kernel.pci_place import placed
+
+BRIDGES = "pci0000:40/0000:40:01.1/0000:41:00.0/0000:42:08.0"
+PATH = tuple(BRIDGES.split("/"))
+
+
+def gpu(address: str = "0000:1b:00.0") -> Accelerator:
+    return Accelerator(index=0, address=address, model="", uuid=None, minor=None, nodes=(), usable=True)
+
+
+def laid(root: Path, numa_node: str = "1\n", cpus: str = "32-63,96-127\n", *, above: str = BRIDGES) -> Root:
+    """Lay the one device as sysfs has it: a folder, and a link to it."""
+    folder = root / "sys/devices" / above / "0000:1b:00.0"
+    folder.mkdir(parents=True)
+    (folder / "numa_node").write_text(numa_node)
+    (folder / "local_cpulist").write_text(cpus)
+    (root / "sys/bus/pci/devices").mkdir(parents=True)
+    (root / "sys/bus/pci/devices/0000:1b:00.0").symlink_to(f"../../../devices/{above}/0000:1b:00.0")
+    return Root(str(root))
+
+
+def test_the_folders_above_a_device_are_its_path(tmp_path: Path) -> None:
+    (found,) = placed(laid(tmp_path), [gpu()])
+    assert (found.pci_path, found.numa_node, found.cpus) == (PATH, 1, "32-63,96-127")
+
+
+def test_the_path_begins_at_the_root_complex_wherever_that_is(tmp_path: Path) -> None:
+    above = "LNXSYSTM:00/VMBUS:00/47505500-0001/pci0001:00"
+    assert placed(laid(tmp_path, above=above), [gpu()])[0].pci_path == ("pci0001:00",)
+
+
+@pytest.mark.parametrize("text", ["-1\n", "", "garbage\n", "99999999999\n", "1 2\n"])
+def test_a_numa_node_that_is_not_known_is_none_and_never_the_first(tmp_path: Path, text: str) -> None:
+    assert placed(laid(tmp_path, text), [gpu()])[0].numa_node is None
+
+
+@pytest.mark.parametrize("text", ["", "\n", "all\n", "0-\n", "0-3;reboot\n"])
+def test_a_list_of_processors_that_is_none_is_empty(tmp_path: Path, text: str) -> None:
+    assert placed(laid(tmp_path, cpus=text), [gpu()])[0].cpus == ""
+
+
+def test_a_device_that_is_not_there_or_on_no_bus_has_no_place_and_costs_no_other(tmp_path: Path) -> None:
+    lost, elsewhere, whole = placed(laid(tmp_path), [gpu("0000:5e:00.0"), gpu(""), gpu()])
+    assert [(each.pci_path, each.numa_node, each.cpus) for each in (lost, elsewhere)] == [((), None, "")] * 2
+    assert whole.pci_path == PATH
+
+
+def test_a_device_with_broken_files_costs_no_other_at_its_node_the_processors(
+    tmp_path: Path,
+) -> None:
+    host = laid(tmp_path)
+    broken = tmp_path / "sys/devices/pci0000:40/0000:40:02.0"
+    broken.mkdir()
+    (broken / "numa_node").write_text("1\n")
+    (tmp_path / "sys/bus/pci/devices/0000:40:02.0").symlink_to("../../../devices/pci0000:40/0000:40:02.0")
+    first, second = placed(host, [gpu("0000:40:02.0"), gpu()])
+    assert (first.cpus, second.cpus) == ("", "32-63,96-127")
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_nvidia_gpus_have_their_places(tmp_path: Path) -> None:
+    debian_13(tmp_path)
+    first, second = boot(tmp_path, 2)
+    place(tmp_path, first.bdf, BRIDGES, numa_node=1, cpus="32-63")
+    place(tmp_path, second.bdf, "pci0000:00")
+    found = discover(tmp_path).accelerators
+    assert [(each.pci_path, each.numa_node, each.cpus) for each in found] == [
+        (PATH, 1, "32-63"),
+        (("pci0000:00",), None, ""),
+    ]
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_amd_gpus_and_npus_have_their_places(tmp_path: Path) -> None:
+    gpus = amdtree.mi210(1)
+    amdtree.write(tmp_path, gpus)
+    amdtree.write_npu(tmp_path, bdf="0000:c5:00.1")
+    link(tmp_path / "sys/bus/pci/devices/0000:c5:00.1", "../../../devices/pci0000:00/0000:c5:00.1")
+    place(tmp_path, gpus[0].bdf, BRIDGES, numa_node=0, cpus="0-31")
+    found, npu = discover_amd(tmp_path).accelerators
+    assert (found.pci_path, found.numa_node, found.cpus) == (PATH, 0, "0-31")
+    assert npu.pci_path == ("pci0000:00",)
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_intels_gpus_and_their_virtual_functions_have_their_places(tmp_path: Path) -> None:
+    inteltree.lay(
+        tmp_path,
+        inteltree.gpu(0, "0000:4d:00.0", "0x56c0", "i915", vfs=("0000:4d:00.1",)),
+        inteltree.gpu(1, "0000:4d:00.1", "0x56c0", "i915"),
+    )
+    for address in ("0000:4d:00.0", "0000:4d:00.1"):
+        place(tmp_path, address, BRIDGES, numa_node=1, cpus="32-63")
+    found = discover_intel(tmp_path).accelerators
+    assert [(each.pci_path, each.numa_node, each.cpus) for each in found] == [(PATH, 1, "32-63")] * 2

@@ -1,0 +1,362 @@
+"""What NVIDIA's GPUs do, as a real child and the real pynvml read it from a stand-in for NVIDIA's library."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hosttree import link, put
+from standin import Gpu, Instance, Machine, gpu, install, trusted_folder, uuid
+
+from cdigen.host.root import Root
+from cdigen.model.figures import MAX_PROCESSES, DeviceFigures, DeviceProcess
+from cdigen.model.inventory import Accelerator, Driver, Inventory, Partition
+from cdigen.value import fields
+from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.nvidia.figures import ASLEEP, figures
+from cdigen.vendors.nvidia.nvml.ask import ask
+
+GIB = 1 << 30
+# What an H100 with two programs gives, in NVML's units; the machine's own process is one of the two.
+BUSY = (
+    f"memory-used 0 {10 * GIB}",
+    f"nvmlDeviceGetBAR1MemoryInfo 0 {128 * GIB} {2 << 20}",
+    "nvmlDeviceGetTemperature 0 56",
+    "nvmlDeviceGetPowerUsage 0 346120",
+    "nvmlDeviceGetEnforcedPowerLimit 0 700000",
+    "nvmlDeviceGetUtilizationRates 0 97 31",
+    "nvmlDeviceGetEncoderUtilization 0 3 167000",
+    "nvmlDeviceGetDecoderUtilization 0 4 167000",
+    "nvmlDeviceGetClockInfo 1 1755",
+    "nvmlDeviceGetClockInfo 2 2619",
+    "nvmlDeviceGetMaxClockInfo 1 1980",
+    "nvmlDeviceGetMaxClockInfo 2 2620",
+    "nvmlDeviceGetCurrPcieLinkGeneration 0 4",
+    "nvmlDeviceGetMaxPcieLinkGeneration 0 5",
+    "nvmlDeviceGetCurrPcieLinkWidth 0 8",
+    "nvmlDeviceGetMaxPcieLinkWidth 0 16",
+    "nvmlDeviceGetPcieThroughput 0 1500",
+    "nvmlDeviceGetPcieThroughput 1 2500000",
+    "nvmlDeviceGetEccMode 0 1 1",
+    "nvmlDeviceGetTotalEccErrors 0 12",
+    "nvmlDeviceGetTotalEccErrors 1 3",
+    "nvmlDeviceGetMemoryErrorCounter 0 1",
+    "nvmlDeviceGetMemoryErrorCounter 1 2",
+    "nvmlDeviceGetMemoryErrorCounter 2 0",
+    "nvmlDeviceGetMemoryBusWidth 0 5120",
+    "nvmlDeviceGetNumGpuCores 0 16896",
+)
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with trusted_folder() as made:
+        yield made
+
+
+def inventory(*gpus: Gpu) -> Inventory:
+    return Inventory(
+        vendor="nvidia",
+        driver=Driver(version="550.163.01", flavour="open", architecture="x86_64"),
+        accelerators=tuple(
+            Accelerator(
+                index=index,
+                address=each.address[4:].lower(),
+                model=each.name,
+                uuid=each.uuid,
+                minor=each.minor,
+                nodes=(),
+                usable=True,
+                partitioned=bool(each.mig),
+                partitions=tuple(
+                    Partition(
+                        index=position,
+                        uuid=part.uuid,
+                        profile=part.profile,
+                        instance=f"gi{part.gpu_instance}/ci{part.compute_instance}",
+                        graphics=False,
+                        nodes=(),
+                        usable=True,
+                    )
+                    for position, part in enumerate(each.instances)
+                    if part
+                ),
+            )
+            for index, each in enumerate(gpus)
+        ),
+        nodes=(),
+        files=(),
+        sought=(),
+        findings=(),
+    )
+
+
+def context(library: Path | str, root: Path | str = "/") -> DiscoveryContext:
+    tree = Root(str(root))
+    return DiscoveryContext(host=tree, driver=tree, dev=tree, nvml=str(library))
+
+
+def told(
+    folder: Path, *gpus: Gpu, faults: tuple[str, ...] = (), root: Path | str = "/", deadline_s: float = 20.0
+) -> tuple[DeviceFigures, ...]:
+    library = install(folder, Machine(gpus=gpus, faults=faults))
+    return figures(context(library, root), inventory(*gpus), deadline_s=deadline_s)
+
+
+def known(device: DeviceFigures) -> set[str]:
+    """Return the names of the figures that are known."""
+    others = {"address", "instance", "problem"}
+    return {name for name in fields(device) if getattr(device, name) is not None} - others
+
+
+def test_every_figure_is_told_in_our_units(folder: Path) -> None:
+    (only,) = told(folder, gpu(0, figures=BUSY, processes=((os.getpid(), 9 * GIB), (0x7FFFFFFF, GIB))))
+    own = Path("/proc/self/comm").read_text().strip()
+    assert only == DeviceFigures(
+        address="0000:19:00.0",
+        memory_total=81559 << 20,
+        memory_used=10 * GIB,
+        bar1_total=128 * GIB,
+        bar1_used=2 << 20,
+        utilization=97,
+        memory_utilization=31,
+        encoder_utilization=3,
+        decoder_utilization=4,
+        temperature=56,
+        power=346.12,
+        power_limit=700,
+        core_clock=1755,
+        memory_clock=2619,
+        core_clock_max=1980,
+        memory_clock_max=2620,
+        pcie_generation=4,
+        pcie_generation_max=5,
+        pcie_width=8,
+        pcie_width_max=16,
+        pcie_sent=1_500_000,
+        pcie_received=2_500_000_000,
+        ecc_enabled=True,
+        ecc_corrected=12,
+        ecc_uncorrected=3,
+        ecc_l1=1,
+        ecc_l2=2,
+        ecc_memory=0,
+        memory_bus_width=5120,
+        cores=16896,
+        compute_capability="9.0",
+        processes=(
+            DeviceProcess(pid=os.getpid(), name=own, memory=9 * GIB),
+            DeviceProcess(pid=0x7FFFFFFF, name="", memory=GIB),
+        ),
+    )
+
+
+def test_what_a_gpu_does_not_support_is_unknown_and_no_problem(folder: Path) -> None:
+    (only,) = told(folder, gpu(0))
+    assert known(only) == {"memory_total", "memory_used", "compute_capability", "processes"}
+    assert (only.problem, only.processes) == ("", ())
+
+
+def test_a_driver_without_the_newer_functions_is_asked_by_the_older(folder: Path) -> None:
+    faults = ("nvmlDeviceGetMemoryInfo_v2 error 13", "nvmlDeviceGetComputeRunningProcesses_v3 error 13")
+    (only,) = told(folder, gpu(0, figures=BUSY, processes=((1, GIB),), faults=faults))
+    # The older structure counts the driver's own memory as well.
+    assert only.memory_used == 10 * GIB + (512 << 20)
+    assert only.processes is not None
+    assert [each.pid for each in only.processes] == [1]
+
+
+def test_mig_instances_have_their_own_memory_and_processes(folder: Path) -> None:
+    instances = (
+        Instance(
+            gpu_instance=7,
+            compute_instance=0,
+            uuid=uuid(5, "MIG"),
+            profile="1g.10gb",
+            figures=(f"memory-total 0 {10 * GIB}", f"memory-used 0 {GIB}"),
+            processes=((os.getpid(), GIB),),
+        ),
+        None,
+        Instance(gpu_instance=9, compute_instance=1, uuid=uuid(6, "MIG"), profile="1g.10gb"),
+    )
+    whole, first, second = told(folder, gpu(0, mig=True, instances=instances, figures=BUSY))
+    assert (whole.instance, first.instance, second.instance) == ("", "gi7/ci0", "gi9/ci1")
+    assert (first.memory_total, first.memory_used, first.utilization) == (10 * GIB, GIB, None)
+    assert first.processes is not None
+    assert [each.pid for each in first.processes] == [os.getpid()]
+    assert (second.memory_total, second.processes, second.problem) == (None, (), "")
+
+
+def test_a_mig_instance_that_nvml_does_not_list_is_a_problem_of_its_own(folder: Path) -> None:
+    gone = Instance(gpu_instance=7, compute_instance=0, uuid=uuid(5, "MIG"), profile="1g.10gb")
+    library = install(folder, Machine(gpus=(gpu(0, mig=True),)))
+    whole, part = figures(context(library), inventory(gpu(0, mig=True, instances=(gone,))))
+    assert (whole.problem, part.problem) == ("", "NVML does not tell of it")
+
+
+def test_one_failing_call_costs_one_figure(folder: Path) -> None:
+    (only,) = told(folder, gpu(0, figures=BUSY, faults=("nvmlDeviceGetPowerUsage error 999",)))
+    assert only.problem == "NVML does not tell all: nvmlDeviceGetPowerUsage gives NVML_ERROR_UNKNOWN (999)"
+    assert (only.power, only.power_limit, only.temperature) == (None, 700, 56)
+
+
+def test_a_lost_gpu_costs_no_other_its_figures(folder: Path) -> None:
+    lost = gpu(0, figures=BUSY, faults=("nvmlDeviceGetPowerUsage error 15",))
+    gone = gpu(1, faults=("* error 15",))
+    first, second, third = told(folder, lost, gone, gpu(2, figures=BUSY))
+    assert first.memory_used == 10 * GIB
+    assert "NVML_ERROR_GPU_IS_LOST" in first.problem
+    assert (known(second), second.problem) == (
+        set(),
+        "NVML does not tell all: nvmlDeviceGetHandleByPciBusId gives NVML_ERROR_GPU_IS_LOST (15)",
+    )
+    assert (third.power, third.problem) == (346.12, "")
+
+
+def test_numbers_that_can_be_no_figures_are_unknown(folder: Path) -> None:
+    garbage = (
+        f"memory-total 0 {2**64 - 1}",
+        "nvmlDeviceGetTemperature 0 4294967295",
+        "nvmlDeviceGetPowerUsage 0 4294967295",
+        "nvmlDeviceGetUtilizationRates 0 101 4294967295",
+        "nvmlDeviceGetClockInfo 1 4294967295",
+        "nvmlDeviceGetCurrPcieLinkWidth 0 63",
+        "nvmlDeviceGetCurrPcieLinkGeneration 0 0",
+        f"nvmlDeviceGetTotalEccErrors 1 {2**64 - 1}",
+    )
+    (only,) = told(folder, gpu(0, figures=garbage, processes=((7, 2**64 - 1),)))
+    assert known(only) == {"compute_capability", "processes"}
+    assert only.processes is not None
+    assert only.processes[0].memory is None
+
+
+def test_of_many_processes_those_with_most_memory_are_told(folder: Path) -> None:
+    many = tuple((1_000_000 + number, number) for number in range(500))
+    (only,) = told(folder, gpu(0, processes=many))
+    assert only.processes is not None
+    assert [each.memory for each in only.processes] == list(range(499, 499 - MAX_PROCESSES, -1))
+
+
+def test_sixteen_gpus_with_instances_and_processes_fit_into_one_answer(folder: Path) -> None:
+    gpus = tuple(
+        gpu(
+            number,
+            figures=BUSY,
+            processes=tuple((4_000_000 + each, 2**40 + each) for each in range(64)),
+        )
+        for number in range(16)
+    )
+    answers = told(folder, *gpus)
+    assert [answer.problem for answer in answers] == [""] * 16
+    assert all(answer.processes is not None and len(answer.processes) == 64 for answer in answers)
+
+
+# ---- sleeping ----
+
+
+def test_a_gpu_that_sleeps_is_not_asked(folder: Path, tmp_path: Path) -> None:
+    for address, status in (("0000:19:00.0", b"suspended\n"), ("0000:1a:00.0", b"active\n")):
+        put(tmp_path / "sys/devices" / address / "power/runtime_status", status)
+        link(tmp_path / "sys/bus/pci/devices" / address, f"../../../devices/{address}")
+    asleep = gpu(0, figures=BUSY, faults=("* trace",))
+    first, second = told(folder, asleep, gpu(1, figures=BUSY), root=tmp_path)
+    assert (known(first), first.problem) == (set(), ASLEEP)
+    assert second.power == 346.12
+    assert not (folder / "calls").exists()
+
+
+def test_a_gpu_whose_memory_has_no_power_is_not_asked(folder: Path, tmp_path: Path) -> None:
+    put(tmp_path / "proc/driver/nvidia/gpus/0000:19:00.0/power", b"Video Memory:          Off\n")
+    (only,) = told(folder, gpu(0), faults=("load trace",), root=tmp_path)
+    assert only.problem == ASLEEP
+    assert not (folder / "calls").exists()
+
+
+def test_nvml_is_not_started_where_all_gpus_sleep(folder: Path, tmp_path: Path) -> None:
+    put(tmp_path / "sys/bus/pci/devices/0000:19:00.0/power/runtime_status", b"suspended\n")
+    (only,) = told(folder, gpu(0), faults=("load trace",), root=tmp_path)
+    assert only.problem == ASLEEP
+    assert not (folder / "calls").exists()
+
+
+# ---- a library that misbehaves ----
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("nvmlDeviceGetPowerUsage hang", "did not answer within 1.5 s"),
+        ("load hang", "did not answer within 1.5 s"),
+        ("nvmlDeviceGetPowerUsage crash", "SIGSEGV"),
+        ("nvmlDeviceGetPowerUsage flood 1", "did not answer within 1.5 s"),
+        ("nvmlDeviceGetPowerUsage exit 0", "no proper answer"),
+        ("nvmlInitWithFlags error 18", "NVML_ERROR_LIB_RM_VERSION_MISMATCH"),
+    ],
+)
+def test_a_library_that_misbehaves_is_a_problem_of_every_gpu(folder: Path, fault: str, words: str) -> None:
+    started = time.monotonic()
+    answers = told(folder, gpu(0), gpu(1), faults=(fault,), deadline_s=1.5)
+    assert time.monotonic() - started < 6
+    for answer in answers:
+        assert words in answer.problem
+        assert known(answer) == set()
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetPowerUsage"])
+def test_a_gpu_that_hangs_costs_no_other_its_figures(folder: Path, call: str) -> None:
+    hanging = gpu(1, figures=BUSY, faults=(f"{call} hang",))
+    started = time.monotonic()
+    first, second, third = told(folder, gpu(0, figures=BUSY), hanging, gpu(2, figures=BUSY))
+    took = time.monotonic() - started
+    assert [first.power, third.power] == [346.12, 346.12]
+    assert known(second) == set()
+    assert "NVML_ERROR_TIMEOUT (10)" in second.problem
+    # It is given up long before NVML's deadline, which is 20 s here.
+    assert took < 10
+
+
+@pytest.mark.parametrize("fault", ["crash", "exit 0", "signal 9"])
+def test_a_gpu_that_ends_the_process_costs_no_other_its_figures(folder: Path, fault: str) -> None:
+    bad = gpu(1, figures=BUSY, faults=(f"nvmlDeviceGetPowerUsage {fault}",))
+    first, second, third = told(folder, gpu(0, figures=BUSY), bad, gpu(2, figures=BUSY))
+    assert [first.power, third.power] == [346.12, 346.12]
+    assert known(second) == set()
+    assert second.problem
+
+
+def test_a_process_that_cannot_end_does_not_keep_back_its_answer(folder: Path) -> None:
+    # As where a thread hangs in the kernel: the answer is out, and the process stays.
+    document = '{"stage": "nvml", "message": "no", "error": null}'
+    script = f"import os, time; os.write(1, {document.encode()!r}); os.close(1); time.sleep(60)"
+    started = time.monotonic()
+    answer = ask(str(install(folder, Machine())), child=(sys.executable, "-I", "-c", script), deadline_s=30.0)
+    assert time.monotonic() - started < 15
+    assert [finding.message for finding in answer.findings] == ["NVML cannot be asked: no"]
+
+
+def test_nvml_that_is_off_or_missing_is_told() -> None:
+    (off,) = figures(context("off"), inventory(gpu(0)))
+    assert "nvml: off" in off.problem
+    (missing,) = figures(context("auto"), inventory(gpu(0)))
+    assert missing.problem == "libnvidia-ml.so.1 was not found"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        '{"error": null, "values": {}, "migs": []}',
+        '{"error": null, "values": {"power": -1}, "migs": []}',
+        '{"error": null, "values": null, "migs": []}',
+        '{"error": null, "migs": []}',
+        "[]",
+        "7",
+    ],
+)
+def test_a_document_of_another_shape_is_no_answer(folder: Path, part: str) -> None:
+    start = '{"gpus": [{"index": 0, "address": "0000:19:00.0", "error": null, "figures": '
+    command = (sys.executable, "-I", "-c", f"print({start + part + '}]}'!r})")
+    answer = ask(str(install(folder, Machine())), what=("figures",), child=command)
+    assert answer.report is None
+    assert [finding.rule for finding in answer.findings] == ["nvml-garbage"]

@@ -1,0 +1,123 @@
+"""Any text in the log, any uevent, any content of files: the vendors' health says only what has a rule."""
+
+from __future__ import annotations
+
+import string
+from typing import TYPE_CHECKING
+
+import pytest
+from hosttree import link, put
+from hypothesis import given
+from hypothesis import strategies as st
+from vendors.fakehost import empty_root, places
+
+from cdigen.model.health import DeviceEvent, LogRecord, Measurement, Recovery, Symptom
+from cdigen.model.inventory import Accelerator, Driver, Inventory
+from cdigen.vendors import registry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cdigen.vendors.health import VendorHealth
+
+ADDRESS = "0000:03:00.0"
+PIECES = (
+    *("amdgpu ", "xe ", "i915 ", "intel_vpu ", "pcieport ", f"{ADDRESS}: ", "amdgpu: ", "[drm] ", "AER: "),
+    *("GT0: ", "{12}", "GPU reset begin!", "GPU reset(1) succeeded!", "device wedged, needs recovery"),
+    *("PCIe Bus Error: severity=", "Uncorrected (Fatal)", f"Initialized xe 1.1.0 for {ADDRESS} on minor 1"),
+)
+TEXTS = st.lists(st.sampled_from(PIECES) | st.text(string.printable, max_size=5), max_size=8).map("".join)
+WORDS = st.sampled_from(
+    ("drm", "pci", "change", "bind", "WEDGED", "RESET", "ERROR", "0", "1", "none", ADDRESS)
+)
+SHOWN = WORDS | st.text(max_size=5)
+CONTENTS = st.binary(max_size=80) | st.sampled_from(
+    (b"ue: 1\nce: 0\n", b"ue: \xff\n", b"in reset\n", b"critical\n", b"TOTAL_ERR_FATAL 1\n", b"16\n")
+)
+FILES = (
+    *("config", "power/runtime_status", "current_link_width", "aer_dev_fatal", "aer_dev_nonfatal", "status"),
+    *("ras/umc_err_count", "survivability_mode", "gpu_health", "gpu_busy_percent", "mem_info_vram_total"),
+    *("hwmon/hwmon0/temp1_input", "hwmon/hwmon0/energy1_input", "pp_dpm_sclk", "current_link_speed"),
+)
+
+
+VENDORS = ("amd", "intel")
+
+
+def health_of(vendor: str) -> VendorHealth:
+    health = registry.health(vendor)
+    assert health is not None
+    return health
+
+
+def inventory() -> Inventory:
+    devices = tuple(
+        Accelerator(
+            index=index, address=ADDRESS, model="", uuid=None, minor=None, nodes=(), usable=True,
+            device_class=device_class,
+        )
+        for index, device_class in enumerate(("gpu", "gaudi", "npu"))
+    )  # fmt: skip
+    driver = Driver(version="", flavour="in-tree", architecture="x86_64")
+    return Inventory(
+        vendor="amd", driver=driver, accelerators=devices, nodes=(), files=(), sought=(), findings=()
+    )
+
+
+def check(health: VendorHealth, told: tuple[Symptom | Recovery | Measurement, ...]) -> None:
+    causes = {rule.cause for rule in health.CAUSES}
+    for each in told:
+        assert each.address == ADDRESS
+        assert isinstance(each, Recovery) or each.cause in causes
+
+
+@given(vendor=st.sampled_from(VENDORS), text=TEXTS)
+def test_any_line_of_the_log_is_taken(vendor: str, text: str) -> None:
+    health = health_of(vendor)
+    check(health, health.heard(LogRecord(sequence=1, at_s=1.0, text=text), inventory()))
+
+
+@given(
+    vendor=st.sampled_from(VENDORS),
+    words=st.tuples(SHOWN, SHOWN, SHOWN),
+    properties=st.lists(st.tuples(SHOWN, SHOWN), max_size=4),
+)
+def test_any_uevent_is_taken(
+    vendor: str, words: tuple[str, str, str], properties: list[tuple[str, str]]
+) -> None:
+    health = health_of(vendor)
+    subsystem, action, address = words
+    event = DeviceEvent(
+        subsystem=subsystem, action=action, address=address, at_s=1.0, properties=tuple(properties)
+    )
+    check(health, health.noticed(event, inventory()))
+
+
+@given(vendor=st.sampled_from(VENDORS), contents=st.dictionaries(st.sampled_from(FILES), CONTENTS))
+def test_any_content_of_files_is_taken(vendor: str, contents: dict[str, bytes]) -> None:
+    health = health_of(vendor)
+    with empty_root() as root:
+        lay(root, contents)
+        look = health.look(places(root), inventory())
+    assert set(look.covered) <= {ADDRESS}
+    check(health, (*look.symptoms, *look.recoveries, *look.measurements))
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\n", b"1\n", b"-1\n", b"9" * 100, b"\0" * 80])
+def test_any_content_of_files_that_ask_the_device_is_taken(
+    vendor: str, tmp_path: Path, content: bytes
+) -> None:
+    health = health_of(vendor)
+    lay(tmp_path, dict.fromkeys(FILES, content) | {"power/runtime_status": b"active\n"})
+    look = health.probe(places(tmp_path), inventory())
+    check(health, (*look.symptoms, *look.recoveries, *look.measurements))
+    assert {each.address for each in health.figures(places(tmp_path), inventory())} == {ADDRESS}
+
+
+def lay(root: Path, contents: dict[str, bytes]) -> None:
+    folder = root / "sys/devices/pci0000:00" / ADDRESS
+    folder.mkdir(parents=True)
+    link(root / "sys/bus/pci/devices" / ADDRESS, f"../../../devices/pci0000:00/{ADDRESS}")
+    for name, content in contents.items():
+        put(folder / name, content)

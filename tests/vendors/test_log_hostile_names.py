@@ -1,0 +1,86 @@
+"""Lines of the kernel that begin with the name of a process: to no vendor are they lines of a driver."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from cdigen.kernellog.records import parsed
+from cdigen.model.health import LogRecord
+from cdigen.model.inventory import Accelerator, Driver, Inventory
+from cdigen.vendors import registry
+
+LONGEST = 15  # TASK_COMM_LEN, without the NUL at the end
+VENDORS = ("nvidia", "amd", "intel")
+# Short ones, and those at which the bus begins with fewer digits than usual.
+ADDRESSES = ("0000:65:00.0", "0000:03:00.0", "0000:00:02.0")
+# What drivers write, as far as a name reaches into it.
+LINES = (
+    "NVRM: Xid (PCI:0000:65:00): 79, ",
+    "NVRM: Xid (0000:65:00): 79, ",
+    "NVRM: GPU 0000:65:00.0: RmInitAdapter failed!",
+    "NVRM: GPU at 0000:65:00.0 has fallen off the bus.",
+    "NVRM: loading NVIDIA UNIX x86_64 Kernel Module",
+    "NVRM: rm_init_adapter failed for device bearing minor number 0",
+    "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 01",
+    "nvidia 0000:65:00.0: PCIe Bus Error: severity=Uncorrectable (Fatal)",
+    "xe 0000:03:00.0: [drm] device wedged, needs recovery",
+    "i915 0000:00:02.0: [drm] *ERROR* Failed to reset chip",
+    "amdgpu 0000:03:00.0: amdgpu: GPU reset begin!",
+    "a 0000:03:00.0: PCIe Bus Error: severity=Uncorrectable (Fatal)",
+    "[drm] Initialized xe 1.1.0 for 0000:03:00.0 on minor 1",
+)
+# How the kernel goes on behind a name: fault.c and traps.c of x86, page_alloc.c, oom_kill.c, drop_caches.c
+BEHIND = (
+    "[812]: segfault at 0 ip 00007ffbb0d85ad8 sp 00007ffce613abb8 error 4 in libc.so.6[167ad8,7ffbb0c44000]",
+    "[812] trap int3 ip:7ffbb0d85ad8 sp:7ffce613abb8 error:0",
+    ": page allocation failure: order:0, mode:0x40cc0(GFP_KERNEL), nodemask=(null),cpuset=/,mems_allowed=0",
+    " invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+    " (812): drop_caches: 3",
+    " (812) used greatest stack depth: 12345 bytes left",
+)
+
+
+def inventory(vendor: str) -> Inventory:
+    devices = tuple(
+        Accelerator(
+            index=index, address=address, model="", uuid=None, minor=index, nodes=(), usable=True,
+            pci_path=("pci0000:00", address),
+        )
+        for index, address in enumerate(ADDRESSES)
+    )  # fmt: skip
+    driver = Driver(version="550.163.01", flavour="open", architecture="x86_64")
+    return Inventory(
+        vendor=vendor, driver=driver, accelerators=devices, nodes=(), files=(), sought=(), findings=()
+    )
+
+
+def told(line: str) -> list[object]:
+    """Return what LINE means to the vendors, if the reader of the log passes it on."""
+    record = parsed(f"6,1,1,-;{line}\n".encode())
+    assert record is not None
+    found: list[object] = []
+    for vendor in VENDORS:
+        health = registry.health(vendor)
+        assert health is not None
+        found += health.heard(LogRecord(sequence=1, at_s=1.0, text=record[2].decode()), inventory(vendor))
+    return found
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_no_name_of_a_process_makes_a_line_that_means_something(line: str) -> None:
+    for length in range(1, LONGEST + 1):
+        for behind in BEHIND:
+            assert told(line[:length] + behind) == []
+
+
+@given(
+    some.text(some.characters(min_codepoint=32, max_codepoint=126), max_size=LONGEST),
+    some.sampled_from(BEHIND),
+)
+def test_nor_does_any_other(name: str, behind: str) -> None:
+    assert told(name + behind) == []
+
+
+def test_the_same_lines_written_by_their_drivers_mean_something() -> None:
+    # Or the tests above would hold for what nobody listens to.
+    assert sum(told(line) != [] for line in LINES) >= 8

@@ -1,0 +1,150 @@
+"""Each vendor's own table of the variables by which containers ask for its devices."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from vendors.addedvendor import CODE, WELL, install
+
+from cdigen.model.errors import HostError
+from cdigen.model.names import is_kind
+from cdigen.vendors import others, registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ROW = (
+    "VisibleDevices(variables=({variables},), kinds=('{kind}',), given_as=r'{given}',"
+    " nodes='/dev/added[0-9]+', names={names})"
+)
+PLAIN = {"variables": "'ADDED_VISIBLE_DEVICES'", "kind": "example.com/npu", "given": r"example\.com/.+"}
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder in which packages can be installed for this process."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    _forget()
+    yield folder
+    _forget()
+
+
+def _forget() -> None:
+    sys.modules.pop("cdigen_added", None)
+    for cached in (registry.load, registry._entry_point, registry.visible_devices):
+        cached.cache_clear()
+
+
+def code(*, names: str = "lambda word: (word, 'npu' + word)", **row: str) -> str:
+    """Return the code of a vendor with ROW in its table."""
+    made = ROW.format(**{**PLAIN, "names": names, **row})
+    return with_table(f"({made},)")
+
+
+def with_table(table: str) -> str:
+    """Return the code of a vendor whose table is TABLE."""
+    vendor = CODE.format(**WELL).replace("import Watches", "import VisibleDevices, Watches")
+    return vendor.replace("    PCI_VENDORS", f"    VISIBLE_DEVICES = {table}\n    PCI_VENDORS")
+
+
+@pytest.mark.parametrize("name", registry.VENDORS)
+def test_the_table_of_a_vendor_in_the_tree_is_known_by_the_registry(name: str) -> None:
+    spec = importlib.util.find_spec(f"cdigen.vendors.{name}.visible")
+    if spec is None:
+        assert name == "nvidia"
+        return
+    rows = importlib.import_module(spec.name).VISIBLE_DEVICES
+    assert set(map(id, rows)) <= set(map(id, registry.visible_devices()))
+    assert rows[0].kinds[0].startswith(f"{registry.cdi_vendor(name)}/")
+
+
+def test_every_table_is_of_kinds_and_patterns_that_can_be() -> None:
+    rows = registry.visible_devices()
+    assert set(map(id, others.VISIBLE_DEVICES)) <= set(map(id, rows))
+    variables = [variable for row in rows for variable in row.variables]
+    assert len(set(variables)) == len(variables)
+    for row in rows:
+        assert row.kinds
+        assert all(is_kind(kind) for kind in row.kinds)
+        assert re.fullmatch(row.given_as, row.kinds[0])
+        for pattern in (row.nodes, row.words):
+            re.compile(pattern)
+        # Whatever begins so may be somebody else's.
+        assert bool(row.words) == any(variable.endswith("*") for variable in row.variables)
+
+
+def test_who_reads_the_tables_loads_no_vendor() -> None:
+    code = (
+        "import sys; from cdigen.vendors.registry import visible_devices; visible_devices()\n"
+        "print(*sorted(name for name in sys.modules if name.startswith('cdigen.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    loaded = set(done.stdout.split())
+    own = {name for name in loaded if name.startswith("cdigen.vendors")}
+    assert own == {
+        "cdigen.vendors",
+        "cdigen.vendors.amd",
+        "cdigen.vendors.amd.visible",
+        "cdigen.vendors.base",
+        "cdigen.vendors.intel",
+        "cdigen.vendors.intel.visible",
+        "cdigen.vendors.others",
+        "cdigen.vendors.registry",
+    }
+    assert not any(name.startswith(("cdigen.host", "cdigen.pipeline", "cdigen.store")) for name in loaded)
+
+
+# Vendors of other packages.
+
+
+def test_a_package_brings_variables_of_its_own(packages: Path) -> None:
+    install(packages, code=code())
+    assert len(registry.visible_devices(("nvidia", "added"))) == len(registry.visible_devices()) + 1
+    row = registry.visible_devices(("added",))[-1]
+    assert (row.variables, row.kinds) == (("ADDED_VISIBLE_DEVICES",), ("example.com/npu",))
+    assert row.names("3") == ("3", "npu3")
+
+
+def test_a_package_that_says_nothing_of_variables_has_none(packages: Path) -> None:
+    install(packages)
+    assert registry.visible_devices(("added",)) == registry.visible_devices()
+
+
+@pytest.mark.parametrize("names", ["lambda word: 1 / 0", "lambda word: word", "lambda word: ()", "exit"])
+def test_names_that_a_package_cannot_tell_are_those_of_the_variable(packages: Path, names: str) -> None:
+    install(packages, code=code(names=names))
+    assert registry.visible_devices(("added",))[-1].names("3") == ("3",)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "problem"),
+    [
+        (with_table("[]"), "not a tuple of VisibleDevices"),
+        (with_table("('A',)"), "not a tuple of VisibleDevices"),
+        (code(kind="nvidia.com/gpu"), "kinds that are not of example.com: nvidia.com/gpu"),
+        (code(variables="'NVIDIA_VISIBLE_DEVICES'"), "NVIDIA_VISIBLE_DEVICES is NVIDIA_*"),
+        (code(variables="'CUDA_VERSION'"), "CUDA_VERSION is CUDA_*"),
+        (code(variables="'AMD_VISIBLE_DEVICES'"), "AMD_VISIBLE_DEVICES is AMD_VISIBLE_DEVICES"),
+        (code(variables="'AMD_VISIBLE*'"), "AMD_VISIBLE* is AMD_VISIBLE_DEVICES"),
+        (code(variables="'DOCKER_RESOURCE_X'"), "DOCKER_RESOURCE_X is DOCKER_RESOURCE_*"),
+        (code(variables="'*'"), "'*', which is not the name of a variable"),
+        (code(variables="'path'"), "'path', which is not the name of a variable"),
+        (code(given="("), "cannot be loaded"),
+    ],
+)
+def test_a_table_that_cannot_be_makes_the_vendor_unusable_and_costs_no_other(
+    packages: Path, vendor: str, problem: str
+) -> None:
+    install(packages, code=vendor)
+    assert registry.visible_devices(("added",)) == registry.visible_devices()
+    with pytest.raises(HostError) as caught:
+        registry.load("added").discover(None)  # type: ignore[arg-type]
+    assert problem in caught.value.message
