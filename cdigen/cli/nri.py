@@ -10,9 +10,9 @@ import stat
 
 from cdigen.cli import options
 from cdigen.cli.argument_checks import require_spec_directories
+from cdigen.cli.front_end_sources import sources
 from cdigen.config import Settings
 from cdigen.frontend import rundir, signals
-from cdigen.frontend.host_state import HostSources
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.nri.plugin_config import Endpoint, PluginConfig
@@ -30,6 +30,7 @@ EXAMPLES = """\
   cdigen nri --run-dir /run/try -v     try it, with a line for every container that asks
   cdigen nri --socket /run/k3s/nri.sock --index 30
                                        the runtime's socket is elsewhere, and others come first
+  cdigen nri --standby                 take the place of an instance, without a gap
 """
 
 NAME = "cdigen"
@@ -56,6 +57,11 @@ def add_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--run-dir", metavar="DIR", type=options.not_empty, help="where status and HTTP socket are kept"
+    )
+    parser.add_argument(
+        "--standby",
+        action="store_true",
+        help="where another instance serves the runtime, serve beside it, and in its place when it ends",
     )
     options.add_root_options(parser)
     options.add_spec_dir_option(parser)
@@ -88,6 +94,7 @@ def run(arguments: Namespace) -> int:
         log=log,
         signals=heard,
         verbose=arguments.verbose,
+        stands_by=arguments.standby,
     )
     try:
         plugin.run()
@@ -154,18 +161,6 @@ def setup(
         watched=(options.configuration_file(arguments),),
         plugin_dir=f"{host.outer}{PLUGIN_DIR}",
         problem=problem,
-    )
-
-
-def sources(arguments: Namespace, host: Root, settings: Settings) -> HostSources:
-    """Return where specs and the inventory are; directories that were given are paths of this machine."""
-    literal = tuple(os.path.abspath(directory) for directory in arguments.spec_dir or ())
-    return HostSources(
-        host=host.outer or "/",
-        specs="/" if literal else host.outer or "/",
-        spec_dirs=literal or settings.spec_dirs,
-        runs=host.outer or "/",
-        run_dir=settings.daemon.run_dir,
     )
 
 

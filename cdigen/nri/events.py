@@ -54,10 +54,14 @@ class ContainerDecided:
 
 @frozen
 class Validated:
-    """A container was rejected for ``reason``, after all plugins had adjusted it."""
+    """A container was rejected for ``reason``, after all plugins had adjusted it.
+
+    ``plugin`` is the other one that has made it so, empty where none is known.
+    """
 
     name: ContainerName
     reason: str
+    plugin: str = ""
 
 
 @frozen
@@ -76,6 +80,18 @@ class ConnectionLost:
     was_active: bool
 
 
+@frozen
+class NotWithdrawn:
+    """The plugin has left, and the runtime may call it once more, for ``reason``."""
+
+    reason: str
+
+
+@frozen
+class BookChanged:
+    """A container that had devices was removed."""
+
+
 if TYPE_CHECKING:
     Event = (
         RuntimeConfigured
@@ -84,6 +100,8 @@ if TYPE_CHECKING:
         | ContainerDecided
         | Validated
         | Synchronized
+        | BookChanged
         | InvalidCall
         | ConnectionLost
+        | NotWithdrawn
     )

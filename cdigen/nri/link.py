@@ -10,11 +10,13 @@ import socket
 import threading
 import time
 
+from cdigen.host.confinement import refusal
 from cdigen.host.root import reason, shown
 from cdigen.nri.decision.compat import is_rejected
 from cdigen.nri.events import ConnectionLost
 from cdigen.nri.serving import Serving
 from cdigen.nri.wire.session import Session, SessionError
+from cdigen.nri.withdrawal import Withdrawal
 from cdigen.watch.debounce import Backoff
 
 TYPE_CHECKING = False
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 
 # A runtime that restarts has its socket back within a second, and starts containers soon after.
 BACKOFF = Backoff(first_s=0.1, factor=1.6, most_s=5.0)
-_STOP_S = 1.0
+# Serving ends within so long, an own process within cdigen.frontend.signals.LEAVE_WITHIN_S.
+_STOP_S = 1.5
 # One end may be a restart of the runtime.
 _MAX_REJECTIONS = 2
 _BEAT_S = 5.0
@@ -51,7 +54,7 @@ class Link:
         self._shared.tried.wait(wait_s)
 
     def stop(self) -> None:
-        """End the connection and the thread, within a second."""
+        """End the connection and the thread, within two seconds."""
         self._shared.stopping.set()
         self._shared.wake()
         self._thread.join(_STOP_S)
@@ -97,7 +100,7 @@ class Link:
             return False, f"cannot connect to {shown(self._endpoint.path)}: too many others wait there"
         except OSError as error:
             where = shown(self._endpoint.path) or "the runtime by the socket that it gave"
-            return False, f"cannot connect to {where}: {reason(error)}"
+            return False, f"cannot connect to {where}: {refusal(error)}"
         with connection:
             serving = Serving(
                 connection,
@@ -105,6 +108,7 @@ class Link:
                 self._shared,
                 is_launched=self._endpoint.fd is not None,
                 may_validate=self._rejections < _MAX_REJECTIONS,
+                withdraw=self._withdrawal if self._endpoint.path else None,
             )
             why = _why_ended(serving)
         if is_rejected(serving.abilities, was_told=serving.was_told):
@@ -112,6 +116,14 @@ class Link:
         elif self._rejections < _MAX_REJECTIONS:
             self._rejections = 0
         return serving.is_accepted, why
+
+    def _withdrawal(self, poll: select.poll) -> Withdrawal:
+        connection = self._connected()
+        try:
+            return Withdrawal(connection, self._name, self._index, poll)
+        except BaseException:
+            connection.close()
+            raise
 
     def _connected(self) -> socket.socket:
         if self._endpoint.fd is not None:

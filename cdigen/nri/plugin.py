@@ -9,18 +9,17 @@ otherwise wait for it.
 from __future__ import annotations
 
 import gc
-import os
 import sys
 import time
 
 from cdigen import __version__
-from cdigen.config import RULE, Settings
+from cdigen.config import Settings
 from cdigen.frontend.chassis import Chassis
 from cdigen.frontend.host_state import read_host_state, watched_paths
-from cdigen.frontend.rundir import save_status
-from cdigen.model.errors import CdigenError, ConfigError, StoreError
-from cdigen.model.findings import Finding
-from cdigen.nri.decision.context import LIBRARY, context_of
+from cdigen.frontend.rundir import LOCK_TIMEOUT_S, save_status
+from cdigen.model.errors import ConfigError, StoreError
+from cdigen.nri.configuration import Configuration
+from cdigen.nri.decision.context import LIBRARY, cache_for, context_of, gives_raw
 from cdigen.nri.decision.policy import policy_of
 from cdigen.nri.link import Link
 from cdigen.nri.reporter import Reporter
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cdigen.frontend.earlylog import EarlyLog
+    from cdigen.frontend.http import Server
     from cdigen.frontend.sd_notify import Notifier
     from cdigen.frontend.signals import Signals
     from cdigen.nri.decision.context import DecisionContext
@@ -59,10 +59,11 @@ class Plugin:
     """Serves one runtime until it is told to stop, or the runtime that has started it ends.
 
     LOAD reads configuration and command line, or raises a CdigenError; it is told whether this is the first
-    time. VERBOSE logs what became of every container.
+    time. VERBOSE logs what became of every container. STANDS_BY: where another instance serves the runtime,
+    be registered beside it, and take the run directory when that ends.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is its own thing
         self,
         load: Callable[[bool], PluginConfig],
         *,
@@ -70,10 +71,9 @@ class Plugin:
         log: EarlyLog,
         signals: Signals,
         verbose: bool,
+        stands_by: bool = False,
     ) -> None:
-        self._load = load
-        self._config = load(True)  # noqa: FBT003 - its own signature
-        self._config_file: tuple[int, ...] = ()
+        self._configuration = Configuration(load, log)
         self._log = log
         self._verbose = verbose
         self._chassis = Chassis(self._config.run_dir, notifier=notifier, logger=log, signals=signals)
@@ -81,26 +81,32 @@ class Plugin:
         self._shared = SharedState(
             lambda source: self._chassis.inbox.put(Trigger(source=source, reason="the runtime"))
         )
-        self._status = PluginStatus(self._shared.metrics)
+        self._status = PluginStatus(self._shared.metrics, self._shared.book)
         self._reporter = Reporter(self._status, log, lambda: self._config)
         self._link = Link(self._config.endpoint, self._config.name, self._config.index, self._shared)
         self._spec_cache: SpecCache | None = None
         self._context: DecisionContext | None = None
         self._logged: frozenset[str] = frozenset()
-        self._misconfigured: tuple[Finding, ...] = ()
+        self._may_stand_by = stands_by
+        self._server: Server | None = None
         self._stands_aside = False
         self._is_stale = True
+        self._is_urgent = False
         self._saved_s = 0.0
         self._is_saved = False
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT. ``LockHeld``: another instance runs."""
         sys.setswitchinterval(_SWITCH_S)
-        with self._chassis.running(on_refusal=self._do_without):
+        # Who stands by is registered before the other ends, however soon that is.
+        patience_s = 0.0 if self._may_stand_by else LOCK_TIMEOUT_S
+        with self._chassis.running(on_refusal=self._do_without, patience_s=patience_s):
             try:
                 self._serve()
             finally:
+                self._chassis.leave()
                 self._link.stop()
+                self._take_events()
 
     def _do_without(self, error: StoreError) -> None:
         """Run without the run directory, and so without a status, as ERROR says.
@@ -110,17 +116,40 @@ class Plugin:
         """
         if not isinstance(error, LockHeld):
             self._log.error("no status", message=error.message, hint=error.hint)
+        elif self._may_stand_by:
+            self._stand_by(error)
         elif self._config.endpoint.fd is None:
             raise error
         else:
             self._log.error("stands aside", message=error.message, hint="another cdigen serves the runtime")
             self._stands_aside = True
 
+    def _stand_by(self, error: LockHeld) -> None:
+        """Serve beside the instance that ERROR names: who comes first gives, the other lets that pass.
+
+        ConfigError: the configuration is wrong, and would be so once that instance has ended.
+        """
+        if self._config.problem:
+            hint = f"{error.holder} goes on serving the runtime meanwhile"
+            raise ConfigError(self._config.problem, hint=hint)
+        self._shared.stands_by = True
+        self._chassis.take_over_later(error)
+
+    def _take_over(self) -> None:
+        """Be the instance that the run directory shows: the other one has ended."""
+        self._shared.stands_by = False
+        self._is_saved, self._saved_s = False, 0.0
+        if self._server is not None:
+            self._chassis.add(self._server)
+        self._chassis.report(self._summary())
+
     def _serve(self) -> None:
         self._shared.policy = policy_of(self._settings())
         if self._config.problem:
             self._shared.problem = self._config.problem
-            self._misconfigure(f"whoever asks is refused: {self._config.problem}")
+            self._configuration.misconfigure(f"whoever asks is refused: {self._config.problem}")
+        if not self._stands_aside:
+            self._configuration.note_policy()
         self._link.start(REGISTER_FIRST_S)
         # Services that start after this one wait for the registration, and not for what may take long.
         self._save()
@@ -129,6 +158,10 @@ class Plugin:
         self._synchronize()
         self._begin()
         self._loop()
+
+    @property
+    def _config(self) -> PluginConfig:
+        return self._configuration.current
 
     def _settings(self) -> Settings:
         """Return the settings that count; those of a plugin that stands aside allow nothing."""
@@ -164,7 +197,9 @@ class Plugin:
         port = self._config.settings.nri.http_port
         self._files = FileSource()
         self._watch()
-        self._chassis.start(self._files, Server(routes, f"{self._config.run_dir}/{SOCKET_FILE}", port=port))
+        self._server = Server(routes, f"{self._config.run_dir}/{SOCKET_FILE}", port=port)
+        # While this one stands by, the other one's answers are there.
+        self._chassis.start(self._files, *(() if self._shared.stands_by else (self._server,)))
         # What has changed since the host was read made no event.
         self._is_stale = True
         # All that is there now stays: the collector need not go through it again, which takes milliseconds.
@@ -202,10 +237,14 @@ class Plugin:
             and count != (count := len(self._shared.events))
             and time.monotonic() < until_s
         ):
-            time.sleep(_QUIET_S)
+            self._shared.asked.wait(_QUIET_S)
+        self._shared.asked.clear()
         sources = {trigger.source for trigger in self._chassis.inbox.take().triggers}
+        if "place" in sources:
+            self._take_over()
         if sources - {"link", "http"}:
             self._is_stale = True
+        self._is_urgent = "question" in sources
         if "files" in sources:
             # The runtime's socket may be there now.
             self._shared.wake()
@@ -221,15 +260,16 @@ class Plugin:
 
     def _read_host(self) -> None:
         """Let the link answer by the host as it is now."""
-        from cdigen.runtimes.spec_cache import SpecCache  # noqa: PLC0415 - see the head of this file
-
+        settings = self._settings()
         self._is_stale = False
-        self._spec_cache = self._spec_cache or SpecCache()
-        state = read_host_state(self._config.sources, library=LIBRARY, cache=self._spec_cache)
-        self._context = context_of(state, self._settings())
+        if self._context is None or self._context.gives_raw != gives_raw(settings):
+            self._spec_cache = cache_for(settings)
+        before = self._context.host if self._context else None
+        state = read_host_state(self._config.sources, library=LIBRARY, cache=self._spec_cache, before=before)
+        self._context = context_of(state, settings, self._context)
         self._shared.set_context(self._context)
         self._shared.problem = self._config.problem
-        self._status.problems = (*self._misconfigured, *state.specs.problems)
+        self._status.problems = (*self._configuration.problems(), *state.specs.problems)
         self._is_saved = False
         messages = frozenset(finding.message for finding in state.specs.problems)
         for message in sorted(messages - self._logged):
@@ -239,38 +279,17 @@ class Plugin:
     def _refresh(self) -> None:
         """Read configuration and host again; SIGHUP is answered to the service manager when both count."""
         is_reload = self._chassis.take_reload()
-        # Where a container waits for devices, an unchanged configuration is not parsed again.
-        file = _identity(self._config.watched[0])
-        if is_reload or file != self._config_file:
-            self._config_file = file
-            self._reload()
-        self._watch()
-        self._read_host()
+        self._configuration.refresh(is_reload=is_reload)
+        if self._is_urgent:
+            # A container waits for the reading, and not for the watches; a look after them finds the rest.
+            self._read_host()
+            self._watch()
+            self._chassis.inbox.put(Trigger(source="look", reason="watched"))
+        else:
+            self._watch()
+            self._read_host()
         if is_reload:
             self._chassis.report(self._summary())
-
-    def _reload(self) -> None:
-        """Read the configuration again; one that is wrong changes nothing, and is reported."""
-        path = self._config.watched[0]
-        try:
-            config = self._load(False)  # noqa: FBT003 - its own signature
-            if not any(_identity(path)) and _allows_any(self._config.settings):
-                raise ConfigError(f"{path} has gone, or is empty", hint="write 'nri: {}' to let nobody ask")
-        except CdigenError as error:
-            counts = "whoever asks is refused" if self._config.problem else "the last good one does"
-            self._misconfigure(f"the configuration does not count, {counts}: {error.message}", error.hint)
-            return
-        if (changed := _fixed(config)) != _fixed(self._config):
-            self._log.warning("configuration", message="takes effect at the next start", fixed=changed)
-        self._config = config
-        self._misconfigured = ()
-
-    def _misconfigure(self, message: str, hint: str = "") -> None:
-        path = self._config.watched[0]
-        problems = (Finding(severity="error", rule=RULE, path=path, message=message, hint=hint),)
-        if problems != self._misconfigured:
-            self._log.error("configuration", message=message, hint=hint)
-        self._misconfigured = problems
 
     def _watch(self) -> None:
         """Watch the files that the plugin depends on now."""
@@ -303,6 +322,9 @@ class Plugin:
         self._is_saved, self._saved_s = True, now
 
     def _summary(self) -> str:
+        return f"stands by; {self._state()}" if self._shared.stands_by else self._state()
+
+    def _state(self) -> str:
         status = self._status
         if status.state == REGISTERED:
             counts = status.metrics.outcomes
@@ -322,25 +344,3 @@ class Plugin:
             return "the thread that serves the runtime has ended"
         silent_s = time.monotonic() - self._shared.alive_s
         return f"the runtime has not been served for {silent_s:.0f} s" if silent_s > _SILENT_S else ""
-
-
-def _identity(path: str) -> tuple[int, ...]:
-    """Return what tells one content of the file PATH from another; nothing but zeros where it has none.
-
-    It is empty as well while somebody writes it in place.
-    """
-    try:
-        found = os.stat(path)
-    except OSError:
-        return (0,)
-    return (found.st_size and found.st_ctime_ns, found.st_size, found.st_size and found.st_ino)
-
-
-def _allows_any(settings: Settings) -> bool:
-    return bool(settings.nri.allow or settings.nri.management_namespaces)
-
-
-def _fixed(config: PluginConfig) -> str:
-    """Return what counts from the start on."""
-    place = config.endpoint.path or "the runtime's socket"
-    return f"{place}, index {config.index}, {config.run_dir}, HTTP port {config.settings.nri.http_port}"

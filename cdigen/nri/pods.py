@@ -46,7 +46,8 @@ class Container:
     """A container that is about to be created, or is there.
 
     ``env`` are ``KEY=value``, those of image, pod and kubelet in one; ``devices`` the paths of its device
-    nodes; ``cdi_devices`` what kubelet asked for, where the runtime tells (containerd 2.3).
+    nodes; ``cdi_devices`` what kubelet asked for, where the runtime tells (containerd 2.3);
+    ``may_use_all_devices``: its cgroup lets it use any device of the host.
     """
 
     id: str
@@ -57,6 +58,7 @@ class Container:
     mounts: tuple[ContainerMount, ...]
     devices: tuple[str, ...]
     cdi_devices: tuple[str, ...]
+    may_use_all_devices: bool = False
 
 
 @frozen
@@ -99,6 +101,16 @@ class Adjustment:
 
 
 @frozen
+class Owners:
+    """Which plugin (``20-cdigen``) has set what of an adjustment; with "-" before it: has taken it away."""
+
+    annotations: Mapping[str, str] = _NOTHING
+    env: Mapping[str, str] = _NOTHING
+    mounts: Mapping[str, str] = _NOTHING
+    devices: Mapping[str, str] = _NOTHING
+
+
+@frozen
 class ContainerName:
     """A container by its names, cut: thousands of events may wait to be logged."""
 
@@ -113,9 +125,13 @@ class ContainerName:
 
 def container_name(pod: Pod, container: Container) -> ContainerName:
     """Return the names of CONTAINER of POD."""
-    return ContainerName(
-        namespace=pod.namespace[:_MAX_NAME], pod=pod.name[:_MAX_NAME], container=container.name[:_MAX_NAME]
-    )
+    namespace, named, own = (shorten_name(name) for name in (pod.namespace, pod.name, container.name))
+    return ContainerName(namespace=namespace, pod=named, container=own)
+
+
+def shorten_name(name: str) -> str:
+    """Return NAME of a pod, namespace or container, cut."""
+    return name[:_MAX_NAME]
 
 
 def shorten(text: str) -> str:

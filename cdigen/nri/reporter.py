@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 _MAX_PLUGINS = 100
 _NO_DRIVER = (
-    "its GPU nodes came without the driver: let the device plugin give CDI devices "
-    "(DEVICE_LIST_STRATEGY=cdi-cri)"
+    "its GPU nodes came without the driver: 'nri: nodes_without_driver: files' gives it, "
+    "and so does a device plugin that asks for CDI devices (DEVICE_LIST_STRATEGY=cdi-cri)"
 )
+
+_NOT_WITHDRAWN = "the runtime may still refuse the next container, whatever it asks for, once"
 
 
 class Reporter:
@@ -59,11 +61,19 @@ class Reporter:
                 self._log.info("registered", runtime=self._status.runtime)
             case events.ConnectionLost():
                 self._disconnect(event)
+            case events.Validated() | events.NotWithdrawn() | InvalidCall():
+                self._warn(event)
+        return isinstance(event, events.PluginActive | events.ConnectionLost)
+
+    def _warn(self, event: events.Validated | events.NotWithdrawn | InvalidCall) -> None:
+        match event:
             case events.Validated():
-                self._log.warning("rejected", **event.name.row(), reason=event.reason)
+                by = {"plugin": event.plugin} if event.plugin else {}
+                self._log.warning("rejected", **event.name.row(), **by, reason=event.reason)
+            case events.NotWithdrawn():
+                self._log.warning("not withdrawn", message=_NOT_WITHDRAWN, reason=event.reason)
             case InvalidCall():
                 self._log.warning("call refused", method=event.method, message=event.message)
-        return isinstance(event, events.PluginActive | events.ConnectionLost)
 
     def _log_answer(self, event: events.ContainerDecided) -> None:
         answer = event.answer
@@ -123,6 +133,7 @@ class Reporter:
             )
 
     def _report_audit(self, found: AuditResult) -> None:
+        self._status.book.add(found.given)
         self._status.set_audit(found)
         for one in found.missed[:MAX_MISSED]:
             self._log.warning(

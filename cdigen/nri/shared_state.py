@@ -9,7 +9,9 @@ from bisect import bisect_left
 from collections import deque
 from contextlib import suppress
 
+from cdigen.nri.book import Book
 from cdigen.nri.decision.decide import NOTES
+from cdigen.nri.decision.handover import new_instance
 from cdigen.nri.decision.refusal import CAUSES
 from cdigen.nri.events import ConnectionLost, PluginActive, RuntimeConfigured, Synchronized
 
@@ -65,18 +67,23 @@ class SharedState:
     host, with LINK where it has left an event.
     ``policy`` says which requests count, ``context`` which devices they mean; ``problem``, where it is not
     empty, why every container that requests devices is refused. ``tried`` is set once the first attempt to
-    register has succeeded or failed. ``alive_s`` is when the link's thread has last been at work
-    (time.monotonic).
+    register has succeeded or failed, ``asked`` while a container waits for a newer state. ``alive_s`` is when
+    the link's thread has last been at work (time.monotonic). ``instance`` tells this process from another
+    cdigen beside it (cdigen.nri.decision.handover); ``stands_by``: that one has the run directory.
     """
 
     def __init__(self, notify: Callable[[str], None]) -> None:
         self.metrics = NriMetrics()
+        self.book = Book()
         self.events: deque[Event] = deque()
         self.alive_s = time.monotonic()
         self.policy: Policy | None = None
         self.context: DecisionContext | None = None
         self.problem = ""
+        self.instance = new_instance()
+        self.stands_by = False
         self.tried = threading.Event()
+        self.asked = threading.Event()
         self.stopping = threading.Event()
         self.wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._notify = notify
@@ -108,4 +115,5 @@ class SharedState:
 
     def request_context(self) -> None:
         """Ask for a context by the host as it is now."""
+        self.asked.set()
         self._notify(QUESTION)

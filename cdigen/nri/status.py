@@ -10,6 +10,8 @@ from collections import deque
 
 from cdigen import __version__
 from cdigen.frontend import status as files
+from cdigen.model.timestamps import timestamp
+from cdigen.nri.book import Book
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,17 +27,27 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 CONNECTING, REGISTERING, REGISTERED = ("connecting", "registering", "registered")
+# Of a plugin that was killed, and has not taken its file away: who reads the file sees that.
+ENDED = "ended"
 MAX_JOURNAL = 20
 MAX_MISSED = 50
 # What ``cdigen status`` shows of the document besides its header.
-_PARTS = {"reason": str, "missed_count": int, "runtime": dict, "counts": dict, "refused": dict}
+_PARTS = {
+    "reason": str,
+    "missed_count": int,
+    "runtime": dict,
+    "counts": dict,
+    "refused": dict,
+    "problems": list,
+}
 
 
 class PluginStatus:
     """How the plugin stands: with which runtime, since when, what is wrong, what it did last."""
 
-    def __init__(self, metrics: NriMetrics) -> None:
+    def __init__(self, metrics: NriMetrics, book: Book | None = None) -> None:
         self.metrics = metrics
+        self.book = book or Book()
         self.state = CONNECTING
         self.started_s = self.since_s = time.time()
         self.reason = ""
@@ -70,7 +82,7 @@ class PluginStatus:
         if answer.outcome in {"inject", "refuse"}:
             self.journal.append(
                 {
-                    "at": files.timestamp(time.time()),
+                    "at": timestamp(time.time()),
                     **event.name.row(),
                     "outcome": answer.outcome,
                     "devices": list(answer.devices[:MAX_JOURNAL]),
@@ -86,13 +98,14 @@ def document(status: PluginStatus, process: Process) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "state": status.state,
-        "since": files.timestamp(status.since_s),
+        "since": timestamp(status.since_s),
         "reason": status.reason,
         "version": __version__,
         "pid": process.pid,
         "pid_started": process.started,
         "pid_namespace": process.namespace,
-        "started": files.timestamp(status.started_s),
+        "owner": process.owner,
+        "started": timestamp(status.started_s),
         "runtime": {}
         if able is None
         else {
@@ -113,18 +126,32 @@ def document(status: PluginStatus, process: Process) -> dict[str, Any]:
         "missed": [
             {**one.name.row(), "devices": list(one.devices), "reason": one.reason} for one in status.missed
         ],
+        "holders": [
+            {
+                "id": held.id,
+                **held.name.row(),
+                "devices": list(held.devices),
+                "at": None if held.at_s is None else timestamp(held.at_s),
+            }
+            for held in status.book.held()
+        ],
         "problems": [finding.row() for finding in status.problems],
         "journal": list(status.journal),
     }
 
 
 def read(run_dir: str) -> dict[str, Any] | None:
-    """Return the document in RUN_DIR, None where no plugin runs, or it is of another version."""
+    """Return the document in RUN_DIR, None where there is none, or it is of another version.
+
+    The state of a plugin that was killed is ENDED, and its reason tells by what that is seen.
+    """
     try:
         found = files.read_status(run_dir, schema=SCHEMA, parts=_PARTS)
     except ValueError:
         return None
-    return None if found is None or files.reason_not_running(run_dir, found) else found
+    if found is not None and (problem := files.reason_not_running(run_dir, found)):
+        return {**found, "state": ENDED, "reason": problem}
+    return found
 
 
 def _counted(counts: Mapping[str, int]) -> dict[str, int]:

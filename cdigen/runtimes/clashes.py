@@ -10,8 +10,9 @@ import posixpath
 from cdigen.host.root import shown
 from cdigen.model.findings import Finding
 from cdigen.model.names import natural_key
-from cdigen.runtimes.scan import conflict_of, refusal
+from cdigen.runtimes.scan import refusal
 from cdigen.runtimes.spec_cache import LOADED
+from cdigen.runtimes.spec_index import conflict_of
 from cdigen.store.directory import clean_path
 
 TYPE_CHECKING = False

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
 
 UNIT = "cdigen.service"
+PLUGIN_UNIT = "cdigen-nri.service"
+KUBELET_UNIT = "cdigen-kubelet.service"
 _INIT_SCRIPT = "/etc/init.d/cdigen"
 _BOOTED_WITH_SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 
@@ -22,7 +24,8 @@ _BOOTED_WITH_SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 class DaemonService:
     """Commands in quotes, each a part of a sentence; ``log`` is where it says why it ended, if anywhere.
 
-    ``plugin`` is what starts the NRI plugin, of which "make install" puts a unit beside the daemon's.
+    ``plugin`` is what starts the NRI plugin, ``kubelet`` the device plugins: "make install" puts a unit of
+    each beside the daemon's.
     """
 
     start: str
@@ -31,6 +34,7 @@ class DaemonService:
     stop: str
     log: str = ""
     plugin: str = "'cdigen nri' as root"
+    kubelet: str = "'cdigen kubelet' as root"
 
     def started(self) -> str:
         """Return how to start it, or to find out why it does not run."""
@@ -44,6 +48,7 @@ SYSTEMD = DaemonService(
     stop="'systemctl disable --now cdigen'",
     log="with 'journalctl -u cdigen'",
     plugin="'systemctl start cdigen-nri'",
+    kubelet="'systemctl start cdigen-kubelet'",
 )
 OPENRC = DaemonService(
     start="'rc-service cdigen start'",

@@ -55,7 +55,7 @@ _VERSION = re.compile(r"(?<![0-9.])v?([0-9]{1,5})\.([0-9]{1,5})(?:\.([0-9]{1,5})
 
 @frozen
 class InstalledRuntime:
-    """A runtime's binary, and its version.
+    """A runtime's binary, empty where it is not known, and its version.
 
     ``runtime`` as in ``releases.LIBRARIES``, or ``runc``, ``crun``. ``release`` None: it was not asked or
     gave no version, and ``problem`` says why. ``library`` and ``newest``: its CDI library and the newest spec
@@ -80,6 +80,22 @@ def find_low_level(host: Root) -> tuple[InstalledRuntime, ...]:
     return _find(host, LOW_LEVEL)
 
 
+def examine(host: Root, runtime: str, binary: str) -> InstalledRuntime:
+    """Return RUNTIME, whose BINARY is known, likewise."""
+    release, problem = release_of(host, binary)
+    library, newest = library_of(runtime, release) if release else ("", "")
+    if release and not library and runtime not in LOW_LEVEL:
+        problem = "this release reads no CDI specs"
+    return InstalledRuntime(
+        runtime=runtime, binary=binary, release=release, library=library, newest=newest, problem=problem
+    )
+
+
+def unnamed(runtime: str, problem: str) -> InstalledRuntime:
+    """Return RUNTIME, which is there without a binary that can be named, for the reason PROBLEM."""
+    return InstalledRuntime(runtime=runtime, binary="", release=None, problem=problem)
+
+
 def release_in(text: str) -> Release | None:
     """Return the first version in TEXT, without any suffix after its numbers; None if there is none.
 
@@ -90,25 +106,16 @@ def release_in(text: str) -> Release | None:
 
 
 def _find(host: Root, binaries: Mapping[str, str]) -> tuple[InstalledRuntime, ...]:
-    found = ((runtime, _place(host, name)) for runtime, name in binaries.items())
-    return tuple(_asked(host, runtime, binary) for runtime, binary in found if binary)
+    found = ((runtime, place(host, name)) for runtime, name in binaries.items())
+    return tuple(examine(host, runtime, binary) for runtime, binary in found if binary)
 
 
-def _place(host: Root, name: str) -> str:
+def place(host: Root, name: str) -> str:
+    """Return where the program NAME is on HOST, empty if it is at none of the usual places."""
     return next((f"{folder}/{name}" for folder in FOLDERS if host.exists(f"{folder}/{name}")), "")
 
 
-def _asked(host: Root, runtime: str, binary: str) -> InstalledRuntime:
-    release, problem = _release(host, binary)
-    library, newest = library_of(runtime, release) if release else ("", "")
-    if release and not library and runtime not in LOW_LEVEL:
-        problem = "this release reads no CDI specs"
-    return InstalledRuntime(
-        runtime=runtime, binary=binary, release=release, library=library, newest=newest, problem=problem
-    )
-
-
-def _release(host: Root, binary: str) -> tuple[Release | None, str]:
+def release_of(host: Root, binary: str) -> tuple[Release | None, str]:
     """Return the release that BINARY reports, or None and why there is none."""
     if not host.is_this_machine:
         return None, "it was not asked for its version: it is of another tree than this machine's own"

@@ -14,15 +14,19 @@ from cdigen.host.root import Root, shown
 from cdigen.model.findings import Finding
 from cdigen.model.names import is_device_name, is_vendor_or_class, natural_key
 from cdigen.runtimes.spec_cache import LOADED, SpecCache
+from cdigen.runtimes.spec_index import conflict_of
 from cdigen.runtimes.users import ROOT
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from cdigen.model.findings import Severity
-    from cdigen.runtimes.spec_cache import SpecDirectory, SpecFile
+    from cdigen.model.names import NameSet
+    from cdigen.runtimes.spec_cache import SpecFile
+    from cdigen.runtimes.spec_directories import SpecDirectory
+    from cdigen.runtimes.spec_index import SpecIndex
     from cdigen.runtimes.users import Reader
 
 # With one of these, a runtime starts no container.
@@ -30,7 +34,7 @@ _FATAL = ("runtime-crashes", "runtime-hangs")
 # Rules that a file inherits from its directory.
 _OF_DIRECTORIES = ("directory-unreadable", "directory-symlink", "scan-stops")
 _WARNINGS = ("file-name-ignored", "file-uncertain")
-_SHOWN_NAMES = 6
+_SHOWN_NAMES, _MANY_NAMES = 6, 1_000
 
 
 @frozen
@@ -69,20 +73,31 @@ class Definition:
 class SpecScan:
     """What one release of the library finds in the directories, for one reader.
 
-    ``devices``: pairs of each qualified name that resolves and its file, sorted as people expect.
     ``problems``: faults of single files and directories, even if no device is lost by them.
-    ``files`` and ``directories``: what was read, in the order in which the library reads it.
+    ``files`` and ``directories``: what was read, in the order in which the library reads it. ``fatal``: the
+    file at which the runtime crashes or hangs, so that it starts no container, if there is one. ``index``:
+    the loaded files by the devices that they define.
     """
 
-    devices: tuple[tuple[str, str], ...]
     problems: tuple[Finding, ...]
     files: tuple[SpecFile, ...]
     directories: tuple[SpecDirectory, ...]
+    fatal: SpecFile | None
+    index: SpecIndex
 
     @property
-    def fatal(self) -> SpecFile | None:
-        """The file at which the runtime crashes or hangs, so that it starts no container, if there is one."""
-        return next((file for file in self.files if file.state in _FATAL), None)
+    def devices(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of each qualified name that resolves and its file, sorted as people expect."""
+        return () if self.fatal else self.index.devices
+
+    @property
+    def names(self) -> dict[str, NameSet]:
+        """The names of the devices that resolve, by their kinds."""
+        return {} if self.fatal else {kind: index.names for kind, index in self.index.kinds.items()}
+
+    def file(self, device: str) -> SpecFile | None:
+        """Return the file that defines DEVICE (``vendor/class=device``) where that resolves, else None."""
+        return None if self.fatal else self.index.file(device)
 
     @property
     def defining(self) -> tuple[SpecFile, ...]:
@@ -120,8 +135,8 @@ class SpecScan:
         loaded = [file for file in self.files if file.state == LOADED]
         unknown = [file for file in self.files if file.state != LOADED and not file.is_known]
         may = f"; {unknown[-1].reason}, and may define it" if unknown else ""
-        if of_kind := {device for file in loaded if file.kind == kind for device in file.devices}:
-            return _failed(name, "unknown-device", "", f"{kind} has {_some(of_kind)}{may}")
+        if of_kind := self.index.kinds.get(kind):
+            return _failed(name, "unknown-device", "", f"{kind} has {_some(of_kind.holders)}{may}")
         if unknown:
             cause = unknown[-1]
             return _failed(name, cause.state, cause.path, f"{cause.reason}, and may define the device")
@@ -172,41 +187,23 @@ def scan(
     HOST is this machine by default. CACHE keeps parsed files for the next scan, of other directories, for
     another library or another reader as well.
     """
-    directories, files = (cache or SpecCache()).read(
+    directories, files, index = (cache or SpecCache()).read(
         host or Root(), spec_dirs, library=library, reader=reader
     )
-    holders: dict[str, list[SpecFile]] = {}
-    for file in files:
-        if file.state == LOADED:
-            for device in file.devices:
-                holders.setdefault(f"{file.kind}={device}", []).append(file)
-    is_fatal = any(file.state in _FATAL for file in files)
     # The files of an ignored directory share its one problem.
-    ill = [file for file in files if file.state not in {LOADED, *_OF_DIRECTORIES}]
+    ill = [file for file in files if file.state != LOADED and file.state not in _OF_DIRECTORIES]
     problems = [
         *(_problem(each.problem, each.path, each.reason) for each in directories if each.problem),
         *(_problem(file.state, file.path, file.reason) for file in ill),
-        *_conflicts(holders),
+        *_conflicts(index.conflicts()),
     ]
-    found = {
-        name: having[-1].path for name, having in holders.items() if not is_fatal and not conflict_of(having)
-    }
     return SpecScan(
-        devices=tuple(sorted(found.items(), key=lambda pair: natural_key(pair[0]))),
         problems=tuple(problems),
         files=files,
         directories=directories,
+        fatal=next((file for file in ill if file.state in _FATAL), None),
+        index=index,
     )
-
-
-def conflict_of(loaded: list[SpecFile]) -> list[SpecFile]:
-    """Return those files of LOADED, which all define one device, that are in one directory; else nothing."""
-    if len(loaded) < 2:
-        return []
-    by_directory: dict[str, list[SpecFile]] = {}
-    for file in loaded:
-        by_directory.setdefault(file.directory, []).append(file)
-    return next((files for files in by_directory.values() if len(files) > 1), [])
 
 
 def refusal(file: SpecFile) -> str:
@@ -228,11 +225,7 @@ def _failed(name: str, rule: str, file: str, reason: str, files: tuple[str, ...]
     return Resolution(device=name, ok=False, file=file, reason=reason, rule=rule, files=files)
 
 
-def _conflicts(holders: dict[str, list[SpecFile]]) -> list[Finding]:
-    names: dict[tuple[str, ...], list[str]] = {}
-    for name, having in holders.items():
-        if conflict := conflict_of(having):
-            names.setdefault(tuple(file.path for file in conflict), []).append(name)
+def _conflicts(names: dict[tuple[str, ...], list[str]]) -> list[Finding]:
     return [
         _problem("conflict", paths[0], f"{' and '.join(map(shown, paths))} both define {_some(lost)}")
         for paths, lost in sorted(names.items(), key=lambda item: [os.fsencode(path) for path in item[0]])
@@ -244,7 +237,13 @@ def _problem(rule: str, path: str, text: str) -> Finding:
     return Finding(severity=severity, rule=rule, path=path, message=text)
 
 
-def _some(names: Iterable[str]) -> str:
-    ordered = sorted(names, key=natural_key)
-    more = len(ordered) - _SHOWN_NAMES
-    return ", ".join(map(shown, ordered[:_SHOWN_NAMES])) + (f" and {more} more" if more > 0 else "")
+def _some(names: Collection[str]) -> str:
+    few: Iterable[str] = names
+    if len(names) > _MANY_NAMES:
+        from heapq import nsmallest  # noqa: PLC0415 - few hosts have so many
+
+        # Natural order takes 4 us for each name, and containers wait for it.
+        few = nsmallest(_SHOWN_NAMES, names)
+    ordered = sorted(few, key=natural_key)[:_SHOWN_NAMES]
+    more = len(names) - len(ordered)
+    return ", ".join(map(shown, ordered)) + (f" and {more} more" if more > 0 else "")

@@ -1,46 +1,54 @@
 """Read the files of spec directories as one release of the CDI library does, for one reader: ``SpecCache``.
 
 The rules are those of pkg/cdi, scanSpecDirs (docs/cdi.md, "Directories"). Files that the library does not
-load are read too, to report why. A file that has not changed is parsed once.
+load are read too, to report why. A file is parsed once, and again only after it has changed: with thousands
+of files, one of which changes before each container, the reader has to look at the others' status alone.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import posixpath
 import stat
 import time
 
 from cdigen.cdi.library import NEWEST_RELEASE
 from cdigen.cdi.parse_cache import parse_and_check
 from cdigen.cdi.reader import MAX_SIZE, parse_document
+from cdigen.host.filetimes import shows_changes
 from cdigen.host.root import reason, shown
 from cdigen.model.findings import errors
 from cdigen.model.names import SPEC_SUFFIXES, is_yaml
-from cdigen.runtimes.users import may_list, may_read
+from cdigen.runtimes.spec_directories import opened_directory, spec_directories
+from cdigen.runtimes.spec_index import SpecIndex
+from cdigen.runtimes.users import may_read
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypeVar
 
     from cdigen.host.root import Root
     from cdigen.model.findings import Finding
+    from cdigen.runtimes.spec_directories import SpecDirectory
     from cdigen.runtimes.users import Reader
 
+    K = TypeVar("K")
+    V = TypeVar("V")
     # Device, inode, time of the last change in nanoseconds, size.
     Identity = tuple[int, int, int, int]
+    Prepare = Callable[[dict[str, Any]], object]
 
 LOADED = "loaded"
 
-# Wrong endings of specs, which no library reads; not those of backups, which are not meant to be read.
-_SIMILAR = (".yml", ".yaml", ".json")
-# How many files are kept, of some thousand bytes each; a host has some tens.
-_MOST_KEPT = 4_000
-# The kernel's clock for files advances in steps of up to 10 ms (CONFIG_HZ, before Linux 6.13 on every file
-# system): a file that changes again within one step keeps its time.
-_TICK_NS = 20_000_000
+# What is kept: files of each directory, of some thousand bytes each; directories, each for every library; and
+# indexes. A host has some tens of files, with a DRA driver one more for each claim.
+_MOST_FILES = 4_000
+_MOST_DIRECTORIES = _MOST_INDEXES = 32
+# Bytes of files that were read so soon after a change that another one might not show: they are compared at
+# the next look.
+_MOST_UNSETTLED = 1 << 20
 
 
 @frozen
@@ -49,6 +57,7 @@ class SpecFile:
 
     ``state``: LOADED, or the rule (docs/rules.md) by which it is not, and ``reason`` in words. ``directory``
     is the one to which it is counted. ``is_known``: its kind and devices are known, loaded or not.
+    ``prepared``: what the reader makes of the document where it is loaded (``SpecCache``).
     """
 
     path: str
@@ -58,173 +67,148 @@ class SpecFile:
     kind: str = ""
     devices: tuple[str, ...] = ()
     is_known: bool = False
+    prepared: object = None
 
 
 @frozen
-class SpecDirectory:
-    """A spec directory: ``problem`` is the rule by which it is not read, empty if it is read or missing.
+class _Kept:
+    """A file as it was read with that identity, None where it has to be read again in any case.
 
-    ``is_known``: its content could be read anyway. ``aliases``: other names under which it was listed before,
-    which are ignored.
+    ``is_seen``: it is loaded, if its directory is and whoever asks may read it. ``unsettled``: its content,
+    where it had changed right before: after two changes within one step of the clock it has the identity that
+    it had after the first.
     """
 
-    path: str
-    problem: str = ""
-    reason: str = ""
-    is_known: bool = False
-    identity: tuple[int, int] | None = None
-    names: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
+    identity: Identity | None
+    file: SpecFile
+    is_seen: bool
+    unsettled: bytes | None = None
 
 
 class SpecCache:
-    """The content of spec files, cached: a file is read anew only after it has changed."""
+    """The content of spec files, cached: a file is parsed anew only after it has changed.
 
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, str, str], tuple[Identity, SpecFile]] = {}
+    Files that are gone are forgotten, and documents are not kept: PREPARE returns what the reader needs of
+    each loaded one, as the library decodes it (``SpecFile.prepared``).
+    """
+
+    def __init__(self, prepare: Prepare | None = None) -> None:
+        self._prepare = prepare
+        # By tree, directory and library: the files by their names.
+        self._kept: dict[tuple[str, str, str], dict[str, _Kept]] = {}
+        self._indexes: dict[tuple[str, tuple[str, ...], str, Reader], SpecIndex] = {}
 
     def read(
         self, host: Root, spec_dirs: tuple[str, ...], *, library: str, reader: Reader
-    ) -> tuple[tuple[SpecDirectory, ...], tuple[SpecFile, ...]]:
-        """Return the directories and files of HOST in the order in which LIBRARY reads them for READER."""
-        is_main = library == "main"
-        follows_links = is_main or reader.follows_links
-        directories = _without_aliases(
-            [_directory(host, path, reader, follows_links=follows_links) for path in _listed(spec_dirs)]
-        )
-        directories = _stopped(directories) if is_main else directories
-        files = [file for each in directories for file in self._files_in(host, each, library, reader)]
-        return tuple(directories), tuple(files)
+    ) -> tuple[tuple[SpecDirectory, ...], tuple[SpecFile, ...], SpecIndex]:
+        """Return the directories and files of HOST in the order in which LIBRARY reads them for READER.
 
-    def _files_in(self, host: Root, directory: SpecDirectory, library: str, reader: Reader) -> list[SpecFile]:
+        The index is of those files that LIBRARY loads.
+        """
+        directories = spec_directories(host, spec_dirs, library=library, reader=reader)
+        reading = _Reading(host, library, self._prepare)
+        files = [file for each in directories for file in self._files_in(each, reading, reader)]
+        loaded = [file for file in files if file.state == LOADED]
+        key = (host.outer, spec_dirs, library, reader)
+        index = self._indexes.pop(key, SpecIndex()).updated(loaded)
+        _keep_last(self._indexes, key, index, most=_MOST_INDEXES)
+        return tuple(directories), tuple(files), index
+
+    def _files_in(self, directory: SpecDirectory, reading: _Reading, reader: Reader) -> list[SpecFile]:
+        key = (reading.host.outer, directory.path, reading.library)
+        known = self._kept.pop(key, {})
         if not directory.names:
             return []
-        outer = host.outer_path(host.directory(directory.path)).rstrip("/")
-        inner = directory.path.rstrip("/")
+        kept: dict[str, _Kept] = {}
+        _keep_last(self._kept, key, kept, most=_MOST_DIRECTORIES)
+        is_seen_by_all = reader.uid == 0 and not directory.problem
         files: list[SpecFile] = []
-        for name in directory.names:
-            path = f"{inner}/{name}"
-            try:
-                status = os.lstat(f"{outer}/{name}")
-            except OSError:
-                continue  # it was removed
-            if stat.S_ISDIR(status.st_mode):
-                continue
-            file = self._file(host, path, directory.path, library, status)
-            if file is not None:
-                files += _as_seen(host, file, directory, reader)
+        with opened_directory(reading.host, directory) as folder:
+            for name in directory.names if folder is not None else ():
+                try:
+                    # A third less than by the path, which the kernel would walk each time.
+                    now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                except OSError:
+                    continue  # it was removed
+                one = known.get(name)
+                # With thousands of files each microsecond counts, and most are of this sort.
+                if (
+                    one is None
+                    or one.identity != (now.st_dev, now.st_ino, now.st_ctime_ns, now.st_size)
+                    or one.unsettled is not None
+                ):
+                    one = reading.file(directory.path, name, now, one)
+                    if one is None:
+                        continue
+                if one.identity is not None and len(kept) < _MOST_FILES:
+                    kept[name] = one
+                if is_seen_by_all and one.is_seen:
+                    files.append(one.file)
+                else:
+                    files += _as_seen(reading.host, one.file, directory, reader)
         return files
 
-    def _file(
-        self, host: Root, path: str, directory: str, library: str, status: os.stat_result
-    ) -> SpecFile | None:
-        """Return the file PATH as root's runtime with LIBRARY reads it; None if it is gone."""
+
+class _Reading:
+    """One reading of files of HOST as root's runtime with LIBRARY reads them; see ``SpecCache``."""
+
+    def __init__(self, host: Root, library: str, prepare: Prepare | None) -> None:
+        self.host = host
+        self.library = library
+        self._prepare = prepare
+        self._room = _MOST_UNSETTLED
+
+    def file(self, directory: str, name: str, status: os.stat_result, known: _Kept | None) -> _Kept | None:
+        """Return the file NAME, whose STATUS was just read, KNOWN from before; None: there is none."""
+        if stat.S_ISDIR(status.st_mode):
+            return None
+        path = f"{directory.rstrip('/')}/{name}"
         try:
             if stat.S_ISLNK(status.st_mode):
-                status = host.stat(path)
-            key, identity = (host.outer, path, library), _identity(status)
-            kept = self._kept.get(key)
-            if kept is not None and kept[0] == identity:
-                return kept[1]
+                status = self.host.stat(path)
+            if known is not None and known.unsettled is None and known.identity == _identity(status):
+                return known
             if stat.S_ISFIFO(status.st_mode):
                 text = f"{shown(path)} is a FIFO: every runtime that looks for devices waits for it for ever"
-                return SpecFile(path=path, directory=directory, state="runtime-hangs", reason=text)
+                return _kept(
+                    None, SpecFile(path=path, directory=directory, state="runtime-hangs", reason=text)
+                )
             if status.st_size > MAX_SIZE:
                 raise OSError(errno.EFBIG, "")
-            with host.open(path) as opened:
-                # Both before the reading: a change during it, or while DATA is parsed, is then noticed.
-                read_ns, identity = time.time_ns(), _identity(os.fstat(opened.descriptor))
-                data = opened.read_all(MAX_SIZE)
+            return self._read(path, directory, known)
         except FileNotFoundError:
             if not stat.S_ISLNK(status.st_mode):
                 return None
             text = f"{shown(path)} is a dangling link"
-            return SpecFile(path=path, directory=directory, state="file-unreadable", reason=text)
+            return _kept(None, SpecFile(path=path, directory=directory, state="file-unreadable", reason=text))
         except OSError as error:
-            return _unreadable(path, directory, error)
-        file = _parsed(path, directory, data, library)
-        # A file read so soon after its last change may change again and keep its time.
-        if abs(read_ns - identity[2]) >= _TICK_NS:
-            self._kept[key] = identity, file
-            if len(self._kept) > _MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
-        return file
+            return _kept(None, _unreadable(path, directory, error))
+
+    def _read(self, path: str, directory: str, known: _Kept | None) -> _Kept:
+        with self.host.open(path) as opened:
+            # Both before the reading: a change during it, or while DATA is parsed, is then noticed.
+            read_ns, identity = time.time_ns(), _identity(os.fstat(opened.descriptor))
+            data = opened.read_all(MAX_SIZE)
+        if known is not None and known.unsettled == data:
+            file = known.file
+        else:
+            file = _parsed(path, directory, data, self.library, self._prepare)
+        if shows_changes(identity[2], read_ns):
+            return _kept(identity, file)
+        self._room -= len(data)
+        return _kept(identity, file, data) if self._room >= 0 else _kept(None, file)
 
 
-def spec_names(names: list[str]) -> tuple[str, ...]:
-    """Return those of NAMES that a library reads from a spec directory, in its order."""
-    return tuple(sorted((name for name in names if name.endswith(SPEC_SUFFIXES)), key=os.fsencode))
+def _kept(identity: Identity | None, file: SpecFile, unsettled: bytes | None = None) -> _Kept:
+    is_seen = file.state == LOADED and file.path.endswith(SPEC_SUFFIXES)
+    return _Kept(identity=identity, file=file, is_seen=is_seen, unsettled=unsettled)
 
 
-def _directory(host: Root, path: str, reader: Reader, *, follows_links: bool) -> SpecDirectory:
-    if not path.startswith("/"):
-        text = f"{shown(path)} is not an absolute path"
-        return SpecDirectory(path=path, problem="not-a-directory", reason=text, is_known=True)
-    try:
-        real, status = host.located(path)
-        if not stat.S_ISDIR(status.st_mode):
-            text = f"{shown(path)} is not a directory"
-            return SpecDirectory(path=path, problem="not-a-directory", reason=text, is_known=True)
-        listed = [name for name in host.listdir(path) if name.lower().endswith(_SIMILAR)]
-    except FileNotFoundError:
-        return SpecDirectory(path=path)
-    except OSError as error:
-        text = f"{shown(path)}: {reason(error)}"
-        return SpecDirectory(path=path, problem="directory-unreadable", reason=text)
-    names = tuple(sorted(listed, key=os.fsencode))
-    if not follows_links and is_link(host, path):
-        text = (
-            f"{shown(path)} is a link to {shown(real)}, and this release follows no link instead of "
-            "a spec directory"
-        )
-        return SpecDirectory(path=path, problem="directory-symlink", reason=text, is_known=True, names=names)
-    if not may_list(host, path, reader):
-        text = f"{shown(path)} cannot be read by the user with the id {reader.uid}"
-        return SpecDirectory(
-            path=path, problem="directory-unreadable", reason=text, is_known=True, names=names
-        )
-    return SpecDirectory(path=path, identity=(status.st_dev, status.st_ino), names=names)
-
-
-def is_link(host: Root, path: str) -> bool:
-    """Return whether PATH of HOST itself is a link, whatever its target."""
-    folder, _, name = path.rpartition("/")
-    try:
-        return os.path.islink(f"{host.outer_path(host.directory(folder or '/')).rstrip('/')}/{name}")
-    except OSError:
-        return False
-
-
-def _listed(spec_dirs: tuple[str, ...]) -> list[str]:
-    """Return the directories without repetitions, keeping the last, each in its shortest form."""
-    cleaned = ["/" * path.startswith("/") + posixpath.normpath(path).lstrip("/") for path in spec_dirs]
-    return [path for place, path in enumerate(cleaned) if path not in cleaned[place + 1 :]]
-
-
-def _without_aliases(directories: list[SpecDirectory]) -> list[SpecDirectory]:
-    """Return DIRECTORIES; of one that is listed under several names only the last, as if read once."""
-    last = {each.identity: each.path for each in directories if each.identity}
-    aliases: dict[str, list[str]] = {}
-    for each in directories:
-        if each.identity and last[each.identity] != each.path:
-            aliases.setdefault(last[each.identity], []).append(each.path)
-    return [
-        replace(each, aliases=tuple(aliases.get(each.path, ())))
-        for each in directories
-        if not each.identity or last[each.identity] == each.path
-    ]
-
-
-def _stopped(directories: list[SpecDirectory]) -> list[SpecDirectory]:
-    """Return DIRECTORIES as the library's main branch reads them: the first unreadable one ends the scan."""
-    stop = next((place for place, each in enumerate(directories) if each.problem), None)
-    if stop is None:
-        return directories
-    text = f"the scan ends at {shown(directories[stop].path)}: {directories[stop].reason}"
-    after = [
-        replace(each, problem="scan-stops", reason=text, is_known=True) for each in directories[stop + 1 :]
-    ]
-    return [*directories[: stop + 1], *after]
+def _keep_last(kept: dict[K, V], key: K, value: V, *, most: int) -> None:
+    """Put VALUE last into KEPT, and remove the first beyond MOST."""
+    kept[key] = value
+    if len(kept) > most:
+        del kept[next(iter(kept))]
 
 
 def _as_seen(host: Root, file: SpecFile, directory: SpecDirectory, reader: Reader) -> list[SpecFile]:
@@ -260,11 +244,12 @@ _REASONS_OF_NEWEST = {
 }
 
 
-def _parsed(path: str, directory: str, data: bytes, library: str) -> SpecFile:
-    """Return the file PATH with the content DATA as LIBRARY reads it."""
-    verdict, fault, document = _judged(data, library, is_yaml=is_yaml(path))
+def _parsed(path: str, directory: str, data: bytes, library: str, prepare: Prepare | None) -> SpecFile:
+    """Return the file PATH with the content DATA as LIBRARY reads it, and what PREPARE makes of it."""
+    verdict, fault, document = _judged(data, library, is_yaml=is_yaml(path), is_shortened=prepare is None)
     kind, devices = names_in(document) if document else ("", ())
     reasons = _REASONS_OF_NEWEST if library == NEWEST_RELEASE else _REASONS
+    prepared = prepare(document) if prepare and document is not None and verdict == "accept" else None
     return SpecFile(
         path=path,
         directory=directory,
@@ -273,25 +258,32 @@ def _parsed(path: str, directory: str, data: bytes, library: str) -> SpecFile:
         kind=kind,
         devices=devices,
         is_known=document is not None,
+        prepared=prepared,
     )
 
 
-def _judged(data: bytes, library: str, *, is_yaml: bool) -> tuple[str, str, Mapping[str, object] | None]:
-    """Return the verdict of LIBRARY on DATA, why it is not *accept*, and the document as LIBRARY reads it."""
+def _judged(
+    data: bytes, library: str, *, is_yaml: bool, is_shortened: bool
+) -> tuple[str, str, dict[str, Any] | None]:
+    """Return the verdict of LIBRARY on DATA, why it is not *accept*, and the document as LIBRARY reads it.
+
+    IS_SHORTENED: fields that are not given need not be in it.
+    """
     faults: tuple[Finding, ...] = ()
-    if library == NEWEST_RELEASE:
+    if library == NEWEST_RELEASE and is_shortened:
         # The newest release loads every file that breaks no rule. Most break none, and need no emulation.
         checked = parse_and_check(data, yaml=is_yaml)
         faults = errors(checked.findings)
         if not faults:
             return "accept", "", checked.document
     # Imported here: it may need PyYAML (19 ms).
-    from cdigen.cdi.loaders.emulation import loaded_document, loader_verdicts  # noqa: PLC0415
+    from cdigen.cdi.loaders.emulation import loaded_document  # noqa: PLC0415
 
     parsed = parse_document(data, yaml=is_yaml)
-    judged = loader_verdicts(data, yaml=is_yaml, versions=(library,), parsed=parsed)[library]
-    fault = _summary(faults) if faults else judged.reason
-    return judged.verdict, fault, loaded_document(data, library, parsed)
+    judged, document = loaded_document(data, library, parsed)
+    # What is refused is at least known by its names.
+    found = parsed.document if document is None else document
+    return judged.verdict, _summary(faults) if faults else judged.reason, found
 
 
 def names_in(document: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:

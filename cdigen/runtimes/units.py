@@ -42,6 +42,7 @@ class Command:
     words: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     file: str = ""
+    program: str = ""
 
     def values(self, *names: str) -> tuple[str, ...]:
         """Return the values of the options NAMES (``--config``, ``-c``), in their order."""
@@ -68,7 +69,7 @@ def command(host: Root, unit: str, folders: tuple[str, ...] = SYSTEM_FOLDERS) ->
     file = next((f"{folder}/{unit}" for folder in folders if _text(host, f"{folder}/{unit}")), "")
     settings: list[tuple[str, str]] = []
     for path in (file, *_drop_ins(host, unit, folders)) if file else ():
-        settings += _service_settings(_text(host, path))
+        settings += _settings(_text(host, path), "[Service]")
     line = ""
     environment: dict[str, str] = {}
     for key, value in settings:
@@ -80,9 +81,9 @@ def command(host: Root, unit: str, folders: tuple[str, ...] = SYSTEM_FOLDERS) ->
     for key, value in settings:
         if key == "EnvironmentFile":
             environment |= _environment_file(_text(host, value.removeprefix("-")))
-    words = _split(line.lstrip(_PREFIXES))[1:]
+    program, *words = _split(line.lstrip(_PREFIXES)) or [""]
     expanded = tuple(part for word in words for part in _expand(word, environment))
-    return Command(words=expanded, environment=tuple(sorted(environment.items())), file=file)
+    return Command(words=expanded, environment=tuple(sorted(environment.items())), file=file, program=program)
 
 
 def _text(host: Root, path: str) -> str:
@@ -104,14 +105,28 @@ def _drop_ins(host: Root, unit: str, folders: tuple[str, ...]) -> list[str]:
     return [found[name] for name in sorted(found)]
 
 
-def _service_settings(text: str) -> list[tuple[str, str]]:
+def unit_values(host: Root, unit: str, key: str) -> tuple[str, ...]:
+    """Return the words that KEY (``Before``) has in the section [Unit] of UNIT and its drop-ins.
+
+    For dependencies, which no empty value takes back (systemd.unit(5)).
+    """
+    file = next((f"{folder}/{unit}" for folder in SYSTEM_FOLDERS if _text(host, f"{folder}/{unit}")), "")
+    found: list[str] = []
+    for path in (file, *_drop_ins(host, unit, SYSTEM_FOLDERS)) if file else ():
+        for name, value in _settings(_text(host, path), "[Unit]"):
+            if name == key:
+                found += value.split()
+    return tuple(found)
+
+
+def _settings(text: str, wanted: str) -> list[tuple[str, str]]:
     settings: list[tuple[str, str]] = []
     section = ""
     for line in re.sub(r"\\\n", " ", text).splitlines():
         stripped = line.strip()
         if stripped.startswith("["):
             section = stripped
-        elif section == "[Service]" and stripped[:1] not in {"", "#", ";"}:
+        elif section == wanted and stripped[:1] not in {"", "#", ";"}:
             key, _, value = stripped.partition("=")
             settings.append((key.strip(), value.strip()))
     return settings

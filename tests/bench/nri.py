@@ -37,7 +37,10 @@ TESTS = HERE.parent
 # Not this folder, where this file would be taken for the tests' package of the same name.
 sys.path[:1] = [str(TESTS), str(REPOSITORY)]
 
-from nri.pluginside import INJECTS_08, Host, asks  # noqa: E402 - after the path is set
+from bench.installed import install  # noqa: E402 - after the path is set
+from bench.tables import print_table, times_row  # noqa: E402 - likewise
+from nri.claims import write_claim  # noqa: E402 - likewise
+from nri.pluginside import INJECTS_08, Host, asks  # noqa: E402 - likewise
 from nri.runtimeside import Runtime, SocketTransport, container, pod  # noqa: E402 - likewise
 from nri.serveside import SETTINGS, known_of  # noqa: E402 - likewise
 
@@ -54,6 +57,9 @@ P50_GOAL_MS, P99_GOAL_MS = 0.5, 2.0
 FLIGHT, FLIGHT_GOAL_MS = 100, 80
 MEMORY_GOAL_MB = 40
 PODS = 5000
+# Files of claims, what an answer may take longer where one of them was replaced right before, and the time
+# between two containers.
+CLAIMS, CHANGED_GOAL_MS, PAUSE_S = 1000, 5.0, 0.05
 PATIENCE_S = 30.0
 HEADER = struct.Struct(">II")
 ANNOTATION = "devices.cdigen.dev"
@@ -63,7 +69,7 @@ def main() -> None:
     """Measure, and print tables or JSON."""
     options = _options()
     with tempfile.TemporaryDirectory(prefix="cdigen-") as folder:
-        bin_dir = _install(Path(folder, "venv"))
+        bin_dir = install(Path(folder, "venv"))
         host = Host(Path(folder, "host"))
         host.write_spec([name for number in range(GPUS) for name in (str(number), UUIDS[number])])
         host.write_spec(["all", *UUIDS], kind="nvidia.com/whole", file="whole.json")
@@ -86,12 +92,13 @@ def main() -> None:
             tables["memory"] = [_memory("after these requests", process)]
         runtime.close()
         tables["memory"] = [*_idle(bin_dir, host), *tables["memory"]]
+        tables[f"{CLAIMS:,} files of 4 kB"] = _claims(bin_dir, host, options.changes)
         host.close()
     if options.json:
         print(json.dumps(tables, indent=2))
         return
     for title, rows in tables.items():
-        _print(title, rows)
+        print_table(title, rows)
 
 
 def _options() -> argparse.Namespace:
@@ -101,18 +108,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--starts", type=int, default=25, help="starts (default: 25)")
     parser.add_argument("--requests", type=int, default=2000, help="requests of each kind (default: 2000)")
     parser.add_argument("--flights", type=int, default=25, help="times 100 requests (default: 25)")
+    parser.add_argument("--changes", type=int, default=100, help="changed files (default: 100)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser.parse_args()
 
 
 # Making what is measured.
-
-
-def _install(venv: Path) -> Path:
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    pip = [str(venv / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, str(REPOSITORY)], check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
-    return venv / "bin"
 
 
 @contextmanager
@@ -268,15 +269,14 @@ def _starts(bin_dir: Path, host: Host, runs: int) -> list[dict[str, object]]:
         # Not before the plugin has ended: it would connect again, and wait where the next one is expected.
         runtime.close()
     one = statistics.median(bare)
+    rows: tuple[tuple[str, list[float], object], ...] = (
+        ("python3 -I -c pass", bare, ""),
+        ("to the connection", connected, ""),
+        ("to the registration", registered, REGISTERED_GOAL_MS),
+    )
     return [
-        _row("python3 -I -c pass", bare, goal_ms="", ratio=1.0),
-        _row("to the connection", connected, goal_ms="", ratio=round(statistics.median(connected) / one, 2)),
-        _row(
-            "to the registration",
-            registered,
-            goal_ms=REGISTERED_GOAL_MS,
-            ratio=round(statistics.median(registered) / one, 2),
-        ),
+        times_row(what, times, goal_ms=goal, ratio=round(statistics.median(times) / one, 2))
+        for what, times, goal in rows
     ]
 
 
@@ -323,7 +323,42 @@ def _flight(host: Host, name: str, requests: list[bytes], runs: int) -> dict[str
     for _ in range(runs):
         frames = [_frames(next(_STREAMS), requests[one % len(requests)]) for one in range(FLIGHT)]
         times.append(client.ask(b"".join(frames), FLIGHT))
-    return _row(name, times, goal_ms=FLIGHT_GOAL_MS)
+    return times_row(name, times, goal_ms=FLIGHT_GOAL_MS)
+
+
+def _claims(bin_dir: Path, host: Host, count: int) -> list[dict[str, object]]:
+    """Time answers among many files: none has changed, or one was replaced right before the request."""
+    aside = host.root / "aside"
+    aside.mkdir()
+    for claim in range(CLAIMS):
+        write_claim(host.specs, claim)
+    (request,) = _requests()["one GPU"]
+    rows: list[dict[str, object]] = []
+    with _plugin(bin_dir, host) as process:
+        runtime = _registered(host)
+        _settle(runtime)
+        client = Client(host)
+        # In both a file is written, which leaves the processor's caches alike.
+        for what, folder in (("none was changed", aside), ("one was changed", host.specs)):
+            times = []
+            for number in range(count):
+                time.sleep(PAUSE_S)
+                write_claim(folder, number % CLAIMS, version=number)
+                times.append(client.ask(_frames(next(_STREAMS), request)))
+            rows.append(_percentiles(what, times))
+        memory = _memory("", process)
+    runtime.close()
+    first = float(str(rows[0]["p50_ms"]))
+    return [
+        {
+            **{key: row[key] for key in ("what", "p50_ms", "p99_ms", "max_ms")},
+            "more_ms": round(float(str(row["p50_ms"])) - first, 3),
+            "goal_more": CHANGED_GOAL_MS,
+            "ratio": round(float(str(row["p50_ms"])) / first, 1),
+            "rss_mb": memory["rss_mb"],
+        }
+        for row in rows
+    ]
 
 
 def _idle(bin_dir: Path, host: Host) -> list[dict[str, object]]:
@@ -357,27 +392,6 @@ def _percentiles(what: str, times: list[float]) -> dict[str, object]:
         "goal_p99": P99_GOAL_MS,
         "max_ms": round(ordered[-1] * 1000, 2),
     }
-
-
-def _row(what: str, times: list[float], **more: object) -> dict[str, object]:
-    return {
-        "what": what,
-        "median_ms": round(statistics.median(times) * 1000, 1),
-        "min_ms": round(min(times) * 1000, 1),
-        "max_ms": round(max(times) * 1000, 1),
-        **more,
-    }
-
-
-def _print(title: str, rows: list[dict[str, object]]) -> None:
-    """Print a table whose columns are the keys of the ROWS."""
-    names = [name for name in rows[0] if name != "what"]
-    width = max(len(title), *(len(str(row["what"])) for row in rows))
-    print(f"{title:{width}}" + "".join(f"  {name.replace('_', ' '):>9}" for name in names))
-    for row in rows:
-        cells = "".join(f"  {row[name]!s:>{max(9, len(name))}}" for name in names)
-        print(f"{row['what']!s:{width}}{cells}")
-    print()
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdigen.nri.pods import Adjustment
+from cdigen.nri.pods import Adjustment, Owners
 from cdigen.value import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from cdigen.nri.pods import Container
 
@@ -40,6 +40,28 @@ def chained(container: Container, *plugins: Plugin) -> Adjustment:
             cdi_devices=whole.cdi_devices + made.cdi_devices,
         )
     return whole
+
+
+def owned(container: Container, plugins: Mapping[str, Plugin]) -> Owners:
+    """Return who has set what, or taken it away, of PLUGINS by their names.
+
+    Source: containerd/nri, pkg/api/owners.go (v0.12).
+    """
+    owners: dict[str, dict[str, str]] = {"annotations": {}, "env": {}, "mounts": {}, "devices": {}}
+    for name, plugin in plugins.items():
+        made = plugin(container)
+        told = {
+            "annotations": [*made.annotations],
+            "env": [*made.env],
+            "mounts": [mount.destination for mount in made.mounts],
+            "devices": [device.path for device in made.devices],
+        }
+        # What is taken away and set anew is of who sets it.
+        for field, keys in told.items():
+            for key in sorted(keys, key=lambda key: key[0] != "-"):
+                owners[field][key.removeprefix("-")] = f"-{name}" if key[0] == "-" else name
+        container = _changed(container, made, {key.removeprefix("-") for key in _names(made)})
+    return Owners(**owners)
 
 
 def _names(made: Adjustment) -> list[str]:

@@ -82,6 +82,8 @@ MACHINE = machine(content())
 NAMES = DeviceNames(DEVICES)
 POD = Pod(id="p", name="pod", namespace="ml", runtime_handler="runc", labels={"team": "a"}, annotations={})
 ALLOWED = (AllowRule(namespaces=("ml",)),)
+# Where NVIDIA's device plugin mounts /dev/null (internal/plugin/server.go).
+LISTS = "/var/run/nvidia-container-devices"
 COMPUTE = (
     GpuKind(kind="nvidia.com/gpu"),
     GpuKind(kind="nvidia.com/gpu-compute", capabilities=("compute", "utility")),
@@ -107,6 +109,12 @@ def container(
         devices=devices,
         cdi_devices=cdi,
     )
+
+
+def listing(*names: str, source: str = "/dev/null", folder: str = LISTS) -> Container:
+    """Return a container with a mount of SOURCE at each of NAMES in FOLDER, as NVIDIA's plugin makes."""
+    found = container(mounts=tuple(f"{folder}/{name}" for name in names))
+    return replace(found, mounts=tuple(replace(mount, source=source) for mount in found.mounts))
 
 
 def outcome(

@@ -32,6 +32,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 # Of this the plugin takes half before it refuses by itself: on a busy machine nothing else takes so long.
 REQUEST_S = 40.0
 MARK = "cdigen.dev/injected"
+SEAL = "cdigen.dev/injected-into"
 NAME = "nvidia.com-gpu.json"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 
@@ -221,6 +222,11 @@ class Plugin:
     def resident_kb(self) -> int:
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(text.partition("VmRSS:")[2].split()[0])
+
+    def processor_s(self) -> float:
+        """Return the processor time that it has taken so far; the kernel counts in hundredths of a second."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send it a signal; returns its exit code."""

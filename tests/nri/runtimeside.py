@@ -12,18 +12,19 @@ import random
 import struct
 import time
 from collections import deque
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+from nri.goreader import BUFFER, GoReader
 from nri.synchronizing import parts
 
 from cdigen.nri.wire.protobuf import message_class
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 PLUGIN, RUNTIME = 1, 2
-BUFFER = 4096  # bufio's default
 MAX_DATA = 4 << 20
 QUEUE = 256  # frames of one connection that wait to be read
 REQUEST, RESPONSE = 1, 2
@@ -91,43 +92,6 @@ class SocketTransport:
 
     def close(self) -> None:
         self._connection.close()
-
-
-class GoReader:
-    """bufio.Reader over a connection of the mux, whose Read returns a frame or, if it is too long, ENOMEM."""
-
-    def __init__(self, runtime: Runtime, connection: int) -> None:
-        self._runtime = runtime
-        self._connection = connection
-        self._buffer = b""
-
-    def read_full(self, size: int, deadline: float) -> bytes:
-        """Return SIZE bytes, read as io.ReadFull does."""
-        data = b""
-        while len(data) < size:
-            data += self._read(size - len(data), deadline)
-        return data
-
-    def has_begun(self) -> bool:
-        """Tell whether there is something to read without waiting."""
-        return bool(self._buffer or self._runtime.queues[self._connection])
-
-    def _read(self, size: int, deadline: float) -> bytes:
-        if not self._buffer:
-            if size >= BUFFER:
-                return self._frame(size, deadline)
-            self._buffer = self._frame(BUFFER, deadline)
-        data, self._buffer = self._buffer[:size], self._buffer[size:]
-        return data
-
-    def _frame(self, room: int, deadline: float) -> bytes:
-        queue = self._runtime.queues[self._connection]
-        while not queue:
-            self._runtime.pump(deadline)
-        frame = queue.popleft()
-        if len(frame) > room:
-            self._runtime.drop(f"ENOMEM: a frame of {len(frame)} bytes where {room} are read")
-        return frame
 
 
 class Runtime:
@@ -225,12 +189,27 @@ class Runtime:
         """Return the adjustment in a CreateContainerResponse."""
         return message_class("CreateContainerResponse").FromString(payload).adjust
 
-    def validate(self, pod: Any, container: Any, adjustment: Any, plugins: Sequence[str] = ()) -> str:
-        """Call ValidateContainerAdjustment, and return why the adjustment is rejected, if it is."""
+    def validate(
+        self,
+        pod: Any,
+        container: Any,
+        adjustment: Any,
+        plugins: Sequence[str] = (),
+        owners: Mapping[int, Mapping[str, str]] = MappingProxyType({}),
+    ) -> str:
+        """Call ValidateContainerAdjustment, and return why the adjustment is rejected, if it is.
+
+        OWNERS are whose what is, by api.proto's Field (6: variables).
+        """
+        owning = message_class("OwningPlugins")()
+        owning.owners[container.id].SetInParent()
+        for number, rows in owners.items():
+            owning.owners[container.id].compound[number].owners.update(rows)
         request = message_class("ValidateContainerAdjustmentRequest")(
             pod=pod,
             container=container,
             adjust=adjustment,
+            owners=owning.SerializeToString(),
             plugins=[{"index": name[:2], "name": name[3:]} for name in plugins],
         )
         answer = message_class("ValidateContainerAdjustmentResponse").FromString(
@@ -253,6 +232,15 @@ class Runtime:
         # The event is field 1 of the message.
         self.call("StateChange", bytes((8, STATE_CHANGES[event])))
         return "StateChange"
+
+    def remove(self, container: str) -> None:
+        """Tell the plugin that the runtime has removed CONTAINER, as this release does."""
+        if self.nri >= (0, 12):
+            request = message_class("CreateContainerRequest")(pod={"id": "p1"}, container={"id": container})
+            self.call("RemoveContainer", request.SerializeToString())
+            return
+        event = message_class("StateChangeEvent")(event=11, container={"id": container})
+        self.call("StateChange", event.SerializeToString())
 
     # Calls.
 

@@ -15,7 +15,7 @@ from waiting import PATIENCE_S
 
 from cdigen.config import NriConfig, Settings
 from cdigen.frontend.host_state import HostSources, HostState, read_host_state
-from cdigen.nri.decision.context import LIBRARY, context_of
+from cdigen.nri.decision.context import LIBRARY, cache_for, context_of
 from cdigen.nri.serving import REGISTER_WITHIN_S, Serving
 from cdigen.nri.shared_state import SharedState
 from cdigen.nri.wire.session import Session
@@ -45,8 +45,8 @@ class Served:
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
 
-    def runtime(self, *, request_timeout_s: float = PATIENCE_S) -> Runtime:
-        """Return a runtime with which it is registered."""
+    def runtime(self, *, request_timeout_s: float = PATIENCE_S, is_synchronized: bool = True) -> Runtime:
+        """Return a runtime with which it is registered, or about to be."""
         made = Runtime(
             SocketTransport(self.end),
             request_timeout_s=request_timeout_s,
@@ -54,7 +54,8 @@ class Served:
             **INJECTS_08,
         )
         made.start()
-        made.synchronize()
+        if is_synchronized:
+            made.synchronize()
         return made
 
     def result(self) -> Exception | None:
@@ -93,16 +94,17 @@ def served(
         made.close()
 
 
-def settled(root: Path) -> HostState:
-    """Return the state of the host below ROOT, once that has not just been changed."""
+def settled(root: Path, settings: Settings = SETTINGS) -> HostState:
+    """Return the state of the host below ROOT for SETTINGS, once that has not just been changed."""
     tree = str(root)
     dirs = ("/etc/cdi", "/run/cdi")
     sources = HostSources(host=tree, specs=tree, spec_dirs=dirs, runs=tree, run_dir="/run/cdigen")
-    while not (state := read_host_state(sources, library=LIBRARY)).is_current():
+    cache = cache_for(settings)
+    while not (state := read_host_state(sources, library=LIBRARY, cache=cache)).is_current():
         time.sleep(0.01)
     return state
 
 
 def known_of(root: Path, settings: Settings = SETTINGS) -> DecisionContext:
     """Return what decisions on the host below ROOT know, once that has not just been changed."""
-    return context_of(settled(root), settings)
+    return context_of(settled(root, settings), settings)

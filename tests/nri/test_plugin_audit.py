@@ -6,7 +6,19 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from nri.pluginside import DROPS_06, INJECTS_12, MARK, VISIBLE, Host, Plugin, asks, given, host, plugin
+from nri.pluginside import (
+    DROPS_06,
+    INJECTS_08,
+    INJECTS_12,
+    MARK,
+    VISIBLE,
+    Host,
+    Plugin,
+    asks,
+    given,
+    host,
+    plugin,
+)
 from nri.runtimeside import container, pod
 
 if TYPE_CHECKING:
@@ -64,6 +76,34 @@ def test_a_container_that_started_while_it_was_dead_is_named_until_it_is_gone() 
             here.runtime([kept[0]], [kept[1]], **INJECTS_12)
             running.sees(lambda: running.status.get("missed_count") == 0)
             assert running.metric("cdigen_nri_missed_containers") == 0
+
+
+def holders(running: Plugin) -> list[tuple[str, str, list[str], bool]]:
+    rows = running.status.get("holders", ())
+    return [(row["id"], row["pod"], row["devices"], row["at"] is not None) for row in rows]
+
+
+@pytest.mark.parametrize("flavour", [INJECTS_08, INJECTS_12], ids=["StateChange", "RemoveContainer"])
+def test_the_book_has_who_was_given_devices_until_it_is_removed(flavour: dict[str, Any]) -> None:
+    with host() as here, plugin(here) as running:
+        runtime = here.runtime(**flavour)
+        first, second = there(1, f"{VISIBLE}=0"), there(2, ALL)
+        runtime.create(*first)
+        mark = dict(runtime.create(*second).annotations)
+        runtime.create(*there(3))
+        running.sees(lambda: len(holders(running)) == 2)
+        assert holders(running) == [
+            ("c1", "pod-1", ["nvidia.com/gpu=0"], True),
+            ("c2", "pod-2", ["nvidia.com/gpu=all"], True),
+        ]
+        for known in ("c1", "c3", "never"):
+            runtime.remove(known)
+        running.sees(lambda: [row[0] for row in holders(running)] == ["c2"])
+        runtime.close()
+        # Another runtime, or the same that comes again, tells what it has.
+        second[1].annotations.update(mark)
+        here.runtime([second[0]], [second[1]], **flavour)
+        running.sees(lambda: holders(running) == [("c2", "pod-2", ["nvidia.com/gpu=all"], False)])
 
 
 def test_one_that_would_have_been_refused_is_named_with_the_reason(at: tuple[Host, Plugin]) -> None:

@@ -59,8 +59,34 @@ def test_a_configuration_that_is_written_in_place_counts_soon_and_one_that_has_g
     file.write_text(before)
     until(truth=True, runtime=runtime)
     file.unlink()
-    running.sees(lambda: "has gone, or is empty" in str(running.lines("configuration")))
+    running.sees(lambda: "was deleted" in str(running.lines("configuration")))
+    (line,) = running.lines("configuration")
+    assert line["message"].startswith("the configuration does not count, the last good one does: ")
+    assert line["message"].endswith(
+        f"{file} was deleted; from the plugin's next start on nobody may have devices"
+    )
     assert injects(runtime)
+    running.sees(lambda: "was deleted" in str(running.status["problems"]))
+
+
+def test_without_a_configuration_no_container_gets_devices_and_log_and_status_say_so() -> None:
+    with host() as here:
+        file = here.root / "etc/cdigen/config.yaml"
+        file.unlink()
+        with plugin(here) as running:
+            runtime = here.runtime()
+            assert not injects(runtime)
+            running.sees(lambda: running.status.get("problems"))
+            (line,) = running.lines("configuration")
+            assert line["level"] == "warning"
+            assert line["message"] == f"no container may have devices: there is no {file}"
+            (row,) = running.status["problems"]
+            assert (row["rule"], row["message"]) == ("nri-allows-nobody", line["message"])
+            here.configure(text="nri: {}\n")
+            running.sees(lambda: "is empty" in str(running.status["problems"]))
+            here.configure()
+            until(truth=True, runtime=runtime)
+            running.sees(lambda: running.status["problems"] == [])
 
 
 @pytest.mark.parametrize("text", [WRONG, "nri: [", "\0", "nri: {allowed: []}\n"])

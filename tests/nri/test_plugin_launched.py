@@ -110,4 +110,4 @@ def test_another_release_of_nri_is_served_as_well() -> None:
         runtime.name, runtime.version, runtime.nri = (INJECTS_12[key] for key in ("name", "version", "nri"))
         runtime.start(reply_first=False)
         runtime.synchronize()
-        assert runtime.events == 0x2008
+        assert runtime.events == 0x2408

@@ -11,6 +11,7 @@ from nri.pluginside import (
     INJECTS_10,
     INJECTS_12,
     MARK,
+    SEAL,
     Host,
     Plugin,
     asks,
@@ -56,12 +57,12 @@ def test_it_registers_whether_the_configuration_or_the_reply_comes_first(
 @pytest.mark.parametrize(
     ("flavour", "events"),
     [
-        ({"name": "containerd", "version": "1.7.24~ds1", "nri": (0, 6)}, 0x0008),
-        (INJECTS_08, 0x0008),
-        (INJECTS_10, 0x2008),
-        (INJECTS_12, 0x2008),
-        ({"name": "containerd", "version": "v9.9.9", "nri": (0, 12)}, 0x2008),
-        ({"name": "mycontainerd", "version": "4", "nri": (0, 8)}, 0x0008),
+        ({"name": "containerd", "version": "1.7.24~ds1", "nri": (0, 6)}, 0x0408),
+        (INJECTS_08, 0x0408),
+        (INJECTS_10, 0x2408),
+        (INJECTS_12, 0x2408),
+        ({"name": "containerd", "version": "v9.9.9", "nri": (0, 12)}, 0x2408),
+        ({"name": "mycontainerd", "version": "4", "nri": (0, 8)}, 0x0408),
     ],
 )
 def test_it_subscribes_to_what_the_release_of_nri_knows(
@@ -98,7 +99,9 @@ def test_whatever_happens_to_pods_and_containers_is_answered(runtime: Runtime) -
 def test_a_container_that_asks_by_its_environment_gets_its_device_and_a_mark(runtime: Runtime) -> None:
     adjustment = runtime.create(*asks("0"))
     assert given(adjustment) == ["nvidia.com/gpu=0"]
-    assert dict(adjustment.annotations) == {MARK: "nvidia.com/gpu=0"}
+    marks = dict(adjustment.annotations)
+    assert marks.pop(SEAL).startswith("c1/")
+    assert marks == {MARK: "nvidia.com/gpu=0"}
     fields = {field.name for field, _ in adjustment.ListFields()}
     assert fields == {"annotations", "cdi_devices"}
 
@@ -138,7 +141,11 @@ def test_an_environment_counts_in_the_namespaces_of_the_policy_alone(runtime: Ru
 
 
 def test_a_container_that_was_served_already_gets_nothing_twice(runtime: Runtime) -> None:
-    here = container(env=["NVIDIA_VISIBLE_DEVICES=all"], linux={"devices": [{"path": "/dev/nvidia0"}]})
+    here = container(
+        env=["NVIDIA_VISIBLE_DEVICES=all"],
+        mounts=[{"destination": "/usr/lib/libcuda.so.1", "source": "/usr/lib/libcuda.so.550"}],
+        linux={"devices": [{"path": "/dev/nvidia0"}]},
+    )
     assert runtime.create(pod(namespace="ml"), here).ByteSize() == 0
 
 

@@ -13,6 +13,7 @@ from nri.pluginside import (
     INJECTS_10,
     INJECTS_12,
     MARK,
+    VISIBLE,
     Host,
     Plugin,
     asks,
@@ -92,6 +93,20 @@ def test_what_it_refuses_is_rejected_with_the_same_reason(validating: Runtime) -
     assert validating.validate(*asks("77"), message_class("Adjustment")()) == caught.value.message
 
 
+def test_a_rejection_for_the_change_of_another_plugin_names_that_plugin() -> None:
+    with host() as here, plugin(here) as running:
+        runtime = here.runtime(**INJECTS_12)
+        adjustment = runtime.create(*asks("0"))
+        adjustment.env.add(key=VISIBLE, value="0,1")
+        owners = {1: {MARK: "20-cdigen"}, 6: {VISIBLE: "90-greedy"}}
+        reason = runtime.validate(*asks("0"), adjustment, ["20-cdigen", "90-greedy"], owners)
+        assert reason.endswith("without nvidia.com/gpu=1: the plugin 90-greedy has changed what it asks for")
+        running.sees(lambda: running.lines("rejected"))
+        (line,) = running.lines("rejected")
+        assert line["plugin"] == "90-greedy"
+        assert "the plugin 90-greedy" in line["reason"]
+
+
 def test_verdicts_are_counted_and_rejections_logged() -> None:
     with host() as here, plugin(here) as running:
         runtime = here.runtime(**INJECTS_12)
@@ -162,7 +177,7 @@ def test_by_policy_a_dropper_gets_nodes_mounts_and_variables() -> None:
             assert (adjustment.linux.devices[0].major, adjustment.linux.devices[0].minor) == (1, 3)
             assert [mount.destination for mount in adjustment.mounts] == ["/lib/x.so"]
             assert [(pair.key, pair.value) for pair in adjustment.env] == [("NVIDIA_VISIBLE_DEVICES", "void")]
-            assert dict(adjustment.annotations) == {MARK: "nvidia.com/gpu=0"}
+            assert adjustment.annotations[MARK] == "nvidia.com/gpu=0"
             assert not adjustment.cdi_devices
 
 

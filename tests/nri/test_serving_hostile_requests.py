@@ -13,6 +13,7 @@ from cdigen.nri.wire.protobuf import message_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
 MOST_KB = 160 * 1024
 
@@ -52,6 +53,51 @@ def test_an_environment_that_is_not_utf_8_is_refused(runtime: Runtime) -> None:
     request = message_class("CreateContainerRequest")(container=container(env=["A=??"])).SerializeToString()
     with pytest.raises(Rejected, match="cannot be read"):
         runtime.call("CreateContainer", request.replace(b"??", b"\xff\xfe"))
+
+
+LISTS = "/var/run/nvidia-container-devices"
+
+
+def listing(*names: str, source: str = "/dev/null") -> Any:
+    """Return a container with a mount of SOURCE for each of NAMES, a list of devices."""
+    mounts = [{"source": source, "destination": f"{LISTS}/{name}"} for name in names]
+    return container(env=[f"{VISIBLE}={LISTS}"], mounts=mounts)
+
+
+def test_a_mount_that_is_not_utf_8_is_refused(runtime: Runtime) -> None:
+    request = message_class("CreateContainerRequest")(container=listing("??")).SerializeToString()
+    with pytest.raises(Rejected, match="cannot be read"):
+        runtime.call("CreateContainer", request.replace(b"??", b"\xff\xfe"))
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (["0\n1"], "asks for '0\\n1'"),
+        (["\u202e0"], "asks for"),
+        (["../0"], "none asks for a GPU"),
+        (["x/" * 400_000], "none asks for a GPU"),
+        (["../" * 400_000], "none asks for a GPU"),
+        (["cdi/../imex"], "asks for 'imex'"),
+        (list(map(str, range(300))), "300 devices are asked for"),
+        ([f"imex/{number}" for number in range(20_000)], "20000 devices are asked for"),
+    ],
+    ids=range(8),
+)
+def test_a_device_list_that_nobody_makes_is_refused_in_one_line(
+    runtime: Runtime, names: list[str], reason: str
+) -> None:
+    with pytest.raises(Rejected) as caught:
+        runtime.create(pod(namespace="ml"), listing(*names))
+    assert reason in caught.value.message
+    assert "\n" not in caught.value.message
+    assert len(caught.value.message) <= 4096
+
+
+def test_ten_thousand_mounts_are_looked_through(runtime: Runtime) -> None:
+    asked = listing(*map(str, range(10_000)), source="/dev/zero")
+    asked.mounts.add(source="/dev/null", destination=f"{LISTS}/1")
+    assert given(runtime.create(pod(namespace="ml"), asked)) == ["nvidia.com/gpu=1"]
 
 
 def test_ten_thousand_variables_are_looked_through(runtime: Runtime) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import select
+
 import pytest
 from nri.pluginside import asks
-from nri.runtimeside import Rejected, container, pod
+from nri.runtimeside import Dropped, Rejected, container, pod
 from nri.serveside import served
+from waiting import until
 
 STOPPED = "^cdigen: the plugin is being stopped"
 
@@ -31,6 +34,19 @@ def test_whoever_asks_for_nothing_is_answered_to_the_end() -> None:
         link.shared.stopping.set()
         link.shared.wake()
         assert not runtime.created(runtime.finish(call)).cdi_devices
+
+
+def test_a_runtime_that_has_not_told_its_state_yet_does_not_add_a_plugin_that_leaves() -> None:
+    with served() as link:
+        runtime = link.runtime(is_synchronized=False)
+        link.shared.stopping.set()
+        link.shared.wake()
+        poll = select.poll()
+        poll.register(link.shared.wakeup, select.POLLIN)
+        assert until(lambda: link.ended or not poll.poll(0))
+        with pytest.raises((Dropped, BrokenPipeError)):
+            runtime.synchronize()
+        assert not link.serving.is_accepted
 
 
 def test_while_the_configuration_is_wrong_whoever_asks_is_refused_and_nobody_else() -> None:

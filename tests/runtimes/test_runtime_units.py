@@ -4,7 +4,7 @@ import pytest
 from runtimes.settings.configtree import Tree
 
 from cdigen.host.root import Root
-from cdigen.runtimes.units import Command, command
+from cdigen.runtimes.units import Command, command, unit_values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,11 +26,21 @@ def test_without_a_unit_there_are_no_words(tree: Tree) -> None:
     assert line(tree) == Command()
 
 
+def test_dependencies_add_up_over_drop_ins(tree: Tree) -> None:
+    tree.put(UNIT, "[Unit]\nBefore=a.service b.service\nBefore=c.service\n[Service]\nBefore=no.service\n")
+    tree.put(
+        "/etc/systemd/system/x.service.d/more.conf", "[Unit]\nBefore=\nBefore=d.service\nAfter=e.service\n"
+    )
+    host = Root(str(tree.folder))
+    assert unit_values(host, "x.service", "Before") == ("a.service", "b.service", "c.service", "d.service")
+    assert unit_values(host, "y.service", "Before") == ()
+
+
 def test_the_words_are_those_after_the_program(tree: Tree) -> None:
     tree.put(
         UNIT, "[Unit]\nExecStart=/no\n[Service]\n# ExecStart=/no\nExecStart=-/bin/x --a=1 \\\n  --b '2 3'\n"
     )
-    assert line(tree) == Command(words=("--a=1", "--b", "2 3"), file=UNIT)
+    assert line(tree) == Command(words=("--a=1", "--b", "2 3"), file=UNIT, program="/bin/x")
 
 
 def test_a_unit_of_etc_takes_the_place_of_the_packages(tree: Tree) -> None:

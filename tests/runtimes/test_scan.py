@@ -319,3 +319,11 @@ def test_what_is_no_file_is_never_waited_for(specs: Specs, what: str) -> None:
 def test_a_folder_below_is_not_looked_at(specs: Specs) -> None:
     specs.put(f"{RUN}/below.json/a.json", document("0"))
     assert cause(specs.ask()) == ("no-specs", "")
+
+
+def test_of_thousands_of_names_some_are_told_and_always_the_same(specs: Specs) -> None:
+    specs.put(f"{RUN}/a.json", document(*[f"claim{number}" for number in range(1_500)]))
+    told = {specs.ask(f"{KIND}=0").reason for _ in range(3)}
+    assert told == {
+        f"{KIND} has claim0, claim1, claim10, claim100, claim1000, claim1001 and 1494 more",
+    }

@@ -223,6 +223,7 @@ class Tree:
                 spec_dirs=tuple(map(self._outer, self.listed)),
                 state_dir=self._outer("/var/lib/cdigen"),
                 daemon=lambda: (None, ""),
+                plugin=lambda: None,
                 restart=lambda _: (),
                 devices=names,
             )

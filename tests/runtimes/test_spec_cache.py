@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import shutil
+import sys
 import time
-from typing import TYPE_CHECKING
+import weakref
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import until
 
 from cdigen.host.root import OpenFile, Root
 from cdigen.runtimes.scan import scan
@@ -15,6 +20,8 @@ from cdigen.runtimes.spec_cache import SpecCache
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from cdigen.runtimes.scan import SpecScan
 
 KIND = "nvidia.com/gpu"
 # Longer than the clock of files stands still.
@@ -59,11 +66,15 @@ class Looking:
         self.folder = folder
         self._cache = SpecCache()
 
-    def put(self, name: str, *devices: str, settle: bool = True) -> None:
+    def put(self, name: str, *devices: str, settle: bool = True, kind: str = KIND) -> None:
         entries = [{"name": device, "containerEdits": {"env": ["A=B"]}} for device in devices]
-        text = json.dumps({"cdiVersion": "0.5.0", "kind": KIND, "devices": entries})
+        text = json.dumps({"cdiVersion": "0.5.0", "kind": kind, "devices": entries})
         (self.folder / name).write_text(text)
         time.sleep(SETTLED_S if settle else 0)
+
+    def scan(self) -> SpecScan:
+        """Return what a scan of the folder finds."""
+        return scan((str(self.folder),), cache=self._cache)
 
     def look(self, library: str = "1.1.0") -> tuple[list[str], list[str]]:
         """Return the names that are found, and the files that were opened for it."""
@@ -150,7 +161,81 @@ def test_what_is_kept_is_bounded_and_answers_stay_right(tmp_path: Path) -> None:
     time.sleep(SETTLED_S)
     names = list(map(str, range(4_001)))
     assert looking.look()[0] == names
-    assert looking.look() == (names, sorted(f"{name}.json" for name in names))
+    assert looking.look() == (names, ["999.json"])
+
+
+def test_a_file_that_was_read_right_after_a_change_is_compared_and_not_parsed_again(tmp_path: Path) -> None:
+    looking = Looking(tmp_path)
+    looking.put("a.json", "0", settle=False)
+    (first,) = looking.scan().files
+    (second,) = looking.scan().files
+    assert second is first
+    time.sleep(SETTLED_S)
+    assert looking.look()[1] == ["a.json"]
+    assert looking.look()[1] == []
+
+
+def test_only_a_mebibyte_is_kept_to_compare_what_was_just_written(tmp_path: Path) -> None:
+    looking = Looking(tmp_path)
+
+    def are_kept() -> list[bool]:
+        for name in ("a.json", "b.json", "c.json"):
+            looking.put(name, name[0], settle=False)
+            with (tmp_path / name).open("a") as file:
+                file.write(" " * 400_000)
+        first = looking.scan().files
+        return [one is two for one, two in zip(first, looking.scan().files, strict=True)]
+
+    # Where the machine is busy they are no longer new when they are read.
+    assert until(lambda: are_kept() == [True, True, False])
+
+
+def test_what_has_gone_is_forgotten(looking: Looking) -> None:
+    file = weakref.ref(looking.scan().index)
+    kept = looking.scan().files[0]
+    holders = sys.getrefcount(kept)
+    (looking.folder / "a.json").unlink()
+    looking.look()
+    gc.collect()
+    assert sys.getrefcount(kept) < holders
+    assert file() is None
+
+
+def test_a_spec_directory_that_has_gone_is_forgotten(looking: Looking) -> None:
+    kept = looking.scan().files
+    shutil.rmtree(looking.folder)
+    looking.look()
+    gc.collect()
+    assert [len(gc.get_referrers(file)) for file in kept] == [1, 1]
+
+
+def test_a_kind_of_which_no_file_has_changed_keeps_its_names(looking: Looking) -> None:
+    looking.put("c.json", "x", kind="example.com/claim")
+    before = looking.scan().names
+    looking.put("d.json", "y", kind="example.com/claim")
+    after = looking.scan().names
+    assert after[KIND] is before[KIND]
+    assert after["example.com/claim"].sorted == ("x", "y")
+    assert before["example.com/claim"].sorted == ("x",)
+
+
+def test_each_loaded_document_is_given_to_whom_it_is_for_once(looking: Looking) -> None:
+    given: list[object] = []
+
+    def prepare(document: dict[str, Any]) -> int:
+        given.append(document)
+        return len(given)
+
+    cache = SpecCache(prepare)
+    (looking.folder / "c.json").write_text("{")
+    time.sleep(SETTLED_S)
+    for _ in range(2):
+        found = scan((str(looking.folder),), library="1.0.1", cache=cache)
+        assert [file.prepared for file in found.files] == [1, 2, None]
+    assert len(given) == 2
+    file = found.file(f"{KIND}=1")
+    assert file is not None
+    assert file.prepared == 2
 
 
 def test_a_file_that_is_too_large_is_never_opened(looking: Looking) -> None:

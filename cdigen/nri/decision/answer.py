@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from cdigen.model.names import NONE
 from cdigen.nri.decision.adjustments import apply_adjustment, subtract_adjustment
 from cdigen.nri.decision.raw import raw_adjustment, read_numbers
 from cdigen.nri.decision.refusal import Refusal, quote
@@ -41,6 +42,14 @@ class Answer:
     notes: tuple[Note, ...] = ()
 
 
+@frozen
+class Verdict:
+    """Why a container must not start, empty where it may, and what it would lack."""
+
+    reason: str = ""
+    missing: tuple[str, ...] = ()
+
+
 def created(pod: Pod, container: Container, context: DecisionContext, abilities: Abilities) -> Answer:
     """Return what becomes of CONTAINER, which is about to be created."""
     decision = context.decide(pod, container)
@@ -67,8 +76,8 @@ def refused(cause: str, reason: str, notes: tuple[Note, ...] = ()) -> Answer:
 
 def validated(
     pod: Pod, container: Container, adjustment: Adjustment, context: DecisionContext, abilities: Abilities
-) -> str:
-    """Return why CONTAINER must not start with ADJUSTMENT, empty where it may.
+) -> Verdict:
+    """Return whether CONTAINER may start with ADJUSTMENT.
 
     So it is seen where we were not asked, our answer came too late, or another plugin has taken something
     away. CONTAINER is as it was asked for: what the others have made of it is applied first, as ``created``
@@ -80,24 +89,25 @@ def validated(
     try:
         theirs = _of_others(adjustment, context, abilities)
     except Refusal as refusal:
-        return refusal.reason
+        return Verdict(reason=refusal.reason)
     wanted = created(pod, apply_adjustment(container, theirs), context, abilities)
     if wanted.outcome == "refuse":
-        return wanted.reason
+        return Verdict(reason=wanted.reason)
     if wanted.outcome != "inject":
-        return ""
+        return Verdict()
     missing = _missing(wanted.adjustment, adjustment)
     if not missing:
-        return ""
+        return Verdict()
     more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
     asked = ", ".join(wanted.devices[:6])
-    return f"the container asks for {asked} and would start without {missing[0]}{more}"
+    reason = f"the container asks for {asked} and would start without {missing[0]}{more}"
+    return Verdict(reason=reason, missing=tuple(missing))
 
 
 def _of_others(adjustment: Adjustment, context: DecisionContext, abilities: Abilities) -> Adjustment:
     """Return ADJUSTMENT without what we gave; Refusal: that cannot be told any more."""
     devices = adjustment.annotations.get(MARK)
-    if devices is None or abilities.cdi == "injects" or context.prepared is None:
+    if devices is None or abilities.cdi == "injects" or not context.gives_raw:
         # What we gave, if anything, are CDI devices, which are not part of a container yet.
         return subtract_adjustment(adjustment, Adjustment(), mark=MARK)
     ours, _ = _raw(tuple(devices.split(",")), context)
@@ -107,6 +117,8 @@ def _of_others(adjustment: Adjustment, context: DecisionContext, abilities: Abil
 def _missing(wanted: Adjustment, given: Adjustment) -> list[str]:
     """Return what WANTED has and GIVEN lacks; hooks are never taken away, and variables may be others'."""
     devices, nodes = set(given.cdi_devices), {device.path for device in given.devices}
+    # Each device of a kind comes with the driver's files.
+    devices |= {f"{name.partition('=')[0]}={NONE}" for name in given.cdi_devices}
     mounts = {mount.destination for mount in given.mounts}
     return [
         *[name for name in wanted.cdi_devices if name not in devices],
@@ -123,7 +135,7 @@ def _adjustment(
     marks = {MARK: ",".join(devices)}
     if abilities.cdi == "injects":
         return Adjustment(annotations=marks, cdi_devices=devices), ()
-    if abilities.takes_devices and context.prepared is not None:
+    if abilities.takes_devices and context.gives_raw:
         made, notes = _raw(devices, context)
         return replace(made, annotations=marks), notes
     raise Refusal("runtime", _inability(abilities))
@@ -131,14 +143,15 @@ def _adjustment(
 
 def _raw(devices: tuple[str, ...], context: DecisionContext) -> tuple[Adjustment, tuple[Note, ...]]:
     """Return what gives DEVICES by nodes and mounts; Refusal where that cannot be."""
-    prepared = context.prepared or {}
-    # Who defines a device is read after it is known to be there.
-    if gone := next((name for name in devices if name not in prepared), ""):
+    found = [(name, context.prepared(name)) for name in devices]
+    # Another plugin may have written their names.
+    if gone := next((name for name, spec in found if spec is None), ""):
         raise Refusal("unknown_device", f"the spec of {quote(gone)} has gone")
     # The context lasts until a spec changes; a folder of nodes, such as /dev/dri, may come before that.
     context.nodes.forget_missing()
     return raw_adjustment(
-        [(prepared[name], name.partition("=")[2]) for name in devices], partial(read_numbers, context.nodes)
+        [(spec, name.partition("=")[2]) for name, spec in found if spec is not None],
+        partial(read_numbers, context.nodes),
     )
 
 

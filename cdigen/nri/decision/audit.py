@@ -6,9 +6,12 @@ these containers are at least named as soon as the plugin registers.
 
 from __future__ import annotations
 
-from cdigen.nri.decision import existing_devices, request
+from cdigen.nri.book import MAX_HELD, Held
+from cdigen.nri.decision import existing_devices
+from cdigen.nri.decision.annotations import requesting_annotations
 from cdigen.nri.decision.answer import MARK
-from cdigen.nri.pods import container_name, shorten
+from cdigen.nri.decision.handover import believed
+from cdigen.nri.pods import ContainerName, container_name, shorten, shorten_name
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from cdigen.nri.decision.context import DecisionContext
-    from cdigen.nri.pods import Container, ContainerName, Pod
+    from cdigen.nri.pods import Container, Pod
 
     class Part(Protocol):
         """Pods and containers of a runtime; ``unread`` counts those that could not be read so far."""
@@ -47,12 +50,14 @@ class MissedContainer:
 class AuditResult:
     """``missed`` containers, and ``foreign`` annotations, which another plugin serves as well.
 
+    ``given``: those that have devices of ours, by their marks.
     ``is_complete``: all that the runtime told was looked at.
     """
 
     missed: tuple[MissedContainer, ...]
     foreign: tuple[str, ...]
     is_complete: bool
+    given: tuple[Held, ...] = ()
 
 
 def audit(parts: Sequence[Part], context: DecisionContext, *, is_complete: bool = True) -> AuditResult:
@@ -60,12 +65,27 @@ def audit(parts: Sequence[Part], context: DecisionContext, *, is_complete: bool 
 
     A container may be in another part than its pod. IS_COMPLETE: they are all that the runtime told.
     """
-    # None: a pod whose requests do not count.
-    pods = {pod.id: pod if _may_ask(pod, context) else None for part in parts for pod in part.pods()}
+    # None: a pod whose requests do not count. Names are for those that have devices.
+    pods: dict[str, Pod | None] = {}
+    names: dict[str, tuple[str, str]] = {}
+    # Pods that have our mark themselves, which a runtime may pass on to their containers.
+    bearing: set[str] = set()
+    for one in (one for part in parts for one in part.pods()):
+        pods[one.id] = one if _may_ask(one, context) else None
+        names[one.id] = shorten_name(one.namespace), shorten_name(one.name)
+        if MARK in one.annotations:
+            bearing.add(one.id)
+    given: list[Held] = []
     missed: list[MissedContainer] = []
     foreign: dict[str, None] = {}
     for container in (container for part in parts for container in part.containers()):
-        if MARK in container.annotations:
+        devices = believed(container, trusts_mark=container.pod_id not in bearing)
+        if devices is not None:
+            if len(given) >= MAX_HELD:
+                continue
+            namespace, pod_name = names.get(container.pod_id, ("", ""))
+            named = ContainerName(namespace=namespace, pod=pod_name, container=shorten_name(container.name))
+            given.append(Held(id=container.id, name=named, devices=devices))
             continue
         if container.pod_id not in pods:
             # Nobody can say whether it may ask.
@@ -78,7 +98,9 @@ def audit(parts: Sequence[Part], context: DecisionContext, *, is_complete: bool 
         if not others and (found := _missed(pod, container, context)):
             missed.append(found)
     is_complete = is_complete and not any(part.unread for part in parts)
-    return AuditResult(missed=tuple(missed), foreign=tuple(foreign), is_complete=is_complete)
+    return AuditResult(
+        missed=tuple(missed), foreign=tuple(foreign), is_complete=is_complete, given=tuple(given)
+    )
 
 
 def _may_ask(pod: Pod, context: DecisionContext) -> bool:
@@ -89,7 +111,7 @@ def _may_ask(pod: Pod, context: DecisionContext) -> bool:
 def _others(pod: Pod, container: Container, context: DecisionContext) -> tuple[str, ...]:
     """Return the annotations that count and that another plugin has served."""
     readers = context.policy.settings.annotations
-    asked = request.requesting_annotations(pod.annotations, container.name, readers)
+    asked = requesting_annotations(pod.annotations, container.name, readers)
     return existing_devices.injected_by_another(container, asked)
 
 

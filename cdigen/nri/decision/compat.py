@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Events as bits of a subscription: 1 << (number - 1) of api.proto's Event.
 CREATE_CONTAINER = 0x0008
+REMOVE_CONTAINER = 0x0400
 VALIDATE_CONTAINER_ADJUSTMENT = 0x2000
 
 _WORST: tuple[Cdi, ...] = ("unknown", "refuses", "drops", "injects")
@@ -53,7 +54,8 @@ class Abilities:
     @property
     def events(self) -> int:
         """Return the mask of the events that cdigen handles and the runtime knows."""
-        return CREATE_CONTAINER | (VALIDATE_CONTAINER_ADJUSTMENT if self.validates else 0)
+        validation = VALIDATE_CONTAINER_ADJUSTMENT if self.validates else 0
+        return CREATE_CONTAINER | REMOVE_CONTAINER | validation
 
     @property
     def remedy(self) -> str:

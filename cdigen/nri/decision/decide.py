@@ -1,17 +1,21 @@
 """Which devices a container gets, or why it must not start: ``decide``. Pure; ``cdigen resolve`` prints it.
 
-What the container requests (``request``) and the policy lets count (``policy``), without what it has already
+What the container requests and the policy lets count (``counted``), without what it has already
 (``existing_devices``), as names that resolve (``select``), if driver and GPUs meet what the image requires
 (``requirements``).
 """
 
 from __future__ import annotations
 
-from cdigen.nri.decision import existing_devices, request, requirements
+from functools import partial
+
+from cdigen.model.names import NONE
+from cdigen.nri.decision import environment, existing_devices, mounts, requirements
+from cdigen.nri.decision.counted import CountedRequests
 from cdigen.nri.decision.machine import ALL
-from cdigen.nri.decision.policy import ANNOTATION, ENVIRONMENT
 from cdigen.nri.decision.refusal import Refusal, quote
-from cdigen.nri.decision.select import NONE, Choice, choose
+from cdigen.nri.decision.request import DeviceRequest, is_nvidia, is_nvidia_gpu
+from cdigen.nri.decision.select import Choice, choose
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from cdigen.nri.decision.machine import Machine
-    from cdigen.nri.decision.policy import Grant, Policy
+    from cdigen.nri.decision.policy import Policy
     from cdigen.nri.decision.requirements import Facts, Requirement
     from cdigen.nri.decision.select import DeviceNames
     from cdigen.nri.pods import Container, Pod
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 
 # Labels of a metric beside CAUSES, for where the policy only warns; docs/nri.md, "Metrics, status, log".
 NOTES = (
-    "not_counted", "overruled", "served", "nodes_without_driver", "none", "no_amd",
+    "not_counted", "overruled", "served", "nodes_without_driver", "none", "no_spec", "no_compat32",
     "requirement_unknown", "raw_groups", "raw_rdt", "raw_permissions", "raw_owner",
 )  # fmt: skip
 
@@ -78,152 +82,132 @@ class _DecisionRun:
     def __init__(
         self, pod: Pod, container: Container, policy: Policy, names: DeviceNames, machine: Machine
     ) -> None:
-        self._pod = pod
         self._container = container
         self._policy = policy
         self._names = names
         self._machine = machine
-        self._grant: Grant = policy.grant(pod)
         self._gpus = frozenset(row.kind for row in policy.gpu_kinds)
         self.notes: list[Note] = []
+        # It knows the list alone: a cycle would keep the pod, which may have megabytes, until garbage is
+        # looked for.
+        self._note = partial(_add_note, self.notes)
+        self._requests = CountedRequests(pod, container, policy=policy, names=names, note=self._note)
 
     def decision(self) -> Decision:
-        given = request.variables(self._container.env)
-        source, items = self._asked(given)
+        given = environment.variables(self._container.env, self._policy.makers)
+        source, items = self._requests.counted(given)
         if not items:
             return self._end("served" if self._is_marked(given) else "nothing")
-        left = self._not_served(items, given)
-        if not left:
-            return self._end("served")
+        left, bare = self._not_served(items, given)
+        if any(item.token == mounts.ROOT for item in left):
+            raise self._requests.unlisted()
         choices = choose(
             left,
             gpu_kinds=self._gpu_kinds(source, given, left),
             names=self._names,
             machine=self._machine,
+            other_kinds=self._policy.makers.kinds,
         )
-        if not choices:
+        choices += self._driver_for(bare, choices, source, given)
+        if not choices and left:
             self._note("none", "no GPU is asked for, and no spec offers the driver without one")
             return self._end("nothing")
+        if not choices:
+            return self._end("served")
         self._require(given, choices)
         return self._end("inject", choices)
 
     def _end(self, outcome: Outcome, choices: tuple[Choice, ...] = ()) -> Decision:
         return Decision(outcome=outcome, choices=choices, notes=tuple(self.notes))
 
-    def _asked(self, given: request.Variables) -> tuple[str, tuple[request.DeviceRequest, ...]]:
-        """Return what counts: the annotations, and without any the environment."""
-        annotations, name = self._pod.annotations, self._container.name
-        readers = self._policy.settings.annotations
-        found = request.requesting_annotations(annotations, name, readers)
-        if found and self._grant.counts(ANNOTATION):
-            items = request.by_annotation(annotations, name, readers)
-            if not items:
-                self._overrule(found[0][0], given)
-            return ANNOTATION, self._permitted(ANNOTATION, items)
-        if found:
-            self._not_allowed(found[0][0])
-        if not request.environment_requests_devices(given):
-            return ENVIRONMENT, ()
-        if not self._grant.counts(ENVIRONMENT):
-            self._note("not_counted", f"the environment does not count in {self._where()}")
-            return ENVIRONMENT, ()
-        return ENVIRONMENT, self._permitted(ENVIRONMENT, self._known(request.by_environment(given)))
-
-    def _overrule(self, name: str, given: request.Variables) -> None:
-        """Note that the annotation NAME, which is empty, takes back what the environment asks for."""
-        is_spec = given.values.get(request.VISIBLE) == "void"
-        if request.environment_requests_devices(given) and not is_spec and self._grant.counts(ENVIRONMENT):
-            self._note("overruled", f"the annotation {name} is empty, so that the environment does not count")
-
-    def _not_allowed(self, name: str) -> None:
-        text = f"the annotation {name} does not count in {self._where()}"
-        if self._policy.settings.default_action == "refuse":
-            raise Refusal("default_action", f"{text}: see 'nri' in the configuration of cdigen")
-        self._note("not_counted", text)
-
-    def _where(self) -> str:
-        handler = self._pod.runtime_handler
-        at = f"the namespace {quote(self._pod.namespace)}"
-        return f"{at} with the runtime handler {quote(handler)}" if handler else at
-
-    def _known(self, items: tuple[request.DeviceRequest, ...]) -> tuple[request.DeviceRequest, ...]:
-        """Return ITEMS without AMD GPUs where the host has no specs of them."""
-        if self._names.has_kind(request.AMD_KIND):
-            return items
-        kept = tuple(item for item in items if item.kind != request.AMD_KIND or item.qualified)
-        if len(kept) < len(items):
-            self._note("no_amd", f"{request.AMD_VISIBLE} does not count: no spec of {request.AMD_KIND}")
-        return kept
-
-    def _permitted(
-        self, source: str, items: tuple[request.DeviceRequest, ...]
-    ) -> tuple[request.DeviceRequest, ...]:
-        """Return those of ITEMS that count. Refusal: one that was named in full does not.
-
-        Variables may stand in an image for every host; what names a kind is meant for this one.
-        """
-        gpu_kinds = tuple(row.kind for row in self._policy.gpu_kinds)
-        permitted: dict[str, bool] = {}
-        kept = []
-        for item in items:
-            kinds = (item.kind,) if item.kind else gpu_kinds
-            if item.kind not in permitted:
-                permitted[item.kind] = any(self._grant.permits(source, kind) for kind in kinds)
-            if permitted[item.kind]:
-                kept.append(item)
-                continue
-            why = (
-                f"{item.origin} asks for {quote(item.token)} of {' or '.join(kinds)}, "
-                f"which the policy does not allow in {self._where()}"
-            )
-            if item.qualified:
-                raise Refusal("not_permitted", why)
-            self._note("not_counted", why)
-        return tuple(kept)
-
     def _not_served(
-        self, items: tuple[request.DeviceRequest, ...], given: request.Variables
-    ) -> tuple[request.DeviceRequest, ...]:
-        found = existing_devices.injection_evidence(self._container, given.values.get(request.VISIBLE))
-        left = []
+        self, items: tuple[DeviceRequest, ...], given: environment.Variables
+    ) -> tuple[tuple[DeviceRequest, ...], DeviceRequest | None]:
+        """Return those of ITEMS that are not there, and one GPU whose nodes are, but not its driver."""
+        found = existing_devices.injection_evidence(self._container, given.values.get(environment.VISIBLE))
+        left, bare = [], None
         for item in items:
-            nodes = self._machine.nodes(item.token) if item.kind in self._gpus else ()
-            by = existing_devices.already_injected(found, item, gpu_kinds=self._gpus, nodes=nodes)
-            if by:
-                self._note("served", f"{quote(item.token)} ({item.origin}) is there already: {by}")
-            else:
+            nodes = self._machine.nodes(item.token, begun=bool(item.alias)) if item.kind in self._gpus else ()
+            by = existing_devices.already_injected(
+                found, item, gpu_kinds=self._gpus, nodes=nodes, makers=self._policy.makers
+            )
+            if not by:
                 left.append(item)
-        if len(left) < len(items) and existing_devices.lacks_driver(found):
-            text = "nodes of GPUs are there, and nothing shows that the driver's files are"
+                continue
+            self._note("served", f"{quote(item.token)} ({item.origin}) is there already: {by}")
+            if existing_devices.is_gpu(item.kind or existing_devices.GPU, self._gpus):
+                bare = bare or item
+        return tuple(left), bare if bare and existing_devices.lacks_driver(found, self._gpus) else None
+
+    def _driver_for(
+        self,
+        bare: DeviceRequest | None,
+        choices: tuple[Choice, ...],
+        source: str,
+        given: environment.Variables,
+    ) -> tuple[Choice, ...]:
+        """Return what gives BARE, a GPU that has its nodes, the driver's files, unless one of CHOICES does.
+
+        Refusal: it must not start without them, and gets none.
+        """
+        if bare is None or any(existing_devices.is_gpu(choice.kind, self._gpus) for choice in choices):
+            return ()
+        text = "nodes of GPUs are there, and nothing shows that the driver's files are"
+        mode = self._policy.settings.nodes_without_driver
+        if mode == "warn":
             # First: of many notes the last are not told.
             self.notes.insert(0, Note(cause="nodes_without_driver", text=text))
-        return tuple(left)
+            return ()
+        if mode == "refuse":
+            raise Refusal("nodes_without_driver", text)
+        kinds = self._gpu_kinds(source, given, (bare,)) or (bare.kind,)
+        device = next((device for kind in kinds if (device := self._names.find(kind, NONE))), "")
+        if not device:
+            wanted = f"{kinds[0]}={NONE}"
+            raise Refusal("nodes_without_driver", f"{text}; no spec offers these alone, as {wanted} does")
+        return (Choice(device=device, token=bare.token, origin=bare.origin),)
 
-    def _is_marked(self, given: request.Variables) -> bool:
+    def _is_marked(self, given: environment.Variables) -> bool:
         """Return whether the environment is that of a spec of GPUs, and the GPUs are there as well."""
-        visible = given.values.get(request.VISIBLE)
-        gpus = request.DeviceRequest(token=ALL, kind="", origin=request.VISIBLE)
+        visible = given.values.get(environment.VISIBLE)
+        gpus = DeviceRequest(token=ALL, kind="", origin=environment.VISIBLE)
         found = existing_devices.injection_evidence(self._container, visible)
         return visible == "void" and bool(
-            existing_devices.already_injected(found, gpus, gpu_kinds=self._gpus)
+            existing_devices.already_injected(found, gpus, gpu_kinds=self._gpus, makers=self._policy.makers)
         )
 
     def _gpu_kinds(
-        self, source: str, given: request.Variables, items: tuple[request.DeviceRequest, ...]
+        self, source: str, given: environment.Variables, items: tuple[DeviceRequest, ...]
     ) -> tuple[str, ...]:
         # Whoever names kinds has chosen by that.
         if all(item.kind for item in items):
             return ()
-        return self._policy.kinds_giving(request.capabilities(given), self._grant, source)
+        kinds = self._policy.kinds_giving(self._capabilities(given), self._requests.grant, source)
+        # Beside a GPU that was named with its kind, others are of that kind: two bring the driver twice.
+        named = {item.kind for item in items}
+        return tuple(sorted(kinds, key=lambda kind: kind not in named))
 
-    def _require(self, given: request.Variables, choices: tuple[Choice, ...]) -> None:
+    def _capabilities(self, given: environment.Variables) -> tuple[str, ...]:
+        """Return the capabilities asked for, without 32-bit libraries where no kind has any.
+
+        NVIDIA's runtime gives those that the host has, or none: libnvidia-container, src/nvc_info.c.
+        """
+        wanted = environment.capabilities(given)
+        compat32 = environment.COMPAT32
+        if compat32 not in wanted or any(compat32 in row.capabilities for row in self._policy.gpu_kinds):
+            return wanted
+        text = f"{environment.CAPABILITIES} names {compat32}, and no kind of GPUs has 32-bit libraries"
+        self._note("no_compat32", text)
+        return tuple(word for word in wanted if word != compat32)
+
+    def _require(self, given: environment.Variables, choices: tuple[Choice, ...]) -> None:
         """Judge what the image requires. Refusal: it is not met, or cannot be judged, and has to be."""
         mode = self._policy.settings.require
-        theirs = [choice for choice in choices if request.is_nvidia(choice.kind)]
+        theirs = [choice for choice in choices if is_nvidia(choice.kind)]
         if mode == "off" or not theirs:
             return
         try:
-            rows = request.requirements(given)
+            rows = environment.requirements(given)
             if not rows:
                 return
             if self._machine.problem:
@@ -251,7 +235,7 @@ class _DecisionRun:
         found: dict[tuple[str, tuple[str, ...]], tuple[str, Facts]] = {}
         for choice in choices:
             kind, _, name = choice.device.partition("=")
-            if not request.is_nvidia_gpu(kind):
+            if not is_nvidia_gpu(kind):
                 continue
             gpu = self._machine.find(name)
             for one in self._machine.models() if name == ALL else (gpu,) if gpu else ():
@@ -259,8 +243,9 @@ class _DecisionRun:
                 found.setdefault((one.facts.arch, one.facts.brands), (one.names[0], one.facts))
         return list(found.values()) or [("", self._machine.facts)]
 
-    def _note(self, cause: str, text: str) -> None:
-        self.notes.append(Note(cause=cause, text=text))
+
+def _add_note(notes: list[Note], cause: str, text: str) -> None:
+    notes.append(Note(cause=cause, text=text))
 
 
 def _holds(name: str, requirement: Requirement, facts: Facts) -> bool:

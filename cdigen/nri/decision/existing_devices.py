@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from cdigen.host.root import shown
 from cdigen.model.view import DEFAULT_TARGET, view_target
+from cdigen.nri.decision.privileged import is_privileged
 from cdigen.nri.decision.request import is_nvidia
 from cdigen.value import frozen
 
@@ -20,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cdigen.nri.decision.makers import Makers
     from cdigen.nri.decision.request import DeviceRequest
     from cdigen.nri.pods import Container
 
@@ -30,9 +32,7 @@ _NODES = {
     "nvidia.com/gdrcopy": r"/dev/gdrdrv",
     "nvidia.com/mofed": r"/dev/infiniband/uverbs[0-9]+",
     "nvidia.com/nvswitch": r"/dev/nvidia-nvswitch(?:ctl|[0-9]+)",
-    "amd.com/npu": r"/dev/accel/accel[0-9]+",
 }
-_AMD = r"/dev/(?:kfd|dri/renderD[0-9]+)"
 # GPUs of NVIDIA, Tegra's as well. nvidiactl and nvidia-uvm are for all, and no GPU. WSL2 has one node for the
 # GPUs of every vendor: there the driver's files show whose it is.
 _GPUS = r"/dev/(?:nvidia[0-9]+|nvhost-gpu|nvgpu/igpu[0-9]+/.+)"
@@ -47,8 +47,6 @@ _GPU_KIND = re.compile(
     r"|nvidia\.com/management",
     re.IGNORECASE | re.ASCII,
 )
-# Nodes that no device plugin gives: a privileged container has them, and with them all of the host's.
-_PRIVILEGED = frozenset(("/dev/mem", "/dev/port", "/dev/kmsg", "/dev/snapshot", "/dev/loop-control"))
 # Files of NVIDIA's driver by their names, and the places where containers have views of it.
 _DRIVER = re.compile(
     r"/(?:libcuda|libnvidia-ml|libdxcore)\.so"
@@ -85,25 +83,31 @@ def injection_evidence(container: Container, visible: str | None) -> InjectionEv
     return InjectionEvidence(
         cdi_devices=frozenset(container.cdi_devices),
         nodes=nodes,
-        is_privileged=bool(nodes & _PRIVILEGED),
+        is_privileged=is_privileged(container),
         has_driver=visible == "void" or any(_DRIVER.search(mount.destination) for mount in container.mounts),
     )
 
 
 def already_injected(
-    found: InjectionEvidence, item: DeviceRequest, *, gpu_kinds: frozenset[str], nodes: tuple[str, ...] = ()
+    found: InjectionEvidence,
+    item: DeviceRequest,
+    *,
+    gpu_kinds: frozenset[str],
+    makers: Makers,
+    nodes: tuple[str, ...] = (),
 ) -> str:
     """Return what shows that a container has what ITEM requests; empty where nothing does.
 
     GPU_KINDS are kinds of NVIDIA GPUs whatever their names. Without a kind any GPU will do: who gave it has
     decided which, and the environment only repeats it. For one that was named in full by its kind the nodes
-    of that GPU have to be there, which are NODES, or unknown if empty.
+    of that GPU have to be there, which are NODES, or unknown if empty. MAKERS tell how the devices of others
+    show.
     """
     kind = item.kind or GPU
     if (device := f"{kind}={item.token}") in found.cdi_devices:
         return f"CDI device {shown(device)}"
     if not item.qualified:
-        same = (name for name in sorted(found.cdi_devices) if _is_alike(name, item, gpu_kinds))
+        same = (name for name in sorted(found.cdi_devices) if _is_alike(name, item, gpu_kinds, makers))
         if device := next(same, ""):
             return f"CDI device {shown(device)}"
     if found.is_privileged or not found.nodes:
@@ -111,32 +115,46 @@ def already_injected(
     if item.qualified and nodes:
         node = nodes[0] if found.nodes.issuperset(nodes) else ""
     else:
-        node = _shows(found, kind, item.token, gpu_kinds)
+        node = _shows(found, item, gpu_kinds, makers)
     return f"device node {shown(node)}" if node else ""
 
 
-def _shows(found: InjectionEvidence, kind: str, token: str, gpu_kinds: frozenset[str]) -> str:
-    """Return the node that shows the device TOKEN of KIND, empty where there is none."""
-    if _is_gpu(kind, gpu_kinds):
+def _shows(found: InjectionEvidence, item: DeviceRequest, gpu_kinds: frozenset[str], makers: Makers) -> str:
+    """Return the node that shows the device of ITEM, empty where there is none."""
+    kind, token = item.kind or GPU, item.token
+    if is_gpu(kind, gpu_kinds):
         return _node(found.nodes, _GPUS) or (_WSL if found.has_driver and _WSL in found.nodes else "")
-    rule = _NODES.get(kind) or (_AMD if kind.startswith("amd.com/") else "")
-    return _node(found.nodes, rule.replace("{token}", re.escape(token))) if rule else ""
+    if rule := _NODES.get(kind):
+        return _node(found.nodes, rule.replace("{token}", re.escape(token)))
+    row = makers.of_kind(kind)
+    # One that was named in full is told by its number, where its node has it.
+    number = token if item.qualified and token.isdecimal() else ""
+    return _node(found.nodes, row.nodes, number) if row else ""
+
+
+def _node(nodes: frozenset[str], rule: str, number: str = "") -> str:
+    """Return the first of NODES by RULE; its group, where it has matched, is NUMBER, unless that is empty."""
+    return next((node for node, own in _matching(nodes, rule) if not number or own in {number, ""}), "")
 
 
 # A container that asks for 64 GPUs asks 64 times for the same.
 @lru_cache(maxsize=16)
-def _node(nodes: frozenset[str], rule: str) -> str:
-    pattern = re.compile(rule)
-    return next((node for node in sorted(nodes) if pattern.fullmatch(node)), "")
+def _matching(nodes: frozenset[str], rule: str) -> tuple[tuple[str, str], ...]:
+    """Return those of NODES that match RULE, each with what the group in it has matched."""
+    matches = (re.fullmatch(rule, node) for node in sorted(nodes))
+    return tuple([(m[0], m[m.lastindex] if m.lastindex else "") for m in matches if m])
 
 
-def lacks_driver(found: InjectionEvidence) -> bool:
+def lacks_driver(found: InjectionEvidence, gpu_kinds: frozenset[str]) -> bool:
     """Return whether nodes of NVIDIA GPUs are there and nothing shows that the driver's files are.
 
     So it is where a device plugin passes nodes and leaves the rest to NVIDIA's runtime, which is not there.
+    CDI devices show the files where they are of GPU_KINDS or other kinds of NVIDIA GPUs: a network card does
+    not, and what another vendor's brings shows as mounts.
     """
-    has_nodes = any(re.fullmatch(r"/dev/nvidia[0-9]+", node) for node in found.nodes)
-    return has_nodes and not found.has_driver and not found.cdi_devices
+    if found.has_driver or not _node(found.nodes, _GPUS):
+        return False
+    return not any(_gives_gpus(device.partition("=")[0], gpu_kinds) for device in found.cdi_devices)
 
 
 def other_injectors(plugins: Iterable[str], readers: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -162,20 +180,22 @@ def injected_by_another(container: Container, asked: tuple[tuple[str, str], ...]
     return tuple(name for name, reader in asked if reader != "cdigen")
 
 
-def _is_alike(device: str, item: DeviceRequest, gpu_kinds: frozenset[str]) -> bool:
+def _is_alike(device: str, item: DeviceRequest, gpu_kinds: frozenset[str], makers: Makers) -> bool:
     """Return whether the CDI name DEVICE, of whichever vendor's name, is such a device as ITEM requests."""
     own, _, name = device.partition("=")
     kind = item.kind or GPU
-    if _is_gpu(kind, gpu_kinds):
-        return own in gpu_kinds or bool(_GPU_KIND.fullmatch(own))
-    if kind.startswith("amd.com/"):
-        # GPUs may be of any class ("gpu-compute"); NPUs are of their own.
-        are_npus = (own.endswith("/npu"), kind.endswith("/npu"))
-        return own.split("/")[0].endswith("amd.com") and are_npus[0] == are_npus[1]
+    if is_gpu(kind, gpu_kinds):
+        return _gives_gpus(own, gpu_kinds)
+    if row := makers.of_kind(kind):
+        return re.fullmatch(row.given_as, own) is not None
     same = own.partition("/")[2] == kind.partition("/")[2] and name == item.token
     return same and is_nvidia(own) and is_nvidia(kind)
 
 
-def _is_gpu(kind: str, gpu_kinds: frozenset[str]) -> bool:
+def _gives_gpus(kind: str, gpu_kinds: frozenset[str]) -> bool:
+    return kind in gpu_kinds or bool(_GPU_KIND.fullmatch(kind))
+
+
+def is_gpu(kind: str, gpu_kinds: frozenset[str]) -> bool:
     """Return whether devices of KIND are GPUs of NVIDIA for programs, and not all of them for tools."""
     return kind in gpu_kinds or kind == GPU or kind.startswith(f"{GPU}-")

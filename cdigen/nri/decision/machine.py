@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from cdigen.nri.decision.modelnames import arch_of, brands_of, cuda_of
 from cdigen.nri.decision.requirements import Facts
 from cdigen.value import frozen
+from cdigen.vendors.nvidia.cuda import served
+from cdigen.vendors.nvidia.model_names import arch_of, brands_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
 
 VENDOR = "nvidia"
 ALL = "all"
-# Where the driver is the kernel module nvidia, its version tells CUDA's, and minors are numbers of nodes.
+# Where the driver is the kernel module nvidia, minors are numbers of nodes.
 PCI_MODES = frozenset(("gpu", "management"))
 # 0000:65:00.0, as sysfs writes it; NVML's eight digits of a domain; without a domain, as lspci.
 _PCI = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])", re.ASCII)
+# How a UUID may begin, of a GPU or an instance.
+_UUID_START = re.compile(r"(?:gpu|mig)-[0-9a-f][0-9a-f-]*", re.ASCII | re.IGNORECASE)
 # Of drivers up to 460: the GPU's UUID and the numbers of the instances.
 _OLD_MIG = re.compile(r"mig-(gpu-[0-9a-f-]{36})/([0-9]{1,3})/([0-9]{1,3})", re.ASCII)
 
@@ -60,22 +63,51 @@ class Machine:
             for name in gpu.names:
                 self._by_name.setdefault(name.lower(), gpu)
 
-    def find(self, token: str) -> Gpu | None:
-        """Return the GPU that TOKEN names: by index, UUID, PCI address or as MIG's older UUIDs did."""
+    def find(self, token: str, *, begun: bool = False) -> Gpu | None:
+        """Return the GPU that TOKEN names: by index, UUID, PCI address or as MIG's older UUIDs did.
+
+        BEGUN: the beginning of a UUID is enough where no other begins so.
+        """
         if not self._by_name:
             return None
-        return self._by_name.get(token.lower()) or self._by_name.get(canonical(token))
+        found = self._by_name.get(token.lower()) or self._by_name.get(canonical(token))
+        if found is None and begun and starts_uuid(token) and len(uuids := self.starting(token)) == 1:
+            return self._by_name[uuids[0].lower()]
+        return found
 
-    def nodes(self, token: str) -> tuple[str, ...]:
-        """Return the nodes of the GPU that TOKEN names, of every GPU for ``all``; empty: not known."""
+    def starting(self, token: str) -> tuple[str, ...]:
+        """Return the UUIDs that begin with TOKEN, which is the beginning of one."""
+        start = token.lower()
+        return tuple(
+            name
+            for gpu in self.gpus
+            for name in gpu.names
+            if name.lower().startswith(start) and starts_uuid(name)
+        )
+
+    def nodes(self, token: str, *, begun: bool = False) -> tuple[str, ...]:
+        """Return the nodes of the GPU that TOKEN names, of every GPU for ``all``; empty: not known.
+
+        BEGUN is as for ``find``.
+        """
         if token == ALL:
             return self._nodes
-        gpu = self.find(token)
+        gpu = self.find(token, begun=begun)
         return gpu.nodes if gpu else ()
 
     def models(self) -> tuple[Gpu, ...]:
         """Return one GPU or instance that a container can have for each model: their facts are alike."""
         return self._models
+
+
+def starts_uuid(token: str) -> bool:
+    """Return whether TOKEN is a UUID, or the beginning of one that names a GPU where no other begins so.
+
+    So it is for CUDA_VISIBLE_DEVICES ("the first few characters of the UUID", docs.nvidia.com/deploy/mps,
+    topic 5.2.1), and was in nvidia-docker 1.0; libnvidia-container's select_gpu_device takes whole UUIDs
+    alone, in either case.
+    """
+    return bool(_UUID_START.fullmatch(token))
 
 
 def canonical(token: str) -> str:
@@ -94,8 +126,7 @@ def machine_of(inventory: Inventory | None, problem: str = "") -> Machine:
     if inventory is None:
         return Machine(problem=problem or "the inventory has no NVIDIA GPUs")
     driver = inventory.driver.version
-    # Drivers of Tegra and WSL have numbers of their own.
-    common = Facts(cuda=cuda_of(driver) if inventory.mode in PCI_MODES else "", driver=driver)
+    common = Facts(cuda=served(inventory), driver=driver)
     # Elsewhere minors are not the numbers of nodes.
     has_nodes = inventory.mode in PCI_MODES
     gpus: list[Gpu] = []

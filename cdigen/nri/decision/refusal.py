@@ -8,7 +8,7 @@ from cdigen.host.root import shown
 CAUSES = (
     "annotation", "default_action", "not_permitted", "too_much", "malformed", "unknown_capability",
     "no_kind", "unknown_device", "requirement", "requirement_malformed", "no_inventory", "runtime",
-    "configuration", "late", "defect", "raw_spec", "raw_node",
+    "configuration", "late", "defect", "raw_spec", "raw_node", "nodes_without_driver",
 )  # fmt: skip
 _MOST = 80
 

@@ -6,7 +6,18 @@ where values do not fit.
 
 from __future__ import annotations
 
-from cdigen.nri.pods import Adjustment, Container, ContainerDevice, ContainerHook, ContainerMount, Pod
+from functools import partial
+
+from cdigen.nri.pods import (
+    Adjustment,
+    Container,
+    ContainerDevice,
+    ContainerHook,
+    ContainerMount,
+    Owners,
+    Pod,
+    shorten,
+)
 from cdigen.nri.wire.protobuf import MessageError, message_class, read, write
 from cdigen.value import frozen
 
@@ -20,6 +31,12 @@ if TYPE_CHECKING:
 # Longer errors are cut off. Kubernetes shows 1,024 characters of them in an event.
 MAX_ERROR = 4096
 
+# NRI's numbers of what has owners (api.proto: Field).
+_ANNOTATIONS, _MOUNTS, _DEVICES, _ENV = 1, 2, 4, 6
+
+# NRI's number of the event (api.proto: Event).
+_REMOVED = 11
+
 # OCI's names of the stages at which hooks run, and the fields of Hooks.
 _STAGES = {
     "prestart": "prestart",
@@ -29,6 +46,9 @@ _STAGES = {
     "poststart": "poststart",
     "poststop": "poststop",
 }
+# Of a rule of the cgroup: what it is about, and what it allows.
+_ALL_TYPES = ("", "a")
+_READ_AND_WRITE = frozenset("rw")
 
 
 @frozen
@@ -100,6 +120,9 @@ _CONTAINER = message_class("Container")
 _CREATE = message_class("CreateContainerRequest")
 _CREATED = message_class("CreateContainerResponse")
 _VALIDATE = message_class("ValidateContainerAdjustmentRequest")
+_REMOVE = message_class("RemoveContainerRequest")
+_CHANGE = message_class("StateChangeEvent")
+_OWNERS = message_class("OwningPlugins")
 _VALIDATED = message_class("ValidateContainerAdjustmentResponse")
 
 
@@ -185,15 +208,40 @@ def write_created(adjustment: Adjustment) -> bytes:
     return write(_CREATED, adjust=_adjustment_fields(adjustment))
 
 
-def read_validate(payload: bytes) -> tuple[Pod, Container, Adjustment, tuple[str, ...]]:
+def read_remove(payload: bytes) -> str:
+    """Return the id of the container that a RemoveContainerRequest says was removed."""
+    removed: str = read(_REMOVE, payload).container.id
+    return removed
+
+
+def read_change(payload: bytes) -> str:
+    """Return the id of the container that a StateChangeEvent says was removed; empty if it says else."""
+    got = read(_CHANGE, payload)
+    removed: str = got.container.id if got.event == _REMOVED else ""
+    return removed
+
+
+def read_validate(
+    payload: bytes,
+) -> tuple[Pod, Container, Adjustment, tuple[str, ...], Callable[[], Owners]]:
     """Return what a ValidateContainerAdjustmentRequest holds.
 
-    The container is as it was asked for, the adjustment that of all plugins; last come the names of the
-    plugins that were asked, as ``20-cdigen``.
+    The container is as it was asked for, the adjustment that of all plugins; then come the names of the
+    plugins that were asked, as ``20-cdigen``, and what reads whose part is whose.
     """
     got = read(_VALIDATE, payload)
     plugins = tuple([f"{plugin.index}-{plugin.name}" for plugin in got.plugins])
-    return _pod(got.pod), _container(got.container), _adjustment(got.adjust), plugins
+    owners = partial(_owners, got.owners, got.container.id)
+    return _pod(got.pod), _container(got.container), _adjustment(got.adjust), plugins, owners
+
+
+def _owners(data: bytes, container_id: str) -> Owners:
+    fields = read(_OWNERS, data).owners[container_id].compound
+    annotations, mounts, devices, env = (
+        {key: shorten(plugin) for key, plugin in fields[number].owners.items()}
+        for number in (_ANNOTATIONS, _MOUNTS, _DEVICES, _ENV)
+    )
+    return Owners(annotations=annotations, mounts=mounts, devices=devices, env=env)
 
 
 def write_validated(reason: str) -> bytes:
@@ -222,7 +270,18 @@ def _container(got: Any) -> Container:
         mounts=_mounts(got.mounts),
         devices=tuple([device.path for device in got.linux.devices]),
         cdi_devices=tuple([device.name for device in got.cdi_devices]),
+        may_use_all_devices=_allows_all_devices(got.linux.resources.devices),
     )
+
+
+def _allows_all_devices(rules: Any) -> bool:
+    """Return whether the last of the cgroup's RULES that is about all devices allows them."""
+    about_all = [
+        rule.allow and set(rule.access) >= _READ_AND_WRITE
+        for rule in rules
+        if rule.type in _ALL_TYPES and not rule.HasField("major") and not rule.HasField("minor")
+    ]
+    return bool(about_all) and about_all[-1]
 
 
 def _mounts(got: Any) -> tuple[ContainerMount, ...]:

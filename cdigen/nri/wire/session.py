@@ -8,6 +8,8 @@ starts without its GPU; a refusal fails it. Whatever else the runtime calls is a
 
 from __future__ import annotations
 
+from functools import partial
+
 from cdigen.nri.pods import shorten
 from cdigen.nri.wire import messages, mux, ttrpc
 from cdigen.nri.wire.messages import TtrpcRequest
@@ -18,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.nri.pods import Adjustment, Container, Pod
+    from cdigen.nri.pods import Adjustment, Container, Owners, Pod
     from cdigen.nri.wire.messages import RuntimeInfo, SynchronizePart
 
 PLUGIN_SERVICE = "nri.pkg.api.v1alpha1.Plugin"
@@ -101,7 +103,7 @@ class CreateContainer:
 class ValidateAdjustment:
     """What all ``plugins`` have done to a container (``20-cdigen``) is to be judged: ``validate`` it.
 
-    ``container`` is as it was asked for.
+    ``container`` is as it was asked for; ``owners`` reads whose part is whose.
     """
 
     call: int
@@ -110,6 +112,14 @@ class ValidateAdjustment:
     container: Container
     adjustment: Adjustment
     plugins: tuple[str, ...]
+    owners: Callable[[], Owners]
+
+
+@frozen
+class ContainerRemoved:
+    """The runtime has removed the ``container`` of this id."""
+
+    container: str
 
 
 @frozen
@@ -121,7 +131,15 @@ class InvalidCall:
     message: str
 
 
-SessionEvent = Registered | Configure | Synchronize | CreateContainer | ValidateAdjustment | InvalidCall
+SessionEvent = (
+    Registered
+    | Configure
+    | Synchronize
+    | CreateContainer
+    | ValidateAdjustment
+    | ContainerRemoved
+    | InvalidCall
+)
 
 
 class Session:
@@ -142,7 +160,14 @@ class Session:
             "CreateContainer": self._create,
             "ValidateContainerAdjustment": self._validate,
             **dict.fromkeys(NOTIFICATIONS, self._acknowledge),
+            "RemoveContainer": partial(self._removed, messages.read_remove),
+            "StateChange": partial(self._removed, messages.read_change),
         }
+
+    @property
+    def plugin(self) -> str:
+        """The plugin as the runtime names it to others: ``20-cdigen``."""
+        return f"{self._index}-{self._name}"
 
     def start(self) -> bytes:
         """Return what to send first: the registration. Calls may come before its answer."""
@@ -249,7 +274,7 @@ class Session:
         return b"", event
 
     def _validate(self, stream: int, request: TtrpcRequest) -> tuple[bytes, SessionEvent]:
-        pod, container, adjustment, plugins = messages.read_validate(request.payload)
+        pod, container, adjustment, plugins, owners = messages.read_validate(request.payload)
         self._open.add(stream)
         event = ValidateAdjustment(
             call=stream,
@@ -258,8 +283,20 @@ class Session:
             container=container,
             adjustment=adjustment,
             plugins=plugins,
+            owners=owners,
         )
         return b"", event
+
+    def _removed(
+        self, read: Callable[[bytes], str], stream: int, request: TtrpcRequest
+    ) -> tuple[bytes, SessionEvent | None]:
+        """Acknowledge what READ may find to be a removal; who tells and does not ask is never refused."""
+        answer = _framed(stream, messages.write_response(b""))
+        try:
+            container = read(request.payload)
+        except MessageError:
+            container = ""
+        return answer, ContainerRemoved(container=container) if container else None
 
     def _acknowledge(self, stream: int, _: TtrpcRequest) -> tuple[bytes, None]:
         return _framed(stream, messages.write_response(b"")), None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.runtimes.releases import Release
     from cdigen.runtimes.settings.config_files import RuntimeSettings
+    from cdigen.runtimes.units import Command
     from cdigen.runtimes.users import User
 
 
@@ -43,3 +44,9 @@ def read(
     if runtime == "cri-o":
         return crio.read(host, known)
     raise KeyError(runtime)
+
+
+def read_started(runtime: str, host: Root, release: Release | None, line: Command) -> RuntimeSettings:
+    """Return the settings of the ``containerd`` or ``cri-o`` that was started by LINE, likewise."""
+    known = release or newest_release(runtime)
+    return containerd.read(host, known, line) if runtime == "containerd" else crio.read(host, known, line)

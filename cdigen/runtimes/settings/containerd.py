@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
     from cdigen.runtimes.releases import Release
+    from cdigen.runtimes.units import Command
 
     T = TypeVar("T")
     # The keys of a plugin's table, each with the file that it is from and its value.
@@ -39,6 +40,7 @@ FILE = "/etc/containerd/config.toml"
 FOLDER = "/etc/containerd/conf.d"
 DROP_IN = f"{FOLDER}/99-cdigen.toml"
 UNIT = "containerd.service"
+ADDRESS = "/run/containerd/containerd.sock"
 OLD_CRI, CRI, NRI = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime", "io.containerd.nri.v1.nri"
 _MAX_FILES = 200
 
@@ -67,10 +69,10 @@ def newest_version(release: Release) -> int:
     return 2 if not _has_new_names(release) else 3 if _merges_first(release) else 4
 
 
-def read(host: Root, release: Release) -> RuntimeSettings:
-    """Return containerd's settings."""
+def read(host: Root, release: Release, started: Command | None = None) -> RuntimeSettings:
+    """Return the settings of the containerd that was STARTED so, None: as its unit does."""
     sources = ConfigFiles(host, "containerd does not start with it")
-    line = command(host, UNIT)
+    line = started or command(host, UNIT)
     named = line.values("--config", "-c")[-1:]
     main = (*named, FILE)[0]
     files = _load(sources, main, is_needed=bool(named))
@@ -106,6 +108,15 @@ def read(host: Root, release: Release) -> RuntimeSettings:
         set_by=_set_by(cri, nri),
         oci_runtimes=oci_runtimes(_oci_runtimes(files), ("options", "BinaryName")),
     )
+
+
+def address(host: Root, started: Command) -> str:
+    """Return the path of the socket of the containerd that was STARTED so, by its arguments or main file."""
+    given = started.values("--address", "-a")[-1:]
+    sources = ConfigFiles(host, "")
+    main = (*started.values("--config", "-c")[-1:], FILE)[0]
+    found = "" if given else sources.table(main, sources.toml(main) or {}, "grpc").get("address")
+    return str((*given, *((found,) if isinstance(found, str) and found else ()), ADDRESS)[0])
 
 
 def _oci_runtimes(files: list[_File]) -> Iterator[tuple[str, object, object]]:

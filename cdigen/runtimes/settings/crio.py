@@ -24,10 +24,10 @@ DROP_IN = "99-cdigen.conf"
 UNITS = ("crio.service", "cri-o.service")
 
 
-def read(host: Root, release: Release) -> RuntimeSettings:
-    """Return CRI-O's settings."""
+def read(host: Root, release: Release, started: Command | None = None) -> RuntimeSettings:
+    """Return the settings of the CRI-O that was STARTED so, None: as its unit does."""
     sources = ConfigFiles(host, "CRI-O does not start with it")
-    line = next(
+    line = started or next(
         (found for found in (command(host, unit) for unit in UNITS) if found.file), command(host, UNITS[0])
     )
     named, folders = line.values("--config", "-c")[-1:], line.values("--config-dir", "-d")[-1:]

@@ -31,6 +31,7 @@ LIBRARY = "/usr/lib/libcuda.so.1"
 INJECTS = abilities("containerd", "2.3.4", "v0.12.0")
 # Not one that is known: what it drops nobody can say, and it validates.
 RAW = abilities("something", "1", "v0.12.0")
+FILES_ALONE = {"name": "none", "containerEdits": {"env": [f"{VISIBLE}=void"]}}
 
 
 def device(minor: int) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def knowledge(root: Path, *env: str) -> DecisionContext:
     spec = {
         "cdiVersion": "0.5.0",
         "kind": "nvidia.com/gpu",
-        "devices": [device(0), device(1)],
+        "devices": [device(0), device(1), FILES_ALONE],
         "containerEdits": {
             "env": list(env),
             "mounts": [{"hostPath": LIBRARY, "containerPath": LIBRARY, "options": ["ro", "bind"]}],
@@ -71,7 +72,7 @@ class Node:
         return found.adjustment
 
     def verdict(self, asked: Container, *plugins: Plugin) -> str:
-        return validated(POD, asked, chained(asked, *plugins), self.context, self.able)
+        return validated(POD, asked, chained(asked, *plugins), self.context, self.able).reason
 
 
 @pytest.fixture(params=["injects", "raw"])
@@ -120,7 +121,7 @@ def test_a_plugin_before_ours_may_take_the_wish_away(node: Node, value: str) -> 
 
 def test_a_variable_that_is_told_to_be_taken_away_counts_as_gone(node: Node) -> None:
     told = Adjustment(env={f"-{VISIBLE}": ""})
-    assert validated(POD, ASKS, told, node.context, node.able) == ""
+    assert not validated(POD, ASKS, told, node.context, node.able).reason
 
 
 def test_a_variable_that_was_taken_away_untold_is_still_a_wish(node: Node) -> None:
@@ -130,6 +131,18 @@ def test_a_variable_that_was_taken_away_untold_is_still_a_wish(node: Node) -> No
 
 def test_a_plugin_before_ours_may_give_the_nodes_itself(node: Node) -> None:
     assert node.verdict(ASKS, gives("/dev/nvidia0"), node.cdigen) == ""
+
+
+def test_nodes_that_others_give_do_not_go_without_the_driver(node: Node) -> None:
+    given = replace(ASKS, devices=("/dev/nvidia0", "/dev/nvidiactl"))
+    assert node.cdigen(given).annotations == {MARK: "nvidia.com/gpu=none"}
+    assert node.verdict(given, node.cdigen) == ""
+    assert "would start without" in node.verdict(given)
+    assert "would start without" in node.verdict(ASKS, gives("/dev/nvidia0"))
+
+
+def test_a_plugin_behind_ours_may_give_the_nodes_as_well(node: Node) -> None:
+    assert node.verdict(ASKS, node.cdigen, gives("/dev/nvidia1")) == ""
 
 
 def test_a_plugin_before_ours_may_take_nodes_away(node: Node) -> None:
@@ -171,13 +184,13 @@ def test_nodes_and_mounts_of_ours_that_were_taken_away_behind_us_are_missed(
 
 def test_a_mark_that_names_what_no_spec_has_any_more_is_refused(context: DecisionContext) -> None:
     made = Adjustment(annotations={MARK: "nvidia.com/gpu=7"})
-    assert validated(POD, ASKS, made, context, RAW) == "the spec of 'nvidia.com/gpu=7' has gone"
+    assert validated(POD, ASKS, made, context, RAW).reason == "the spec of 'nvidia.com/gpu=7' has gone"
 
 
 def test_annotations_that_were_set_anew_are_those_that_count(node: Node) -> None:
     made = Adjustment(annotations={"-a": "", "a": "1", "-b": ""})
     asked = replace(container("PATH=/bin"), annotations={"a": "0", "b": "0"})
-    assert validated(POD, asked, made, node.context, node.able) == ""
+    assert not validated(POD, asked, made, node.context, node.able).reason
 
 
 def test_a_node_whose_folder_came_after_a_refusal_is_found(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from nri.synchronizing import parts
 from cdigen.config import AllowRule, NriConfig, Settings
 from cdigen.nri.decision.answer import MARK
 from cdigen.nri.decision.audit import AuditResult, audit
+from cdigen.nri.decision.handover import SEAL
 from cdigen.nri.wire.messages import read_synchronize
 from cdigen.nri.wire.protobuf import message_class
 
@@ -45,6 +46,9 @@ def context(root: Path) -> DecisionContext:
 def found(context: DecisionContext, *messages: Any) -> AuditResult:
     """Return what there is to say of MESSAGES, requests of Synchronize, in this order."""
     return audit([read_synchronize(message.SerializeToString()) for message in messages], context)
+
+
+PRIVILEGED = {"devices": [{"allow": True, "access": "rwm"}]}
 
 
 def part(*rows: Any) -> Any:
@@ -81,7 +85,7 @@ def test_the_order_in_which_a_runtime_tells_its_state_changes_nothing(
         there(3, ALL, annotations={MARK: "nvidia.com/gpu=all"}),
         there(4, ALL, namespace="other"),
         there(5, ALL, linux={"devices": [{"path": "/dev/nvidia0"}]}),
-        there(6, ALL, linux={"devices": [{"path": "/dev/nvidia0"}, {"path": "/dev/mem"}]}),
+        there(6, ALL, linux={"devices": [{"path": "/dev/nvidia0"}], "resources": PRIVILEGED}),
         there(7, ALL, cdi_devices=[{"name": "k8s.gpu.nvidia.com/claim=x"}]),
         there(8),
         there(9, ALL, linux={"devices": [{"path": "/dev/dxg"}]}, mounts=[{"destination": "/x/libdxcore.so"}]),
@@ -96,6 +100,45 @@ def test_the_order_in_which_a_runtime_tells_its_state_changes_nothing(
     assert names(findings) == ["pod-1", "pod-10", "pod-2", "pod-6", "pod-8"]
     assert findings.foreign == ("nvidia.cdi.k8s.io",)
     assert findings.is_complete
+
+
+def test_a_mark_that_came_with_a_checkpoint_or_from_the_pod_hides_no_container(
+    context: DecisionContext,
+) -> None:
+    gpu = "nvidia.com/gpu=all"
+    rows = [
+        there(1, ALL, annotations={MARK: gpu, SEAL: "c1/1"}),
+        # Restored while no plugin was there: the marks are those of the container that was saved.
+        there(2, ALL, annotations={MARK: gpu, SEAL: "c1/1"}),
+        # The runtime passes the pod's annotations on to its containers.
+        there(3, ALL, annotations={MARK: gpu}),
+        there(4, ALL, annotations={MARK: gpu, SEAL: "c4/1"}),
+        # Of version 0.1, which writes no seal.
+        there(5, ALL, annotations={MARK: gpu}),
+    ]
+    for asking, _ in rows[2:4]:
+        asking.annotations[MARK] = gpu
+    findings = found(context, part(*[row for pair in rows for row in pair]))
+    assert names(findings) == ["pod-2", "pod-3"]
+    assert [held.id for held in findings.given] == ["c1", "c4", "c5"]
+
+
+def test_a_container_whose_devices_mounts_list_is_found(root: Path) -> None:
+    mounts = [{"source": "/dev/null", "destination": "/var/run/nvidia-container-devices/0"}]
+    rows = [
+        *there(1, mounts=mounts),
+        *there(2, mounts=[{**mounts[0], "source": "/dev/zero"}]),
+        *there(3, ALL),
+    ]
+    for sources, missed in ((("mounts",), ["pod-1"]), (("environment",), ["pod-3"])):
+        allow = (AllowRule(namespaces=("ml",), sources=sources),)
+        assert names(found(known_of(root, Settings(nri=NriConfig(allow=allow))), part(*rows))) == missed
+
+
+def test_a_container_is_missed_by_a_row_for_privileged_ones_if_it_is_one(root: Path) -> None:
+    allow = (AllowRule(namespaces=("ml",), privileged=True),)
+    rows = [*there(1, ALL), *there(2, ALL, linux={"resources": PRIVILEGED})]
+    assert names(found(known_of(root, Settings(nri=NriConfig(allow=allow))), part(*rows))) == ["pod-2"]
 
 
 def test_labels_that_the_policy_names_count_in_any_order(root: Path) -> None:

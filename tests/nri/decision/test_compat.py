@@ -42,13 +42,13 @@ def test_what_becomes_of_cdi_devices(runtime: str, version: str, cdi: str) -> No
 @pytest.mark.parametrize(
     ("version", "cdi", "events"),
     [
-        ("2.1.0-rc.0", "drops", 0x0008),
-        ("2.2.0-beta.2", "injects", 0x0008),
-        ("2.2.0", "injects", 0x2008),
-        ("2.0.0-rc.1", "drops", 0x0008),
-        ("2.2.3-rc.1", "injects", 0x2008),
-        ("1.7.30~rc1", "drops", 0x0008),
-        ("1.7.0-beta.1", "drops", 0x0008),
+        ("2.1.0-rc.0", "drops", 0x0408),
+        ("2.2.0-beta.2", "injects", 0x0408),
+        ("2.2.0", "injects", 0x2408),
+        ("2.0.0-rc.1", "drops", 0x0408),
+        ("2.2.3-rc.1", "injects", 0x2408),
+        ("1.7.30~rc1", "drops", 0x0408),
+        ("1.7.0-beta.1", "drops", 0x0408),
     ],
 )
 def test_before_a_release_the_less_is_assumed(version: str, cdi: str, events: int) -> None:
@@ -58,18 +58,18 @@ def test_before_a_release_the_less_is_assumed(version: str, cdi: str, events: in
 @pytest.mark.parametrize(
     ("runtime", "version", "nri_version", "nri", "events"),
     [
-        ("containerd", "1.7.24~ds1", "", (0, 6), 0x0008),
-        ("containerd", "2.1.9+unknown", "", (0, 8), 0x0008),
-        ("containerd", "2.2.1", "", (0, 11), 0x2008),
-        ("containerd", "2.3.4", "v0.12.1", (0, 12), 0x2008),
-        ("containerd", "2.9.0", "v0.15.0", (0, 15), 0x2008),
-        ("cri-o", "1.33.0", "", (0, 9), 0x0008),
-        ("cri-o", "1.34.0", "", (0, 10), 0x2008),
-        ("something", "1", "", (0, 3), 0x0008),
-        ("something", "1", "v0.12.0", (0, 12), 0x2008),
-        ("something", "1", "(devel)", (0, 12), 0x2008),
-        ("something", "1", "v0.0.0-20260101", (0, 12), 0x2008),
-        ("docker", "29.7.2", "v0.12.2", (0, 12), 0x0008),
+        ("containerd", "1.7.24~ds1", "", (0, 6), 0x0408),
+        ("containerd", "2.1.9+unknown", "", (0, 8), 0x0408),
+        ("containerd", "2.2.1", "", (0, 11), 0x2408),
+        ("containerd", "2.3.4", "v0.12.1", (0, 12), 0x2408),
+        ("containerd", "2.9.0", "v0.15.0", (0, 15), 0x2408),
+        ("cri-o", "1.33.0", "", (0, 9), 0x0408),
+        ("cri-o", "1.34.0", "", (0, 10), 0x2408),
+        ("something", "1", "", (0, 3), 0x0408),
+        ("something", "1", "v0.12.0", (0, 12), 0x2408),
+        ("something", "1", "(devel)", (0, 12), 0x2408),
+        ("something", "1", "v0.0.0-20260101", (0, 12), 0x2408),
+        ("docker", "29.7.2", "v0.12.2", (0, 12), 0x0408),
     ],
 )
 def test_only_events_that_the_runtime_knows_are_subscribed_to(
@@ -86,7 +86,7 @@ def test_after_a_runtime_has_refused_validations_they_are_not_subscribed_to() ->
     assert not is_rejected(able, was_told=True)
     assert not is_rejected(None, was_told=False)
     again = abilities("containerd", "2.2.0", may_validate=False)
-    assert (again.events, again.validates, again.cdi) == (0x0008, False, "injects")
+    assert (again.events, again.validates, again.cdi) == (0x0408, False, "injects")
     assert not is_rejected(again, was_told=False)
 
 
@@ -111,5 +111,5 @@ def test_the_rows_are_in_order() -> None:
 @given(st.sampled_from([*NRI, ""]) | st.text(), st.text(), st.text())
 def test_any_text_has_an_answer_that_is_safe_to_subscribe_with(runtime: str, version: str, nri: str) -> None:
     known = abilities(runtime, version, nri)
-    assert known.events in (0x0008, 0x2008)
+    assert known.events in (0x0408, 0x2408)
     assert known.cdi in ("injects", "drops", "refuses", "unknown")

@@ -12,6 +12,7 @@ from cdigen.value import replace
 
 GPU0 = "NVIDIA_VISIBLE_DEVICES=0"
 NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0")
+DRIVER = ("/usr/lib/x86_64-linux-gnu/libcuda.so.1",)
 OWN = {"devices.cdigen.dev": "nvidia.com/gpu=0"}
 
 
@@ -26,7 +27,7 @@ OWN = {"devices.cdigen.dev": "nvidia.com/gpu=0"}
     ],
 )
 def test_a_container_with_nodes_of_gpus_gets_no_gpu_again(path: str, asked: dict[str, str] | None) -> None:
-    decision = outcome(GPU0, asked=asked, here=container(devices=("/dev/null", path)))
+    decision = outcome(GPU0, asked=asked, here=container(devices=("/dev/null", path), mounts=DRIVER))
     assert (decision.outcome, decision.devices) == ("served", ())
     assert [path in note.text for note in decision.notes if note.cause == "served"] == [True]
 
@@ -55,10 +56,10 @@ def test_what_was_named_in_full_is_not_taken_for_another_gpu(asked: str, nodes: 
     annotated = {"devices.cdigen.dev": asked}
     assert devices(asked=annotated, machine=machine, here=container(devices=nodes)) == (asked,)
     every = ("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap12", "/dev/nvidia-caps/nvidia-cap13")
-    assert devices(asked=annotated, machine=machine, here=container(devices=every)) == ()
+    assert devices(asked=annotated, machine=machine, here=container(devices=every, mounts=DRIVER)) == ()
     # Who cannot tell which node is whose takes any for it.
     unknown = Machine(problem="there is no inventory")
-    assert devices(asked=annotated, machine=unknown, here=container(devices=nodes)) == ()
+    assert devices(asked=annotated, machine=unknown, here=container(devices=nodes, mounts=DRIVER)) == ()
 
 
 def capability(number: int) -> HostNode:
@@ -177,7 +178,12 @@ def test_each_family_shows_by_its_own_nodes(name: str, path: str) -> None:
 
 def test_a_privileged_container_has_every_node_of_the_host_and_no_driver() -> None:
     here = container(devices=(*NODES, "/dev/mem", "/dev/kmsg"))
-    assert devices(GPU0, here=here) == ("nvidia.com/gpu=0",)
+    assert devices(GPU0, here=replace(here, may_use_all_devices=True)) == ("nvidia.com/gpu=0",)
+
+
+def test_a_container_is_not_privileged_for_a_node_that_a_device_plugin_may_pass() -> None:
+    here = container(devices=(*NODES, "/dev/kmsg"), mounts=DRIVER)
+    assert outcome(GPU0, here=here).outcome == "served"
 
 
 def test_void_asks_for_nothing_and_with_gpus_there_means_that_they_were_given() -> None:
@@ -207,15 +213,21 @@ def test_void_alone_does_not_take_away_what_an_annotation_gives() -> None:
 def test_nodes_without_the_drivers_files_are_reported(
     more: dict[str, tuple[str, ...]], *, lacks: bool
 ) -> None:
-    decision = outcome(GPU0, here=container(devices=NODES, **more))
+    here = container(devices=NODES, **more)
+    decision = outcome(GPU0, here=here, nodes_without_driver="warn")
     assert decision.outcome == "served"
     assert any(note.cause == "nodes_without_driver" for note in decision.notes) is lacks
+    refused = outcome(GPU0, here=here, nodes_without_driver="refuse")
+    assert (refused.outcome, refused.cause) == (
+        ("refuse", "nodes_without_driver") if lacks else ("served", "")
+    )
 
 
 def test_a_container_that_has_its_gpus_is_not_refused_for_names_that_no_spec_has() -> None:
     asked = "NVIDIA_VISIBLE_DEVICES=GPU-of-another-spec"
     assert outcome(asked).outcome == "refuse"
-    assert outcome(asked, "NVIDIA_REQUIRE_CUDA=cuda>=99", here=container(devices=NODES)).outcome == "served"
+    here = container(devices=NODES, mounts=DRIVER)
+    assert outcome(asked, "NVIDIA_REQUIRE_CUDA=cuda>=99", here=here).outcome == "served"
 
 
 def test_other_injectors_are_known_by_their_names() -> None:

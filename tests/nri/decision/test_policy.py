@@ -1,16 +1,19 @@
 """Which requests count, and how the configuration says so."""
 
+from typing import Any
+
 import pytest
 import yaml
 from configtext import SCHEMA, VALIDATOR, read, refusal
 from hypothesis import given
 from hypothesis import strategies as st
-from nri.nrihost import ALLOWED, DEVICES, POD, devices, outcome, policy
+from nri.nrihost import ALLOWED, DEVICES, POD, container, devices, listing, outcome, policy
 
 from cdigen.config import AllowRule, GpuKind, NriConfig, Settings
 from cdigen.model.profile import CAPABILITIES, Profile
-from cdigen.nri.decision.policy import policy_of
+from cdigen.nri.decision.policy import needs_decision, policy_of
 from cdigen.nri.decision.select import DeviceNames
+from cdigen.nri.pods import Container
 from cdigen.value import fields, replace
 
 ALL = "NVIDIA_VISIBLE_DEVICES=all"
@@ -64,20 +67,58 @@ def test_a_namespace_is_named_or_how_it_begins(pattern: str, *, counts: bool) ->
     [
         ({"runtime_handlers": ("runc",)}, True),
         ({"runtime_handlers": ("nvidia",)}, False),
+        ({"runtime_handlers": ("",)}, False),
         ({"labels": (("team", "a"),)}, True),
         ({"labels": (("team", "*"),)}, True),
         ({"labels": (("team", "b"),)}, False),
         ({"labels": (("team", "a"), ("gpus", "*"))}, False),
         ({"sources": ("environment",)}, True),
         ({"sources": ("annotation",)}, False),
+        ({"sources": ("mounts",)}, False),
+        ({"privileged": True}, False),
+        ({"privileged": False}, True),
         ({"kinds": ("nvidia.com/gpu",)}, True),
         ({"kinds": ("nvidia.com/*",)}, True),
         ({"kinds": ("amd.com/gpu",)}, False),
     ],
 )
-def test_a_container_has_to_fit_in_every_respect(row: dict[str, tuple[str, ...]], *, counts: bool) -> None:
-    allow = (AllowRule(**{"namespaces": ("ml",), **row}),)  # type: ignore[arg-type]
+def test_a_container_has_to_fit_in_every_respect(row: dict[str, Any], *, counts: bool) -> None:
+    allow = (AllowRule(**{"namespaces": ("ml",), **row}),)
     assert bool(devices(ALL, allow=allow)) is counts
+
+
+PRIVILEGED = replace(container(), may_use_all_devices=True)
+# As accept-nvidia-visible-devices-as-volume-mounts, and not -envvar-when-unprivileged, of NVIDIA's runtime.
+AS_BY_NVIDIA = (
+    AllowRule(namespaces=("*",), sources=("mounts",)),
+    AllowRule(namespaces=("*",), sources=("environment",), privileged=True),
+)
+
+
+def test_an_empty_runtime_handler_is_a_pod_without_a_runtime_class() -> None:
+    rows = policy(allow=(AllowRule(namespaces=("ml",), runtime_handlers=("",)),))
+    assert rows.grant(replace(POD, runtime_handler="")).counts("environment")
+
+
+@pytest.mark.parametrize(
+    ("here", "gpu"),
+    [
+        (container(), ""),
+        (listing("0"), "0"),
+        (PRIVILEGED, "all"),
+        (replace(listing("0"), may_use_all_devices=True), "0"),
+    ],
+)
+def test_the_environment_can_count_for_privileged_containers_alone(here: Container, gpu: str) -> None:
+    found = devices(ALL, here=here, allow=AS_BY_NVIDIA)
+    assert found == ((f"nvidia.com/gpu={gpu}",) if gpu else ())
+    given = replace(here, env=(ALL,))
+    assert needs_decision(POD, given, policy(allow=AS_BY_NVIDIA)) is bool(gpu)
+
+
+def test_what_counts_for_privileged_containers_alone_may_count_for_a_pod() -> None:
+    assert policy(allow=AS_BY_NVIDIA).grant(POD).counts("environment")
+    assert not policy(allow=AS_BY_NVIDIA).grant(POD, container()).counts("environment")
 
 
 def test_sources_count_one_by_one() -> None:
@@ -170,7 +211,8 @@ nri:
     - namespaces: [ml, "team-*"]
       runtime_handlers: [nvidia]
       labels: {example.com/gpus: "yes", team: "*"}
-      sources: [annotation]
+      privileged: true
+      sources: [annotation, mounts]
       kinds: ["nvidia.com/gpu*", amd.com/gpu]
     - {namespaces: ["*"]}
   management_namespaces: [gpu-operator]
@@ -188,7 +230,8 @@ nri:
                 namespaces=("ml", "team-*"),
                 runtime_handlers=("nvidia",),
                 labels=(("example.com/gpus", "yes"), ("team", "*")),
-                sources=("annotation",),
+                privileged=True,
+                sources=("annotation", "mounts"),
                 kinds=("nvidia.com/gpu*", "amd.com/gpu"),
             ),
             AllowRule(namespaces=("*",)),
@@ -219,11 +262,12 @@ nri:
         ("nri: {allow: [{namespaces: [a], kinds: [gpu]}]}", "kinds must be a kind"),
         (
             "nri: {allow: [{namespaces: [a], sources: [image]}]}",
-            "sources must be one of annotation, environment",
+            "sources must be one of annotation, mounts, environment",
         ),
         ("nri: {allow: [{namespaces: [a], labels: {a: 1}}]}", "labels must be"),
         ("nri: {allow: [{namespaces: [a], labels: {a: b, a: c}}]}", "labels has 'a' twice"),
         ("nri: {allow: [{namespaces: [a], namespace: [b]}]}", "unknown key 'namespace'"),
+        ("nri: {allow: [{namespaces: [a], privileged: 1}]}", "privileged must be true or false"),
         ("nri: {gpu_kinds: [{kind: nvidia.com/*}]}", "kind must be a kind"),
         ("nri: {gpu_kinds: [{kind: nvidia.com/gpu, capabilities: [all]}]}", "capabilities must be one of"),
         ("nri: {require: on}", "require must be one of enforce, warn, off"),
@@ -261,7 +305,8 @@ ROWS = st.fixed_dictionaries(
         "runtime_handlers": NAMES,
         "labels": st.dictionaries(WORDS, WORDS, max_size=2),
         "kinds": NAMES,
-        "sources": st.lists(st.sampled_from(["annotation", "environment", "x"]), max_size=2),
+        "privileged": st.sampled_from([True, False, 1, "yes"]),
+        "sources": st.lists(st.sampled_from(["annotation", "mounts", "environment", "x"]), max_size=2),
     },
 )
 DOCUMENTS = st.fixed_dictionaries(

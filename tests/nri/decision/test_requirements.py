@@ -11,9 +11,10 @@ from nri.nrihost import DRIVER, content, devices, inventory, outcome
 from nri.nrihost import machine as machine_by
 
 from cdigen.nri.decision.machine import Machine, canonical
-from cdigen.nri.decision.modelnames import arch_of, brands_of, cuda_of
 from cdigen.nri.decision.requirements import Facts, holds, parse, unknown
 from cdigen.value import replace
+from cdigen.vendors.nvidia.cuda import of_branch
+from cdigen.vendors.nvidia.model_names import arch_of, brands_of
 
 FACTS = Facts(cuda="12.4", driver="550.163.01", arch="9.0", brands=("nvidia", "tesla"))
 # As the image nvidia/cuda:12.6 has it, shortened.
@@ -271,7 +272,23 @@ def test_requirements_count_for_devices_by_annotation_as_well() -> None:
     ],
 )
 def test_a_drivers_branch_tells_its_cuda(driver: str, cuda: str) -> None:
-    assert cuda_of(driver) == cuda
+    assert of_branch(driver) == cuda
+
+
+@pytest.mark.parametrize(("told", "cause"), [("12.8", ""), ("12.3", "requirement"), (None, "requirement")])
+def test_the_drivers_own_word_on_cuda_comes_before_its_branch(told: str | None, cause: str) -> None:
+    # The branch 550 has 12.4.
+    own = inventory()
+    own = replace(own, driver=replace(own.driver, cuda=told))
+    decided = outcome(VISIBLE, "NVIDIA_REQUIRE_CUDA=cuda>=12.6", machine=machine_by(content(own)))
+    assert decided.cause == cause
+
+
+def test_a_driver_of_wsl_is_judged_by_its_own_word() -> None:
+    own = inventory(mode="wsl")
+    own = replace(own, driver=replace(own.driver, cuda="12.3"))
+    decided = outcome(VISIBLE, "NVIDIA_REQUIRE_CUDA=cuda>=12.4", machine=machine_by(content(own)))
+    assert decided.cause == "requirement"
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,23 @@ def test_names_and_reasons_come_from_the_specs_as_a_runtime_reads_them(tmp_path:
     (folder / "b.json").write_text(json.dumps({**spec, "kind": "nvidia.com/other"}))
     (folder / "c.json").write_text(json.dumps({**spec, "kind": "nvidia.com/other"}))
     view = scan(("/etc/cdi",), Root(str(tmp_path)), library="1.0.1")
-    names = DeviceNames((name for name, _ in view.devices), lambda name: view.resolve(name).reason)
+    names = DeviceNames.by_kind(view.names, lambda name: view.resolve(name).reason)
     assert devices("NVIDIA_VISIBLE_DEVICES=0", names=names) == ("nvidia.com/gpu=0",)
     refused = outcome(asked={"devices.cdigen.dev": "nvidia.com/other=0"}, names=names, allow=EVERY)
     assert "both define it" in refused.reason
+    assert names.has_kind("nvidia.com/gpu")
+    assert not names.has_kind("nvidia.com/other")
+
+
+def test_a_name_in_full_has_its_own_letter_case_and_another_may_have_any() -> None:
+    names = DeviceNames(["nvidia.com/gpu=GPU-A"])
+    assert (
+        names.find("nvidia.com/gpu", "gpu-a")
+        == names.find("nvidia.com/gpu", "GPU-A", in_any_case=False)
+        == "nvidia.com/gpu=GPU-A"
+    )
+    assert (
+        names.find("nvidia.com/gpu", "gpu-a", in_any_case=False)
+        == names.find("example.com/nic", "gpu-a")
+        == ""
+    )

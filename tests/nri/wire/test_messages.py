@@ -96,9 +96,29 @@ def test_an_adjustment_written_is_the_adjustment_read(adjustment: Adjustment) ->
         adjust=created.adjust,
         plugins=[{"index": "20", "name": "cdigen"}],
     )
-    pod, container, read, plugins = messages.read_validate(asked.SerializeToString())
+    pod, container, read, plugins, _ = messages.read_validate(asked.SerializeToString())
     assert read == adjustment
     assert (pod.id, container.id, plugins) == ("p", "c", ("20-cdigen",))
+
+
+def test_whose_part_is_whose_is_read_by_the_numbers_of_nri_for_the_container_alone() -> None:
+    # OwningPlugins.owners["c"].compound[6].owners["A"] = "-30-other", by api.proto.
+    pair = b"\x0a\x01A\x12\x09-30-other"
+    compound = b"\x0a" + bytes([len(pair)]) + pair
+    field = b"\x08\x06\x12" + bytes([len(compound)]) + compound
+    of_one = b"\x12" + bytes([len(field)]) + field
+    entry = b"\x0a\x01c\x12" + bytes([len(of_one)]) + of_one
+    data = b"\x0a" + bytes([len(entry)]) + entry
+    for container, env in (("c", {"A": "-30-other"}), ("d", {})):
+        asked = b"\x12\x03\x0a\x01" + container.encode() + b"\x2a" + bytes([len(data)]) + data
+        owners = messages.read_validate(asked)[-1]()
+        assert (owners.env, owners.annotations, owners.mounts, owners.devices) == (env, {}, {}, {})
+
+
+def test_owners_that_cannot_be_read_do_so_when_they_are_asked_for() -> None:
+    owners = messages.read_validate(b"\x2a\x02\xff\xff")[-1]
+    with pytest.raises(MessageError):
+        owners()
 
 
 @given(TEXTS, TEXTS, st.binary(max_size=20), INT64)
@@ -143,6 +163,34 @@ def test_a_container_is_read_with_all_that_decides() -> None:
     )
     assert container.devices == ("/dev/nvidia0",)
     assert container.cdi_devices == ("nvidia.com/gpu=0",)
+
+
+ALL = {"allow": True, "access": "rwm"}
+DENIED = {"access": "rwm"}
+ONE = {"allow": True, "type": "c", "major": {"value": 195}, "minor": {"value": 0}, "access": "rwm"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "may"),
+    [
+        ((), False),
+        ((ALL,), True),
+        ((DENIED, {**ALL, "type": "a"}), True),
+        ((DENIED, ALL, ONE), True),
+        ((ALL, DENIED), False),
+        ((DENIED, ONE), False),
+        (({**ALL, "type": "c"},), False),
+        (({**ALL, "access": "m"},), False),
+        (({**ALL, "major": {"value": 0}},), False),
+        (({**ALL, "minor": {}},), False),
+    ],
+)
+def test_all_devices_may_be_used_where_the_last_rule_about_all_says_so(
+    rules: tuple[dict[str, object], ...], *, may: bool
+) -> None:
+    linux = {"resources": {"devices": rules}}
+    request = message_class("CreateContainerRequest")(container={"id": "c", "linux": linux})
+    assert messages.read_create(request.SerializeToString())[1].may_use_all_devices is may
 
 
 def test_fields_that_we_do_not_know_are_skipped() -> None:

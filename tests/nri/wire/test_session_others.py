@@ -17,6 +17,7 @@ from cdigen.nri.wire.protobuf import message_class
 from cdigen.nri.wire.session import (
     NOTIFICATIONS,
     Configure,
+    ContainerRemoved,
     CreateContainer,
     InvalidCall,
     Registered,
@@ -39,7 +40,16 @@ def test_whatever_happens_is_acknowledged_in_both_ways_of_telling(method: str, n
     assert (taken == method) == (
         nri >= (0, 12) or method in {"UpdateContainer", "StopContainer", "UpdatePodSandbox"}
     )
-    assert ends.events == before
+    # The one that is read as well: see below.
+    added = [ContainerRemoved(container="c1")] if (method, taken) == ("RemoveContainer", method) else []
+    assert ends.events == [*before, *added]
+
+
+@pytest.mark.parametrize("nri", [(0, 8), (0, 12)])
+def test_which_container_was_removed_is_told_in_both_ways(nri: tuple[int, int]) -> None:
+    runtime, ends = connected(nri=nri)
+    runtime.remove("c7")
+    assert ends.events[-1] == ContainerRemoved(container="c7")
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x08\x63", b"\xff"])

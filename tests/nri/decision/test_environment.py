@@ -1,14 +1,17 @@
-"""What a container asks for, variable by variable and annotation by annotation."""
+"""What a container asks for, variable by variable."""
 
 from time import process_time
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from nri.nrihost import AMD, COMPUTE, DEVICES, MIG, UUID, UUID1, devices, outcome
 
-from cdigen.nri.decision import request
+from cdigen.config import GpuKind
+from cdigen.model.profile import CAPABILITIES
+from cdigen.nri.decision import environment
 from cdigen.nri.decision.machine import Machine
+from cdigen.nri.decision.makers import makers_of
 from cdigen.nri.decision.refusal import CAUSES, Refusal
 from cdigen.nri.decision.select import DeviceNames
 
@@ -29,6 +32,14 @@ def test_none_is_the_driver_without_a_gpu_where_a_spec_offers_that() -> None:
 @pytest.mark.parametrize("value", ["all", "ALL", "0,all", " all "])
 def test_all_decides_wherever_it_stands(value: str) -> None:
     assert devices(f"{VISIBLE}={value}") == (f"{GPU}=all",)
+
+
+@pytest.mark.parametrize("value", ["all,void", "void,all", "all,none,void", "0,void"])
+def test_void_decides_before_none_and_none_before_all(value: str) -> None:
+    names = DeviceNames((*DEVICES, f"{GPU}=none"))
+    assert devices(f"{VISIBLE}={value}", names=names) == ()
+    asked = f"{VISIBLE}={value.replace('void', 'none')}"
+    assert devices(asked, names=names) == (f"{GPU}=none",)
 
 
 def test_all_is_every_device_once_where_no_spec_has_one_of_that_name() -> None:
@@ -123,8 +134,32 @@ def test_an_unknown_capability_is_refused(value: str) -> None:
     assert (decision.outcome, decision.cause) == ("refuse", "unknown_capability")
 
 
+@pytest.mark.parametrize("value", ["none", " none ,", "none,compute"])
+def test_none_asks_for_no_capability(value: str) -> None:
+    asked = (f"{VISIBLE}=0", f"NVIDIA_DRIVER_CAPABILITIES={value}")
+    assert devices(*asked, gpu_kinds=COMPUTE) == ("nvidia.com/gpu-compute=0",)
+    assert devices(*asked, gpu_kinds=COMPUTE[:1]) == (f"{GPU}=0",)
+
+
+@pytest.mark.parametrize(("value", "kind"), [("compat32", "gpu-compute"), ("graphics,compat32", "gpu")])
+def test_without_libraries_of_32_bits_a_container_has_the_others_and_that_is_said(
+    value: str, kind: str
+) -> None:
+    decision = outcome(f"{VISIBLE}=0", f"NVIDIA_DRIVER_CAPABILITIES={value}", gpu_kinds=COMPUTE)
+    assert decision.devices == (f"nvidia.com/{kind}=0",)
+    assert [note.cause for note in decision.notes] == ["no_compat32"]
+
+
+def test_a_kind_with_libraries_of_32_bits_is_chosen_by_that() -> None:
+    whole = GpuKind(kind=GPU, capabilities=(*CAPABILITIES, "compat32"))
+    decision = outcome(
+        f"{VISIBLE}=0", "NVIDIA_DRIVER_CAPABILITIES=compute,compat32", gpu_kinds=(whole, COMPUTE[1])
+    )
+    assert (decision.devices, decision.notes) == ((f"{GPU}=0",), ())
+
+
 def test_a_capability_that_no_kind_gives_is_refused() -> None:
-    decision = outcome(f"{VISIBLE}=0", "NVIDIA_DRIVER_CAPABILITIES=compat32")
+    decision = outcome(f"{VISIBLE}=0", "NVIDIA_DRIVER_CAPABILITIES=graphics", gpu_kinds=COMPUTE[1:])
     assert (decision.outcome, decision.cause) == ("refuse", "no_kind")
     assert "profiles" in decision.reason
 
@@ -153,6 +188,16 @@ def test_families_are_switched_on_by_one_word_beside_gpus(name: str) -> None:
     assert devices(f"{VISIBLE}=0", f"NVIDIA_{name}=enabled") == (f"{GPU}=0", family)
     assert devices(f"{VISIBLE}=0", f"NVIDIA_{name}=true") == (f"{GPU}=0",)
     assert devices(f"{VISIBLE}=void", f"NVIDIA_{name}=enabled") == ()
+
+
+@pytest.mark.parametrize("name", ["GDS", "MOFED", "GDRCOPY"])
+def test_a_family_that_the_host_does_not_have_stops_no_container(name: str) -> None:
+    there = DeviceNames(each for each in DEVICES if not each.startswith(f"nvidia.com/{name.lower()}="))
+    decision = outcome(f"{VISIBLE}=0", f"NVIDIA_{name}=enabled", names=there)
+    assert (decision.devices, [note.cause for note in decision.notes]) == ((f"{GPU}=0",), ["no_spec"])
+    assert f"NVIDIA_{name}" in decision.notes[0].text
+    in_full = outcome(f"{VISIBLE}=0,nvidia.com/{name.lower()}=all", names=there)
+    assert in_full.cause == "unknown_device"
 
 
 def test_nvswitches_are_given_only_in_namespaces_of_those_who_administer_them() -> None:
@@ -195,78 +240,7 @@ def test_amd_gpus_that_cannot_be_are_refused(value: str) -> None:
 
 def test_without_specs_of_amd_their_variable_does_not_count() -> None:
     decision = outcome("AMD_VISIBLE_DEVICES=all")
-    assert (decision.outcome, [note.cause for note in decision.notes]) == ("nothing", ["no_amd"])
-
-
-@pytest.mark.parametrize("end", ["", "/pod", "/container.main"])
-@pytest.mark.parametrize(
-    ("prefix", "value"),
-    [
-        (OWN, f"{GPU}=0, nvidia.com/gds=all"),
-        (OWN, f'["{GPU}=0", nvidia.com/gds=all]'),
-        (OWN, f"- {GPU}=0\n- nvidia.com/gds=all\n"),
-        ("nvidia.cdi.k8s.io", f"{GPU}=0,nvidia.com/gds=all"),
-        ("cdi-devices.noderesource.dev", f"- {GPU}=0\n- nvidia.com/gds=all\n- {GPU}=0\n"),
-        ("cdi-devices.nri.io", f'["{GPU}=0","nvidia.com/gds=all"]'),
-    ],
-)
-def test_annotations_name_devices_in_full(prefix: str, end: str, value: str) -> None:
-    assert devices(asked={f"{prefix}{end}": value}) == (f"{GPU}=0", "nvidia.com/gds=all")
-
-
-def test_the_closest_annotation_counts_alone() -> None:
-    asked = {OWN: f"{GPU}=0", f"{OWN}/pod": f"{GPU}=1:0", f"{OWN}/container.other": f"{GPU}=all"}
-    assert devices(asked=asked) == (f"{GPU}=1:0",)
-
-
-def test_annotations_of_several_readers_are_put_together() -> None:
-    asked = {"nvidia.cdi.k8s.io/pod": f"{GPU}=0", OWN: f"{GPU}=1:0,{GPU}=0"}
-    assert devices(asked=asked) == (f"{GPU}=1:0", f"{GPU}=0")
-
-
-def test_readers_that_the_policy_leaves_out_are_not_read() -> None:
-    assert devices(asked={"nvidia.cdi.k8s.io": f"{GPU}=0"}, annotations=("cdigen",)) == ()
-
-
-def test_an_annotation_comes_before_the_environment_and_an_empty_one_asks_for_nothing() -> None:
-    assert devices(f"{VISIBLE}=all", asked={OWN: f"{GPU}=0"}) == (f"{GPU}=0",)
-    assert devices(f"{VISIBLE}=all", asked={OWN: ""}) == ()
-
-
-DEEP = "[" * 50_000
-
-
-@pytest.mark.wall_clock
-@pytest.mark.parametrize(
-    ("prefix", "value"),
-    [
-        (OWN, "0"),
-        (OWN, "gpu"),
-        (OWN, "[a"),
-        (OWN, DEEP),
-        (OWN, "- [nvidia.com/gpu=0]"),
-        (OWN, "- {a: b}"),
-        (OWN, "- &a nvidia.com/gpu=0\n- *a"),
-        (OWN, "- nvidia.com/gpu=0\n---\n- nvidia.com/gpu=1:0\n"),
-        (OWN, "- nvidia.com/gpu=0\n\x00"),
-        (OWN, "- \udcff"),
-        (OWN, "-"),
-        (OWN, "x" * (1 << 20)),
-        ("nvidia.cdi.k8s.io", '["nvidia.com/gpu=0"]'),
-        ("cdi-devices.noderesource.dev", "nvidia.com/gpu=0"),
-        ("cdi-devices.noderesource.dev", "a: b"),
-        ("cdi-devices.noderesource.dev", "\t- a"),
-        ("cdi-devices.noderesource.dev", "%YAML 9"),
-    ],
-    ids=range(17),
-)
-def test_an_annotation_that_is_no_list_of_names_is_refused(prefix: str, value: str) -> None:
-    begun = process_time()
-    decision = outcome(asked={prefix: value})
-    assert process_time() - begun < 0.5
-    assert (decision.outcome, decision.cause) == ("refuse", "annotation")
-    assert decision.reason.isprintable()
-    assert len(decision.reason) < 300
+    assert (decision.outcome, [note.cause for note in decision.notes]) == ("nothing", ["no_spec"])
 
 
 @pytest.mark.wall_clock
@@ -298,15 +272,7 @@ def test_ten_thousand_variables_are_read_in_a_blink() -> None:
 TEXTS = st.text(max_size=40) | st.sampled_from(["0", "all", "[]", "- a", "a,b", "nvidia.com/gpu=0"])
 
 
-@given(TEXTS, st.sampled_from(sorted(prefix for row in request.PREFIXES.values() for prefix in row)))
-@example("\ud800", OWN)
-@example("!!python/object/apply:os.system [true]", OWN)
-def test_no_annotation_raises_anything_but_a_refusal(value: str, prefix: str) -> None:
-    decision = outcome(asked={prefix: value})
-    assert decision.outcome in {"nothing", "inject"} or decision.cause in CAUSES
-
-
-@given(st.sampled_from(sorted(request._READ)), TEXTS)
+@given(st.sampled_from(sorted(environment._READ)), TEXTS)
 def test_no_variable_raises_anything_but_a_refusal(name: str, value: str) -> None:
     decision = outcome(f"{VISIBLE}=0", f"{name}={value}")
     assert decision.outcome in {"nothing", "inject"} or decision.cause in CAUSES
@@ -329,6 +295,7 @@ def test_the_first_asked_for_come_first(first: list[str], rest: list[str]) -> No
 
 
 def test_every_cause_of_a_refusal_is_explained() -> None:
+    given = environment.variables([f"{VISIBLE}=0", "NVIDIA_MIG_CONFIG_DEVICES=1"], makers_of())
     with pytest.raises(Refusal) as caught:
-        request.by_environment(request.variables([f"{VISIBLE}=0", "NVIDIA_MIG_CONFIG_DEVICES=1"]))
+        environment.by_environment(given)
     assert caught.value.cause in CAUSES

@@ -1,0 +1,124 @@
+"""Pods of KAI, HAMi and gpu-operator with the example's configuration: what each would get."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from examplepods import CONFIGURATION, UUID, ExamplePod, read_pods
+
+from cdigen.cli import resolve
+from cdigen.cli.parser import Parser
+
+MANAGEMENT, PLUGINS = "management.nvidia.com/gpu", "k8s.device-plugin.nvidia.com/gpu"
+DEVICES = {"nvidia.com/gpu": ("0", "1", UUID, "all"), MANAGEMENT: ("all",), PLUGINS: (UUID,)}
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+
+Resolve = Callable[..., Any]
+
+
+@pytest.fixture
+def asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Resolve:
+    """Return what a pod would get on a host with the specs of cdigen and of a device plugin."""
+    specs = tmp_path / "run/cdi"
+    specs.mkdir(parents=True)
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var/run").symlink_to("/run")
+    for kind, names in DEVICES.items():
+        devices = [{"name": name, "containerEdits": {"env": ["A=B"]}} for name in names]
+        spec = {"cdiVersion": "0.5.0", "kind": kind, "devices": devices}
+        (specs / f"{kind.replace('/', '-')}.json").write_text(json.dumps(spec))
+
+    def run(pod: ExamplePod, *arguments: str, config: Path = CONFIGURATION) -> Any:
+        parser = Parser(prog="cdigen resolve", summary="resolve", examples=resolve.EXAMPLES)
+        resolve.add_options(parser)
+        words = ["--namespace", pod.namespace, "--container", pod.container]
+        words += [word for pair in pod.env.items() for word in ("--env", "=".join(pair))]
+        words += [word for pair in pod.labels.items() for word in ("--label", "=".join(pair))]
+        words += [word for pair in pod.annotations.items() for word in ("--annotation", "=".join(pair))]
+        words += ["--privileged"] * pod.privileged
+        where = ["--root", str(tmp_path), "--config", str(config), "--json"]
+        resolve.run(parser.parse_args([*where, *words, *arguments]))
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+POD = ExamplePod(
+    name="", namespace="team-a", labels={}, annotations={}, container="main", privileged=False, env={}
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "devices"),
+    [
+        ("kai.yaml", "gpu-sharing", [f"nvidia.com/gpu={UUID}"]),
+        ("kai.yaml", "gpu-sharing-nri", [f"{PLUGINS}={UUID}"]),
+        ("hami.yaml", "gpu-pod", [f"nvidia.com/gpu={UUID}"]),
+        ("gpu-operator.yaml", "nvidia-device-plugin-daemonset-x2x5k", [f"{MANAGEMENT}=all"]),
+    ],
+)
+def test_each_pod_gets_what_it_was_given(asked: Resolve, file: str, name: str, devices: list[str]) -> None:
+    done = asked(read_pods(file)[name])
+    assert (done["outcome"], done["devices"], done["notes"]) == ("inject", devices, [])
+
+
+def test_every_pod_of_the_examples_is_tested() -> None:
+    # Those that ask a kubelet: tests/kubelet/test_example_pods.py.
+    files = sorted(path.name for path in CONFIGURATION.parent.glob("*.yaml") if path.name != "gpu-pods.yaml")
+    assert files == ["cdigen.yaml", "gpu-operator.yaml", "hami.yaml", "kai.yaml"]
+    assert sum(len(read_pods(file)) for file in files if file != "cdigen.yaml") == 4
+
+
+def test_where_the_device_plugin_uses_cdi_kais_variable_names_its_kind(asked: Resolve) -> None:
+    pod = read_pods("kai.yaml")["gpu-sharing"]
+    pod.env[VISIBLE] = f"{PLUGINS}={UUID}"
+    assert asked(pod)["devices"] == [f"{PLUGINS}={UUID}"]
+
+
+def test_a_pod_that_kai_does_not_schedule_gets_nothing(asked: Resolve) -> None:
+    pods = read_pods("kai.yaml")
+    assert asked(replace(pods["gpu-sharing"], labels={}))["outcome"] == "nothing"
+    assert asked(replace(pods["gpu-sharing-nri"], labels={}))["outcome"] == "nothing"
+
+
+def test_kais_reservation_pod_gets_what_the_device_plugin_allocated(asked: Resolve) -> None:
+    pod = replace(POD, namespace="kai-resource-reservation", env={VISIBLE: UUID})
+    assert asked(pod)["devices"] == [f"nvidia.com/gpu={UUID}"]
+
+
+def test_a_pod_of_hami_elsewhere_needs_the_volume_mounts(asked: Resolve) -> None:
+    pod = replace(read_pods("hami.yaml")["gpu-pod"], namespace="elsewhere")
+    assert asked(pod)["outcome"] == "nothing"
+    folder = "/var/run/nvidia-container-devices"
+    pod.env[VISIBLE] = folder
+    assert asked(pod, "--mount", f"/dev/null:{folder}/{UUID}")["devices"] == [f"nvidia.com/gpu={UUID}"]
+
+
+def test_hamis_own_pods_get_all_gpus_and_nobody_else_of_their_namespace(asked: Resolve) -> None:
+    # Its chart sets both variables; the second is for administrators (daemonsetnvidia.yaml).
+    env = {VISIBLE: "all", "NVIDIA_MIG_MONITOR_DEVICES": "all"}
+    pod = replace(POD, namespace="kube-system", env=env)
+    own = replace(pod, labels={"app.kubernetes.io/component": "hami-device-plugin"})
+    assert asked(own)["devices"] == ["nvidia.com/gpu=all"]
+    assert asked(pod)["outcome"] == "nothing"
+
+
+def test_an_operands_variable_may_name_the_kind(asked: Resolve) -> None:
+    (pod,) = read_pods("gpu-operator.yaml").values()
+    bare = replace(pod, annotations={})
+    assert asked(bare)["devices"] == ["nvidia.com/gpu=all"]
+    bare.env[VISIBLE] = f"{MANAGEMENT}=all"
+    assert asked(bare)["devices"] == [f"{MANAGEMENT}=all"]
+
+
+def test_nobody_else_has_the_kind_of_administrators(asked: Resolve) -> None:
+    (pod,) = read_pods("gpu-operator.yaml").values()
+    done = asked(replace(pod, namespace="team-a", annotations={}, env={VISIBLE: f"{MANAGEMENT}=all"}))
+    assert (done["outcome"], done["cause"]) == ("refuse", "not_permitted")
+    assert asked(replace(pod, namespace="team-a"))["devices"] == ["nvidia.com/gpu=all"], "by its variable"
+    labels = {"kai.scheduler/queue": "q"}
+    done = asked(replace(pod, namespace="team-a", labels=labels))
+    assert (done["outcome"], done["cause"]) == ("refuse", "not_permitted")
