@@ -1,0 +1,107 @@
+"""The kubelet's own record of devices, kubelet_internal_checkpoint: ``parse`` returns a ``Checkpoint``.
+
+Source: kubernetes pkg/kubelet/cm/devicemanager/checkpoint. It is another program's file: what is not as it is
+there is left out and counted, and nothing that it says is taken for true but that it says so.
+"""
+
+from __future__ import annotations
+
+import json
+
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NAME = "kubelet_internal_checkpoint"
+# 5,000 shares of a resource are 300 kB, and each container with devices up to 4 kB.
+MAX_SIZE = 8 << 20
+_MAX_ENTRIES = 20_000
+_MAX_TEXT = 512
+
+
+@frozen
+class Held:
+    """What a container of a pod was given, by the kubelet's record."""
+
+    pod: str
+    container: str
+    resource: str
+    ids: tuple[str, ...]
+
+
+@frozen
+class Checkpoint:
+    """The record: the devices of each resource that were healthy, and those that containers were given.
+
+    ``problem``: why nothing is known of it; ``is_closed``: we may not read it. ``odd``: how many parts were
+    not understood.
+    """
+
+    registered: tuple[tuple[str, frozenset[str]], ...] = ()
+    held: tuple[Held, ...] = ()
+    odd: int = 0
+    problem: str = ""
+    is_closed: bool = False
+
+
+def parse(content: bytes) -> Checkpoint:
+    """Return what CONTENT says; its ``problem`` where it is no such record."""
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return Checkpoint(problem="it is not JSON")
+    data = found.get("Data") if isinstance(found, dict) else None
+    if not isinstance(data, dict):
+        return Checkpoint(problem="it has no member 'Data'")
+    odd = 0
+    registered: dict[str, frozenset[str]] = {}
+    listed, rows = data.get("RegisteredDevices"), data.get("PodDeviceEntries")
+    for resource, ids in list(listed.items())[:_MAX_ENTRIES] if isinstance(listed, dict) else ():
+        # Go writes a resource without devices as null.
+        texts = _texts(ids if ids is not None else [])
+        odd += texts is None or not _is_text(resource)
+        if texts is not None and _is_text(resource):
+            registered[resource] = frozenset(texts)
+    held: list[Held] = []
+    for row in rows[:_MAX_ENTRIES] if isinstance(rows, list) else ():
+        one = _held(row)
+        held += [one] if one else []
+        odd += one is None
+    odd += sum(
+        part is not None and not isinstance(part, kind) for part, kind in ((listed, dict), (rows, list))
+    )
+    return Checkpoint(registered=tuple(sorted(registered.items())), held=tuple(held), odd=odd)
+
+
+def _held(row: object) -> Held | None:
+    if not isinstance(row, dict):
+        return None
+    names = [row.get(key) for key in ("PodUID", "ContainerName", "ResourceName")]
+    ids = _texts(list(_ids(row.get("DeviceIDs"))))
+    if ids is None or not all(map(_is_text, names)):
+        return None
+    pod, container, resource = map(str, names)
+    return Held(pod=pod, container=container, resource=resource, ids=tuple(ids))
+
+
+def _ids(value: object) -> Iterator[object]:
+    """Yield the ids: a list before 1.20, a list for each NUMA node since."""
+    if isinstance(value, dict):
+        for listed in value.values():
+            yield from listed if isinstance(listed, list) else (listed,)
+    elif isinstance(value, list):
+        yield from value
+    elif value is not None:
+        yield value
+
+
+def _texts(value: object) -> list[str] | None:
+    if not isinstance(value, list):
+        return None
+    return [str(one) for one in value] if all(map(_is_text, value)) else None
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _MAX_TEXT

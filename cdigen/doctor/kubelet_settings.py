@@ -1,0 +1,263 @@
+"""How the kubelet of a host is started and configured: ``running_kubelet``, ``installed_kubelet``.
+
+Sources: kubernetes cmd/kubelet/app/options (flags win over files) and kubelet/config/v1beta1; k3s
+pkg/daemons/agent and pkg/cli/cmds; microk8s default-args/kubelet; k0s pkg/component/worker.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from cdigen.config.tree import NoTreeError, compose
+from cdigen.doctor.processes import roots_processes
+from cdigen.host.root import reason, shown
+from cdigen.runtimes.units import SYSTEM_FOLDERS, Command, command
+from cdigen.value import frozen, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from cdigen.host.root import Root
+
+# What kubeadm and packages write has 1 to 4 kB.
+_MAX_FILE = 1 << 18
+_FOLDER, _ENDPOINT = "/var/lib/kubelet", "unix:///run/containerd/containerd.sock"
+_SNAP = {
+    "$SNAP_COMMON": "/var/snap/microk8s/common",
+    "$SNAP_DATA": "/var/snap/microk8s/current",
+    "$SNAP": "/snap/microk8s/current",
+}
+_RANCHERS_ENDPOINT = "unix:///run/k3s/containerd/containerd.sock"
+_CRI_DOCKERD = "unix:///run/k3s/cri-dockerd/cri-dockerd.sock"
+_TRUE = {"1", "t", "true"}
+
+
+@frozen
+class Distribution:
+    """A program that is or contains a kubelet, and what holds where nothing is given.
+
+    ``config`` is the file with its own settings, of which some are for the kubelet; ``drop_ins`` the folder
+    of its kubelet's files. ``tells_version``: it does so with --version, and does nothing else.
+    """
+
+    name: str
+    root_dir: str = _FOLDER
+    endpoint: str = ""
+    units: tuple[str, ...] = ()
+    config: str = ""
+    drop_ins: str = ""
+    tells_version: bool = True
+
+
+KUBERNETES = Distribution(name="kubelet", units=("kubelet.service",))
+_K3S = Distribution(
+    name="k3s",
+    endpoint=_RANCHERS_ENDPOINT,
+    units=("k3s.service", "k3s-agent.service"),
+    config="/etc/rancher/k3s/config.yaml",
+    drop_ins="/var/lib/rancher/k3s/agent/etc/kubelet.conf.d",
+)
+# Its kubelet is a process of its own, with all in its arguments; these hold while none runs.
+_RKE2 = Distribution(
+    name="RKE2",
+    endpoint=_RANCHERS_ENDPOINT,
+    units=("rke2-server.service", "rke2-agent.service"),
+    config="/etc/rancher/rke2/config.yaml",
+    drop_ins="/var/lib/rancher/rke2/agent/etc/kubelet.conf.d",
+)
+_MICROK8S = Distribution(
+    name="microk8s",
+    root_dir="/var/snap/microk8s/common/var/lib/kubelet",
+    endpoint="unix:///var/snap/microk8s/common/run/containerd.sock",
+    units=("snap.microk8s.daemon-kubelite.service",),
+    tells_version=False,
+)
+# Likewise.
+_K0S = Distribution(
+    name="k0s",
+    root_dir="/var/lib/k0s/kubelet",
+    endpoint="unix:///run/k0s/containerd.sock",
+    units=("k0sworker.service", "k0scontroller.service"),
+)
+# The folders of kubelets where nobody has chosen another.
+KNOWN_FOLDERS = frozenset(one.root_dir for one in (KUBERNETES, _K0S, _MICROK8S))
+# By the name of the process (proc(5), comm).
+_PROCESSES = {"kubelet": KUBERNETES, "k3s-server": _K3S, "k3s-agent": _K3S, "kubelite": _MICROK8S}
+
+
+@frozen
+class Kubelet:
+    """A kubelet: its own folder, where its runtime listens, and what of its settings concerns devices.
+
+    ``began_s`` None: it does not run here. ``program``: its binary; ``unit``: its service; empty where
+    unknown. ``endpoint`` empty: not given. ``problems``: why a file of its configuration was not read.
+    """
+
+    distribution: Distribution
+    root_dir: str
+    endpoint: str = ""
+    program: str = ""
+    unit: str = ""
+    began_s: float | None = None
+    gates: tuple[tuple[str, bool], ...] = ()
+    topology_policy: str = "none"
+    cgroup_driver: str = "cgroupfs"
+    problems: tuple[str, ...] = ()
+
+    @property
+    def brings_runtime(self) -> bool:
+        """Whether the runtime is a part of its distribution, and not one that is installed beside it."""
+        return bool(self.endpoint) and self.endpoint in {self.distribution.endpoint, _CRI_DOCKERD}
+
+    def gate(self, name: str) -> bool | None:
+        """Return whether the feature gate NAME is on, None where the release decides."""
+        return dict(self.gates).get(name)
+
+
+def running_kubelet(host: Root) -> Kubelet | None:
+    """Return the kubelet that runs on this machine, None without one."""
+    for process in roots_processes(_PROCESSES):
+        found = _kubelet(host, _PROCESSES[process.name], process.line)
+        return replace(found, program=process.program, unit=process.unit, began_s=process.began_s)
+    return None
+
+
+def installed_kubelet(host: Root) -> Kubelet | None:
+    """Return the kubelet that a unit of HOST starts, None without one."""
+    for distribution in (KUBERNETES, _K3S, _RKE2, _K0S, _MICROK8S):
+        for unit in distribution.units:
+            if any(host.exists(f"{folder}/{unit}") for folder in SYSTEM_FOLDERS):
+                is_told = distribution is KUBERNETES or distribution.config
+                line = command(host, unit) if is_told else Command()
+                return replace(_kubelet(host, distribution, line), unit=unit)
+    return None
+
+
+def _kubelet(host: Root, distribution: Distribution, line: Command) -> Kubelet:
+    problems: list[str] = []
+    line = _with_arguments(host, distribution, line, problems)
+    given: dict[str, Any] = {}
+    for path in _files(host, distribution, line):
+        for key, value in _document(host, path, problems).items():
+            # Only gates are merged, anything else is replaced.
+            former = given.get(key)
+            both = isinstance(former, dict) and isinstance(value, dict)
+            given[key] = former | value if both else value
+    said = {name: line.values(f"--{name}")[-1:] for name in _FLAGS}
+    texts = {
+        name: (*flag, _text(given.get(key)))[0] for name, flag in said.items() for key in (_FLAGS[name],)
+    }
+    default = _CRI_DOCKERD if line.flag("--docker") and distribution.config else distribution.endpoint
+    endpoint = texts["container-runtime-endpoint"] or default
+    return Kubelet(
+        distribution=distribution,
+        root_dir=_absolute((*line.values("--root-dir")[-1:], distribution.root_dir)[0]),
+        endpoint=f"unix://{endpoint}" if endpoint.startswith("/") else endpoint,
+        gates=_gates(given.get("featureGates"), line.values("--feature-gates")),
+        topology_policy=texts["topology-manager-policy"] or "none",
+        cgroup_driver=texts["cgroup-driver"] or "cgroupfs",
+        problems=tuple(problems),
+    )
+
+
+# Flags, and the keys of the file that say the same.
+_FLAGS = {
+    "container-runtime-endpoint": "containerRuntimeEndpoint",
+    "topology-manager-policy": "topologyManagerPolicy",
+    "cgroup-driver": "cgroupDriver",
+}
+
+
+# Of a distribution's own flags, those about the runtime.
+_OWN = ("docker", "container-runtime-endpoint")
+
+
+def _absolute(path: str) -> str:
+    return posixpath.normpath(path) if path.startswith("/") else _FOLDER
+
+
+def _with_arguments(host: Root, distribution: Distribution, line: Command, problems: list[str]) -> Command:
+    """Return LINE with the kubelet's arguments that its distribution keeps elsewhere."""
+    words: list[str] = []
+    if distribution.config:
+        # Any flag can be a key of the file, and flags win.
+        given = _document(host, distribution.config, problems, is_needed=False)
+        own = [f"--{key}={given[key]}" for key in _OWN if isinstance(given.get(key), str)]
+        line = replace(line, words=(*own, *line.words))
+        listed = given.get("kubelet-arg")
+        listed = [listed] if isinstance(listed, str) else listed if isinstance(listed, list) else []
+        words = [f"--{argument}" for argument in (*listed, *line.values("--kubelet-arg"))]
+    if distribution is _MICROK8S:
+        for path in line.values("--kubelet-args-file")[-1:]:
+            words = _lines(host, path, problems)
+    return replace(line, words=(*line.words, *words))
+
+
+def _lines(host: Root, path: str, problems: list[str]) -> list[str]:
+    text = _read(host, path, problems)
+    for name, value in _SNAP.items():
+        text = text.replace(f"${{{name[1:]}}}", value).replace(name, value)
+    return [word for row in text.splitlines() if not row.lstrip().startswith("#") for word in row.split()]
+
+
+def _files(host: Root, distribution: Distribution, line: Command) -> Iterator[str]:
+    """Yield the files of the configuration, the strongest last."""
+    # In a distribution's own arguments that is the distribution's file.
+    yield from line.values("--config")[-1:] if not distribution.config else ()
+    default = (distribution.drop_ins,) if distribution.drop_ins else ()
+    for folder in line.values("--config-dir")[-1:] or default:
+        names = [name for name in host.names(folder) if name.endswith(".conf")]
+        yield from (f"{folder}/{name}" for name in names[:100])
+
+
+def _read(host: Root, path: str, problems: list[str], *, is_needed: bool = True) -> str:
+    try:
+        return host.read(path, limit=_MAX_FILE).decode()
+    except FileNotFoundError:
+        if is_needed:
+            problems.append(f"{shown(path)} does not exist")
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(f"{shown(path)}: {reason(error)}")
+    return ""
+
+
+def _document(host: Root, path: str, problems: list[str], *, is_needed: bool = True) -> dict[str, Any]:
+    """Return the keys of a YAML file: texts, lists of texts, and mappings of texts; nothing deeper."""
+    text = _read(host, path, problems, is_needed=is_needed)
+    try:
+        root = compose(text.encode(), path)
+    except NoTreeError as error:
+        problems.append(f"{shown(path)}: {shown(error.finding.message)}")
+        return {}
+    return {key: _plain(node) for key, node in _pairs(root)}
+
+
+def _pairs(node: Any) -> Iterator[tuple[str, Any]]:
+    for pair in getattr(node, "value", None) or ():
+        if isinstance(pair, tuple) and isinstance(pair[0].value, str):
+            yield pair[0].value, pair[1]
+
+
+def _plain(node: Any) -> str | list[str] | dict[str, str]:
+    if isinstance(node.value, str):
+        return node.value
+    if node.id == "sequence":
+        return [one.value for one in node.value if isinstance(one.value, str)]
+    return {key: one.value for key, one in _pairs(node) if isinstance(one.value, str)}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _gates(of_file: object, flags: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
+    found = (
+        {name: text.lower() in _TRUE for name, text in of_file.items()} if isinstance(of_file, dict) else {}
+    )
+    for word in ",".join(flags).split(","):
+        name, equals, text = word.strip().partition("=")
+        if equals:
+            found[name.strip()] = text.strip().lower() in _TRUE
+    return tuple(sorted(found.items()))

@@ -1,0 +1,86 @@
+"""Which devices labels are about, and how each is offered: ``labelled_devices``. Pure."""
+
+from __future__ import annotations
+
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cdigen.kubelet.resources.model import Resource, Unit
+    from cdigen.model.inventory import Accelerator, Inventory, Partition
+
+    Key = tuple[str, str, int]
+
+# How several containers have a device, by NVIDIA's words (k8s-device-plugin, api/config/v1), and by memory.
+NONE, TIME_SLICING, MPS, MEMORY = "none", "time-slicing", "mps", "memory"
+GPU = "gpu"
+# Of these hosts the driver offers all GPUs as one, which stands for them (``resources.naming``).
+UNDIVIDED = frozenset(("wsl", "csv"))
+_ONE = (GPU, "", 0)
+
+
+@frozen
+class LabelledDevice:
+    """A GPU of ``vendor``, or its ``partition``, that ``resource`` has ``replicas`` of: 0, where by memory.
+
+    ``sharing`` says how several containers have it.
+    """
+
+    vendor: str
+    gpu: Accelerator
+    partition: Partition | None
+    resource: str
+    replicas: int
+    sharing: str
+
+    @property
+    def profile(self) -> str:
+        """How the partition is cut ("1g.10gb"), "" of a whole GPU."""
+        return self.partition.profile if self.partition else ""
+
+
+def labelled_devices(
+    resources: Iterable[Resource], inventories: Mapping[str, Inventory], by_mps: frozenset[str], memory: str
+) -> tuple[LabelledDevice, ...]:
+    """Return the GPUs of INVENTORIES, and parts of them, that RESOURCES have, healthy or not.
+
+    Those of BY_MPS are shared by the Multi-Process Service; MEMORY has units of memory, "": none does.
+    """
+    owners = {key: vendor for vendor, one in inventories.items() for key in _keys(one)}
+    found: list[LabelledDevice] = []
+    for resource in resources:
+        units: dict[tuple[Key, str], tuple[Unit, int]] = {}
+        for unit in resource.units:
+            part = unit.partition
+            device = (_key(unit.accelerator), part.instance or part.label if part else "")
+            first, count = units.get(device, (unit, 0))
+            units[device] = (first, count + 1)
+        shared = MPS if resource.name in by_mps else TIME_SLICING
+        for (key, _), (unit, count) in units.items():
+            if key not in owners:
+                continue
+            is_memory = resource.name == memory
+            way = NONE if unit.replica is None else shared
+            found.append(
+                LabelledDevice(
+                    vendor=owners[key],
+                    gpu=unit.accelerator,
+                    partition=unit.partition,
+                    resource=resource.name,
+                    replicas=0 if is_memory else count,
+                    sharing=(MPS if shared == MPS else MEMORY) if is_memory else way,
+                )
+            )
+    return tuple(found)
+
+
+def _keys(inventory: Inventory) -> list[Key]:
+    if inventory.mode in UNDIVIDED and not inventory.accelerators:
+        return [_ONE]
+    return [_key(gpu) for gpu in inventory.accelerators if gpu.device_class == GPU]
+
+
+def _key(gpu: Accelerator) -> Key:
+    return gpu.device_class, gpu.address, gpu.index

@@ -1,0 +1,67 @@
+"""The kubelet's record of devices, read as another program's file: as it is, and as it never should be."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from doctor.kubenode import POD, checkpoint
+from hypothesis import given
+from hypothesis import strategies as st
+from offered import GPU
+
+from cdigen.doctor.kubelet_checkpoint import Checkpoint, Held, parse
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=20,
+)
+NAMES = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs")
+
+
+def test_the_record_of_a_kubelet_is_read() -> None:
+    found = parse(
+        json.dumps(checkpoint((POD, GPU, ["a"]), registered={GPU: ["a", "b"], "x/y": None})).encode()
+    )
+    assert found.held == (Held(pod=POD, container="main", resource=GPU, ids=("a",)),)
+    assert dict(found.registered) == {GPU: {"a", "b"}, "x/y": frozenset()}
+    assert (found.odd, found.problem) == (0, "")
+
+
+def test_the_ids_of_kubelets_before_1_20_are_a_list() -> None:
+    document = checkpoint((POD, GPU, []))
+    document["Data"]["PodDeviceEntries"][0]["DeviceIDs"] = ["a", "b"]
+    assert parse(json.dumps(document).encode()).held[0].ids == ("a", "b")
+
+
+def test_a_record_of_nothing_is_one() -> None:
+    text = b'{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":3393434300}'
+    assert parse(text) == Checkpoint()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"\x00", b"[" * 100_000, b"{}", b'{"Data": []}', b"\xed\xa0\x80"]
+)
+def test_what_is_no_record_is_told_and_not_raised(content: bytes) -> None:
+    assert parse(content).problem
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), JSON), JSON)
+def test_a_part_that_is_odd_costs_no_other(row: dict[str, object], registered: object) -> None:
+    document = checkpoint((POD, GPU, ["a"]))
+    document["Data"]["PodDeviceEntries"].insert(0, row)
+    document["Data"]["RegisteredDevices"] = registered
+    found = parse(json.dumps(document).encode())
+    assert found.held[-1] == Held(pod=POD, container="main", resource=GPU, ids=("a",))
+    assert all(isinstance(one, str) for held in found.held for one in (held.pod, held.resource, *held.ids))
+
+
+@given(JSON)
+def test_any_document_is_taken(document: object) -> None:
+    for part in (
+        document,
+        {"Data": document},
+        {"Data": {"PodDeviceEntries": document, "RegisteredDevices": document}},
+    ):
+        assert isinstance(parse(json.dumps(part).encode()), Checkpoint)

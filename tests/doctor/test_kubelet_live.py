@@ -1,0 +1,221 @@
+"""What the doctor says of a machine with a real process that is called kubelet, in namespaces of its own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from watch.watching import run_apart
+
+from cdigen.runtimes.settings.containerd import DROP_IN
+
+# A machine whose /etc, /run and /var/lib are this test's alone, with the processes that the JSON text in the
+# first argument describes: of the names of kubelet and containerd, listening where those do.
+MACHINE = r"""
+import json, os, subprocess, sys, time
+given = json.loads(sys.argv[1])
+for folder in ("/etc", "/run", "/var/lib"):
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True)
+os.makedirs("/run/systemd/system")
+for path, text in given.get("files", {}).items():
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        file.write(text)
+for path, target in given.get("binds", {}).items():
+    os.makedirs(path)
+    os.makedirs(target, exist_ok=True)
+    subprocess.run(["mount", "--bind", target, path], check=True)
+for path, text in given.get("over", {}).items():
+    with open("/run/over", "w") as file:
+        file.write(text)
+    subprocess.run(["mount", "--bind", "/run/over", path], check=True)
+DAEMON = '''
+import ctypes, os, socket, sys, time
+name, path = sys.argv[1:3]
+ctypes.CDLL(None).prctl(15, name.encode(), 0, 0, 0)
+if path:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(path)
+    listening.listen()
+print("ready", flush=True)
+time.sleep(600)
+'''
+with open("/run/daemon", "w") as file:
+    file.write(DAEMON)
+running = []
+for name, path, *flags in given["daemons"]:
+    user = 4201 if name.startswith("user:") else 0
+    command = ["/usr/bin/python3", "/run/daemon", name.removeprefix("user:"), path, *flags]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, user=user)
+    assert process.stdout.readline() == b"ready\n"
+    running.append(process)
+    for path in given.get("rewritten_after", {}).get(name + path, ()):
+        time.sleep(2)
+        os.utime(path)
+for index in given.get("ended", ()):
+    running[index].kill()
+    running[index].wait()
+for path in given.get("closed", ()):
+    os.chmod(path, 0o700)
+if given.get("hidepid"):
+    subprocess.run(["mount", "-o", "remount,hidepid=2", "/proc"], check=True)
+command = [*given.get("by", ()), sys.executable, "-m", "cdigen", "doctor", "--for", "kubelet", "--json"]
+done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+print(done.stdout.replace("\n", " "))
+"""
+APART = ("--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc")
+DIR = "/var/lib/kubelet"
+SOCKET = f"{DIR}/device-plugins/kubelet.sock"
+CDI = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = true\n'
+KUBELET = ["kubelet", SOCKET, "--container-runtime-endpoint=unix:///run/containerd/containerd.sock"]
+CONTAINERD = ["containerd", "/run/containerd/containerd.sock"]
+NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+PASSWD = {"/etc/passwd": "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"}
+
+
+def rows(*daemons: list[str], **given: Any) -> dict[str, dict[str, Any]]:
+    """Return the first result of each check, on a machine with DAEMONS."""
+    (line,) = run_apart(MACHINE, json.dumps({"daemons": daemons, **given}), unshare=APART)
+    found = json.loads(line)
+    assert isinstance(found, list), found
+    return {row["check"]: row for row in reversed(found)}
+
+
+def test_a_kubelet_is_known_by_its_process_and_what_that_was_told() -> None:
+    folder = "/var/lib/k0s/kubelet"
+    kubelet = [
+        "kubelet",
+        f"{folder}/device-plugins/kubelet.sock",
+        f"--root-dir={folder}",
+        "--config",
+        "/etc/k.yaml",
+    ]
+    found = rows(kubelet, files={"/etc/k.yaml": "topologyManagerPolicy: single-numa-node\n"})
+    assert f"is running, with its folder {folder}" in found["kubelet-running"]["detail"]
+    assert found["kubelet-socket"]["detail"] == f"the kubelet listens at {folder}/device-plugins/kubelet.sock"
+    assert not found["kubelet-directory"]["ok"]
+    assert "single-numa-node" in found["kubelet-topology"]["detail"]
+
+
+@pytest.mark.parametrize("name", ["k3s-server", "k3s-agent"])
+def test_a_kubelet_within_k3s_is_known_by_that_ones_arguments(name: str) -> None:
+    found = rows(
+        [name, "/run/data/device-plugins/kubelet.sock", "server", "--kubelet-arg=root-dir=/run/data"]
+    )
+    assert "k3s" in found["kubelet-running"]["detail"]
+    assert "with its folder /run/data" in found["kubelet-running"]["detail"]
+
+
+def test_a_kubelet_within_microk8s_is_known_by_the_file_of_its_arguments() -> None:
+    text = "--root-dir=${SNAP_COMMON}/var/lib/kubelet\n# --root-dir=/no\n--cgroup-driver=cgroupfs\n"
+    found = rows(["kubelite", "", "--kubelet-args-file=/etc/args"], files={"/etc/args": text})
+    assert "/var/snap/microk8s/common/var/lib/kubelet" in found["kubelet-running"]["detail"]
+
+
+def test_a_users_process_of_that_name_is_no_kubelet() -> None:
+    assert not rows(["user:kubelet", ""])["kubelet-running"]["ok"]
+
+
+def test_a_socket_that_an_ended_kubelet_has_left_is_an_error() -> None:
+    found = rows(KUBELET, ["kubelet", ""], ended=[0])
+    assert f"no process listens at {SOCKET}" in found["kubelet-socket"]["detail"]
+
+
+def test_a_folder_that_is_mounted_elsewhere_is_the_same_folder() -> None:
+    unit = "/etc/systemd/system/cdigen-kubelet.service"
+    text = "[Service]\nExecStart=/usr/bin/cdigen kubelet --kubelet-dir /run/kubelet\n"
+    assert rows(KUBELET, files={unit: text}, binds={"/run/kubelet": DIR})["kubelet-directory"]["ok"]
+    assert not rows(KUBELET, files={unit: text})["kubelet-directory"]["ok"]
+
+
+def test_the_runtime_is_the_one_that_listens_where_the_kubelet_asks() -> None:
+    other = [
+        "containerd",
+        "/run/docker/c.sock",
+        "--address",
+        "/run/docker/c.sock",
+        "--config",
+        "/run/docker/c.toml",
+    ]
+    found = rows(other, CONTAINERD, KUBELET, files={"/etc/containerd/config.toml": CDI})
+    detail = found["kubelet-runtime"]["detail"]
+    assert "at unix:///run/containerd/containerd.sock, which reads /etc/containerd/config.toml" in detail
+    assert found["containerd-cdi"]["ok"]
+
+
+def test_the_configuration_is_the_one_that_the_process_reads() -> None:
+    config = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+    address = "/run/k3s/containerd/containerd.sock"
+    text = f'{CDI.replace("true", "false")}[grpc]\naddress = "{address}"\n'
+    found = rows(
+        ["containerd", address, "-c", config],
+        ["k3s-server", SOCKET],
+        files={config: text, "/etc/containerd/config.toml": CDI},
+    )
+    row = found["containerd-cdi"]
+    assert (row["ok"], row["severity"]) == (False, "error")
+    assert row["detail"] == f"CDI is off: {config} switches it off"
+    # It is not ours to edit.
+    assert row["remedy"] == ""
+    assert "'cdigen configure' does not edit it" in found["kubelet-runtime"]["detail"]
+
+
+def test_a_configuration_that_is_older_than_its_own_process_is_read_whatever_runs_beside_it() -> None:
+    config, address = "/etc/k3s/config.toml", "/run/k3s/containerd/containerd.sock"
+    found = rows(
+        CONTAINERD,
+        ["containerd", address, "-c", config, "-a", address],
+        ["k3s-server", SOCKET],
+        files={config: CDI, DROP_IN: ""},
+        rewritten_after={"".join(CONTAINERD): [config], f"containerd{address}": [DROP_IN]},
+    )
+    assert found["containerd-restart"]["ok"]
+
+
+def test_a_runtime_that_does_not_listen_is_an_error() -> None:
+    row = rows(KUBELET)["kubelet-runtime"]
+    assert (row["ok"], row["severity"]) == (False, "error")
+    assert "containerd, does not listen at unix:///run/containerd/containerd.sock" in row["detail"]
+
+
+def test_a_plugin_that_has_ended_is_no_neighbour_and_one_that_listens_is() -> None:
+    plugin = ["nvidia-device-plugin", f"{DIR}/device-plugins/nvidia-gpu.sock"]
+    status = {"/etc/cdigen/config.yaml": "{}"}
+    assert "nvidia-gpu.sock" in rows(KUBELET, plugin, files=status)["kubelet-neighbour"]["detail"]
+
+
+def test_inotify_instances_that_are_used_up_are_a_warning() -> None:
+    limit = "/proc/sys/fs/inotify/max_user_instances"
+    row = rows(KUBELET, over={limit: "0"})["kubelet-inotify"]
+    assert (row["ok"], row["remedy"]) == (False, "sysctl -w fs.inotify.max_user_instances=1024")
+    assert rows(KUBELET, over={limit: "1000000"})["kubelet-inotify"]["ok"]
+
+
+def test_device_plugins_that_are_not_set_up_are_an_error_where_they_are_asked_for() -> None:
+    unit = "/etc/systemd/system/cdigen-kubelet.service"
+    assert "no service of its own is installed" in rows(KUBELET)["kubelet-plugin"]["detail"]
+    row = rows(KUBELET, files={unit: "[Service]\nExecStart=/usr/bin/cdigen kubelet\n"})["kubelet-plugin"]
+    assert row["remedy"] == "systemctl enable --now cdigen-kubelet.service"
+
+
+def wrong_for_nobody(*daemons: list[str], **given: Any) -> set[str]:
+    """Return which checks of the kubelet and its runtime fail for an ordinary user."""
+    found = rows(*daemons, files=PASSWD | given.pop("files", {}), by=NOBODY, **given)
+    return {
+        name for name, row in found.items() if not row["ok"] and row["topic"] in {"kubelet", "containerd"}
+    }
+
+
+def test_an_ordinary_user_is_not_told_that_a_runtime_lacks_whose_program_only_root_sees() -> None:
+    config = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+    address = "/run/k3s/containerd/containerd.sock"
+    daemons = ["containerd", address, "-c", config, "-a", address], ["k3s-server", SOCKET]
+    for closed in ((), ("/var/lib/rancher/k3s/agent",)):
+        wrong = wrong_for_nobody(*daemons, files={config: CDI}, closed=closed)
+        assert wrong == {"kubelet-plugin"}
+
+
+def test_an_ordinary_user_who_sees_no_processes_is_told_so() -> None:
+    assert wrong_for_nobody(KUBELET, CONTAINERD, hidepid=True) == {"kubelet-plugin"}

@@ -1,0 +1,136 @@
+"""What the doctor says where GPUs are shared by memory: kubeconfig, API server, rights, annotation."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from apiserver import ApiServer
+from clustermodel import Cluster
+from doctor.kubenode import registered
+from sharedpods import node_object
+
+from cdigen.config import SharedMemory
+from cdigen.doctor.kubelet_shares import RIGHTS, probe
+from cdigen.gpushare.names import GPUS
+from cdigen.kubeapi.calls import Reply
+from cdigen.kubeapi.credentials import from_kubeconfig
+from cdigen.kubelet.shares.state import SharesState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from doctor.kubenode import KubeNode
+
+    from cdigen.kubeapi.calls import Call
+
+SETTINGS = SharedMemory(unit="GiB")
+CONFIG = "etc/cdigen/config.yaml"
+UNIT = "usr/lib/systemd/system/cdigen-kubelet.service"
+
+
+def shared(node: KubeNode, options: str = "") -> KubeNode:
+    node.put(CONFIG, "kubelet:\n  shared_memory: {unit: GiB}\n")
+    node.put(UNIT, f"[Service]\nExecStart=/usr/bin/cdigen kubelet {options}\n")
+    return node
+
+
+def test_where_nothing_is_shared_nothing_is_said(node: KubeNode) -> None:
+    assert not [row for row in node.ask("--for kubelet") if row["check"].startswith("kubelet-shares")]
+
+
+def test_without_a_kubeconfig_nothing_is_offered(node: KubeNode) -> None:
+    row = shared(node).wrong()["kubelet-shares"]
+    assert "aliyun.com/gpu-mem is to be offered, and cdigen kubelet has no --kubeconfig" in row["detail"]
+
+
+@pytest.mark.parametrize("content", [None, "torn: [", "{}"])
+def test_a_kubeconfig_that_cannot_be_used_is_named(node: KubeNode, content: str | None) -> None:
+    if content is not None:
+        node.put("etc/cdigen/kubeconfig", content)
+    row = shared(node, "--kubeconfig /etc/cdigen/kubeconfig").wrong()["kubelet-shares"]
+    assert "/etc/cdigen/kubeconfig is no kubeconfig that can be used" in row["detail"]
+
+
+def test_what_the_plugin_says_of_itself_is_said(node: KubeNode) -> None:
+    state = SharesState(
+        node="n1", problem="the API server: forbidden", node_problem="it does not let us write"
+    )
+    shared(node).say(registered("GPU-a", "GPU-b"), shares=state)
+    details = [row["detail"] for row in node.ask("--for kubelet") if row["check"] == "kubelet-shares"]
+    assert [text.partition(" (docs")[0] for text in details] == [
+        "cdigen kubelet says: the API server: forbidden",
+        "cdigen kubelet says: it does not let us write",
+    ]
+
+
+class Asked(Cluster):
+    """A cluster whose API server forbids RIGHTS."""
+
+    def __init__(self, forbidden: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__()
+        self.forbidden = forbidden
+        self.add_node(node_object("node1", (4, 6)))
+
+    def answer(self, call: Call) -> Reply:
+        if not call.path.endswith("selfsubjectaccessreviews"):
+            return super().answer(call)
+        body: Any = call.body
+        given = body["spec"]["resourceAttributes"]
+        resource = "/".join(filter(None, (given["resource"], given.get("subresource"))))
+        is_namespaced = given.get("namespace") == ("cdigen" if resource == "configmaps" else None)
+        allowed = is_namespaced and (given["verb"], resource) not in self.forbidden
+        return Reply(status=201, body={"status": {"allowed": allowed}})
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer(Asked()) as found:
+        yield found
+
+
+def probed(server: ApiServer, folder: Path, node: str = "node1") -> tuple[str, object]:
+    return probe(from_kubeconfig(str(server.kubeconfig(folder / "k"))), node, SETTINGS)
+
+
+def test_a_server_that_lets_us_shows_the_nodes_annotation(server: ApiServer, tmp_path: Path) -> None:
+    problem, offered = probed(server, tmp_path)
+    assert problem == ""
+    assert [gpu["units"] for gpu in json.loads(str(offered))["gpus"]] == [4, 6]
+    assert GPUS == "cdigen.dev/gpu-mem"
+
+
+@pytest.mark.parametrize("right", RIGHTS)
+def test_each_right_that_is_missing_is_named(
+    server: ApiServer, tmp_path: Path, right: tuple[str, str]
+) -> None:
+    server.cluster = Asked((right,))
+    assert f"forbids what cdigen kubelet needs: {right[0]} {right[1]} (" in probed(server, tmp_path)[0]
+
+
+def test_a_node_of_another_name_is_said(server: ApiServer, tmp_path: Path) -> None:
+    assert (
+        "knows no node other: give cdigen kubelet its name by --node-name"
+        in probed(server, tmp_path, "other")[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (401, "does not know who"),
+        (403, "forbids what cdigen kubelet needs: get nodes"),
+        (500, "cannot be used"),
+    ],
+)
+def test_what_the_server_answers_is_said(server: ApiServer, tmp_path: Path, status: int, told: str) -> None:
+    server.faults = lambda _, path: status if "nodes" in path else None
+    assert told in probed(server, tmp_path)[0]
+
+
+def test_a_server_that_is_away_is_said(tmp_path: Path) -> None:
+    with ApiServer(Asked()) as gone:
+        file = gone.kubeconfig(tmp_path / "k")
+    assert "cannot be used: " in probe(from_kubeconfig(str(file)), "node1", SETTINGS)[0]

@@ -1,0 +1,77 @@
+"""Pods of KAI, HAMi and gpu-operator beside a real containerd, with the configuration of the example."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from containerdhost import RELEASES, Containerd, running_containerd
+from criclient import CriError
+from examplepods import CONFIGURATION, UUID, ExamplePod, read_pods
+from nriplugins import LIBRARY, NODES, numbers, running_plugin, write_inventory, write_specs
+
+pytestmark = pytest.mark.e2e
+
+MANAGEMENT = "management.nvidia.com/gpu"
+# Kind -> its device and the nodes that it gives.
+OTHERS = {
+    MANAGEMENT: ("all", ("/dev/nvidia0", "/dev/nvidia1")),
+    "k8s.device-plugin.nvidia.com/gpu": (UUID, ("/dev/nvidia0",)),
+}
+
+
+def write_others(folder: Path) -> None:
+    """Write specs of the kinds OTHERS beside that of the GPUs."""
+    library = {
+        "hostPath": str(folder.parent / "libfake.so.1"),
+        "containerPath": LIBRARY,
+        "options": ["ro", "bind"],
+    }
+    for kind, (name, nodes) in OTHERS.items():
+        given = [{"path": node, "hostPath": NODES[node][0]} for node in nodes]
+        edits = {"deviceNodes": given, "mounts": [library], "env": ["NVIDIA_VISIBLE_DEVICES=void"]}
+        spec = {"cdiVersion": "0.5.0", "kind": kind, "devices": [{"name": name, "containerEdits": edits}]}
+        (folder / f"{kind.replace('/', '-')}.json").write_text(json.dumps(spec))
+
+
+@pytest.fixture(scope="module", params=["forky", "trixie"])
+def host(cache: Path, request: pytest.FixtureRequest) -> Iterator[Containerd]:
+    """Run a containerd that injects CDI devices of plugins, and one (1.7) that gets nodes and mounts."""
+    policy = yaml.safe_load(CONFIGURATION.read_text())["nri"]
+    with running_containerd(cache, RELEASES[request.param]) as host:
+        write_specs(host.specs)
+        write_others(host.specs)
+        write_inventory(host)
+        with running_plugin(host, **policy, unsupported_cdi="raw"):
+            yield host
+
+
+def started(host: Containerd, pod: ExamplePod) -> dict[str, str]:
+    """Return the GPU nodes of the pod's container, which has the driver's library."""
+    run = host.pod(
+        namespace=pod.namespace, privileged=pod.privileged, labels=pod.labels, annotations=pod.annotations
+    )
+    container = run.container(*("=".join(pair) for pair in pod.env.items()), name=pod.container)
+    assert container.sh(f"cat {LIBRARY}") == "the driver\n"
+    return container.nodes()
+
+
+@pytest.mark.parametrize(
+    ("file", "name"), [("kai.yaml", "gpu-sharing"), ("kai.yaml", "gpu-sharing-nri"), ("hami.yaml", "gpu-pod")]
+)
+def test_a_pod_that_shares_a_gpu_gets_it_without_a_runtime_class(
+    host: Containerd, file: str, name: str
+) -> None:
+    assert started(host, read_pods(file)[name]) == numbers("/dev/nvidia0")
+
+
+def test_gpu_operators_own_pods_get_the_kind_of_administrators(host: Containerd) -> None:
+    (pod,) = read_pods("gpu-operator.yaml").values()
+    assert started(host, pod).items() >= numbers("/dev/nvidia0", "/dev/nvidia1").items()
+
+
+def test_another_namespaces_pods_are_refused_it(host: Containerd) -> None:
+    pod = host.pod(namespace="team-a")
+    with pytest.raises(CriError, match="which the policy does not allow in the namespace"):
+        pod.create(f"NVIDIA_VISIBLE_DEVICES={MANAGEMENT}=all")

@@ -1,0 +1,150 @@
+"""`cdigen doctor --for kubelet` on a real node (1.20.2; containerd 2.1.9 and 1.7.24): well, and broken."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import hosttree
+import pytest
+from abilities import cannot_run
+from containerdhost import RELEASES, eventually
+from deviceplugin import running_device_plugin
+from gpuhosts import REPOSITORY
+from kernelside import example_gpus, write_kernel_side
+from kubernetesnode import NODE, Node, running_node
+
+from cdigen.host.trust import untrusted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.e2e
+
+GPU = "nvidia.com/gpu"
+# Its devices are of a folder, which has no real nodes.
+CONFIG = "health: {ignore: [node-unusable]}\ndaemon: {settle_timeout_s: 2}\nspec_dirs: [%s]\n"
+RUN_DIR = "/run/cdigen-kubelet"
+
+
+class Served:
+    """A node whose two GPUs are a folder's, served by real processes of cdigen in its namespaces."""
+
+    def __init__(self, node: Node, root: Path) -> None:
+        self.node = node
+        self.root = root
+        self.config = node.folder / "config.yaml"
+        self.log = node.folder / "cdigen.log"
+
+    def command(self, *arguments: str) -> list[str | Path]:
+        there = ("env", f"PYTHONPATH={REPOSITORY}", "PATH=/usr/bin:/bin:/usr/sbin:/sbin")
+        return self.node.enter(*there, sys.executable, "-m", "cdigen", *arguments)
+
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator[None]:
+        with (
+            self.log.open("ab") as log,
+            subprocess.Popen(self.command(*arguments), stdout=log, stderr=log) as process,
+        ):
+            try:
+                yield
+            finally:
+                # nsenter passes no signal on.
+                subprocess.run(["pkill", "--parent", str(process.pid), "--signal", "KILL"], check=False)
+                process.kill()
+
+    def plugin(self) -> Any:
+        where = ("--root", str(self.root), "--kubelet-dir", "/var/lib/kubelet", "--run-dir", RUN_DIR)
+        return self.running("kubelet", *where)
+
+    def has(self, count: int) -> None:
+        def allocatable() -> bool | None:
+            found = self.node.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
+            return found.get(GPU, "0") == str(count) or None
+
+        eventually(allocatable, f"{count} devices", timeout_s=60, told=lambda: self.log.read_text()[-3000:])
+
+    def rows(self, answer: str = "") -> dict[str, dict[str, Any]]:
+        """Return what the doctor says of the kubelet and of its runtime's switch, by check."""
+        self.config.write_text(CONFIG % self.node.specs + answer)
+        command = self.command("doctor", "--for", "kubelet", "--json", "--config", str(self.config))
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        found = json.loads(done.stdout)
+        assert isinstance(found, list), done.stdout
+        mine = [row for row in found if row["topic"] == "kubelet" or row["check"] == "containerd-cdi"]
+        return {row["check"]: row for row in reversed(mine)}
+
+    def wrong(self, answer: str = "") -> dict[str, str]:
+        return {name: row["detail"] for name, row in self.rows(answer).items() if not row["ok"]}
+
+
+@pytest.fixture(scope="module", params=["forky", "trixie"])
+def served(
+    request: pytest.FixtureRequest,
+    cache: Path,
+    kubernetes_tree: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Served]:
+    assert kubernetes_tree.is_dir()
+    root = tmp_path_factory.mktemp("host") / "root"
+    hosttree.debian_13(root)
+    write_kernel_side(root, example_gpus(2))
+    for folder in ("run/cdi", "etc/cdigen"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    (root / "etc/cdigen/config.yaml").write_text(CONFIG % "/run/cdi")
+    with running_node(cache, RELEASES[request.param]) as node:
+        served = Served(node, root)
+        with served.running("run", "--root", str(root)):
+            yield served
+            node.remove_pods()
+
+
+def test_a_node_that_is_well_lacks_nothing_and_two_faults_are_named(served: Served) -> None:
+    node = served.node
+    # As where the tests lie below /tmp.
+    if doubt := untrusted(str(node.tree / "bin/kubelet")):
+        cannot_run(f"the doctor asks such a kubelet for no version: {doubt}")
+    with served.plugin():
+        served.has(2)
+        rows = served.rows()
+        assert {name: row["detail"] for name, row in rows.items() if not row["ok"]} == {}
+        assert "kubelet 1.20.2 is running" in rows["kubelet-running"]["detail"]
+        assert rows["kubelet-socket"]["checked"]
+        assert GPU in rows["kubelet-registered"]["detail"]
+        assert "2 of nvidia.com/gpu" in rows["kubelet-devices"]["detail"]
+        assert f"which reads {node.folder}/config.toml" in rows["kubelet-runtime"]["detail"]
+        assert "by annotation" in rows["kubelet-names"]["detail"]
+        # An old kubelet without the annotation.
+        only = "kubelet: {answer: [cdi_devices]}\n"
+        assert "the kubelet, 1.20.2, drops cdi_devices" in served.wrong(only)["kubelet-names"]
+        # Another plugin for the same resource.
+        sockets = node.folder / "kubelet/device-plugins"
+        with running_device_plugin(sockets, GPU, "envvar", "other", endpoint="nvidia-gpu.sock"):
+            assert "nvidia.com/gpu (nvidia-gpu.sock)" in served.wrong()["kubelet-neighbour"]
+    # Ours was killed.
+    wrong = served.wrong()
+    assert "cdigen kubelet is not running" in wrong["kubelet-plugin"]
+    assert GPU in wrong["kubelet-stale-resource"]
+
+
+def test_a_runtime_that_is_switched_off_is_named_by_the_file_that_its_process_reads(served: Served) -> None:
+    file = served.node.folder / "config.toml"
+    text = file.read_text()
+    file.write_text(text.replace("enable_cdi = true", "enable_cdi = false"))
+    try:
+        assert served.rows()["containerd-cdi"]["detail"] == f"CDI is off: {file} switches it off"
+    finally:
+        file.write_text(text)
+
+
+def test_a_kubelet_that_has_ended_is_named(served: Served) -> None:
+    served.node.kubelet.stop()
+    try:
+        assert "there is no kubelet" in served.wrong()["kubelet-running"]
+    finally:
+        served.node.kubelet.start()
+        served.node.is_ready()

@@ -1,0 +1,78 @@
+"""`cdigen nri` below a real kubelet whose device plugin answers as NVIDIA's does, by three of its strategies.
+
+Kubernetes is 1.20.2, which has no cdi-cri yet: test_nri_device_plugin.py has all four.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from containerdhost import RELEASES, eventually
+from deviceplugin import KIND, VISIBLE, running_device_plugin
+from kubernetesnode import NODE, Node, running_node
+from nri.nrihost import LISTS, UUID
+from nriplugins import LIBRARY, numbers, running_plugin, write_inventory, write_specs
+
+pytestmark = pytest.mark.e2e
+
+STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations")
+GPU0 = numbers("/dev/nvidia0")
+# "shared": as NVIDIA's runtime that takes device lists by volume mounts, and no environment.
+ALLOW = ({"namespaces": ["ml"]}, {"namespaces": ["shared"], "sources": ["mounts"]})
+
+
+def resource(strategy: str) -> str:
+    return f"nvidia.com/gpu-{strategy}"
+
+
+@pytest.fixture(scope="module")
+def node(cache: Path, kubernetes_tree: Path) -> Iterator[Node]:
+    assert kubernetes_tree.is_dir()
+    with running_node(cache, RELEASES["forky"]) as node, ExitStack() as stack:
+        write_specs(node.specs)
+        own = json.loads((node.specs / "nvidia.com-gpu.json").read_text())
+        (node.specs / "k8s.json").write_text(json.dumps({**own, "kind": KIND}))
+        write_inventory(node)
+        node.namespace("shared")
+        stack.enter_context(running_plugin(node, allow=ALLOW))
+        folder = node.folder / "kubelet/device-plugins"
+        for strategy in STRATEGIES:
+            stack.enter_context(running_device_plugin(folder, resource(strategy), strategy, UUID))
+        eventually(
+            lambda: offered(node).issuperset(map(resource, STRATEGIES)) or None,
+            "the node offers the devices",
+            timeout_s=60,
+            told=lambda: node.kubelet.log,
+        )
+        yield node
+        node.remove_pods()
+
+
+def offered(node: Node) -> set[str]:
+    found = node.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
+    return {name for name, count in found.items() if count == "1"}
+
+
+def wanting(strategy: str) -> dict[str, object]:
+    """Return what makes a container want a device of a STRATEGY."""
+    return {"container": {"resources": {"limits": {resource(strategy): "1"}}}}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_pod_gets_what_the_device_plugin_has_allocated(node: Node, strategy: str) -> None:
+    pod = node.pod(strategy, **wanting(strategy)).become()
+    assert pod.gpus() == GPU0
+    assert pod.sh(f"cat {LIBRARY}") == "the driver\n"
+    assert (pod.sh(f"ls {LISTS} 2>/dev/null || true") == f"{UUID}\n") is (strategy == "volume-mounts")
+    pod.delete()
+
+
+def test_only_a_device_list_says_who_has_a_gpu_where_the_environment_does_not_count(node: Node) -> None:
+    """A pod's own variable comes after the plugin's, so that anybody asks for every GPU by it."""
+    pods = [
+        node.pod("listed", f"{VISIBLE}=all", namespace="shared", **wanting("volume-mounts")),
+        node.pod("unlisted", f"{VISIBLE}=all", namespace="shared"),
+    ]
+    assert [pod.become().gpus() for pod in pods] == [GPU0, {}]

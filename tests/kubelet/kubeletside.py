@@ -1,0 +1,43 @@
+"""A double of a kubelet, and a link to it, for tests of the protocol: `kubelet`, `link`, their `folder`."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from kubeletdouble import Kubelet
+
+from cdigen.kubelet.link import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    # Short: a socket's path has 107 bytes at most.
+    with tempfile.TemporaryDirectory(prefix="k") as made:
+        yield Path(made)
+
+
+@pytest.fixture
+def kubelet(folder: Path) -> Iterator[Kubelet]:
+    double = Kubelet(folder)
+    yield double
+    double.stop()
+
+
+@pytest.fixture
+def link(folder: Path) -> Iterator[Link]:
+    made = Link(
+        str(folder / "device-plugins"),
+        str(folder / "pod-resources" / "kubelet.sock"),
+        notify=lambda: None,
+        log=lambda _, __: None,
+    )
+    made.start()
+    yield made
+    made.stop()
+    assert not made.is_running()

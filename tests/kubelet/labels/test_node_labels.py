@@ -1,0 +1,294 @@
+"""Which labels a node has: what is true of all GPUs, and counts of what is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from healthhost import ECC, example, ill
+from labelled import labels, some
+from offering import h100, in_mig, with_gpus
+
+from cdigen.config import ResourceRow, SharedMemory, SharingRow
+from cdigen.model.inventory import Driver, Group, GroupDevice
+from cdigen.value import replace
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from cdigen.model.inventory import Accelerator, Inventory
+
+GPU, H100 = "nvidia.com/gpu", "NVIDIA-H100-80GB-HBM3"
+FOUR = (SharingRow(resource=GPU, replicas=4),)
+
+
+def a30(index: int) -> Accelerator:
+    return replace(h100(index), model="NVIDIA A30", memory_mib=24576)
+
+
+def with_memory(host: dict[str, Inventory], mib: int) -> dict[str, Inventory]:
+    gpus = tuple(replace(gpu, memory_mib=mib) for gpu in host["nvidia"].accelerators)
+    return {"nvidia": replace(host["nvidia"], accelerators=gpus)}
+
+
+def test_gpus_that_are_alike_have_the_labels_of_gpu_feature_discovery() -> None:
+    driver = Driver(version="550.163.01", flavour="open", architecture="x86_64", cuda="12.4")
+    host = with_memory(example(), 81559)
+    host = {"nvidia": replace(host["nvidia"], driver=driver)}
+    assert labels(host, machine="NVIDIA DGX H100") == {
+        "nvidia.com/cuda.driver-version.full": "550.163.01",
+        "nvidia.com/cuda.driver-version.major": "550",
+        "nvidia.com/cuda.driver-version.minor": "163",
+        "nvidia.com/cuda.driver-version.revision": "01",
+        "nvidia.com/cuda.driver.major": "550",
+        "nvidia.com/cuda.driver.minor": "163",
+        "nvidia.com/cuda.driver.rev": "01",
+        "nvidia.com/cuda.runtime-version.full": "12.4",
+        "nvidia.com/cuda.runtime-version.major": "12",
+        "nvidia.com/cuda.runtime-version.minor": "4",
+        "nvidia.com/cuda.runtime.major": "12",
+        "nvidia.com/cuda.runtime.minor": "4",
+        "nvidia.com/gpu.compute.major": "9",
+        "nvidia.com/gpu.compute.minor": "0",
+        "nvidia.com/gpu.count": "8",
+        "nvidia.com/gpu.family": "hopper",
+        "nvidia.com/gpu.machine": "NVIDIA-DGX-H100",
+        "nvidia.com/gpu.memory": "81559",
+        "nvidia.com/gpu.product": H100,
+        "nvidia.com/gpu.replicas": "1",
+        "nvidia.com/gpu.sharing-strategy": "none",
+        "nvidia.com/mig.capable": "true",
+        "nvidia.com/mig.strategy": "mixed",
+        "nvidia.com/mps.capable": "false",
+    }
+
+
+def test_two_models_are_counted_and_none_is_the_nodes() -> None:
+    found = labels(with_gpus(a30(0), a30(1)))
+    assert some(found, f"{GPU}.product") == {".NVIDIA-A30": "2", f".{H100}": "6"}
+    assert some(found, f"{GPU}.family") == {".ampere": "2", ".hopper": "6"}
+    assert some(found, f"{GPU}.compute.major") == {".8": "2", ".9": "6"}
+    # That they have in common, and the memory of some is known.
+    assert found[f"{GPU}.compute.minor"] == "0"
+    assert some(found, f"{GPU}.memory") == {".24576": "2"}
+    assert found[f"{GPU}.count"] == "8"
+
+
+def test_instances_beside_whole_gpus_are_labelled_by_themselves() -> None:
+    found = labels(with_gpus(in_mig(h100(0), "1g.10gb", "1g.10gb", "1c.3g.40gb"), in_mig(h100(1), "1g.10gb")))
+    assert found[f"{GPU}.count"] == "8"
+    assert found[f"{GPU}.product"] == H100
+    # Those that are split can be had whole no time.
+    assert some(found, f"{GPU}.replicas") == {".0": "2", ".1": "6"}
+    assert some(found, "nvidia.com/mig-1g.10gb.") == {
+        "count": "3",
+        "product": f"{H100}-MIG-1g.10gb",
+        "replicas": "1",
+        "sharing-strategy": "none",
+        "slices.ci": "1",
+        "slices.gi": "1",
+    }
+    assert found["nvidia.com/mig-1c.3g.40gb.slices.ci"] == "1"
+    assert found["nvidia.com/mig-1c.3g.40gb.slices.gi"] == "3"
+    assert found["nvidia.com/mig.strategy"] == "mixed"
+
+
+def test_instances_as_gpus_are_what_the_count_is_of() -> None:
+    host = with_gpus(*(in_mig(h100(index), "1g.10gb", "1g.10gb") for index in range(8)))
+    found = labels(host, mig_strategy="single")
+    assert found[f"{GPU}.count"] == "16"
+    assert found[f"{GPU}.product"] == f"{H100}-MIG-1g.10gb"
+    assert found["nvidia.com/mig.strategy"] == "single"
+    assert not some(found, "nvidia.com/mig-")
+
+
+def test_of_gpus_that_are_not_split_as_most_nothing_is_said() -> None:
+    host = with_gpus(h100(0), *(in_mig(h100(index), "1g.10gb") for index in range(1, 8)))
+    found = labels(host, mig_strategy="single")
+    assert (found[f"{GPU}.count"], found[f"{GPU}.product"]) == ("7", f"{H100}-MIG-1g.10gb")
+
+
+def test_without_a_strategy_split_gpus_are_not_there() -> None:
+    found = labels(with_gpus(in_mig(h100(0), "1g.10gb")), mig_strategy="none")
+    assert found[f"{GPU}.count"] == "7"
+    assert not some(found, "nvidia.com/mig-")
+    assert "nvidia.com/mig.strategy" not in found
+
+
+def test_a_shared_gpu_beside_others_is_another_product() -> None:
+    found = labels(example(), sharing=(SharingRow(resource=GPU, replicas=4, devices=("7",)),))
+    assert some(found, f"{GPU}.product") == {f".{H100}": "7", f".{H100}-SHARED": "1"}
+    assert some(found, f"{GPU}.replicas") == {".1": "7", ".4": "1"}
+    assert some(found, f"{GPU}.sharing-strategy") == {".none": "7", ".time-slicing": "1"}
+
+
+def test_shares_by_a_name_of_their_own_are_the_same_product() -> None:
+    row = SharingRow(resource=GPU, replicas=4, rename="nvidia.com/gpu.shared")
+    found = labels(example(), sharing=(row,))
+    assert (found[f"{GPU}.product"], found[f"{GPU}.replicas"]) == (H100, "4")
+    assert found[f"{GPU}.sharing-strategy"] == "time-slicing"
+
+
+def test_shares_by_mps_let_nvidias_control_daemon_come_to_the_node() -> None:
+    row = SharingRow(resource=GPU, replicas=4, mps=True)
+    found = labels(example(), sharing=(row,))
+    assert found["nvidia.com/mps.capable"] == "true"
+    assert found[f"{GPU}.sharing-strategy"] == "mps"
+    assert found[f"{GPU}.product"] == f"{H100}-SHARED"
+
+
+@pytest.mark.parametrize(("mps", "way"), [(False, "memory"), (True, "mps")])
+def test_gpus_in_units_of_memory_are_had_whole_no_time(mps: bool, way: str) -> None:  # noqa: FBT001 - a table's
+    shared = SharedMemory(unit="GiB", devices=("0", "1"), mps=mps)
+    found = labels(with_memory(example(), 81559), shared_memory=shared)
+    assert (found[f"{GPU}.count"], found[f"{GPU}.product"]) == ("8", H100)
+    assert some(found, f"{GPU}.replicas") == {".0": "2", ".1": "6"}
+    assert some(found, f"{GPU}.sharing-strategy") == {f".{way}": "2", ".none": "6"}
+
+
+def test_gpus_by_other_names_are_nvidias_all_the_same() -> None:
+    rows = (ResourceRow(name="example.com/h100", devices=("0", "1")),)
+    assert labels(example(), resources=rows) == labels(example())
+
+
+def test_a_sick_gpu_counts_as_it_does_in_the_capacity() -> None:
+    assert labels(ill(example(), 0, ECC)) == labels(example())
+
+
+def test_gpus_that_are_not_offered_do_not_count() -> None:
+    found = labels(with_gpus(a30(0)), ignore=("0",))
+    assert (found[f"{GPU}.count"], found[f"{GPU}.product"]) == ("7", H100)
+
+
+def test_a_node_without_devices_has_no_labels() -> None:
+    assert labels({}) == {}
+    assert labels({"nvidia": replace(example()["nvidia"], accelerators=())}) == {}
+
+
+def test_another_driver_than_the_inventorys_has_no_version() -> None:
+    found = labels(example(), running={"nvidia": "580.65.06"})
+    assert not some(found, "nvidia.com/cuda.")
+    assert found[f"{GPU}.count"] == "8"
+
+
+@pytest.mark.parametrize(
+    ("model", "capable"),
+    [
+        ("Tesla T4", "false"),
+        ("NVIDIA L40S", "false"),
+        ("NVIDIA A30", "true"),
+        ("NVIDIA GeForce RTX 5090", ""),
+        ("NVIDIA A100-40C", ""),
+    ],
+)
+def test_whether_a_gpu_can_be_split_is_said_where_it_is_known(model: str, capable: str) -> None:
+    host = example()["nvidia"]
+    found = labels({"nvidia": replace(host, accelerators=(replace(host.accelerators[0], model=model),))})
+    assert found.get("nvidia.com/mig.capable", "") == capable
+
+
+@pytest.mark.parametrize("model", ["", "NVIDIA Unheard Of 9000"])
+def test_of_a_model_that_nobody_knows_nothing_is_made_up(model: str) -> None:
+    host = example()["nvidia"]
+    found = labels({"nvidia": replace(host, accelerators=(replace(host.accelerators[0], model=model),))})
+    assert not [name for name in found if "family" in name or "compute" in name or "memory" in name]
+    assert found.get(f"{GPU}.product", "") == model.replace(" ", "-")
+    shared = labels(
+        {"nvidia": replace(host, accelerators=(replace(host.accelerators[0], model=""),))}, sharing=FOUR
+    )
+    assert not some(shared, f"{GPU}.product")
+
+
+@pytest.mark.parametrize(
+    ("model", "family"), [("Tesla V100", "volta"), ("Tesla T4", "turing"), ("NVIDIA L40S", "ada-lovelace")]
+)
+def test_families_within_one_major_capability_are_told_apart(model: str, family: str) -> None:
+    assert (
+        labels(with_gpus(*(replace(h100(index), model=model) for index in range(8))))[f"{GPU}.family"]
+        == family
+    )
+
+
+def test_a_gpu_that_is_split_can_be_whatever_its_model() -> None:
+    split = replace(in_mig(h100(0), "1g.10gb"), model="NVIDIA Unheard Of 9000")
+    assert (
+        labels({"nvidia": replace(example()["nvidia"], accelerators=(split,))})["nvidia.com/mig.capable"]
+        == "true"
+    )
+
+
+def test_of_wsl_the_driver_alone_is_known() -> None:
+    host = example()["nvidia"]
+    group = Group(device_class="gpu", devices=(GroupDevice(name="all", nodes=host.accelerators[0].nodes),))
+    found = labels({"nvidia": replace(host, mode="wsl", accelerators=(), groups=(group,))})
+    assert found["nvidia.com/cuda.driver-version.full"] == "550.163.01"
+    assert not some(found, f"{GPU}.c")
+    assert not some(found, f"{GPU}.product")
+
+
+def test_amds_gpus_have_the_labels_of_amds_labeller() -> None:
+    host = example("ubuntu-2xmi300x-cpx")["amd"]
+    gpus = tuple(replace(gpu, memory_mib=196592) for gpu in host.accelerators)
+    driver = Driver(version="6.10.5", flavour="dkms", architecture="x86_64")
+    assert labels({"amd": replace(host, accelerators=gpus, driver=driver)}) == {
+        "amd.com/gpu.compute-memory-partition": "cpx_nps1",
+        "amd.com/gpu.device-id": "74a1",
+        "amd.com/gpu.driver-version": "6.10.5",
+        "amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM",
+        "amd.com/gpu.vram": "192G",
+    }
+
+
+def test_amds_gpus_that_are_not_alike_are_counted() -> None:
+    host = example("ubuntu-2xmi300x-cpx")["amd"]
+    first, *rest = host.accelerators
+    other = replace(
+        first,
+        model="AMD Instinct MI325X (SPX, NPS1)",
+        device_id="0x74a5",
+        partitioned=False,
+        partitions=(),
+        nodes=first.partitions[0].nodes,
+        usable=True,
+        memory_mib=262128,
+    )
+    found = labels({"amd": replace(host, accelerators=(other, *rest))}, amd_strategy="mixed")
+    count = len(rest)
+    assert found == {
+        "amd.com/gpu.compute-memory-partition.cpx_nps1": str(count),
+        "amd.com/gpu.compute-memory-partition.spx_nps1": "1",
+        "amd.com/gpu.device-id.74a1": str(count),
+        "amd.com/gpu.device-id.74a5": "1",
+        "amd.com/gpu.product-name.AMD_Instinct_MI300X_OAM": str(count),
+        "amd.com/gpu.product-name.AMD_Instinct_MI325X": "1",
+        "amd.com/gpu.vram.256G": "1",
+    }
+
+
+def test_of_what_amds_driver_has_no_name_of_and_parts_that_differ_nothing_is_said() -> None:
+    host = example("ubuntu-2xmi300x-cpx")["amd"]
+    first = host.accelerators[0]
+    parts = (replace(first.partitions[0], profile="dpx_nps1"), *first.partitions[1:])
+    gpu = replace(first, model="AMD GPU 74a1", partitions=parts)
+    found = labels({"amd": replace(host, accelerators=(gpu,))}, amd_strategy="mixed")
+    assert found["amd.com/gpu.device-id"] == "74a1"
+    assert not some(found, "amd.com/gpu.product-name")
+    assert not some(found, "amd.com/gpu.compute-memory-partition")
+
+
+def test_intels_gpus_have_the_labels_of_intels_rules() -> None:
+    assert labels(example("ubuntu-flex170-sriov")) == {
+        # Virtual functions of a Flex 170, and the processor's own GPU, of which the rules say nothing.
+        "gpu.intel.com/device-id.0380-56c0.count": "4",
+        "gpu.intel.com/device-id.0380-56c0.present": "true",
+        "gpu.intel.com/device.count": "5",
+        "gpu.intel.com/family.Flex_Series": "4",
+        "gpu.intel.com/product.Flex_170": "4",
+        "intel.feature.node.kubernetes.io/gpu": "true",
+    }
+
+
+def test_each_vendor_has_its_own_labels() -> None:
+    hosts: dict[str, Any] = {**example(), **example("ubuntu-2xmi300x-cpx"), **example("ubuntu-flex170-sriov")}
+    alone = [labels({vendor: one}) for vendor, one in hosts.items()]
+    assert labels(hosts) == {name: value for one in alone for name, value in one.items()}

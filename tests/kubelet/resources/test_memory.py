@@ -1,0 +1,149 @@
+"""GPUs by their memory: each by its own, in ids that carry it, never more than a kubelet reads."""
+
+import pytest
+from healthhost import example
+from hypothesis import given
+from hypothesis import strategies as st
+from offering import h100, in_mig, names_of, with_gpus
+
+from cdigen.config import SharedMemory
+from cdigen.kubelet.resources.memory import MARK, MemoryOffer, share_memory, unit_id, unit_mib
+from cdigen.kubelet.resources.naming import MAX_ID, candidates
+from cdigen.kubelet.wire.messages import write_devices
+from cdigen.model.inventory import Accelerator
+from cdigen.model.profile import DEFAULT
+from cdigen.value import replace
+
+
+def shared(*gpus: Accelerator, **settings: object) -> MemoryOffer:
+    """Return what GPUS, in place of the first of eight, are in units; the others have no known memory."""
+    host = with_gpus(*gpus)
+    offered = names_of(host).__contains__
+    known, _ = candidates(host, (DEFAULT,), offered)
+    given = {"unit": "GiB", "devices": tuple(str(gpu.index) for gpu in gpus), **settings}
+    return share_memory(known, SharedMemory(**given))  # type: ignore[arg-type]
+
+
+def sized(index: int, mib: int | None) -> Accelerator:
+    return replace(h100(index), memory_mib=mib)
+
+
+def test_each_gpu_has_its_own_size() -> None:
+    found = shared(sized(0, 81559), sized(1, 24 * 1024))
+    assert [(gpu.index, gpu.units) for gpu in found.gpus] == [(0, 79), (1, 24)]
+    assert len(found.resource.units) == 79 + 24
+    assert found.resource.units[0].id == f"{h100(0).uuid}{MARK}0"
+    assert found.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"), [("GiB", 1024), ("MiB", 1), ("256MiB", 256), ("2GiB", 2048), ("08MiB", 8)]
+)
+def test_units_of_any_size(text: str, mib: int) -> None:
+    assert unit_mib(text) == mib
+
+
+@pytest.mark.parametrize("text", ["", "G", "0GiB", "-1GiB", "1.5GiB", "GB", "GiBGiB", "9999999MiB", "²GiB"])
+def test_no_unit(text: str) -> None:
+    with pytest.raises(ValueError, match="no size"):
+        unit_mib(text)
+
+
+def test_what_is_too_long_for_the_kubelet_has_larger_units_and_a_finding() -> None:
+    found = shared(*(sized(index, 81559) for index in range(8)), unit="MiB")
+    assert len(write_devices(found.resource.units)) <= 4 << 20
+    assert found.unit_mib == 16
+    assert [one.rule for one in found.findings] == ["shared-memory-unit"]
+    assert "16 MiB, not 1" in found.findings[0].message
+    assert "unit: 16MiB" in found.findings[0].hint
+
+
+def test_a_gpu_of_unknown_memory_is_in_no_resource() -> None:
+    found = shared(sized(0, None), sized(1, 500))
+    assert found.resource.units == ()
+    assert [one.rule for one in found.findings] == ["shared-memory-unknown", "shared-memory-unit"]
+    assert len(found.taken) == 2
+
+
+def test_a_split_gpu_is_not_shared() -> None:
+    found = shared(in_mig(sized(0, 81559), "1g.10gb"), sized(1, 1024))
+    assert [gpu.index for gpu in found.gpus] == [1]
+    assert [one.rule for one in found.findings] == ["shared-memory-left-out"]
+
+
+@pytest.mark.parametrize("name", ["ubuntu-flex170-sriov", "ubuntu-2xmi300x-cpx"])
+def test_gpus_of_amd_and_intel_are_shared_by_what_sysfs_tells(name: str) -> None:
+    ((vendor, inventory),) = example(name).items()
+    whole = tuple(
+        replace(gpu, partitioned=False, partitions=(), memory_mib=196_592) for gpu in inventory.accelerators
+    )
+    host = {vendor: replace(inventory, accelerators=whole)}
+    known, _ = candidates(host, (DEFAULT,), names_of(host).__contains__)
+    found = share_memory(known, SharedMemory(unit="GiB"))
+    assert len(found.gpus) == len(known) > 1
+    assert {gpu.units for gpu in found.gpus} == {191}
+    assert found.findings == ()
+    for unit in found.resource.units:
+        gpu = found.gpu_of(unit.id)
+        assert gpu is not None
+        assert unit.id == f"{gpu.id}{MARK}{unit.replica}"
+        assert len(unit.id) <= MAX_ID
+
+
+def test_a_processors_own_gpu_does_not_keep_those_with_memory_from_being_shared() -> None:
+    """Annotations know GPUs by index, so they are of one vendor: that of the GPUs that have any memory."""
+    nvidia = with_gpus(*(sized(index, 81559) for index in range(8)))["nvidia"]
+    host = {**example("ubuntu-flex170-sriov"), "nvidia": nvidia}
+    known, _ = candidates(host, (DEFAULT,), names_of(host).__contains__)
+    assert next(each.device.vendor for each in known) == "intel"
+    found = share_memory(known, SharedMemory(unit="GiB"))
+    assert len(found.gpus) == 8
+
+
+def test_mps_is_for_nvidia_alone() -> None:
+    host = example("ubuntu-flex170-sriov")
+    known, _ = candidates(host, (DEFAULT,), names_of(host).__contains__)
+    assert share_memory(known, SharedMemory(unit="GiB")).taken != frozenset()
+    found = share_memory(known, SharedMemory(unit="GiB", mps=True))
+    assert found.taken == frozenset()
+    assert {one.message.partition("by memory: ")[2] for one in found.findings} == {"MPS is NVIDIA's alone"}
+
+
+@pytest.mark.parametrize(("sizes", "unit"), [((5_000,), "MiB"), ((6_250,) * 8, "MiB")])
+def test_the_message_with_thousands_of_ids_is_measured(sizes: tuple[int, ...], unit: str) -> None:
+    """It is what the kubelet's client decodes: ids and health of each, and a NUMA node."""
+    found = shared(*(sized(index, mib) for index, mib in enumerate(sizes)), unit=unit)
+    written = write_devices(found.resource.units)
+    assert len(found.resource.units) == sum(sizes)
+    assert found.unit_mib == 1
+    assert len(written) <= 4 << 20
+    sick = [replace(one, health="unhealthy") for one in found.resource.units]
+    assert len(write_devices(sick)) <= 4 << 20
+
+
+def test_gpus_of_two_vendors_have_the_same_indices() -> None:
+    nvidia = with_gpus(sized(0, 81559))["nvidia"]
+    host = {**example("ubuntu-flex170-sriov"), "nvidia": nvidia}
+    known, _ = candidates(host, (DEFAULT,), names_of(host).__contains__)
+    found = share_memory(known, SharedMemory(unit="GiB"))
+    assert {unit.id.partition(MARK)[0] for unit in found.resource.units} == {gpu.id for gpu in found.gpus}
+    assert {one.rule for one in found.findings} >= {"shared-memory-left-out"}
+
+
+@given(
+    sizes=st.lists(st.integers(0, 400_000) | st.none(), min_size=1, max_size=8),
+    unit=st.sampled_from(["MiB", "GiB", "7MiB", "256MiB"]),
+)
+def test_ids_carry_their_gpu_and_fit(sizes: list[int | None], unit: str) -> None:
+    found = shared(*(sized(index, mib) for index, mib in enumerate(sizes)), unit=unit)
+    ids = [each.id for each in found.resource.units]
+    assert len(set(ids)) == len(ids) == sum(gpu.units for gpu in found.gpus)
+    assert all(len(id_) <= MAX_ID for id_ in ids)
+    # The encoded message is measured above: encoding takes longer than all else here.
+    assert sum(len(id_) + 26 for id_ in ids) <= 4 << 20
+    for gpu in found.gpus:
+        assert gpu.units == (sizes[gpu.index] or 0) // found.unit_mib
+        assert found.gpu_of(unit_id(gpu.id, gpu.units - 1)) == gpu
+        assert found.gpu_of(unit_id(gpu.id, gpu.units)) is None
+    assert {found.gpu_of(id_).id for id_ in ids[:50] if found.gpu_of(id_)} <= {gpu.id for gpu in found.gpus}  # type: ignore[union-attr]
+    assert found.gpu_of("GPU-x") is found.gpu_of(f"{MARK}1") is found.gpu_of("x-_-1") is None

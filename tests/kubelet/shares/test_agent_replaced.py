@@ -1,0 +1,98 @@
+"""A configuration that makes another agent: one of the two answers the kubelet's requests meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+import offering
+import pytest
+from apiserver import ApiServer
+from kubeletunits import listed
+from sharedpods import RESOURCES
+from sharesside import Side, bound, wait
+from sharesworld import NODE, World
+from test_offering import put
+
+from cdigen.config import KubeletConfig, SharedMemory
+from cdigen.gpushare.names import Resources
+from cdigen.kubeapi.credentials import from_kubeconfig
+from cdigen.kubelet.desks import MemoryDesk
+from cdigen.kubelet.offering import HostOffering
+from cdigen.kubelet.plugin_config import PluginConfig
+from cdigen.kubelet.shares.agent import Agent
+from cdigen.kubelet.shares.desk import LatestPromises
+from cdigen.kubelet.shares.settling import ShareRefused
+from cdigen.model.profile import DEFAULT
+from cdigen.value import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cdigen.frontend.host_state import HostSources
+
+SIZES = (4, 4)
+
+
+def shared_by(count: str) -> KubeletConfig:
+    return KubeletConfig(
+        shared_memory=SharedMemory(
+            unit="GiB", devices=("0", "1"), resource=RESOURCES.memory, count=count, namespace="kube-system"
+        )
+    )
+
+
+@pytest.fixture
+def side(tmp_path: Path) -> Iterator[Side]:
+    world = World(SIZES)
+    with ApiServer(world.cluster) as server:
+        made = Side(world, server, tmp_path)
+        yield made
+        made.agent.stop()
+
+
+def test_a_request_at_a_reload_is_answered(side: Side, tmp_path: Path) -> None:
+    def agent(shared: SharedMemory) -> Agent:
+        api = from_kubeconfig(str(side.server.kubeconfig(tmp_path / "kubeconfig")))
+        made = Agent(
+            api, NODE, shared.namespace, Resources(memory=shared.resource, count=shared.count), print
+        )
+        made.start()
+        return made
+
+    of = HostOffering(shared_by(RESOURCES.count), (DEFAULT,), "/var/lib/kubelet", agents=agent)
+    gpus = [replace(offering.h100(index), memory_mib=4096) for index in range(2)]
+    host = put(tmp_path / "host", offering.with_gpus(*gpus))
+    desk = next(one for _, one in of.resources(host) or () if isinstance(one, MemoryDesk))
+    of.set_pods(listed())
+    bound(side, 3)
+    # The kubelet still asks by the list of before: another follows once the host was read.
+    settings = shared_by("example.com/gpus")
+    of.configure(
+        PluginConfig(kubelet_dir="", run_dir="", sources=cast("HostSources", None), settings=settings), ()
+    )
+    ids = tuple(unit.id for unit in desk.resource.units[:3])
+    answer = asyncio.run(desk.allocate(ids))
+    assert dict(answer.variables)["ALIYUN_COM_GPU_MEM_IDX"] == "0"
+    of.stop()
+
+
+def test_a_request_that_found_the_former_agent_is_the_next_ones(side: Side, tmp_path: Path) -> None:
+    former = Side(side.world, side.server, tmp_path).agent
+    former.stop()
+    agents = iter((former,))
+    promises = LatestPromises(lambda: next(agents, side.agent))
+    name = bound(side, 3)
+    wait(lambda: side.agent.state().pods == 1)
+    settled = promises.settle(0, frozenset(("GPU-0-_-0", "GPU-0-_-1", "GPU-0-_-2"))).result(10)
+    assert settled.bound.pod.name == name
+
+
+def test_where_no_agent_follows_a_request_is_refused_with_a_reason(side: Side, tmp_path: Path) -> None:
+    with pytest.raises(ShareRefused, match="nobody tells any more which pods ask for it"):
+        LatestPromises(lambda: None).settle(0, frozenset())
+    former = Side(side.world, side.server, tmp_path).agent
+    former.stop()
+    with pytest.raises(ShareRefused, match="the configuration has changed at this moment"):
+        LatestPromises(lambda: former).settle(0, frozenset())

@@ -1,0 +1,234 @@
+"""A resource is registered with a kubelet, and stays so, whatever becomes of the kubelet and of sockets."""
+
+from __future__ import annotations
+
+import socket
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from kubeletdouble import leave_socket
+from offered import GPU, offer
+from waiting import until
+
+from cdigen.kubelet.pods import PodDevices, PodList
+from cdigen.kubelet.sockets import sweep
+
+if TYPE_CHECKING:
+    from kubeletdouble import Kubelet
+
+    from cdigen.kubelet.link import Link
+
+
+pytest_plugins = ("kubeletside",)
+
+
+def is_listed(kubelet: Kubelet, *ids: str, resource: str = GPU) -> bool:
+    return sorted(kubelet.list_of(resource)) == sorted(ids)
+
+
+def state(link: Link) -> str:
+    return link.statuses()[0].state
+
+
+def test_a_resource_is_registered_listed_and_allocated(kubelet: Kubelet, link: Link) -> None:
+    kubelet.start()
+    link.offer((offer("a", "b"),))
+    assert until(lambda: is_listed(kubelet, "a", "b"))
+    assert kubelet.list_of(GPU)["a"] == ("Healthy", (0,))
+    endpoint = kubelet.endpoints[GPU]
+    options = endpoint.options()
+    assert (options.get_preferred_allocation_available, options.pre_start_required) == (True, False)
+    assert endpoint.prefer(["a", "b"], [], 1) == ["b"]
+    answer = endpoint.allocate("b")
+    assert [device.name for device in answer.cdi_devices] == ["nvidia.com/gpu=b"]
+    assert dict(answer.annotations) == {"cdi.k8s.io/cdigen_gpu": "nvidia.com/gpu=b"}
+    assert dict(answer.envs) == {"SEEN": "1"}
+    assert [(node.container_path, node.host_path, node.permissions) for node in answer.devices] == [
+        ("/dev/a", "/dev/b", "rw")
+    ]
+    assert [(mount.container_path, mount.host_path, mount.read_only) for mount in answer.mounts] == [
+        ("/c", "/d", True)
+    ]
+    assert len(kubelet.registered) == 1
+
+
+def test_a_change_is_sent_as_the_whole_list_at_once(kubelet: Kubelet, link: Link) -> None:
+    kubelet.start()
+    link.offer((offer("a", "b"),))
+    assert until(lambda: is_listed(kubelet, "a", "b"))
+    changed_s = time.monotonic()
+    link.offer((offer("a", "b", health="unhealthy", numa=None),))
+    assert until(lambda: kubelet.list_of(GPU)["b"] == ("Unhealthy", ()))
+    assert kubelet.endpoints[GPU].times[-1] - changed_s < 1.0
+    link.offer((offer(),))
+    assert until(lambda: is_listed(kubelet))
+    assert len(kubelet.registered) == 1
+
+
+def test_a_kubelet_that_comes_later_is_registered_with_soon(kubelet: Kubelet, link: Link) -> None:
+    link.offer((offer("a"),))
+    assert until(lambda: state(link) == "waiting")
+    kubelet.start()
+    began_s = time.monotonic()
+    link.look()
+    assert until(lambda: is_listed(kubelet, "a"))
+    assert time.monotonic() - began_s < 5.0
+
+
+def test_a_kubelet_that_restarts_is_registered_with_once_and_at_a_fresh_socket(
+    kubelet: Kubelet, link: Link
+) -> None:
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: is_listed(kubelet, "a"))
+    names = [kubelet.endpoints[GPU].name]
+    for _ in range(3):
+        kubelet.kill()
+        kubelet.start()
+        link.look()
+        assert until(lambda: is_listed(kubelet, "a"))
+        names.append(kubelet.endpoints[GPU].name)
+    assert len(set(names)) == len(names)
+    times = [moment for moment, _, _ in kubelet.registered]
+    assert all(after - before > 0.9 for before, after in pairwise(times))
+    assert len(list(kubelet.plugins.glob("cdigen-*.sock"))) == 1
+
+
+def test_its_own_socket_removed_is_made_anew(kubelet: Kubelet, link: Link) -> None:
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: is_listed(kubelet, "a"))
+    former = kubelet.endpoints[GPU]
+    (kubelet.plugins / former.name).unlink()
+    link.look()
+    assert until(lambda: kubelet.endpoints[GPU] is not former and is_listed(kubelet, "a"))
+    assert former.ended.is_set()
+
+
+def test_a_stream_that_ends_is_registered_again(kubelet: Kubelet, link: Link) -> None:
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: is_listed(kubelet, "a"))
+    former = kubelet.endpoints[GPU]
+    former.stop()
+    assert until(lambda: kubelet.endpoints[GPU] is not former and is_listed(kubelet, "a"))
+
+
+def test_another_plugin_that_has_the_resource_is_not_fought(kubelet: Kubelet, link: Link) -> None:
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: is_listed(kubelet, "a"))
+    kubelet.shown = lambda: {GPU: ["of-another"]}
+    leave_socket(kubelet.plugins / "nvidia-gpu.sock")
+    kubelet.endpoints[GPU].stop()
+    assert until(lambda: state(link) == "taken")
+    time.sleep(2.5)
+    assert len(kubelet.registered) == 1
+
+
+def test_another_plugin_that_was_there_first_is_not_fought_though_its_ids_are_ours(
+    kubelet: Kubelet, link: Link
+) -> None:
+    kubelet.start()
+    kubelet.shown = lambda: {GPU: ["a"]}
+    leave_socket(kubelet.plugins / "nvidia-gpu.sock")
+    link.offer((offer("a"),))
+    assert until(lambda: state(link) == "taken")
+    assert kubelet.registered == []
+    kubelet.shown = dict
+    assert until(lambda: is_listed(kubelet, "a"))
+    assert len(kubelet.registered) == 1
+
+
+def test_a_list_that_changes_while_another_plugin_has_the_resource_is_not_sent(
+    kubelet: Kubelet, link: Link
+) -> None:
+    # As kubelets from 1.25 on, which go on asking the former plugin for its list.
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: is_listed(kubelet, "a"))
+    kubelet.shown = lambda: {GPU: ["of-another"]}
+    leave_socket(kubelet.plugins / "other.sock")
+    assert until(lambda: state(link) == "taken")
+    link.offer((offer("a", "b"),))
+    time.sleep(0.3)
+    assert is_listed(kubelet, "a")
+    kubelet.shown = dict
+    (kubelet.plugins / "other.sock").unlink()
+    assert until(lambda: is_listed(kubelet, "a", "b"))
+
+
+def test_a_kubelet_that_cannot_tell_what_it_has_is_registered_again(kubelet: Kubelet, link: Link) -> None:
+    kubelet.shows = False
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: is_listed(kubelet, "a"))
+    kubelet.endpoints[GPU].stop()
+    assert until(lambda: len(kubelet.registered) == 2 and is_listed(kubelet, "a"))
+
+
+def test_what_the_kubelet_shows_confirms_the_registration(kubelet: Kubelet, link: Link) -> None:
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: link.statuses()[0].is_confirmed)
+
+
+def test_resources_are_registered_apart_and_one_that_ends_leaves_the_others(
+    kubelet: Kubelet, link: Link
+) -> None:
+    kubelet.start()
+    link.offer((offer("a"), offer("b", resource="amd.com/gpu")))
+    assert until(lambda: is_listed(kubelet, "a") and is_listed(kubelet, "b", resource="amd.com/gpu"))
+    link.offer((offer("a"),))
+    assert until(kubelet.endpoints["amd.com/gpu"].ended.is_set)
+    assert is_listed(kubelet, "a")
+    assert len(kubelet.registered) == 2
+
+
+def test_a_refusal_and_a_fault_are_told_to_the_kubelet_and_change_nothing(
+    kubelet: Kubelet, link: Link
+) -> None:
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: is_listed(kubelet, "a"))
+    endpoint = kubelet.endpoints[GPU]
+    with pytest.raises(grpc.RpcError) as refused:
+        endpoint.allocate("taken")
+    assert refused.value.details() == "cdigen: another container has taken"
+    with pytest.raises(grpc.RpcError) as broken:
+        endpoint.allocate("broken")
+    assert broken.value.code() is grpc.StatusCode.INTERNAL
+    assert endpoint.allocate("a").cdi_devices[0].name == "nvidia.com/gpu=a"
+
+
+def test_which_container_has_what_is_asked_without_waiting_and_told_with_the_reason_if_not(
+    kubelet: Kubelet, link: Link
+) -> None:
+    told: list[object] = []
+    link.ask_pods(told.append)
+    assert until(lambda: told)
+    assert "UNAVAILABLE" in str(told[0])
+    devices = [{"resource_name": GPU, "device_ids": ["a"]}]
+    kubelet.listed = [{"name": "p", "namespace": "n", "containers": [{"name": "c", "devices": devices}]}]
+    kubelet.start()
+    link.ask_pods(told.append)
+    assert until(lambda: len(told) == 2)
+    has = PodDevices(namespace="n", pod="p", container="c", resource=GPU, ids=("a",))
+    assert told[1] == PodList(devices=(has,), names=frozenset(("n/p",)))
+
+
+def test_sockets_of_a_killed_process_are_swept_up_and_others_stay(kubelet: Kubelet, link: Link) -> None:
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: is_listed(kubelet, "a"))
+    alive = kubelet.endpoints[GPU].name
+    for name in ("cdigen-x-1.sock", "nvidia-gpu.sock"):
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(str(kubelet.plugins / name))
+    (kubelet.plugins / "cdigen-file.sock").write_text("")
+    sweep(str(kubelet.plugins))
+    names = {entry.name for entry in kubelet.plugins.iterdir()}
+    assert names == {alive, "nvidia-gpu.sock", "cdigen-file.sock", "kubelet.sock"}

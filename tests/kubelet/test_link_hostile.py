@@ -1,0 +1,295 @@
+"""Kubelets that hang, refuse, answer garbage or end in mid-stream, and sockets that cannot be made."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from abilities import cannot_run
+from kubeletdouble import PLUGIN_SERVICE, Kubelet
+from offered import GPU, offer
+from waiting import until
+
+from cdigen.kubelet.link import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytest_plugins = ("kubeletside",)
+
+AMD = "amd.com/gpu"
+
+
+def is_listed(kubelet: Kubelet, *ids: str, resource: str = GPU) -> bool:
+    return sorted(kubelet.list_of(resource)) == sorted(ids)
+
+
+def status(link: Link, resource: str = GPU) -> tuple[str, str]:
+    return {one.resource: (one.state, one.reason) for one in link.statuses()}[resource]
+
+
+def test_a_kubelet_that_refuses_is_asked_again_and_its_reason_is_shown(kubelet: Kubelet, link: Link) -> None:
+    right = kubelet.register
+
+    def refuse(_: object, context: Any) -> None:
+        context.abort(grpc.StatusCode.UNKNOWN, "the ResourceName is\ninvalid")
+
+    kubelet.register = refuse
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: status(link) == ("paused", "UNKNOWN: the ResourceName is invalid"))
+    kubelet.register = right
+    assert until(lambda: is_listed(kubelet, "a"))
+
+
+def test_a_resource_that_hangs_in_its_registration_costs_no_other(kubelet: Kubelet, link: Link) -> None:
+    right, hangs = kubelet.register, threading.Event()
+
+    def hang(request: Any, context: Any) -> None:
+        if request.resource_name == GPU:
+            hangs.wait(30)
+        else:
+            right(request, context)
+
+    kubelet.register = hang
+    kubelet.start()
+    link.offer((offer("a"), offer("b", resource=AMD)))
+    assert until(lambda: is_listed(kubelet, "b", resource=AMD))
+    assert status(link)[0] == "registering"
+    assert kubelet.endpoints[AMD].allocate("b").cdi_devices
+    hangs.set()
+
+
+def test_a_kubelet_that_does_not_ask_for_the_list_is_registered_with_again(
+    kubelet: Kubelet, link: Link
+) -> None:
+    kubelet.watches = False
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: status(link)[0] == "unproven")
+    kubelet.watches = True
+    assert until(lambda: is_listed(kubelet, "a"))
+    gap_s = kubelet.registered[1][0] - kubelet.registered[0][0]
+    assert 5.0 <= gap_s < 30.0
+
+
+def test_a_socket_that_nobody_serves_or_that_speaks_no_grpc_is_left_for_the_kubelets(
+    kubelet: Kubelet, link: Link
+) -> None:
+    kubelet.plugins.mkdir()
+    path = str(kubelet.plugins / "kubelet.sock")
+    with socket.socket(socket.AF_UNIX) as garbage:
+        garbage.bind(path)
+        garbage.listen()
+        link.offer((offer("a"),))
+        connection, _ = garbage.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.0 400 No\r\n\r\n" * 100)
+        assert until(lambda: status(link)[0] == "paused")
+    kubelet.start()
+    link.look()
+    assert until(lambda: is_listed(kubelet, "a"))
+
+
+def test_garbage_in_a_call_is_refused_and_the_next_call_is_answered(kubelet: Kubelet, link: Link) -> None:
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: is_listed(kubelet, "a"))
+    path = kubelet.plugins / kubelet.endpoints[GPU].name
+    with grpc.insecure_channel(f"unix:{path}") as channel:
+        for method in ("Allocate", "GetPreferredAllocation"):
+            with pytest.raises(grpc.RpcError) as refused:
+                channel.unary_unary(PLUGIN_SERVICE + method)(b"\xff\xff", timeout=10)
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        with pytest.raises(grpc.RpcError) as unknown:
+            channel.unary_unary(PLUGIN_SERVICE + "Nothing")(b"", timeout=10)
+        assert unknown.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        with pytest.raises(grpc.RpcError) as large:
+            channel.unary_unary(PLUGIN_SERVICE + "Allocate")(b"\x0a" * (5 << 20), timeout=10)
+        assert large.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.connect(str(path))
+        raw.sendall(os.urandom(4096))
+    assert kubelet.endpoints[GPU].allocate("a").cdi_devices
+
+
+def test_many_streams_are_limited_and_the_kubelets_stays(kubelet: Kubelet, link: Link) -> None:
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: is_listed(kubelet, "a"))
+    path = kubelet.plugins / kubelet.endpoints[GPU].name
+    with grpc.insecure_channel(f"unix:{path}") as channel:
+        watch = channel.unary_stream(PLUGIN_SERVICE + "ListAndWatch")
+        streams = [watch(b"") for _ in range(80)]
+        refused = 0
+        for stream in streams:
+            try:
+                next(stream)
+            except grpc.RpcError as error:
+                refused += error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert refused == 80 - 63
+        assert kubelet.endpoints[GPU].allocate("a").cdi_devices
+    link.offer((offer("a", "b"),))
+    assert until(lambda: is_listed(kubelet, "a", "b"))
+    assert len(kubelet.registered) == 1
+
+
+def test_a_client_that_reads_nothing_does_not_hold_up_the_kubelet(kubelet: Kubelet, link: Link) -> None:
+    ids = [f"GPU-{number:040}" for number in range(5000)]
+    kubelet.start()
+    link.offer((offer(*ids),))
+    assert until(lambda: is_listed(kubelet, *ids))
+    path = kubelet.plugins / kubelet.endpoints[GPU].name
+    with grpc.insecure_channel(f"unix:{path}") as channel:
+        _unread = [channel.unary_stream(PLUGIN_SERVICE + "ListAndWatch")(b"") for _ in range(4)]
+        for count in range(1, 30):
+            link.offer((offer(*ids[:count]),))
+            link.offer((offer(*ids),))
+        link.offer((offer("a"),))
+        assert until(lambda: is_listed(kubelet, "a"), within_s=10)
+
+
+def test_a_folder_that_comes_later_or_is_a_link_is_used(kubelet: Kubelet, folder: Path, link: Link) -> None:
+    link.offer((offer("a"),))
+    assert until(lambda: status(link)[0] == "waiting")
+    assert f"there is no {kubelet.plugins}/kubelet.sock" in status(link)[1]
+    (folder / "elsewhere").mkdir()
+    kubelet.plugins.symlink_to("elsewhere")
+    kubelet.start()
+    link.look()
+    assert until(lambda: is_listed(kubelet, "a"))
+
+
+@contextmanager
+def linked(place: Path) -> Iterator[Link]:
+    """Yield a link in PLACE."""
+    link = Link(str(place), str(place), notify=lambda: None, log=lambda _, __: None)
+    link.start()
+    try:
+        yield link
+    finally:
+        link.stop()
+
+
+@contextmanager
+def mounted(place: Path, options: str) -> Iterator[None]:
+    """Mount a tmpfs with OPTIONS at PLACE."""
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], check=False, capture_output=True
+    )
+    if made.returncode:
+        cannot_run("nothing can be mounted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_a_full_folder_is_told_and_used_once_there_is_room(kubelet: Kubelet, link: Link) -> None:
+    kubelet.plugins.mkdir()
+    # For the folder, the kubelet's socket and a file: none is left.
+    with mounted(kubelet.plugins, "nr_inodes=3"):
+        kubelet.start()
+        filler = kubelet.plugins / "checkpoint"
+        filler.write_text("")
+        link.offer((offer("a"),))
+        assert until(lambda: status(link)[0] == "paused")
+        assert "no socket can be made" in status(link)[1]
+        assert "\n" not in status(link)[1]
+        assert kubelet.registered == []
+        filler.unlink()
+        assert until(lambda: is_listed(kubelet, "a"), within_s=10)
+        kubelet.stop()
+        link.stop()
+
+
+def test_a_read_only_folder_is_told_and_used_once_it_can_be_written(kubelet: Kubelet, link: Link) -> None:
+    kubelet.plugins.mkdir()
+    with mounted(kubelet.plugins, "size=1m"):
+        kubelet.start()
+        subprocess.run(["mount", "-o", "remount,ro", kubelet.plugins], check=True)
+        link.offer((offer("a"),))
+        assert until(lambda: status(link)[0] == "paused")
+        assert status(link)[1] == f"no socket can be made in {kubelet.plugins}: Read-only file system"
+        subprocess.run(["mount", "-o", "remount,rw", kubelet.plugins], check=True)
+        assert until(lambda: is_listed(kubelet, "a"), within_s=10)
+        kubelet.stop()
+        link.stop()
+
+
+def test_a_folder_with_no_room_for_any_socket_is_told(folder: Path) -> None:
+    deep = folder / ("x" * (100 - len(str(folder))))
+    deep.mkdir()
+    # The kubelet would need another path as well.
+    os.symlink(deep, folder / "short")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(folder / "short/kubelet.sock"))
+    with linked(deep) as link:
+        link.offer((offer("a"),))
+        assert until(lambda: status(link)[0] == "paused")
+        assert "no socket can be made" in status(link)[1]
+        assert "\n" not in status(link)[1]
+    assert os.listdir(deep) == ["kubelet.sock"]
+
+
+@pytest.mark.parametrize("name", ["a b", "a%41b", "a?b#c", "ä"])
+def test_a_folder_may_have_any_name(folder: Path, name: str) -> None:
+    kubelet = Kubelet(folder / name)
+    kubelet.plugins.mkdir(parents=True)
+    # grpcio's own server would read the name as a URI.
+    (folder / "k").symlink_to(folder / name)
+    kubelet.plugins, kubelet.pods = folder / "k/device-plugins", folder / "k/pod-resources"
+    kubelet.start()
+    try:
+        with linked(folder / name / "device-plugins") as link:
+            link.offer((offer("a"),))
+            assert until(lambda: is_listed(kubelet, "a"), within_s=10)
+    finally:
+        kubelet.stop()
+
+
+def test_a_client_that_asks_all_the_time_whether_we_are_there_is_answered(
+    kubelet: Kubelet, link: Link
+) -> None:
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: is_listed(kubelet, "a"))
+    path = kubelet.plugins / kubelet.endpoints[GPU].name
+    pings = 20
+    with socket.socket(socket.AF_UNIX) as raw, raw.makefile("rb") as answers:
+        raw.settimeout(10)
+        raw.connect(str(path))
+        raw.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
+        for _ in range(pings):
+            raw.sendall(bytes((0, 0, 8, 6, 0, 0, 0, 0, 0)) + b"there?  ")
+        kinds: list[int] = []
+        while kinds.count(6) < pings and 7 not in kinds:
+            head = answers.read(9)
+            answers.read(int.from_bytes(head[:3], "big"))
+            kinds.append(head[3])
+    assert 7 not in kinds
+
+
+def test_a_stop_with_a_kubelet_that_hangs_takes_no_second(kubelet: Kubelet, link: Link) -> None:
+    hangs = threading.Event()
+
+    def hang(_: object, __: object) -> None:
+        hangs.wait(30)
+
+    kubelet.register = hang
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: status(link)[0] == "registering")
+    began_s = time.monotonic()
+    link.stop()
+    assert not link.is_running()
+    assert time.monotonic() - began_s < 1.4
+    hangs.set()

@@ -1,0 +1,114 @@
+"""Kubelets of before 1.36, which forget the new endpoint at the old one's late end; restarts in any order."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import suppress
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from offered import GPU, offer
+from waiting import until
+
+from cdigen.kubelet.registration import MOMENT_S
+
+if TYPE_CHECKING:
+    from kubeletdouble import Kubelet
+
+    from cdigen.kubelet.link import Link
+
+pytest_plugins = ("kubeletside",)
+
+NAMES = (GPU, "amd.com/gpu", "gpu.intel.com/xe")
+
+
+def is_listed(kubelet: Kubelet, *ids: str, resource: str = GPU) -> bool:
+    return sorted(kubelet.list_of(resource)) == sorted(ids)
+
+
+def remove_our_sockets(kubelet: Kubelet) -> None:
+    for path in kubelet.plugins.glob("cdigen-*"):
+        with suppress(OSError):
+            path.unlink()
+
+
+def gaps(kubelet: Kubelet, resource: str) -> list[float]:
+    times = [moment for moment, name, _ in kubelet.registered if name == resource]
+    return [after - before for before, after in pairwise(times)]
+
+
+def test_the_late_end_of_the_old_connection_takes_nothing_away(kubelet: Kubelet, link: Link) -> None:
+    kubelet.forgets_after_s = 0.5
+    kubelet.shows = False
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: is_listed(kubelet, "a"))
+    former = kubelet.endpoints[GPU]
+    remove_our_sockets(kubelet)
+    link.look()
+    assert until(lambda: kubelet.endpoints[GPU] is not former and is_listed(kubelet, "a"))
+    time.sleep(0.7)
+    assert is_listed(kubelet, "a")
+
+
+def test_a_kubelet_that_starts_when_the_next_try_is_due_is_told_of_no_socket_that_it_has_removed(
+    kubelet: Kubelet, link: Link
+) -> None:
+    kubelet.start()
+    kubelet.kill()
+    link.offer((offer("a"),))
+    assert until(lambda: link.statuses()[0].reason.startswith("UNAVAILABLE"))
+    # Nothing tells the link of it before it tries again.
+    kubelet.start()
+    assert until(lambda: link.statuses()[0].reason == "its socket was removed")
+    link.look()
+    assert until(lambda: is_listed(kubelet, "a"))
+    assert len(kubelet.registered) == 1
+
+
+def test_an_endpoint_that_the_kubelet_has_forgotten_all_the_same_is_registered_again(
+    kubelet: Kubelet, link: Link
+) -> None:
+    kubelet.start()
+    link.offer((offer("a"),))
+    assert until(lambda: is_listed(kubelet, "a"))
+    # The stream goes on: nothing but the pod resources can tell.
+    del kubelet.endpoints[GPU]
+    assert until(lambda: is_listed(kubelet, "a"))
+    assert len(kubelet.registered) == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_restarts_and_removals_in_any_order_end_with_every_resource_listed(
+    kubelet: Kubelet, link: Link, seed: int
+) -> None:
+    chance = random.Random(seed)
+    kubelet.forgets_after_s = 0.1
+
+    def restart() -> None:
+        kubelet.kill()
+        time.sleep(chance.choice((0.0, 0.0, 0.3)))
+        kubelet.start()
+
+    def end_a_stream() -> None:
+        for endpoint in list(kubelet.endpoints.values())[:1]:
+            endpoint.stop()
+
+    kubelet.start()
+    count = 1
+    until_s = time.monotonic() + 4.0
+    while time.monotonic() < until_s:
+        count += 1
+        link.offer(tuple(offer(*map(str, range(count)), resource=name) for name in NAMES))
+        chance.choice((restart, end_a_stream, lambda: remove_our_sockets(kubelet)))()
+        link.look()
+        time.sleep(chance.choice((0.0, 0.05, 0.3, 1.2)))
+    ids = [str(number) for number in range(count)]
+    for name in NAMES:
+        assert until(partial(is_listed, kubelet, *ids, resource=name)), link.statuses()
+        # Both times are the kubelet's, which takes the calls a little apart.
+        assert all(gap > MOMENT_S - 0.2 for gap in gaps(kubelet, name))
+    assert until(lambda: len(list(kubelet.plugins.glob("cdigen-*"))) == len(NAMES))

@@ -1,0 +1,56 @@
+"""Whether containers may have the pipe directory of a control daemon of MPS."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from abilities import cannot_run
+
+from cdigen.kubelet.mps import mps_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NOBODY = 65534
+
+
+@contextmanager
+def control(pipe: Path) -> Iterator[None]:
+    """Listen as the control daemon in the folder PIPE, and take no connection."""
+    pipe.mkdir(parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(str(pipe / "control"))
+        daemon.listen(0)
+        yield
+
+
+def test_a_daemon_with_more_waiting_than_it_takes_is_there(tmp_path: Path) -> None:
+    with control(tmp_path):
+        assert [mps_problem(str(tmp_path)) for _ in range(4)] == [""] * 4
+
+
+def test_a_way_that_another_user_has_made_is_refused_and_a_daemon_of_another_user_is_not(
+    tmp_path: Path,
+) -> None:
+    if os.geteuid() != 0:
+        cannot_run("only root can give files away")
+    root, target = tmp_path / "mps", tmp_path / "of-root"
+    pipe = root / "r/pipe"
+    with control(pipe):
+        os.chown(pipe, NOBODY, NOBODY)
+        os.chown(pipe / "control", NOBODY, NOBODY)
+        assert mps_problem(str(pipe)) == ""
+        # As a folder that anybody may make in /tmp.
+        os.chown(root, NOBODY, NOBODY)
+        assert mps_problem(str(pipe)) == f"{root} belongs to the user {NOBODY}, not to root"
+    (target / "r").mkdir(parents=True)
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    with control(target / "r/pipe"):
+        assert mps_problem(f"{link}/r/pipe") == ""
+        os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
+        assert mps_problem(f"{link}/r/pipe") == f"{link} belongs to the user {NOBODY}, not to root"

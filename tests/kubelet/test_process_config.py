@@ -1,0 +1,175 @@
+"""`cdigen kubelet` reads its configuration and NVIDIA's file as it runs; a wrong one changes nothing."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+from kubeletprocess import GPU, Process, Side, cdigen_kubelet, side_of
+from waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.process
+TWO = "kubelet: {sharing: [{resource: nvidia.com/gpu, replicas: 2}]}\n"
+NVIDIA = "version: v1\nsharing: {{timeSlicing: {{resources: [{{name: nvidia.com/gpu, replicas: {}}}]}}}}\n"
+
+
+@pytest.fixture
+def side() -> Iterator[Side]:
+    with side_of() as made:
+        made.kubelet.start()
+        yield made
+
+
+def valid(side: Side) -> str:
+    """Return what /metrics says of the configuration."""
+    text = side.get("/metrics")[1]
+    return next(line.split()[1] for line in text.splitlines() if line.startswith("cdigen_config_valid"))
+
+
+def problems(side: Side) -> list[str]:
+    return [row["message"] for row in side.status()["problems"] if row["severity"] == "error"]
+
+
+def lines(process: Process, level: str) -> list[str]:
+    return [line["message"] for line in process.lines("configuration") if line["level"] == level]
+
+
+def test_a_changed_configuration_counts_at_once_and_a_wrong_one_not_at_all(side: Side) -> None:
+    with cdigen_kubelet(side) as process:
+        assert until(lambda: side.lists(8))
+        assert until(side.serves_http)
+        side.configure(TWO)
+        assert until(lambda: side.lists(16))
+        assert valid(side) == "1.0"
+        for wrong in ("kubelet: {sharing: 7}\n", "nonsense: 1\n", "{"):
+            side.configure(wrong)
+            assert until(lambda: len(lines(process, "error")) > 0 and problems(side))
+            assert "the configuration does not count, the last good one does" in problems(side)[0]
+            assert until(lambda: valid(side) == "0.0")
+            assert side.lists(16)
+            side.configure(TWO)
+            assert until(lambda: not problems(side))
+        side.configure("kubelet: {}\n")
+        assert until(lambda: side.lists(8))
+        assert len(side.kubelet.registered) == 1
+
+
+def test_a_configuration_that_was_emptied_or_deleted_is_taken_for_a_mistake(side: Side) -> None:
+    side.configure(TWO)
+    with cdigen_kubelet(side):
+        assert until(lambda: side.lists(16))
+        assert until(side.serves_http)
+        side.config.write_text("")
+        assert until(lambda: problems(side))
+        assert f"{side.config} is empty; from the next start on the defaults count" in problems(side)[0]
+        side.config.unlink()
+        assert until(lambda: problems(side) and "was deleted" in problems(side)[0])
+        assert side.lists(16)
+        side.configure(TWO)
+        assert until(lambda: not problems(side))
+
+
+def test_with_a_wrong_configuration_at_the_start_nothing_is_offered_until_it_is_right(side: Side) -> None:
+    side.configure("kubelet: {ignore: 7}\n")
+    with cdigen_kubelet(side) as process:
+        assert until(side.serves_http)
+        assert side.kubelet.registered == []
+        assert "/etc/cdigen/config.yaml:1:19: kubelet: ignore must be a list" in side.status()["reason"]
+        code, text = side.get("/readyz")
+        assert (code, text.startswith("nothing is offered: ")) == (503, True)
+        assert valid(side) == "0.0"
+        side.configure("kubelet: {ignore: 8}\n")
+        assert until(lambda: len(lines(process, "error")) == 2)
+        assert "does not count, nothing is offered" in lines(process, "error")[1]
+        side.configure("kubelet: {ignore: ['0']}\n")
+        assert until(lambda: side.lists(7))
+        assert until(lambda: not problems(side))
+        assert process.process.poll() is None
+
+
+def test_sighup_reads_the_configuration_again_and_says_what_waits_for_the_next_start(side: Side) -> None:
+    with cdigen_kubelet(side) as process:
+        assert until(lambda: side.lists(8))
+        assert until(side.serves_http)
+        side.configure("kubelet: {http_port: 1, run_dir: /run/x, ignore: ['0']}\n")
+        process.hup()
+        assert until(lambda: side.lists(7))
+        (line,) = process.lines("configuration")
+        assert (line["message"], "run/x, HTTP port 1" in line["fixed"]) == (
+            "takes effect at the next start",
+            True,
+        )
+
+
+def test_nvidias_own_file_counts_is_watched_and_what_is_not_done_of_it_is_said(side: Side) -> None:
+    path = side.root / "etc/nvidia.yaml"
+    path.write_text(NVIDIA.format(4) + "flags: {gfd: {}, plugins: {}}\n")
+    side.configure("kubelet: {nvidia_config: /etc/nvidia.yaml}\n")
+    with cdigen_kubelet(side) as process:
+        assert until(lambda: side.lists(32))
+        assert until(side.serves_http)
+        rules = [row["rule"] for row in side.status()["problems"]]
+        assert rules == ["nvidia-configuration"] * 2
+        assert "/etc/nvidia.yaml:3:18: flags.plugins is unknown, and passed over" in lines(process, "warning")
+        assert valid(side) == "1.0"
+        side.configure(NVIDIA.format(2), path)
+        assert until(lambda: side.lists(16))
+        assert until(lambda: side.status()["problems"] == [])
+        # Half a file, a wrong one, and none: what counted goes on.
+        for wrong in (NVIDIA.format(9)[:40], NVIDIA.format("x")):
+            side.configure(wrong, path)
+            assert until(lambda: problems(side))
+            assert side.lists(16)
+            side.configure(NVIDIA.format(2), path)
+            assert until(lambda: not problems(side))
+        path.unlink()
+        assert until(lambda: problems(side) and "cannot be read: No such file" in problems(side)[0])
+        assert side.lists(16)
+        assert valid(side) == "0.0"
+
+
+def test_a_file_of_nvidias_that_comes_later_counts_then(side: Side) -> None:
+    side.configure("kubelet: {nvidia_config: /etc/later/nvidia.yaml}\n")
+    with cdigen_kubelet(side):
+        assert until(lambda: side.lists(8))
+        assert until(side.serves_http)
+        assert until(lambda: problems(side))
+        assert "nvidia.yaml cannot be read: No such file or directory" in problems(side)[0]
+        (side.root / "etc/later").mkdir()
+        side.configure(NVIDIA.format(3), side.root / "etc/later/nvidia.yaml")
+        assert until(lambda: side.lists(24))
+        assert until(lambda: not problems(side))
+
+
+def test_a_file_of_nvidias_that_was_wrong_when_it_was_named_counts_once_it_is_right(side: Side) -> None:
+    path = side.root / "etc/nvidia.yaml"
+    side.configure(NVIDIA.format("x"), path)
+    with cdigen_kubelet(side):
+        assert until(lambda: side.lists(8))
+        assert until(side.serves_http)
+        side.configure("kubelet: {nvidia_config: /etc/nvidia.yaml}\n")
+        assert until(lambda: problems(side))
+        side.configure(NVIDIA.format(3), path)
+        assert until(lambda: side.lists(24))
+        assert until(lambda: not problems(side))
+
+
+def test_metrics_are_served_on_a_port_of_loopback_by_choice(side: Side) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    side.configure(f"kubelet: {{http_port: {port}}}\n")
+    with cdigen_kubelet(side):
+        assert until(lambda: side.lists(8))
+        assert until(side.serves_http)
+
+        def registered() -> bool:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                return f'cdigen_kubelet_registered{{resource="{GPU}"}} 1.0' in answer.read().decode()
+
+        assert until(registered)

@@ -1,0 +1,150 @@
+"""`cdigen kubelet` keeps the node's labels in NFD's folder while it offers devices."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from healthhost import example
+from kubeletprocess import Side, cdigen_kubelet, daemon, side_of
+from nfdworker import FOLDER, labels_of
+from offering import h100, in_mig, with_gpus
+from waiting import until
+
+from cdigen.cli.front_end_text import kubelet_text
+from cdigen.kubelet.labels.keeper import LASTS_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import Any
+
+pytestmark = pytest.mark.process
+COUNT = "nvidia.com/gpu.count"
+
+
+@pytest.fixture
+def side() -> Iterator[Side]:
+    with side_of() as made:
+        made.kubelet.start()
+        made.configure(f"kubelet: {{labels: /{FOLDER}/cdigen}}\n")
+        dmi = made.root / "sys/class/dmi/id"
+        dmi.mkdir(parents=True)
+        (dmi / "product_name").write_text("NVIDIA DGX H100\n")
+        yield made
+
+
+def features(side: Side) -> Path:
+    folder = side.root / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def state(side: Side) -> dict[str, Any]:
+    found: dict[str, Any] = side.status()["labels"] or {}
+    return found
+
+
+def count(side: Side) -> str:
+    return labels_of(features(side)).get(COUNT, "")
+
+
+def test_labels_follow_the_devices_at_once_and_outlive_the_process_for_a_time(side: Side) -> None:
+    folder = features(side)
+    with daemon(side), cdigen_kubelet(side) as process:
+        assert until(lambda: count(side) == "8")
+        assert labels_of(folder)["nvidia.com/gpu.machine"] == "NVIDIA-DGX-H100"
+        assert until(lambda: state(side).get("labels") == labels_of(folder))
+        assert f"labels: {len(labels_of(folder))} in {folder}/cdigen" in kubelet_text(side.status(), 0)
+        side.put(with_gpus(in_mig(h100(0), "1g.10gb", "1g.10gb")))
+        changed_s = time.monotonic()
+        assert until(lambda: labels_of(folder).get("nvidia.com/mig-1g.10gb.count") == "2")
+        assert time.monotonic() - changed_s < 5
+        side.driver_goes()
+        assert until(lambda: labels_of(folder) == {})
+        side.put(example())
+        assert until(lambda: count(side) == "8")
+        process.kill()
+    # The next one takes over what this one left.
+    assert count(side) == "8"
+    assert labels_of(folder, time.time() + LASTS_S) == {}
+    inode = (folder / "cdigen").stat().st_ino
+    with daemon(side), cdigen_kubelet(side) as process:
+        assert until(lambda: (folder / "cdigen").stat().st_ino != inode)
+        assert process.stop() == 0
+    assert count(side) == "8"
+
+
+def test_without_nfd_all_else_goes_on_and_a_word_says_it(side: Side) -> None:
+    with daemon(side), cdigen_kubelet(side) as process:
+        assert until(lambda: side.lists(8))
+        assert until(lambda: state(side).get("state") == "waiting")
+        assert not (side.root / FOLDER).exists()
+        (line,) = process.lines("labels")
+        assert line["level"] == "info"
+        assert side.get("/readyz")[0] == 200
+        assert "Node Feature Discovery's worker has not made it" in kubelet_text(side.status(), 0)
+        # NFD's worker comes, and makes its folder.
+        features(side)
+        assert until(lambda: count(side) == "8", within_s=5)
+
+
+def test_another_programs_file_stays_and_devices_are_offered(side: Side) -> None:
+    other = features(side) / "cdigen"
+    other.write_text("nvidia.com/gpu.count=4\n")
+    with daemon(side), cdigen_kubelet(side) as process:
+        assert until(lambda: side.lists(8))
+        assert until(lambda: state(side).get("state") == "failed")
+        assert "another program's" in process.lines("labels")[0]["message"]
+        assert other.read_text() == "nvidia.com/gpu.count=4\n"
+        assert side.get("/readyz")[0] == 200
+
+
+def test_the_key_can_be_set_and_taken_back_while_it_runs(side: Side) -> None:
+    folder = features(side)
+    text = side.config.read_text()
+    side.configure("kubelet: {}\n")
+    with daemon(side), cdigen_kubelet(side):
+        assert until(lambda: side.lists(8))
+        assert side.status()["labels"] is None
+        side.configure(text)
+        assert until(lambda: count(side) == "8")
+        side.configure(text.replace("features.d/cdigen", "features.d/gpus"))
+        assert until(lambda: os.listdir(folder) == ["gpus"])
+        side.configure("kubelet: {}\n")
+        assert until(lambda: os.listdir(folder) == [])
+
+
+def test_without_an_inventory_the_file_of_before_is_left_to_its_time(side: Side) -> None:
+    folder = features(side)
+    with daemon(side), cdigen_kubelet(side):
+        assert until(lambda: count(side) == "8")
+    inode = (folder / "cdigen").stat().st_ino
+    (side.root / "run/cdigen/inventory.json").unlink()
+    with daemon(side), cdigen_kubelet(side):
+        assert until(lambda: state(side).get("state") == "waiting")
+        assert (folder / "cdigen").stat().st_ino == inode
+
+
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+def test_one_that_stands_by_writes_nothing_until_it_has_the_place(side: Side, ending: str) -> None:
+    folder = features(side)
+    with daemon(side), ExitStack() as running:
+        first = running.enter_context(cdigen_kubelet(side, "--standby"))
+        assert until(lambda: count(side) == "8")
+        inode = (folder / "cdigen").stat().st_ino
+        second = running.enter_context(cdigen_kubelet(side, "--standby", log="second"))
+        assert until(lambda: second.lines("stands by"))
+        # It is as it was, and nobody else mends it.
+        (folder / "cdigen").rename(folder.parent / "away")
+        assert until(lambda: count(side) == "8")
+        assert len(first.lines("labels")) == 1
+        assert not second.lines("labels")
+        getattr(first, ending)()
+        assert until(lambda: second.lines("labels"))
+        assert count(side) == "8"
+        assert (folder / "cdigen").stat().st_ino != inode
+        assert os.listdir(folder) == ["cdigen"]

@@ -1,0 +1,122 @@
+"""`cdigen kubelet` shares GPUs by memory from one reload to the next, and gives nothing twice meanwhile."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import TYPE_CHECKING
+
+import pytest
+from apiserver import ApiServer
+from clustermodel import Cluster
+from kubeletprocess import GPU, Side, cdigen_kubelet, side_of
+from sharedpods import node_object
+from waiting import until
+
+from cdigen.cli import kubelet
+from cdigen.value import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.process
+MEMORY = "aliyun.com/gpu-mem"
+NODE = "node1"
+UNITS = "kubelet: {shared_memory: {unit: GiB, devices: ['0', '1']}}\n"
+
+
+@pytest.fixture
+def side() -> Iterator[Side]:
+    with side_of() as made:
+        host = made.inventories["nvidia"]
+        gpus = tuple(replace(gpu, memory_mib=4096) for gpu in host.accelerators)
+        made.put({"nvidia": replace(host, accelerators=gpus)})
+        made.kubelet.start()
+        yield made
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    cluster = Cluster()
+    cluster.add_node(node_object(NODE, ()))
+    with ApiServer(cluster) as made:
+        yield made
+
+
+def healthy(side: Side, resource: str, gpu: str) -> int:
+    """Return how many units of RESOURCE of GPU the kubelet may give."""
+    devices = side.kubelet.list_of(resource).items()
+    return sum(health == "Healthy" for id_, (health, _) in devices if id_.startswith(gpu))
+
+
+def has(side: Side, *ids: str) -> None:
+    """Let the kubelet say that a container has the whole GPUs IDS."""
+    devices = [{"resource_name": GPU, "device_ids": list(ids)}] if ids else []
+    containers = [{"name": "main", "devices": devices}]
+    side.kubelet.listed = [{"name": "a", "namespace": "ml", "containers": containers}]
+
+
+def test_gpus_become_units_and_whole_again_by_reloads(side: Side, server: ApiServer) -> None:
+    first, second = (str(gpu.uuid) for gpu in side.inventories["nvidia"].accelerators[:2])
+    has(side, first)
+    config = server.kubeconfig(side.root / "kubeconfig")
+    with cdigen_kubelet(side, "--kubeconfig", config, "--node-name", NODE) as process:
+        assert until(lambda: side.lists(8))
+        side.configure(UNITS)
+        assert until(lambda: side.lists(6) and side.lists(8, MEMORY))
+        assert until(lambda: (healthy(side, MEMORY, first), healthy(side, MEMORY, second)) == (0, 4))
+        assert until(lambda: any(row["rule"] == "shared-memory-held" for row in side.status()["problems"]))
+        has(side)
+        # An answer, after which the kubelet is asked what containers have.
+        side.kubelet.endpoints[GPU].allocate(next(iter(side.kubelet.list_of(GPU))))
+        assert until(lambda: healthy(side, MEMORY, first) == 4)
+        side.configure("kubelet: {}\n")
+        assert until(lambda: side.lists(8))
+        assert not [line for line in process.lines() if line["level"] == "error"]
+
+
+def beside(folder: Path, text: str) -> list[str]:
+    """Return the namespaces that NRI's policy gives GPUs, as is found by the configuration TEXT."""
+    file = folder / "etc/cdigen/config.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    parser = ArgumentParser()
+    kubelet.add_options(parser)
+    found = kubelet.setup(
+        parser.parse_args(["--root", str(folder), "--kubelet-dir", "/run/k"]), is_lenient=False
+    ).findings
+    return [one.message.partition("namespaces ")[2] for one in found if one.rule == "shared-memory-nri"]
+
+
+@pytest.mark.parametrize(
+    ("nri", "expected"),
+    [
+        ("allow: [{namespaces: [ml, team-*]}]", ["ml, team-*"]),
+        ("allow: [{namespaces: [ml], kinds: [nvidia.com/gpu]}]", ["ml"]),
+        ("allow: [{namespaces: [ml], kinds: ['*']}]", ["ml"]),
+        (
+            "allow: [{namespaces: [a], kinds: [x.com/nic]}, {namespaces: [b], kinds: [amd.com/gpu]}]",
+            ["b"],
+        ),
+        ("allow: [{namespaces: [ml], kinds: [nvidia.com/gdrcopy]}]", []),
+        ("allow: []", []),
+    ],
+)
+def test_what_nri_hands_out_beside_units_is_a_finding(tmp_path: Path, nri: str, expected: list[str]) -> None:
+    assert beside(tmp_path, f"kubelet: {{shared_memory: {{unit: GiB}}}}\nnri: {{{nri}}}\n") == expected
+    assert beside(tmp_path, f"nri: {{{nri}}}\n") == []
+
+
+def test_a_reload_that_lets_nri_hand_out_gpus_says_so(side: Side, server: ApiServer) -> None:
+    def rules() -> list[str]:
+        return [row["rule"] for row in side.status()["problems"]]
+
+    side.configure(UNITS)
+    config = server.kubeconfig(side.root / "kubeconfig")
+    with cdigen_kubelet(side, "--kubeconfig", config, "--node-name", NODE):
+        assert until(lambda: side.lists(8, MEMORY))
+        assert "shared-memory-nri" not in rules()
+        side.configure(f"{UNITS}nri: {{allow: [{{namespaces: [ml]}}]}}\n")
+        assert until(lambda: "shared-memory-nri" in rules())
+        side.configure(UNITS)
+        assert until(lambda: "shared-memory-nri" not in rules())

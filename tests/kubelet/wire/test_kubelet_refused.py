@@ -1,0 +1,40 @@
+"""A kubelet whose socket the system refuses to us, as SELinux does to a container."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from abilities import cannot_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Root without a right but its own files', as in a container.
+AS_CONTAINER = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
+ASK = """
+import asyncio, sys
+from cdigen.kubelet.wire.clients import KubeletError, register
+try:
+    asyncio.run(register(sys.argv[1], "nvidia.com/gpu", "x.sock"))
+except KubeletError as error:
+    print(error.message, error.was_reached)
+"""
+
+
+def test_a_refused_connection_is_one_line(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        cannot_run("only root makes another user's socket")
+    path = tmp_path / "kubelet.sock"
+    with socket.socket(socket.AF_UNIX) as kubelet:
+        kubelet.bind(str(path))
+        kubelet.listen()
+        os.chown(path, 1000, 1000)
+        path.chmod(0o600)
+        command = [*AS_CONTAINER, sys.executable, "-c", ASK, str(path)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.startswith(f"cannot connect to {path}: Permission denied")
+    assert done.stdout.endswith(" False\n")
