@@ -1,0 +1,100 @@
+"""Measure ``cdigen extender`` with a large cluster: filter, prioritize, bind, start, memory.
+
+``make bench-extender`` runs it. The API server is the tests' double, in this process; what it takes to answer
+is measured there and taken off the time of a bind. Pods are 5 kB as real ones are, and the scheduler's
+requests name all nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:1] = [str(TESTS), str(TESTS / "extender"), str(TESTS / "gpushare"), str(TESTS.parent)]
+
+from apiserver import ApiServer  # noqa: E402 - after the path is set
+from bigcluster import big_cluster  # noqa: E402 - likewise
+from extenderprocess import PREFIX, Extender, ready  # noqa: E402 - likewise
+from sharedpods import pod_object  # noqa: E402 - likewise
+
+FILTER_GOAL_MS, BIND_GOAL_MS, MEMORY_GOAL_MB = 50.0, 100.0, 120.0
+
+
+def main() -> None:
+    """Measure, and print a table or JSON."""
+    options = _options()
+    cluster = big_cluster(options.nodes, options.pods, bare=options.pods)
+    nodes = sorted(path.rsplit("/", 1)[-1] for path in cluster.objects if "/nodes/" in path)
+    with tempfile.TemporaryDirectory(prefix="cdigen-") as folder, ApiServer(cluster) as server:
+        begun_s = time.perf_counter()
+        with ready(server, Path(folder, "e")) as extender:
+            found = {"start, s": [time.perf_counter() - begun_s]}
+            for verb in ("filter", "prioritize"):
+                for units in ([4], [70], [20, 20, 20], [500]):
+                    name = f"{verb} {'+'.join(map(str, units))}, ms"
+                    found[name] = _asked(extender, verb, pod_object("ask", *units), nodes, options.rounds)
+            found["bind without the API's time, ms"] = _bound(server, extender, nodes, options.rounds)
+            found["RSS, MB"] = [_rss_mb(extender.process.pid)]
+    if options.json:
+        print(json.dumps({name: [_p(times, 0.5), _p(times, 0.99)] for name, times in found.items()}))
+        return
+    print(f"{options.nodes} nodes with 8 GPUs, {options.pods} pods that ask, and as many that do not")
+    for name, times in found.items():
+        print(f"{name:34} median {statistics.median(times):8.2f}   p99 {_p(times, 0.99):8.2f}")
+    print(f"goals: filter {FILTER_GOAL_MS} ms, bind {BIND_GOAL_MS} ms, RSS {MEMORY_GOAL_MB} MB")
+
+
+def _asked(
+    extender: Extender, verb: str, pod: dict[str, object], nodes: list[str], rounds: int
+) -> list[float]:
+    asked = json.dumps({"Pod": pod, "NodeNames": nodes}).encode()
+    times = []
+    for _ in range(rounds):
+        begun_s = time.perf_counter()
+        status, _answer = extender.ask("POST", f"{PREFIX}/{verb}", asked)
+        times.append((time.perf_counter() - begun_s) * 1000)
+        assert status == 200
+    return times
+
+
+def _bound(server: ApiServer, extender: Extender, nodes: list[str], rounds: int) -> list[float]:
+    times = []
+    for number in range(rounds):
+        pod = pod_object(f"new-{number}", 1)
+        server.change(lambda cluster, pod=pod: cluster.add_pod(pod))  # type: ignore[misc]
+        spent_s, begun_s = server.spent_s, time.perf_counter()
+        problem = extender.bind(f"new-{number}", nodes[number % len(nodes)])
+        took_s = time.perf_counter() - begun_s
+        assert problem == "", problem
+        times.append((took_s - (server.spent_s - spent_s)) * 1000)
+    return times
+
+
+def _rss_mb(pid: int) -> float:
+    line = next(
+        row for row in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines() if row[:4] == "Rss:"
+    )
+    return int(line.split()[1]) / 1000
+
+
+def _p(times: list[float], share: float) -> float:
+    return sorted(times)[min(len(times) - 1, int(len(times) * share))]
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--pods", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,346 @@
+"""The manifests of examples/kubernetes/gpushare on a real Kubernetes that asks RBAC for everything.
+
+The extender runs as its Deployment says, but on the node itself: the image comes from elsewhere. `cdigen
+kubelet` has the kubeconfig that docs/sharing.md makes of the token.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import amdtree
+import pytest
+import yaml
+from busyboximage import IMAGE
+from containerdhost import eventually
+from gpunode import Program
+from gpusharecluster import (
+    FOLDER,
+    LEDGERS,
+    RESOURCES,
+    ROLES,
+    begin_extender,
+    create,
+    delete,
+    inspect,
+    is_said,
+    kubeconfig_of_the_page,
+    offer,
+    own,
+    remove_ledger,
+    running_gpushare,
+    said,
+    told_of,
+    user_of,
+    without,
+)
+from hosttree import put
+from kernelrecords import FakeLog
+from kernelside import write
+from kubernetesapi import ApiError
+from kubernetesnode import NODE, Daemon, Node
+
+from cdigen.gpushare.names import ASSIGNED, GPUS, INDEX, LEDGER_IN, OF_GPU
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.e2e
+
+SIZES = (4, 2)  # GiB of the GPUs of the node with a kubelet
+CONFIG = """\
+health: {ignore: [node-unusable]}
+daemon: {settle_timeout_s: 1}
+kubelet: {shared_memory: {unit: GiB, namespace: cdigen}}
+"""
+EXTENDER, NODE_SIDE = (f"{ROLES}/clusterroles/{name}" for name in ("cdigen-extender", "cdigen-node"))
+OF_LEDGERS = f"{ROLES}/namespaces/{LEDGERS}/roles/cdigen-ledgers"
+OF_HEALTH = f"{ROLES}/namespaces/kube-system/roles/cdigen-unhealthy"
+
+
+@pytest.fixture(scope="module")
+def cluster(cache: Path, kubernetes_tree: Path) -> Iterator[Node]:
+    assert kubernetes_tree.is_dir()
+    with running_gpushare(cache) as node:
+        yield node
+
+
+def test_the_deployments_pods_are_made_and_find_a_node(cluster: Node) -> None:
+    def placed() -> bool | None:
+        rows = cluster.pods(LEDGERS).values()
+        return [bool(row["spec"].get("nodeName")) for row in rows] == [True, True] or None
+
+    eventually(placed, "both replicas have a node", timeout_s=60, told=lambda: said(cluster))
+    pod = next(iter(cluster.pods(LEDGERS).values()))["spec"]
+    assert re.fullmatch(r"localhost/cdigen:[0-9.]+", pod["containers"][0]["image"])
+    assert pod["priority"] > 0
+    # The image comes from elsewhere.
+    cluster.kubectl("-n", LEDGERS, "scale", "deployment/cdigen-extender", "--replicas=0")
+    budget = yaml.safe_load((FOLDER / "pdb.yaml").read_text())
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(budget | {"apiVersion": "policy/v1beta1"}))
+
+
+def test_gpushares_demonstration_is_bound_and_an_ordinary_user_sees_it(cluster: Node) -> None:
+    text = (FOLDER / "binpack.yaml").read_text().replace("docker.io/library/debian:stable", IMAGE)
+    cluster.kubectl("apply", "-f", "-", stdin=text)
+
+    def bound() -> bool | None:
+        rows = [
+            row for name, row in cluster.pods("default").items() if name.startswith(("binpack", "gpu-job"))
+        ]
+        return (len(rows) == 4 and all(row["spec"].get("nodeName") == "guide" for row in rows)) or None
+
+    eventually(bound, "the demonstration is bound", timeout_s=60, told=lambda: said(cluster))
+    metadata = cluster.pods("default")["binpack-1-0"]["metadata"]
+    assert metadata["annotations"][LEDGER_IN] == LEDGERS
+    config = user_of(cluster, "anna")
+    refused = inspect(cluster, config)
+    assert refused.returncode == 1
+    assert 'User "system:serviceaccount:default:anna" cannot list resource "pods"' in refused.stderr
+    assert "you need the right to get and list nodes" in refused.stderr
+    rules = ("--verb=get,list", "--resource=nodes,pods")
+    cluster.kubectl("create", "clusterrole", "looks", *rules)
+    cluster.kubectl(
+        "create", "clusterrolebinding", "looks", "--clusterrole=looks", "--serviceaccount=default:anna"
+    )
+    # Binpack: the smaller GPU first, as long as it suffices.
+    rows = inspect(cluster, config).stdout.splitlines()
+    assert rows[0] == "NAME   IPADDRESS  GPU0(Allocated/Total)  GPU1(Allocated/Total)  GPU Memory(GiB)"
+    assert rows[1].split()[:2] == ["guide", "10.99.0.7"]
+    assert rows[-2:] == ["Allocated/Total GPU Memory In Cluster:", "11/23 (47%)"]
+    details = inspect(cluster, config, "-d", "guide").stdout
+    for name in ("binpack-1-0", "binpack-1-1", "binpack-1-2"):
+        assert re.search(rf"^{name}  +default  +(3  +0|0  +3)$", details, re.MULTILINE), details
+    cluster.kubectl("cordon", "guide")
+    assert inspect(cluster, config).stdout.endswith("0/0 (0%)\nCordoned, not in the total: guide 11/23\n")
+    cluster.kubectl("uncordon", "guide")
+    cluster.kubectl("delete", "statefulset/binpack-1", "job/gpu-job", "--wait=false")
+    eventually(lambda: gone(cluster, "binpack", "gpu-job"), "they are gone", timeout_s=30, told=str)
+
+
+def test_gpushares_samples_fill_two_gpus_but_for_the_last(cluster: Node) -> None:
+    offer(cluster, 16276, 16276)
+    text = (FOLDER / "binpack-mib.yaml").read_text().replace("docker.io/library/debian:stable", IMAGE)
+    cluster.kubectl("apply", "-f", "-", stdin=text)
+
+    def placed() -> bool | None:
+        rows = [row for name, row in cluster.pods("default").items() if name.startswith("binpack-")]
+        return sorted(bool(row["spec"].get("nodeName")) for row in rows) == [False, True, True, True] or None
+
+    eventually(placed, "three are bound", timeout_s=60, told=lambda: said(cluster))
+    shown = inspect(cluster, cluster.folder / "anna.conf").stdout
+    assert "GPU Memory(MiB)" in shown
+    assert re.search(r"^(24414|32552)/32552 ", shown, re.MULTILINE)
+    names = [f"deployment/binpack-{number}" for number in range(1, 5)]
+    cluster.kubectl("delete", *names, "--wait=false")
+    eventually(lambda: gone(cluster, "binpack"), "they are gone", timeout_s=30, told=str)
+    offer(cluster, 15, 8)
+
+
+def gone(node: Node, *prefixes: str) -> bool | None:
+    left = [name for name in node.pods("default") if name.startswith(prefixes)]
+    for name in left:
+        with suppress(ApiError):  # its controller was faster
+            delete(node, name)
+    return not left or None
+
+
+def test_the_extender_says_which_of_its_lists_it_may_not_have(cluster: Node) -> None:
+    who = 'User \\"system:serviceaccount:cdigen:cdigen-extender\\" cannot'
+    for verb in ("list", "watch"):
+        cluster.daemons["extender"].stop(signal.SIGKILL)  # else it goes on for 3 s
+        cluster.daemons["extender"].log_file.write_text("")
+        with (
+            without(cluster, EXTENDER, "pods", verb),
+            without(cluster, EXTENDER, "nodes", verb),
+            without(cluster, OF_HEALTH, "configmaps", verb),
+        ):
+            cluster.daemons["extender"].start()
+            for resource in ("pods", "nodes", "configmaps"):
+                is_said(cluster, "extender", f'{who} {verb} resource \\"{resource}\\"')
+    cluster.daemons["extender"].stop(signal.SIGKILL)
+    begin_extender(cluster)
+
+
+def test_without_one_of_its_rights_the_extender_binds_nothing_and_the_pods_event_says_why(
+    cluster: Node,
+) -> None:
+    remove_ledger(cluster, "guide")
+    cases = (
+        (EXTENDER, "pods", "get"),
+        (EXTENDER, "pods/binding", "create"),
+        (OF_LEDGERS, "configmaps", "get"),
+        (OF_LEDGERS, "configmaps", "update"),
+    )
+    remove_ledger_later = (OF_LEDGERS, "configmaps", "create")
+    create(cluster, "first", 1, nodeSelector={})
+    eventually(
+        lambda: bool(cluster.pods("default")["first"]["spec"].get("nodeName")) or None,
+        "all is well with all rights", timeout_s=30, told=lambda: said(cluster),
+    )  # fmt: skip
+    for number, (role, resource, verb) in enumerate((*cases, remove_ledger_later)):
+        name = f"less-{number}"
+        if (role, resource, verb) == remove_ledger_later:
+            remove_ledger(cluster, "guide")
+        with without(cluster, role, resource, verb):
+            create(cluster, name, 1)
+            text = told_of(cluster, name, f'cannot {verb} resource "{resource}"')
+            assert "system:serviceaccount:cdigen:cdigen-extender" in text
+            delete(cluster, name)
+    delete(cluster, "first")
+
+
+@pytest.mark.parametrize(
+    ("account", "verb", "resource", "namespace"),
+    [
+        ("cdigen-extender", "patch", "pods", "default"),
+        ("cdigen-extender", "update", "configmaps", "kube-system"),
+        ("cdigen-extender", "get", "secrets", LEDGERS),
+        ("cdigen-extender", "patch", "nodes", ""),
+        ("cdigen-node", "create", "pods/binding", "default"),
+        ("cdigen-node", "update", "configmaps", "kube-system"),
+        ("cdigen-node", "get", "secrets", LEDGERS),
+        ("cdigen-node", "list", "nodes", ""),
+    ],
+)
+def test_what_neither_needs_neither_may(
+    cluster: Node, account: str, verb: str, resource: str, namespace: str
+) -> None:
+    resource, _, part = resource.partition("/")
+    asked = {"verb": verb, "resource": resource, "subresource": part, "namespace": namespace}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "metadata": {},
+        "spec": {"user": f"system:serviceaccount:{LEDGERS}:{account}", "resourceAttributes": asked},
+    }
+    answer = cluster.api.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    assert not answer["status"]["allowed"]
+
+
+# The node's side.
+
+
+@pytest.fixture(scope="module")
+def plugin(cluster: Node) -> Iterator[Node]:
+    """Run `cdigen kubelet` with the kubeconfig that the page makes."""
+    with tempfile.TemporaryDirectory(prefix="gpushare-", dir=cluster.folder) as folder:
+        root = Path(folder) / "root"
+        gpus = amdtree.mi210(len(SIZES))
+        amdtree.write(root, gpus)
+        for gpu, units in zip(gpus, SIZES, strict=True):
+            put(root / f"sys/devices/pci0000:00/{gpu.bdf}/mem_info_vram_total", f"{units << 30}\n".encode())
+        for name in ("run/cdi", "run/cdigen", "var/lib/cdigen"):
+            (root / name).mkdir(parents=True, exist_ok=True)
+        (root / "var/run").symlink_to("../run")
+        write(root / "etc/cdigen/config.yaml", CONFIG)
+        log = FakeLog(root / "dev/kmsg")
+        daemon = Program(arguments=("run", "--root", str(root)), log_file=Path(folder) / "daemon.log")
+        daemon.start()
+        folders = ("--kubelet-dir", f"{cluster.folder}/kubelet", "--run-dir", f"{cluster.folder}/plugin")
+        access = ("--kubeconfig", str(kubeconfig_of_the_page(cluster)), "--node-name", NODE)
+        program = Daemon(
+            enter=cluster.enter,
+            program=Path(sys.executable),
+            flags=["-m", "cdigen", "kubelet", "--root", str(root), *folders, *access],
+            log_file=cluster.folder / "plugin.log",
+        )
+        program.start()
+        cluster.daemons["plugin"] = program
+        try:
+            eventually(
+                lambda: has_annotation(cluster), "the node is annotated", timeout_s=60,
+                told=lambda: program.log + daemon.log,
+            )  # fmt: skip
+            eventually(
+                lambda: allocatable(cluster) == sum(SIZES) or None, "units are offered", timeout_s=60,
+                told=lambda: program.log,
+            )  # fmt: skip
+            yield cluster
+        finally:
+            program.stop()
+            daemon.close()
+            log.close()
+
+
+def has_annotation(node: Node) -> bool | None:
+    found = node.api.get(f"/api/v1/nodes/{NODE}")
+    counted = found["status"]["capacity"].get(RESOURCES.count) == str(len(SIZES))
+    return (GPUS in found["metadata"].get("annotations", {}) and counted) or None
+
+
+def allocatable(node: Node) -> int:
+    return int(node.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"].get(RESOURCES.memory, "0"))
+
+
+def test_with_its_token_the_node_says_what_a_container_got(plugin: Node) -> None:
+    create(plugin, "unplanned", 2, nodeName=NODE)
+
+    def annotated() -> Any:
+        found = plugin.pods("default")["unplanned"]["metadata"].get("annotations", {})
+        return found if found.get(ASSIGNED) == "true" else None
+
+    found = eventually(annotated, "the pod is annotated", timeout_s=30, told=lambda: said(plugin, "plugin"))
+    size = {"0": "4", "1": "2"}[found[INDEX]]
+    assert found[OF_GPU] == size
+    delete(plugin, "unplanned")
+
+
+def test_without_one_of_its_rights_the_node_refuses_and_the_pod_says_why(plugin: Node) -> None:
+    who = "system:serviceaccount:cdigen:cdigen-node"
+    cases = (
+        (NODE_SIDE, "pods", "list"),
+        (NODE_SIDE, "pods", "patch"),
+        (OF_LEDGERS, "configmaps", "update"),
+        (OF_LEDGERS, "configmaps", "get"),
+        (OF_LEDGERS, "configmaps", "create"),
+    )
+    for number, (role, resource, verb) in enumerate(cases):
+        name = f"refused-{number}"
+        if verb == "create":
+            remove_ledger(plugin, NODE)
+        with without(plugin, role, resource, verb):
+            create(plugin, name, 1, nodeName=NODE)
+            text = told_of(plugin, name, f'cannot {verb} resource "{resource}"')
+            assert who in text
+        delete(plugin, name)
+
+
+@pytest.mark.parametrize(
+    ("resource", "verb"), [("nodes", "get"), ("nodes", "patch"), ("nodes/status", "patch")]
+)
+def test_what_the_node_may_not_write_is_in_its_log(plugin: Node, resource: str, verb: str) -> None:
+    program = plugin.daemons["plugin"]
+    program.stop()
+    program.log_file.write_text("")
+    # What is right already is not written.
+    plugin.api.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"annotations": {GPUS: "old"}}})
+    wrong = {RESOURCES.count: "99"}
+    plugin.api.patch(f"/api/v1/nodes/{NODE}/status", {"status": {"capacity": wrong, "allocatable": wrong}})
+    words = f'cannot {verb} resource \\"{resource}\\"'
+    with without(plugin, NODE_SIDE, resource, verb):
+        program.start()
+        is_said(plugin, "plugin", words)
+
+
+def test_gpushares_policy_file_is_understood_too(cluster: Node) -> None:
+    """Last: the scheduler is another one from here on."""
+    cluster.daemons["scheduler"].stop()
+    policy = cluster.folder / "policy.json"
+    policy.write_text(own(cluster, (FOLDER / "scheduler-policy.json").read_text()))
+    config = f"{cluster.folder}/kubeconfig"
+    cluster.start(
+        "scheduler", "kube-scheduler", kubeconfig=config, leader_elect="false", policy_config_file=str(policy)
+    )
+    create(cluster, "by-policy", 9)
+    eventually(
+        lambda: cluster.pods("default")["by-policy"]["spec"].get("nodeName") == "guide" or None,
+        "it is bound", timeout_s=30, told=lambda: said(cluster),
+    )  # fmt: skip

@@ -1,0 +1,270 @@
+"""Clients that mean harm, are slow, or are nobody we know: each gets its answer, and others theirs."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from certificates import made
+from waiting import until
+
+from cdigen.extender.server import MAX_BODY, MAX_CONNECTIONS, MAX_LARGE, Access, Server
+from cdigen.frontend.http import Response
+from cdigen.model.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Serve = Callable[..., Server]
+
+
+def echo(method: str, path: str, body: bytes) -> Response:
+    if path == "/broken":
+        raise RuntimeError("no")
+    return Response(body=f"{method} {path} {len(body)}".encode())
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    servers: list[Server] = []
+
+    def start(*, request_s: float = 10.0, **access: object) -> Server:
+        server = Server("127.0.0.1", 0, echo, Access(**access), request_s=request_s)  # type: ignore[arg-type]
+        server.start()
+        servers.append(server)
+        return server
+
+    yield start
+    for each in servers:
+        each.stop()
+
+
+def ask(
+    port: int, method: str = "GET", path: str = "/x", body: bytes | None = None, **headers: str
+) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request(method, path, body, headers)
+    answer = connection.getresponse()
+    told = answer.read().decode()
+    connection.close()
+    return answer.status, told
+
+
+def raw(port: int, data: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        told = b""
+        while part := connection.recv(1 << 16):
+            told += part
+        return told
+
+
+def test_requests_are_answered_one_after_the_other_on_one_connection(serve: Serve) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", serve().port, timeout=10)
+    for number in range(3):
+        connection.request("POST", f"/{number}", b"x" * number)
+        assert connection.getresponse().read() == f"POST /{number} {number}".encode()
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"POST /x HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (MAX_BODY + 1), b"413"),
+        (b"POST /x HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"411"),
+        (b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"411"),
+        (b"POST /x HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"411"),
+        (b"GET /x HTTP/1.1\r\nContent-Length: 4\r\n\r\nGET ", b"400"),
+        (b"DELETE /x HTTP/1.1\r\n\r\n", b"501"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n\n", b"400"),
+        (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", b"414"),
+        (b"GET /x HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", b"431"),
+        (b"GET /x HTTP/1.1\r\na: " + b"b" * 70_000 + b"\r\n\r\n", b"431"),
+        (b"GET /broken HTTP/1.1\r\nConnection: close\r\n\r\n", b"500"),
+    ],
+)
+def test_what_is_no_good_request_is_refused(serve: Serve, data: bytes, status: bytes) -> None:
+    assert status in raw(serve().port, data).split(b"\r\n", 1)[0]
+
+
+def test_a_body_that_ends_early_is_not_answered(serve: Serve) -> None:
+    assert raw(serve().port, b"POST /x HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc") == b""
+
+
+def test_a_crowd_of_silent_clients_locks_nobody_out(serve: Serve) -> None:
+    port = serve().port
+    crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(2 * MAX_CONNECTIONS)]
+    for each in crowd:
+        each.send(b"POST /x HTTP/1.1\r\n")
+    begun_s = time.monotonic()
+    assert ask(port) == (200, "GET /x 0")
+    assert time.monotonic() - begun_s < 5
+    for each in crowd:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    "start", [b"POST /x HTTP/1.1\r\nA: ", b"POST /x HTTP/1.1\r\nContent-Length: 999\r\n\r\n"]
+)
+def test_a_client_that_drips_is_ended(serve: Serve, start: bytes) -> None:
+    begun_s = time.monotonic()
+    port = serve(request_s=0.5).port
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(start)
+        with suppress(OSError):
+            while time.monotonic() < begun_s + 8 and not is_ended(client):
+                client.sendall(b"x")
+    assert time.monotonic() - begun_s < 5
+
+
+def is_ended(client: socket.socket) -> bool:
+    client.settimeout(0.1)
+    try:
+        return client.recv(1 << 12) == b""
+    except TimeoutError:
+        return False
+
+
+def test_large_requests_are_few_at_a_time_and_small_ones_go_on(serve: Serve) -> None:
+    port = serve().port
+    head = b"POST /x HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % MAX_BODY
+    crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(MAX_LARGE)]
+    for each in crowd:
+        each.sendall(head)
+    assert until(lambda: b"503" in raw(port, head).split(b"\r\n", 1)[0])
+    assert ask(port, "POST", "/x", b"{}") == (200, "POST /x 2")
+    for each in crowd:
+        each.close()
+
+
+def test_what_is_being_answered_is_answered_to_the_end() -> None:
+    begun, told = threading.Event(), []
+
+    def slow(_method: str, _path: str, _body: bytes) -> Response:
+        begun.set()
+        time.sleep(0.5)
+        return Response(body=b"done")
+
+    server = Server("127.0.0.1", 0, slow, Access())
+    server.start()
+    port = server.port
+    with socket.create_connection(("127.0.0.1", port)) as idle:
+        asking = threading.Thread(target=lambda: told.append(ask(port)))
+        asking.start()
+        begun.wait(5)
+        server.stop()
+        asking.join()
+        assert told == [(200, "done")]
+        assert idle.recv(1) == b""
+    with pytest.raises(OSError, match="refused"):
+        ask(port)
+
+
+def test_who_comes_while_it_ends_is_answered_and_told_to_go() -> None:
+    server = Server("127.0.0.1", 0, echo, Access(), linger_s=1.0)
+    server.start()
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)) as kept:
+        kept.request("GET", "/x")
+        assert kept.getresponse().read() == b"GET /x 0"
+        ending = threading.Thread(target=server.stop)
+        ending.start()
+        time.sleep(0.2)
+        kept.request("GET", "/x")
+        answer = kept.getresponse()
+        assert (answer.status, answer.getheader("Connection")) == (200, "close")
+        assert ask(server.port) == (200, "GET /x 0")
+        ending.join()
+    with pytest.raises(OSError, match="refused"):
+        ask(server.port)
+
+
+def test_without_the_token_nothing_is_told_but_health(serve: Serve) -> None:
+    port = serve(token=lambda: "secret").port
+    basic = base64.b64encode(b"anybody:secret").decode()
+    assert ask(port)[0] == 401
+    assert ask(port, "POST", "/x", b"{}")[0] == 401
+    assert ask(port, Authorization="Bearer wrong")[0] == 401
+    assert ask(port, Authorization="Basic !")[0] == 401
+    assert ask(port, Authorization="Bearer ")[0] == 401
+    assert ask(port, path="/healthz")[0] == 200
+    assert ask(port, Authorization="Bearer secret")[0] == 200
+    assert ask(port, Authorization=f"Basic {basic}")[0] == 200
+
+
+def test_a_token_file_that_is_empty_lets_nobody_in(serve: Serve) -> None:
+    assert ask(serve(token=str).port, Authorization="Bearer ")[0] == 401
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[str, str]:
+    return made(tmp_path, "one")
+
+
+def secure(port: int, authority: str, certificate: tuple[str, str] | None = None, path: str = "/x") -> str:
+    context = ssl.create_default_context(cafile=authority)
+    if certificate:
+        context.load_cert_chain(*certificate)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=context)
+    try:
+        connection.request("POST", path, b"abc")
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
+
+
+def test_tls_is_served_and_a_new_certificate_counts_at_once(
+    serve: Serve, certificate: tuple[str, str], tmp_path: Path
+) -> None:
+    server = serve(certificate=certificate[0], key=certificate[1])
+    assert secure(server.port, certificate[0]) == "POST /x 3"
+    with suppress(OSError):
+        assert raw(server.port, b"GET /x HTTP/1.1\r\n\r\n")[:4] != b"HTTP"
+    other = made(tmp_path, "two")
+    for new, old in zip(other, certificate, strict=True):
+        shutil.copyfile(new, old + ".new")
+        shutil.move(old + ".new", old)
+    assert secure(server.port, other[0]) == "POST /x 3"
+
+
+def test_clients_without_a_certificate_are_refused_where_one_is_asked_for(
+    serve: Serve, certificate: tuple[str, str], tmp_path: Path
+) -> None:
+    client = made(tmp_path, "client")
+    server = serve(certificate=certificate[0], key=certificate[1], client_ca=client[0])
+    assert secure(server.port, certificate[0], client) == "POST /x 3"
+    assert "a client certificate is needed" in secure(server.port, certificate[0])
+    assert secure(server.port, certificate[0], path="/healthz") == "POST /healthz 3"
+    with pytest.raises((OSError, http.client.HTTPException)):
+        secure(server.port, certificate[0], made(tmp_path, "stranger"))
+
+
+def test_an_address_or_certificate_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be served"):
+        Server("203.0.113.1", 1, echo, Access()).start()
+    bad = tmp_path / "bad.crt"
+    bad.write_text(json.dumps({}))
+    with pytest.raises(StoreError, match="cannot be served"):
+        Server("127.0.0.1", 0, echo, Access(certificate=str(bad))).start()
+    with pytest.raises(StoreError, match=r"missing\.crt: No such file"):
+        Server("127.0.0.1", 0, echo, Access(certificate=str(tmp_path / "missing.crt"))).start()
+
+
+def test_a_key_with_a_password_is_an_error_and_no_question(tmp_path: Path) -> None:
+    certificate, key = made(tmp_path, "one")
+    locked = str(tmp_path / "locked.key")
+    subprocess.run(["openssl", "ec", "-aes256", "-in", key, "-passout", "pass:x", "-out", locked],
+                   check=True, capture_output=True)  # fmt: skip
+    with pytest.raises(StoreError, match="the key has a password"):
+        Server("127.0.0.1", 0, echo, Access(certificate=certificate, key=locked)).start()

@@ -1,0 +1,300 @@
+"""`cdigen extender` as a process: a scheduler asks it, and an API server's double is what it knows."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from apiserver import ApiServer
+from certificates import made
+from clustermodel import Cluster
+from extenderprocess import PREFIX, Extender, ready, run_once, running, started
+from outputs import validator
+from sharedpods import node_object, pod_object
+from waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    cluster = Cluster()
+    cluster.add_node(node_object(sizes=(8, 4)))
+    cluster.add_node(node_object("node2", sizes=(2,)))
+    with ApiServer(cluster) as found:
+        yield found
+
+
+def test_a_pod_is_filtered_bound_and_inspected(server: ApiServer, tmp_path: Path) -> None:
+    pod = pod_object("p", 3)
+    with ready(server, tmp_path) as extender:
+        server.change(lambda cluster: cluster.add_pod(pod))
+        answer = extender.filter(pod, "node1", "node2", "node3")
+        assert answer["NodeNames"] == ["node1"]
+        assert "the largest has 2" in answer["FailedAndUnresolvableNodes"]["node2"]
+        assert "the largest has 2" in answer["FailedNodes"]["node2"]
+        assert "not known" in answer["FailedNodes"]["node3"]
+        assert extender.bind("p") == ""
+        (node,) = extender.ask("GET", f"{PREFIX}/inspect/node1")[1]["nodes"]
+        assert node["devs"][1]["pods"] == [{"name": "p", "namespace": "default", "usedGPU": 3}]
+        assert (node["totalGPU"], node["usedGPU"]) == (12, 3)
+        scores = extender.ask("POST", f"{PREFIX}/prioritize", {"Pod": pod, "NodeNames": ["node1", "node2"]})[
+            1
+        ]
+        assert [row["Host"] for row in scores] == ["node1", "node2"]
+        assert extender.ask("GET", f"{PREFIX}/inspect/nobody") == (
+            200,
+            {"nodes": [], "error": "the node nobody is not known"},
+        )
+
+
+def test_a_pod_that_is_gone_gives_its_room_back(server: ApiServer, tmp_path: Path) -> None:
+    with ready(server, tmp_path) as extender:
+        server.change(lambda cluster: cluster.add_pod(pod_object("p", 8)))
+        server.change(lambda cluster: cluster.add_pod(pod_object("q", 8)))
+        assert extender.bind("p") == ""
+        assert "none has more than 4 free" in extender.bind("q")
+        server.change(lambda cluster: cluster.delete("/api/v1/namespaces/default/pods/p"))
+        assert until(lambda: extender.filter(pod_object("q", 8), "node1")["NodeNames"] == ["node1"])
+        assert extender.bind("q") == ""
+
+
+def test_two_extenders_bind_at_once_and_no_gpu_is_promised_twice(server: ApiServer, tmp_path: Path) -> None:
+    with ready(server, tmp_path / "a") as first, ready(server, tmp_path / "b") as second:
+        names = [f"p{number}" for number in range(24)]
+        for number, name in enumerate(names):
+            pod = pod_object(name, 1 + number % 3)
+            server.change(lambda cluster, pod=pod: cluster.add_pod(pod))  # type: ignore[misc]
+        failures: list[str] = []
+
+        def work(extender: Extender, mine: list[str]) -> None:
+            failures.extend(each for name in mine if (each := extender.bind(name)))
+
+        threads = [
+            threading.Thread(target=work, args=(extender, names[turn::4]))
+            for turn, extender in enumerate((first, second, first, second))
+        ]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        used = server.cluster.used("node1")
+        assert set(used) == {0, 1}
+        assert used[0] <= 8
+        assert used[1] <= 4
+        assert sum(used.values()) >= 10
+        assert all("free" in each or "first" in each for each in failures), failures
+
+
+def test_old_schedulers_are_answered_in_their_words(server: ApiServer, tmp_path: Path) -> None:
+    with ready(server, tmp_path) as extender:
+        asked = {"pod": pod_object("p", 3), "nodenames": ["node1", "node2"]}
+        answer = extender.ask("POST", f"{PREFIX}/filter", asked)[1]
+        assert answer["nodenames"] == ["node1"]
+        assert set(answer) == {"nodes", "nodenames", "failedNodes", "error"}
+        whole = {"Pod": pod_object("p", 3), "Nodes": {"items": [node_object(), node_object("node2")]}}
+        answer = extender.ask("POST", f"{PREFIX}/filter", whole)[1]
+        assert [row["metadata"]["name"] for row in answer["Nodes"]["items"]] == ["node1"]
+
+
+def test_changes_of_nodes_and_sick_gpus_are_followed(server: ApiServer, tmp_path: Path) -> None:
+    with ready(server, tmp_path) as extender:
+        pod = pod_object("p", 8)
+        assert extender.filter(pod, "node1")["NodeNames"] == ["node1"]
+        sick = {"kind": "ConfigMap", "metadata": {"name": "unhealthy-gpu-node1", "namespace": "kube-system",
+                "uid": "u"}, "data": {"gpus": "0"}}  # fmt: skip
+        path = "/api/v1/namespaces/kube-system/configmaps/unhealthy-gpu-node1"
+        server.change(lambda cluster: cluster.put(path, sick, "ADDED"))
+        assert until(lambda: extender.filter(pod, "node1")["NodeNames"] == [])
+        server.change(lambda cluster: cluster.delete(path))
+        assert until(lambda: extender.filter(pod, "node1")["NodeNames"] == ["node1"])
+        server.change(lambda cluster: cluster.put("/api/v1/nodes/node1", node_object(sizes=(4, 4))))
+        assert until(lambda: extender.filter(pod, "node1")["NodeNames"] == [])
+
+
+def test_what_was_forgotten_is_listed_again(server: ApiServer, tmp_path: Path) -> None:
+    with ready(server, tmp_path) as extender:
+        server.faults = lambda _, path: 500 if "watch=1" in path else None
+        server.end_watches()
+        server.change(lambda cluster: cluster.add_pod(pod_object("p", 8, node="node1")))
+        server.change(lambda cluster: cluster.put("/api/v1/nodes/node1", node_object(sizes=(1, 1))))
+        server.end_watches(forget=True)
+        server.faults = lambda _, _path: None
+        assert until(lambda: extender.filter(pod_object("q", 2), "node1")["NodeNames"] == [])
+
+
+def test_an_api_server_that_is_away_is_waited_for(server: ApiServer, tmp_path: Path) -> None:
+    server.faults = lambda _, _path: 503
+    with running(server, tmp_path) as extender:
+        assert extender.ask("GET", "/readyz")[0] == 503
+        assert "not known yet" in extender.filter(pod_object("p", 3), "node1")["Error"]
+        assert "not known yet" in extender.bind("p")
+        server.faults = lambda _, _path: None
+        assert until(lambda: extender.ask("GET", "/readyz")[0] == 200)
+        server.change(lambda cluster: cluster.add_pod(pod_object("p", 3)))
+        server.faults = lambda _, path: 503 if path.endswith("/binding") else None
+        assert extender.bind("p") != ""
+        server.faults = lambda _, _path: None
+        assert extender.bind("p") == ""
+
+
+def test_metrics_and_version_are_told(server: ApiServer, tmp_path: Path) -> None:
+    with ready(server, tmp_path) as extender:
+        server.change(lambda cluster: cluster.add_pod(pod_object("p", 3)))
+        extender.filter(pod_object("p", 3), "node1")
+        assert extender.bind("p") == ""
+        assert extender.bind("nobody") == "the pod is gone"
+        assert extender.ask("GET", "/version")[1].startswith("0.1.0")
+        metrics = extender.ask("GET", "/metrics")[1]
+        for line in (
+            "cdigen_extender_nodes 2.0",
+            "cdigen_extender_ready 1.0",
+            'cdigen_extender_units{state="total"} 14.0',
+            'cdigen_extender_units{state="used"} 3.0',
+            'cdigen_extender_requests_total{status="200",verb="filter"} 1.0',
+            'cdigen_extender_binds_total{result="bound"} 1.0',
+            'cdigen_extender_binds_total{result="over"} 1.0',
+            'cdigen_extender_binds_total{result="api"} 0.0',
+            'cdigen_extender_following{list="unhealthy"} 1.0',
+            'cdigen_extender_silent_seconds{list="pods"}',
+            "process_resident_memory_bytes",
+        ):
+            assert line in metrics
+
+
+def test_the_status_is_as_its_schema_says(server: ApiServer, tmp_path: Path) -> None:
+    def told() -> Any:
+        return json.loads((tmp_path / "run/status.json").read_text())
+
+    server.faults = lambda _, _path: 503
+    with running(server, tmp_path):
+        validator("extender-status").validate(told())
+        assert told()["state"] == "waiting"
+        server.faults = lambda _, _path: None
+        assert until(lambda: told()["state"] == "ready")
+        validator("extender-status").validate(told())
+        assert (told()["nodes"], told()["units"], told()["reason"]) == (2, {"total": 14, "used": 0}, "")
+    assert not (tmp_path / "run/status.json").exists()
+
+
+def test_each_bind_is_a_line_of_the_log(server: ApiServer, tmp_path: Path) -> None:
+    with ready(server, tmp_path) as extender:
+        server.change(lambda cluster: cluster.add_pod(pod_object("p", 3)))
+        assert extender.bind("p") == ""
+        assert extender.bind("q") != ""
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    done, refused = (line for line in lines if line["event"] == "bind")
+    told = {"pod": "default/p", "uid": "uid-p", "node": "node1", "result": "bound", "gpus": {"1": 3}}
+    assert told.items() <= done.items()
+    assert (refused["result"], refused["message"]) == ("over", "the pod is gone")
+
+
+def test_a_bind_is_given_up_when_nobody_waits_for_it_any_more(server: ApiServer, tmp_path: Path) -> None:
+    with ready(server, tmp_path) as extender:
+        server.change(lambda cluster: cluster.add_pod(pod_object("p", 3)))
+        server.faults = hanging
+        begun_s = time.monotonic()
+        assert extender.bind("p") != ""
+        assert time.monotonic() - begun_s < 15
+        server.faults = lambda _, _path: None
+        assert extender.bind("p") == ""
+
+
+def hanging(method: str, _path: str) -> int | None:
+    if method == "GET":
+        time.sleep(30)
+    return None
+
+
+def test_old_names_are_answered_to_a_bind(server: ApiServer, tmp_path: Path) -> None:
+    with ready(server, tmp_path) as extender:
+        asked = {"podName": "q", "podNamespace": "default", "podUID": "u", "node": "node1"}
+        assert extender.ask("POST", f"{PREFIX}/bind", asked) == (200, {"error": "the pod is gone"})
+
+
+def test_nodes_and_gpus_are_chosen_by_strategies_of_their_own(server: ApiServer, tmp_path: Path) -> None:
+    options = ("--strategy", "spread", "--node-strategy", "binpack")
+    with ready(server, tmp_path, *options) as extender:
+        server.change(lambda cluster: cluster.add_pod(pod_object("p", 3)))
+        assert extender.bind("p") == ""
+        assert server.cluster.used("node1") == {0: 3}
+        asked = {"Pod": pod_object("q", 1), "NodeNames": ["node1", "node2"]}
+        scores = extender.ask("POST", f"{PREFIX}/prioritize", asked)[1]
+        assert scores[0]["Score"] > scores[1]["Score"]
+
+
+def test_without_the_right_to_see_configmaps_it_works(server: ApiServer, tmp_path: Path) -> None:
+    server.faults = lambda _, path: 403 if "configmaps?" in path else None
+    with ready(server, tmp_path) as extender:
+        assert extender.filter(pod_object("p", 3), "node1")["NodeNames"] == ["node1"]
+        assert 'cdigen_extender_following{list="unhealthy"} 0.0' in extender.ask("GET", "/metrics")[1]
+
+
+def test_sick_gpus_are_known_before_the_first_answer(server: ApiServer, tmp_path: Path) -> None:
+    server.faults = lambda _, path: 500 if "configmaps?" in path else None
+    with running(server, tmp_path) as extender:
+        assert until(lambda: "unhealthy" in extender.ask("GET", "/readyz")[1])
+        server.faults = lambda _, _path: None
+        assert until(lambda: extender.ask("GET", "/readyz")[0] == 200)
+
+
+def test_cordoned_nodes_are_marked_in_inspect(server: ApiServer, tmp_path: Path) -> None:
+    cordoned = node_object("node3", (4,))
+    cordoned["spec"] = {"unschedulable": True}
+    server.change(lambda cluster: cluster.add_node(cordoned))
+    with ready(server, tmp_path) as extender:
+        rows = extender.ask("GET", f"{PREFIX}/inspect")[1]["nodes"]
+        assert {row["name"]: row["unschedulable"] for row in rows} == {
+            "node1": False, "node2": False, "node3": True,
+        }  # fmt: skip
+
+
+def test_it_works_where_no_status_can_be_kept(server: ApiServer, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    service = run_once(server, tmp_path, "--run-dir", str(tmp_path / "file/run"))
+    assert "no status" in service
+    assert "stopped" in service
+
+
+def test_with_tls_a_certificate_and_the_token_are_needed(server: ApiServer, tmp_path: Path) -> None:
+    own, client = made(tmp_path, "own"), made(tmp_path, "client")
+    (tmp_path / "secret").write_text("word\n")
+    options = ["--tls-cert", own[0], "--tls-key", own[1], "--client-ca", client[0]]
+    context = ssl.create_default_context(cafile=own[0])
+
+    def told(extender: Extender, path: str, **headers: str) -> int:
+        connection = http.client.HTTPSConnection("127.0.0.1", extender.port, timeout=20, context=context)
+        connection.request("GET", path, headers=headers)
+        status = connection.getresponse().status
+        connection.close()
+        return status
+
+    with started(server, tmp_path, *options, "--token-file", str(tmp_path / "secret")) as extender:
+        assert until(lambda: told(extender, "/readyz") == 200)
+        assert told(extender, f"{PREFIX}/inspect", Authorization="Bearer word") == 403
+        context.load_cert_chain(*client)
+        assert told(extender, f"{PREFIX}/inspect") == 401
+        assert told(extender, f"{PREFIX}/inspect", Authorization="Bearer word") == 200
+
+
+def test_a_bind_under_way_is_ended_before_the_process_is(server: ApiServer, tmp_path: Path) -> None:
+    answers: list[str] = []
+    with ready(server, tmp_path) as extender:
+        server.change(lambda cluster: cluster.add_pod(pod_object("p", 3)))
+        server.faults = lambda _, path: time.sleep(1) if path.endswith("/binding") else None
+        binding = threading.Thread(target=lambda: answers.append(extender.bind("p")))
+        binding.start()
+        assert until(lambda: "/binding" in server.asked[-1])
+        extender.process.terminate()
+        binding.join()
+    assert answers == [""]
+    assert server.cluster.used("node1") == {1: 3}

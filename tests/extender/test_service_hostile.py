@@ -1,0 +1,59 @@
+"""Requests to `cdigen extender` that no scheduler sends, that are huge, or ask for what no GPU has."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from apiserver import ApiServer
+from clustermodel import Cluster
+from extenderprocess import PREFIX, Extender, ready
+from sharedpods import node_object, pod_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def everyday(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Extender]:
+    """An extender for requests that change nothing."""
+    cluster = Cluster()
+    cluster.add_node(node_object("node1", (8, 4)))
+    with ApiServer(cluster) as found, ready(found, tmp_path_factory.mktemp("everyday")) as extender:
+        yield extender
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"7", b"{}", b"[" * 100_000, b"\xff\xfe", b'{"Pod": 5, "NodeNames": ["a"]}',
+     b'{"Pod": {}, "NodeNames": "a"}', b'{"Pod": {}, "NodeNames": [5]}',
+     b'{"Pod": {"metadata": {}, "spec": {}}}',
+     b'{"Pod": {"metadata": [], "spec": {}}, "NodeNames": []}', b'{"PodName": "a"}', b'{"a":' * 5_000,
+     b'{"PodName": "a", "PodNamespace": "", "PodUID": "u", "Node": "' + b"n" * 300 + b'"}', b"9" * 10_000,
+     b"[" + b"[]," * 500_000 + b"[]]"],
+)  # fmt: skip
+def test_what_cannot_be_read_is_an_error_that_the_scheduler_shows(everyday: Extender, body: bytes) -> None:
+    for verb in ("filter", "prioritize", "bind"):
+        status, answer = everyday.ask("POST", f"{PREFIX}/{verb}", body)
+        assert status == 200
+        assert "cannot be read" in answer["Error"]
+    assert everyday.ask("GET", "/healthz")[0] == 200
+
+
+def test_ten_thousand_nodes_are_one_request(everyday: Extender) -> None:
+    names = [f"node-{number:05}.some-zone.example" for number in range(10_000)]
+    begun_s = time.monotonic()
+    answer = everyday.filter(pod_object("p", 3), "node1", *names)
+    assert answer["NodeNames"] == ["node1"]
+    assert len(answer["FailedNodes"]) == 10_000
+    assert time.monotonic() - begun_s < 5
+
+
+@pytest.mark.parametrize("units", ["-1", "9223372036854775808", "1e99", "0.5", "13", "x"])
+def test_amounts_that_no_gpu_has_are_refused_with_the_reason(everyday: Extender, units: str) -> None:
+    answer = everyday.filter(pod_object("p", units), "node1")
+    assert answer["NodeNames"] == []
+    assert answer["FailedAndUnresolvableNodes"]["node1"] == answer["FailedNodes"]["node1"] != ""

@@ -1,0 +1,170 @@
+"""API servers that are away, slow, full of work, or answer nonsense."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from apiserver import ApiServer
+from clustermodel import Cluster
+from sharedpods import node_object
+
+from cdigen.kubeapi.calls import UNKNOWN, Call, Reply
+from cdigen.kubeapi.client import Client
+from cdigen.kubeapi.credentials import Server, TokenFile, in_cluster
+from cdigen.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+NODE = Call(method="GET", path="/api/v1/nodes/node1")
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    cluster = Cluster()
+    cluster.add_node(node_object())
+    with ApiServer(cluster) as found:
+        yield found
+
+
+OPENED: list[Client] = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Close what a test has opened."""
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
+def opened(at: Server, timeout_s: float = 5.0) -> Client:
+    client = Client(at, timeout_s=timeout_s)
+    OPENED.append(client)
+    return client
+
+
+def client_of(server: ApiServer, token: Callable[[], str] = lambda: "secret") -> Client:
+    return opened(Server(host="127.0.0.1", port=server.server_address[1], token=token))
+
+
+@pytest.fixture
+def raw() -> Iterator[Callable[[bytes], Client]]:
+    """Servers that answer each connection with the same bytes, and close."""
+    listeners: list[socket.socket] = []
+
+    def make(data: bytes, pause_s: float = 0.0) -> Client:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def work() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(1 << 16)
+                    for start in range(0, len(data), 1 if pause_s else len(data) or 1):
+                        try:
+                            connection.sendall(data[start : start + 1] if pause_s else data)
+                        except OSError:
+                            break
+                        time.sleep(pause_s)
+
+        threading.Thread(target=work, daemon=True).start()
+        return opened(Server(host="127.0.0.1", port=listener.getsockname()[1]), timeout_s=0.5)
+
+    yield make
+    for each in listeners:
+        each.close()
+
+
+def test_an_object_is_read_and_a_connection_that_was_closed_is_opened_again(server: ApiServer) -> None:
+    client = client_of(server)
+    assert client.send(NODE).body["metadata"]["name"] == "node1"  # type: ignore[index]
+    client._kept[0][1].sock.shutdown(socket.SHUT_RDWR)
+    assert client.send(NODE).is_done
+
+
+def test_a_server_that_is_away_is_unknown_and_not_an_error() -> None:
+    reply = opened(Server(host="127.0.0.1", port=1)).send(NODE)
+    assert reply.status == UNKNOWN
+    assert "refused" in reply.text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}", b"garbage\r\n\r\n",
+     b"HTTP/1.1 200 OK\r\n\r\n<html>",
+     b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{}",
+     b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n" + b"[" * 9000],
+)  # fmt: skip
+def test_an_answer_that_is_not_whole_is_unknown(raw: Callable[[bytes], Client], data: bytes) -> None:
+    assert raw(data).send(Call(method="PUT", path="/x", body={})).status == UNKNOWN
+
+
+def test_a_server_that_drips_does_not_hold_us(raw: Callable[..., Client]) -> None:
+    client = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + b" " * 100, pause_s=0.05)
+    begun_s = time.monotonic()
+    assert client.send(Call(method="PUT", path="/x", body={})).status == UNKNOWN
+    assert time.monotonic() - begun_s < 5
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nA: " + b"x" * 200, b"HTTP/1.1 2"])
+def test_a_server_that_drips_its_head_does_not_hold_us(raw: Callable[..., Client], head: bytes) -> None:
+    client = raw(head, pause_s=0.05)
+    begun_s = time.monotonic()
+    with pytest.raises((OSError, http.client.HTTPException)):
+        list(client.lines("/x", 60.0))
+    assert client.send(Call(method="PUT", path="/x", body={})).status == UNKNOWN
+    assert time.monotonic() - begun_s < 5
+
+
+def test_many_threads_share_few_connections(server: ApiServer) -> None:
+    client = client_of(server)
+    for _ in range(3):
+        threads = [threading.Thread(target=client.send, args=(NODE,)) for _ in range(20)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    assert 1 <= len(client._kept) <= 8
+
+
+def test_what_a_server_says_is_told_in_one_short_line() -> None:
+    reply = Reply(status=500, body={"message": "a\nb" * 10_000})
+    assert "\n" not in reply.text
+    assert len(reply.text) <= 400
+
+
+def test_a_server_that_is_busy_is_asked_once_more(server: ApiServer) -> None:
+    told = iter([429])
+    server.faults = lambda _, _path: next(told, None)
+    assert client_of(server).send(NODE).is_done
+
+
+def test_a_token_that_was_replaced_is_read_again(server: ApiServer, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("old\n")
+    token = TokenFile(str(file))
+    assert token() == "old"
+    file.write_text("secret\n")
+    assert client_of(server, token).send(NODE).is_done
+    file.unlink()
+    token.forget()
+    assert token() == "secret"
+
+
+def test_outside_of_a_cluster_that_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no pod of Kubernetes"):
+        in_cluster(str(tmp_path), {})
+    with pytest.raises(ConfigError, match="cannot be used"):
+        in_cluster(str(tmp_path), {"KUBERNETES_SERVICE_HOST": "x", "KUBERNETES_SERVICE_PORT": "1"})

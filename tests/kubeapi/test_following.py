@@ -1,0 +1,145 @@
+"""What a list and its watch tell, when the server forgets, ends, or says nonsense."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from apiserver import ApiServer
+from clustermodel import Cluster
+from sharedpods import pod_object
+from waiting import until
+
+from cdigen.kubeapi.client import Client
+from cdigen.kubeapi.credentials import Server
+from cdigen.kubeapi.following import PAGE, Following
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+POD = "/api/v1/namespaces/default/pods/"
+
+
+class Seen:
+    """The names that a sink knows."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def put(self, found: Any) -> None:
+        self.names.add(found["metadata"]["name"])
+
+    def drop(self, found: Any) -> None:
+        self.names.discard(found["metadata"]["name"])
+
+    def begin(self) -> None:
+        self.before = self.names.copy()
+
+    def keep(self, found: Iterable[Any]) -> None:
+        self.names -= self.before - {each["name"] for each in found}
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    cluster = Cluster()
+    for number in range(2 * PAGE + 10):
+        cluster.add_pod(pod_object(f"p{number}", 1))
+    with ApiServer(cluster) as found:
+        yield found
+
+
+@contextmanager
+def followed(server: ApiServer, selector: str = "") -> Iterator[tuple[Seen, Following]]:
+    seen, stop = Seen(), threading.Event()
+    at = Server(host="127.0.0.1", port=server.server_address[1], token=lambda: server.token)
+    client = Client(at, timeout_s=5)
+    following = Following(client, "/api/v1/pods", seen, stop, selector=selector, first_s=0.01)
+    thread = threading.Thread(target=following.run)
+    thread.start()
+    try:
+        yield seen, following
+    finally:
+        stop.set()
+        server.faults = lambda _, _path: None
+        while thread.is_alive():
+            server.end_watches()
+            thread.join(0.1)
+
+
+def test_a_list_of_several_pages_is_whole_and_changes_are_told(server: ApiServer) -> None:
+    with followed(server) as (seen, following):
+        assert until(lambda: following.is_synced and len(seen.names) == 2 * PAGE + 10)
+        server.change(lambda cluster: cluster.add_pod(pod_object("new", 1)))
+        server.change(lambda cluster: cluster.delete(f"{POD}p0"))
+        assert until(lambda: "new" in seen.names and "p0" not in seen.names)
+
+
+def test_a_watch_that_ended_goes_on_where_it_was(server: ApiServer) -> None:
+    with followed(server) as (seen, following):
+        assert until(lambda: following.is_synced)
+        server.end_watches()
+        server.change(lambda cluster: cluster.add_pod(pod_object("new", 1)))
+        assert until(lambda: "new" in seen.names)
+        assert sum("continue" not in each and "limit" in each for each in server.asked) == 1
+
+
+@pytest.mark.parametrize("status", [410, 500, 403, 429])
+def test_what_was_missed_is_found_by_another_list(server: ApiServer, status: int) -> None:
+    with followed(server) as (seen, following):
+        assert until(lambda: following.is_synced)
+        server.faults = lambda _, path: status if "watch=1" in path else None
+
+        def has_ended() -> bool:
+            server.end_watches()  # a watch that is being opened meanwhile has missed the one before
+            return bool(following.problem)
+
+        assert until(has_ended)
+        server.change(lambda cluster: cluster.delete(f"{POD}p0"))
+        server.end_watches(forget=True)
+        server.faults = lambda _, _path: None
+        assert until(lambda: "p0" not in seen.names and not following.problem)
+
+
+def test_an_error_in_the_stream_means_a_new_list(server: ApiServer) -> None:
+    with followed(server) as (seen, following):
+        assert until(lambda: following.is_synced)
+        server.change(lambda cluster: cluster.events.append(("ERROR", {**cluster.pods()[0], "code": 410})))
+        server.change(lambda cluster: cluster.events.pop())
+        server.change(lambda cluster: cluster.add_pod(pod_object("new", 1)))
+        assert until(lambda: "new" in seen.names)
+
+
+@pytest.mark.parametrize("nonsense", [{}, {"metadata": 5}, {"metadata": {}}, []])
+def test_nonsense_in_the_stream_means_a_new_list(server: ApiServer, nonsense: Any) -> None:
+    broken = {"kind": "Pod", "metadata": {"resourceVersion": "1000000", "namespace": "default"}}
+    with followed(server) as (seen, following):
+        assert until(lambda: following.is_synced)
+        lists = len(server.asked)
+        server.change(lambda cluster: cluster.events.append(("MODIFIED", {**broken, "spec": nonsense})))
+        assert until(lambda: len(server.asked) > lists)
+        server.change(lambda cluster: cluster.events.pop())
+        server.change(lambda cluster: cluster.add_pod(pod_object("new", 1)))
+        assert until(lambda: "new" in seen.names)
+
+
+def test_a_server_that_ends_each_watch_at_once_is_not_asked_without_a_pause(server: ApiServer) -> None:
+    server.faults = lambda _, path: 200 if "watch=1" in path else None
+    with followed(server) as (seen, following):
+        assert until(lambda: following.is_synced)
+        time.sleep(0.5)
+        assert sum("watch=1" in each for each in server.asked) < 10
+        server.faults = lambda _, _path: None
+        server.change(lambda cluster: cluster.add_pod(pod_object("new", 1)))
+        assert until(lambda: "new" in seen.names)
+
+
+def test_a_server_that_is_away_is_found_again(server: ApiServer) -> None:
+    server.faults = lambda _, _path: 503
+    with followed(server) as (seen, following):
+        assert until(lambda: following.problem)
+        assert not following.is_synced
+        server.faults = lambda _, _path: None
+        assert until(lambda: following.is_synced and len(seen.names) == 2 * PAGE + 10)

@@ -1,0 +1,272 @@
+"""Kubeconfigs as people have them: each is used, or refused in one line that says what we do not do."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import ssl
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from abilities import cannot_run
+from apiserver import ApiServer
+from certificates import made
+from clustermodel import Cluster
+from sharedpods import node_object
+
+from cdigen.kubeapi.calls import UNKNOWN, Call
+from cdigen.kubeapi.client import Client, Refusal
+from cdigen.kubeapi.credentials import Server, from_kubeconfig, in_cluster
+from cdigen.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NODE = Call(method="GET", path="/api/v1/nodes/node1")
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    cluster = Cluster()
+    cluster.add_node(node_object())
+    with ApiServer(cluster) as found:
+        yield found
+
+
+def config(
+    folder: Path, cluster: dict[str, Any], user: dict[str, Any] | None = None, *, current: str | None = "c"
+) -> str:
+    """Write a kubeconfig with CLUSTER and USER beside others; returns its path."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": current,
+        "contexts": [
+            {"name": "other", "context": {"cluster": "nowhere", "user": "nobody"}},
+            {
+                "name": "c",
+                "context": {"cluster": "k", "namespace": "team", **({"user": "u"} if user else {})},
+            },
+        ],
+        "clusters": [
+            {"name": "nowhere", "cluster": {"server": "https://203.0.113.1"}},
+            {"name": "k", "cluster": {"server": "https://[::1]:6443/prefix/", **cluster}},
+        ],
+        "users": [{"name": "nobody", "user": {"exec": {}}}, {"name": "u", "user": user}],
+    }
+    (folder / "config").write_text(json.dumps(document))
+    return str(folder / "config")
+
+
+def asked(found: Server) -> int:
+    client = Client(found, timeout_s=5)
+    try:
+        return client.send(NODE).status
+    finally:
+        client.close()
+
+
+def secured(server: ApiServer, files: tuple[str, str], clients: str | None = None) -> str:
+    """Have SERVER speak TLS, as CLIENTS vouch for those who ask; returns its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*files)
+    if clients is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(clients)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    return f"https://127.0.0.1:{server.server_address[1]}"
+
+
+def encoded(path: str) -> str:
+    return base64.b64encode(Path(path).read_bytes()).decode()
+
+
+def joined(files: tuple[str, str]) -> str:
+    return "".join(Path(file).read_text() for file in files)
+
+
+def test_the_current_context_is_used_of_several(tmp_path: Path) -> None:
+    found = from_kubeconfig(config(tmp_path, {"insecure-skip-tls-verify": True}, {"token": "abc"}))
+    assert (found.host, found.port, found.prefix) == ("::1", 6443, "/prefix")
+    assert (found.token(), found.namespace) == ("abc", "team")
+    assert found.contexts is not None
+    assert found.contexts().verify_mode == ssl.CERT_NONE
+
+
+def test_a_server_without_tls_is_asked(server: ApiServer, tmp_path: Path) -> None:
+    assert asked(from_kubeconfig(str(server.kubeconfig(tmp_path / "config")))) == 200
+
+
+def test_a_server_at_an_ipv6_address_is_asked(tmp_path: Path) -> None:
+    if not socket.has_dualstack_ipv6():
+        cannot_run("there is no IPv6")
+
+    class Six(ApiServer):
+        address_family = socket.AF_INET6
+
+        def server_bind(self) -> None:
+            self.server_address = ("::1", 0)
+            super().server_bind()
+
+    cluster = Cluster()
+    cluster.add_node(node_object())
+    try:
+        server = Six(cluster)
+    except OSError:
+        cannot_run("there is no IPv6 loopback")
+    with server:
+        address = f"http://[::1]:{server.server_address[1]}"
+        assert asked(from_kubeconfig(config(tmp_path, {"server": address}, {"token": "secret"}))) == 200
+
+
+def test_files_and_inline_data_serve_both(server: ApiServer, tmp_path: Path) -> None:
+    own, client = made(tmp_path, "server"), made(tmp_path, "client")
+    address = secured(server, own, clients=client[0])
+    named = config(
+        tmp_path,
+        {"server": address, "certificate-authority": "server.crt"},
+        {"token": "secret", "client-certificate": "client.crt", "client-key": "client.key"},
+    )
+    assert asked(from_kubeconfig(named)) == 200
+    inline = config(
+        tmp_path,
+        {"server": address, "certificate-authority-data": encoded(own[0])},
+        {
+            "token": "secret",
+            "client-certificate-data": encoded(client[0]) + "\n",
+            "client-key-data": encoded(client[1]),
+        },
+    )
+    found = from_kubeconfig(inline)
+    for file in (*own, *client):
+        Path(file).unlink()
+    assert asked(found) == 200
+
+
+def test_a_certificate_that_was_replaced_is_shown_from_then_on(server: ApiServer, tmp_path: Path) -> None:
+    own, old, new = (made(tmp_path, name) for name in ("server", "old", "new"))
+    address = secured(server, own, clients=new[0])
+    pair = tmp_path / "current.pem"
+    pair.write_text(joined(old))
+    both = {"token": "secret", "client-certificate": str(pair), "client-key": str(pair)}
+    found = from_kubeconfig(
+        config(tmp_path, {"server": address, "certificate-authority": "server.crt"}, both)
+    )
+    assert asked(found) == 0
+    pair.write_text(joined(new))
+    assert asked(found) == 200
+
+
+def test_the_server_may_have_a_certificate_for_another_name(server: ApiServer, tmp_path: Path) -> None:
+    address = secured(server, made(tmp_path, "server", "DNS:api.example"))
+    cluster = {"server": address, "certificate-authority": "server.crt"}
+    assert asked(from_kubeconfig(config(tmp_path, cluster, {"token": "secret"}))) == 0
+    cluster["tls-server-name"] = "api.example"
+    assert asked(from_kubeconfig(config(tmp_path, cluster, {"token": "secret"}))) == 200
+    del cluster["tls-server-name"]
+    skipping = cluster | {"insecure-skip-tls-verify": True}
+    assert asked(from_kubeconfig(config(tmp_path, skipping, {"token": "secret"}))) == 200
+
+
+def test_a_token_file_counts_more_than_a_token_and_is_read_anew(server: ApiServer, tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("old\n")
+    cluster = {"server": f"http://127.0.0.1:{server.server_address[1]}"}
+    found = from_kubeconfig(config(tmp_path, cluster, {"token": "x", "tokenFile": "t"}))
+    assert asked(found) == 401
+    (tmp_path / "t").write_text("secret\n")
+    assert asked(found) == 200
+
+
+def test_a_pod_has_its_service_account(server: ApiServer, tmp_path: Path) -> None:
+    address = secured(server, made(tmp_path, "ca"))
+    (tmp_path / "namespace").write_text("gpus\n")
+    (tmp_path / "token").write_text("secret")
+    port = address.rpartition(":")[2]
+    found = in_cluster(
+        str(tmp_path), {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": port}
+    )
+    assert found.namespace == "gpus"
+    assert asked(found) == 200
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "said"),
+    [
+        ({}, {"exec": {"command": "aws"}}, "'exec' is not supported"),
+        ({}, {"auth-provider": {"name": "gcp"}}, "'auth-provider' is not supported"),
+        ({}, {"username": "a", "password": "b"}, "'username' is not supported"),
+        ({}, {"token": "a", "as": "admin"}, "'as' is not supported"),
+        ({"proxy-url": "http://proxy:3128"}, {"token": "a"}, "'proxy-url' is not supported"),
+        ({"server": "api.example:6443"}, {"token": "a"}, "no http:// or https:// URL"),
+        ({"server": "https://x:99999"}, {"token": "a"}, "Port out of range"),
+        ({"certificate-authority": "nothing.crt"}, {"token": "a"}, "No such file"),
+        ({"certificate-authority-data": "%%%"}, {"token": "a"}, "its certificate-authority-data"),
+        ({"certificate-authority-data": "aGVsbG8="}, {"token": "a"}, "its certificate-authority"),
+        ({"insecure-skip-tls-verify": True}, {"client-certificate-data": "aGVsbG8="}, "needs both"),
+        ({"insecure-skip-tls-verify": True}, {"token": "a\nb"}, "characters that no token has"),
+    ],
+)
+def test_what_we_do_not_do_is_named(
+    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        from_kubeconfig(config(tmp_path, cluster, user))
+    assert said in error.value.message
+    assert str(tmp_path) in error.value.message
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "7", "current-context: c", "a: [\n b", "a: !!python/name:os.x"]
+)
+def test_what_is_no_kubeconfig_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "config"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        from_kubeconfig(str(file))
+    assert str(file) in error.value.message
+    assert "\n" not in error.value.message
+
+
+@pytest.mark.parametrize("current", [None, "", "third"])
+def test_a_context_that_is_not_there_is_said(tmp_path: Path, current: str | None) -> None:
+    with pytest.raises(ConfigError, match=r"contexts"):
+        from_kubeconfig(config(tmp_path, {}, {"token": "a"}, current=current))
+
+
+def test_a_kubeconfig_that_was_replaced_is_read_again(server: ApiServer, tmp_path: Path) -> None:
+    file = server.kubeconfig(tmp_path / "rotated")
+    client = Client(from_kubeconfig(str(file)), timeout_s=5.0)
+    call = Call(method="GET", path="/api/v1/nodes")
+    assert client.send(call).is_done
+    server.token = "another"
+    assert client.send(call).status == 401
+    file.write_text("torn: [")
+    assert client.send(call).status == 401
+    server.kubeconfig(file)
+    assert client.send(call).is_done
+    server.token = "a third"
+    server.kubeconfig(file)
+    with pytest.raises(Refusal):
+        client.lines("/api/v1/nodes?watch=1&resourceVersion=0", 5.0)
+    lines: Any = client.lines("/api/v1/nodes?watch=1&resourceVersion=0", 5.0)
+    with closing(lines):
+        assert next(lines)
+    client.close()
+
+
+def test_a_kubeconfig_of_another_server_is_followed(server: ApiServer, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    file = server.kubeconfig(tmp_path / "moved")
+    text = file.read_text()
+    file.write_text(text.replace(str(server.server_address[1]), str(port)))
+    client = Client(from_kubeconfig(str(file)), timeout_s=5.0)
+    call = Call(method="POST", path="/api/v1/namespaces/default/pods", body={"metadata": {"name": "x"}})
+    assert client.send(call).status == UNKNOWN
+    file.write_text(text)
+    assert client.send(call).status == UNKNOWN  # and read anew
+    assert client.send(call).is_done
+    client.close()

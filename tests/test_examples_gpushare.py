@@ -1,0 +1,50 @@
+"""What the files of examples/kubernetes/gpushare have in common is the same in all of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cdigen import __version__
+from cdigen.doctor.kubelet_shares import RIGHTS
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+FOLDER = REPOSITORY / "examples/kubernetes/gpushare"
+
+
+def documents(name: str) -> list[Any]:
+    return list(yaml.safe_load_all((FOLDER / name).read_text()))
+
+
+def test_the_scheduler_is_told_the_same_in_each_version() -> None:
+    newest, older = documents("scheduler-v1.yaml")[0], documents("scheduler-v1beta1.yaml")[0]
+    assert newest.pop("apiVersion") == "kubescheduler.config.k8s.io/v1"
+    assert older.pop("apiVersion") == "kubescheduler.config.k8s.io/v1beta1"
+    assert newest == older
+    (extender,) = newest["extenders"]
+    (policy,) = json.loads((FOLDER / "scheduler-policy.json").read_text())["extenders"]
+    assert policy == {key: extender.get(key, False) for key in policy}
+
+
+def test_the_image_is_of_this_version_and_the_port_that_of_the_service() -> None:
+    (images,) = (each["images"] for each in documents("kustomization.yaml"))
+    found = {each["kind"]: each for each in documents("extender.yaml")}
+    (container,) = found["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert images == [{"name": container["image"], "newTag": __version__}]
+    (port,) = found["Service"]["spec"]["ports"]
+    assert f"127.0.0.1:{port['nodePort']}/" in (FOLDER / "scheduler-v1.yaml").read_text()
+    assert f"--listen=0.0.0.0:{port['port']}" in container["args"]
+
+
+def test_what_is_applied_at_once_lies_here() -> None:
+    (kustomization,) = documents("kustomization.yaml")
+    assert all((FOLDER / name).exists() for name in kustomization["resources"])
+
+
+def test_the_node_may_do_what_it_does_and_nothing_else() -> None:
+    roles = [each for name in ("node.yaml", "extender.yaml") for each in documents(name) if "rules" in each]
+    ours = [each for each in roles if each["metadata"]["name"] in {"cdigen-node", "cdigen-ledgers"}]
+    rules = [rule for role in ours for rule in role["rules"]]
+    may = {(verb, resource) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+    assert may == set(RIGHTS)
