@@ -1,10 +1,11 @@
-"""Log a cycle of the daemon in one line: ``cycle``."""
+"""Log what a cycle of the daemon did, in one line (``cycle``), and each device whose health changed."""
 
 from __future__ import annotations
 
 from itertools import islice
 
 from cdigen.daemon.report import MAX_NAMES
+from cdigen.host.mounts import MISSING, READ_ONLY, REMOVED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,13 +15,18 @@ if TYPE_CHECKING:
 
     from cdigen.cdi.compare import Changes
     from cdigen.daemon.report import CycleReport
+    from cdigen.pipeline.device_names import KnownDevice
+
+
+MOUNT_RULES = frozenset((MISSING, READ_ONLY, REMOVED))
+_HINT = "'cdigen health' says what ends each cause"
 
 
 def cycle(logger: FilteringBoundLogger, report: CycleReport, previous: CycleReport | None = None) -> None:
     """Write the line of the cycle REPORT.
 
     A failure for another reason than that of the PREVIOUS one has the level error, a cycle that changed a
-    spec or a vendor's state info, any other debug.
+    spec or a vendor's state info, any other debug. A mount of the host that is missing has a line of its own.
     """
     facts = _facts(report)
     is_news = previous is None or (previous.result, previous.error) != (report.result, report.error)
@@ -30,6 +36,53 @@ def cycle(logger: FilteringBoundLogger, report: CycleReport, previous: CycleRepo
         logger.info("cycle", **facts)
     else:
         logger.debug("cycle", **facts)
+    known = previous.findings if previous is not None else ()
+    for one in report.findings:
+        # Whoever runs it in a container reads its log first; others have their findings from 'cdigen status'.
+        if one.rule in MOUNT_RULES and one not in known:
+            logger.error("finding", rule=one.rule, path=one.path, message=one.message, hint=one.hint)
+
+
+def health(
+    logger: FilteringBoundLogger, devices: tuple[KnownDevice, ...], previous: tuple[KnownDevice, ...] = ()
+) -> None:
+    """Write a line for each of DEVICES whose health or causes are others than in the PREVIOUS cycle.
+
+    A device that is new and not unhealthy needs none.
+    """
+    before = {_identity(device): device for device in previous}
+    for device in devices:
+        old = before.get(_identity(device))
+        was = ("", ()) if old is None else (old.health, _names(old))
+        is_news = (device.health, _names(device)) != was
+        if device.health == "unhealthy" and is_news:
+            what = ", ".join(f"{cause.cause} ({cause.detail})" for cause in device.causes[:MAX_NAMES])
+            message = f"{device.name} is unhealthy: {what}"
+            logger.warning("health", message=message, hint=_HINT, **_health_facts(device))
+        elif old is not None and old.health == "unhealthy" and is_news:
+            logger.info("health", **_health_facts(device), ended=list(_names(old)))
+
+
+def _identity(device: KnownDevice) -> tuple[str | None, ...]:
+    return device.vendor, device.accelerator.address, device.accelerator.uuid, device.instance
+
+
+def _names(device: KnownDevice) -> tuple[str, ...]:
+    return tuple(cause.cause for cause in device.causes[:MAX_NAMES])
+
+
+def _health_facts(device: KnownDevice) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "device": device.name,
+        "address": device.accelerator.address,
+        "uuid": device.uuid,
+        "health": device.health,
+    }
+    if device.causes:
+        facts["causes"] = [
+            {"cause": cause.cause, "since": cause.since, "detail": cause.detail} for cause in device.causes
+        ]
+    return facts
 
 
 def _vendor_states(report: CycleReport | None) -> list[tuple[str, str, str]]:

@@ -8,32 +8,45 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 
 from cdigen import __version__
 from cdigen.config import RULE
 from cdigen.daemon import log, status
+from cdigen.daemon.figure_metrics import UnknownCollector, wants_figures
+from cdigen.daemon.figures import MAX_WAITING, FiguresOnDemand
+from cdigen.daemon.health import HealthWatch, Heeded
 from cdigen.daemon.metrics import DaemonMetrics
-from cdigen.daemon.reconciler import Reconciler
+from cdigen.daemon.reconciler import Reconciler, as_offered
 from cdigen.daemon.report import DaemonStatus, next_status, overall, reason_unready
+from cdigen.daemon.routes import Views
 from cdigen.frontend.chassis import Chassis
-from cdigen.frontend.http import SOCKET_FILE, Server, standard_routes
+from cdigen.frontend.http import SOCKET_FILE, Response, Server, standard_routes
 from cdigen.frontend.log import log_sources
+from cdigen.frontend.metrics import CONTENT_TYPE
 from cdigen.frontend.rundir import save_status
+from cdigen.health.keeper import Keeper
+from cdigen.health.marks import FILE as MARKS
+from cdigen.holders.asking import MAX_WAITING as ASKING
+from cdigen.host import mounts
 from cdigen.host.root import Root
-from cdigen.model.errors import CdigenError, ConfigError
+from cdigen.model.errors import CdigenError, ConfigError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.pipeline import discovery
+from cdigen.pipeline.device_names import known_devices
+from cdigen.store.lock import LockHeld
 from cdigen.value import replace
 from cdigen.watch.debounce import Backoff, Debounce
 from cdigen.watch.files import FileSource
+from cdigen.watch.kernel_log import LOG, SOCKET, KernelLogSource
 from cdigen.watch.poll import PollSource
 from cdigen.watch.triggers import Trigger
 from cdigen.watch.uevents import UeventSource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from structlog.typing import FilteringBoundLogger
 
@@ -42,11 +55,28 @@ if TYPE_CHECKING:
     from cdigen.daemon.setup import DaemonSetup
     from cdigen.frontend.sd_notify import Notifier
     from cdigen.frontend.signals import Signals
+    from cdigen.model.inventory import Inventory
+    from cdigen.pipeline.device_names import KnownDevice
+    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.watch.supervisor import Source
     from cdigen.watch.triggers import Batch
 
+# How long a scrape waits for figures; Prometheus waits 10 s unless it is told otherwise.
+SCRAPE_S = 3.0
 # A boot must not wait for a GPU that hangs: services ordered after us start after this time anyway.
 READY_WITHIN_S = 5.0
-SOURCES = ("start", "signal", "files", "uevents", "poll", "http", "timer", "retry")
+SOURCES = (
+    "start",
+    "signal",
+    "files",
+    "uevents",
+    "poll",
+    "http",
+    "timer",
+    "retry",
+    "kernel-log",
+    "health",
+)
 
 
 class Daemon:
@@ -78,36 +108,81 @@ class Daemon:
             signals=signals,
             turn_s=lambda: self._setup.daemon.resync_s,
         )
-        self._reconciler = Reconciler()
+        self._keeper = Keeper()
+        self._reconciler = Reconciler(self._keeper)
         self._files = FileSource(compare_s=self._setup.daemon.poll_s)
         self._poll = PollSource(interval_s=self._setup.daemon.poll_s)
         self._uevents = UeventSource(())
+        self._kernel_log = _kernel_log(self._setup)
+        self._health = HealthWatch(
+            self._keeper,
+            (self._kernel_log, self._uevents),
+            show=self._save_changed_health,
+            probe_s=lambda: self._setup.health.probe_minutes * 60,
+        )
         self._metrics = DaemonMetrics(SOURCES)
+        self._figures = FiguresOnDemand(self._context)
+        self._chassis.on_stop = self._figures.close
         self._status = DaemonStatus(version=__version__, started_s=time.time(), since_s=time.time())
         self._last: CycleReport | None = None
+        self._inventories: Mapping[str, Inventory] = {}
+        self._devices: tuple[KnownDevice, ...] = ()
         self._misconfigured: Finding | None = None
 
-    def run(self) -> None:
-        """Run until SIGTERM or SIGINT.
+    def run(self, *, stands_by: bool = False) -> None:
+        """Run until SIGTERM or SIGINT. STANDS_BY: where another instance runs, wait until that ends.
 
         StoreError: another instance runs, or no run directory can be made.
         """
         # Before anything that may hang.
-        in_time = threading.Timer(READY_WITHIN_S, self._notifier.ready, ("looking at the host",))
+        in_time = threading.Timer(READY_WITHIN_S, self._say_ready)
         in_time.daemon = True
         in_time.start()
         chassis = self._chassis
         try:
-            with chassis.running():
-                # Replaces the status that a killed daemon left: the first cycle may take a while.
-                chassis.save(self._save_status)
-                self._rearm()
-                chassis.start(self._files, self._poll, self._uevents, self._server())
-                self._log.info("started", version=__version__, vendors=list(self._setup.vendors))
-                chassis.inbox.put(Trigger(source="start", reason="the daemon has started"))
-                self._loop(in_time)
+            with chassis.running(stand_by=self._prepare if stands_by else None):
+                if not chassis.is_stopping:
+                    self._serve(in_time)
+        except LockHeld:
+            raise
+        except StoreError as error:
+            raise self._explained(error) from None
         finally:
             in_time.cancel()
+            self._keeper.close()
+
+    def _serve(self, in_time: threading.Timer) -> None:
+        chassis = self._chassis
+        # Replaces the status that a killed daemon left: the first cycle may take a while.
+        chassis.save(self._save_status)
+        if chassis.has_stood_by:
+            self._reload()
+        self._rearm()
+        chassis.start(*self._sources())
+        self._log.info("started", version=__version__, vendors=list(self._setup.vendors))
+        chassis.inbox.put(Trigger(source="start", reason="the daemon has started"))
+        self._loop(in_time)
+
+    def _explained(self, error: StoreError) -> StoreError:
+        """Return ERROR about the run directory with the mount that is missing for it, if one is."""
+        found = mounts.findings(self._setup.outer, (self._setup.daemon.run_dir,))
+        hints = [one.hint for one in found if one.rule == mounts.READ_ONLY]
+        return StoreError(error.message, hint=hints[0]) if hints else error
+
+    def _say_ready(self) -> None:
+        if not self._chassis.stands_by:
+            self._notifier.ready("looking at the host")
+
+    def _prepare(self) -> None:
+        """Import what a cycle needs, by a look at the host that changes nothing."""
+        with suppress(CdigenError):  # a driver container that is not there yet
+            discovery.discover(self._setup.vendors, self._context())
+
+    def _sources(self) -> tuple[Source, ...]:
+        uevents = Heeded(self._uevents, self._health, is_quiet=False)
+        log = Heeded(self._kernel_log, self._health, is_quiet=True)
+        heard = (uevents, log) if self._setup.health.kernel_log else (uevents,)
+        return (self._files, self._poll, *heard, self._health, self._server())
 
     # The loop.
 
@@ -133,6 +208,8 @@ class Daemon:
     def _look(self, batch: Batch) -> CycleOutcome:
         """Run a cycle; its report also says what is wrong with the configuration."""
         done = self._reconciler.cycle(self._setup, batch)
+        # What the cycle has seen may ask for a probe, or end by itself after a while.
+        self._health.wake()
         if self._misconfigured is None:
             return done
         findings = (self._misconfigured, *done.report.findings)
@@ -181,10 +258,12 @@ class Daemon:
         files, polled, subsystems = self._watches()
         # What runtimes load; our temporary files beside them have another ending.
         specs = (f"{folder}/*{suffix}" for folder in setup.directories for suffix in SPEC_SUFFIXES)
+        marks = f"{setup.state_dir}/{MARKS}"
         own = (setup.outer,) if setup.outer != "/" else ()
         # Links in a driver container's tree are resolved within that tree.
         self._files.rearm(
-            (*files, *specs, *self._watched, self._chassis.run_directory.lock), roots=(*own, *setup.roots)
+            (*files, *specs, marks, *self._watched, self._chassis.run_directory.lock),
+            roots=(*own, *setup.roots),
         )
         # A mount over a folder makes no event: a driver container's root is compared as well.
         self._poll.rearm(polled, setup.roots)
@@ -221,8 +300,33 @@ class Daemon:
         self._last = report
         savings: list[Callable[[str], object]] = [self._save_status]
         if done.inventories or report.result != "failed":
-            savings.append(lambda run_dir: status.save_inventory(run_dir, done.inventories))
+            self._show_devices(done.inventories)
+            savings.append(self._save_inventory)
         self._chassis.save(*savings)
+
+    def _show_devices(self, inventories: Mapping[str, Inventory]) -> None:
+        self._figures.show(inventories)
+        if inventories == self._inventories:
+            return
+        devices = known_devices(inventories, self._setup.options.profiles)
+        log.health(self._log, devices, self._devices)
+        self._metrics.show_devices(devices)
+        self._inventories, self._devices = inventories, devices
+
+    def _save_inventory(self, run_dir: str) -> None:
+        """Put the inventories of the last cycle, with the health of now, into RUN_DIR."""
+
+        def save(inventories: dict[str, Inventory]) -> None:
+            offered = as_offered(inventories, in_spec=self._setup.health.in_spec)
+            status.save_inventory(run_dir, offered)
+
+        self._keeper.show(save)
+
+    def _save_changed_health(self) -> None:
+        """Do the same in the thread of health; the cycle that follows reports what is wrong with the disk."""
+        if self._chassis.run_directory.is_ours():
+            with suppress(CdigenError):
+                self._save_inventory(self._setup.daemon.run_dir)
 
     def _save_status(self, run_dir: str) -> None:
         save_status(run_dir, status.document(self._status, self._chassis.process))
@@ -243,7 +347,41 @@ class Daemon:
             ready=lambda: reason_unready(self._status),
         )
         times = self._setup.daemon
-        return Server(routes, f"{times.run_dir}/{SOCKET_FILE}", port=times.http_port)
+        routes["/metrics"] = self._scraped
+        views = Views(
+            status=lambda: self._status,
+            inventories=self._keeper.present,
+            setup=lambda: self._setup,
+            figures=self._figures,
+            process=self._chassis.process,
+        )
+        routes |= views.routes()
+        return Server(
+            routes,
+            f"{times.run_dir}/{SOCKET_FILE}",
+            port=times.http_port,
+            port_routes=views.port_routes(),
+            threads=MAX_WAITING + ASKING + 1,
+        )
+
+    def _context(self) -> DiscoveryContext:
+        setup = self._setup
+        return setup.context(Root(setup.outer))
+
+    def _scraped(self, query: str) -> Response:
+        try:
+            wants = wants_figures(query)
+        except UnknownCollector as error:
+            return Response(body=f"{error}\n".encode(), status="400 Bad Request")
+        is_asked = wants and self._setup.daemon.figure_metrics
+        figures = self._figures.ask(SCRAPE_S) if is_asked else ()
+        return Response(body=self._metrics.render(figures), content_type=CONTENT_TYPE)
+
+
+def _kernel_log(setup: DaemonSetup) -> KernelLogSource:
+    """Return the source of the kernel's log, of the host that SETUP is about."""
+    outer = setup.outer.rstrip("/")
+    return KernelLogSource(socket_path=f"{outer}{SOCKET}", log=f"{outer}{LOG}")
 
 
 def _attempts(before: int, batch: Batch) -> int:

@@ -11,6 +11,8 @@ import time
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 
+from cdigen.daemon.device_metrics import device_metrics
+from cdigen.daemon.figure_metrics import figure_metrics
 from cdigen.daemon.report import CYCLE_RESULTS, VENDOR_STATES
 from cdigen.frontend.metrics import gauge
 
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
+    from cdigen.daemon.figures import VendorFigures
     from cdigen.daemon.report import CycleReport, DaemonStatus
+    from cdigen.pipeline.device_names import KnownDevice
 
 # A warm cycle takes milliseconds, one that has to copy a driver's files into a view most of a minute.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -68,9 +72,29 @@ class DaemonMetrics:
         """Let scrapes from now on show STATUS."""
         self._latest.status = status
 
-    def render(self) -> bytes:
-        """Return all metrics as Prometheus reads them."""
-        return generate_latest(self._registry)
+    def show_devices(self, devices: tuple[KnownDevice, ...]) -> None:
+        """Let scrapes from now on show the health of DEVICES, and of no others."""
+        self._latest.devices = devices
+
+    def render(self, figures: tuple[VendorFigures, ...] = ()) -> bytes:
+        """Return all metrics as Prometheus reads them, and those of FIGURES where there are any."""
+        text = generate_latest(self._registry)
+        if not figures:
+            return text
+        asked = CollectorRegistry()
+        asked.register(_Collected(tuple(figure_metrics(self._latest.devices, figures))))
+        return text + generate_latest(asked)
+
+
+class _Collected:
+    """Metrics of one scrape, which are there already."""
+
+    def __init__(self, metrics: tuple[Metric, ...]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> tuple[Metric, ...]:
+        """Return the metrics."""
+        return self._metrics
 
 
 class _Latest:
@@ -78,6 +102,7 @@ class _Latest:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.status: DaemonStatus | None = None
+        self.devices: tuple[KnownDevice, ...] = ()
         self._clock = clock
 
     def describe(self) -> tuple[Metric, ...]:
@@ -119,6 +144,7 @@ class _Latest:
             "source",
         )
         yield from self._specs(status)
+        yield from device_metrics(self.devices)
 
     def _specs(self, status: DaemonStatus) -> Iterator[Metric]:
         yield gauge(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from cdigen.host import mounts
 from cdigen.model.errors import ConfigError, HostError
-from cdigen.pipeline import device_nodes, discovery
+from cdigen.pipeline import device_nodes, discovery, links
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -40,7 +41,7 @@ class Observation:
 
 def observe(setup: DaemonSetup, host: Root) -> Observation:
     """Return what is on HOST now, after making missing device nodes where SETUP says so."""
-    findings: list[Finding] = []
+    findings = list(mounts.findings(host.outer, setup.writable))
     try:
         context = setup.context(host)
         if setup.create_nodes:
@@ -53,8 +54,10 @@ def observe(setup: DaemonSetup, host: Root) -> Observation:
             inventories={},
             failures=dict.fromkeys(setup.vendors, failure),
             reported=setup.vendors if setup.are_named else setup.vendors[:1],
+            findings=tuple(findings),
         )
     inventories, failures = discovery.discover(setup.vendors, context)
+    inventories = links.with_known(inventories, context)
     unsaved = discovery.save_partition_names(inventories, failures, context, setup.state_dir)
     findings.extend(() if unsaved is None else (unsaved,))
     reported = setup.vendors

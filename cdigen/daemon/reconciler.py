@@ -12,8 +12,13 @@ from cdigen.daemon.patience import Patience
 from cdigen.daemon.report import CycleReport, VendorReport
 from cdigen.daemon.spec_updates import SpecUpdates, error_line
 from cdigen.daemon.states import decide
+from cdigen.health.annotate import without_unhealthy
+from cdigen.health.keeper import Keeper, KeeperOptions
+from cdigen.host.procfs import boot_id
 from cdigen.host.root import Root
 from cdigen.model.errors import CdigenError
+from cdigen.pipeline import discovery, links
+from cdigen.pipeline.cuda import CudaVersions
 from cdigen.runtimes.spec_cache import SpecCache
 from cdigen.value import frozen, replace
 
@@ -41,11 +46,13 @@ class CycleOutcome:
 class Reconciler:
     """Keeps the specs of a host up to date, cycle by cycle."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, keeper: Keeper | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._keeper = keeper or Keeper()
         self._number = 0
         self._patience = Patience(clock)
         self._spec_cache = SpecCache()
+        self._cuda = CudaVersions(clock)
 
     def cycle(self, setup: DaemonSetup, batch: Batch) -> CycleOutcome:
         """Run a cycle for the events of BATCH; never raises a CdigenError, but reports it."""
@@ -69,14 +76,18 @@ class Reconciler:
     def _reconcile(self, setup: DaemonSetup, blank: CycleReport) -> CycleOutcome:
         """Run a cycle, and return BLANK filled with its results."""
         host = Root(setup.outer)
-        observed = observe(setup, host)
+        found = observe(setup, host)
+        found = replace(found, inventories=self._cuda.known(found.inventories))
+        observed = self._with_health(found, setup, host)
+        # What the host is waited for is not that a device gets well again.
+        judged = found if setup.health.in_spec else observed
         updates = SpecUpdates(setup, host, observed, self._spec_cache)
         statuses: dict[str, VendorStatus] = {}
         writing: dict[str, Inventory] = {}
         for vendor in setup.vendors:
             condition = updates.condition(vendor)
             status = statuses[vendor] = self._patience.assess(
-                observed, host, vendor, settle_timeout_s=setup.daemon.settle_timeout_s
+                judged, host, vendor, settle_timeout_s=setup.daemon.settle_timeout_s
             )
             match decide(status, condition):
                 case "write":
@@ -86,7 +97,11 @@ class Reconciler:
                 case "withdraw":
                     updates.withdraw(vendor, status.reason)
         updates.write(writing)
-        self._patience.remember(statuses, observed.inventories)
+        # After the specs, which need neither links nor CUDA: to ask for them may take seconds.
+        linked = links.refreshed(found.inventories, lambda: setup.context(host), setup.state_dir)
+        whole = self._cuda.refreshed(linked.inventories, lambda: setup.context(host))
+        inventories = self._keeper.with_links(whole)
+        self._patience.remember(statuses, judged.inventories)
         awaits_change = any(status.awaits_change for status in statuses.values())
         result = _result(updates, awaits_change=awaits_change)
         report = replace(
@@ -94,14 +109,36 @@ class Reconciler:
             result=result,
             vendors=_vendor_reports(statuses, observed),
             specs=tuple(updates.reports),
-            findings=tuple(dict.fromkeys((*observed.all_findings(), *updates.findings))),
+            is_bare=discovery.is_bare(found.inventories, found.failures, host),
+            findings=tuple(dict.fromkeys((*observed.all_findings(), *updates.findings, *linked.findings))),
             error=updates.errors[0] if updates.errors else "",
         )
         return CycleOutcome(
             report=report,
-            inventories=observed.inventories,
+            inventories=as_offered(inventories, in_spec=setup.health.in_spec),
             needs_retry=awaits_change or result == "failed",
         )
+
+    def _with_health(self, found: Observation, setup: DaemonSetup, host: Root) -> Observation:
+        options = KeeperOptions(
+            state_dir=setup.state_dir,
+            boot=boot_id(host),
+            quiet_s=setup.health.quiet_minutes * 60,
+            ignored=setup.health.ignore,
+        )
+        inventories = self._keeper.observe(
+            found.inventories, lambda: setup.context(Root(setup.outer)), options
+        )
+        return replace(
+            found,
+            inventories=as_offered(inventories, in_spec=setup.health.in_spec),
+            findings=(*found.findings, *self._keeper.findings()),
+        )
+
+
+def as_offered(inventories: dict[str, Inventory], *, in_spec: bool) -> dict[str, Inventory]:
+    """Return INVENTORIES as specs offer them: without unhealthy devices, unless these stay IN_SPEC."""
+    return inventories if in_spec else without_unhealthy(inventories)
 
 
 def _vendor_reports(statuses: dict[str, VendorStatus], observed: Observation) -> tuple[VendorReport, ...]:

@@ -7,6 +7,7 @@ Wall-clock times are seconds since 1970, as ``time.time`` gives them.
 
 from __future__ import annotations
 
+from cdigen.host.mounts import MISSING as MOUNT_MISSING
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
     CycleResult = Literal["changed", "unchanged", "waiting", "failed"]
 
 VENDOR_STATES: tuple[VendorState, ...] = ("ready", "settling", "degraded", "mismatch", "absent")
+# What each state means for whoever starts a container now, and what has to be done about it.
+MEANINGS = {
+    "starting": "the daemon has not looked yet",
+    "ready": "containers can use the devices below",
+    "settling": "the host is being changed; the daemon waits for that to end and looks again by itself",
+    "degraded": "containers can use the devices below; some GPUs are left out, see the findings",
+    "mismatch": "the running driver and its files are of different versions: reload the modules or reboot",
+    "absent": "there is nothing to offer: no GPU, or its driver is not loaded",
+}
 CYCLE_RESULTS: tuple[CycleResult, ...] = ("changed", "unchanged", "waiting", "failed")
 # The state of the host as a whole: the first of these that a vendor is in. An absent vendor does not count as
 # long as another is present.
@@ -70,7 +80,8 @@ class CycleReport:
 
     ``result`` is ``changed`` if a file was written or removed, ``waiting`` if the host is still changing,
     ``failed`` if a wanted change could not be made: ``error`` says which. ``events``
-    counts what happened since the last cycle, of which ``reasons`` are the distinct ones.
+    counts what happened since the last cycle, of which ``reasons`` are the distinct ones. ``is_bare``: the
+    host has no GPU.
     """
 
     number: int
@@ -83,6 +94,7 @@ class CycleReport:
     specs: tuple[SpecReport, ...] = ()
     findings: tuple[Finding, ...] = ()
     error: str = ""
+    is_bare: bool = False
 
 
 @frozen
@@ -153,14 +165,20 @@ def overall(vendors: tuple[VendorReport, ...]) -> VendorState:
 
 
 def reason_unready(status: DaemonStatus) -> str:
-    """Return why containers cannot count on any vendor now, "" where they can.
+    """Return why containers cannot count on any vendor now, "" where they can, or the host has no GPU.
 
-    A vendor serves if it is ready or degraded. One that serves is enough: a host need not have GPUs of every
-    vendor.
+    A vendor serves if it is ready or degraded, and its spec is there. One that serves is enough: a host need
+    not have GPUs of every vendor, and a node of a cluster none at all.
     """
     if status.cycle is None:
         return "the first cycle has not ended yet"
     if any(vendor.state in _SERVING for vendor in status.vendors):
+        has_specs = any(spec.written_s is not None for spec in status.specs)
+        return "" if has_specs else status.cycle.error
+    unseen = [one for one in status.cycle.findings if one.rule == MOUNT_MISSING]
+    if unseen:
+        return unseen[0].message
+    if status.cycle.is_bare and not status.cycle.error:
         return ""
     return "; ".join(map(_why, status.vendors)) or status.cycle.error or "no vendor is known"
 

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.config import DaemonConfig
+    from cdigen.config import DaemonConfig, HealthConfig, PageConfig
     from cdigen.host.root import Root
     from cdigen.pipeline.delivery import DeliveryOptions
     from cdigen.pipeline.generate import GenerateOptions
@@ -22,7 +22,8 @@ class DaemonSetup:
     ``outer`` is the host's root as a path of this machine; ``roots`` are the driver and dev root, which may
     come and go. ``directories`` are the spec directories, written into the last; ``view_directories`` all in
     which a spec may name a view. Both, and ``state_dir``, are paths of this machine. ``are_named``: the user
-    named the ``vendors``; otherwise all are asked, and absent ones are not reported.
+    named the ``vendors``; otherwise all are asked, and absent ones are not reported. ``nri_dir`` and
+    ``kubelet_dir`` are where the processes beside the daemon show their status.
     """
 
     outer: str
@@ -36,4 +37,13 @@ class DaemonSetup:
     state_dir: str
     create_nodes: bool
     daemon: DaemonConfig
+    health: HealthConfig
+    page: PageConfig
     are_named: bool = True
+    nri_dir: str = ""
+    kubelet_dir: str = ""
+
+    @property
+    def writable(self) -> tuple[str, ...]:
+        """The folders of this machine that the daemon writes to."""
+        return (self.directories[-1], self.daemon.run_dir, self.state_dir)

@@ -83,7 +83,7 @@ class SpecUpdates:
                 cache=self._cache,
                 check_schema=None if before == product.document else check_in_child,
             )
-            self._report(outcome, before, product.document)
+            self._report(outcome, before, None if outcome.result == "withdrawn" else product.document)
         for kind, error in broken.items():
             self._report(publish.refused_outcome(kind, self._file(spec_file_name(kind)), error), None, None)
         offered = {product.kind for product in products} | set(broken)
@@ -126,11 +126,11 @@ class SpecUpdates:
 
     def _owned(self, vendor: str) -> list[OwnedSpec]:
         """Return our specs of VENDOR, as far as this daemon was asked for their kinds."""
-        prefix, kinds = f"{registry.cdi_vendor(vendor)}/", self._setup.options.kinds
+        begins, kinds = registry.prefixes((vendor,)), self._setup.options.kinds
         return [
             owned
             for owned in self._recorded
-            if owned.kind.startswith(prefix) and (not kinds or owned.kind in kinds)
+            if owned.kind.startswith(begins) and (not kinds or owned.kind in kinds)
         ]
 
     def _file(self, name: str) -> str:

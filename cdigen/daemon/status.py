@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 
 from cdigen.frontend.rundir import INVENTORY_FILE, STATUS_FILE, write_file
-from cdigen.frontend.status import header, read_status, timestamp
+from cdigen.frontend.status import header, read_status
 from cdigen.host.root import shown
 from cdigen.model.errors import HostError, StoreError
 from cdigen.model.inventory_json import to_document
+from cdigen.model.timestamps import timestamp
 from cdigen.runtimes.daemon_service import SYSTEMD
 
 TYPE_CHECKING = False

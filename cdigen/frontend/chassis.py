@@ -10,10 +10,12 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack, contextmanager
 
-from cdigen.frontend.rundir import RunDirectory
+from cdigen.frontend.candidate import Candidate
+from cdigen.frontend.rundir import LOCK_TIMEOUT_S, RunDirectory
 from cdigen.frontend.signals import Overdue
 from cdigen.frontend.status import this_process
 from cdigen.model.errors import StoreError
+from cdigen.store.lock import LockHeld
 from cdigen.watch.supervisor import Source, Supervisor
 from cdigen.watch.triggers import Inbox, Trigger
 
@@ -54,6 +56,8 @@ class Chassis:
         self.has_run_directory = False
         self.process = this_process()
         self.is_stopping = False
+        # Whether another instance had the run directory, for whose end this one has waited, or waits.
+        self.stands_by = self.has_stood_by = False
         self.alive: Callable[[], str] = self._is_turning
         self.on_stop: Callable[[], object] | None = None
         self._notifier = notifier
@@ -67,21 +71,33 @@ class Chassis:
         self._turned_s = time.monotonic()
 
     @contextmanager
-    def running(self, on_refusal: Callable[[StoreError], None] | None = None) -> Iterator[None]:
+    def running(
+        self,
+        on_refusal: Callable[[StoreError], None] | None = None,
+        *,
+        stand_by: Callable[[], object] | None = None,
+        patience_s: float = LOCK_TIMEOUT_S,
+    ) -> Iterator[None]:
         """Handle signals and hold the run directory while the body runs; then shut everything down.
 
-        StoreError if the run directory cannot be used (``LockHeld``: another instance has it), unless
-        ON_REFUSAL handles that: then there is no status.
+        StoreError if the run directory cannot be used (``LockHeld``: another instance has it, for PATIENCE_S
+        and longer), unless ON_REFUSAL handles that: then there is no status. With STAND_BY the other
+        instance's end is waited for, and STAND_BY is called meanwhile, to prepare what can be; a process that
+        is told to end before has ``is_stopping`` and no run directory.
         """
         self._signals.attach(self._on_signal, give_up=self._give_up)
         with ExitStack() as held:
+            held.callback(self.run_directory.leave)
             try:
-                held.enter_context(self.run_directory.taken())
+                self.run_directory.take(timeout_s=patience_s)
                 self.has_run_directory = True
             except StoreError as error:
-                if on_refusal is None:
+                if stand_by is not None and isinstance(error, LockHeld):
+                    self._stand_by(error, stand_by)
+                elif on_refusal is None:
                     raise
-                on_refusal(error)
+                else:
+                    on_refusal(error)
             try:
                 self._signals.is_interruptible = True
                 yield
@@ -96,10 +112,45 @@ class Chassis:
                 self._supervisor.stop()
                 self._log.info("stopped")
 
+    def take_over_later(self, error: LockHeld) -> None:
+        """Take the run directory as soon as the instance that has it, as ERROR says, ends.
+
+        A trigger of "place" tells of it, and ``has_run_directory``. Meanwhile the caller may be at work.
+        """
+
+        def take() -> None:
+            self.has_run_directory = True
+            self._log.info("takes over", message=f"{error.holder} has ended")
+            self.inbox.put(Trigger(source="place", reason="the other instance has ended"))
+
+        self._log.info("stands by", message=f"{error.holder} serves this host", lock=self.run_directory.lock)
+        Candidate(self.run_directory, self._log, take).start()
+
+    def _stand_by(self, error: LockHeld, prepare: Callable[[], object]) -> None:
+        """Wait until the instance that ERROR names has ended, or this one is told to end."""
+        self.stands_by = self.has_stood_by = True
+        summary = f"stands by: {error.holder} serves this host"
+        self.report(summary)
+        self.take_over_later(error)
+        prepare()
+        beat_s = self._notifier.watchdog_s / 3 or None
+        while not self.has_run_directory and not self.is_stopping:
+            if self._notifier.watchdog_s:
+                self._notifier.ping()
+            if self.take_reload():
+                self.report(summary)
+            self.inbox.wait(beat_s)
+            self.inbox.take()
+        self.stands_by = False
+
     def start(self, *sources: Source) -> None:
         """Start SOURCES, which put their triggers into ``inbox``; those that fail are started again."""
         self._supervisor = Supervisor(sources, self.inbox)
         self._supervisor.start()
+
+    def add(self, source: Source) -> None:
+        """Start SOURCE beside those that are there."""
+        self._supervisor.add(source)
 
     def health(self) -> dict[str, str]:
         """Return the problem of each source by its name; empty: none."""
@@ -133,6 +184,10 @@ class Chassis:
         """Let the process end, without a signal."""
         self.is_stopping = True
 
+    def leave(self) -> None:
+        """Let nothing interrupt what the process ends with, until all its time to end is over."""
+        self._signals.is_interruptible = False
+
     def take_reload(self) -> bool:
         """Return whether SIGHUP has come since the last call, and tell the service manager of the reload."""
         # Before notifying: a signal that comes during that asks for another reload.
@@ -150,14 +205,15 @@ class Chassis:
         else:
             self._notifier.status(summary)
 
-    def save(self, *savings: Callable[[str], object]) -> None:
-        """Let each of SAVINGS, which gets the run directory's path, put its file there.
+    def save(self, *savings: Callable[[str], object]) -> bool:
+        """Let each of SAVINGS, which gets the run directory's path, put its file there; returns if all did.
 
         ``LockHeld``: another instance has the directory by now; a full disk is logged once.
         """
-        if self.has_run_directory:
-            self.run_directory.keep()
-            self.run_directory.show(*savings)
+        if not self.has_run_directory:
+            return False
+        self.run_directory.keep()
+        return self.run_directory.show(*savings)
 
     def _on_signal(self, name: str) -> None:
         if name == "SIGHUP":

@@ -12,11 +12,12 @@ import os
 import time
 from types import MappingProxyType
 
-from cdigen.frontend.rundir import INVENTORY_FILE
+from cdigen.frontend.rundir import INVENTORY_FILE, STATUS_FILE
 from cdigen.frontend.status import is_held
+from cdigen.host.filetimes import shows_changes
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import ConfigError
-from cdigen.model.names import SPEC_SUFFIXES, is_yaml
+from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.store.lock import LOCK_FILE
 from cdigen.value import frozen
 
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 RUNNING_DRIVERS = {"nvidia": "/sys/module/nvidia/version"}
 MAX_INVENTORY = 64 << 20
 _MAX_VERSION = 256
-# The kernel's clock for files advances in steps of up to 10 ms (CONFIG_HZ, before Linux 6.13 on every file
-# system): a second change within one step leaves the same time.
-_TICK_NS = 20_000_000
 _NONE: Mapping[str, Inventory] = MappingProxyType({})
 _NO_DRIVERS: Mapping[str, str] = MappingProxyType({})
 
@@ -82,15 +80,17 @@ class HostState:
     """What ``sources`` hold.
 
     ``specs``: the devices that a runtime with the CDI library ``library`` finds, and what is wrong with spec
-    files. ``has_daemon``: a daemon runs, which keeps the inventory current. ``begun_s``: when the reading
-    began, by ``time.monotonic``; ``stamp``: the stamp at that time, to be compared later, and ``is_settled``:
-    it detects every change.
+    files. ``inventory_file``: the content of the inventory's file, None: there is none. ``has_daemon``: a
+    daemon runs, which keeps the inventory current. ``begun_s``: when the reading began, by
+    ``time.monotonic``; ``stamp``: the stamp at that time, to be compared later, and ``is_settled``: it
+    detects every change.
     """
 
     sources: HostSources
     library: str
     specs: SpecScan
     inventory: HostInventory
+    inventory_file: bytes | None
     has_daemon: bool
     begun_s: float
     stamp: Stamp
@@ -107,57 +107,49 @@ class HostState:
         """Return whether anything has changed, including a start or end of the daemon."""
         return not self.is_current() or self.has_daemon != _daemon_runs(self.sources)
 
-    def documents(self) -> dict[str, dict[str, object]]:
-        """Read again, and return by its path, each spec that defines a device, as ``library`` decodes it."""
-        from cdigen.cdi.loaders.emulation import decoded_document  # noqa: PLC0415 - see the head of this file
-        from cdigen.cdi.reader import MAX_SIZE, parse_document  # noqa: PLC0415 - likewise
 
-        root = Root(self.sources.specs)
-        found: dict[str, dict[str, object]] = {}
-        for path in dict.fromkeys(path for _, path in self.specs.devices):
-            try:
-                data = root.read(path, limit=MAX_SIZE)
-            except OSError:
-                continue  # removed meanwhile, which the stamp will show
-            document = decoded_document(data, self.library, parse_document(data, yaml=is_yaml(path)))
-            if document is not None:
-                found[path] = document
-        return found
-
-
-def read_host_state(sources: HostSources, *, library: str, cache: SpecCache | None = None) -> HostState:
+def read_host_state(
+    sources: HostSources, *, library: str, cache: SpecCache | None = None, before: HostState | None = None
+) -> HostState:
     """Return the current state of the host; the value names what cannot be read.
 
     LIBRARY is the release of the CDI library in the runtimes that are served (``1.0.1``). CACHE keeps what
-    spec files hold from one reading to the next, so that one changed file costs one parse.
+    spec files hold from one reading to the next, and says what else is made of them (``SpecFile.prepared``).
+    Where the inventory has not changed since BEFORE, the state has the same one.
     """
     from cdigen.runtimes.scan import scan  # noqa: PLC0415 - see the head of this file
 
     begun_s = time.monotonic()
     # Before anything is read: a change meanwhile then causes another reading.
-    before = _stamp(sources)
+    stamp = _stamp(sources)
     now_ns = time.time_ns()
     has_daemon = _daemon_runs(sources)
+    content, inventory = _inventory(sources, stamp, before, has_daemon=has_daemon)
     return HostState(
         sources=sources,
         library=library,
         specs=scan(sources.spec_dirs, Root(sources.specs), library=library, cache=cache),
-        inventory=_inventory(sources, has_daemon=has_daemon),
+        inventory=inventory,
+        inventory_file=content,
         has_daemon=has_daemon,
         begun_s=begun_s,
-        stamp=before,
-        is_settled=not any(found and abs(now_ns - found[0]) < _TICK_NS for found in before[1]),
+        stamp=stamp,
+        is_settled=all(found is None or shows_changes(found[0], now_ns) for found in stamp[1]),
     )
 
 
 def watched_paths(sources: HostSources) -> tuple[str, ...]:
-    """Return the patterns of files whose change may change the state, for ``watch.files.FileSource``."""
+    """Return the patterns of files whose change may change the state, for ``watch.files.FileSource``.
+
+    A daemon that starts writes its status once it holds its lock, and an inventory only if it is another one.
+    """
     specs = [
         f"{sources.specs.rstrip('/')}{folder}/*{suffix}"
         for folder in sources.spec_dirs
         for suffix in SPEC_SUFFIXES
     ]
-    return (*specs, f"{sources.runs.rstrip('/')}{sources.run_dir}/{INVENTORY_FILE}")
+    run_dir = f"{sources.runs.rstrip('/')}{sources.run_dir}"
+    return (*specs, f"{run_dir}/{INVENTORY_FILE}", f"{run_dir}/{STATUS_FILE}")
 
 
 def parse_inventory(
@@ -188,16 +180,33 @@ def parse_inventory(
     return HostInventory(vendors=vendors, stale=stale)
 
 
-def _inventory(sources: HostSources, *, has_daemon: bool) -> HostInventory:
+def running_drivers(host: str) -> dict[str, str]:
+    """Return the version of the running driver of each vendor, empty where none runs or it tells none.
+
+    HOST is the folder that stands for ``/``.
+    """
+    return {vendor: _running_driver(host, file) for vendor, file in RUNNING_DRIVERS.items()}
+
+
+def _inventory(
+    sources: HostSources, stamp: Stamp, before: HostState | None, *, has_daemon: bool
+) -> tuple[bytes | None, HostInventory]:
+    """Return the content of the inventory and what it says; that of BEFORE where all is as it was."""
     path = f"{sources.run_dir}/{INVENTORY_FILE}"
     try:
         content = Root(sources.runs).read(path, limit=MAX_INVENTORY)
     except (FileNotFoundError, NotADirectoryError):
         content = None
     except OSError as error:
-        return HostInventory(problem=f"{shown(path)} cannot be read: {error.strerror}")
-    running = {vendor: _running_driver(sources.host, file) for vendor, file in RUNNING_DRIVERS.items()}
-    return parse_inventory(content, running_drivers=running, has_daemon=has_daemon)
+        return None, HostInventory(problem=f"{shown(path)} cannot be read: {error.strerror}")
+    if (
+        before is not None
+        and content is not None
+        and (before.inventory_file, before.has_daemon, before.stamp[0]) == (content, has_daemon, stamp[0])
+    ):
+        return content, before.inventory
+    drivers = running_drivers(sources.host)
+    return content, parse_inventory(content, running_drivers=drivers, has_daemon=has_daemon)
 
 
 def _stamp(sources: HostSources) -> Stamp:

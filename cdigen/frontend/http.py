@@ -23,6 +23,7 @@ from errno import EACCES, EAFNOSUPPORT, EPERM
 
 from waitress import create_server  # type: ignore[import-untyped]  # waitress ships no types
 
+from cdigen.frontend.browsers import HEADERS, POLICY, refusal
 from cdigen.frontend.metrics import CONTENT_TYPE
 from cdigen.host.root import reason, shown
 from cdigen.model.errors import StoreError
@@ -52,11 +53,10 @@ _WAKE_S = 0.05
 # The error under systemd's RestrictAddressFamilies= (systemd.exec(5)), and of a kernel without IP.
 _REFUSALS = {EAFNOSUPPORT, EPERM, EACCES}
 _NO_NETWORK = (
-    "the service may not use the network: copy http-port.conf.example, which is in the documentation, to "
-    "/etc/systemd/system/cdigen.service.d/http-port.conf"
+    "the service may not use the network: copy http-port.conf.example, which is in its documentation, to "
+    "/etc/systemd/system/NAME.service.d/http-port.conf, NAME being cdigen, cdigen-nri or cdigen-kubelet"
 )
 _LIMITS = {
-    "threads": 1,
     "backlog": 64,
     # More than we keep open (the listeners count as well), so that accepting never stops.
     "connection_limit": 4 * MAX_CONNECTIONS,
@@ -64,7 +64,8 @@ _LIMITS = {
     "asyncore_use_poll": True,
     # Traffic wakes it at once; this is how often it closes idle connections.
     "asyncore_loop_timeout": 5,
-    "max_request_header_size": 8192,
+    # A query may name ten thousand devices.
+    "max_request_header_size": 65536,
     # Our requests have no body. waitress refuses bodies as large as the limit.
     "max_request_body_size": 1,
     # All pipelined requests of one read are answered: with so few bytes, they are not many.
@@ -104,25 +105,32 @@ def standard_routes(
 class Server:
     """Serves ROUTES on the unix socket PATH and, where PORT is not 0, on that port of 127.0.0.1.
 
-    A route gets the query string, is called in the server's thread, and must not block. The server is a
-    ``Source`` whose only event is the end of its thread: so the supervisor restarts it when its socket was
-    removed, or while a port is in use by others.
+    PORT_ROUTES are those of ROUTES that answer otherwise at the port, which every user of the host may ask.
+
+    A route gets the query string and is called in one of THREADS. All requests wait while routes block in all
+    of them, so one that blocks has to do so for less than MAX_AGE_S, in less than THREADS at once. The server
+    is a ``Source`` whose only event is the end of its thread: so the supervisor restarts it when its socket
+    was removed, or while a port is in use by others.
     """
 
     name = "http"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is its own thing
         self,
         routes: Mapping[str, Route],
         path: str,
         *,
         port: int = 0,
+        port_routes: Mapping[str, Route] | None = None,
         max_age_s: float = MAX_AGE_S,
+        threads: int = 1,
     ) -> None:
         self._routes = routes
         self._path = path
         self._port = port
+        self._port_routes = {**routes, **(port_routes or {})}
         self._max_age_s = max_age_s
+        self._threads = threads
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         # What waitress polls: its servers and their connections, by descriptor.
@@ -136,20 +144,23 @@ class Server:
 
         A port that cannot be bound is a ``problem``, not an error. StoreError: the unix socket cannot be.
         """
-        connections = _Connections(self._max_age_s)
-        sockets = [_bind_unix(self._path, connections)]
+        # Of each: who crowds the port, which every user of the host may do, evicts nobody from the socket.
+        on_socket, on_port = _Connections(self._max_age_s), _Connections(self._max_age_s)
+        # On the unix socket are no browsers, and a proxy there may pass any name on.
+        bound = [(_bind_unix(self._path, on_socket), self._answer_socket)]
         self._made = _identity(self._path)
         self._refusal = ""
         if self._port:
             try:
-                sockets.append(_bind_loopback(self._port, connections))
+                bound.append((_bind_loopback(self._port, on_port), self._answer_port))
             except StoreError as error:
                 self._refusal = f"{error.message} ({error.hint})"
         # New ones, not those of a thread that may still hang.
         self._stopping, self._polled = threading.Event(), {}
         # One for each: waitress refuses to serve two families with one.
         self._servers = [
-            create_server(self._answer, map=self._polled, sockets=[each], **_LIMITS) for each in sockets
+            create_server(answer, map=self._polled, sockets=[each], threads=self._threads, **_LIMITS)
+            for each, answer in bound
         ]
         self._thread = threading.Thread(
             target=self._serve,
@@ -213,28 +224,50 @@ class Server:
             with suppress(OSError):
                 os.unlink(self._path)
 
-    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Answer a request (WSGI, PEP 3333)."""
-        method, route = environ["REQUEST_METHOD"], self._routes.get(environ["PATH_INFO"])
-        if route is None:
-            there = f"here are {', '.join(self._routes)}\n".encode()
-            answer = Response(body=there, status="404 Not Found")
-        elif method not in {"GET", "HEAD"}:
-            answer = Response(
-                body=b"only GET and HEAD\n",
-                status="405 Method Not Allowed",
-                headers=(("Allow", "GET, HEAD"),),
-            )
-        else:
-            answer = route(environ["QUERY_STRING"])
-        headers = [
-            ("Content-Type", answer.content_type),
-            ("Content-Length", str(len(answer.body))),
-            ("Cache-Control", "no-store"),
-            *answer.headers,
-        ]
-        start_response(answer.status, headers)
-        return [] if method == "HEAD" else [answer.body]
+    def _answer_socket(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer a request to the unix socket."""
+        return _answer(self._routes, environ, start_response)
+
+    def _answer_port(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer a request to the port, where browsers are."""
+        status, text = refusal(environ)
+        if not status:
+            return _answer(self._port_routes, environ, start_response)
+        return _respond(Response(body=text.encode(), status=status), environ, start_response)
+
+
+def _answer(
+    routes: Mapping[str, Route], environ: dict[str, Any], start_response: Callable[..., Any]
+) -> Iterable[bytes]:
+    """Answer a request by ROUTES (WSGI, PEP 3333)."""
+    method, route = environ["REQUEST_METHOD"], routes.get(environ["PATH_INFO"])
+    if route is None:
+        there = f"here are {', '.join(routes)}\n".encode()
+        answer = Response(body=there, status="404 Not Found")
+    elif method not in {"GET", "HEAD"}:
+        answer = Response(
+            body=b"only GET and HEAD\n",
+            status="405 Method Not Allowed",
+            headers=(("Allow", "GET, HEAD"),),
+        )
+    else:
+        answer = route(environ["QUERY_STRING"])
+    return _respond(answer, environ, start_response)
+
+
+def _respond(
+    answer: Response, environ: dict[str, Any], start_response: Callable[..., Any]
+) -> Iterable[bytes]:
+    own = dict(answer.headers)
+    headers = [
+        ("Content-Type", answer.content_type),
+        ("Content-Length", str(len(answer.body))),
+        ("Cache-Control", "no-store"),
+        *((name, value) for name, value in (*HEADERS, POLICY) if name not in own),
+        *answer.headers,
+    ]
+    start_response(answer.status, headers)
+    return [] if environ["REQUEST_METHOD"] == "HEAD" else [answer.body]
 
 
 def _health(problem: str) -> Response:

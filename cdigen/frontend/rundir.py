@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 
+from cdigen.frontend.owner import this_owner
 from cdigen.model.errors import CdigenError, StoreError
 from cdigen.store import tempfiles
 from cdigen.store.directory import open_existing, open_owned
@@ -19,7 +20,7 @@ from cdigen.store.snapshot import take_snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from structlog.typing import FilteringBoundLogger
@@ -49,48 +50,51 @@ class RunDirectory:
         self._said: set[str] = set()
         self._troubles: set[str] = set()
 
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Make the directory and hold its lock while the body runs; StoreError: see ``_take``."""
-        self._take()
-        try:
-            yield
-        finally:
-            self._held.close()
-
-    def _take(self) -> None:
-        """Make the directory and hold its lock.
+    def take(self, *, timeout_s: float | None = LOCK_TIMEOUT_S) -> None:
+        """Make the directory and hold its lock until ``leave``; without a TIMEOUT_S wait for it, asleep.
 
         StoreError: it cannot be made; ``LockHeld``: another daemon has it.
         """
-        prepare(self._path)
+        while not self._try(timeout_s):
+            pass
+
+    def _try(self, timeout_s: float | None) -> bool:
+        """Hold the directory's lock; returns whether it still is the one that others would find."""
         with ExitStack() as new:
             place = new.enter_context(open_owned(self._path, what=RUN_DIRECTORY))
-            held = os.fstat(new.enter_context(exclusive(place, timeout_s=LOCK_TIMEOUT_S)))
+            lock = new.enter_context(exclusive(place, timeout_s=timeout_s, owner=this_owner()))
+            held = _identity(os.fstat(lock))
+            if _present(self.lock) != held:
+                # Directory or file were removed while we waited, and who has it has made another.
+                return False
+            tempfiles.sweep(place)
             # The lock that we held is no longer a file of this directory.
             self._held.close()
-            self._held, self._file = new.pop_all(), (held.st_dev, held.st_ino)
+            self._held, self._file = new.pop_all(), held
+        return True
+
+    def leave(self) -> None:
+        """Let go of the lock, if we hold it."""
+        self._held.close()
+        self._file = None
 
     def keep(self) -> None:
         """Take it again if its lock file is gone. ``LockHeld``: another daemon has taken it meanwhile."""
         if not self.is_ours():
-            self._attempt(self._take)
+            self._attempt(self.take)
 
     def is_ours(self) -> bool:
         """Return whether the lock that we hold is the one that a second daemon would find."""
-        try:
-            there = os.lstat(self.lock)
-        except OSError:
-            return False
-        return (there.st_dev, there.st_ino) == self._file
+        return self._file is not None and _present(self.lock) == self._file
 
-    def show(self, *savings: Callable[[str], object]) -> None:
-        """Let each of SAVINGS, which gets the directory's path, put its file into it."""
+    def show(self, *savings: Callable[[str], object]) -> bool:
+        """Let each of SAVINGS, which gets the directory's path, put its file into it; returns if all did."""
         for saving in savings:
             self._attempt(partial(saving, self._path))
         if self._said and not self._troubles:
             self._log.info("status", message=f"{self._path}: all is well again")
         self._said, self._troubles = self._troubles, set()
+        return not self._said
 
     def remove_status(self) -> None:
         """Remove the status, if it is ours."""
@@ -107,6 +111,18 @@ class RunDirectory:
             if error.message not in self._said | self._troubles:
                 self._log.error("status", message=error.message, hint=error.hint)
             self._troubles.add(error.message)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _present(path: str) -> tuple[int, int] | None:
+    """Return what identifies the file PATH; None: there is none."""
+    try:
+        return _identity(os.lstat(path))
+    except OSError:
+        return None
 
 
 def prepare(run_dir: str) -> None:

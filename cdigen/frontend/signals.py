@@ -42,11 +42,12 @@ class Signals:
 
     Before ``attach``, SIGTERM and SIGINT end the process at once, and SIGHUP is kept. Afterwards, work during
     which ``is_interruptible`` is set gets an ``Overdue`` after FINISH_WITHIN_S, and after LEAVE_WITHIN_S the
-    process exits.
+    process exits; a process that answers others may set ``leave_within_s``.
     """
 
     def __init__(self) -> None:
         self.is_interruptible = False
+        self.leave_within_s = LEAVE_WITHIN_S
         self._heard: Callable[[str], None] | None = None
         self._give_up: Callable[[], None] = _nothing
         self._kept: list[str] = []
@@ -103,7 +104,7 @@ class Signals:
         """Return how long to wait for another signal; None: for ever."""
         if self._told_s is None:
             return None
-        limit_s = LEAVE_WITHIN_S if self._was_interrupted else FINISH_WITHIN_S
+        limit_s = self.leave_within_s if self._was_interrupted else FINISH_WITHIN_S
         return max(0.0, self._told_s + limit_s - time.monotonic()) * 1000
 
     def _hurry(self) -> None:
@@ -116,7 +117,7 @@ class Signals:
             main = threading.main_thread().ident
             if main is not None:
                 signal.pthread_kill(main, signal.SIGALRM)
-        elif late_s >= LEAVE_WITHIN_S:
+        elif late_s >= self.leave_within_s:
             try:
                 self._give_up()
             finally:

@@ -10,11 +10,12 @@ import errno
 import fcntl
 import json
 import os
-import time
 from contextlib import suppress
 
 from cdigen import __version__
+from cdigen.frontend.owner import this_owner
 from cdigen.frontend.rundir import RUN_DIRECTORY, STATUS_FILE
+from cdigen.model.timestamps import timestamp
 from cdigen.store.directory import open_existing
 from cdigen.store.lock import LOCK_FILE
 from cdigen.store.snapshot import NO_FILE, take_snapshot
@@ -40,17 +41,21 @@ _HEADER = {
 
 @frozen
 class Process:
-    """A process, identified so that a later process with the same number is not taken for it."""
+    """A process, identified so that a later process with the same number is not taken for it.
+
+    ``owner``: who runs it, such as a pod (``frontend.owner``), "" where that has no name.
+    """
 
     pid: int
     started: int
     namespace: str
+    owner: str = ""
 
 
 def this_process() -> Process:
     """Return the present process."""
     pid = os.getpid()
-    return Process(pid=pid, started=_started(pid) or 0, namespace=_namespace())
+    return Process(pid=pid, started=_started(pid) or 0, namespace=_namespace(), owner=this_owner())
 
 
 def header(process: Process, *, schema: int, state: str, since_s: float, started_s: float) -> dict[str, Any]:
@@ -63,15 +68,23 @@ def header(process: Process, *, schema: int, state: str, since_s: float, started
         "pid": process.pid,
         "pid_started": process.started,
         "pid_namespace": process.namespace,
+        "owner": process.owner,
         "started": timestamp(started_s),
     }
 
 
-def timestamp(seconds: float) -> str:
-    """Return a wall-clock time as ISO 8601 in UTC, with milliseconds."""
-    milliseconds = round(seconds * 1000)
-    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(milliseconds // 1000))
-    return f"{whole}.{milliseconds % 1000:03}Z"
+def owner_of(found: Mapping[str, Any]) -> str:
+    """Return who runs the process that wrote the document FOUND (``frontend.owner``), "" if unknown. Pure."""
+    owner = found.get("owner")
+    return owner if isinstance(owner, str) and owner.isprintable() else ""
+
+
+def process_of(found: Mapping[str, Any]) -> str:
+    """Return which process wrote the document FOUND, and who runs it, as far as it says that. Pure."""
+    owner, process = owner_of(found), f"process {found['pid']}"
+    if not owner:
+        return process
+    return f"{process} of {owner}" if owner.startswith("pod ") else f"{process} ({owner})"
 
 
 def read_status(run_dir: str, *, schema: int, parts: Mapping[str, type]) -> dict[str, Any] | None:

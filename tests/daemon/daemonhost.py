@@ -124,9 +124,10 @@ class Host:
             return None
 
     def devices(self, name: str = NAME) -> set[str]:
-        """Return the names of the spec's devices without UUIDs; nothing where there is no spec."""
+        """Return the names of the spec's devices but UUIDs and ``none``; nothing where there is no spec."""
         document = self.document(name) or {"devices": []}
-        return {device["name"] for device in document["devices"] if not device["name"].startswith("GPU-")}
+        names = {device["name"] for device in document["devices"]}
+        return {each for each in names if each != "none" and not each.startswith("GPU-")}
 
     def driver(self) -> str:
         """Return the version of the driver whose files the spec mounts; it must be one."""

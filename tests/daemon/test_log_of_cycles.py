@@ -1,14 +1,21 @@
 """The line that the daemon logs of a cycle, as it arrives at the other end of a real pipe."""
 
 import json
+from itertools import pairwise
 
 from daemon.reports import CHANGED, FAILED, KIND, MISMATCH, QUIET, WRITTEN, document
+from healthhost import ECC, FELL, example, ill
 from logpipe import Read
 
 from cdigen.cdi.compare import compare
-from cdigen.daemon.log import cycle
+from cdigen.daemon.log import cycle, health
 from cdigen.daemon.report import MAX_NAMES
 from cdigen.frontend.log import make_logger
+from cdigen.host.mounts import MISSING
+from cdigen.model.findings import Finding
+from cdigen.model.health import Cause
+from cdigen.model.profile import DEFAULT
+from cdigen.pipeline.device_names import KnownDevice, known_devices
 from cdigen.value import replace
 
 
@@ -52,9 +59,63 @@ def test_a_failure_is_an_error_with_its_reason(pipe: tuple[int, Read]) -> None:
     assert (line["level"], line["error"]) == ("error", FAILED.error)
 
 
+def test_a_mount_that_is_missing_is_said_once(pipe: tuple[int, Read]) -> None:
+    unseen = Finding(severity="error", rule=MISSING, path="/sys", message="no /sys", hint="mount it")
+    other = replace(unseen, rule="device-unhealthy")
+    logger, report = make_logger(fd=pipe[0]), replace(QUIET, findings=(other, unseen))
+    cycle(logger, report, QUIET)
+    cycle(logger, report, report)
+    (line,) = pipe[1]()
+    said = (line["event"], line["level"], line["rule"], line["message"], line["hint"])
+    assert said == ("finding", "error", MISSING, "no /sys", "mount it")
+
+
 def test_a_line_stays_short_however_much_changed(pipe: tuple[int, Read]) -> None:
     changes = compare(None, document(*map(str, range(5000))))
     cycle(make_logger(fd=pipe[0]), replace(CHANGED, specs=(replace(WRITTEN, changes=changes),)))
     (line,) = pipe[1]()
     assert len(line["specs"][0]["added"]) == MAX_NAMES
     assert len(json.dumps(line)) < 4096
+
+
+def unhealthy(*causes: Cause) -> tuple[KnownDevice, ...]:
+    """Return eight GPUs, of which number 3 has CAUSES."""
+    inventories = ill(example(), 3, *causes) if causes else example()
+    return known_devices(inventories, (DEFAULT,))
+
+
+def test_a_device_that_became_unhealthy_is_one_line_with_its_causes(pipe: tuple[int, Read]) -> None:
+    health(make_logger(fd=pipe[0]), unhealthy(FELL), unhealthy())
+    (line,) = pipe[1]()
+    assert (line["event"], line["level"], line["device"], line["health"]) == (
+        "health",
+        "warning",
+        f"{KIND}=3",
+        "unhealthy",
+    )
+    assert line["causes"] == [{"cause": "xid-79", "since": FELL.since, "detail": FELL.detail}]
+
+
+def test_a_further_cause_and_the_recovery_are_said_and_nothing_in_between(pipe: tuple[int, Read]) -> None:
+    logger = make_logger(fd=pipe[0])
+    steps = [unhealthy(FELL), unhealthy(FELL), unhealthy(FELL, ECC), unhealthy(ECC), unhealthy(), unhealthy()]
+    for before, after in pairwise(steps):
+        health(logger, after, before)
+    lines = pipe[1]()
+    assert [line["level"] for line in lines] == ["warning", "warning", "info"]
+    assert [line.get("ended") for line in lines] == [None, None, ["xid-48"]]
+
+
+def test_what_is_unhealthy_at_the_start_is_said_and_what_is_healthy_not(pipe: tuple[int, Read]) -> None:
+    health(make_logger(fd=pipe[0]), unhealthy(FELL))
+    assert [line["device"] for line in pipe[1]()] == [f"{KIND}=3"]
+
+
+def test_a_device_that_was_looked_at_for_the_first_time_and_is_healthy_needs_no_line(
+    pipe: tuple[int, Read],
+) -> None:
+    whole = example()["nvidia"]
+    blank = tuple(replace(gpu, health="unknown") for gpu in whole.accelerators)
+    before = known_devices({"nvidia": replace(whole, accelerators=blank)}, (DEFAULT,))
+    health(make_logger(fd=pipe[0]), unhealthy(), before)
+    assert pipe[1]() == []

@@ -67,7 +67,7 @@ def slow(gpu_host: Host) -> Iterator[tuple[Host, str]]:
 
 def test_it_is_ready_for_its_manager_when_the_first_cycle_has_ended(gpu_host: Host) -> None:
     with daemon(gpu_host, wait=False) as running:
-        assert running.manager.hears("READY=1", "STATUS=ready, 5 devices") is not None
+        assert running.manager.hears("READY=1", "STATUS=ready, 6 devices") is not None
         assert gpu_host.devices() == {"0", "1", "all"}
 
 

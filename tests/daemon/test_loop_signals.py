@@ -65,7 +65,7 @@ def test_a_reload_that_comes_while_it_starts_ends_nothing_and_is_obeyed(
         time.sleep(delay_s)
         running.process.send_signal(signal.SIGHUP)
         assert running.manager.hears("RELOADING=1") is not None
-        assert running.manager.hears("READY=1", "STATUS=ready, 5 devices") is not None
+        assert running.manager.hears("READY=1", "STATUS=ready, 6 devices") is not None
 
 
 @pytest.mark.wall_clock

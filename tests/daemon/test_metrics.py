@@ -7,15 +7,37 @@ from pathlib import Path
 import pytest
 import yaml
 from daemon.reports import CHANGED, FAILED, KIND, MISMATCH, QUIET, STARTED_S, STARTING
+from healthhost import ECC, FELL, example, ill
 from prometheus_client.parser import text_string_to_metric_families
 
+from cdigen.daemon.figures import VendorFigures
 from cdigen.daemon.metrics import DaemonMetrics
 from cdigen.daemon.report import next_status
+from cdigen.model.figures import DeviceFigures
+from cdigen.model.health import Cause
+from cdigen.model.profile import DEFAULT
+from cdigen.pipeline.device_names import KnownDevice, known_devices
 from cdigen.value import replace
 from cdigen.watch.triggers import Trigger
 
 SOURCES = ("files", "uevents", "timer")
 MONITORING = Path(__file__).resolve().parents[2] / "examples/monitoring"
+# What is watched most, of one GPU.
+BUSY = VendorFigures(
+    vendor="nvidia",
+    devices=(
+        DeviceFigures(
+            address="0000:1b:00.0",
+            memory_total=2,
+            memory_used=1,
+            utilization=50,
+            temperature=60,
+            power=300,
+            power_limit=700,
+        ),
+    ),
+    at_s=STARTED_S,
+)
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
@@ -24,8 +46,8 @@ def metrics() -> DaemonMetrics:
     return DaemonMetrics(SOURCES, clock=lambda: STARTED_S + 60)
 
 
-def scraped(metrics: DaemonMetrics) -> Samples:
-    families = text_string_to_metric_families(metrics.render().decode())
+def scraped(metrics: DaemonMetrics, *figures: VendorFigures) -> Samples:
+    families = text_string_to_metric_families(metrics.render(figures).decode())
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in families
@@ -111,20 +133,75 @@ def test_a_scrape_before_the_first_cycle_is_good(metrics: DaemonMetrics) -> None
     assert value(metrics, "process_resident_memory_bytes")
 
 
+def unhealthy(*causes: Cause) -> tuple[KnownDevice, ...]:
+    """Return eight GPUs, of which number 3 has CAUSES."""
+    return known_devices(ill(example(), 3, *causes), (DEFAULT,))
+
+
+def test_each_device_has_its_health_and_each_cause_a_series(metrics: DaemonMetrics) -> None:
+    metrics.show(next_status(STARTING, CHANGED, {}))
+    metrics.show_devices(unhealthy(FELL, ECC))
+    found = {
+        dict(labels)["device"]: count
+        for (name, labels), count in scraped(metrics).items()
+        if name == "cdigen_device_health"
+    }
+    assert found == {f"{KIND}={number}": float(number != 3) for number in range(8)}
+    device = {
+        "vendor": "nvidia",
+        "device": f"{KIND}=3",
+        "address": "0000:61:00.0",
+        "uuid": "GPU-e4d3c2b1-a098-4f76-b5c4-d3e2f1a0b9c8",
+    }
+    assert value(metrics, "cdigen_device_cause", **device, cause="xid-79") == 1
+    assert value(metrics, "cdigen_device_cause", **device, cause="xid-48") == 1
+    metrics.show_devices(unhealthy())
+    assert not [name for name, _ in scraped(metrics) if name == "cdigen_device_cause"]
+
+
+def test_a_device_whose_health_nobody_knows_has_no_series(metrics: DaemonMetrics) -> None:
+    metrics.show(next_status(STARTING, CHANGED, {}))
+    whole = example()["nvidia"]
+    blank = tuple(replace(gpu, health="unknown") for gpu in whole.accelerators)
+    metrics.show_devices(known_devices({"nvidia": replace(whole, accelerators=blank)}, (DEFAULT,)))
+    assert not [name for name, _ in scraped(metrics) if name == "cdigen_device_health"]
+
+
+def test_a_text_of_the_kernels_log_is_never_a_label(metrics: DaemonMetrics) -> None:
+    metrics.show(next_status(STARTING, CHANGED, {}))
+    metrics.show_devices(
+        unhealthy(
+            *(replace(FELL, cause=f"Xid {number}: {'x' * 99}", detail="y" * 999) for number in range(100))
+        )
+    )
+    causes = [dict(labels)["cause"] for name, labels in scraped(metrics) if name == "cdigen_device_cause"]
+    assert causes == ["other"]
+
+
+def test_the_causes_of_one_device_are_bounded(metrics: DaemonMetrics) -> None:
+    metrics.show(next_status(STARTING, CHANGED, {}))
+    metrics.show_devices(unhealthy(*(replace(FELL, cause=f"xid-{number}") for number in range(1000))))
+    assert len([name for name, _ in scraped(metrics) if name == "cdigen_device_cause"]) == 16
+
+
 def expressions() -> list[str]:
     dashboard = json.loads((MONITORING / "dashboard.json").read_text())
     rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
     targets = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
     queries = [entry["query"] for entry in dashboard["templating"]["list"] if entry["type"] == "query"]
     alerts = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
-    return [*targets, *queries, *alerts]
+    # The row of Kubernetes asks another process (tests/kubelet/test_kubelet_monitoring.py).
+    own = [target for target in targets if "cdigen_kubelet_" not in target]
+    return [*own, *queries, *alerts]
 
 
 def test_dashboard_and_alerts_ask_only_for_metrics_and_labels_that_exist(metrics: DaemonMetrics) -> None:
     metrics.count(CHANGED)
     metrics.show(next_status(STARTING, CHANGED, {"files": ""}))
-    names = {name for name, _ in scraped(metrics)}
-    labels = {label for _, pairs in scraped(metrics) for label, _ in pairs} | {"instance", "job"}
+    metrics.show_devices(unhealthy(FELL))
+    shown = scraped(metrics, BUSY)
+    names = {name for name, _ in shown}
+    labels = {label for _, pairs in shown for label, _ in pairs} | {"instance", "job"}
     for expression in expressions():
         assert set(re.findall(r"\b(?:cdigen|process)_\w+", expression)) - names == set(), expression
         used = re.findall(r"(\w+)\s*(?:=~|!=|!~|=)\s*\"", expression)
@@ -135,8 +212,9 @@ def test_dashboard_and_alerts_ask_only_for_metrics_and_labels_that_exist(metrics
 def test_every_metric_of_ours_is_on_the_dashboard_or_in_an_alert(metrics: DaemonMetrics) -> None:
     metrics.count(CHANGED)
     metrics.show(next_status(STARTING, CHANGED, {"files": ""}))
+    metrics.show_devices(unhealthy(FELL))
     asked = " ".join(expressions())
-    families = text_string_to_metric_families(metrics.render().decode())
+    families = text_string_to_metric_families(metrics.render((BUSY,)).decode())
     ours = {family.name for family in families if family.name.startswith("cdigen_")}
     assert {name for name in ours if name not in asked} == set()
 

@@ -43,6 +43,19 @@ def test_a_host_that_is_ready_gets_its_spec_in_the_first_cycle(host: Host) -> No
     assert (host.devices(), host.driver()) == ({"0", "1", "all"}, OLD)
 
 
+def test_a_host_without_a_gpu_is_told_from_one_without_a_driver_or_without_its_sys(tmp_path: Path) -> None:
+    def is_bare(host: Host) -> bool:
+        host.configure()
+        return Looker(host).look().report.is_bare
+
+    none, idle, unseen = (Host(tmp_path / name).prepare() for name in ("none", "idle", "unseen"))
+    idle.load()
+    idle.unload()
+    for host in (none, idle):
+        host.put("sys/devices/system/cpu/online", "0-3\n")
+    assert [is_bare(host) for host in (none, idle, unseen)] == [True, False, False]
+
+
 def test_the_report_names_the_devices_that_came(host: Host) -> None:
     (spec,) = Looker(host).look().report.specs
     assert spec.changes is not None
@@ -208,7 +221,7 @@ def test_a_mismatch_stays_one_and_keeps_a_spec_for_the_driver_that_runs(host: Ho
     looker.look()
     for _ in range(3):
         report = looker.look(SETTLE_S + 1).report
-        assert [(spec.result, spec.served) for spec in report.specs] == [("kept", 5)]
+        assert [(spec.result, spec.served) for spec in report.specs] == [("kept", 6)]
     assert host.spec.read_bytes() == before
 
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from daemon.daemonhost import OLD, Host, Looker, daemon
+from kernelrecords import FakeLog, record
 from kernelside import example_gpus, make_node, write
 from standin import Gpu, Instance, Machine, install, trusted_folder, uuid
 from vendors.migside import cap_paths, write_instance, write_minors
@@ -112,6 +115,29 @@ def test_the_daemon_keeps_the_names_while_nvml_hangs_and_says_why(mig: MigHost) 
         assert mig.meanings() == NAMED
         mig.host.root.joinpath("etc/vulkan/icd.d/nvidia_layers.json").unlink()
         running.sees(lambda: mig.host.spec.read_bytes() == before)
+
+
+def test_an_error_is_in_the_inventory_while_nvml_hangs_in_a_cycle(mig: MigHost) -> None:
+    log = FakeLog(mig.host.root / "dev/kmsg")
+
+    def partitions() -> list[set[str]]:
+        document = json.loads((mig.host.run_dir / "inventory.json").read_bytes())
+        parts = document["vendors"]["nvidia"]["accelerators"][0]["partitions"]
+        return [{cause["cause"] for cause in part["causes"]} for part in parts]
+
+    with closing(log), daemon(mig.host, "--nvml", mig.library) as running:
+        running.sees(lambda: running.state == "ready")
+        cycles = running.rests()
+        mig.nvml("load hang")
+        mig.host.put("etc/vulkan/icd.d/nvidia_layers.json", "{}")
+        # The cycle has begun, and NVML has ten seconds.
+        time.sleep(2)
+        text = (
+            f"NVRM: Xid (PCI:{example_gpus(1)[0].bdf[:-2]}): 79, pid=1, name=x, GPU has fallen off the bus."
+        )
+        log.write(record(text, 1, stamp_us=int(time.monotonic() * 1e6)))
+        running.sees(lambda: all("xid-79" in causes for causes in partitions()), within_s=5)
+        assert running.cycles == cycles
 
 
 @pytest.mark.parametrize("fault", SILENT[:-1])

@@ -16,7 +16,17 @@ from daemon.reports import (
 )
 
 from cdigen.cdi.compare import compare
-from cdigen.daemon.report import MAX_JOURNAL, MAX_NAMES, VendorReport, next_status, overall, reason_unready
+from cdigen.daemon.report import (
+    MAX_JOURNAL,
+    MAX_NAMES,
+    SpecReport,
+    VendorReport,
+    next_status,
+    overall,
+    reason_unready,
+)
+from cdigen.host.mounts import MISSING
+from cdigen.model.findings import Finding
 from cdigen.value import replace
 
 TYPE_CHECKING = False
@@ -24,6 +34,7 @@ if TYPE_CHECKING:
     from cdigen.daemon.report import VendorState
 
 HEALTHY = {"files": "", "uevents": ""}
+FULL = "cannot open /lock: full"
 
 
 def vendor(state: VendorState, name: str = "nvidia") -> VendorReport:
@@ -102,6 +113,31 @@ def test_the_gravest_state_of_a_vendor_that_is_there_counts(
 def test_a_host_is_ready_when_one_vendor_serves(states: dict[str, VendorState], expected: str) -> None:
     vendors = tuple(vendor(state, name) for name, state in states.items())
     assert reason_unready(next_status(STARTING, replace(QUIET, vendors=vendors), {})) == expected
+
+
+def test_a_node_without_gpus_is_ready_and_one_without_a_driver_is_not() -> None:
+    cycle = replace(QUIET, vendors=(vendor("absent", "nvidia"),))
+    assert reason_unready(next_status(STARTING, cycle, {})) == "nvidia: absent"
+    # Else the pod of a DaemonSet never becomes ready there.
+    bare = replace(cycle, is_bare=True)
+    assert reason_unready(next_status(STARTING, bare, {})) == ""
+    # Of what is not mounted nobody knows what is there.
+    unseen = Finding(severity="error", rule=MISSING, path="/sys", message="/sys is not mounted")
+    status = next_status(STARTING, replace(bare, findings=(unseen,)), {})
+    assert reason_unready(status) == "/sys is not mounted"
+
+
+@pytest.mark.parametrize(("written_s", "expected"), [(None, FULL), (5.0, "")])
+def test_a_vendor_whose_spec_cannot_be_written_does_not_serve(written_s: float | None, expected: str) -> None:
+    specs = (SpecReport(kind="k", file="f", result="refused", written_s=written_s),)
+    cycle = replace(
+        QUIET,
+        result="failed",
+        vendors=(vendor("ready", "nvidia"),),
+        specs=specs,
+        error=FULL,
+    )
+    assert reason_unready(next_status(STARTING, cycle, {})) == expected
 
 
 def test_before_the_first_cycle_nothing_is_ready() -> None:

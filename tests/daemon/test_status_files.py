@@ -13,9 +13,10 @@ from daemon.reports import CHANGED, FILE, FINDING, KIND, QUIET, STARTING
 from cdigen.daemon import status as files
 from cdigen.daemon.report import next_status
 from cdigen.frontend import rundir
-from cdigen.frontend.status import reason_not_running, this_process, timestamp
+from cdigen.frontend.status import reason_not_running, this_process
 from cdigen.model.errors import HostError, StoreError
 from cdigen.model.inventory_json import from_document
+from cdigen.model.timestamps import timestamp
 from cdigen.store.directory import open_or_create
 from cdigen.store.lock import exclusive
 from cdigen.value import replace

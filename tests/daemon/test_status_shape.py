@@ -68,7 +68,9 @@ def test_a_member_of_the_wrong_kind_is_refused_by_its_name(tmp_path: Path, path:
         read(tmp_path, changed(path, value))
 
 
-@pytest.mark.parametrize("key", sorted(files.document(STATUS, PROCESS).keys() - {"schema", "last_success"}))
+@pytest.mark.parametrize(
+    "key", sorted(files.document(STATUS, PROCESS).keys() - {"schema", "last_success", "owner"})
+)
 def test_a_status_without_one_of_its_members_is_refused(tmp_path: Path, key: str) -> None:
     whole = document()
     del whole[key]

@@ -8,14 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chroothost import Host
+from chroothost import DEBIAN_IMAGE, Host
+from enginesockets import looking
 from forkyhost import KINDS, REQUIRED, RUNTIMES, running_forky
 from gpuhosts import GPUS, cache_entries
 from kernelside import Node, control_nodes
 
 pytestmark = pytest.mark.e2e
 
-DEVICES = {"0": GPUS[0].nodes, "1": GPUS[1].nodes, "all": (*GPUS[0].nodes, *GPUS[1].nodes)}
+DEVICES = {
+    "0": GPUS[0].nodes,
+    "1": GPUS[1].nodes,
+    "none": (),
+    "all": (*GPUS[0].nodes, *GPUS[1].nodes),
+}
 RUNC = tuple(name for name in RUNTIMES if "crun" not in name)
 USER_NAMESPACE = "--uidmap 0:100000:65536"
 REFUSED = "cdigen-hook: update-ldcache: /etc: another mount than the container's root lies there"
@@ -152,3 +158,15 @@ def test_a_docker_container_that_is_started_again_has_the_same_cache(forky: Host
     )
     assert len(sums.splitlines()) == 3
     assert len(set(sums.splitlines())) == 1
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_the_daemons_page_names_dockers_containers_until_they_end(forky: Host, tmp_path: Path) -> None:
+    run = "docker run --network none --detach --env SECRET=hunter2"
+    with looking(tmp_path, forky, "/run/docker.sock") as page:
+        page.comes_to([])
+        forky.run(f"{run} --name web --device nvidia.com/gpu=0 {DEBIAN_IMAGE} sleep 600")
+        page.comes_to(["container web (Docker)"])
+        assert page.holders(1) == []
+        forky.run("docker rm --force web")
+        page.comes_to([])

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from cdigen.frontend.host_state import HostState
+
 
 @pytest.fixture
 def here(tmp_path: Path) -> Host:
@@ -127,3 +129,22 @@ def test_what_nobody_has_touched_stays_current_and_an_inventory_counts_as_well(t
     assert state.is_current()
     (tmp_path / "run/cdigen/inventory.json.new").rename(tmp_path / "run/cdigen/inventory.json")
     assert not state.is_current()
+
+
+def again(before: HostState, root: Path) -> HostState:
+    return read_host_state(sources(root), library="1.0.1", before=before)
+
+
+def test_an_inventory_is_taken_apart_again_only_where_something_about_it_has_changed(here: Host) -> None:
+    first = read_host_state(sources(here.root), library="1.0.1")
+    second = again(first, here.root)
+    assert second.inventory is first.inventory
+    here.write_inventory(driver="560.1")
+    third = again(second, here.root)
+    assert third.inventory_file == second.inventory_file
+    assert third.inventory == read_host_state(sources(here.root), library="1.0.1").inventory
+    assert third.inventory != second.inventory
+    here.inventory.write_bytes(b"{}")
+    assert "cannot be read" in again(third, here.root).inventory.problem
+    here.inventory.unlink()
+    assert "there is no inventory" in again(third, here.root).inventory.problem

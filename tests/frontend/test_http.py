@@ -9,84 +9,14 @@ import socket
 import stat
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from frontend.httpside import AGE_S, PATIENCE_S, Daemon, asked, connected, free_port, get, received
 from waiting import until
 
 from cdigen.frontend import http
 from cdigen.frontend.http import MAX_CONNECTIONS, Server, standard_routes
-from cdigen.model.errors import StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-AGE_S = 1.5
-# Longer than anything takes on a busy machine; only a failing test waits so long.
-PATIENCE_S = 20.0
-
-
-class Daemon:
-    """What the server is asked for."""
-
-    def __init__(self) -> None:
-        self.dead = ""
-        self.unready = ""
-        self.body = b"cdigen_up 1\n"
-
-    def routes(self) -> dict[str, http.Route]:
-        return standard_routes(metrics=lambda: self.body, alive=lambda: self.dead, ready=lambda: self.unready)
-
-
-@pytest.fixture
-def daemon() -> Daemon:
-    return Daemon()
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "http.sock")
-
-
-@pytest.fixture
-def server(daemon: Daemon, path: str) -> Iterator[Server]:
-    made = Server(daemon.routes(), path, max_age_s=AGE_S)
-    made.start()
-    yield made
-    made.stop()
-
-
-def connected(path: str) -> socket.socket:
-    client = socket.socket(socket.AF_UNIX)
-    client.settimeout(PATIENCE_S)
-    client.connect(path)
-    return client
-
-
-def received(client: socket.socket) -> bytes:
-    """Return all that comes until the server closes."""
-    data = b""
-    try:
-        while piece := client.recv(65536):
-            data += piece
-    except ConnectionResetError:
-        pass
-    return data
-
-
-def asked(path: str, request: bytes) -> bytes:
-    with connected(path) as client:
-        with suppress(BrokenPipeError, ConnectionResetError):
-            client.sendall(request)
-        return received(client)
-
-
-def get(path: str, target: str, method: str = "GET") -> tuple[int, bytes, bytes]:
-    answer = asked(path, f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-    head, _, body = answer.partition(b"\r\n\r\n")
-    return int(head.split(b" ")[1]), head, body
 
 
 @pytest.mark.usefixtures("server")
@@ -195,6 +125,24 @@ def test_a_crowd_of_slow_clients_keeps_no_honest_one_out(daemon: Daemon, path: s
     server.stop()
 
 
+def test_a_crowd_at_the_port_evicts_nobody_from_the_socket(daemon: Daemon, path: str) -> None:
+    port = free_port()
+    server = Server(daemon.routes(), path, port=port, max_age_s=10 * PATIENCE_S)
+    server.start()
+    crowd = []
+    with connected(path) as honest:
+        honest.sendall(b"GET /met")
+        assert get(path, "/healthz")[0] == 200
+        for _ in range(5 * MAX_CONNECTIONS):
+            crowd.append(socket.create_connection((http.LOOPBACK, port), timeout=5))
+            crowd[-1].sendall(b"GET /met")
+        honest.sendall(b"rics HTTP/1.0\r\n\r\n")
+        assert received(honest).endswith(b"cdigen_up 1\n")
+    for client in crowd:
+        client.close()
+    server.stop()
+
+
 @pytest.mark.usefixtures("server")
 def test_a_client_that_asks_much_and_reads_nothing_is_shed(daemon: Daemon, path: str) -> None:
     daemon.body = b"x" * 1_000_000
@@ -232,6 +180,32 @@ def test_many_requests_on_one_connection_are_answered_in_order(path: str) -> Non
         client.sendall(request * 50 + b"GET /x HTTP/1.1\r\nConnection: close\r\n\r\n")
         answers = received(client).split(b"HTTP/1.1 ")[1:]
     assert [answer[:3] for answer in answers] == [b"200"] * 50 + [b"404"]
+
+
+def test_a_route_that_waits_keeps_no_other_waiting(daemon: Daemon, path: str) -> None:
+    let_go = threading.Event()
+
+    def wait(_: str) -> http.Response:
+        let_go.wait(PATIENCE_S)
+        return http.Response(body=b"late")
+
+    server = Server({**daemon.routes(), "/slow": wait}, path, threads=3)
+    server.start()
+    slow = [connected(path) for _ in range(2)]
+    try:
+        for client in slow:
+            client.sendall(b"GET /slow HTTP/1.0\r\n\r\n")
+        for _ in range(20):
+            begun = time.monotonic()
+            assert get(path, "/healthz")[0] == 200
+            assert time.monotonic() - begun < PATIENCE_S / 2
+        let_go.set()
+        assert [received(client).rpartition(b"\n")[2] for client in slow] == [b"late", b"late"]
+    finally:
+        let_go.set()
+        server.stop()
+        for client in slow:
+            client.close()
 
 
 def test_an_answer_that_fails_is_an_error_without_a_traceback(path: str) -> None:
@@ -273,93 +247,6 @@ def test_a_server_tells_whether_it_serves(server: Server) -> None:
     assert server.problem() == ""
     server.stop()
     assert server.problem() == "not started"
-
-
-def test_the_socket_of_a_dead_daemon_is_replaced(daemon: Daemon, path: str) -> None:
-    with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(path)
-    server = Server(daemon.routes(), path)
-    server.start()
-    assert get(path, "/healthz")[0] == 200
-    server.stop()
-
-
-def test_the_socket_of_a_living_daemon_is_left_alone(daemon: Daemon, path: str, server: Server) -> None:
-    with pytest.raises(StoreError, match="in use by another process"):
-        Server(daemon.routes(), path).start()
-    assert get(path, "/healthz")[0] == 200
-    assert server.problem() == ""
-
-
-@pytest.mark.parametrize("kind", ["file", "folder", "link"])
-def test_what_is_no_socket_of_ours_is_left_alone(
-    daemon: Daemon, tmp_path: Path, path: str, kind: str
-) -> None:
-    foreign = Path(path)
-    if kind == "file":
-        foreign.write_text("mine")
-    elif kind == "folder":
-        foreign.mkdir()
-    else:
-        foreign.symlink_to(tmp_path / "elsewhere")
-    before = foreign.lstat()
-    with pytest.raises(StoreError, match="not our socket"):
-        Server(daemon.routes(), path).start()
-    assert foreign.lstat().st_ino == before.st_ino
-
-
-def test_a_socket_that_another_put_in_our_place_is_not_removed(daemon: Daemon, path: str) -> None:
-    server = Server(daemon.routes(), path)
-    server.start()
-    os.unlink(path)
-    Path(path).write_text("another's")
-    server.stop()
-    assert Path(path).read_text() == "another's"
-
-
-def test_a_path_too_long_for_a_socket_is_refused_in_words(daemon: Daemon, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="107 bytes at most"):
-        Server(daemon.routes(), str(tmp_path / ("x" * 120))).start()
-
-
-def test_a_missing_run_directory_is_refused_in_words(daemon: Daemon, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"cannot make the socket .*No such file"):
-        Server(daemon.routes(), str(tmp_path / "gone/http.sock")).start()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((http.LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def test_a_loopback_port_serves_the_same(daemon: Daemon, path: str) -> None:
-    port = free_port()
-    server = Server(daemon.routes(), path, port=port)
-    server.start()
-    try:
-        with socket.create_connection((http.LOOPBACK, port), timeout=5) as client:
-            client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-            assert received(client).endswith(b"cdigen_up 1\n")
-        assert get(path, "/metrics")[0] == 200
-    finally:
-        server.stop()
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((http.LOOPBACK, port), timeout=1)
-
-
-def test_a_port_in_use_is_a_problem_and_the_socket_serves_all_the_same(daemon: Daemon, path: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        server = Server(daemon.routes(), path, port=port)
-        server.start()
-        assert f"127.0.0.1 port {port}: Address already in use" in server.problem()
-        assert get(path, "/metrics")[0] == 200
-        server.stop()
-    server.start()
-    assert server.problem() == ""
-    server.stop()
 
 
 @pytest.mark.usefixtures("server")

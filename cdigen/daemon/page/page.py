@@ -1,0 +1,61 @@
+"""``page``: the document, and ``POLICY``, the Content-Security-Policy that belongs to it."""
+
+from __future__ import annotations
+
+from cdigen import __version__
+from cdigen.daemon.page.attention import attention, head
+from cdigen.daemon.page.devices import devices
+from cdigen.daemon.page.html import Html, element, joined, trusted
+from cdigen.daemon.page.sections import changes, services, specs, topology
+from cdigen.daemon.page.style import STYLE, digest
+from cdigen.topology.svg import STYLE as PICTURE_STYLE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.daemon.page.view import PageView
+
+# Nothing is fetched, run, sent or framed; two style sheets count, by their content.
+POLICY = (
+    f"default-src 'none'; style-src {digest(STYLE)} {digest(PICTURE_STYLE)}; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+_DOCUMENTS = (
+    ("/status.json", "status"),
+    ("/inventory.json", "inventory"),
+    ("/page.json", "this page"),
+    ("/metrics", "metrics"),
+)
+
+
+def page(view: PageView) -> str:
+    """Return VIEW as an HTML document, which names nothing outside itself but this server's other paths.
+
+    It has no links to its own sections: at an address with a fragment, a browser that is to reload the page
+    only scrolls there again.
+    """
+    body = element(
+        "body",
+        head(view),
+        element(
+            "main", attention(view), devices(view), topology(view), specs(view), changes(view), services(view)
+        ),
+        _footer(),
+    )
+    return f"<!DOCTYPE html>\n{element('html', _head(view), body, lang='en')}\n"
+
+
+def _head(view: PageView) -> Html:
+    return element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", f"{view.status.state} · {view.host} · cdigen"),
+        element("style", trusted(STYLE)),
+    )
+
+
+def _footer() -> Html:
+    documents = joined((element("a", title, href=path) for path, title in _DOCUMENTS), ", ")
+    return element(
+        "footer", element("span", "For programs: ", documents), element("span", f"cdigen {__version__}")
+    )

@@ -1,0 +1,92 @@
+"""What nvidia-docker 1.0's programs read, byte by byte.
+
+The files in expected/ were compared with what Go's own packages (1.19: text/template with 1.0.1's templates,
+text/tabwriter, encoding/json into 1.0.1's types) make of the same values; they were the same.
+"""
+
+import base64
+import json
+import re
+import zlib
+from pathlib import Path
+
+import pytest
+from daemon.nvidia_docker.machines10 import BUSY, others, two_p100
+
+from cdigen.daemon.nvidia_docker.devices import Device, listed
+from cdigen.daemon.nvidia_docker.documents import encoded, info, mesos, status
+from cdigen.daemon.nvidia_docker.texts import info_text, status_text
+from cdigen.topology.matrix import devices_of
+from cdigen.value import replace
+
+EXPECTED = Path(__file__).with_name("expected")
+DRIVER, CUDA = "550.163.01", "12.4"
+MACHINES = {"two-p100": two_p100(), "others": others(), "none": ()}
+every_machine = pytest.mark.parametrize("name", MACHINES)
+
+
+@every_machine
+def test_the_json_is_that_of_one_dot_zero(name: str) -> None:
+    devices = MACHINES[name]
+    assert encoded(info(DRIVER, CUDA, devices)) == (EXPECTED / f"{name}.info.json").read_bytes()
+    assert encoded(status(devices)) == (EXPECTED / f"{name}.status.json").read_bytes()
+
+
+@every_machine
+def test_the_texts_are_those_of_one_dot_zero(name: str) -> None:
+    devices = MACHINES[name]
+    assert info_text(DRIVER, CUDA, devices) == (EXPECTED / f"{name}.info.txt").read_text()
+    assert status_text(devices) == (EXPECTED / f"{name}.status.txt").read_text()
+
+
+def test_what_is_unknown_is_null_and_what_is_nought_is_nought() -> None:
+    busy, idle = status(two_p100())["Devices"]
+    assert busy["Utilization"] == {"GPU": 87, "Memory": 41, "Encoder": 0, "Decoder": 0}
+    assert (idle["Temperature"], idle["Power"], idle["Processes"]) == (0, None, None)
+    assert info(DRIVER, CUDA, others())["Devices"][0]["Topology"] is None
+
+
+def test_units_are_those_of_one_dot_zero() -> None:
+    told = info(DRIVER, CUDA, two_p100())["Devices"][0]
+    assert told["PCI"] == {"BusID": "0000:11:00.0", "BAR1": 16_384, "Bandwidth": 16 * 985}
+    assert told["Memory"]["Bandwidth"] == 2 * 715 * 4096 // 8
+    assert status(two_p100())["Devices"][0]["PCI"]["Throughput"] == {"RX": 12, "TX": 0}
+
+
+@pytest.mark.parametrize(
+    ("compute", "family", "shared"),
+    [("2.1", "Fermi", None), ("7.0", "Volta", 96), ("7.5", "Turing", 64), ("8.9", "Ada", 100),
+     ("9.0", "Hopper", 228), ("12.0", "Blackwell", 100), ("13.0", None, None), (None, None, None)],
+)  # fmt: skip
+def test_architectures_have_names_as_far_as_they_are_known(
+    compute: str | None, family: str | None, shared: int | None
+) -> None:
+    device = replace(two_p100()[0], figures=replace(BUSY, compute_capability=compute))
+    told = info(DRIVER, CUDA, (device,))["Devices"][0]
+    assert (told["Family"], told["Memory"]["Shared"], told["Arch"]) == (family, shared, compute)
+
+
+def test_names_cannot_break_the_texts() -> None:
+    device = two_p100()[0]
+    named = replace(device, accelerator=replace(device.accelerator, model="a\tb\n\x1b[31m</script>"))
+    assert r"  Model:         a\tb\n\x1b[31m</script>" in info_text(DRIVER, CUDA, (named,)).splitlines()
+    written = encoded(info(DRIVER, CUDA, (named,)))
+    assert b"<" not in written
+    assert json.loads(written)["Devices"][0]["Model"] == "a\tb\n\x1b[31m</script>"
+    assert json.loads(encoded(info("\udc80", CUDA, ())))["Version"]["Driver"] == "?"
+
+
+def test_mesos_gets_all_that_is_known_packed_and_the_uuids() -> None:
+    found = re.fullmatch(
+        r"--attributes=gpus:([\w-]+) --resources=gpus:{(.*)}", mesos(DRIVER, CUDA, two_p100())
+    )
+    assert found is not None
+    packed = found.group(1)
+    unpacked = zlib.decompress(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
+    assert unpacked == (EXPECTED / "two-p100.info.json").read_bytes()
+    assert found.group(2) == ",".join(device.uuid for device in two_p100())
+
+
+def test_a_host_without_devices_has_lists_without_members() -> None:
+    none: tuple[Device, ...] = listed(devices_of({}))
+    assert encoded(info(DRIVER, CUDA, none)).endswith(b'"Devices":[]}\n')

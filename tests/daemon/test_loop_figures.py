@@ -1,0 +1,155 @@
+"""The real daemon is scraped for figures: by a real NVML child that answers, hangs, or is not asked."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from daemon.daemonhost import Daemon, Host, daemon
+from kernelside import example_gpus
+from prometheus_client.parser import text_string_to_metric_families
+from standin import Machine, gpu, install, trusted_folder
+from waiting import PATIENCE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+# What NVML is first asked for a GPU's figures, and for nothing else.
+FIRST = "nvmlDeviceGetMemoryInfo_v2"
+ASKED = "/metrics?collect[]=figures"
+BUSY = ("nvmlDeviceGetPowerUsage 0 346120", "nvmlDeviceGetTemperature 0 56")
+
+
+@contextmanager
+def scraped(
+    tmp_path: Path, *, switched_on: bool = True, faults: tuple[str, ...] = (), last: tuple[str, ...] = ()
+) -> Iterator[tuple[Daemon, Path]]:
+    """Run the daemon of a host with two GPUs; gives it, and where NVML notes that it was started.
+
+    FAULTS are NVML's, LAST those of the last GPU.
+    """
+    host = Host(tmp_path / "host").make()
+    host.configure(figure_metrics="true" if switched_on else "false")
+    gpus = tuple(
+        gpu(
+            each.minor,
+            address=f"0000{each.bdf.upper()}",
+            uuid=each.uuid,
+            figures=BUSY,
+            faults=last if each.minor else (),
+        )
+        for each in example_gpus(2)
+    )
+    with trusted_folder() as folder:
+        library = install(folder, Machine(gpus=gpus, faults=(f"{FIRST} trace", *faults)))
+        with daemon(host, "--nvml", str(library)) as running:
+            yield running, folder / "calls"
+
+
+def got(running: Daemon, target: str) -> tuple[int, str]:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(PATIENCE_S)
+        client.connect(str(running.host.run_dir / "http.sock"))
+        client.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
+        data = b""
+        while piece := client.recv(65536):
+            data += piece
+    head, _, body = data.partition(b"\r\n\r\n")
+    return int(head.split(b" ")[1]), body.decode()
+
+
+def figures(text: str) -> dict[tuple[str, str], float]:
+    return {
+        (sample.name, sample.labels.get("device", "")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name in {"cdigen_device_power_watts", "cdigen_figures_success"}
+    }
+
+
+def starts(calls: Path) -> int:
+    """Return how often NVML was asked for figures of both GPUs."""
+    return calls.read_text().split().count(FIRST) // 2 if calls.exists() else 0
+
+
+def test_a_scrape_that_asks_gets_figures_beside_the_rest(tmp_path: Path) -> None:
+    with scraped(tmp_path) as (running, calls):
+        assert figures(got(running, "/metrics")[1]) == {}
+        assert starts(calls) == 0
+        code, text = got(running, ASKED)
+        assert code == 200
+        assert figures(text) == {
+            ("cdigen_device_power_watts", "nvidia.com/gpu=0"): 346.12,
+            ("cdigen_device_power_watts", "nvidia.com/gpu=1"): 346.12,
+            ("cdigen_figures_success", ""): 1,
+        }
+        assert "cdigen_build_info" in text
+        assert got(running, "/metrics?collect[]=cpu") == (400, "collect[] can be figures only\n")
+
+
+def test_scrapes_at_once_and_soon_after_start_nvml_once(tmp_path: Path) -> None:
+    with scraped(tmp_path, faults=(f"{FIRST} slow 0.5",)) as (running, calls):
+        texts: list[str] = []
+        threads = [threading.Thread(target=lambda: texts.append(got(running, ASKED)[1])) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        texts.append(got(running, ASKED)[1])
+        assert [figures(text)["cdigen_figures_success", ""] for text in texts] == [1, 1, 1]
+        assert starts(calls) == 1
+
+
+def test_nvml_that_hangs_delays_only_the_scrape_that_asks_for_it(tmp_path: Path) -> None:
+    with scraped(tmp_path, faults=(f"{FIRST} hang",)) as (running, calls):
+        texts: list[str] = []
+        threads = [threading.Thread(target=lambda: texts.append(got(running, ASKED)[1])) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        running.sees(lambda: starts(calls))
+        for target in ("/healthz", "/readyz", "/metrics"):
+            begun = time.monotonic()
+            assert got(running, target)[0] == 200
+            # A busy machine is slow, but does not wait for NVML's deadline.
+            assert time.monotonic() - begun < 3
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        assert [figures(text) for text in texts] == [{("cdigen_figures_success", ""): 0}] * 5
+        assert starts(calls) == 1
+        code, took_s = running.stop()
+        assert code == 0
+        assert took_s < 6
+
+
+def test_a_gpu_that_hangs_costs_a_scrape_its_own_figures_alone(tmp_path: Path) -> None:
+    with scraped(tmp_path, last=("nvmlDeviceGetPowerUsage hang",)) as (running, _):
+        # On a busy machine the first scrape may not wait long enough; the answer is kept for the next.
+        expected = {
+            ("cdigen_device_power_watts", "nvidia.com/gpu=0"): 346.12,
+            ("cdigen_figures_success", ""): 1,
+        }
+        running.sees(lambda: figures(got(running, ASKED)[1]) == expected)
+
+
+def test_it_ends_in_time_while_a_scrape_waits(tmp_path: Path) -> None:
+    with scraped(tmp_path, faults=(f"{FIRST} hang",)) as (running, calls):
+        thread = threading.Thread(target=lambda: got(running, ASKED))
+        thread.start()
+        running.sees(lambda: starts(calls))
+        code, took_s = running.stop()
+        assert code == 0
+        assert took_s < 6
+        thread.join(PATIENCE_S)
+
+
+def test_nothing_is_asked_where_it_is_not_switched_on(tmp_path: Path) -> None:
+    with scraped(tmp_path, switched_on=False) as (running, calls):
+        code, text = got(running, ASKED)
+        assert (code, figures(text)) == (200, {})
+        assert starts(calls) == 0

@@ -1,0 +1,113 @@
+"""The real daemon on hosts with AMD's and Intel's devices: their files, and the kernel's log of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import amdtree
+import inteltree
+import pytest
+from daemon.daemonhost import Host, daemon
+from hosttree import put
+from kernelrecords import FakeLog, record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.usefixtures("real_nodes"), pytest.mark.process]
+
+AMD, XE = amdtree.ADDRESSES[0], "0000:13:00.0"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    made = Host(tmp_path / "host").prepare()
+    made.put("proc/sys/kernel/random/boot_id", "11111111-2222-3333-4444-555555555555\n")
+    made.configure("health: {ignore: [node-unusable]}\n", resync_s=1)
+    return made
+
+
+@pytest.fixture
+def log(host: Host) -> Iterator[FakeLog]:
+    (host.root / "dev").mkdir(exist_ok=True)
+    made = FakeLog(host.root / "dev/kmsg")
+    yield made
+    made.close()
+
+
+def lay(host: Host, address: str, config: bytes = bytes(64)) -> Path:
+    """Lay what the PCI bus shows of the device at ADDRESS."""
+    folder = next((host.root / "sys/devices").glob(f"pci*/{address}"))
+    put(folder / "config", config)
+    put(folder / "power/runtime_status", b"active\n")
+    return folder
+
+
+def say(log: FakeLog, sequence: int, text: str) -> None:
+    log.write(record(text, sequence, stamp_us=int(time.monotonic() * 1e6)))
+
+
+def causes(host: Host, vendor: str) -> dict[str, tuple[str, list[str]]]:
+    """Return health and causes of each device and partition."""
+    try:
+        document = json.loads((host.run_dir / "inventory.json").read_bytes())
+    except FileNotFoundError:
+        return {}
+    devices = document["vendors"].get(vendor, {}).get("accelerators", ())
+    named = [(one["address"], one) for one in devices]
+    # The first partition has its GPU's address.
+    named += [(f"part {part['instance']}", part) for one in devices for part in one.get("partitions", ())]
+    return {name: (one["health"], [cause["cause"] for cause in one["causes"]]) for name, one in named}
+
+
+def test_a_reset_of_amds_gpu_is_followed_for_it_and_its_partitions(host: Host, log: FakeLog) -> None:
+    amdtree.write(host.root, amdtree.mi300x(2, count=1))
+    lay(host, AMD)
+
+    def all_are(health: str, *expected: str) -> bool:
+        found = list(causes(host, "amd").values())
+        return found == [(health, list(expected))] * 3
+
+    with daemon(host) as running:
+        running.sees(lambda: all_are("healthy"))
+        say(log, 1, f"amdgpu {AMD}: amdgpu: GPU reset begin!. Source:  1")
+        running.sees(lambda: all_are("unhealthy", "amdgpu-resetting"))
+        say(log, 2, f"amdgpu {AMD}: amdgpu: GPU reset succeeded, trying to resume")
+        say(log, 3, f"amdgpu {AMD}: amdgpu: GPU reset(1) succeeded!")
+        running.sees(lambda: all_are("healthy"))
+
+
+def test_a_device_is_unhealthy_while_its_config_space_reads_as_ones(host: Host, log: FakeLog) -> None:
+    assert log
+    inteltree.lay(host.root, inteltree.gpu(1, XE, inteltree.B60, "xe"))
+    folder = lay(host, XE)
+    put(folder / "current_link_width", b"16\n")
+    with daemon(host) as running:
+        running.sees(lambda: causes(host, "intel") == {XE: ("healthy", [])})
+        put(folder / "config", b"\xff" * 64)
+        running.sees(lambda: causes(host, "intel") == {XE: ("unhealthy", ["pci-off-bus"])})
+        put(folder / "config", bytes(64))
+        running.sees(lambda: causes(host, "intel") == {XE: ("healthy", [])})
+        put(folder / "current_link_width", b"8\n")
+        running.sees(lambda: causes(host, "intel") == {XE: ("unhealthy", ["pci-link-narrow"])})
+        put(folder / "current_link_width", b"16\n")
+        running.sees(lambda: causes(host, "intel") == {XE: ("healthy", [])})
+
+
+def test_a_gpu_that_xe_gave_up_stays_so_over_a_restart_of_the_daemon(host: Host, log: FakeLog) -> None:
+    inteltree.lay(host.root, inteltree.gpu(1, XE, inteltree.B60, "xe"))
+    lay(host, XE)
+    with daemon(host) as running:
+        say(log, 1, f"xe {XE}: [drm] *ERROR* CRITICAL: Xe has declared device {XE} as wedged.")
+        running.sees(lambda: causes(host, "intel") == {XE: ("unhealthy", ["xe-wedged"])})
+        running.rests()
+        running.process.kill()
+        running.process.wait()
+    with daemon(host) as running:
+        running.rests()
+        assert causes(host, "intel") == {XE: ("unhealthy", ["xe-wedged"])}
+        say(log, 2, f"xe {XE}: [drm] Initialized xe 1.1.0 for {XE} on minor 1")
+        running.sees(lambda: causes(host, "intel") == {XE: ("healthy", [])})

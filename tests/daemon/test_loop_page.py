@@ -1,0 +1,156 @@
+"""The page and nvidia-docker 1.0's doors of the real daemon, with a real NVML child."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from daemon.test_loop_figures import FIRST, got, scraped, starts
+from outputs import validator
+from waiting import PATIENCE_S, until
+
+from cdigen.daemon.nvidia_docker.documents import encoded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from daemon.daemonhost import Daemon
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+
+def words(text: str) -> str:
+    """Return what people read of a page."""
+    plain = re.sub(r"<style>.*?</style>|<svg.*?</svg>", "", text, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]*>", " ", plain).split())
+
+
+def test_the_page_shows_the_devices_with_their_figures(tmp_path: Path) -> None:
+    with scraped(tmp_path) as (running, calls):
+        assert starts(calls) == 0
+        code, text = got(running, "/")
+        assert code == 200
+        shown = words(text)
+        assert re.search(r"Ready for \d+ seconds?", shown)
+        assert "GPU0 nvidia.com/gpu=0" in shown
+        assert "CUDA up to 12.4" in shown
+        assert "346 W" in shown
+        assert "56 °C" in shown
+        assert "nvidia.com/gpu" in shown.partition("Specs")[2]
+        assert starts(calls) == 1
+
+
+def test_documents_stand_beside_the_page(tmp_path: Path) -> None:
+    with scraped(tmp_path) as (running, calls):
+        for path in ("status", "inventory"):
+            code, text = got(running, f"/{path}.json")
+            assert code == 200
+            written = json.loads((running.host.run_dir / f"{path}.json").read_text())
+            assert json.loads(text).keys() == written.keys()
+        assert starts(calls) == 0
+        shown = json.loads(got(running, "/page.json")[1])
+        validator("page").validate(shown)
+        assert shown["cuda"] == "12.4"
+        assert [device["device"] for device in shown["devices"]] == ["nvidia.com/gpu=0", "nvidia.com/gpu=1"]
+        assert [device["figures"]["temperature"] for device in shown["devices"]] == [56, 56]
+        code, text = got(running, "/topology.svg")
+        assert (code, text[:4]) == (200, "<svg")
+        assert starts(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "refresh"),
+    [
+        ("", "15; url=/"),
+        ("?reload=60", "60; url=/?reload=60"),
+        ("?reload=off", ""),
+        ("?other=1", "15; url=/"),
+    ],
+)
+def test_the_page_reloads_itself_as_it_is_asked(tmp_path: Path, query: str, refresh: str) -> None:
+    with scraped(tmp_path) as (running, _):
+        head = running_head(running, f"/{query}")
+        found = re.search(r"^Refresh: (.*)$", head, flags=re.MULTILINE)
+        assert (found.group(1).strip() if found else "") == refresh
+        assert "style-src 'sha256-" in head
+
+
+@pytest.mark.parametrize(
+    "query", ["reload=0", "reload=4", "reload=3601", "reload=-5", "reload=1e3", "reload=%", "x=%zz"]
+)
+def test_queries_that_mean_nothing_are_refused(tmp_path: Path, query: str) -> None:
+    with scraped(tmp_path) as (running, calls):
+        code, text = got(running, f"/?{query}")
+        assert code == 400
+        assert text.count("\n") == 1
+        assert starts(calls) == 0
+
+
+@pytest.mark.parametrize("prefix", ["", "/v1.0"])
+def test_programs_of_nvidia_docker_are_answered(tmp_path: Path, prefix: str) -> None:
+    with scraped(tmp_path) as (running, calls):
+        info = json.loads(got(running, f"{prefix}/gpu/info/json")[1])
+        status = json.loads(got(running, f"{prefix}/gpu/status/json")[1])
+        assert info["Version"] == {"Driver": "550.163.01", "CUDA": "12.4"}
+        assert [device["Path"] for device in info["Devices"]] == ["/dev/nvidia0", "/dev/nvidia1"]
+        assert [device["Power"] for device in status["Devices"]] == [346, 346]
+        assert got(running, f"{prefix}/gpu/info/json")[1] == encoded(info).decode()
+        assert "Device #1\n  Model: " in got(running, f"{prefix}/gpu/info")[1]
+        assert "Temperature:  56 °C" in got(running, f"{prefix}/gpu/status")[1]
+        assert got(running, f"{prefix}/mesos/cli")[1].startswith("--attributes=gpus:e")
+        assert starts(calls) == 1
+
+
+@pytest.mark.parametrize("prefix", ["", "/v1.0"])
+def test_docker_is_told_the_arguments_of_devices(tmp_path: Path, prefix: str) -> None:
+    with scraped(tmp_path) as (running, calls):
+        names = "--device=nvidia.com/gpu=0 --device=nvidia.com/gpu=1"
+        assert got(running, f"{prefix}/docker/cli?dev=0+1&form=cdi") == (200, names)
+        assert got(running, f"{prefix}/docker/cli?dev=0%201&form=cdi") == (200, names)
+        told = json.loads(got(running, f"{prefix}/docker/cli/json?dev=1&vol=nvidia_driver&form=cdi")[1])
+        assert told == {"VolumeDriver": "", "Volumes": [], "Devices": ["nvidia.com/gpu=1"]}
+        for query, wrong in (
+            ("dev=7", "invalid device: 7"),
+            ("dev=GPU-x", "invalid device: GPU-x"),
+            ("dev=../..", "invalid device: ../.."),
+            ("dev=%00", "invalid device: \\x00"),
+            ("vol=other", "invalid volume: other"),
+            ("form=oci", "invalid form: oci"),
+            ("dev=%zz", 'invalid URL escape "%zz"'),
+        ):
+            refused = got(running, f"{prefix}/docker/cli?{query}&form=cdi")
+            assert refused == (400, f"{wrong}\n")
+        many = "+".join(map(str, range(10_000)))
+        assert got(running, f"{prefix}/docker/cli?dev={many}&form=cdi") == (400, "invalid device: 2\n")
+        # Without the hook of an installation the driver's files are mounted one by one.
+        code, text = got(running, f"{prefix}/docker/cli")
+        assert code == 503
+        assert text.startswith("the driver's files for nvidia.com/gpu are in no volume: ")
+        assert starts(calls) == 0
+
+
+def test_nvml_that_hangs_leaves_figures_unknown_and_the_page_comes(tmp_path: Path) -> None:
+    with scraped(tmp_path, faults=(f"{FIRST} hang",)) as (running, calls):
+        begun = time.monotonic()
+        shown = words(got(running, "/")[1])
+        # The issue allows a second; a busy machine is slow, but does not wait for NVML's deadline of ten.
+        assert time.monotonic() - begun < 3
+        assert "Memory and load are unknown: there is no answer yet" in shown
+        assert until(lambda: starts(calls) == 1, PATIENCE_S)
+
+
+def running_head(running: Daemon, target: str) -> str:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(PATIENCE_S)
+        client.connect(str(running.host.run_dir / "http.sock"))
+        client.sendall(f"HEAD {target} HTTP/1.0\r\n\r\n".encode())
+        data = b""
+        while piece := client.recv(65536):
+            data += piece
+    head, _, body = data.partition(b"\r\n\r\n")
+    assert body == b""
+    return head.decode()

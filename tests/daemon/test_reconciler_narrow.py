@@ -1,0 +1,61 @@
+"""`nri: {narrow: true}` and the daemon: the parts of the driver come and go with the key."""
+
+import os
+from pathlib import Path
+
+import pytest
+from daemon.daemonhost import Host, Looker, daemon
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+WHOLE = "nvidia.com-gpu.json"
+ALL = ["nvidia.com-gpu-compute.json", "nvidia.com-gpu-graphics.json", WHOLE]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    host = Host(tmp_path / "host").make()
+    host.configure("nri: {narrow: true}\n")
+    return host
+
+
+def test_the_parts_come_with_the_whole_and_are_then_left_alone(host: Host) -> None:
+    looker = Looker(host)
+    assert [spec.result for spec in looker.look().report.specs] == ["written"] * 3
+    assert sorted(os.listdir(host.specs)) == ALL
+    report = looker.look().report
+    assert (report.result, {spec.result for spec in report.specs}) == ("unchanged", {"unchanged"})
+
+
+def test_the_parts_go_with_the_key_and_the_whole_stays_as_it_is(host: Host) -> None:
+    looker = Looker(host)
+    looker.look()
+    before = host.spec.stat()
+    host.configure()
+    report = looker.look().report
+    assert {spec.kind: spec.result for spec in report.specs} == {
+        "nvidia.com/gpu": "unchanged",
+        "nvidia.com/gpu-compute": "withdrawn",
+        "nvidia.com/gpu-graphics": "withdrawn",
+    }
+    assert os.listdir(host.specs) == [WHOLE]
+    assert host.spec.stat() == before
+
+
+def test_the_parts_go_with_the_driver(host: Host) -> None:
+    looker = Looker(host)
+    looker.look()
+    host.uninstall()
+    host.unload()
+    looker.look()
+    assert os.listdir(host.specs) == []
+
+
+@pytest.mark.process
+def test_a_running_daemon_follows_the_key(host: Host) -> None:
+    with daemon(host) as running:
+        running.sees(lambda: sorted(os.listdir(host.specs)) == ALL)
+        host.configure()
+        running.sees(lambda: os.listdir(host.specs) == [WHOLE])
+        host.configure("nri: {narrow: true}\n")
+        running.sees(lambda: sorted(os.listdir(host.specs)) == ALL)

@@ -1,0 +1,185 @@
+"""Containers that Docker and podman start by printed arguments, stopped, and started with the next driver.
+
+With nvidia-docker 1.0 they could not start: the volume of the old driver was in them by its version.
+"""
+
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from chroothost import DEBIAN_IMAGE, ENVIRONMENT, Host, copy_tree
+from forkyhost import lay_driver, running_daemons
+from gpuhosts import GPUS, install_hook, succeed
+from kernelside import information_text, write, write_driver, write_kernel_side
+from upgradehost import Upgraded, daemon, entered, upgrade_host, wait_until
+
+pytestmark = pytest.mark.e2e
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+INVENTORY = EXAMPLES / "hosts/debian13-8xh100.json"
+NVIDIA_DOCKER = EXAMPLES / "nvidia-docker/nvidia-docker"
+CDIGEN = (sys.executable, "-m", "cdigen")
+LIBRARIES = "usr/lib/x86_64-linux-gnu/nvidia/current"
+OLD, NEW = "550.163.01", "550.200.07"
+# What images of nvidia-docker 1.0's time set, and what such a container has of the driver.
+LOADER = "--env LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64"
+SEEN = (
+    "dlopen-all libcuda.so.1 libnvidia-ml.so.1 | cut -d' ' -f1 | uniq; ls /dev/nvidia0; "
+    "for each in /usr/local/nvidia/lib64/libcuda.so.*.*; do echo ${each##*.so.}; done"
+)
+
+
+def arguments(root: Path, *words: str) -> str:
+    return succeed(*CDIGEN, "docker-args", "--root", str(root), *words).rstrip("\n")
+
+
+def told(root: Path, target: str) -> str:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(str(root / "run/cdigen/http.sock"))
+        client.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
+        data = b""
+        while piece := client.recv(65536):
+            data += piece
+    return data.partition(b"\r\n\r\n")[2].decode()
+
+
+def pruned(root: Path) -> set[str]:
+    """Prune the views of ROOT as if nothing had been written for a while; return what became of them."""
+    for folder in ("run/cdi", "var/lib/cdigen/views"):
+        for path in (root / folder, *(root / folder).iterdir()):
+            os.utime(path, (0, 0))
+    return {row["result"] for row in json.loads(succeed(*CDIGEN, "prune", "--root", str(root), "--json"))}
+
+
+def outlives(
+    host: Host, engine: str, root: Path, drivers: tuple[str, str], upgrade: Callable[[], None]
+) -> None:
+    """Let containers of ENGINE, each given the GPU in a form, outlive their driver."""
+    forms = ("classic", "cdi")
+    for form in forms:
+        given = arguments(root, "--form", form, "0")
+        host.run(
+            f"{engine} create --name {form} --network none {given} {LOADER} {DEBIAN_IMAGE} "
+            f"sh -c {shlex.quote(SEEN)}"
+        )
+        assert host.run(f"{engine} start --attach {form}").split() == ["ok", "/dev/nvidia0", drivers[0]]
+    upgrade()
+    assert pruned(root) == {"removed", "kept"}
+    for form in forms:
+        assert host.run(f"{engine} start --attach {form}").split() == ["ok", "/dev/nvidia0", drivers[1]]
+
+
+def test_podmans_containers_start_with_the_next_driver(upgrade_tree: Path, images: Path) -> None:
+    with upgrade_host(upgrade_tree, images=images) as upgraded, daemon(upgraded, "--layout", "view"):
+        assert "podman version 4.3.1" in upgraded.host.run("podman --version")
+        wait_until(lambda: upgraded.state == "ready", "the first spec")
+        assert told(upgraded.root, "/docker/cli?dev=0") == arguments(upgraded.root, "--form", "classic", "0")
+        assert told(upgraded.root, "/docker/cli?dev=0&form=cdi") == arguments(upgraded.root, "0")
+        outlives(upgraded.host, "podman", upgraded.root, upgraded.versions, lambda: by_dpkg(upgraded))
+
+
+def by_dpkg(upgraded: Upgraded) -> None:
+    _, newer = upgraded.versions
+    upgraded.host.run(f"dpkg --install /opt/replayed/{newer}/*.deb", timeout_s=120)
+    upgraded.load_module(newer)
+    upgraded.wait_for(newer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DockerHost:
+    """A host with Docker, two GPUs and their spec; what is in ROOT is what is in it."""
+
+    host: Host
+    root: Path
+
+
+@pytest.fixture(scope="module")
+def docker_host(cache: Path, driver_tree: Path, images: Path) -> Iterator[DockerHost]:
+    with tempfile.TemporaryDirectory(prefix="docker-", dir=cache) as folder:
+        root, work = Path(folder) / "root", Path(folder) / "work"
+        work.mkdir()
+        copy_tree(cache / "runtimes-forky", root)
+        lay_driver(root, driver_tree)
+        write_kernel_side(root, GPUS)
+        install_hook(root)
+        generate(root)
+        with entered(root, images=images, work=work) as host, running_daemons(host):
+            assert host.run("docker version --format '{{.Server.Version}}'").startswith("28.")
+            yield DockerHost(host=host, root=root)
+
+
+def generate(root: Path) -> None:
+    succeed(*CDIGEN, "generate", "--root", str(root), "--write", "--layout", "view")
+
+
+def test_dockers_containers_start_with_the_next_driver(docker_host: DockerHost) -> None:
+    def upgrade() -> None:
+        rename_driver(docker_host.root)
+        generate(docker_host.root)
+
+    outlives(docker_host.host, "docker", docker_host.root, (OLD, NEW), upgrade)
+
+
+def test_nvidia_docker_gives_an_image_of_its_time_gpus(docker_host: DockerHost, tmp_path: Path) -> None:
+    host, root = docker_host.host, docker_host.root
+    running = (root / "sys/module/nvidia/version").read_text().strip()
+    write(root / "run/cdigen/inventory.json", INVENTORY.read_text().replace(OLD, running))
+    host.run(f"docker create --name base {DEBIAN_IMAGE} true")
+    for name, cuda in (("old", "8.0"), ("newer", "99.0")):
+        labels = f"LABEL com.nvidia.volumes.needed=nvidia_driver com.nvidia.cuda.version={cuda}"
+        host.run(f"docker commit --change {shlex.quote(labels)} base {name}")
+    (tmp_path / "cdigen").write_text(
+        f'#!/bin/sh\ncommand=$1\nshift\nexec {shlex.join(CDIGEN)} "$command" --root {root} "$@"\n'
+    )
+    (tmp_path / "cdigen").chmod(0o755)
+    inside = f"nsenter --target={host.pid} --mount --pid --root --wd env {' '.join(ENVIRONMENT)} docker"
+
+    def seen(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [NVIDIA_DOCKER, *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "NV_DOCKER": inside, **environment},
+        )
+
+    run, gpus = ("run", "--rm", "--network", "none"), ("sh", "-c", "ls /dev/nvidia[0-9]")
+    for options, image, variables, expected in (
+        ((), "old", {}, [0, 1]),
+        ((), "old", {"NV_GPU": "1"}, [1]),
+        (("-eNVIDIA_VISIBLE_DEVICES=0", "--runtime=nvidia"), DEBIAN_IMAGE, {}, [0]),
+        (("--gpus", '"device=1"'), DEBIAN_IMAGE, {}, [1]),
+        (("--gpus=2", "-e", "A=a b\n$(id)"), DEBIAN_IMAGE, {}, [0, 1]),
+    ):
+        done = seen(*run, *options, image, *gpus, **variables)
+        assert (done.stdout.split(), done.stderr) == ([f"/dev/nvidia{number}" for number in expected], "")
+    assert seen(*run, DEBIAN_IMAGE, *gpus).returncode == 2
+    refused = seen(*run, "newer", *gpus)
+    assert refused.returncode == 1
+    assert "com.nvidia.cuda.version='cuda>=99.0' is not met" in refused.stderr
+    assert seen("image", "ls", "--quiet", "newer").stdout == host.run("docker image ls --quiet newer")
+
+
+def rename_driver(root: Path) -> None:
+    """Make the driver of ROOT another by the names of its libraries and by what the kernel says."""
+    folder = root / LIBRARIES
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() and (target := os.readlink(path)).endswith(OLD):
+            path.unlink()
+            path.symlink_to(target.replace(OLD, NEW))
+        elif path.name.endswith(OLD):
+            path.rename(path.with_name(path.name.replace(OLD, NEW)))
+    succeed("chroot", str(root), "/usr/sbin/ldconfig")
+    write_driver(root / "proc/driver/nvidia", NEW, open_module=False)
+    write(root / "sys/module/nvidia/version", f"{NEW}\n")
+    for gpu in GPUS:
+        write(root / f"proc/driver/nvidia/gpus/{gpu.bdf}/information", information_text(gpu, NEW))

@@ -1,0 +1,83 @@
+"""Another site's page in a real browser on this host: whatever it tries, the daemon does nothing for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from abilities import tool
+from chromium import Chromium, Page
+from frontend.httpside import free_port
+from looks import served
+
+from cdigen.frontend.http import Response, Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cdigen.frontend.http import Route
+
+# What a page can have loaded, by the path that it asks for.
+_LOADS = """
+<!DOCTYPE html><title>another site</title>
+<img src="{at}/img"><iframe src="{at}/iframe"></iframe><object data="{at}/object"></object>
+<embed src="{at}/embed"><video src="{at}/video"></video><script src="{at}/script"></script>
+<link rel=stylesheet href="{at}/style"><iframe name=target></iframe>
+<form id=get action="{at}/form" target=target></form>
+<form id=post action="{at}/post" target=target method=post><input name=a value=b></form>
+"""
+_TRIES = """
+(async () => {{
+  document.getElementById('get').submit();
+  document.getElementById('post').submit();
+  const read = [];
+  for (const mode of ['cors', 'no-cors'])
+    try {{ read.push(await (await fetch('{at}/fetch', {{mode}})).text()); }}
+    catch (error) {{ read.push(''); }}
+  navigator.sendBeacon('{at}/beacon', 'x');
+  try {{ new WebSocket('ws' + '{at}'.slice(4) + '/websocket'); }} catch (error) {{ }}
+  await new Promise(done => setTimeout(done, 500));
+  return read;
+}})()
+"""
+_PATHS = (
+    *("img", "iframe", "object", "embed", "video", "script", "style"),
+    *("form", "post", "fetch", "beacon", "websocket"),
+)
+
+
+@pytest.fixture
+def tab() -> Iterator[Page]:
+    tool("chromium")
+    with Chromium() as browser, browser.page() as found:
+        yield found
+
+
+# 127.0.0.1 is another site than localhost, and the same as itself with another port.
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
+def test_another_sites_page_makes_the_daemon_do_nothing(tab: Page, tmp_path: Path, name: str) -> None:
+    port, done = free_port(), list[str]()
+
+    def answer(path: str) -> Route:
+        def route(_: str) -> Response:
+            done.append(path)
+            return Response(body=b"done")
+
+        return route
+
+    routes = {f"/{path}": answer(path) for path in (*_PATHS, "link")}
+    server = Server(routes, str(tmp_path / "http.sock"), port=port)
+    server.start()
+    try:
+        at = f"http://{name}:{port}"
+        with served(_LOADS.format(at=at), policy="") as (address, _):
+            tab.show(address, width=800)
+            assert tab.run(_TRIES.format(at=at)) == ["", ""]
+            assert done == []
+            # A person may follow a link.
+            tab.run(f"location.href = '{at}/link'")
+            tab.wait_for_load()
+            assert done == ["link"]
+    finally:
+        server.stop()

@@ -1,0 +1,135 @@
+"""The page of the real daemon in a real browser, host by host: what it says, and that it lies well."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import amdtree
+import inteltree
+import pytest
+from abilities import tool
+from chromium import Chromium, Page
+from daemon.daemonhost import Host, daemon
+from frontend.httpside import free_port
+from kernelrecords import FakeLog, record
+from kernelside import example_gpus
+from looks import LOOKS
+from standin import Gpu, Instance, Machine, install, trusted_folder, uuid
+from vendors.migside import write_instance, write_minors
+from waiting import PATIENCE_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("real_nodes")]
+
+SCREENS = ((360, False), (1240, False), (1240, True), (3840, False))
+GPUS, PARTS = 16, range(7, 11)
+LOST = "NVRM: Xid (PCI:{address}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    tool("chromium")
+    with Chromium() as found:
+        yield found
+
+
+def kernel_log(host: Host, stack: ExitStack) -> FakeLog:
+    host.put("proc/sys/kernel/random/boot_id", "11111111-2222-3333-4444-555555555555\n")
+    (host.root / "dev/kmsg").unlink(missing_ok=True)
+    log = FakeLog(host.root / "dev/kmsg")
+    stack.callback(log.close)
+    return log
+
+
+def healthy(host: Host, stack: ExitStack) -> tuple[str, ...]:
+    host.make(8)
+    kernel_log(host, stack)
+    return ()
+
+
+def degraded(host: Host, stack: ExitStack) -> tuple[str, ...]:
+    """Let a GPU fall off the bus, and another have no node."""
+    host.make(8)
+    log = kernel_log(host, stack)
+    text = LOST.format(address=example_gpus(1)[0].bdf[:-2])
+    log.write(record(text, 1, stamp_us=int(time.monotonic() * 1e6)))
+    (host.root / "dev/nvidia3").unlink()
+    return ()
+
+
+def no_gpu(host: Host, _: ExitStack) -> tuple[str, ...]:
+    host.prepare()
+    return ()
+
+
+def mixed(host: Host, _: ExitStack) -> tuple[str, ...]:
+    host.make(2)
+    amdtree.write(host.root, amdtree.mi300x(8, count=1))
+    inteltree.lay(host.root, *inteltree.flex_170())
+    return ()
+
+
+def large(host: Host, stack: ExitStack) -> tuple[str, ...]:
+    """Split each of 16 GPUs into four."""
+    host.make(GPUS)
+    write_minors(host.root, GPUS)
+    gpus = []
+    for place, each in enumerate(example_gpus(GPUS)):
+        for gi in PARTS:
+            write_instance(host.root, place, gi)
+        parts = tuple(
+            Instance(
+                gpu_instance=gi, compute_instance=0, uuid=uuid(place * 64 + gi, "MIG"), profile="1g.20gb"
+            )
+            for gi in PARTS
+        )
+        gpus.append(Gpu(address=each.bdf, uuid=each.uuid, minor=place, mig=True, instances=parts))
+    folder = stack.enter_context(trusted_folder())
+    return ("--nvml", str(install(folder, Machine(gpus=tuple(gpus)))))
+
+
+@pytest.mark.parametrize(
+    ("lay", "words"),
+    [
+        (healthy, ("Ready for", "Nothing needs to be done.", "8 of 8", "nvidia.com/gpu=7")),
+        (degraded, ("Degraded for", "nvidia.com/gpu=0 is unhealthy: xid-79", "left out")),
+        (no_gpu, ("Absent for", "This host has no device", "Looked for, and not here: nvidia, amd, intel.")),
+        (mixed, ("nvidia.com/gpu=1", "amd.com/gpu=", "intel.com/gpu=")),
+        (large, ("Ready for", "64 of 64", "split into 4", "15:0", "1g.20gb")),
+    ],
+)
+def test_the_page_of_each_host_says_what_is_there_and_lies_well(
+    browser: Chromium,
+    tmp_path: Path,
+    lay: Callable[[Host, ExitStack], tuple[str, ...]],
+    words: tuple[str, ...],
+) -> None:
+    host, port = Host(tmp_path / "host"), free_port()
+    with ExitStack() as stack, browser.page() as tab:
+        options = lay(host, stack)
+        # The nodes of these hosts have no driver behind them, which the probe finds.
+        host.configure("health: {ignore: [node-unusable]}\n", http_port=port)
+        running = stack.enter_context(daemon(host, *options))
+        running.rests()
+
+        def shown() -> str:
+            tab.show(f"http://127.0.0.1:{port}/?reload=off", width=1240)
+            return str(tab.run("document.body.innerText"))
+
+        until(lambda: all(word in shown() for word in words), PATIENCE_S)
+        text = shown()
+        assert [word for word in words if word not in text] == [], text
+        for width, dark in SCREENS:
+            _looks_well(tab, port, width=width, dark=dark)
+            (tmp_path / f"{width}{'-dark' if dark else ''}.png").write_bytes(tab.picture())
+        assert tab.complaints() == []
+
+
+def _looks_well(tab: Page, port: int, *, width: int, dark: bool) -> None:
+    tab.show(f"http://127.0.0.1:{port}/?reload=off", width=width, dark=dark)
+    assert tab.run(LOOKS) == [], (width, dark)

@@ -1,0 +1,115 @@
+"""Where metrics and health are served: a socket in the run directory, and a port of loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from frontend.httpside import free_port, get, received
+
+from cdigen.frontend import http
+from cdigen.frontend.http import Server
+from cdigen.model.errors import StoreError
+
+if TYPE_CHECKING:
+    from frontend.httpside import Daemon
+
+
+def test_the_socket_of_a_dead_daemon_is_replaced(daemon: Daemon, path: str) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(path)
+    server = Server(daemon.routes(), path)
+    server.start()
+    assert get(path, "/healthz")[0] == 200
+    server.stop()
+
+
+def test_the_socket_of_a_living_daemon_is_left_alone(daemon: Daemon, path: str, server: Server) -> None:
+    with pytest.raises(StoreError, match="in use by another process"):
+        Server(daemon.routes(), path).start()
+    assert get(path, "/healthz")[0] == 200
+    assert server.problem() == ""
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+def test_what_is_no_socket_of_ours_is_left_alone(
+    daemon: Daemon, tmp_path: Path, path: str, kind: str
+) -> None:
+    foreign = Path(path)
+    if kind == "file":
+        foreign.write_text("mine")
+    elif kind == "folder":
+        foreign.mkdir()
+    else:
+        foreign.symlink_to(tmp_path / "elsewhere")
+    before = foreign.lstat()
+    with pytest.raises(StoreError, match="not our socket"):
+        Server(daemon.routes(), path).start()
+    assert foreign.lstat().st_ino == before.st_ino
+
+
+def test_a_socket_that_another_put_in_our_place_is_not_removed(daemon: Daemon, path: str) -> None:
+    server = Server(daemon.routes(), path)
+    server.start()
+    os.unlink(path)
+    Path(path).write_text("another's")
+    server.stop()
+    assert Path(path).read_text() == "another's"
+
+
+def test_a_path_too_long_for_a_socket_is_refused_in_words(daemon: Daemon, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="107 bytes at most"):
+        Server(daemon.routes(), str(tmp_path / ("x" * 120))).start()
+
+
+def test_a_missing_run_directory_is_refused_in_words(daemon: Daemon, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"cannot make the socket .*No such file"):
+        Server(daemon.routes(), str(tmp_path / "gone/http.sock")).start()
+
+
+def test_a_loopback_port_serves_the_same(daemon: Daemon, path: str) -> None:
+    port = free_port()
+    server = Server(daemon.routes(), path, port=port)
+    server.start()
+    try:
+        with socket.create_connection((http.LOOPBACK, port), timeout=5) as client:
+            client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert received(client).endswith(b"cdigen_up 1\n")
+        assert get(path, "/metrics")[0] == 200
+    finally:
+        server.stop()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((http.LOOPBACK, port), timeout=1)
+
+
+def test_a_route_may_answer_otherwise_at_the_port(daemon: Daemon, path: str) -> None:
+    port = free_port()
+    public: dict[str, http.Route] = {"/metrics": lambda _: http.Response(body=b"nothing for all\n")}
+    server = Server(daemon.routes(), path, port=port, port_routes=public)
+    server.start()
+    try:
+        answers = {}
+        for target in ("/metrics", "/healthz"):
+            with socket.create_connection((http.LOOPBACK, port), timeout=5) as client:
+                client.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
+                answers[target] = received(client).rpartition(b"\r\n")[2]
+        assert answers == {"/metrics": b"nothing for all\n", "/healthz": b"ok\n"}
+        assert get(path, "/metrics")[2] == b"cdigen_up 1\n"
+    finally:
+        server.stop()
+
+
+def test_a_port_in_use_is_a_problem_and_the_socket_serves_all_the_same(daemon: Daemon, path: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        server = Server(daemon.routes(), path, port=port)
+        server.start()
+        assert f"127.0.0.1 port {port}: Address already in use" in server.problem()
+        assert get(path, "/metrics")[0] == 200
+        server.stop()
+    server.start()
+    assert server.problem() == ""
+    server.stop()
