@@ -1,0 +1,98 @@
+"""What is in cdigen's image: all that its programs need, licences, and nothing that only hosts use."""
+
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from imagearchive import REPOSITORY, Contents, build, contents
+
+pytestmark = pytest.mark.e2e
+
+# The issue's limit is 120 MB; what it is today is in docs/image.md.
+MOST_PACKED, MOST_UNPACKED = 40 << 20, 120 << 20
+
+
+@pytest.fixture(scope="module")
+def image(image_archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Contents:
+    return contents(image_archive, tmp_path_factory.mktemp("layout"))
+
+
+def test_it_is_small(image: Contents, image_archive: Path) -> None:
+    assert image_archive.stat().st_size <= MOST_PACKED
+    assert image.size <= MOST_UNPACKED
+
+
+def test_the_same_sources_give_the_same_bytes(image_archive: Path, cache: Path, tmp_path: Path) -> None:
+    # The packages are built anew, and in folders of other names.
+    again = build(cache, tmp_path / "again/of/it.tar.zst")
+    assert subprocess.run(["cmp", image_archive, again], check=False).returncode == 0
+
+
+def test_nobodys_program_starts_by_itself_and_not_as_root(image: Contents) -> None:
+    config = image.config["config"]
+    assert config["User"] == "65532:65532"
+    assert "Entrypoint" not in config
+
+
+def test_there_is_no_shell_and_nothing_that_gives_rights(image: Contents) -> None:
+    names = {Path(path).name for path, file in image.files.items() if not file.isdir()}
+    assert not names & {"sh", "bash", "dash", "busybox", "perl", "apt", "apt-get", "dpkg", "su", "mount"}
+    special = stat.S_ISUID | stat.S_ISGID
+    assert [path for path, file in image.files.items() if file.isfile() and file.mode & special] == []
+    assert {(file.uid, file.gid) for file in image.files.values()} == {(0, 0)}
+    assert not any(file.isdev() or file.isfifo() for file in image.files.values())
+    writable = {path for path, file in image.files.items() if file.mode & stat.S_IWOTH and not file.issym()}
+    assert writable == {"tmp", "var/tmp"}
+
+
+def test_there_is_nothing_that_only_hosts_and_package_managers_use(image: Contents) -> None:
+    unwanted = ("systemd", "/man/", "var/cache/apt/", "var/lib/apt/", "etc/apt", ".deb", "bash-completion")
+    assert [path for path in image.files if any(word in path for word in unwanted)] == []
+    # A container that starts later would not find it: specs name that of the host, or none.
+    assert [path for path in image.files if path.endswith("cdigen-hook")] == []
+
+
+def test_what_every_package_is_and_its_licence_are_there(image: Contents) -> None:
+    status = "var/lib/dpkg/status.d/"
+    packages = {path.removeprefix(status) for path in image.files if path.startswith(status)} - {""}
+    assert {"cdigen", "python3-cdigen", "python3-grpcio", "python3-pynvml", "libc6"} <= packages
+
+    def has_licence(package: str) -> bool:
+        folder = image.files.get(f"usr/share/doc/{package}")
+        if folder is not None and folder.issym():
+            return has_licence(folder.linkname)
+        return f"usr/share/doc/{package}/copyright" in image.files
+
+    assert [package for package in packages if not has_licence(package)] == []
+
+
+def test_nothing_is_compiled_when_it_starts(image: Contents) -> None:
+    code = [path for path in image.files if path.endswith(".py") and path.startswith("usr/lib/")]
+    missing = []
+    for path in code:
+        source = Path(path)
+        if str(source.parent / "__pycache__" / f"{source.stem}.cpython-313.pyc") not in image.files:
+            missing.append(path)
+    assert len(code) > 1000
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "say packaging/image [--base TAR] [--debs FOLDER] OUT.tar.zst"),
+        (("image.iso",), "say packaging/image [--base TAR] [--debs FOLDER] OUT.tar.zst"),
+        (("--layer", "x", "image.tar"), "no option --layer"),
+        (("--base", "image.tar"), "image.tar is not there"),
+        (("--base", "/dev/null"), "say packaging/image"),
+        (("--base", "/dev/null", "--debs", "/etc/dpkg", "image.tar"), "/etc/dpkg has no package cdigen"),
+    ],
+)
+def test_what_cannot_be_made_is_said(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    words = tuple(str(tmp_path / word) if word.startswith("image.") else word for word in words)
+    command = [str(REPOSITORY / "packaging/image"), *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,319 @@
+"""What the files of packaging/kubernetes say, without a Kubernetes: configurations, versions, removal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPConnection, HTTPException
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from certificates import made
+from waiting import until
+
+from cdigen import __version__
+from cdigen.kubeapi.credentials import from_kubeconfig
+from cdigen.kubelet.labels.feature_file import content
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from command import Run
+
+FOLDER = Path(__file__).resolve().parents[1] / "packaging/kubernetes"
+CONFIGS = sorted(FOLDER.glob("*/config.yaml")) + sorted(FOLDER.glob("overlays/*/config.yaml"))
+MANIFESTS = sorted(FOLDER.glob("**/*.yaml"))
+KUSTOMIZATIONS = sorted(FOLDER.glob("**/kustomization.yaml"))
+
+
+def loaded(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.parent.name)
+def test_a_configuration_is_right(cdigen: Run, path: Path) -> None:
+    done = cdigen("config", "check", "--config", path)
+    assert (done.code, done.out) == (0, ""), done.err
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.parent.name)
+def test_a_configuration_has_all_that_the_bases_has_and_so_no_spec_names_a_file_of_ours(path: Path) -> None:
+    base = loaded(FOLDER / "base/config.yaml")
+    if path.parent.name != "removal":
+        assert {key: loaded(path)[key] for key in base} == base
+    assert base["profiles"] == [{"name": "default", "class": "gpu", "layout": "files", "hook": "none"}]
+
+
+def test_images_are_of_this_version() -> None:
+    tags = {image["newTag"] for path in KUSTOMIZATIONS for image in loaded(path).get("images", ())}
+    assert tags == {__version__}
+
+
+def test_nodes_are_those_of_nvidias_chart_and_of_boards_without_a_pci_gpu() -> None:
+    pod = loaded(FOLDER / "base/daemonset.yaml")["spec"]["template"]["spec"]
+    (terms,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"].values()
+    # deployments/helm/nvidia-device-plugin/values.yaml of its device plugin, 0.20
+    assert {
+        "feature.node.kubernetes.io/pci-10de.present",
+        "feature.node.kubernetes.io/cpu-model.vendor_id",
+        "nvidia.com/gpu.present",
+    } <= {each["matchExpressions"][0]["key"] for each in terms}
+
+
+def test_every_component_is_used_by_an_overlay_or_on_the_page() -> None:
+    used = {Path(name).name for path in KUSTOMIZATIONS for name in loaded(path).get("components", ())}
+    assert used == {path.name for path in (FOLDER / "components").iterdir()}
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: str(path.relative_to(FOLDER)))
+def test_nothing_has_an_anchor_which_kubectl_1_21_to_1_23_did_not_know(path: Path) -> None:
+    # kubernetes/kubectl#1043, kustomize#4747
+    found = [type(token).__name__ for token in yaml.scan(path.read_text())]
+    assert not {"AnchorToken", "AliasToken"} & set(found)
+
+
+def test_whether_it_is_ready_is_asked_often_at_the_start_and_costs_little_for_ever() -> None:
+    pod = loaded(FOLDER / "base/daemonset.yaml")["spec"]["template"]["spec"]
+    for container in pod["containers"]:
+        starts, ready = container["startupProbe"], container["readinessProbe"]
+        assert starts["exec"] == ready["exec"]
+        # A driver that comes after a month is not waited for by starting the container again and again.
+        assert (starts["periodSeconds"], starts["failureThreshold"] > 31 * 86400) == (1, True)
+        assert min(ready["periodSeconds"], container["livenessProbe"]["periodSeconds"]) >= 15
+
+
+def test_the_pods_kubeconfig_is_one_that_cdigen_reads(tmp_path: Path) -> None:
+    (tmp_path / "kubeconfig").write_bytes((FOLDER / "components/shared-memory/kubeconfig").read_bytes())
+    made(tmp_path, "ca")
+    (tmp_path / "token").write_text("abc\n")
+    server = from_kubeconfig(str(tmp_path / "kubeconfig"))
+    assert (server.host, server.port, server.token()) == ("kubernetes.default.svc", 443, "abc")
+    assert server.contexts
+
+
+# What removes all of it from a node.
+
+
+@pytest.fixture
+def node(host: Path, cdigen: Run) -> Path:
+    """Return a node's root on which a DaemonSet has been."""
+    for name in (
+        "etc/cdi",
+        "run/cdigen",
+        "run/cdigen-kubelet",
+        "run/cdigen-nri",
+        "var/lib/kubelet/device-plugins",
+    ):
+        (host / name).mkdir(parents=True)
+        (host / name / "lock").touch()
+    (host / "etc/cdi/lock").unlink()
+    features = host / "etc/kubernetes/node-feature-discovery/features.d"
+    features.mkdir(parents=True)
+    # By whatever name 'kubelet: {labels}' gives it; and what a writer that was killed has left.
+    for name in ("cdigen", "gpus", f".cdigen-cdigen.7.{'a' * 8}.tmp"):
+        (features / name).write_bytes(content((("nvidia.com/gpu.count", "2"),), 0))
+    (features / "others").write_text("nvidia.com/gpu.count=2\n")
+    (features / "link").symlink_to("gpus")
+    os.mkfifo(features / "fifo")
+    plugins = host / "var/lib/kubelet/device-plugins"
+    (plugins / "lock").unlink()
+    for name in ("cdigen-gpu-1.sock", "kubelet.sock"):
+        (plugins / name).touch()
+    done = cdigen("generate", "--write", "--root", host, "--config", FOLDER / "base/config.yaml")
+    assert done.code == 0, done.err
+    assert os.listdir(host / "run/cdi") == ["nvidia.com-gpu.json"]
+    return host
+
+
+def start(node: Path, tmp_path: Path) -> subprocess.Popen[str]:
+    """Start the script as its container does; ``cdigen`` is in PATH."""
+    program = tmp_path / "bin/cdigen"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m cdigen "$@"\n')
+    program.chmod(0o755)
+    return subprocess.Popen(
+        [sys.executable, "-I", "-B", FOLDER / "overlays/removal/remove.py", node],
+        env={"PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(FOLDER.parents[1])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def files(node: Path, *folders: str) -> set[str]:
+    found = (path for folder in folders for path in (node / folder).glob("**/*"))
+    return {str(path.relative_to(node)) for path in found if not path.is_dir()}
+
+
+def test_a_node_has_nothing_left_of_it_and_all_of_others(node: Path, tmp_path: Path) -> None:
+    process = start(node, tmp_path)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert said.splitlines()[-1] == "done: nothing of cdigen is left on this node"
+    assert files(node, "run", "var/lib/cdigen", "var/lib/kubelet", "etc/kubernetes", "etc/cdi") == {
+        *(f"etc/kubernetes/node-feature-discovery/features.d/{name}" for name in ("fifo", "link", "others")),
+        "var/lib/kubelet/device-plugins/kubelet.sock",
+    }
+    for name in (
+        "run/cdi",
+        "etc/cdi",
+        "run/cdigen",
+        "run/cdigen-kubelet",
+        "run/cdigen-nri",
+        "var/lib/cdigen",
+    ):
+        assert not (node / name).exists(), said
+        assert f"removed: /{name}\n" in said
+
+
+def test_a_second_time_there_is_nothing_to_do(node: Path, tmp_path: Path) -> None:
+    start(node, tmp_path).communicate(timeout=60)
+    (tmp_path / "again").mkdir()
+    process = start(node, tmp_path / "again")
+    said, _ = process.communicate(timeout=60)
+    assert (process.returncode, "removed" in said) == (0, False)
+
+
+def test_specs_of_others_stay_with_their_folder(node: Path, tmp_path: Path) -> None:
+    (node / "run/cdi/others.json").write_text("{}")
+    (node / "etc/cdi/others.yaml").write_text("{}")
+    said, _ = start(node, tmp_path).communicate(timeout=60)
+    assert files(node, "run", "etc/cdi") == {"run/cdi/others.json", "etc/cdi/others.yaml"}
+    assert "kept: /run/cdi, which has others.json\n" in said
+
+
+def test_it_waits_as_long_as_somebody_serves_the_node(node: Path, tmp_path: Path) -> None:
+    with (node / "run/cdigen-nri/lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = start(node, tmp_path)
+        assert process.stdout
+        assert process.stdout.readline().startswith(
+            "waiting: cdigen still serves this node, by /run/cdigen-nri: "
+        )
+        assert (node / "run/cdi/nvidia.com-gpu.json").exists()
+        assert process.poll() is None
+    assert until(lambda: process.poll() == 0, 60)
+    process.communicate()
+    assert not (node / "run/cdi").exists()
+
+
+def test_views_stay_while_nobody_knows_whether_they_are_used(node: Path, tmp_path: Path) -> None:
+    view = node / "var/lib/cdigen/views/none"
+    view.mkdir(parents=True)
+    view.parent.chmod(0o777)  # prune refuses a folder that others may write to
+    process = start(node, tmp_path)
+    said, _ = process.communicate(timeout=60)
+    assert (process.returncode, view.is_dir()) == (1, True), said
+    assert said.splitlines()[-1].endswith(f"chmod go-w {view.parent}'"), said
+
+
+def test_what_cannot_be_removed_is_said_and_all_else_is_removed(node: Path, tmp_path: Path) -> None:
+    features = node / "etc/kubernetes/node-feature-discovery/features.d"
+    with mounted(features), mounted(node / "etc/cdi"):
+        process = start(node, tmp_path)
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode == 1, said
+        assert f"failed: /{features.relative_to(node)}/cdigen: Read-only file system\n" in said
+        assert not (node / "run/cdigen").exists()
+        (tmp_path / "again").mkdir()
+        subprocess.run(["mount", "--options", "remount,bind,rw", features], check=True)
+        process = start(node, tmp_path / "again")
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, said
+        assert "kept: /etc/cdi: Device or resource busy\n" in said
+
+
+@contextmanager
+def mounted(folder: Path) -> Iterator[None]:
+    """Mount FOLDER on itself, read-only."""
+    subprocess.run(["mount", "--bind", folder, folder], check=True)
+    try:
+        subprocess.run(["mount", "--options", "remount,bind,ro", folder], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+# Metrics of the three programs at one port.
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[int]:
+    """Run the program that serves them, of run directories of which one has a program; return its port."""
+    (tmp_path / "cdigen").mkdir()
+    with socketserver.ThreadingUnixStreamServer(str(tmp_path / "cdigen/http.sock"), Program) as program:
+        threading.Thread(target=program.serve_forever, daemon=True).start()
+        program_file = FOLDER / "components/metrics/metrics.py"
+        line: list[str | Path] = [sys.executable, "-I", "-S", "-B", program_file, "0", tmp_path]
+        with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            yield int(process.stdout.readline().split()[-1])
+            process.kill()
+        program.shutdown()
+
+
+class Program(BaseHTTPRequestHandler):
+    """A program of a node: says which path it was asked for."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(f"asked 1 # {self.path}\n".encode())
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+def get(port: int, path: str) -> tuple[int, str | None, bytes]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    with closing(connection):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.getheader("Content-Type"), answer.read()
+
+
+def test_a_scrape_gets_what_the_program_says_of_its_metrics_alone(served: int) -> None:
+    assert get(served, "/daemon") == (200, "text/plain; version=0.0.4", b"asked 1 # /metrics\n")
+    assert get(served, "/daemon?x=/page.json")[2] == b"asked 1 # /metrics\n"
+    assert get(served, "/daemon/page.json")[0] == 404
+
+
+def test_a_program_that_does_not_listen_is_an_error_of_its_own(served: int) -> None:
+    status, _, said = get(served, "/nri")
+    assert status == 503
+    assert b"cdigen-nri/http.sock: [Errno 2]" in said
+    assert get(served, "/daemon")[0] == 200
+
+
+def test_who_connects_and_says_nothing_keeps_nobody_waiting(served: int) -> None:
+    with socket.create_connection(("127.0.0.1", served)):
+        assert get(served, "/daemon")[0] == 200
+
+
+def test_who_takes_all_places_stops_scrapes_and_reaches_no_program(served: int) -> None:
+    with ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", served))) for _ in range(40)]
+        for each in idle[8:]:
+            each.settimeout(5)
+            assert each.recv(1) == b""  # closed at once
+        idle[0].settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            idle[0].recv(1)
+    assert until(lambda: scraped(served), 10)
+
+
+def scraped(port: int) -> bool:
+    try:
+        return get(port, "/daemon")[0] == 200
+    except (OSError, HTTPException):
+        return False
