@@ -4,7 +4,7 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test quick timings test-debian13 coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri soak provision install install-files uninstall install-hook deb rpm release clean
+.PHONY: help run test quick timings test-debian13 coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri bench-kubelet bench-topology bench-extender bench-page pictures soak provision install install-files uninstall install-hook deb rpm image release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -18,16 +18,18 @@ run: $(VENV)/run.stamp ## install into a private venv, then print the CDI spec o
 
 # Two at a time, but for those that start containers: they share runtimes, kernel events and the provisioned trees.
 JOBS ?= 2
+# CI runs what has failed once more: tests/twice.
+RUN_TESTS ?= $(VENV)/bin/python -m pytest
 
 test: $(VENV)/dev.stamp ## run every test that this machine can run (JOBS at a time)
-	$(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile --ignore tests/e2e
-	$(VENV)/bin/python -m pytest tests/e2e
+	$(RUN_TESTS) -n $(JOBS) --dist loadfile --ignore tests/e2e
+	$(RUN_TESTS) tests/e2e
 
 test-debian13: ## the same but for containers, on Debian 13's own Python and modules (root, after 'make provision')
 	tests/on-debian13 -n $(JOBS) --dist loadfile -m 'not adversarial and not wall_clock'
 
 # What needs no process of its own, and none of the hostile: for every change, in less than a minute on two cores.
-QUICK := $(addprefix tests/,binfmt cdi config model nri/decision nri/wire pipeline runtimes vendors watch) tests/test_documentation.py
+QUICK := $(addprefix tests/,binfmt cdi config model nri/decision nri/wire pipeline runtimes vendors) tests/test_documentation.py
 quick: $(VENV)/dev.stamp ## run the tests of what computes, in less than a minute
 	HYPOTHESIS_PROFILE=quick $(VENV)/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m 'not adversarial and not process and not wall_clock' $(QUICK)
 
@@ -50,15 +52,18 @@ format: $(VENV)/dev.stamp ## let ruff put the code into its form
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-generated: $(VENV)/dev.stamp ## make man pages, completions and the NRI messages' descriptors anew from their sources
+PROTOS := cdigen/nri/wire/nri cdigen/kubelet/wire/deviceplugin cdigen/kubelet/wire/podresources
+generated: $(VENV)/dev.stamp ## make man pages, completions and the messages' descriptors anew from their sources
 	$(VENV)/bin/python etc/help
-	$(VENV)/bin/python -m grpc_tools.protoc -Icdigen/nri/wire --descriptor_set_out=cdigen/nri/wire/nri.binpb cdigen/nri/wire/nri.proto
+	for proto in $(PROTOS); do \
+	  $(VENV)/bin/python -m grpc_tools.protoc -I$$(dirname $$proto) --descriptor_set_out=$$proto.binpb $$proto.proto || exit; \
+	done
 
 # uv resolves for every Python and machine at once, and writes no address of a registry. Sources are never built.
 lock: $(VENV)/bin/pip ## pin anew what 'make install' fetches, with hashes (requirements.lock)
 	$(VENV)/bin/pip install --quiet uv
 	$(VENV)/bin/uv pip compile --quiet --no-config --upgrade --universal --python-version 3.11 --generate-hashes \
-	  --only-binary :all: --no-annotate --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
+	  --only-binary :all: --no-annotate --extra kubelet --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
 
 # Where NVIDIA's toolkit is, for 'make bench' and 'make bench-start'; without it, in PATH.
 TOOLKIT ?=
@@ -79,14 +84,35 @@ bench-validate: $(VENV)/dev.stamp ## what 'cdigen validate' costs: 56 devices, 1
 bench-nri: $(VENV)/dev.stamp ## what 'cdigen nri' costs: registration, answers, 100 at a time, memory
 	$(VENV)/bin/python tests/bench/nri.py
 
+bench-kubelet: $(VENV)/dev.stamp ## what 'cdigen kubelet' costs: registration, answers with 5,000 replicas, waiting, memory
+	$(VENV)/bin/python tests/bench/kubelet.py
+
+bench-topology: $(VENV)/dev.stamp ## what choosing GPUs, the matrix and the picture cost, and 'cdigen topology' beside 'cdigen list'
+	$(VENV)/bin/python tests/bench/topology.py
+
+bench-extender: $(VENV)/dev.stamp ## what the scheduler waits for with 1,000 nodes and 10,000 pods: filter, bind, memory
+	$(VENV)/bin/python tests/bench/extender.py
+
+bench-page: $(VENV)/dev.stamp ## what the daemon's page costs: making it, 10,000 views, memory
+	$(VENV)/bin/python tests/bench/page.py
+
+pictures: $(VENV)/dev.stamp ## the pictures of the daemon's page in docs/pictures (a real browser: chromium)
+	$(VENV)/bin/python tests/e2e/page_pictures.py
+
 soak: export CDIGEN_SOAK_UPGRADES ?= 200
 soak: export CDIGEN_SOAK_KILLS ?= 500
 soak: export CDIGEN_SOAK_CYCLES ?= 10000
 soak: export CDIGEN_SOAK_STARTS ?= 150
 soak: export CDIGEN_SOAK_HOOKS ?= 1200
 soak: export CDIGEN_SOAK_PACKAGES ?= 200
+soak: export CDIGEN_SOAK_CLAIMS ?= 500
+soak: export CDIGEN_SOAK_PODS ?= 1000
+soak: export CDIGEN_SOAK_QUEUE ?= 100
+soak: export CDIGEN_SOAK_KUBELET_S ?= 600
+soak: export CDIGEN_SOAK_SHARES_S ?= 900
+soak: export CDIGEN_SOAK_HANDOVERS ?= 100
 soak: $(VENV)/dev.stamp ## the long way through upgrades, kills, races, memory (root, after 'make provision')
-	$(VENV)/bin/python -m pytest -s tests/daemon/test_loop_soak.py tests/e2e/test_upgrades.py tests/e2e/test_hook_races.py tests/e2e/test_packages_deb.py
+	$(VENV)/bin/python -m pytest -s tests/daemon/test_loop_soak.py tests/nri/test_plugin_load.py tests/e2e/test_upgrades.py tests/e2e/test_hook_races.py tests/e2e/test_packages_deb.py tests/e2e/test_kubernetes.py tests/e2e/test_kubelet_soak.py tests/e2e/test_gpushare_pods.py tests/e2e/test_nri_handover.py
 	$(VENV)/bin/python tests/bench/daemon.py --idle 300
 
 provision: ## make the real driver trees and images for the end-to-end tests (root, several minutes)
@@ -140,6 +166,10 @@ deb: ## build the Debian packages into build/deb (DEB_ROOT=<root>, SELF_CONTAINE
 RPM_OPTIONS ?=
 rpm: ## build the RPM packages into build/rpm (RPM_OPTIONS='--with bundled')
 	@packaging/build-rpm build/rpm $(RPM_OPTIONS)
+
+IMAGE ?= build/image/cdigen.tar.zst
+image: ## make the container image, without a registry, as an archive to load (IMAGE, DEB_ROOT; docs/packaging.md)
+	@DEB_ROOT='$(DEB_ROOT)' packaging/image '$(IMAGE)'
 
 release: $(VENV)/release.stamp ## make and check all that is uploaded for the tag of this commit (DEB_ROOT; docs/releasing.md)
 	@PYTHON=$(VENV)/bin/python DEB_ROOT='$(DEB_ROOT)' packaging/release

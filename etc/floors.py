@@ -16,14 +16,15 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import zip_longest
 from pathlib import Path
 
-# Without it NVML is not asked, and everything but what NVML alone knows works.
-OPTIONAL = {"nvidia-ml-py"}
+# Without the first NVML is not asked; without the second 'cdigen kubelet' alone does not work, and says so.
+OPTIONAL = {"nvidia-ml-py", "grpcio"}
 _NEED = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?P<bounds>[<>=0-9.,]*)")
 
 
 def main(pyproject: str, *options: str) -> int:
     """Print what does not fit; returns the exit code."""
-    needs = tomllib.loads(Path(pyproject).read_text(encoding="utf-8"))["project"]["dependencies"]
+    project = tomllib.loads(Path(pyproject).read_text(encoding="utf-8"))["project"]
+    needs = [*project["dependencies"], *project["optional-dependencies"]["kubelet"]]
     is_for_here = "--of-a-package" not in options
     unfit = [said for need in needs if (said := _unfit(need, is_for_here=is_for_here))]
     sys.stdout.write("; ".join(unfit))

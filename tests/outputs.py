@@ -35,8 +35,12 @@ def schema_of(arguments: tuple[str, ...]) -> str:
         word.partition("=")[0] for word in others
     }:
         return "generate-write"
+    if command == "inspect" and "--figures" in others:
+        return "inspect-figures"
     if command == "doctor" and "--migrate" in others:
         return "doctor-migrate"
+    if command == "health" and {"--mark", "--clear"} & set(others):
+        return "health-mark"
     return "config-check" if command == "config" else command
 
 

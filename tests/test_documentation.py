@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pkgutil import resolve_name
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -12,6 +13,10 @@ import sourcenames
 from sourcenames import KEBAB, REPOSITORY
 
 from cdigen.cli.main import EXIT_DEFECT, UnprintedError
+from cdigen.config import read
+
+# The last is the one that docs/adding-a-vendor.md adds.
+NAMES = ("nvidia", "amd", "intel", "acme")
 
 DOCUMENTS = sorted(
     path.relative_to(REPOSITORY).as_posix()
@@ -87,8 +92,9 @@ def test_every_kind_of_error_is_documented_with_its_exit_code() -> None:
 
 # Options of other programs that a document names by themselves.
 FOREIGN_OPTIONS = {
+    "--root-dir", "--container-runtime-endpoint",
     "--group-add", "--gpus", "--runtime", "--rootfs", "--config-file", "--require-hashes", "--only-binary",
-    "--version", "--tree", "--rounds", "--option", "--privileged", "--rm", "--now",
+    "--policy-config-file", "--version", "--tree", "--rounds", "--option", "--privileged", "--rm", "--now",
 }  # fmt: skip
 # A command of ours: at the start of a line, after a prompt, sudo or what joins commands.
 COMMAND = re.compile(r"(?:^|[|;&(]\s?|\$ |sudo |# )cdigen ([a-z][a-z-]*)([^|;&)]*)")
@@ -167,6 +173,26 @@ def test_every_key_that_the_documentation_of_the_configuration_lists_exists() ->
     assert listed - known == set()
 
 
+def examples_of_the_configuration() -> Iterator[tuple[str, str]]:
+    """Yield the YAML in documents that has keys of the configuration alone."""
+    known = set(json.loads(text_of("schemas/config.schema.json"))["properties"])
+    for document in DOCUMENTS:
+        for block in re.findall(
+            r"^ *```yaml\n(.*?)^ *```", text_of(document), flags=re.DOTALL | re.MULTILINE
+        ):
+            text = dedent(block)
+            tops = re.findall(r"^([^\s#:][^:\n]*)", text, flags=re.MULTILINE)
+            if set(tops) <= known:
+                yield document, text
+
+
+def test_every_example_of_the_configuration_is_right() -> None:
+    found = [(document, read(text.encode(), file=document, vendors=NAMES)[1])
+             for document, text in examples_of_the_configuration()]  # fmt: skip
+    assert len(found) > 10
+    assert [(document, wrong) for document, wrong in found if wrong] == []
+
+
 # What is measured and logged.
 
 
@@ -179,7 +205,9 @@ def metrics() -> set[str]:
 
 
 def test_every_metric_is_documented_and_every_documented_metric_exists() -> None:
-    names = first_column(everywhere("docs/operations.md", "docs/nri.md"))
+    names = first_column(
+        everywhere("docs/operations.md", "docs/nri.md", "docs/kubernetes.md", "docs/sharing.md")
+    )
     assert {name for name in names if name.startswith("cdigen_")} == metrics()
 
 

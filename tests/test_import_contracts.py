@@ -12,7 +12,9 @@ from abilities import module
 REPOSITORY = Path(__file__).resolve().parents[1]
 PROJECT = REPOSITORY / "pyproject.toml"
 CONTRACTS = tomllib.loads(PROJECT.read_text())["tool"]["importlinter"]["contracts"]
-DOWN, HOOK, STORE, WRITERS, VENDORS, STAGES, NRI = (contract["name"] for contract in CONTRACTS)
+DOWN, HOOK, LOG, STORE, WRITERS, VENDORS, STAGES, NRI, RESOURCES, DESK, KUBELET, SHARES, EXTENDER = (
+    contract["name"] for contract in CONTRACTS
+)
 
 # A module, an import that it must not have, and the contract that refuses it.
 FORBIDDEN = [
@@ -20,23 +22,43 @@ FORBIDDEN = [
     ("frontend/log.py", "import cdigen.daemon.states", DOWN),
     ("frontend/log.py", "import cdigen.nri.pods", DOWN),
     ("vendors/nvidia/tables.py", "import cdigen.cdi.build", DOWN),
+    ("health/book.py", "import cdigen.watch.triggers", DOWN),
     ("binfmt/elf.py", "import cdigen.model.errors", DOWN),
     ("cli/list.py", "import cdigen.hook.main", DOWN),
     ("host/root.py", "def late() -> None:\n    import cdigen.store.lock", DOWN),
     ("newroom/__init__.py", "import cdigen.value", DOWN),
     ("newroom/__init__.py", "import cdigen.value", HOOK),
+    ("newroom/__init__.py", "import cdigen.value", LOG),
     ("hook/main.py", "import cdigen.model.errors", HOOK),
     ("hook/state.py", "import cdigen.host.root", HOOK),
+    ("kernellog/main.py", "import cdigen.value", LOG),
+    ("watch/poll.py", "import cdigen.kernellog.records", DOWN),
     ("store/lock.py", "import cdigen.binfmt.elf", STORE),
     ("store/lock.py", "import cdigen.store.specs", WRITERS),
     ("store/newfile.py", "import cdigen.value", WRITERS),
     ("vendors/amd/kfd.py", "import cdigen.vendors.nvidia.tables", VENDORS),
     ("vendors/kernel/drm.py", "import cdigen.vendors.intel.presence", VENDORS),
+    ("topology/levels.py", "import cdigen.watch.triggers", DOWN),
     ("pipeline/naming.py", "import cdigen.pipeline.generate", STAGES),
     ("pipeline/newstage.py", "import cdigen.value", STAGES),
     ("nri/decision/audit.py", "import cdigen.nri.wire.messages", NRI),
     ("nri/decision/decide.py", "import cdigen.nri.events", NRI),
     ("nri/wire/session.py", "import cdigen.nri.decision.compat", NRI),
+    ("frontend/log.py", "import cdigen.kubelet.resources.offer", DOWN),
+    ("kubelet/resources/model.py", "import cdigen.kubelet.registration", KUBELET),
+    ("kubelet/newpart.py", "import cdigen.value", KUBELET),
+    ("kubelet/resources/selection.py", "import cdigen.kubelet.resources.mig", RESOURCES),
+    ("kubelet/resources/model.py", "import cdigen.kubelet.occurrences", KUBELET),
+    ("kubelet/registration.py", "import cdigen.kubelet.wire.messages", KUBELET),
+    ("kubelet/newmodule.py", "import cdigen.value", KUBELET),
+    ("kubelet/wire/server.py", "import cdigen.nri.pods", DOWN),
+    ("gpushare/claims.py", "import cdigen.kubeapi.calls", DOWN),
+    ("kubeapi/client.py", "import cdigen.gpushare.pods", DOWN),
+    ("extender/index.py", "import cdigen.kubelet.pods", DOWN),
+    ("kubelet/shares/books.py", "import cdigen.kubelet.shares.settling", DESK),
+    ("gpushare/pods.py", "import cdigen.gpushare.claims", SHARES),
+    ("extender/placement.py", "import cdigen.extender.index", EXTENDER),
+    ("extender/newpart.py", "import cdigen.value", EXTENDER),
 ]
 
 

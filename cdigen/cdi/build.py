@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cdigen.cdi.version import minimum_version
 from cdigen.model.cdi import ContainerEdits
-from cdigen.model.names import natural_key
+from cdigen.model.names import NONE, natural_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,20 +19,21 @@ ALL = "all"
 def build(draft: Draft) -> dict[str, Any]:
     """Return the CDI document of DRAFT.
 
-    Devices are sorted naturally with ``all`` last; ``all`` gives what every device gives together,
-    unless the draft has one of its own, or is to have none. A variable that devices set to different values
-    is not set by ``all``.
+    Devices are sorted naturally with ``all`` last; ``all`` gives what every device but ``none`` gives
+    together, unless the draft has one of its own, or is to have none. A variable that devices set to
+    different values is not set by ``all``.
     The version is the lowest that the content allows: a version that a runtime does not know makes
     it refuse the whole file (container-device-interface issue 91).
     """
     devices = sorted(draft.devices, key=lambda device: (device.name == ALL, natural_key(device.name)))
-    needs_all = draft.has_all and bool(devices) and devices[-1].name != ALL
+    single = [device for device in devices if device.name != NONE]
+    needs_all = draft.has_all and bool(single) and single[-1].name != ALL
     document: dict[str, Any] = {
         "cdiVersion": "",
         "kind": draft.kind,
         "devices": [
             *({"name": device.name, "containerEdits": _edits(device.edits)} for device in devices),
-            *([{"name": ALL, "containerEdits": _edits(_union(devices))}] if needs_all else []),
+            *([{"name": ALL, "containerEdits": _edits(_union(single))}] if needs_all else []),
         ],
     }
     shared = _edits(draft.edits)

@@ -9,12 +9,15 @@ from cdigen.cli import options, report
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding, errors
+from cdigen.value import replace
 from cdigen.vendors.registry import require_distinct_kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
+
+    from cdigen.host.root import Root
 
 EXAMPLES = """\
   cdigen config check                      what 'systemctl reload cdigen' asks first
@@ -44,6 +47,7 @@ def run(arguments: Namespace) -> int:
     file = arguments.config or host.outer_path(config.DEFAULT_PATH)
     found = found if errors(found) else (*found, *_together(settings, file))
     wrong = errors(found)
+    found = (*found, *_of_nvidia(host, settings))
     if arguments.json:
         report.print_json({"file": file, "valid": not wrong, "findings": [_row(one) for one in found]})
     else:
@@ -66,6 +70,16 @@ def _together(settings: config.Settings, file: str) -> tuple[Finding, ...]:
             Finding(severity="error", rule=config.RULE, path=file, message=error.message, hint=error.hint),
         )
     return ()
+
+
+def _of_nvidia(host: Root, settings: config.Settings) -> tuple[Finding, ...]:
+    """Return what cdigen kubelet says of NVIDIA's file, none of which stops it."""
+    if not settings.kubelet.nvidia_config:
+        return ()
+    from cdigen.kubelet.nvidia_settings import read_nvidia_file  # noqa: PLC0415 - few have such a file
+
+    found = read_nvidia_file(host, settings.kubelet)[1]
+    return tuple(replace(one, severity="warning") if one.severity == "error" else one for one in found)
 
 
 def _row(finding: Finding) -> dict[str, Any]:

@@ -61,7 +61,8 @@ def run(arguments: Namespace) -> int:
     context = discovery_options.context(arguments, host, settings)
     argument_checks.require_sources(arguments, context)
     inventories, failures = discovery_options.discover(arguments, settings, context)
-    directory = options.spec_directories(arguments, host, settings)[-1]
+    directories = options.spec_directories(arguments, host, settings)
+    directory = directories[-1]
     state_dir = options.outer_directory(host, settings.state_dir)
     recorded, findings = recorded_specs(directory, state_dir=state_dir)
     ours = {owned.kind for owned in recorded}
@@ -73,6 +74,7 @@ def run(arguments: Namespace) -> int:
         delivery=delivery_options(arguments, host, settings, write=False),
     )
     report.print_findings((*findings, *(finding for spec in specs for finding in spec.findings)), arguments)
+    specs = tuple(spec for spec in specs if not publish.foreign_instead(spec, directories, state_dir))
     differences = [
         *_of_specs(specs, directory),
         *_stale(

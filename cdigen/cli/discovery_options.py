@@ -14,8 +14,11 @@ from cdigen.vendors.registry import NAMES, VENDORS, require_distinct_kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cdigen.model.errors import HostError
     from cdigen.model.inventory import Inventory
+    from cdigen.model.known_links import KnownLinks
     from cdigen.model.partition_names import GpuPartitionNames
 
 MAX_INVENTORY = 64 << 20
@@ -103,13 +106,35 @@ def context(arguments: argparse.Namespace, host: Root, settings: config.Settings
         compat32=any(profile.compat32 for profile in settings.profiles),
         mps_pipe_dir=settings.mps_pipe_dir if any(profile.mps for profile in settings.profiles) else "",
         mps_uid=settings.mps_uid,
-        options=settings.vendor_options,
+        options=_vendor_options(settings),
         partition_names=lambda: _partition_names(host, settings),
+        known_links=lambda: _known_links(host, settings),
     )
+
+
+def _vendor_options(settings: config.Settings) -> Mapping[str, Mapping[str, bool | str]]:
+    """Return what is configured; the kind of administrators is also offered where they alone may have it."""
+    if not settings.nri.management_namespaces:
+        return settings.vendor_options
+    from cdigen.vendors.nvidia.families import MANAGEMENT_KIND  # noqa: PLC0415 - only for them
+    from cdigen.vendors.nvidia.options import MANAGEMENT  # noqa: PLC0415
+
+    # A configuration with a list of its own may keep from others only what it names.
+    if not config.matches(MANAGEMENT_KIND, settings.nri.management_kinds):
+        return settings.vendor_options
+
+    configured = settings.vendor_options.get("nvidia", {})
+    return {**settings.vendor_options, "nvidia": {MANAGEMENT.name: True, **configured}}
 
 
 def _partition_names(host: Root, settings: config.Settings) -> tuple[GpuPartitionNames, ...]:
     from cdigen.store.partition_names import read  # noqa: PLC0415 - few hosts have partitions
+
+    return read(outer_directory(host, settings.state_dir), host)
+
+
+def _known_links(host: Root, settings: config.Settings) -> tuple[KnownLinks, ...]:
+    from cdigen.store.known_links import read  # noqa: PLC0415 - few hosts have several GPUs of NVIDIA's
 
     return read(outer_directory(host, settings.state_dir), host)
 

@@ -33,6 +33,7 @@ EXAMPLES = """\
   cdigen doctor                                all that is wrong, the cause first, and what fixes it
   cdigen doctor --for podman --device nvidia.com/gpu=0
                                                why podman does not find this device
+  cdigen doctor --for kubelet                  why pods of this node do not get their devices
   cdigen doctor --user alice                   what keeps alice's rootless containers from it
   cdigen doctor --migrate                      what of other tools is here, and the steps to cdigen
   cdigen doctor --migrate compose.yaml start.sh
@@ -41,9 +42,13 @@ EXAMPLES = """\
 """
 
 WRONG = 1
+KUBELET = "kubelet"
 _OPTIONS = ("config", "root", "driver_root", "dev_root", "mode", "nvml")
 _COLOURS = {"wrong": "31", "warning": "33", "unknown": "33", "ok": "32"}
 _WORD = 7
+# What the status of 'cdigen kubelet' has, as far as its checks read it.
+_KUBELET_PARTS = {"reason": str, "kubelet_dir": str, "stale": list, "resources": list, "problems": list}
+_KUBELET_PARTS |= {"journal": list}
 # Checks that tell a known issue of a runtime's release, and examine nothing.
 _LIMIT = "limit-"
 
@@ -56,8 +61,9 @@ def add_options(parser: ArgumentParser) -> None:
         dest="runtimes",
         metavar="RUNTIME",
         action="append",
-        choices=tuple(RUNTIME_NAMES),
-        help=f"only this runtime: {', '.join(RUNTIME_NAMES)} (default: all that are installed)",
+        choices=(*RUNTIME_NAMES, KUBELET),
+        help=f"only this runtime: {', '.join(RUNTIME_NAMES)} (default: all that are installed); kubelet: "
+        "a node of Kubernetes, and the runtime that its kubelet uses",
     )
     group.add_argument(
         "--device",
@@ -135,7 +141,7 @@ def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequ
         configuration=settings,
         discovery_context=context,
         generate_options=GenerateOptions(
-            profiles=settings.profiles, container_driver_root=settings.container_driver_root
+            profiles=settings.offered_profiles, container_driver_root=settings.container_driver_root
         ),
         delivery_options=delivery_options(arguments, host, settings, write=False),
         vendors=discovery_options.vendor_names(arguments, settings),
@@ -143,9 +149,12 @@ def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequ
         spec_dirs=tuple(options.outer_directory(host, folder) for folder in settings.spec_dirs),
         state_dir=options.outer_directory(host, settings.state_dir),
         daemon=lambda: _daemon(host, settings),
+        plugin=lambda: _plugin(host, settings),
         restart=lambda name: command_for(name, host),
         user=_user(arguments, host),
-        runtimes=tuple(dict.fromkeys(arguments.runtimes or ())),
+        runtimes=tuple(dict.fromkeys(name for name in arguments.runtimes or () if name != KUBELET)),
+        for_kubelet=KUBELET in (arguments.runtimes or ()),
+        kubelet=lambda: _kubelet(host, settings),
         devices=tuple(dict.fromkeys(arguments.device or ())),
         options=tuple(typed),
     )
@@ -176,6 +185,31 @@ def _daemon(host: Root, settings: Settings) -> tuple[Mapping[str, Any] | None, s
         return found, files.reason_not_running(run_dir, found) if host.is_this_machine else ""
     except CdigenError as error:
         return None, error.message
+
+
+def _plugin(host: Root, settings: Settings) -> Mapping[str, Any] | None:
+    from cdigen.frontend import status as files  # noqa: PLC0415 - where it is asked for
+    from cdigen.nri import status  # noqa: PLC0415 - likewise
+
+    run_dir = options.outer_directory(host, settings.nri.run_dir)
+    # What a user has put there is no plugin of root's.
+    return status.read(run_dir) if files.foreign_owner(run_dir) is None else None
+
+
+def _kubelet(host: Root, settings: Settings) -> tuple[Mapping[str, Any] | None, str]:
+    from cdigen.frontend import status as files  # noqa: PLC0415 - where it is asked for
+    from cdigen.kubelet.status import SCHEMA  # noqa: PLC0415 - likewise
+
+    run_dir = options.outer_directory(host, settings.kubelet.run_dir)
+    if (owner := files.foreign_owner(run_dir)) is not None:
+        return None, f"what is in {shown(run_dir)} was put there by uid {owner}, and only root's counts"
+    try:
+        found = files.read_status(run_dir, schema=SCHEMA, parts=_KUBELET_PARTS)
+    except ValueError as error:
+        return None, f"{shown(run_dir)}/status.json: {error}"
+    except CdigenError as error:
+        return None, error.message
+    return found, files.reason_not_running(run_dir, found) if found and host.is_this_machine else ""
 
 
 def _text(found: tuple[CheckResult, ...], arguments: Namespace) -> str:

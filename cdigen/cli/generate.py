@@ -271,7 +271,7 @@ def _write(
                 name for name in discovery_options.vendor_names(arguments, settings) if name not in defective
             ],
             failures=results.failures,
-            offered=offered_kinds(sound, settings.profiles),
+            offered=offered_kinds(sound, settings.offered_profiles),
             wanted=spec_options.kinds,
         )
         outcomes += [withdraw.withdraw_spec(spec, directory, state_dir) for spec in lost]
@@ -321,7 +321,9 @@ def _chosen(arguments: Namespace, results: _Results) -> GeneratedSpec:
     """
     specs, broken = results.specs, results.broken
     kinds = [spec.kind for spec in specs]
-    gpus = [] if arguments.kind else [kind for kind in (*kinds, *broken) if kind.endswith(_GPUS)]
+    yielding = {spec.kind for spec in specs if spec.yields}
+    gpus = [kind for kind in (*kinds, *broken) if kind.endswith(_GPUS) and kind not in yielding]
+    gpus = [] if arguments.kind else gpus
     if len(gpus) == 1 and gpus[0] in broken:
         _raise_first((broken[gpus[0]], *broken.values()))
     if len(specs) == 1:

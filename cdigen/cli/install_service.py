@@ -115,7 +115,7 @@ def _installed(placement: Placement, arguments: Namespace) -> _Outcome:
         has_openrc = any(file.path.endswith("/init.d/cdigen") for file in files)
         return _Outcome(files=files, left=(_START_OPENRC if has_openrc else _START,))
     if arguments.no_start:
-        restart = "systemctl daemon-reload && systemctl try-restart cdigen cdigen-nri"
+        restart = "systemctl daemon-reload && systemctl try-restart cdigen cdigen-nri cdigen-kubelet"
         left = _START if is_first else restart if has_changed else ""
         return _Outcome(files=files, service=own_service.state(), left=(left,) if left else ())
     if is_first:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import sys
 
 from cdigen.cli import argument_checks, options, report
+from cdigen.cli.daemon_files import cause_rows, daemon_inventory, devices_of
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
+from cdigen.model.profile import narrowed
+from cdigen.model.view import DEFAULT_KIND
+from cdigen.pipeline.device_names import by_name, health_of
 from cdigen.runtimes.scan import scan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from typing import Any
 
+    from cdigen.config import Settings
+    from cdigen.pipeline.device_names import KnownDevice
     from cdigen.runtimes.scan import Definition
 
 EXAMPLES = """\
@@ -46,27 +53,61 @@ def run(arguments: Namespace) -> int:
     definitions = found.definitions()
     _require_kinds(kinds, definitions, directories)
     rows = [row for row in definitions if not kinds or row.kind in kinds]
+    known = by_name(devices_of(daemon_inventory(host, settings), settings))
     if arguments.json:
-        report.print_json(
-            [
-                {
-                    "device": row.device,
-                    "kind": row.kind,
-                    "name": row.name,
-                    "file": row.file,
-                    "usable": row.usable,
-                    "reason": row.reason,
-                }
-                for row in rows
-            ]
-        )
+        report.print_json([_row(row, known.get(row.device, ())) for row in rows])
     else:
         header = ("DEVICE", "STATE", "FILE")
-        cells = [(row.device, "usable" if row.usable else row.reason, row.file) for row in rows]
+        # Quietly all are listed, since no note names what is left out: the shells' completion asks so.
+        shows_all = kinds or arguments.verbose or arguments.quiet
+        parts = {} if shows_all else _parts(rows, settings)
+        rows = [row for row in rows if row.kind not in parts]
+        cells = [(row.device, _state(row, known.get(row.device, ())), row.file) for row in rows]
         report.write(sys.stdout, report.table(cells, header=header, above="FILE"))
+        for kind, file in parts.items():
+            same = f"{kind} has the devices of {DEFAULT_KIND} with a part of the driver ({shown(file)})"
+            report.print_note(f"{same}; --kind shows them", arguments)
     if not rows:
         report.print_note(f"{_nowhere('device', directories)}; {_WRITE}", arguments)
     return 0
+
+
+def _row(row: Definition, devices: tuple[KnownDevice, ...]) -> dict[str, Any]:
+    """Return ROW, by whose name a container gets DEVICES, as JSON shows it."""
+    return {
+        "device": row.device,
+        "kind": row.kind,
+        "name": row.name,
+        "file": row.file,
+        "usable": row.usable,
+        "reason": row.reason,
+        "health": health_of(devices),
+        "causes": cause_rows(dict.fromkeys(cause for device in devices for cause in device.causes)),
+    }
+
+
+def _state(row: Definition, devices: tuple[KnownDevice, ...]) -> str:
+    """Return whether a runtime finds ROW, and what is wrong with DEVICES, which a container gets by it."""
+    if not row.usable or health_of(devices) != "unhealthy":
+        return "usable" if row.usable else row.reason
+    ill = [device for device in devices if device.causes]
+    causes = ", ".join(dict.fromkeys(cause.cause for device in ill for cause in device.causes))
+    return (
+        f"unhealthy: {causes}" if len(devices) == 1 else f"unhealthy: {len(ill)} of {len(devices)} ({causes})"
+    )
+
+
+def _parts(rows: list[Definition], settings: Settings) -> dict[str, str]:
+    """Return the file of each kind in ROWS that repeats the devices of nvidia.com/gpu (``nri.narrow``)."""
+    vendor = DEFAULT_KIND.partition("/")[0]
+    parts = [f"{vendor}/{part.device_class}" for part in narrowed(settings.offered_profiles)]
+    whole = _told(rows, DEFAULT_KIND)
+    files = {row.kind: row.file for row in rows}
+    return {kind: files[kind] for kind in parts if kind in files and _told(rows, kind) == whole}
+
+
+def _told(rows: list[Definition], kind: str) -> list[tuple[str, bool]]:
+    return sorted((row.name, row.usable) for row in rows if row.kind == kind)
 
 
 def _require_kinds(

@@ -13,6 +13,7 @@ from cdigen.model.errors import CdigenError, ConfigError, StoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
 # name -> (module, what it does)
@@ -20,13 +21,20 @@ COMMANDS = {
     "config": ("cdigen.cli.config", "check the configuration alone"),
     "configure": ("cdigen.cli.configure", "set in a container runtime's own configuration what CDI needs"),
     "diff": ("cdigen.cli.diff", "compare the specs on disk with what this host would give now"),
+    "docker-args": (
+        "cdigen.cli.docker_args",
+        "print the arguments of 'docker run' that give a container devices",
+    ),
     "doctor": ("cdigen.cli.doctor", "find what keeps containers from the devices, and what fixes it"),
+    "extender": ("cdigen.cli.extender", "let the scheduler share GPUs by memory, as its extender"),
     "generate": ("cdigen.cli.generate", "print or write the CDI specs of this host"),
+    "health": ("cdigen.cli.health", "show which devices can be used, and why others cannot"),
     "inspect": ("cdigen.cli.inspect", "show what was looked for on this host, and what was found"),
     "install-service": (
         "cdigen.cli.install_service",
         "put units, hook, man pages and completions of an installed wheel onto this host",
     ),
+    "kubelet": ("cdigen.cli.kubelet", "offer this host's devices to the kubelet, as its device plugins"),
     "list": ("cdigen.cli.list", "list the devices that a container runtime finds"),
     "nri": (
         "cdigen.cli.nri",
@@ -39,18 +47,22 @@ COMMANDS = {
     ),
     "run": ("cdigen.cli.run", "run as a daemon that keeps the specs true"),
     "status": ("cdigen.cli.status", "show how the daemon and the host stand"),
+    "topology": ("cdigen.cli.topology", "show how the devices of this host are linked"),
     "validate": ("cdigen.cli.validate", "check spec files as the runtimes' loaders do"),
     "withdraw": ("cdigen.cli.withdraw", "remove the specs that cdigen wrote, on purpose"),
 }
 
 # Options that may stand before the command and take the next argument as their value.
 VALUE_OPTIONS = frozenset({
-    "--annotation", "--binary-search-path", "--bundle", "--cdi-device", "--config", "--config-search-path",
-    "--container", "--container-driver-root", "--destdir", "--dev-root", "--device", "--device-node",
-    "--driver-root", "--env", "--for", "--format", "--hook", "--index", "--inventory", "--kind", "--label",
-    "--layout", "--library-search-path", "--loader", "--mode", "--name", "--namespace", "--naming", "--nvml",
-    "--output", "--output-dir", "--prefix", "--profile", "--root", "--run-dir", "--runtime-handler",
-    "--socket", "--spec-dir", "--target", "--user", "--vendor",
+    "--annotation", "--binary-search-path", "--bundle", "--cdi-device", "--clear", "--client-ca",
+    "--config", "--config-search-path", "--container", "--container-driver-root", "--count-resource",
+    "--daemon-dir", "--destdir", "--dev-root", "--device", "--device-node", "--driver-root", "--env",
+    "--for", "--form", "--format", "--hook", "--image-config", "--index", "--inventory", "--kind",
+    "--kubeconfig", "--kubelet-dir", "--label", "--layout", "--library-search-path", "--listen",
+    "--loader", "--mark", "--mode", "--mount", "--name", "--namespace", "--naming", "--node-name",
+    "--node-strategy", "--nvml", "--output", "--output-dir", "--prefix", "--profile", "--reason",
+    "--resource", "--root", "--run-dir", "--runtime-handler", "--socket", "--spec-dir", "--strategy",
+    "--svg", "--target", "--tls-cert", "--tls-key", "--token-file", "--user", "--vendor",
 })  # fmt: skip
 
 _PURPOSE = (
@@ -89,11 +101,20 @@ class _Output(io.FileIO):
 
 def run() -> NoReturn:
     """Run the command line of this process and exit."""
+    _end(main)
+
+
+def run_kubectl_inspect_gpushare() -> NoReturn:
+    """Run the command line of ``kubectl inspect gpushare``, a program of its own, and exit."""
+    _end(inspect_gpushare)
+
+
+def _end(work: Callable[[list[str]], int]) -> NoReturn:
     # A command lives for a blink: collecting garbage costs it time and gives back nothing.
     gc.disable()
     _open_standard_files()
     _watch_output()
-    code = main(sys.argv[1:])
+    code = work(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -113,13 +134,26 @@ def _drop(descriptor: int) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run ARGUMENTS and return the exit code (see ``cdigen --help``)."""
+    if _asks_only(arguments):
+        return _guarded(_print_information, arguments)
+    return _guarded(lambda given: _run_command(*split_command(given)), arguments)
+
+
+def inspect_gpushare(arguments: list[str]) -> int:
+    """Run ``kubectl inspect gpushare`` with ARGUMENTS and return the exit code."""
+    from cdigen.cli import kubectl_gpushare  # noqa: PLC0415 - for this program alone
+
+    return _guarded(
+        lambda given: _run_module(kubectl_gpushare, kubectl_gpushare.NAME, kubectl_gpushare.SUMMARY, given),
+        arguments,
+    )
+
+
+def _guarded(work: Callable[[list[str]], int], arguments: list[str]) -> int:
+    """Let WORK run ARGUMENTS; returns the exit code, also of what it raises, and says that in a line."""
     code = 0
     try:
-        code = (
-            _print_information(arguments)
-            if _asks_only(arguments)
-            else _run_command(*split_command(arguments))
-        )
+        code = work(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         return code
@@ -235,7 +269,7 @@ exit codes:
   0   done
   1   something is wrong (doctor, validate) or differs (diff)
   2   wrong usage or configuration
-  3   the host is not ready (status: no daemon runs)
+  3   the host is not ready (status, health: no daemon runs)
   4   a spec broke a rule or would clash
   5   reading or writing failed (run: another daemon runs)
   70  a defect of cdigen
@@ -248,13 +282,19 @@ def _run_command(name: str, arguments: list[str]) -> int:
         from cdigen.frontend import signals  # noqa: PLC0415 - no other command has a use for it
 
         signals.listen()
-    from cdigen.cli.parser import Parser, unknown_command  # noqa: PLC0415 - argparse: not for --version
+    from cdigen.cli.parser import unknown_command  # noqa: PLC0415 - argparse: not for --version
 
     if name not in COMMANDS:
         raise unknown_command(name, tuple(COMMANDS))
     module_name, summary = COMMANDS[name]
-    module = import_module(module_name)
-    parser = Parser(prog=f"cdigen {name}", summary=summary, examples=module.EXAMPLES)
+    return _run_module(import_module(module_name), f"cdigen {name}", summary, arguments)
+
+
+def _run_module(module: Any, name: str, summary: str, arguments: list[str]) -> int:
+    """Run the command in MODULE, called NAME, with ARGUMENTS; returns the exit code or raises."""
+    from cdigen.cli.parser import Parser  # noqa: PLC0415 - argparse: not for --version
+
+    parser = Parser(prog=name, summary=summary, examples=module.EXAMPLES)
     module.add_options(parser)
     try:
         parsed = parser.parse_args(arguments)

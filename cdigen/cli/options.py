@@ -58,6 +58,15 @@ def add_root_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_standby_option(parser: argparse.ArgumentParser) -> None:
+    """Add --standby, of a process that serves a host alone."""
+    parser.add_argument(
+        "--standby",
+        action="store_true",
+        help="where another instance serves this host, wait until it ends, and take its place at once",
+    )
+
+
 def add_spec_dir_option(parser: argparse.ArgumentParser) -> None:
     """Add --spec-dir."""
     parser.add_argument(

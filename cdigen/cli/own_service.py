@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 UNIT = "cdigen.service"
 PLUGIN_UNIT = "cdigen-nri.service"
+KUBELET_UNIT = "cdigen-kubelet.service"
 _RELOAD = ("daemon-reload",)
 _BOOTED = "/run/systemd/system"  # sd_booted(3)
 _SYSTEMCTL = ("/usr/bin/systemctl", "/bin/systemctl")
@@ -36,7 +37,7 @@ def start() -> None:
 def restart() -> None:
     """Let what runs of it go on by the new files; CdigenError where it does not."""
     _must(_RELOAD)
-    _must(("try-restart", UNIT, PLUGIN_UNIT))
+    _must(("try-restart", UNIT, PLUGIN_UNIT, KUBELET_UNIT))
 
 
 def state() -> str:

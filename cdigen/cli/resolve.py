@@ -7,13 +7,16 @@ import sys
 from argparse import ArgumentTypeError
 
 from cdigen.cli import argument_checks, options, report
-from cdigen.cli.nri import sources
+from cdigen.cli.front_end_sources import sources
+from cdigen.cli.image_config import read_image_config
 from cdigen.frontend.host_state import read_host_state
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.names import is_device_name, is_kind
-from cdigen.nri.decision.context import LIBRARY, context_of
-from cdigen.nri.pods import Container, Pod
+from cdigen.nri.decision.context import LIBRARY, cache_for, context_of
+from cdigen.nri.decision.image import judged
+from cdigen.nri.decision.refusal import quote
+from cdigen.nri.pods import Container, ContainerMount, Pod
 from cdigen.value import replace
 
 TYPE_CHECKING = False
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from cdigen.frontend.host_state import HostSources
     from cdigen.host.root import Root
     from cdigen.nri.decision.decide import Decision
+    from cdigen.nri.decision.image import Judgement
 
 EXAMPLES = """\
   cdigen resolve --namespace ml --env NVIDIA_VISIBLE_DEVICES=all
@@ -33,6 +37,11 @@ EXAMPLES = """\
                                        with a requirement of its image
   cdigen resolve --namespace ml --annotation devices.cdigen.dev/pod=nvidia.com/gpu=0
                                        what a pod's annotation gives
+  cdigen resolve --namespace ml --mount /dev/null:/var/run/nvidia-container-devices/0
+                                       what a device list by volume mounts gives
+  podman image inspect cuda:12.4 | cdigen resolve --namespace ml --image-config -
+                                       what its image asks for and requires: variables, and
+                                       the labels of nvidia-docker 1.0; exit 1: it is not met
   cdigen resolve --json --namespace ml --env NVIDIA_VISIBLE_DEVICES=all
                                        the same for programs; exit 1: it would be refused
 """
@@ -44,6 +53,13 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     asked = parser.add_argument_group("the container")
     asked.add_argument("--env", metavar="KEY=VALUE", action="append", help="a variable; repeat it")
+    asked.add_argument(
+        "--image-config",
+        metavar="FILE",
+        type=options.not_empty,
+        help="what 'podman image inspect' or 'docker image inspect' prints of its image (-: standard input); "
+        "--env counts over its variables",
+    )
     asked.add_argument(
         "--annotation", metavar="KEY=VALUE", action="append", help="an annotation of its pod; repeat it"
     )
@@ -57,6 +73,14 @@ def add_options(parser: ArgumentParser) -> None:
     )
     asked.add_argument("--runtime-handler", metavar="NAME", default="", help="the pod's (default: none)")
     asked.add_argument("--container", metavar="NAME", default="", help="the container's own name")
+    asked.add_argument(
+        "--mount",
+        metavar="SOURCE:PATH",
+        type=_mount,
+        action="append",
+        help="a mount of SOURCE, a path of the host, at PATH; repeat it",
+    )
+    asked.add_argument("--privileged", action="store_true", help="it is privileged")
     asked.add_argument(
         "--device-node",
         metavar="PATH",
@@ -86,19 +110,36 @@ def run(arguments: Namespace) -> int:
     if arguments.run_dir:
         hint = "name the folder that holds the daemon's inventory.json"
         argument_checks.require_folders("--run-dir", [arguments.run_dir], hint=hint)
-    state = read_host_state(_sources(arguments, host, settings), library=LIBRARY)
+    sources = _sources(arguments, host, settings)
+    state = read_host_state(sources, library=LIBRARY, cache=cache_for(settings))
     context = context_of(state, settings)
-    decision = context.decide(_pod(arguments), _container(arguments))
+    container = _container(arguments)
+    if arguments.image_config is None:
+        decision, judgements = context.decide(_pod(arguments), container), None
+    else:
+        image = read_image_config(arguments.image_config)
+        container = replace(container, env=(*image.requests, *container.env))
+        decision, judgements = judged(
+            context.decide(_pod(arguments), container),
+            image,
+            container.env,
+            policy=context.policy,
+            machine=context.machine,
+        )
     if arguments.json:
-        report.print_json(document(decision))
+        report.print_json(document(decision, judgements))
     else:
         _print(decision, arguments)
+        _print_judgements(judgements or ())
     report.print_findings(state.specs.problems, arguments)
     return EXIT_REFUSED if decision.outcome == "refuse" else 0
 
 
-def document(decision: Decision) -> dict[str, object]:
-    """Return DECISION as the JSON document of ``--json``. Pure."""
+def document(decision: Decision, judgements: Iterable[Judgement] | None = None) -> dict[str, object]:
+    """Return DECISION as the JSON document of ``--json``, with the JUDGEMENTS on an image. Pure."""
+    rows = [
+        {"by": row.origin, "text": row.text, "met": row.is_met, "has": row.has} for row in judgements or ()
+    ]
     return {
         "outcome": decision.outcome,
         "devices": list(decision.devices),
@@ -109,6 +150,7 @@ def document(decision: Decision) -> dict[str, object]:
             for choice in decision.choices
         ],
         "notes": [{"cause": note.cause, "text": note.text} for note in decision.notes],
+        **({} if judgements is None else {"requirements": rows}),
     }
 
 
@@ -120,6 +162,15 @@ def _print(decision: Decision, arguments: Namespace) -> None:
         report.write(sys.stdout, f"{shown(_SAID[decision.outcome].format(decision))}\n")
     for note in decision.notes:
         report.print_note(shown(note.text), arguments)
+
+
+def _print_judgements(judgements: Iterable[Judgement]) -> None:
+    cells = [
+        (row.origin, quote(row.text).strip("'"), "yes" if row.is_met else "no", row.has) for row in judgements
+    ]
+    if cells:
+        header = ("REQUIRED BY", "WHAT", "MET", "THE HOST HAS")
+        report.write(sys.stdout, f"\n{report.table(cells, header=header)}")
 
 
 _SAID = {
@@ -155,10 +206,18 @@ def _container(arguments: Namespace) -> Container:
         name=arguments.container,
         annotations={},
         env=tuple(_pairs("--env", arguments.env)),
-        mounts=(),
+        mounts=tuple(arguments.mount or ()),
         devices=tuple(arguments.device_node or ()),
         cdi_devices=tuple(arguments.cdi_device or ()),
+        may_use_all_devices=arguments.privileged,
     )
+
+
+def _mount(text: str) -> ContainerMount:
+    source, _, destination = text.partition(":")
+    if not (source.startswith("/") and destination.startswith("/")):
+        raise ArgumentTypeError(f"{shown(text)!r} is not SOURCE:PATH, such as /dev/null:/run/a")
+    return ContainerMount(destination=destination, source=source, type="bind", options=())
 
 
 def _device_node(text: str) -> str:

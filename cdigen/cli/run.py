@@ -38,6 +38,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--run-dir", metavar="DIR", type=options.not_empty, help="where status and sockets are kept"
     )
+    options.add_standby_option(parser)
     add_spec_options(parser)
     options.add_spec_dir_option(parser)
     discovery_options.add_discovery_options(parser, takes_inventory=False)
@@ -69,7 +70,7 @@ def run(arguments: Namespace) -> int:
         signals=heard,
     )
     try:
-        daemon.run()
+        daemon.run(stands_by=arguments.standby)
     finally:
         heard.ignore()
     return 0
@@ -116,6 +117,10 @@ def setup(arguments: Namespace, warn: Callable[[Finding], object] | None = None)
         state_dir=options.outer_directory(host, settings.state_dir),
         create_nodes=settings.create_nodes,
         daemon=replace(times, run_dir=run_dir),
+        health=settings.health,
+        page=settings.page,
+        nri_dir=options.outer_directory(host, settings.nri.run_dir),
+        kubelet_dir=options.outer_directory(host, settings.kubelet.run_dir),
     )
 
 

@@ -83,7 +83,7 @@ def generate_options(arguments: Namespace, settings: Settings) -> GenerateOption
 
 
 def _profiles(arguments: Namespace, settings: Settings) -> tuple[Profile, ...]:
-    known = {profile.name: profile for profile in settings.profiles}
+    known = {profile.name: profile for profile in settings.offered_profiles}
     wanted = arguments.profile or known
     for name in wanted:
         if name not in known:

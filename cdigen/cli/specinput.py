@@ -12,7 +12,7 @@ import stat
 from cdigen.cdi.reader import MAX_SIZE
 from cdigen.host.root import reason
 from cdigen.model.errors import ConfigError
-from cdigen.runtimes.spec_cache import spec_names
+from cdigen.runtimes.spec_directories import spec_names
 from cdigen.value import frozen
 
 TYPE_CHECKING = False

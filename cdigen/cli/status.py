@@ -7,10 +7,16 @@ import time
 
 from cdigen import __version__
 from cdigen.cli import options, report, terminal
+from cdigen.cli.daemon_files import device_row, devices_of, running_status
+from cdigen.cli.front_end_text import finding_lines, front_end_text
 from cdigen.daemon import status
+from cdigen.daemon.report import MEANINGS
+from cdigen.frontend.daemon_inventory import read_daemon_inventory
 from cdigen.frontend.rundir import STATUS_FILE
-from cdigen.frontend.status import reason_not_running
+from cdigen.frontend.status import process_of
 from cdigen.host.root import shown
+from cdigen.kubelet import status as kubelet
+from cdigen.model.ages import ago
 from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.nri import status as nri
@@ -22,6 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
+    from cdigen.config import Settings
+    from cdigen.host.root import Root
+    from cdigen.pipeline.device_names import KnownDevice
     from cdigen.runtimes.daemon_service import DaemonService
 
 EXAMPLES = """\
@@ -30,19 +39,9 @@ EXAMPLES = """\
   cdigen status --json    the same for programs; exit 3 where no daemon runs
 """
 
-# What each state means for whoever starts a container now, and what has to be done about it.
-MEANINGS = {
-    "starting": "the daemon has not looked yet",
-    "ready": "containers can use the devices below",
-    "settling": "the host is being changed; the daemon waits for that to end and looks again by itself",
-    "degraded": "containers can use the devices below; some GPUs are left out, see the findings",
-    "mismatch": "the running driver and its files are of different versions: reload the modules or reboot",
-    "absent": "there is nothing to offer: no GPU, or its driver is not loaded",
-}
 _YELLOW = "33"
 _COLOURS = {"ready": "32", "mismatch": "31", "absent": "31"}
 _FEW = 5
-_UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -57,30 +56,42 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; returns the exit code or raises a CdigenError."""
     host, settings, wrong = options.host_and_usable_settings(arguments)
+    plugin = nri.read(options.outer_directory(host, settings.nri.run_dir))
+    served = kubelet.read(options.outer_directory(host, settings.kubelet.run_dir))
+    told = ""
+    if not arguments.json:
+        told = terminal.fit_width(front_end_text(plugin, served, time.time()))
+    try:
+        found, shown_text = _daemon(arguments, host, settings, wrong)
+    except HostError as error:
+        # The front ends are processes of their own, of which somebody may want to know.
+        report.write(sys.stdout, told)
+        is_unstartable = any(finding.severity == "error" for finding in wrong)
+        raise (_unstartable(error, wrong[0]) if is_unstartable else error) from None
+    if arguments.json:
+        report.print_json({**found, "nri": plugin, "kubelet": served})
+    else:
+        report.write(sys.stdout, terminal.fit_width(shown_text) + (told and f"\n{told}"))
+    return 0
+
+
+def _daemon(
+    arguments: Namespace, host: Root, settings: Settings, wrong: tuple[Finding, ...]
+) -> tuple[dict[str, Any], str]:
+    """Return the status of the daemon with its devices, and as text. HostError: no daemon runs."""
     run_dir = arguments.run_dir or options.outer_directory(host, settings.daemon.run_dir)
     service = service_of(host)
     try:
-        found = status.read(run_dir, service)
-        if problem := reason_not_running(run_dir, found):
-            raise _dead(found, problem, service)
+        found = running_status(run_dir, service)
         found = _with(found, (*wrong, *_outdated(found, service)))
-        shown_text = text(found, time.time(), verbose=arguments.verbose)
-    except HostError as error:
-        is_unstartable = any(finding.severity == "error" for finding in wrong)
-        raise (_unstartable(error, wrong[0]) if is_unstartable else error) from None
+        devices = devices_of(read_daemon_inventory(run_dir, host), settings)
+        shown_text = text(found, time.time(), devices, verbose=arguments.verbose)
     except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
         # Of our schema number, and not written by a daemon.
         raise status.unreadable(
             f"{run_dir}/{STATUS_FILE}", f"{type(error).__name__}, {error}", service
         ) from None
-    plugin = nri.read(options.outer_directory(host, settings.nri.run_dir))
-    if arguments.json:
-        report.print_json({**found, "nri": plugin})
-        return 0
-    report.write(sys.stdout, terminal.fit_width(shown_text))
-    if plugin is not None:
-        report.write(sys.stdout, terminal.fit_width(f"\n{plugin_text(plugin, time.time())}"))
-    return 0
+    return {**found, "devices": [device_row(device) for device in devices]}, shown_text
 
 
 def _with(found: Mapping[str, Any], wrong: tuple[Finding, ...]) -> dict[str, Any]:
@@ -110,47 +121,27 @@ def _outdated(found: Mapping[str, Any], service: DaemonService) -> tuple[Finding
     )
 
 
-def _dead(found: Mapping[str, Any], problem: str, service: DaemonService) -> HostError:
-    last = found["last_cycle"].get("started")
-    did = f", which last looked at {last} and found the host {found['state']}" if last else ""
-    return HostError(
-        f"the cdigen daemon is not running{did}: {problem}",
-        hint=f"the specs stay as they are until it is started again; {service.started()}",
-        kind="no-daemon",
-    )
+def text(
+    found: Mapping[str, Any],
+    now_s: float,
+    devices: tuple[KnownDevice, ...] = (),
+    *,
+    verbose: bool = False,
+) -> str:
+    """Return the status FOUND for people, as of NOW_S; only with VERBOSE all of the journal.
 
-
-def text(found: Mapping[str, Any], now_s: float, *, verbose: bool = False) -> str:
-    """Return the status FOUND for people, as of NOW_S; only with VERBOSE all of the journal."""
+    Of DEVICES those that are unhealthy are shown.
+    """
     sections = (
         _head(found, now_s),
         _vendors(found, now_s),
         _specs(found, now_s),
-        _findings(found),
+        _unhealthy(devices, now_s),
+        finding_lines(found["findings"]),
         _last_cycle(found, now_s),
         _journal(found, now_s, most=len(found["journal"]) if verbose else _FEW),
     )
     return "\n".join(section for section in sections if section)
-
-
-def plugin_text(plugin: Mapping[str, Any], now_s: float) -> str:
-    """Return how the NRI plugin stands, of which PLUGIN is the document, as of NOW_S."""
-    counts, runtime = plugin["counts"], plugin["runtime"]
-    whom = f" with {runtime.get('name')} {runtime.get('version')}" if runtime else ""
-    why = f" ({plugin['reason']})" if plugin["reason"] else ""
-    did = f"{counts.get('inject', 0)} containers given devices, {counts.get('refuse', 0)} refused"
-    lines = [f"NRI plugin: {plugin['state']}{whom} for {_ago(plugin['since'], now_s)}{why}, {did}"]
-    lines += [f"  refused {count} times: {cause}" for cause, count in plugin["refused"].items()]
-    if runtime and runtime.get("cdi") != "injects":
-        lines.append(f"  the runtime injects no CDI devices of plugins; {runtime.get('remedy')}")
-    if plugin["missed_count"]:
-        lines.append(
-            f"  {plugin['missed_count']} running containers asked and have not got devices, see "
-            "'cdigen status --json'"
-        )
-    if plugin["version"] != __version__:
-        lines.append(f"  cdigen {__version__} is installed, and {plugin['version']} runs: restart it")
-    return "".join(f"{shown(line)}\n" for line in lines)
 
 
 def _head(found: Mapping[str, Any], now_s: float) -> str:
@@ -158,15 +149,15 @@ def _head(found: Mapping[str, Any], now_s: float) -> str:
     word = report.paint(shown(state), _COLOURS.get(state, _YELLOW), sys.stdout)
     meaning = MEANINGS.get(state, "see the reasons below")
     return (
-        f"{word} for {_ago(found['since'], now_s)}: {meaning}\n"
-        f"cdigen {shown(found['version'])}, process {found['pid']}, "
-        f"running for {_ago(found.get('started'), now_s)}\n"
+        f"{word} for {ago(found['since'], now_s)}: {meaning}\n"
+        f"cdigen {shown(found['version'])}, {shown(process_of(found))}, "
+        f"running for {ago(found.get('started'), now_s)}\n"
     )
 
 
 def _vendors(found: Mapping[str, Any], now_s: float) -> str:
     rows = [
-        (_text(row, "vendor"), _text(row, "state"), _ago(row.get("since"), now_s), _advice(row))
+        (_text(row, "vendor"), _text(row, "state"), ago(row.get("since"), now_s), _advice(row))
         for row in found["vendors"]
     ]
     return report.table(rows, header=("VENDOR", "STATE", "FOR", "WHY")) if rows else ""
@@ -183,7 +174,7 @@ def _specs(found: Mapping[str, Any], now_s: float) -> str:
             (
                 _text(row, "kind"),
                 f"{devices.get('served', 0)}" + (f" ({out} left out)" if out else ""),
-                _ago(row["written"], now_s) + " ago" if row.get("written") else "-",
+                ago(row["written"], now_s) + " ago" if row.get("written") else "-",
                 _text(row, "result") + (f": {row['reason']}" if row.get("reason") else ""),
                 _text(row, "file"),
             )
@@ -191,19 +182,17 @@ def _specs(found: Mapping[str, Any], now_s: float) -> str:
     return report.table(rows, header=("KIND", "DEVICES", "WRITTEN", "LAST CYCLE", "FILE"))
 
 
-def _findings(found: Mapping[str, Any]) -> str:
-    lines = [
-        Finding(
-            severity=row["severity"],
-            rule=_text(row, "rule"),
-            path=_text(row, "path"),
-            message=_text(row, "message"),
-            hint=_text(row, "hint"),
-        ).line()
-        for row in found["findings"]
-        if row.get("severity") in {"error", "warning"}
+def _unhealthy(devices: tuple[KnownDevice, ...], now_s: float) -> str:
+    rows = [
+        (device.name if place == 0 else "", cause.cause, ago(cause.since, now_s), cause.detail)
+        for device in devices
+        for place, cause in enumerate(device.own_causes)
     ]
-    return "".join(f"{shown(line)}\n" for line in dict.fromkeys(lines))
+    if not rows:
+        return ""
+    # The causes of a GPU are those of its partitions, of which there may be many.
+    told = report.table(rows, header=("UNHEALTHY", "CAUSE", "FOR", "WHAT WAS SEEN"))
+    return f"{told}'cdigen health' says what ends each cause\n"
 
 
 def _last_cycle(found: Mapping[str, Any], now_s: float) -> str:
@@ -216,20 +205,24 @@ def _lines(found: Mapping[str, Any], now_s: float) -> Iterator[str]:
         rows = cycle.get("reasons", ())
         reasons = ", ".join(f"{_text(row, 'source')}: {_text(row, 'reason')}" for row in rows)
         yield (
-            f"last look: {_ago(cycle.get('started'), now_s)} ago, {_text(cycle, 'result')}"
+            f"last look: {ago(cycle.get('started'), now_s)} ago, {_text(cycle, 'result')}"
             + (f" ({reasons})" if reasons else "")
         )
         if cycle.get("error"):
             yield f"it failed: {cycle['error']}"
-            yield f"last success: {_ago(found.get('last_success'), now_s)} ago"
+            yield f"last success: {ago(found.get('last_success'), now_s)} ago"
     well = [name for name, row in found["sources"].items() if row.get("healthy")]
     if well:
         yield f"watching: {', '.join(well)}"
     for name, row in found["sources"].items():
         if not row.get("healthy"):
+            # The other sources' changes a look finds as well.
+            misses = (
+                "hears of no error" if name == "kernel-log" else "sees changes only when it looks by itself"
+            )
             yield (
-                f"not watching: {name} ({_text(row, 'problem')}); the daemon tries again, and until then "
-                "sees such changes only when it looks by itself"
+                f"not watching: {name} ({_text(row, 'problem')}); "
+                f"the daemon tries again, and until then {misses}"
             )
 
 
@@ -237,7 +230,7 @@ def _journal(found: Mapping[str, Any], now_s: float, *, most: int) -> str:
     entries = found["journal"][-most:] if most else []
     rows = [
         (
-            f"{_ago(row.get('at'), now_s)} ago",
+            f"{ago(row.get('at'), now_s)} ago",
             _text(row, "kind"),
             _text(row, "result"),
             _text(row, "summary"),
@@ -255,24 +248,3 @@ def _advice(row: Mapping[str, Any], key: str = "reason") -> str:
 def _text(row: Mapping[str, Any], key: str) -> str:
     value: str = row.get(key, "")
     return value
-
-
-def _ago(stamp: object, now_s: float) -> str:
-    """Return how long ago the time STAMP was, in the largest unit that fits."""
-    seconds = _seconds(stamp)
-    if seconds is None:
-        return "an unknown time"
-    # A clock that was set back since: then it was just now.
-    passed = max(0, int(now_s - seconds))
-    size, name = next(((size, name) for size, name in _UNITS if passed >= size), _UNITS[-1])
-    count = passed // size
-    return f"{count} {name}" + ("" if count == 1 else "s")
-
-
-def _seconds(stamp: object) -> float | None:
-    from calendar import timegm  # noqa: PLC0415 - not for --json
-
-    try:
-        return timegm(time.strptime(str(stamp)[:19], "%Y-%m-%dT%H:%M:%S"))
-    except ValueError:
-        return None

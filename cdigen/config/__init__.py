@@ -11,8 +11,15 @@ from cdigen.config.settings import (
     AllowRule,
     DaemonConfig,
     GpuKind,
+    HealthConfig,
+    KubeletConfig,
     NriConfig,
+    PageConfig,
+    ResourceRow,
     Settings,
+    SharedMemory,
+    SharingRow,
+    matches,
 )
 
 TYPE_CHECKING = False
@@ -33,10 +40,17 @@ __all__ = [
     "AllowRule",
     "DaemonConfig",
     "GpuKind",
+    "HealthConfig",
+    "KubeletConfig",
     "NriConfig",
+    "PageConfig",
+    "ResourceRow",
     "Settings",
+    "SharedMemory",
+    "SharingRow",
     "as_error",
     "format_fault",
+    "matches",
     "parse",
     "read",
 ]

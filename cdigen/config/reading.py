@@ -203,6 +203,7 @@ class _Reading:
             "state_dir": settings.state_dir,
             "daemon": settings.daemon.run_dir,
             "nri": settings.nri.run_dir,
+            "kubelet": settings.kubelet.run_dir,
         }
         nodes = {key.value: value for key, value in root.value}
         for key, folder in own.items():

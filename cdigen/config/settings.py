@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdigen.model.profile import DEFAULT, Profile
-from cdigen.value import frozen
+from cdigen.value import frozen, replace
 from cdigen.vendors.base import NO_OPTIONS
 
 TYPE_CHECKING = False
@@ -18,10 +18,16 @@ SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
 STATE_DIR = "/var/lib/cdigen"
 # The kinds of host; ``auto`` detects it.
 MODES = ("auto", "gpu", "wsl", "csv", "management")
-# How a container asks the NRI plugin for devices: by its pod's annotations, or by its environment.
-SOURCES = ("annotation", "environment")
+# How a container asks the NRI plugin for devices, the first that does counting alone: by its pod's
+# annotations, by mounts of /dev/null, by its environment.
+SOURCES = ("annotation", "mounts", "environment")
 # Whose annotations count: cdigen's own, those of NVIDIA's plugin, those of NRI's sample device injector.
 ANNOTATIONS = ("cdigen", "nvidia", "noderesource")
+# How `cdigen kubelet` names CDI devices to the kubelet; families of devices beside GPUs that it may add.
+ANSWERS = ("cdi_devices", "annotation")
+FAMILIES = ("imex", "gds", "gdrcopy", "mofed")
+MIG_STRATEGIES = ("none", "single", "mixed")
+MAX_REPLICAS = 5_000
 
 
 @frozen
@@ -38,12 +44,33 @@ class DaemonConfig:
     stale_specs: str = "withdraw"
     run_dir: str = "/run/cdigen"
     http_port: int = 0
+    figure_metrics: bool = False
+
+
+@frozen
+class HealthConfig:
+    """What makes a device unhealthy, until when, and what follows of it."""
+
+    quiet_minutes: float = 5.0
+    probe_minutes: float = 10.0
+    ignore: tuple[str, ...] = ()
+    in_spec: bool = True
+    kernel_log: bool = True
+
+
+@frozen
+class PageConfig:
+    """Whom the daemon's page tells who has which device."""
+
+    names_on_port: bool = False
+    sockets: tuple[str, ...] = ()
 
 
 @frozen
 class AllowRule:
     """Which containers may request devices: all conditions must match; no handlers or labels means any.
 
+    ``privileged`` means privileged containers alone.
     No ``kinds`` means those that variables can name: the spec directories have other devices as well, above
     all those of other pods' claims (DRA).
     """
@@ -51,8 +78,17 @@ class AllowRule:
     namespaces: tuple[str, ...]
     runtime_handlers: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
+    privileged: bool = False
     sources: tuple[str, ...] = SOURCES
     kinds: tuple[str, ...] = ()
+
+
+def matches(text: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether TEXT, a namespace or a kind, is one of PATTERNS, or begins as one that ends in ``*``."""
+    # Runtimes without namespaces leave theirs empty; only "*" means these, too.
+    return any(
+        text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern for pattern in patterns
+    )
 
 
 @frozen
@@ -82,11 +118,87 @@ class NriConfig:
     annotations: tuple[str, ...] = ANNOTATIONS
     default_action: str = "ignore"
     gpu_kinds: tuple[GpuKind, ...] = ()
+    narrow: bool = False
     require: str = "enforce"
     unsupported_cdi: str = "refuse"
+    nodes_without_driver: str = "files"
     socket: str = "/var/run/nri/nri.sock"
     index: int = 20
     run_dir: str = "/run/cdigen-nri"
+    http_port: int = 0
+
+
+@frozen
+class ResourceRow:
+    """Which devices pods ask for by the resource ``name``: all conditions must match, none matches any.
+
+    ``kind`` also says which of their CDI names they are given by. In ``models`` and ``profiles`` a ``*``
+    stands for any text, and the profile ``none`` for whole devices; ``devices`` are UUIDs, PCI addresses,
+    indices or CDI names.
+    """
+
+    name: str
+    kind: str = ""
+    models: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    min_memory_gb: int = 0
+    max_memory_gb: int = 0
+
+
+@frozen
+class SharingRow:
+    """By how many containers a device of ``resource`` may be used at a time; no ``devices`` means all.
+
+    Shared ones are units of the resource ``rename``, if it is given. ``mps``: by way of a control daemon of
+    NVIDIA's Multi-Process Service.
+    """
+
+    resource: str
+    replicas: int
+    devices: tuple[str, ...] = ()
+    rename: str = ""
+    mps: bool = False
+
+
+@frozen
+class SharedMemory:
+    """Which GPUs are offered by their memory: ``unit`` is ``none``, or a unit's size (``GiB``, ``256MiB``).
+
+    ``devices`` are UUIDs, PCI addresses, indices or CDI names, none means all; ``resource`` are the units,
+    ``count`` is the number of GPUs in the node's status. ``namespace`` has the ledgers of the extender.
+    ``mps``: by way of a control daemon of NVIDIA's Multi-Process Service, which limits each process.
+    """
+
+    unit: str = "none"
+    devices: tuple[str, ...] = ()
+    resource: str = "aliyun.com/gpu-mem"
+    count: str = "aliyun.com/gpu-count"
+    namespace: str = "cdigen"
+    mps: bool = False
+
+
+@frozen
+class KubeletConfig:
+    """What `cdigen kubelet` offers to the kubelet, and what it answers."""
+
+    mig_strategy: str = "mixed"
+    amd_strategy: str = "single"
+    resources: tuple[ResourceRow, ...] = ()
+    ignore: tuple[str, ...] = ()
+    sharing: tuple[SharingRow, ...] = ()
+    shared_memory: SharedMemory = SharedMemory()
+    rename_shared: bool = False
+    single_shares: bool = False
+    shared_allocation: str = "distributed"
+    nvidia_config: str = ""
+    answer: tuple[str, ...] = ("cdi_devices", "annotation")
+    environment: bool = False
+    device_nodes: bool = False
+    families: tuple[str, ...] = ()
+    mps_root: str = "/run/nvidia/mps"
+    labels: str = ""
+    run_dir: str = "/run/cdigen-kubelet"
     http_port: int = 0
 
 
@@ -115,4 +227,15 @@ class Settings:
     vendor_options: Mapping[str, Mapping[str, bool | str]] = NO_OPTIONS
     profiles: tuple[Profile, ...] = (DEFAULT,)
     daemon: DaemonConfig = DaemonConfig()
+    health: HealthConfig = HealthConfig()
+    page: PageConfig = PageConfig()
     nri: NriConfig = NriConfig()
+    kubelet: KubeletConfig = KubeletConfig()
+
+    @property
+    def offered_profiles(self) -> tuple[Profile, ...]:
+        """The profiles, that of the class ``gpu`` narrow where ``nri`` says so."""
+        return tuple(
+            replace(profile, narrow=self.nri.narrow and profile.device_class == DEFAULT.device_class)
+            for profile in self.profiles
+        )

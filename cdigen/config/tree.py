@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 RULE = "configuration"
 MAX_DEPTH = 20  # valid files are 4 deep: stream, document, mapping, list
+_MERGE = "tag:yaml.org,2002:merge"
+_MAX_MERGES = 100
 NO_CONFIGURATION = "is it a configuration of cdigen?"
 _FIX = "fix the YAML"
 
@@ -57,6 +59,28 @@ def compose(data: bytes, file: str) -> yaml.Node | None:
 def place_of(mark: Any) -> tuple[int, int] | None:
     """Return line and column of a mark of PyYAML, from one."""
     return (mark.line + 1, mark.column + 1) if mark else None
+
+
+def text_of(node: yaml.Node) -> str:
+    """Return the text of NODE, "" of a mapping or a list: printed, aliases in it could be without end."""
+    return node.value if isinstance(node.value, str) else ""
+
+
+def pairs_of(node: yaml.Node, seen: set[int] | None = None) -> list[tuple[yaml.Node, yaml.Node]]:
+    """Return the pairs of a mapping, and after them those that it merges (``<<: *other``) and lacks."""
+    pairs = [pair for pair in node.value if pair[0].tag != _MERGE]
+    named = {text_of(key) for key, _ in pairs}
+    # Each once: an anchor can be within itself, or in many places.
+    seen = set() if seen is None else seen
+    seen.add(id(node))
+    merged = [value for key, value in node.value if key.tag == _MERGE]
+    others = [each for value in merged for each in (value.value if value.id == "sequence" else (value,))]
+    for other in others:
+        if other.id == "mapping" and id(other) not in seen and len(seen) < _MAX_MERGES:
+            fresh = [pair for pair in pairs_of(other, seen) if text_of(pair[0]) not in named]
+            pairs += fresh
+            named |= {text_of(key) for key, _ in fresh}
+    return pairs
 
 
 def _said(error: yaml.MarkedYAMLError, text: str, place: tuple[int, int] | None) -> str:

@@ -106,10 +106,11 @@ def choice(*words: str, or_path: str = "") -> Scalar:
     return Scalar(read=partial(_choice, words, or_path), schema=schema)
 
 
-def number(maximum: int) -> Scalar:
-    """Return the type of a whole number from 0 to MAXIMUM."""
+def number(maximum: int, *, minimum: int = 0) -> Scalar:
+    """Return the type of a whole number from MINIMUM to MAXIMUM."""
     return Scalar(
-        read=partial(_number, maximum), schema={"type": "integer", "minimum": 0, "maximum": maximum}
+        read=partial(_number, minimum, maximum),
+        schema={"type": "integer", "minimum": minimum, "maximum": maximum},
     )
 
 
@@ -137,12 +138,20 @@ def _choice(words: Collection[str], or_path: str, node: yaml.Node, vendors: Vend
     raise _must_be(f"{listed} or {or_path}" if or_path else f"one of {listed}", node)
 
 
-def _number(maximum: int, node: yaml.Node, _: Vendors) -> int:
+def _number(minimum: int, maximum: int, node: yaml.Node, _: Vendors) -> int:
     value = str(node.value)
     # YAML 1.1 reads 010 as eight; only numbers that every reader reads alike are accepted.
-    if form(node) != "int" or not re.fullmatch("0|[1-9][0-9]{0,9}", value) or int(value) > maximum:
-        raise _must_be(f"a number from 0 to {maximum}", node)
+    is_plain = form(node) == "int" and re.fullmatch("0|[1-9][0-9]{0,9}", value)
+    if not is_plain or not minimum <= int(value) <= maximum:
+        raise _must_be(f"a number from {minimum} to {maximum}", node)
     return int(value)
+
+
+def _device(node: yaml.Node, _: Vendors) -> str:
+    # YAML 1.1 reads 0 and 0:1 as integers, and the address 0000:05:00.0 as a float.
+    if form(node) not in {"text", "int", "float"} or not re.fullmatch(_DEVICE, str(node.value)):
+        raise _must_be("an index, a UUID, a PCI address or a CDI name", node)
+    return str(node.value)
 
 
 def _seconds(node: yaml.Node, _: Vendors) -> float:
@@ -154,6 +163,13 @@ def _seconds(node: yaml.Node, _: Vendors) -> float:
     if not is_plain or not _MIN_SECONDS <= float(value) <= _MAX_SECONDS:
         raise _must_be(f"a number of seconds from {_MIN_SECONDS} to {_MAX_SECONDS}", node)
     return float(value)
+
+
+def _minutes(node: yaml.Node, vendors: Vendors) -> float:
+    try:
+        return _seconds(node, vendors)
+    except WrongValueError:
+        raise _must_be(f"a number of minutes from {_MIN_SECONDS} to {_MAX_SECONDS}", node) from None
 
 
 def _flag(node: yaml.Node, _: Vendors) -> bool:
@@ -211,10 +227,14 @@ _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _VENDOR = r"[A-Za-z][A-Za-z0-9._-]{0,251}[A-Za-z0-9]"
 _KIND = rf"{_VENDOR}/[A-Za-z][A-Za-z0-9._-]{{0,61}}[A-Za-z0-9]"
 
+_DEVICE = rf"(?:{_KIND}=)?[A-Za-z0-9](?:[A-Za-z0-9._:-]{{0,252}}[A-Za-z0-9])?"
+
 FLAG = Scalar(read=_flag, schema={"type": "boolean"})
 LINE = Scalar(read=_line, schema={"type": "string"})
 PATH = Scalar(read=_path, schema={"$ref": "#/$defs/path"})
 SECONDS = Scalar(read=_seconds, schema={"type": "number", "minimum": _MIN_SECONDS, "maximum": _MAX_SECONDS})
+MINUTES = Scalar(read=_minutes, schema=SECONDS.schema)
+CAUSE = text("the name of a cause, such as xid-63", "[a-z][a-z0-9-]{0,63}")
 PORT = number(65_535)
 ID = number((1 << 32) - 2)  # the last one means "no such user" (chown(2))
 VENDOR = Scalar(read=_vendor, schema={"$ref": "#/$defs/vendor"})
@@ -223,7 +243,10 @@ NAMESPACE = text(
     "a namespace, or how its name begins and *",
     r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?|[a-z0-9][a-z0-9-]{0,61}\*|\*",
 )
-HANDLER = text("the name of a runtime handler", r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+# Empty: of pods without a RuntimeClass, of which runtimes report no handler.
+HANDLER = text(
+    "the name of a runtime handler, or empty", r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?)?"
+)
 LABEL = text("names of labels", rf"(?:[a-z0-9][a-z0-9.-]{{0,251}}[a-z0-9]/|[a-z0-9]/)?{_NAME}")
 LABEL_VALUE = text("names of labels and their values, or '*'", rf"(?:{_NAME})?|\*")
 LABELS = Scalar(
@@ -234,6 +257,15 @@ KIND = text("a kind such as nvidia.com/gpu", _KIND)
 KIND_PATTERN = text(
     "a kind such as nvidia.com/gpu, or how it begins and *", rf"{_KIND}|{_VENDOR}/[A-Za-z0-9._-]{{0,62}}\*|\*"
 )
+DEVICE = Scalar(
+    read=_device, schema={"anyOf": [{"type": "string", "pattern": f"^(?:{_DEVICE})$"}, {"type": "number"}]}
+)
+# An extended resource is a qualified name of a domain that does not end as Kubernetes' own, and quotas put
+# "requests." before it (kubernetes, pkg/apis/core/v1/helper, IsExtendedResourceName).
+_LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+RESOURCE_NAME = rf"(?!requests\.|[^/]*kubernetes\.io/)(?=[^/]{{1,243}}/){_LABEL}(?:\.{_LABEL})*/{_NAME}"
+RESOURCE = text("an extended resource such as example.com/gpu", RESOURCE_NAME)
+PATTERN = text("a text of one line, in which * stands for any", r"[ -~]{1,200}")
 # CDI's rule allows one letter, but that crashes every released library; a dot needs cdiVersion 0.6.0, which
 # podman 4.3 refuses.
 CLASS = text(

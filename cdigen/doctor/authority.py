@@ -10,7 +10,7 @@ import os
 import posixpath
 
 from cdigen.host.trust import untrusted
-from cdigen.runtimes.spec_cache import is_link
+from cdigen.runtimes.spec_directories import is_link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,6 +15,9 @@ import re
 from cdigen import __version__
 from cdigen.cdi.parse_cache import parse_and_check
 from cdigen.cdi.render import render
+from cdigen.doctor.health import known_by_daemon
+from cdigen.doctor.kubelet import is_wanted
+from cdigen.doctor.kubelet_settings import KNOWN_FOLDERS
 from cdigen.doctor.spec_documents import MAX_SIZE, is_ours
 from cdigen.host.root import shown
 from cdigen.model.findings import errors
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.result import CheckResult
+    from cdigen.pipeline.device_names import KnownDevice
     from cdigen.runtimes.scan import SpecScan
     from cdigen.runtimes.spec_cache import SpecFile
 
@@ -73,6 +77,10 @@ def _evidence(context: Context, results: tuple[CheckResult, ...]) -> Iterator[tu
     yield "specs.json", _scans(context)
     for product in context.products:
         yield f"wanted/{product.kind.replace('/', '-')}.json", product.document
+    if devices := known_by_daemon(context)[0]:
+        yield "health.json", [_health(device) for device in devices]
+    if is_wanted(context):
+        yield "kubelet.json", _kubelet(context)
     status, _ = context.request.daemon()
     if status is not None:
         yield "status.json", status
@@ -84,6 +92,33 @@ def _result(result: CheckResult) -> dict[str, Any]:
     if result.topic not in _TOLD_TOPICS:
         del row["detail"], row["remedy"], row["commands"]
     return row
+
+
+def _kubelet(context: Context) -> dict[str, Any]:
+    """Return how the node's kubelet is served; nothing of pods, and nothing that the kubelet's files say."""
+    node, kubelet = context.node, context.node.kubelet
+    keys = ("resource", "state", "since", "confirmed", "registrations", "count", "health")
+    return {
+        "program": kubelet.distribution.name if kubelet else "",
+        "release": ".".join(map(str, node.release or ())),
+        # Any other is somebody's own words.
+        "root_dir": kubelet.root_dir if kubelet and kubelet.root_dir in KNOWN_FOLDERS else "",
+        "runtime": node.runtime,
+        "running": node.status is not None,
+        "stale": bool(node.status and node.status["stale"]),
+        "resources": [{key: row.get(key) for key in keys} for row in node.resources],
+        "sockets": [{"kind": one.kind, "served": one.is_served} for one in node.entries if not one.is_ours],
+    }
+
+
+def _health(device: KnownDevice) -> dict[str, Any]:
+    """Return the health of DEVICE without what was seen: the kernel quotes programs, and people people."""
+    return {
+        "device": device.name,
+        "model": device.accelerator.model,
+        "health": device.health,
+        "causes": [{"cause": cause.cause, "since": cause.since} for cause in device.causes],
+    }
 
 
 def _versions(context: Context) -> dict[str, Any]:

@@ -31,7 +31,12 @@ def write_specs(context: Context, *words: str) -> tuple[Remedy, ...]:
 
 
 def configure(context: Context, runtime: ExaminedRuntime) -> tuple[Remedy, ...]:
-    """Return the command that sets what RUNTIME needs, and restarts it if it has a daemon."""
+    """Return the command that sets what RUNTIME needs, and restarts it if it has a daemon.
+
+    Nothing where it is configured by files of another program.
+    """
+    if runtime.is_foreign:
+        return ()
     restarting = ("--restart",) if context.is_live and context.request.restart(runtime.name) else ()
     why = f"set what {runtime.name} needs in its configuration"
     return (run_cdigen(context, "configure", runtime.name, *restarting, why=why),)

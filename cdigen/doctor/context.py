@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 
 from cdigen.doctor.examined import examined_runtimes, running
+from cdigen.doctor.kubelet_node import Node
 from cdigen.doctor.spec_documents import is_blocked, read_specs
 from cdigen.model.errors import CdigenError
 from cdigen.model.names import natural_key
-from cdigen.pipeline import discovery, generate
+from cdigen.pipeline import discovery, generate, links
 from cdigen.runtimes import installed
 from cdigen.runtimes.releases import RUNTIME_NAMES
 from cdigen.runtimes.scan import scan
 from cdigen.runtimes.spec_cache import SpecCache
 from cdigen.store import state as states
-from cdigen.value import frozen
+from cdigen.value import frozen, replace
 from cdigen.vendors import registry
 
 TYPE_CHECKING = False
@@ -45,9 +47,12 @@ class DoctorRequest:
     ``runtimes`` are those of RUNTIME_NAMES that matter, none: all that are installed; ``devices`` the names
     that have to resolve, none: all that there are. ``options`` are what a cdigen command needs to mean the
     same host; ``are_named`` says whether somebody named the ``vendors``, or all are asked. ``daemon`` reads
-    the status of cdigen's daemon, None without one, and why it is not running. ``restart`` gives the command
-    that restarts a runtime, nothing where it has no daemon. ``misconfigured`` is what is wrong with the
-    configuration; what is right in it counts.
+    the status of cdigen's daemon, None without one, and why it is not running; ``plugin`` that of the NRI
+    plugin, None without one (CdigenError: it cannot be read); ``kubelet`` that of the device plugins, and why
+    they are not running. ``restart`` gives the command that restarts a
+    runtime, nothing where it has no daemon. ``misconfigured`` is what is wrong with the configuration; what
+    is right in it counts. ``for_kubelet``: Kubernetes matters, and the runtime that its kubelet
+    uses.
     """
 
     host: Root
@@ -59,6 +64,7 @@ class DoctorRequest:
     spec_dirs: tuple[str, ...]
     state_dir: str
     daemon: Callable[[], tuple[Mapping[str, Any] | None, str]]
+    plugin: Callable[[], Mapping[str, Any] | None]
     restart: Callable[[str], tuple[str, ...]]
     user: User | None = None
     runtimes: tuple[str, ...] = ()
@@ -66,13 +72,16 @@ class DoctorRequest:
     options: tuple[str, ...] = ()
     are_named: bool = True
     misconfigured: tuple[Finding, ...] = ()
+    for_kubelet: bool = False
+    kubelet: Callable[[], tuple[Mapping[str, Any] | None, str]] = lambda: (None, "")
 
 
 class Context:
     """The host of REQUEST; each thing is read once, when a check first asks for it."""
 
     def __init__(self, request: DoctorRequest) -> None:
-        self.request = request
+        self.node = Node(request)
+        self.request = _for_kubelet(request, self.node) if request.for_kubelet else request
         self.host = request.host
         self.user = request.user
         self.configuration = request.configuration
@@ -88,10 +97,11 @@ class Context:
 
     @cached_property
     def _discovered(self) -> tuple[dict[str, Inventory], dict[str, HostError]]:
-        inventories, failures = discovery.discover(self.request.vendors, self.request.discovery_context)
+        context = self.request.discovery_context
+        inventories, failures = discovery.discover(self.request.vendors, context)
         if not self.request.are_named:
             failures = discovery.relevant_failures(inventories, failures, self.host)
-        return inventories, failures
+        return links.with_known(inventories, context), failures
 
     @property
     def inventories(self) -> dict[str, Inventory]:
@@ -144,7 +154,16 @@ class Context:
     def installed(self) -> dict[str, InstalledRuntime]:
         """The runtimes that were found, by the names of RUNTIME_NAMES."""
         known = {target: name for name, target in RUNTIME_NAMES.items()}
-        return {known[one.runtime]: one for one in installed.find(self.host) if one.runtime in known}
+        found = {known[one.runtime]: one for one in installed.find(self.host) if one.runtime in known}
+        server = self.node.server if self.request.for_kubelet else None
+        if server is None or server.name not in RUNTIME_NAMES:
+            return found
+        there, target = found.get(server.name), RUNTIME_NAMES[server.name]
+        if not server.program:
+            found.setdefault(server.name, installed.unnamed(target, "only root may see which program it is"))
+        elif there is None or os.path.realpath(there.binary) != os.path.realpath(server.program):
+            found[server.name] = installed.examine(self.host, target, server.program)
+        return found
 
     @cached_property
     def low_level(self) -> dict[str, InstalledRuntime]:
@@ -154,12 +173,15 @@ class Context:
     @cached_property
     def runtimes(self) -> tuple[ExaminedRuntime, ...]:
         """The runtimes that matter: those asked for that are there, else all that are there, else any."""
-        return examined_runtimes(self.request, self.installed)
+        server = self.node.server if self.request.for_kubelet else None
+        return examined_runtimes(self.request, self.installed, server)
 
     @cached_property
     def daemons(self) -> dict[str, float]:
-        """When each runtime's daemon was started; empty with --root."""
-        return running() if self.is_live else {}
+        """When each runtime's daemon was started, of several the kubelet's; empty with --root."""
+        server = self.node.server if self.request.for_kubelet else None
+        own = {server.name: server.began_s} if server else {}
+        return running() | own if self.is_live else {}
 
     def view(self, runtime: ExaminedRuntime) -> SpecScan:
         """Return what RUNTIME finds in its spec directories."""
@@ -269,3 +291,19 @@ class Context:
             return self.host.read(path, limit=limit).decode("utf-8", "replace")
         except OSError:
             return ""
+
+
+def _for_kubelet(request: DoctorRequest, node: Node) -> DoctorRequest:
+    """Return REQUEST for the runtime that the kubelet of NODE uses."""
+    # What a distribution brings with it is known by its process alone.
+    is_known = node.server is not None or (node.kubelet is not None and not node.kubelet.brings_runtime)
+    names = (node.runtime,) if node.runtime and is_known else ()
+    unit, server = (node.server.unit, node.server.name) if node.server else ("", "")
+    of_host = request.restart
+    if unit not in {"", f"{server}.service", "crio.service", "cri-o.service"}:
+
+        def restart(name: str) -> tuple[str, ...]:
+            return ("systemctl", "restart", unit) if name == server else of_host(name)
+
+        request = replace(request, restart=restart)
+    return replace(request, runtimes=tuple(dict.fromkeys((*request.runtimes, *names))))

@@ -57,6 +57,7 @@ _RULES = {
     "manifest-unreadable": FILES,
     "ld-cache-unreadable": FILES,
     "gpu-lost": GPUS,
+    "gpu-without-device": GPUS,
     "gpu-repeated": GPUS,
     "gpu-information-unreadable": GPUS,
     "gpu-address-unknown": GPUS,

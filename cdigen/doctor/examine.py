@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
-from cdigen.doctor import configuration, driver, loading, nodes, others, runtimes, security, specs
+from cdigen.doctor import (
+    configuration,
+    driver,
+    health,
+    kubelet,
+    kubelet_devices,
+    kubelet_labels,
+    kubelet_neighbours,
+    kubelet_runtime,
+    kubelet_shares,
+    loading,
+    mounts,
+    nodes,
+    others,
+    plugin,
+    runtimes,
+    security,
+    specs,
+)
 from cdigen.doctor.result import filter_remedies
 
 TYPE_CHECKING = False
@@ -17,9 +35,18 @@ if TYPE_CHECKING:
 # From the configuration and the driver to the container: each depends on those above it.
 CHECKS: tuple[Check, ...] = (
     *configuration.CHECKS,
+    *mounts.CHECKS,
     *driver.CHECKS,
+    *health.CHECKS,
     *nodes.CHECKS,
     *others.CHECKS,
+    *plugin.CHECKS,
+    *kubelet.CHECKS,
+    *kubelet_neighbours.CHECKS,
+    *kubelet_devices.CHECKS,
+    *kubelet_runtime.CHECKS,
+    *kubelet_shares.CHECKS,
+    *kubelet_labels.CHECKS,
     *loading.CHECKS,
     *specs.CHECKS,
     *security.CHECKS,

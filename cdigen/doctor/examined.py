@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 
 from cdigen.cdi.library import NEWEST_RELEASE, newest_version
+from cdigen.doctor.processes import roots_processes
 from cdigen.runtimes import settings
 from cdigen.runtimes.releases import RUNTIME_NAMES, library_of, newest_release
+from cdigen.runtimes.settings import containerd, crio
 from cdigen.runtimes.settings.config_files import RuntimeSettings
+from cdigen.runtimes.units import command
 from cdigen.runtimes.users import ROOT
 from cdigen.value import frozen, replace
 
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cdigen.doctor.context import DoctorRequest
+    from cdigen.doctor.processes import Process
+    from cdigen.host.root import Root
     from cdigen.runtimes.installed import InstalledRuntime
     from cdigen.runtimes.users import Reader, User
 
@@ -27,7 +32,10 @@ PROCESSES = {"docker": "dockerd", "containerd": "containerd", "crio": "crio"}
 
 @frozen
 class ExaminedRuntime:
-    """A runtime that matters here: its name for people, its binary, and how it is configured."""
+    """A runtime that matters here: its name for people, its binary, and how it is configured.
+
+    ``is_foreign``: it is configured by files that are not ``cdigen configure``'s to edit, as k3s's own.
+    """
 
     name: str
     binary: InstalledRuntime | None
@@ -35,6 +43,7 @@ class ExaminedRuntime:
     library: str
     newest: str
     reader: Reader
+    is_foreign: bool = False
 
     @property
     def shown(self) -> str:
@@ -44,24 +53,33 @@ class ExaminedRuntime:
 
 
 def examined_runtimes(
-    request: DoctorRequest, installed: Mapping[str, InstalledRuntime]
+    request: DoctorRequest, installed: Mapping[str, InstalledRuntime], server: Process | None = None
 ) -> tuple[ExaminedRuntime, ...]:
-    """Return those of REQUEST that are INSTALLED, else all installed ones, else one that stands for any."""
-    names = request.runtimes or tuple(installed)
-    found = tuple(_runtime(request, name, installed[name]) for name in names if name in installed)
+    """Return those of REQUEST that are INSTALLED, else all installed ones, else one that stands for any.
+
+    SERVER: the process of one of them that serves the kubelet, whose own configuration then counts.
+    """
+    # A kubelet's runtime that is not known is none of the others that are installed.
+    names = request.runtimes or (() if request.for_kubelet else tuple(installed))
+    found = tuple(
+        _runtime(request, name, installed[name], server if server and server.name == name else None)
+        for name in names
+        if name in installed
+    )
     return found or (_any_runtime(request),)
 
 
-def _runtime(request: DoctorRequest, name: str, binary: InstalledRuntime) -> ExaminedRuntime:
+def _runtime(
+    request: DoctorRequest, name: str, binary: InstalledRuntime, server: Process | None
+) -> ExaminedRuntime:
     user = request.user if name in {"podman", "docker"} else None
     library, newest = library_of(RUNTIME_NAMES[name], newest_release(RUNTIME_NAMES[name]))
-    read = settings.read(
-        RUNTIME_NAMES[name],
-        request.host,
-        binary.release,
-        _starter(request, name),
-        environment=_environment(request),
-    )
+    target = RUNTIME_NAMES[name]
+    if server is not None:
+        read = settings.read_started(target, request.host, binary.release, server.line)
+    else:
+        starter, environment = _starter(request, name), _environment(request)
+        read = settings.read(target, request.host, binary.release, starter, environment=environment)
     reader = user.reader() if user and read.rootless else ROOT
     return ExaminedRuntime(
         name=name,
@@ -70,7 +88,16 @@ def _runtime(request: DoctorRequest, name: str, binary: InstalledRuntime) -> Exa
         library=binary.library if binary.release else library,
         newest=binary.newest if binary.release else newest,
         reader=replace(reader, follows_links=read.follows_links),
+        is_foreign=server is not None and _is_foreign(request.host, server),
     )
+
+
+def _is_foreign(host: Root, server: Process) -> bool:
+    """Return whether SERVER reads other files than the service of its runtime."""
+    own = (command(host, unit) for unit in (f"{server.name}.service", "cri-o.service"))
+    names = ("--config", "-c")
+    usual = {*(line.values(*names)[-1:] for line in own), ()}
+    return server.line.values(*names)[-1:] not in {*usual, (containerd.FILE,), (crio.FILE,)}
 
 
 def _starter(request: DoctorRequest, name: str) -> User | None:
@@ -101,44 +128,9 @@ def _any_runtime(request: DoctorRequest) -> ExaminedRuntime:
 
 
 def running() -> dict[str, float]:
-    """Return when each daemon that runs here was started (its oldest process), in seconds since 1970.
-
-    Any user can give a process any name, so only root's processes outside of containers count.
-    """
-    names = {process.encode(): name for name, process in PROCESSES.items()}
-    boot = _boot()
+    """Return when each daemon that runs here was started (its oldest process), in seconds since 1970."""
+    names = {process: name for name, process in PROCESSES.items()}
     found: dict[str, float] = {}
-    for pid in os.listdir("/proc"):
-        if not pid.isdigit():
-            continue
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                text = file.read(4096)
-            if text.partition(b"(")[2].rpartition(b")")[0] not in names or not _is_roots(pid):
-                continue
-        except OSError:
-            continue
-        # Field 2 is the name in brackets, field 22 the start in ticks since the boot (proc(5)).
-        comm, _, rest = text.partition(b"(")[2].rpartition(b")")
-        began = boot + int(rest.split()[19]) / os.sysconf("SC_CLK_TCK")
-        found[names[comm]] = min(began, found.get(names[comm], began))
+    for process in roots_processes(names):
+        found.setdefault(names[process.name], process.began_s)
     return found
-
-
-def _is_roots(pid: str) -> bool:
-    """Return whether the process PID runs as root and in our own PID namespace (proc(5), status).
-
-    The owner of its folder in /proc is no proof: root owns those of all undumpable processes.
-    """
-    with open(f"/proc/{pid}/status", "rb") as file:
-        rows = dict(line.split(b":", 1) for line in file.read(8192).splitlines() if b":" in line)
-    users, numbers = rows.get(b"Uid", b"").split(), rows.get(b"NSpid", pid.encode()).split()
-    return users[:3] == [b"0"] * 3 and len(numbers) == 1
-
-
-def _boot() -> float:
-    try:
-        with open("/proc/stat", "rb") as file:
-            return float(file.read(1 << 20).partition(b"btime ")[2].split()[0])
-    except (OSError, IndexError, ValueError):
-        return 0.0

@@ -10,6 +10,7 @@ from cdigen.doctor.commands import file_command, give_to_root, move_aside, run_c
 from cdigen.doctor.installations import installations, started
 from cdigen.doctor.result import Remedy, Topic
 from cdigen.doctor.spec_documents import own_file, was_ours
+from cdigen.frontend.status import owner_of
 from cdigen.host.mountinfo import rows
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.result import CheckResult
+    from cdigen.doctor.spec_documents import ExaminedSpec
     from cdigen.runtimes.settings.oci_runtimes import OciRuntime
 
 TOPIC = Topic(name="others")
@@ -40,7 +42,7 @@ PODMAN_HOOKS = (
 )
 # In the paths of proc_pid_mountinfo(5).
 _OCTAL = re.compile(rb"\\([0-7]{3})")
-_VOID = "NVIDIA_VISIBLE_DEVICES=void"
+VOID = "NVIDIA_VISIBLE_DEVICES=void"
 _HIDDEN_BECAUSE = ("spec-conflict", REFRESH, "spec-version", "spec-syntax", "spec-refused", "spec-unreadable")
 _ENABLED_AT = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 
@@ -127,16 +129,21 @@ def _twice(context: Context) -> Iterator[CheckResult]:
     if not legacy:
         yield TOPIC.good(TWICE, "nothing but CDI gives containers GPUs by itself")
         return
-    used = [spec for spec in context.specs if spec.is_used and "nvidia" in spec.kind]
-    bare = [spec for spec in used if _VOID not in spec.edits("env")]
+    bare = bare_specs(context)
     by = ", ".join(legacy)
     if not bare:
-        yield TOPIC.good(TWICE, f"{by}: told by the specs ({_VOID}) that all is done")
+        yield TOPIC.good(TWICE, f"{by}: told by the specs ({VOID}) that all is done")
         return
     paths = ", ".join(shown(spec.path) for spec in bare)
-    text = f"{by} gives containers GPUs by NVIDIA_VISIBLE_DEVICES as well, and {paths} lacks {_VOID}"
+    text = f"{by} gives containers GPUs by NVIDIA_VISIBLE_DEVICES as well, and {paths} lacks {VOID}"
     own = all(spec.path == own_file(context, spec.kind) for spec in bare)
     yield TOPIC.warning(TWICE, text, write_specs(context) if own and context.products else ())
+
+
+def bare_specs(context: Context) -> list[ExaminedSpec]:
+    """Return the specs in use for NVIDIA's devices that do not tell NVIDIA's runtime that all is done."""
+    used = [spec for spec in context.specs if spec.is_used and "nvidia" in spec.kind]
+    return [spec for spec in used if VOID not in spec.edits("env")]
 
 
 def is_nvidias(runtime: OciRuntime) -> bool:
@@ -162,14 +169,16 @@ def _daemon(context: Context) -> Iterator[CheckResult]:
             yield DAEMON.good(RUNNING, f"{text} (start it with {service_of(context.host).enable})")
         return
     state = str(status.get("state", ""))
-    yield DAEMON.good(RUNNING, f"cdigen's daemon is running, and found the host {shown(state)}")
+    by = f" ({owner})" if (owner := owner_of(status)) else ""
+    yield DAEMON.good(RUNNING, f"cdigen's daemon is running{by}, and found the host {shown(state)}")
     cycle = status.get("last_cycle") or {}
     troubles = [str(cycle["error"])] if cycle.get("error") else []
     sources = status.get("sources") or {}
     troubles += [
         f"{name} is not watched: {row.get('problem')}"
         for name, row in sources.items()
-        if not row.get("healthy")
+        # The kernel's log has a check of its own (doctor.health).
+        if not row.get("healthy") and name != "kernel-log"
     ]
     troubles += [
         f"{row.get('kind')}: {row.get('reason')}"

@@ -46,7 +46,8 @@ class CheckResult:
 
     ``severity``: where not ``ok``, ``error`` stops containers of those who were asked for, ``warning`` will
     or may; ``info`` otherwise. ``is_checked`` False: it could not be examined here, and counts as good.
-    ``topic`` is the family: driver, nodes, specs, podman, docker, containerd, crio, security, user, others.
+    ``topic`` is the family: driver, health, nodes, kubelet, specs, podman, docker, containerd, crio,
+    security, user, others.
     ``remedies`` are commands, to be run in their order; what a person has to do stands in ``detail``.
     ``because`` names the checks that, if they have failed too, are the cause: fixing those fixes this one.
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from cdigen.doctor.authority import may_change_program, may_open_configuration
 from cdigen.doctor.commands import configure, give_to_root, open_to_all, restart, run_cdigen, write_specs
 from cdigen.doctor.driver import CAUSES
@@ -73,7 +75,9 @@ def _version(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult
     if binary is None:
         return
     if binary.release is None:
-        if not context.is_live:
+        if not binary.binary:
+            yield topic.unchecked(name, binary.problem)
+        elif not context.is_live:
             yield topic.unchecked(name, f"{binary.binary}: {binary.problem}")
         else:
             remedies = _trust(context, binary.binary)
@@ -98,12 +102,21 @@ def _configuration(context: Context, runtime: ExaminedRuntime) -> Iterator[Check
     topic, name = Topic(name=runtime.name), f"{runtime.name}-config"
     wrong = [finding for finding in runtime.settings.findings if finding.severity != "info"]
     for finding in wrong:
+        if finding.rule == "config-unreadable" and _is_roots_alone(context, runtime, finding.path):
+            yield topic.unchecked(name, f"only root may read {shown(finding.path)}")
+            continue
         remedies = _opening(context, runtime, finding.path) if finding.rule == "config-unreadable" else ()
         detail = finding.message if remedies else with_hint(finding)
         yield topic.failed(name, detail, remedies, is_error=finding.severity == "error")
     if not wrong:
         files = ", ".join(map(shown, runtime.settings.files))
         yield topic.good(name, f"{files} can be read" if files else "there is none, so the defaults hold")
+
+
+def _is_roots_alone(context: Context, runtime: ExaminedRuntime, path: str) -> bool:
+    """Return whether who runs this may not read the file PATH of root's RUNTIME, which itself may."""
+    is_outsider = runtime.reader.uid == 0 and os.geteuid() != 0
+    return is_outsider and not os.access(context.outer(path), os.R_OK)
 
 
 def _opening(context: Context, runtime: ExaminedRuntime, path: str) -> tuple[Remedy, ...]:
@@ -218,7 +231,8 @@ def _daemon(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]
             yield topic.good(name, f"{PROCESSES[runtime.name]} is not running")
         return
     yield topic.good(name, f"{PROCESSES[runtime.name]} is running")
-    files = (*runtime.settings.files, runtime.settings.edited_file)
+    edited = () if runtime.is_foreign else (runtime.settings.edited_file,)
+    files = (*runtime.settings.files, *edited)
     younger = [path for path in dict.fromkeys(files) if _changed(context, path) > began + 1]
     if younger:
         text = (

@@ -119,7 +119,7 @@ def _culprit(context: Context, path: str) -> str:
 
 def _selinux_boolean(context: Context) -> Iterator[CheckResult]:
     """Report whether SELinux lets containers use device nodes."""
-    if not _enforces(context):
+    if not enforces(context):
         state = "permissive" if context.host.exists(f"{_SELINUX}/enforce") else "not there"
         yield TOPIC.good(BOOLEAN, f"SELinux is {state}")
         return
@@ -137,7 +137,7 @@ def _selinux_boolean(context: Context) -> Iterator[CheckResult]:
 
 def _selinux_labels(context: Context) -> Iterator[CheckResult]:
     """Report whether SELinux lets containers read what the specs mount."""
-    if not _enforces(context):
+    if not enforces(context):
         return
     sources = {
         str(mount["hostPath"]): spec.path
@@ -145,7 +145,7 @@ def _selinux_labels(context: Context) -> Iterator[CheckResult]:
         if spec.is_used
         for mount in spec.edits("mounts")
     }
-    labels = {path: _label(context, path) for path in sources}
+    labels = {path: label(context, path) for path in sources}
     closed = {path: label for path, label in labels.items() if label in _CLOSED}
     if not closed:
         yield TOPIC.good(LABELS, "containers may read what the specs mount")
@@ -157,7 +157,8 @@ def _selinux_labels(context: Context) -> Iterator[CheckResult]:
     yield TOPIC.error(LABELS, f"SELinux keeps containers from {paths}", remedies)
 
 
-def _enforces(context: Context) -> bool:
+def enforces(context: Context) -> bool:
+    """Return whether SELinux is enforcing."""
     return context.text(f"{_SELINUX}/enforce").strip() == "1"
 
 
@@ -175,7 +176,8 @@ def _relabel(context: Context, closed: Iterable[str]) -> tuple[Remedy, ...]:
     return tuple(remedies)
 
 
-def _label(context: Context, path: str) -> str:
+def label(context: Context, path: str) -> str:
+    """Return the type in the SELinux label of PATH, empty where it has none."""
     try:
         real = context.host.outer_path(context.host.resolve(path))
         fields = os.getxattr(real, _XATTR).rstrip(b"\0").decode().split(":")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from cdigen.cdi.library import NEWEST_RELEASE
 from cdigen.cdi.loaders.emulation import loaded_document
 from cdigen.cdi.parse_cache import parse_and_check
+from cdigen.cdi.reader import parse_document
 from cdigen.cdi.rules import document_rules
 from cdigen.model.findings import errors
 from cdigen.model.names import SPEC_SUFFIXES, is_yaml, spec_file_name
 from cdigen.runtimes.clashes import clashes
-from cdigen.runtimes.spec_cache import is_link
+from cdigen.runtimes.spec_directories import is_link
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -76,10 +77,11 @@ def read_document(context: Context, path: str) -> tuple[dict[str, Any] | None, t
     if not errors(reading.findings):
         return reading.document, ()
     # What strict reading finds may not matter to runtimes: names in other letter cases, null, comments.
-    loaded = loaded_document(data, NEWEST_RELEASE)
-    if loaded is None:
+    parsed = parse_document(data, yaml=None)
+    _, loaded = loaded_document(data, NEWEST_RELEASE, parsed)
+    if loaded is None and parsed.document is None:
         return None, ()
-    document = _without_empty(loaded)
+    document = _without_empty(parsed.document if loaded is None else loaded)
     return _sound(document), errors(document_rules.check(document))
 
 

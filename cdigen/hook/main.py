@@ -88,7 +88,7 @@ def main(words: list[str], stdin: int) -> int:
         say("arguments", f"{error}; nothing was done")
         return MALFORMED
     except ImportError as error:
-        say("error", f"{error}; install cdigen's hook anew (make install-hook)")
+        say("error", f"{error}; install cdigen's hook anew (its package, or make install-hook)")
         return FAILED if f"--{REQUIRE}" in words else STARTED
     except Exception as error:  # noqa: BLE001 - the runtime shows one line better than a traceback
         say("error", _unexpected(error))

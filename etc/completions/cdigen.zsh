@@ -8,16 +8,21 @@ _shtab_cdigen_commands() {
     config:'Check the configuration alone.'
     configure:'Set in a container runtime'"'"'s own configuration what CDI needs.'
     diff:'Compare the specs on disk with what this host would give now.'
+    docker-args:'Print the arguments of '"'"'docker run'"'"' that give a container devices.'
     doctor:'Find what keeps containers from the devices, and what fixes it.'
+    extender:'Let the scheduler share GPUs by memory, as its extender.'
     generate:'Print or write the CDI specs of this host.'
+    health:'Show which devices can be used, and why others cannot.'
     inspect:'Show what was looked for on this host, and what was found.'
     install-service:'Put units, hook, man pages and completions of an installed wheel onto this host.'
+    kubelet:'Offer this host'"'"'s devices to the kubelet, as its device plugins.'
     list:'List the devices that a container runtime finds.'
     nri:'Run as an NRI plugin, which gives containers the devices that they ask for.'
     prune:'Remove the driver views that no spec and no container uses.'
     resolve:'Show which devices a container would get from the NRI plugin, and why.'
     run:'Run as a daemon that keeps the specs true.'
     status:'Show how the daemon and the host stand.'
+    topology:'Show how the devices of this host are linked.'
     validate:'Check spec files as the runtimes'"'"' loaders do.'
     withdraw:'Remove the specs that cdigen wrote, on purpose.'
   )
@@ -93,9 +98,33 @@ _shtab_cdigen_diff_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_cdigen_diff_defaults_added=0
 
+_shtab_cdigen_docker_args_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--form=[CDI names, or what engines without CDI take\: nodes, groups and a volume (default\: cdi)]:form:(cdi classic)"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "*--vendor=[only this vendor\: nvidia, amd, intel, or one that another package adds]:NAME:(nvidia amd intel)"
+  "--driver-root=[the driver\'s files lie below DIR (a driver container)]:DIR:_files -/"
+  "--dev-root=[the device nodes lie below DIR]:DIR:_files -/"
+  "*--library-search-path=[look for libraries only here]:DIR:_files -/"
+  "*--binary-search-path=[look for programs only here]:DIR:_files -/"
+  "*--config-search-path=[look for data files only here]:DIR:_files -/"
+  "--mode=[what the host is taken for (default\: auto)]:mode:(auto gpu wsl csv management)"
+  "--nvml=[whether NVML is asked for what \/proc and \/sys lack]:auto|off|PATH:(auto off)"
+  "--inventory=[an inventory (\'cdigen inspect --json\') instead of a host]:FILE:_files"
+  "--strict[fail if any requested vendor has nothing or is not complete]"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+  "*::a number as in \'cdigen topology\' and \/gpu\/info, a UUID or how it begins (GPU-...), a PCI address or a CDI name (default\: all):"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_docker_args_defaults_added=0
+
 _shtab_cdigen_doctor_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--for=[only this runtime\: podman, docker, containerd, crio (default\: all that are installed)]:RUNTIME:(podman docker containerd crio)"
+  "*--for=[only this runtime\: podman, docker, containerd, crio (default\: all that are installed)\; kubelet\: a node of Kubernetes, and the runtime that its kubelet uses]:RUNTIME:(podman docker containerd crio kubelet)"
   "*--device=[only this device, such as nvidia.com\/gpu\=0]:NAME:_cdigen_devices"
   "--user=[the rootless containers of this user (default\: whoever runs the command)]:NAME:_users"
   "--migrate=[find what NVIDIA\'s, AMD\'s and Intel\'s tools have left here, and print the steps to cdigen, taking none\; or how the FILEs (scripts, unit and compose files) ask for GPUs, and what to write]:FILE:_files"
@@ -119,6 +148,28 @@ _shtab_cdigen_doctor_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_cdigen_doctor_defaults_added=0
+
+_shtab_cdigen_extender_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--kubeconfig=[how the API server is reached (default\: as a pod of the cluster)]:FILE:_files"
+  "--namespace=[where ledgers are kept (default\: our own, else cdigen)]:NAME:"
+  "--resource=[units of memory (default\: aliyun.com\/gpu-mem)]:NAME:"
+  "--count-resource=[number of GPUs (default\: aliyun.com\/gpu-count)]:NAME:"
+  "--strategy=[fill GPUs one after the other, or take the emptiest (default\: binpack)]:strategy:(binpack spread)"
+  "--node-strategy=[prefer the fullest nodes, or the emptiest (default\: as --strategy)]:node_strategy:(binpack spread)"
+  "--listen=[where to listen (default\: 127.0.0.1\:12345)]:HOST:PORT:"
+  "--tls-cert=[our certificate\: then TLS alone is spoken]:FILE:_files"
+  "--tls-key=[its key, where that is another file]:FILE:_files"
+  "--client-ca=[what clients\' certificates are checked by\: they need one then]:FILE:_files"
+  "--token-file=[a token that clients have to send, as Bearer or as Basic\'s password]:FILE:_files"
+  "--run-dir=[where the status is kept (default\: \/run\/cdigen-extender)]:DIR:_files -/"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_extender_defaults_added=0
 
 _shtab_cdigen_generate_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -156,8 +207,24 @@ _shtab_cdigen_generate_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_cdigen_generate_defaults_added=0
 
+_shtab_cdigen_health_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--mark=[mark a device as unhealthy, until --clear\: by its CDI name, number, UUID or PCI address]:DEVICE:_cdigen_devices"
+  "--reason=[with --mark\: why, in one line of 200 characters at most]:TEXT:"
+  "--clear=[remove the mark from a device, and end the causes that events are (Xids, resets, PCIe errors)\; one that the daemon still sees stays]:DEVICE:_cdigen_devices"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_health_defaults_added=0
+
 _shtab_cdigen_inspect_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--figures[show what the devices do instead\: memory, utilization, temperature, power, processes]"
   "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
   "*--profile=[only this profile of the configuration]:NAME:"
   "*--naming=[name devices by index, uuid, type-index, pci, minor, card, or as a vendor of another package has it (repeat it\; default\: the vendor\'s own)]:HOW:(index uuid type-index pci minor card)"
@@ -200,6 +267,25 @@ _shtab_cdigen_install_service_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_cdigen_install_service_defaults_added=0
 
+_shtab_cdigen_kubelet_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--kubelet-dir=[the kubelet\'s own folder, as its --root-dir (default\: \/var\/lib\/kubelet)]:DIR:_files -/"
+  "--kubeconfig=[how the API server is reached, for GPUs that are shared by memory]:FILE:_files"
+  "--node-name=[what the API server calls this node (default\: the host\'s name)]:NAME:"
+  "--run-dir=[where status and HTTP socket are kept]:DIR:_files -/"
+  "--standby[where another instance serves this host, wait until it ends, and take its place at once]"
+  "--daemon-dir=[where \'cdigen run\' shows devices and health (default\: its run_dir in the configuration)]:DIR:_files -/"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "*--spec-dir=[a spec directory instead of the default ones\; repeat it, the last has priority]:DIR:_files -/"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_kubelet_defaults_added=0
+
 _shtab_cdigen_list_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
@@ -220,6 +306,7 @@ _shtab_cdigen_nri_options=(
   "--index=[the place among plugins, 00 to 99 (default\: 20)]:NN:"
   "--name=[the plugin\'s name there (default\: cdigen)]:NAME:"
   "--run-dir=[where status and HTTP socket are kept]:DIR:_files -/"
+  "--standby[where another instance serves the runtime, serve beside it, and in its place when it ends]"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
   "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
   "*--spec-dir=[a spec directory instead of the default ones\; repeat it, the last has priority]:DIR:_files -/"
@@ -248,11 +335,14 @@ _shtab_cdigen_prune_defaults_added=0
 _shtab_cdigen_resolve_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "*--env=[a variable\; repeat it]:KEY=VALUE:"
+  "--image-config=[what \'podman image inspect\' or \'docker image inspect\' prints of its image (-\: standard input)\; --env counts over its variables]:FILE:_files"
   "*--annotation=[an annotation of its pod\; repeat it]:KEY=VALUE:"
   "*--label=[a label of its pod\; repeat it]:KEY=VALUE:"
   "--namespace=[the pod\'s (default\: default)]:NAME:"
   "--runtime-handler=[the pod\'s (default\: none)]:NAME:"
   "--container=[the container\'s own name]:NAME:"
+  "*--mount=[a mount of SOURCE, a path of the host, at PATH\; repeat it]:SOURCE:PATH:"
+  "--privileged[it is privileged]"
   "*--device-node=[a device node that it has already\; repeat it]:PATH:"
   "*--cdi-device=[a CDI device that it has already\; repeat it]:NAME:"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
@@ -270,6 +360,7 @@ _shtab_cdigen_resolve_defaults_added=0
 _shtab_cdigen_run_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--run-dir=[where status and sockets are kept]:DIR:_files -/"
+  "--standby[where another instance serves this host, wait until it ends, and take its place at once]"
   "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
   "*--profile=[only this profile of the configuration]:NAME:"
   "*--naming=[name devices by index, uuid, type-index, pci, minor, card, or as a vendor of another package has it (repeat it\; default\: the vendor\'s own)]:HOW:(index uuid type-index pci minor card)"
@@ -309,6 +400,29 @@ _shtab_cdigen_status_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_cdigen_status_defaults_added=0
+
+_shtab_cdigen_topology_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
+  "--root=[pretend that the folder DIR is the host]:DIR:_files -/"
+  "*--vendor=[only this vendor\: nvidia, amd, intel, or one that another package adds]:NAME:(nvidia amd intel)"
+  "--driver-root=[the driver\'s files lie below DIR (a driver container)]:DIR:_files -/"
+  "--dev-root=[the device nodes lie below DIR]:DIR:_files -/"
+  "*--library-search-path=[look for libraries only here]:DIR:_files -/"
+  "*--binary-search-path=[look for programs only here]:DIR:_files -/"
+  "*--config-search-path=[look for data files only here]:DIR:_files -/"
+  "--mode=[what the host is taken for (default\: auto)]:mode:(auto gpu wsl csv management)"
+  "--nvml=[whether NVML is asked for what \/proc and \/sys lack]:auto|off|PATH:(auto off)"
+  "--inventory=[an inventory (\'cdigen inspect --json\') instead of a host]:FILE:_files"
+  "--strict[fail if any requested vendor has nothing or is not complete]"
+  "--svg=[draw a picture of it into FILE (\'\/dev\/stdout\' prints it) instead of the matrix]:FILE:_files"
+  "--json[print one JSON document and nothing else on stdout]"
+  {-v,--verbose}"[say more on stderr]"
+  {-q,--quiet}"[say nothing but errors on stderr]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_topology_defaults_added=0
 
 _shtab_cdigen_validate_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -367,16 +481,21 @@ _shtab_cdigen() {
         config) _arguments -C -s $_shtab_cdigen_config_options ;;
         configure) _arguments -C -s $_shtab_cdigen_configure_options ;;
         diff) _arguments -C -s $_shtab_cdigen_diff_options ;;
+        docker-args) _arguments -C -s $_shtab_cdigen_docker_args_options ;;
         doctor) _arguments -C -s $_shtab_cdigen_doctor_options ;;
+        extender) _arguments -C -s $_shtab_cdigen_extender_options ;;
         generate) _arguments -C -s $_shtab_cdigen_generate_options ;;
+        health) _arguments -C -s $_shtab_cdigen_health_options ;;
         inspect) _arguments -C -s $_shtab_cdigen_inspect_options ;;
         install-service) _arguments -C -s $_shtab_cdigen_install_service_options ;;
+        kubelet) _arguments -C -s $_shtab_cdigen_kubelet_options ;;
         list) _arguments -C -s $_shtab_cdigen_list_options ;;
         nri) _arguments -C -s $_shtab_cdigen_nri_options ;;
         prune) _arguments -C -s $_shtab_cdigen_prune_options ;;
         resolve) _arguments -C -s $_shtab_cdigen_resolve_options ;;
         run) _arguments -C -s $_shtab_cdigen_run_options ;;
         status) _arguments -C -s $_shtab_cdigen_status_options ;;
+        topology) _arguments -C -s $_shtab_cdigen_topology_options ;;
         validate) _arguments -C -s $_shtab_cdigen_validate_options ;;
         withdraw) _arguments -C -s $_shtab_cdigen_withdraw_options ;;
       esac
@@ -385,11 +504,11 @@ _shtab_cdigen() {
 
 # Custom Preamble
 _cdigen_kinds() {
-	local -a found=(${(f)"$(cdigen list --quiet 2>/dev/null | sed -n 's/^\([A-Za-z0-9._:-]*\/[A-Za-z0-9._:-]*=[A-Za-z0-9._:-]*\)  *usable  .*/\1/p' | sed 's/=.*//' | sort -u)"})
+	local -a found=(${(f)"$(cdigen list --quiet 2>/dev/null | sed -n 's/^\([A-Za-z0-9._:-]*\/[A-Za-z0-9._:-]*=[A-Za-z0-9._:-]*\)  *\(usable  \|unhealthy: \).*/\1/p' | sed 's/=.*//' | sort -u)"})
 	compadd -a found
 }
 _cdigen_devices() {
-	local -a found=(${(f)"$(cdigen list --quiet 2>/dev/null | sed -n 's/^\([A-Za-z0-9._:-]*\/[A-Za-z0-9._:-]*=[A-Za-z0-9._:-]*\)  *usable  .*/\1/p')"})
+	local -a found=(${(f)"$(cdigen list --quiet 2>/dev/null | sed -n 's/^\([A-Za-z0-9._:-]*\/[A-Za-z0-9._:-]*=[A-Za-z0-9._:-]*\)  *\(usable  \|unhealthy: \).*/\1/p')"})
 	compadd -a found
 }
 # End Custom Preamble

@@ -1,4 +1,4 @@
-"""Make man pages and completions from the parsers, and what describes the configuration from its keys.
+"""Make man pages and completions from the parsers, and what describes configuration and health from tables.
 
 ``python etc/help [--into FOLDER]``, for developers: needs the modules of ``pip install '.[dev]'``
 (docs/decisions/0009-generated-help.md). What it makes is kept in the repository, so that nobody needs them to
@@ -20,21 +20,23 @@ def main() -> int:
     """Write every file that differs, and remove the pages of commands that are gone."""
     # Python 3.14 colours usage and help where the terminal or the environment says so.
     os.environ["NO_COLOR"] = "1"
-    import configuration  # noqa: PLC0415 - the path above is for what it imports
+    import causes  # noqa: PLC0415 - the path above is for what it imports
+    import configuration  # noqa: PLC0415 - likewise
     from completions import completions  # noqa: PLC0415 - likewise
     from manpages import pages  # noqa: PLC0415 - likewise
 
-    parser = argparse.ArgumentParser(description="Make what is made from parsers and keys.")
+    parser = argparse.ArgumentParser(description="Make what is made from parsers and tables.")
     parser.add_argument(
         "--into", metavar="FOLDER", type=Path, default=REPOSITORY, help="default: the repository"
     )
     into: Path = parser.parse_args().into
     made = {f"etc/man/{name}": text for name, text in pages().items()}
     made |= {f"etc/completions/{name}": text for name, text in completions().items()}
-    page = "docs/configuration.md"
+    page, health = "docs/configuration.md", "docs/health.md"
     made |= {
         "schemas/config.schema.json": configuration.schema(),
         page: configuration.page((REPOSITORY / page).read_text(encoding="utf-8")),
+        health: causes.page((REPOSITORY / health).read_text(encoding="utf-8")),
         "etc/config.yaml": configuration.example(),
     }
     for old in (into / "etc/man").glob("*.8"):

@@ -23,7 +23,8 @@ HEADER = """\
 # The first column of what a runtime finds now, if that is a name as CDI has them: what is in a spec that
 # nobody loads may look like a row of a usable device, and bash runs what stands in $( ) in a list of words.
 _NAME = "[A-Za-z0-9._:-]*"
-_DEVICES = rf"cdigen list --quiet 2>/dev/null | sed -n 's/^\({_NAME}\/{_NAME}={_NAME}\)  *usable  .*/\1/p'"
+_STATE = r"\(usable  \|unhealthy: \)"
+_DEVICES = rf"cdigen list --quiet 2>/dev/null | sed -n 's/^\({_NAME}\/{_NAME}={_NAME}\)  *{_STATE}.*/\1/p'"
 _KINDS = f"{_DEVICES} | sed 's/=.*//' | sort -u"
 
 
@@ -49,7 +50,12 @@ _USERS: dict[str, object] = {
 
 # By option, else by the word that stands for the value.
 BY_OPTION = {"--device": _listed("_cdigen_devices", _DEVICES), "--user": _USERS}
-BY_METAVAR = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY, "KIND": _listed("_cdigen_kinds", _KINDS)}
+BY_METAVAR = {
+    "FILE": shtab.FILE,
+    "DIR": shtab.DIRECTORY,
+    "DEVICE": BY_OPTION["--device"],
+    "KIND": _listed("_cdigen_kinds", _KINDS),
+}
 SERIES = tuple(
     dict.fromkeys(
         f"{runtime}-{release[0]}.{release[1]}" for runtime, rows in LIBRARIES.items() for release, _ in rows

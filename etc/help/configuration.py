@@ -5,8 +5,34 @@ from __future__ import annotations
 import json
 import re
 
-from cdigen.config.keys import ALLOW_KEYS, DAEMON_KEYS, GPU_KIND_KEYS, KEYS, NRI_KEYS, PROFILE_KEYS, Key
-from cdigen.config.settings import AllowRule, DaemonConfig, GpuKind, NriConfig, Settings
+from cdigen.config.keys import (
+    ALLOW_KEYS,
+    DAEMON_KEYS,
+    GPU_KIND_KEYS,
+    HEALTH_KEYS,
+    KEYS,
+    KUBELET_KEYS,
+    NRI_KEYS,
+    PAGE_KEYS,
+    PROFILE_KEYS,
+    RESOURCE_KEYS,
+    SHARED_MEMORY_KEYS,
+    SHARING_KEYS,
+    Key,
+)
+from cdigen.config.settings import (
+    AllowRule,
+    DaemonConfig,
+    GpuKind,
+    HealthConfig,
+    KubeletConfig,
+    NriConfig,
+    PageConfig,
+    ResourceRow,
+    Settings,
+    SharedMemory,
+    SharingRow,
+)
 from cdigen.config.types import VENDOR_OPTIONS, ListOf, Rows, Scalar, Table
 from cdigen.model.profile import Profile
 from cdigen.vendors.registry import VENDORS, load
@@ -38,9 +64,15 @@ _TABLES: dict[str, tuple[str, tuple[Key, ...], type]] = {
     "keys": ("key", KEYS, Settings),
     "profiles": ("key of a profile", PROFILE_KEYS, Profile),
     "daemon": ("key of `daemon`", DAEMON_KEYS, DaemonConfig),
+    "health": ("key of `health`", HEALTH_KEYS, HealthConfig),
+    "page": ("key of `page`", PAGE_KEYS, PageConfig),
     "nri": ("key of `nri`", NRI_KEYS, NriConfig),
     "allow": ("key of a row of `allow`", ALLOW_KEYS, AllowRule),
     "gpu_kinds": ("key of a row of `gpu_kinds`", GPU_KIND_KEYS, GpuKind),
+    "kubelet": ("key of `kubelet`", KUBELET_KEYS, KubeletConfig),
+    "resources": ("key of a row of `resources`", RESOURCE_KEYS, ResourceRow),
+    "sharing": ("key of a row of `sharing`", SHARING_KEYS, SharingRow),
+    "shared_memory": ("key of `shared_memory`", SHARED_MEMORY_KEYS, SharedMemory),
 }
 
 

@@ -14,8 +14,9 @@ from argparse_manpage.manpage import Manpage
 from commands import Command, actions, commands
 
 from cdigen import __version__
+from cdigen.cli import kubectl_gpushare
 from cdigen.cli.main import COMMANDS
-from cdigen.cli.parser import parse_examples
+from cdigen.cli.parser import Parser, parse_examples
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _OWN_HEADINGS = {"NAME", "SYNOPSIS", "DESCRIPTION", "ARGUMENTS", *HEADINGS}
 def pages() -> dict[str, str]:
     """Return the text of each page by its file's name."""
     made = {f"cdigen-{command.name}.8": _page_of(command) for command in commands()}
-    return {"cdigen.8": _overview(), **made}
+    return {"cdigen.8": _overview(), **made, f"{kubectl_gpushare.NAME}.8": _page_of_plugin()}
 
 
 def _page_of(command: Command) -> str:
@@ -49,6 +50,21 @@ def _page_of(command: Command) -> str:
     }
     synopsis = f".B cdigen {_escaped(command.name)}\n{_arguments(parser)}"
     return _page(parser, command.summary, {"SYNOPSIS": synopsis, **sections})
+
+
+def _page_of_plugin() -> str:
+    """Return the page of kubectl's plugin, which is a program of its own."""
+    name, summary = kubectl_gpushare.NAME, kubectl_gpushare.SUMMARY
+    parser = Parser(prog=name, summary=summary, examples=kubectl_gpushare.EXAMPLES)
+    kubectl_gpushare.add_options(parser)
+    own = {**_read("every-command"), **_read(name)}
+    sections = {
+        "DESCRIPTION": f"{_escaped(_sentence(summary))}\n{own.pop('DESCRIPTION')}",
+        "EXAMPLES": _examples_section(kubectl_gpushare.EXAMPLES),
+        **own,
+    }
+    synopsis = f".B kubectl inspect gpushare\n{_arguments(parser)}"
+    return _page(parser, summary, {"SYNOPSIS": synopsis, **sections})
 
 
 def _overview() -> str:
@@ -130,7 +146,7 @@ def _arguments(parser: ArgumentParser) -> str:
     for action in actions(parser):
         if not action.option_strings:
             more = " ..." if action.nargs == "+" else ""
-            words.append(f".I {action.metavar}{more}")
+            words.append(f".RI [ {action.metavar} ]" if action.nargs == "?" else f".I {action.metavar}{more}")
     return "\n".join(words)
 
 

@@ -74,13 +74,17 @@ def main() -> None:
         others = _measure(_other_commands(cdigen, work), options.runs)
         with standin.trusted_folder() as folder_of_root:
             library = standin.install(folder_of_root, _mig_machine())
-            child = next(
-                (work / "venv").glob("lib/python*/site-packages/cdigen/vendors/nvidia/nvml/child.py")
-            )
+            child = next((work / "venv").glob("lib/python*/site-packages/cdigen/vendors/nvidia/nvml/child"))
             asking = _measure(
                 {
                     "python3 -I -c pass": [str(python), "-I", "-c", "pass"],
-                    "the NVML child (stand-in library)": [str(python), "-I", str(child), str(library)],
+                    "the NVML child (stand-in library)": [
+                        str(python),
+                        "-I",
+                        str(child),
+                        str(library),
+                        "identity",
+                    ],
                 },
                 options.runs,
             )

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,8 @@ TESTS = HERE.parent
 sys.path[:0] = [str(TESTS), str(TESTS / "e2e"), str(REPOSITORY)]
 
 import hosttree  # noqa: E402 - after the path is set
+from bench.installed import install  # noqa: E402
+from bench.tables import print_table, times_row  # noqa: E402
 from kernelside import example_gpus, write_kernel_side  # noqa: E402
 from vendors.migside import write_instance, write_minors  # noqa: E402
 
@@ -111,7 +112,7 @@ def main() -> None:
     # In /tmp others come and go all the time; a folder on the way to the host's root is watched as well.
     with tempfile.TemporaryDirectory(prefix="cdigen-bench-", dir="/var/tmp") as folder:
         work = Path(folder)
-        python = _install(work / "venv")
+        python = install(work / "venv") / "python"
         hosts = {
             "8 GPUs": _host(work / "host-8", 8),
             "56 MIG instances": _mig_host(work / "host-mig"),
@@ -129,7 +130,7 @@ def main() -> None:
         print(json.dumps(tables, indent=2))
         return
     for title, rows in tables.items():
-        _print(title, rows)
+        print_table(title, rows)
 
 
 def _options() -> argparse.Namespace:
@@ -144,13 +145,6 @@ def _options() -> argparse.Namespace:
 
 
 # Making what is measured.
-
-
-def _install(venv: Path) -> Path:
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    pip = [str(venv / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, str(REPOSITORY)], check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
-    return venv / "bin/python"
 
 
 def _host(root: Path, count: int) -> Path:
@@ -232,7 +226,7 @@ def _events(python: Path, root: Path, runs: int) -> list[dict[str, object]]:
         with _running(python, root, *options) as daemon:
             daemon.settle()
             times = [_event(root / SPEC, change) for _ in range(max(2, runs // 2 * 2))]
-        rows.append(_row(name, times, goal_ms=goal))
+        rows.append(times_row(name, times, goal_ms=goal or ""))
     return rows
 
 
@@ -250,7 +244,7 @@ def _event(spec: Path, change: Callable[[], None]) -> float:
 def _cycles(python: Path, name: str, root: Path, runs: int) -> dict[str, object]:
     command = [str(python), "-c", CYCLES, str(runs), "--root", str(root), "--nvml", "off", *FILES]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd="/")
-    return _row(name, json.loads(done.stdout), goal_ms=GOALS_MS[name])
+    return times_row(name, json.loads(done.stdout), goal_ms=GOALS_MS[name])
 
 
 def _idle(python: Path, name: str, root: Path, for_s: float) -> dict[str, object]:
@@ -301,27 +295,6 @@ def _memory(python: Path, root: Path, cycles: int) -> list[dict[str, object]]:
 
 
 # Telling.
-
-
-def _row(what: str, times: list[float], *, goal_ms: int) -> dict[str, object]:
-    row: dict[str, object] = {
-        "what": what,
-        "median_ms": round(statistics.median(times) * 1000, 1),
-        "min_ms": round(min(times) * 1000, 1),
-        "max_ms": round(max(times) * 1000, 1),
-    }
-    return {**row, "goal_ms": goal_ms or ""}
-
-
-def _print(title: str, rows: list[dict[str, object]]) -> None:
-    """Print a table whose columns are the keys of the ROWS."""
-    names = [name for name in rows[0] if name != "what"]
-    width = max(len(title), *(len(str(row["what"])) for row in rows))
-    print(f"{title:{width}}" + "".join(f"  {name.replace('_', ' '):>10}" for name in names))
-    for row in rows:
-        cells = "".join(f"  {row[name]!s:>{max(10, len(name))}}" for name in names)
-        print(f"{row['what']!s:{width}}{cells}")
-    print()
 
 
 if __name__ == "__main__":

@@ -20,18 +20,30 @@ NONSENSE = {
     "FILE": f"{NOWHERE}/x",
     "PATH": "relative",
     "NAME": "no such",
+    "DEVICE": "no such",
+    "TEXT": "nonsense",
     "RUNTIME": "podman-99",
     "VERSION": "99.0.0",
     "KIND": "example.com/nothing",
     "HOW": "nonsense",
     "KEY=VALUE": "nonsense",
+    "SOURCE:PATH": "nonsense",
     "auto|off|PATH": NOWHERE,
     None: "nonsense",
 }
-# Of these anything may be true: names that others give, a path in containers, a folder that is made.
-FREE = {"--namespace", "--runtime-handler", "--container", "--container-driver-root", "--output-dir"}
+# Of these anything may be true: names that others give, a path in containers, a folder that is made, a device
+# that a daemon would know.
+FREE = {
+    "--namespace",
+    "--runtime-handler",
+    "--container",
+    "--container-driver-root",
+    "--output-dir",
+    "--svg",
+    "--clear",
+}
 # What runs until it is ended waits for what is not there yet; install-service makes its folders.
-WAITING = {"run", "nri", "install-service"}
+WAITING = {"run", "nri", "kubelet", "extender", "install-service"}
 ARGUMENTS = {"validate": (SPEC, "--host"), "configure": ("podman", "--dry-run"), "config": ("check",)}
 
 

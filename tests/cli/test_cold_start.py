@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from vendors import gpuhosts
 
 HEAVY = {
     "dataclasses",
@@ -59,3 +60,14 @@ def test_a_host_without_intels_devices_imports_one_look_for_them(host: Path) -> 
     intels = "cdigen.vendors.intel"
     modules = {name for name in imported("generate", "--root", str(host)) if name.startswith(intels)}
     assert modules == {intels, f"{intels}.vendor", f"{intels}.presence"}
+
+
+@pytest.mark.usefixtures("real_nodes")
+def test_a_spec_of_gpus_imports_nothing_of_their_health_figures_and_links(tmp_path: Path) -> None:
+    gpuhosts.dgx_h100(tmp_path)
+    modules = imported("generate", "--root", str(tmp_path), "--kind", "nvidia.com/gpu")
+    assert "cdigen.vendors.nvidia.discovery" in modules
+    words = ("health", "figures", "links", "store", "topology")
+    assert {
+        name for name in modules if name.startswith("cdigen.") and any(each in name for each in words)
+    } == set()

@@ -176,3 +176,19 @@ def test_a_link_that_leads_nowhere_is_no_absent_configuration(cdigen: Run, tmp_p
     assert cdigen("status", "--root", tmp_path).failed(
         3, "it does not start while", "a link that leads nowhere"
     )
+
+
+def test_what_is_not_done_of_nvidias_file_is_told_and_is_no_fault(cdigen: Run, tmp_path: Path) -> None:
+    put(tmp_path, "kubelet: {nvidia_config: /etc/nvidia.yaml}\n")
+    (tmp_path / "etc/nvidia.yaml").write_text("version: v1\nflags: {failOnInitError: true, strange: 1}\n")
+    done = cdigen("config", "check", "--root", tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert [line.split(" ")[0:2] for line in done.out.splitlines()] == [
+        ["/etc/nvidia.yaml:2:9:", "info:"],
+        ["/etc/nvidia.yaml:2:32:", "warning:"],
+    ]
+    for text in ("version: v2", "a: ["):
+        (tmp_path / "etc/nvidia.yaml").write_text(text)
+        told = cdigen("config", "check", "--root", tmp_path, "--json")
+        assert (told.code, told.json["valid"]) == (0, True)
+        assert [row["severity"] for row in told.json["findings"]] == ["warning"]

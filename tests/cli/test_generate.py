@@ -8,7 +8,7 @@ import pytest
 import yaml
 from command import GPUS, Run
 
-DEVICES = ["0", "1", *(gpu.uuid for gpu in GPUS), "all"]
+DEVICES = ["0", "1", *(gpu.uuid for gpu in GPUS), "none", "all"]
 
 
 def test_the_spec_is_printed_and_nothing_else(cdigen: Run, host: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_profile_holds_only_what_its_capabilities_need(cdigen: Run, host: Path
         "/dev/nvidia-uvm-tools",
         "/dev/nvidiactl",
     ]
-    assert names(spec) == ["0", "1", "all"]
+    assert names(spec) == ["0", "1", "none", "all"]
 
 
 def test_a_profile_that_is_not_configured_is_a_usage_error(cdigen: Run, host: Path) -> None:
@@ -97,10 +97,10 @@ def test_a_class_that_a_device_family_has_is_a_usage_error(cdigen: Run, host: Pa
 @pytest.mark.parametrize(
     ("naming", "expected"),
     [
-        ("index", ["0", "1", "all"]),
-        ("type-index", ["gpu0", "gpu1", "all"]),
-        ("pci", [*(gpu.bdf for gpu in GPUS), "all"]),
-        ("minor", ["minor0", "minor1", "all"]),
+        ("index", ["0", "1", "none", "all"]),
+        ("type-index", ["gpu0", "gpu1", "none", "all"]),
+        ("pci", [*(gpu.bdf for gpu in GPUS), "none", "all"]),
+        ("minor", ["minor0", "minor1", "none", "all"]),
     ],
 )
 def test_devices_are_named_as_it_is_asked(cdigen: Run, host: Path, naming: str, expected: list[str]) -> None:

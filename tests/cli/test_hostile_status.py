@@ -94,7 +94,7 @@ def test_what_is_printed_for_programs_is_one_json_document(content: bytes) -> No
     assert code in {0, 3, 5}
     given = json.loads(content)
     # No plugin runs, whatever the document says.
-    shown = {**given, "nri": None} if isinstance(given, dict) else given
+    shown = {**given, "devices": [], "nri": None, "kubelet": None} if isinstance(given, dict) else given
     told = json.loads(out)
     if code == 0:
         # Nor is it of the version that asks.

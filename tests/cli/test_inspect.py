@@ -13,7 +13,7 @@ from vendors.migside import cap_paths, write_instance, write_minors
 
 def test_it_shows_the_driver_the_gpus_and_their_nodes(cdigen: Run, host: Path) -> None:
     text = cdigen("inspect", "--root", host).out
-    assert "driver 550.163.01 (proprietary kernel module), x86_64" in text
+    assert "driver 550.163.01 (proprietary kernel module), CUDA 12.4, x86_64" in text
     assert all(gpu.uuid in text and gpu.bdf in text for gpu in GPUS)
     assert "/dev/nvidia1 /dev/dri/card2 /dev/dri/renderD130" in text
 

@@ -22,7 +22,7 @@ def test_list_names_devices_with_their_files(cdigen: Run, tmp_path: Path) -> Non
     file = put(tmp_path / "a/gpu.json", GOOD)
     row = {"device": "example.com/gpu=0", "kind": "example.com/gpu", "name": "0", "file": str(file)}
     done = cdigen("list", "--spec-dir", tmp_path / "a", "--json")
-    assert done.json == [{**row, "usable": True, "reason": ""}]
+    assert done.json == [{**row, "usable": True, "reason": "", "health": "unknown", "causes": []}]
     assert "example.com/gpu=0  usable" in cdigen("list", "--spec-dir", tmp_path / "a").out
 
 

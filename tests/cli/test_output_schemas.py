@@ -12,19 +12,30 @@ from typing import Any
 import pytest
 import viewtrees
 from command import Run
+from daemon.page.samples import healthy
 from daemon.reports import CHANGED, FAILED, STARTING
+from healthhost import FELL, example, ill, save
 from jsonschema import Draft202012Validator
 from outputs import OUTPUTS, SCHEMAS, validator
+from test_inspect_figures import busy
 from test_prune import view
 from test_status import saved
+from test_status_kubelet import put_kubelet, served
 from test_status_nri import MISSED, board, put
 
 from cdigen.cli.main import COMMANDS
+from cdigen.daemon.page.document import document as page_document
+from cdigen.daemon.page.view import PageView
 from cdigen.daemon.report import next_status
+from cdigen.extender.metrics import RESULTS
+from cdigen.extender.status import Facts, Listed
+from cdigen.extender.status import document as extender_document
+from cdigen.frontend.status import this_process
 from cdigen.nri.decision.answer import Answer
 from cdigen.nri.decision.audit import AuditResult
 from cdigen.nri.events import ContainerDecided
 from cdigen.nri.pods import ContainerName
+from cdigen.value import replace
 
 REPOSITORY = SCHEMAS.parent
 # Which schemas a command's outputs have; all have that of an error as well.
@@ -32,14 +43,31 @@ BY_COMMAND = {name: (name,) for name in COMMANDS} | {
     "config": ("config-check",),
     "doctor": ("doctor", "doctor-migrate"),
     "generate": ("generate", "generate-write"),
-    "run": ("daemon-status", "inspect"),
+    "inspect": ("inspect", "inspect-figures"),
+    "run": ("daemon-status", "inspect", "page"),
+    "health": ("health", "health-mark"),
     "nri": ("nri-status",),
+    "kubelet": ("kubelet-status",),
+    "extender": ("extender-status",),
 }
 REFUSED = ContainerDecided(
     name=ContainerName(namespace="ml", pod="p", container="c"),
     answer=Answer(outcome="refuse", devices=("x/y=0",), cause="c", reason="r"),
     duration_s=0.001,
 )
+FACTS = Facts(
+    started_s=1.0,
+    since_s=2.0,
+    waits_for="nodes",
+    port=1,
+    nodes=1,
+    pods=1,
+    total=8,
+    used=3,
+    binds=dict.fromkeys(RESULTS, 0),
+    lists=(Listed(name="pods", problem="", heard_s=3.0),),
+)
+FRONT_ENDS = {"nri", "kubelet", "devices"}
 ALLOWING = "nri: {allow: [{namespaces: ['*'], kinds: ['nvidia.com/*']}]}\n"
 
 
@@ -86,6 +114,7 @@ def edited(document: Any) -> Iterator[tuple[str, Any]]:
 def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
     """Return one full output for each schema that has strict objects, as real commands print them."""
     root = ("--root", host)
+    save(host, ill(example(), 0, FELL))
     views = viewtrees.driver(tmp_path / "views")
     view(views)
     saved(host, next_status(next_status(STARTING, CHANGED, {"files": "it is closed"}), FAILED, {"files": ""}))
@@ -98,6 +127,7 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
     plugin.problems = CHANGED.findings
     plugin.add_container(REFUSED)
     put(host, plugin)
+    put_kubelet(host, served())
     (host / "etc/cdigen").mkdir()
     (host / "etc/cdigen/config.yaml").write_text(ALLOWING)
     status = cdigen("status", *root, "--json").json
@@ -105,6 +135,10 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
         "generate-write": cdigen("generate", *root, "--write", "--target", "podman-99", "--json"),
         "error": cdigen("generate", "--root", tmp_path / "none", "--json"),
         "list": cdigen("list", *root, "--json"),
+        "health": cdigen("health", *root, "--json"),
+        "health-mark": cdigen("health", *root, "--mark", "1", "--reason", "r", "--json"),
+        "docker-args": cdigen("docker-args", *root, "--json"),
+        "topology": cdigen("topology", *root, "--json"),
         "validate": cdigen("validate", bad, "--json"),
         "prune": cdigen("prune", "--root", views, "--dry-run", "--json"),
         "configure": cdigen("configure", "docker", *root, "--dry-run", "--json"),
@@ -116,6 +150,8 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
     }
     (host / "dev/nvidia1").unlink()
     done["diff"] = cdigen("diff", *root, "--json")
+    with busy() as library:
+        done["inspect-figures"] = cdigen("inspect", *root, "--figures", "--nvml", library, "--json")
     (host / "usr/bin/nvidia-ctk").touch()
     script = tmp_path / "start.sh"
     script.write_text("docker run --gpus all image\n")
@@ -123,9 +159,18 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
     done["doctor-migrate"] = cdigen("doctor", *root, "--json", "--migrate")
     found = {name: short(one.json) for name, one in done.items()}
     found["doctor-migrate"]["uses"] = uses  # which are of files that are given, the others of the host
+    found["device-health"] = found["health"][0]
+    found["cause"] = found["health"][0]["causes"][0]
     found["finding"] = found["generate-write"][0]["findings"][0]
-    found["daemon-status"] = {key: value for key, value in status.items() if key != "nri"}
-    return {**found, "status": status, "nri-status": status["nri"]}
+    found["daemon-status"] = {key: value for key, value in status.items() if key not in FRONT_ENDS}
+    return {
+        **found,
+        "page": short(page_document(paged())),
+        "status": status,
+        "nri-status": status["nri"],
+        "kubelet-status": status["kubelet"],
+        "extender-status": short(extender_document(this_process(), FACTS)),
+    }
 
 
 def test_a_schema_refuses_each_key_that_is_missing_misspelt_or_too_many(printed: dict[str, Any]) -> None:
@@ -144,8 +189,22 @@ def test_a_schema_refuses_each_key_that_is_missing_misspelt_or_too_many(printed:
             "'refused',)",
             "'notes')",
             "'notes',)",
+            "'labels')",
+            # The status of a release before this one has none, and is read.
+            "without owner",
         )
         assert [what for what in taken if not any(word in what for word in named)] == [], name
+
+
+def paged() -> PageView:
+    """Return a page of which no list is empty: a device is ill and in use, a runtime lacks one."""
+    view = healthy()
+    first, *_, last = view.devices
+    ill = replace(first.device, accelerator=replace(first.device.accelerator, causes=(FELL,)))
+    lacking = replace((view.runtimes or ())[0], problems=(("nvidia.com/gpu=0", "no such name"),))
+    return replace(
+        view, devices=(replace(first, device=ill), last), runtimes=(lacking,), peers=view.peers[-1:]
+    )
 
 
 def empty(document: Any) -> bool:
@@ -154,7 +213,12 @@ def empty(document: Any) -> bool:
 
 
 def test_every_command_has_schemas_and_every_schema_a_command() -> None:
-    named = {name for names in BY_COMMAND.values() for name in names} | {"error", "finding"}
+    named = {name for names in BY_COMMAND.values() for name in names} | {
+        "error",
+        "finding",
+        "cause",
+        "device-health",
+    }
     assert named == set(OUTPUTS)
     assert set(BY_COMMAND) == set(COMMANDS)
 

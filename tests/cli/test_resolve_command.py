@@ -103,8 +103,34 @@ def test_without_an_inventory_requirements_are_refused(asked: Resolve, host: Pat
 
 
 def test_what_the_container_has_already_may_be_given(asked: Resolve) -> None:
-    assert document(asked("--json", *ASKED, "--device-node", "/dev/nvidia1"))["outcome"] == "served"
+    nodes = document(asked("--json", *ASKED, "--device-node", "/dev/nvidia1"))
+    assert (nodes["outcome"], nodes["cause"]) == ("refuse", "nodes_without_driver")
+    driver = ("--mount", "/usr/lib/libcuda.so.550:/usr/lib/libcuda.so.1")
+    assert document(asked("--json", *ASKED, "--device-node", "/dev/nvidia1", *driver))["outcome"] == "served"
     assert document(asked("--json", *ASKED, "--cdi-device", "nvidia.com/gpu=1"))["outcome"] == "served"
+
+
+def test_a_device_list_by_volume_mounts_counts(asked: Resolve) -> None:
+    folder = "/var/run/nvidia-container-devices"
+    variable = ("--namespace", "ml", "--env", f"NVIDIA_VISIBLE_DEVICES={folder}")
+    assert document(asked("--json", *variable, "--mount", f"/dev/null:{folder}/1"))["chosen"] == [
+        {"device": "nvidia.com/gpu=1", "asked": "1", "by": f"mount in {folder}"}
+    ]
+    assert document(asked("--json", *variable, "--mount", f"/dev/zero:{folder}/1"))["outcome"] == "refuse"
+    assert asked("--namespace", "ml", "--mount", f"/dev/null:{folder}/1:0")[0] == 1
+
+
+@pytest.mark.parametrize("text", ["/dev/null", "/dev/null:", ":/run/a", "dev/null:/run/a", "/dev/null:a", ""])
+def test_what_is_no_mount_is_refused(asked: Resolve, text: str) -> None:
+    with pytest.raises(ConfigError, match="is not SOURCE:PATH"):
+        asked("--mount", text)
+
+
+def test_rows_for_privileged_containers_alone_count_for_these(asked: Resolve, host: Path) -> None:
+    rows = "nri: {allow: [{namespaces: [ml], privileged: true}]}\n"
+    (host / "etc/cdigen/config.yaml").write_text(rows)
+    assert document(asked("--json", *ASKED))["outcome"] == "nothing"
+    assert document(asked("--json", *ASKED, "--privileged"))["outcome"] == "inject"
 
 
 @pytest.mark.parametrize("option", ["--env", "--annotation", "--label"])

@@ -13,7 +13,7 @@ import pytest
 from daemon.daemonhost import NEW, Daemon, Host, daemon
 
 from cdigen.cli import run as command
-from cdigen.cli.status import MEANINGS
+from cdigen.daemon.report import MEANINGS
 from cdigen.host.root import Root
 
 if TYPE_CHECKING:
@@ -131,6 +131,8 @@ def test_the_run_directory_that_is_given_holds_all_that_it_shows(gpu_host: Host,
 
 
 def test_every_line_is_json_on_stderr_and_verbose_has_one_for_each_cycle(gpu_host: Host) -> None:
+    # This host has no kernel's log, and its nodes have no driver, both of which would be told.
+    gpu_host.configure("health: {kernel_log: false, ignore: [node-unusable]}\n")
     with daemon(gpu_host, "--verbose") as running:
         running.rests()
         cycles = running.cycles

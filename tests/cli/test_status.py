@@ -12,10 +12,10 @@ from command import Run
 from daemon.reports import CHANGED, FAILED, FILE, KIND, MISMATCH, QUIET, STARTING
 
 from cdigen import __version__
-from cdigen.cli.status import MEANINGS, text
+from cdigen.cli.status import text
 from cdigen.daemon import status as daemon_status
+from cdigen.daemon.report import MEANINGS, VENDOR_STATES, DaemonStatus, next_status
 from cdigen.daemon.report import STARTING as STARTING_STATE
-from cdigen.daemon.report import VENDOR_STATES, DaemonStatus, next_status
 from cdigen.frontend import rundir
 from cdigen.frontend import status as files
 from cdigen.value import replace
@@ -192,6 +192,12 @@ def test_a_failed_cycle_says_what_failed_and_when_it_last_went_well() -> None:
 
 def test_a_source_that_is_ill_says_what_that_costs() -> None:
     assert "not watching: uevents (the netlink socket is closed)" in shown(STATUS)
+
+
+def test_what_the_kernels_log_says_no_look_finds() -> None:
+    out = shown(next_status(STATUS, QUIET, {"kernel-log": "there is no log"}))
+    assert "not watching: kernel-log (there is no log)" in out
+    assert "until then hears of no error" in out
 
 
 def test_a_daemon_that_has_not_looked_yet_says_so() -> None:

@@ -1,5 +1,7 @@
 """What 'cdigen status' says of the NRI plugin beside the daemon."""
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from daemon.reports import STARTING
 from cdigen.daemon import status as daemon_status
 from cdigen.frontend import rundir
 from cdigen.frontend import status as files
+from cdigen.model.findings import Finding
 from cdigen.nri import status as nri
 from cdigen.nri.decision.audit import AuditResult, MissedContainer
 from cdigen.nri.decision.compat import abilities
@@ -60,11 +63,38 @@ def test_the_plugin_shows_with_its_runtime_and_what_it_did(cdigen: Run, host: Pa
     assert cdigen("status", "--root", host, "--json").json["nri"]["counts"]["inject"] == 12
 
 
+def test_a_plugin_that_was_killed_does_not_run_whatever_its_file_says(cdigen: Run, host: Path) -> None:
+    put(host, board())
+    path = host / "run/cdigen-nri/status.json"
+    found = json.loads(path.read_bytes())
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    path.write_text(json.dumps(found | {"pid": ended.pid}))
+    out = cdigen("status", "--root", host).out
+    assert f"NRI plugin: not running (process {ended.pid}, which wrote it, is gone)" in out
+    assert "containers start without the devices that they ask for" in out
+    assert "registered" not in out
+    shown = cdigen("status", "--root", host, "--json").json["nri"]
+    assert (shown["state"], shown["counts"]["inject"]) == ("ended", 12)
+
+
 def test_containers_that_asked_in_vain_are_counted(cdigen: Run, host: Path) -> None:
     made = board()
     made.set_audit(AuditResult(missed=(MISSED,), foreign=(), is_complete=True))
     put(host, made)
     assert "1 running containers asked and have not got devices" in cdigen("status", "--root", host).out
+
+
+def test_what_is_wrong_with_its_configuration_is_shown(cdigen: Run, host: Path) -> None:
+    made = board()
+    made.problems = (
+        Finding(
+            severity="warning", rule="nri-allows-nobody", path="/c", message="no container may", hint="h"
+        ),
+    )
+    put(host, made)
+    out = cdigen("status", "--root", host).out
+    assert "  warning: /c: no container may (h) [nri-allows-nobody]" in out
 
 
 def test_a_runtime_that_drops_devices_is_named_with_the_remedy(cdigen: Run, host: Path) -> None:
@@ -82,3 +112,12 @@ def test_a_status_that_is_none_hides_nothing_of_the_daemon(cdigen: Run, host: Pa
     done = cdigen("status", "--root", host)
     assert done.code == 0
     assert "NRI" not in done.out
+
+
+def test_where_no_daemon_runs_the_plugin_is_shown_all_the_same(cdigen: Run, host: Path) -> None:
+    put(host, board())
+    (host / "run/cdigen/status.json").unlink()
+    done = cdigen("status", "--root", host)
+    assert done.failed(3, "no cdigen daemon")
+    assert done.out.startswith("NRI plugin: registered with containerd 2.1.9 for ")
+    assert cdigen("status", "--root", host, "--json").json["error"]["kind"] == "no-daemon"

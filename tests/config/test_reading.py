@@ -152,6 +152,19 @@ def test_an_item_that_comes_twice_is_named_with_its_line() -> None:
     assert refusal("spec_dirs:\n- /a\n- /b\n- /a\n").startswith("c.yaml:4: spec_dirs holds '/a' twice")
 
 
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ("quiet_minutes: soon", "quiet_minutes must be a number of minutes from 0.01 to 86400, not 'soon'"),
+        ("probe_minutes: 0", "probe_minutes must be a number of minutes"),
+        ("ignore: [Xid 63]", "ignore must be the name of a cause, such as xid-63, not 'Xid 63'"),
+        ("in_spec: maybe", "in_spec must be true or false"),
+    ],
+)
+def test_what_health_cannot_be_told_is_refused(keys: str, problem: str) -> None:
+    assert refusal(f"health: {{{keys}}}\n").startswith(f"c.yaml:1: health: {problem}")
+
+
 def test_an_unknown_vendor_is_named_beside_the_known() -> None:
     message = refusal("vendors:\n- ati\n")
     assert message.startswith("c.yaml:2: vendors must be one of nvidia, amd, intel, not 'ati'")

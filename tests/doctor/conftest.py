@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from doctor.brokenhost import BrokenHost
+from doctor.kubenode import KubeNode
 
 
 @pytest.fixture
@@ -16,3 +17,9 @@ def host(tmp_path: Path, real_nodes: None) -> BrokenHost:  # noqa: ARG001 - node
 def tmp_path_host(tmp_path: Path, real_nodes: None) -> BrokenHost:  # noqa: ARG001 - nodes must be real
     """Return a host with every runtime that is well."""
     return BrokenHost(tmp_path / "host").make("podman", "docker", "containerd", "crio")
+
+
+@pytest.fixture
+def node(tmp_path: Path, real_nodes: None) -> KubeNode:  # noqa: ARG001 - nodes must be real
+    """Return a host that is a node of Kubernetes and is well."""
+    return KubeNode(tmp_path / "host").make_node()

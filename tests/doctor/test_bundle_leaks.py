@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 from doctor.brokenhost import BrokenHost
+from healthhost import FELL, example, ill, save
+
+from cdigen.value import replace
 
 SECRET = "s3cr3t7f2a"
 ALICE = "root:x:0:0::/root:/bin/sh\nalice:x:4242:4242::/home/alice:/bin/sh\n"
@@ -213,3 +216,12 @@ def test_a_number_of_thousands_of_digits_is_no_end_of_the_bundle(host: BrokenHos
     host.put("etc/cdi/other.json", f'{{"cdiVersion": {digits}, "kind": "o.com/x", "devices": []}}')
     host.put("etc/cdi/other.yaml", f"cdiVersion: {digits}\nkind: o.com/x\ndevices: []\n")
     assert "doctor.json" in bundle(host)
+
+
+def test_why_a_device_is_unhealthy_is_told_by_its_causes_names_alone(host: BrokenHost) -> None:
+    said = replace(FELL, cause="marked", detail=f"{SECRET} of alice")
+    save(host.root, ill(example(), 3, FELL, said))
+    texts = bundle(host)
+    assert not leaks(texts)
+    rows = {row["device"]: row for row in json.loads(texts["health.json"])}
+    assert [cause["cause"] for cause in rows["nvidia.com/gpu=3"]["causes"]] == ["xid-79", "marked"]

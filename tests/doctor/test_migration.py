@@ -265,8 +265,14 @@ def test_a_runtime_that_reads_no_specs_is_configured(tmp_path_host: BrokenHost) 
     assert configuring["undo"] == "cdigen configure docker --undo"
 
 
-@pytest.mark.parametrize("socket", ["nvidia-gpu.sock", "aliyungpushare.sock"])
-def test_what_a_device_plugin_may_need_stays(tmp_path_host: BrokenHost, socket: str) -> None:
+@pytest.mark.parametrize(
+    ("socket", "words"),
+    [
+        ("nvidia-gpu.sock", "'cdigen kubelet' can take its place"),
+        ("aliyungpushare.sock", "nothing of cdigen's replaces it yet"),
+    ],
+)
+def test_what_a_device_plugin_may_need_stays(tmp_path_host: BrokenHost, socket: str, words: str) -> None:
     host = tmp_path_host
     install_packages(host)
     register(host)
@@ -274,12 +280,14 @@ def test_what_a_device_plugin_may_need_stays(tmp_path_host: BrokenHost, socket: 
     document = migrate(host)
     assert {"unregister", "remove-packages"} & set(steps(document)) == set()
     assert len(document["stays"]) == 2
-    assert "nothing of cdigen's replaces it yet" in document["stays"][0]
+    assert words in document["stays"][0]
 
 
 def test_amds_device_plugin_stays_and_needs_nothing_else(host: BrokenHost) -> None:
     install_packages(host)
     host.put(f"{PLUGINS}/amd.com_gpu", "")
+    # Network cards are nobody's GPUs.
+    host.put(f"{PLUGINS}/nvidia.com_hostdev.sock", "")
     document = migrate(host)
     assert found(document, "plugin") == [("AMD's device plugin", [f"/{PLUGINS}/amd.com_gpu"])]
     assert steps(document)[-1] == "remove-packages"

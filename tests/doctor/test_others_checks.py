@@ -49,7 +49,7 @@ def test_the_legacy_runtime_is_told_by_void_that_all_is_done(tmp_path_host: Brok
     def change(document: dict[str, Any]) -> None:
         document["containerEdits"]["env"] = ["OTHER=1"]
         for device in document["devices"]:
-            device["containerEdits"].pop("env", None)
+            device["containerEdits"]["env"] = ["OTHER=1"]
 
     host.put(f"run/cdi/{NAME}", host.changed(change))
     row = host.result("double-injection")

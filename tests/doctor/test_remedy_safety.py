@@ -205,6 +205,7 @@ def test_a_remedy_names_the_folder_that_was_judged_and_no_link_to_it(tmp_path: P
             spec_dirs=(),
             state_dir=str(tmp_path),
             daemon=lambda: (None, ""),
+            plugin=lambda: None,
             restart=lambda _: (),
         )
     )

@@ -5,6 +5,7 @@ would, by `make install` in it if nothing else is said. Its GPUs are at /, all f
 by hard links on the file system of the cache: there is no overlay, which has hard links of its own kind.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from abilities import cannot_run
 from chroothost import Host, copy_tree
@@ -58,8 +60,8 @@ def booted(root: Path, *, kernel: Path | None = None, images: Path | None = None
     write(root / "etc/machine-id", "0123456789abcdef0123456789abcdef\n")
     started = subprocess.Popen([BOOT, root, kernel or "", images or ""], stderr=subprocess.PIPE, text=True)
     try:
-        if not eventually(lambda: started.poll() is not None or bool(_first_process(started)), within_s=20):
-            cannot_run("systemd does not come up as first process here")
+        if not eventually(lambda: started.poll() is not None or bool(_first_process(started)), within_s=90):
+            cannot_run(f"systemd does not come up as first process here: {_waits_for(started)}")
         if started.poll() is not None:
             cannot_run(f"systemd does not start as first process here: {started.returncode}")
         yield _first_process(started)
@@ -75,9 +77,20 @@ def _first_process(started: "subprocess.Popen[str]") -> int:
     with suppress(OSError, subprocess.TimeoutExpired):
         first = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
         target = "systemctl show --property=ActiveState multi-user.target"
-        if first and "=active" in Host(pid=int(first[0])).attempt(target).stdout:
+        if first and "=active" in Host(pid=int(first[0])).attempt(target, timeout_s=5).stdout:
             return int(first[0])
     return 0
+
+
+def _waits_for(started: "subprocess.Popen[str]") -> str:
+    """Return what a systemd that has not come up has still to do, and the last of its journal."""
+    first = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
+    if not first:
+        return "it has no first process"
+    asked = Host(pid=int(first[0])).attempt(
+        "systemctl list-jobs; systemctl --failed; journalctl -n 40 --no-pager"
+    )
+    return asked.stdout + asked.stderr
 
 
 def _left_over_groups() -> list[Path]:
@@ -120,6 +133,27 @@ class GpuHost:
         write_driver(driver, version, open_module=False)
         for gpu in GPUS:
             write(driver / f"gpus/{gpu.bdf}/information", information_text(gpu, version))
+
+
+def status(gpus: GpuHost) -> dict[str, Any]:
+    """Return what the daemon of that host reports."""
+    found: dict[str, Any] = json.loads(gpus.host.attempt("cdigen status --json").stdout or "{}")
+    return found
+
+
+def troubles(gpus: GpuHost) -> list[dict[str, Any]]:
+    """Return the daemon's warnings and errors, but for those about what this machine cannot show.
+
+    NVML: the real one misses the driver's module. /sys: a unit with a network namespace of its own has a
+    fresh one, in which the GPUs are not.
+    """
+    return [
+        row
+        for row in status(gpus)["findings"]
+        if row["severity"] != "info"
+        and row["rule"] != "gpu-without-device"
+        and "NVML_ERROR_DRIVER_NOT_LOADED" not in row["message"]
+    ]
 
 
 def make_install(root: Path) -> None:

@@ -81,37 +81,44 @@ def running_host(tree: Path, *, images: Path, state: Path | None = None) -> Iter
     host's new /dev and /run; by default tree itself, so that nodes and specs written there before are seen.
     Raises RuntimeError where the host cannot be set up.
     """
-    unshare = ("unshare", "--mount", "--propagation=private", "--pid", "--fork", "--kill-child")
     enter_host = Path(__file__).with_name("enter-host")
     with tempfile.TemporaryDirectory(prefix="cdigen-host-") as work:
         if state is None:
             state = tree if tree != MACHINE else Path(work)
-        holder = subprocess.Popen(
-            [*unshare, enter_host, tree, images, state, work],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert holder.stdout is not None
-        assert holder.stderr is not None
+        with held(enter_host, tree, images, state, work) as host:
+            yield host
+
+
+@contextmanager
+def held(*enter: str | Path) -> Iterator[Host]:
+    """Run the command ENTER in namespaces of its own as the first process of a host until the context ends.
+
+    It prints its number on this machine once all is there, and lives until its standard input ends. Raises
+    RuntimeError with its words where it does not come to that.
+    """
+    unshare = ("unshare", "--mount", "--propagation=private", "--pid", "--fork", "--kill-child")
+    holder = subprocess.Popen(
+        [*unshare, *enter], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stderr is not None
+    try:
+        pid = holder.stdout.readline().strip()
+        if not pid:
+            raise RuntimeError(f"cannot enter the host: {holder.stderr.read()}")
+        host = Host(pid=int(pid))
         try:
-            pid = holder.stdout.readline().strip()
-            if not pid:
-                raise RuntimeError(f"cannot enter {tree}: {holder.stderr.read()}")
-            host = Host(pid=int(pid))
-            try:
-                yield host
-            finally:
-                # By hand: containers' cgroups lie outside of every namespace of the host.
-                host.attempt("podman rm --all --force --time 0")
+            yield host
         finally:
-            # The end of its standard input ends the first process; the kernel then ends all the others.
-            try:
-                holder.communicate(timeout=30)
-            except subprocess.TimeoutExpired:
-                holder.kill()
-                raise
+            # By hand: containers' cgroups lie outside of every namespace of the host.
+            host.attempt("podman rm --all --force --time 0")
+    finally:
+        # The end of its standard input ends the first process; the kernel then ends all the others.
+        try:
+            holder.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            holder.kill()
+            raise
 
 
 def copy_tree(source: Path, target: Path) -> None:

@@ -1,7 +1,7 @@
 """A real containerd with CRI and NRI, of which nothing is the machine's own: `running_containerd`.
 
 `RELEASES` are those that `provision` unpacks. Root, state and sockets are in a folder; its processes and
-mounts are in namespaces of their own and end with them. Pods share the machine's network, so that no CNI is
+mounts are in namespaces of their own and end with them. Pods share the network in there, so that no CNI is
 needed. There is one image, busybox, made here.
 """
 
@@ -30,7 +30,8 @@ HOST = 2  # NamespaceMode NODE: the namespace is the machine's own
 class Release:
     """A containerd: the tree below the cache that has it, and the tables of its configuration.
 
-    `image` is the key that names the pause image, in a table of its own or in that of the images.
+    `image` is the key that names the pause image, in a table of its own or in that of the images. The
+    `snapshotter` copies by default what an image has, so that it works on every file system.
     """
 
     tree: str
@@ -38,6 +39,7 @@ class Release:
     runtime: str
     images: str
     image: str
+    snapshotter: str = "native"
 
 
 RELEASES = {
@@ -86,10 +88,6 @@ state = "{folder}/state"
   runtime_type = "io.containerd.runc.v2"
 """
 
-# The first process of the namespaces: bash reaps what others leave behind, and ends when its input does. What
-# containerd and its shims have below /run, whatever they are configured to, is in a /run of their own.
-HOLD = "mount -t tmpfs run /run && echo ready && read -r _"
-
 
 @dataclass(kw_only=True)
 class Place:
@@ -116,7 +114,6 @@ class Containerd(Place):
     binaries: Path
     holder: int
     cri: Cri
-    cgroup: str
     _process: subprocess.Popen[bytes] | None = None
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -127,7 +124,8 @@ class Containerd(Place):
 
     def enter(self, *command: str | Path) -> list[str | Path]:
         """Return COMMAND as one that runs where containerd does."""
-        return ["nsenter", f"--target={self.holder}", "--mount", "--pid", "--wd=/", *command]
+        there = ("--mount", "--pid", "--net", "--uts", "--wd=/")
+        return ["nsenter", f"--target={self.holder}", *there, *command]
 
     def start(self) -> None:
         """Start the daemon and wait until it listens for plugins and kubelets."""
@@ -195,7 +193,7 @@ class Containerd(Place):
         config: dict[str, Any] = {
             "metadata": {"name": name, "uid": f"uid-{name}", "namespace": namespace},
             "linux": {
-                "cgroup_parent": f"/{self.cgroup}",
+                "cgroup_parent": f"/{self.folder.name}",
                 "security_context": security(privileged=privileged),
             },
             **fields,
@@ -307,54 +305,63 @@ def eventually(
 @contextmanager
 def running_containerd(cache: Path, release: Release) -> Iterator[Containerd]:
     """Run containerd until the context ends, with its image."""
-    # A socket's path has 107 characters at most.
     with (
-        tempfile.TemporaryDirectory(prefix="cdigen-nri-") as name,
-        cgroups_below(Path(name).name) as cgroup,
-        holding() as holder,
+        holding_node() as (holder, folder),
+        containerd_within(holder, folder, cache=cache, release=release) as host,
     ):
-        folder = Path(name)
-        # Nothing else of the release's tree: what it comes with may need a newer libc than the machine has.
-        binaries = folder / "bin"
-        for made in ("bin", "cdi", "plugins", "conf.d", "nri", "opt"):
-            (folder / made).mkdir()
-        for binary in ("containerd", "containerd-shim-runc-v2", "ctr"):
-            (binaries / binary).symlink_to(cache / release.tree / "usr/bin" / binary)
-        (folder / "config.toml").write_text(configuration(release, folder))
-        cri = Cri(folder / "c.sock")
-        host = Containerd(
-            release=release, binaries=binaries, folder=folder, holder=holder, cri=cri, cgroup=cgroup
-        )
-        try:
-            host.start()
-            write_image(folder / "image.tar", cache / "runtimes-forky/usr/bin/busybox")
-            local = ("--local",) if release.version > 2 else ()
-            host.ctr("images", "import", *local, "--snapshotter", "native", folder / "image.tar")
-            print(host.version())
-            yield host
-            host.remove_all()
-        finally:
-            cri.close()
-            host.stop()
+        print(host.version())
+        yield host
+        host.remove_all()
 
 
 @contextmanager
-def holding() -> Iterator[int]:
-    """Hold new mount and process namespaces, and yield their first process; all others end with it."""
-    own = ("--mount", "--propagation=private", "--pid", "--mount-proc")
+def containerd_within(
+    holder: int, folder: Path, *, cache: Path, release: Release, settings: str = ""
+) -> Iterator[Containerd]:
+    """Run containerd, configured by further SETTINGS, in the namespaces of HOLDER until the context ends."""
+    # Nothing else of the release's tree: what it comes with may need a newer libc than the machine has.
+    binaries = folder / "bin"
+    for made in ("bin", "cdi", "plugins", "conf.d", "nri", "opt"):
+        (folder / made).mkdir()
+    for binary in ("containerd", "containerd-shim-runc-v2", "ctr"):
+        (binaries / binary).symlink_to(cache / release.tree / "usr/bin" / binary)
+    (folder / "config.toml").write_text(configuration(release, folder) + settings)
+    cri = Cri(folder / "c.sock")
+    host = Containerd(release=release, binaries=binaries, folder=folder, holder=holder, cri=cri)
+    try:
+        host.start()
+        write_image(folder / "image.tar", cache / "runtimes-forky/usr/bin/busybox")
+        local = ("--local",) if release.version > 2 else ()
+        host.ctr("images", "import", *local, "--snapshotter", release.snapshotter, folder / "image.tar")
+        yield host
+    finally:
+        cri.close()
+        host.stop()
+
+
+@contextmanager
+def holding_node() -> Iterator[tuple[int, Path]]:
+    """Hold new namespaces, and yield their first process and a folder; all ends together (hold-node).
+
+    So do cgroups of the folder's name, and all processes in the namespaces.
+    """
+    # A socket's path has 107 characters at most.
+    folder = Path(tempfile.mkdtemp(prefix="cdigen-node-"))
+    # Not with the tests' own group: it cleans up after tests that were killed.
     with subprocess.Popen(
-        ["unshare", *own, "--fork", "--kill-child", "bash", "-c", HOLD],
+        [Path(__file__).with_name("hold-node"), folder, folder.name],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     ) as outer:
         assert outer.stdout
+        first = outer.stdout.readline()
         assert outer.stdout.readline() == "ready\n"
         try:
-            yield only_child(outer.pid)
+            yield int(first), folder
         finally:
-            # The end of its standard input ends the first process, and the kernel then all others.
-            outer.communicate(timeout=30)
+            outer.communicate(timeout=60)
 
 
 def only_child(pid: int) -> int:
@@ -370,21 +377,7 @@ def configuration(release: Release, folder: Path) -> str:
     rows = "".join(f'{name} = "{value}"\n' for name, value in images.items())
     if release.images == release.runtime:
         text = text.replace("  enable_cdi", f"  {rows}  enable_cdi")
-        text += f'[plugins."{release.runtime}".containerd]\nsnapshotter = "native"\n'
+        text += f'[plugins."{release.runtime}".containerd]\nsnapshotter = "{release.snapshotter}"\n'
     else:
-        text += f'[plugins."{release.images}"]\nsnapshotter = "native"\n{rows}'
+        text += f'[plugins."{release.images}"]\nsnapshotter = "{release.snapshotter}"\n{rows}'
     return text
-
-
-@contextmanager
-def cgroups_below(name: str) -> Iterator[str]:
-    """Let pods make cgroups below NAME; by hand they are removed, as they lie outside of every namespace."""
-    folders = ("find", "/sys/fs/cgroup", "-depth", "-type", "d", "-path", f"*/{name}*")
-    remove = (*folders, "-exec", "rmdir", "{}", ";")
-    try:
-        yield name
-    finally:
-        eventually(
-            lambda: not subprocess.run(remove, check=False, capture_output=True, text=True).stderr or None,
-            f"no process is in a cgroup of {name}",
-        )

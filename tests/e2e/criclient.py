@@ -54,12 +54,17 @@ class Cri:
             raise CriError(error.details()) from None
 
 
-@cache
 def messages() -> dict[str, Any]:
     """Return the classes of cri.proto's messages by their names."""
+    return messages_of(PROTO)
+
+
+@cache
+def messages_of(proto: Path) -> dict[str, Any]:
+    """Return the classes of the messages of a file PROTO by their names."""
     with tempfile.NamedTemporaryFile(suffix=".binpb") as compiled:
-        protoc = (sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO.parent}")
-        subprocess.run([*protoc, f"--descriptor_set_out={compiled.name}", PROTO], check=True)
+        protoc = (sys.executable, "-m", "grpc_tools.protoc", f"-I{proto.parent}")
+        subprocess.run([*protoc, f"--descriptor_set_out={compiled.name}", proto], check=True)
         (file,) = FileDescriptorSet.FromString(Path(compiled.name).read_bytes()).file
     pool = DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())

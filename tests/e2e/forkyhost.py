@@ -115,15 +115,21 @@ def running_forky(root: Path, *, tree: Path, driver_tree: Path, images: Path) ->
     write_kernel_side(root, GPUS)
     install_hook(root)
     write_specs(root)
-    with running_host(root, images=images) as host:
-        print(host.run(VERSIONS))
-        host.run(START_DAEMONS)
-        archive = f"podman save --quiet --uncompressed --format oci-archive {DEBIAN_IMAGE}"
-        host.run(f"{archive} | docker load --quiet")
-        try:
-            yield host
-        finally:
-            host.attempt(REMOVE_CONTAINERS)
+    with running_host(root, images=images) as host, running_daemons(host):
+        yield host
+
+
+@contextmanager
+def running_daemons(host: Host) -> Iterator[None]:
+    """Run Docker and containerd on HOST, with the image of Debian, until the context ends."""
+    print(host.run(VERSIONS))
+    host.run(START_DAEMONS)
+    archive = f"podman save --quiet --uncompressed --format oci-archive {DEBIAN_IMAGE}"
+    host.run(f"{archive} | docker load --quiet")
+    try:
+        yield
+    finally:
+        host.attempt(REMOVE_CONTAINERS)
 
 
 def write_specs(root: Path) -> None:

@@ -12,7 +12,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +32,7 @@ DEVICES = {
     "0": ("/dev/nvidia0",),
     "1": ("/dev/nvidia1",),
     UUID: ("/dev/nvidia0",),
+    "none": (),
     "all": ("/dev/nvidia0", "/dev/nvidia1"),
 }
 LIBRARY = "/usr/local/nvidia/lib64/libfake.so.1"
@@ -66,7 +67,9 @@ def write_specs(folder: Path, devices: Mapping[str, tuple[str, ...]] = DEVICES, 
                 "name": name,
                 "containerEdits": {
                     "deviceNodes": [{"path": node, "hostPath": sources[node]} for node in nodes]
-                },
+                }
+                if nodes
+                else {"env": ["NVIDIA_VISIBLE_DEVICES=void"]},
             }
             for name, nodes in devices.items()
         ],
@@ -79,15 +82,24 @@ def write_specs(folder: Path, devices: Mapping[str, tuple[str, ...]] = DEVICES, 
 
 @dataclass(kw_only=True)
 class Plugin:
-    """`cdigen nri`; RUN_DIR has what it says of itself. Somebody else's child has no PROCESS here."""
+    """`cdigen nri`; RUN_DIR has what it says of itself, LOG_FILE its log, where that is not beside it.
+
+    Somebody else's child has no PROCESS here.
+    """
 
     run_dir: Path
     process: subprocess.Popen[bytes] | None = None
+    log_file: Path | None = None
 
     @property
     def log(self) -> list[dict[str, Any]]:
         """What it has logged."""
-        return [json.loads(line) for line in (self.run_dir.parent / "log").read_text().splitlines()]
+        file = self.log_file or self.run_dir.parent / "log"
+        return [json.loads(line) for line in file.read_text().splitlines()]
+
+    def said(self, event: str) -> list[dict[str, Any]]:
+        """Return the lines of its log about EVENT."""
+        return [line for line in self.log if line["event"] == event]
 
     def status(self) -> dict[str, Any]:
         """Return its status.json."""
@@ -139,27 +151,38 @@ def running_plugin(
 ) -> Iterator[Plugin]:
     """Run `cdigen nri` until the context ends, with POLICY over the module's; wait until it is registered."""
     folder = host.folder / f"plugin-{index}-{name}"
-    config = plugin_config(host, folder, **policy)
-    log = (folder / "log").open("ab")
-    options = ("--socket", host.nri, "--index", index, "--name", name, "--run-dir", folder / "run")
-    with log:
-        # It ends with the tests, however they end.
-        tied = ("setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "cdigen", "nri")
-        process = subprocess.Popen(
-            [*tied, *options, "--spec-dir", host.specs, "--config", config],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-    plugin = Plugin(process=process, run_dir=folder / "run")
+    plugin = started_plugin(host, folder, ("--index", index, "--name", name), policy)
     try:
         if wait:
             plugin.registered()
         yield plugin
     finally:
-        if process.poll() is None:
-            plugin.send(signal.SIGCONT)
-            plugin.end(signal.SIGTERM)
+        ended(plugin)
+
+
+def started_plugin(
+    host: Place, folder: Path, more: Sequence[str], policy: Mapping[str, object], *, log: str = "log"
+) -> Plugin:
+    """Start `cdigen nri` with MORE options, by FOLDER, which several may share, each with a LOG there."""
+    config = plugin_config(host, folder, **policy)
+    options: tuple[str | Path, ...] = ("--socket", host.nri, "--run-dir", folder / "run", *more)
+    with (folder / log).open("ab") as file:
+        # It ends with the tests, however they end.
+        tied = ("setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "cdigen", "nri")
+        process = subprocess.Popen(
+            [*tied, *options, "--spec-dir", host.specs, "--config", config],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+        )
+    return Plugin(process=process, run_dir=folder / "run", log_file=folder / log)
+
+
+def ended(plugin: Plugin) -> None:
+    """End a PLUGIN that still runs."""
+    if plugin.process is not None and plugin.process.poll() is None:
+        plugin.send(signal.SIGCONT)
+        plugin.end(signal.SIGTERM)
 
 
 def plugin_config(host: Place, folder: Path, **policy: object) -> Path:

@@ -14,6 +14,7 @@ import pytest
 from abilities import cannot_run
 from chroothost import copy_tree, running_host
 from gpuhosts import WAYS, Driven, gpu_root
+from imagearchive import build as build_image
 
 E2E = Path(__file__).resolve().parent
 
@@ -26,10 +27,31 @@ def cache() -> Path:
     unshare = ["unshare", "--mount", "--pid", "--fork", "true"]
     if subprocess.run(unshare, check=False, capture_output=True).returncode != 0:
         cannot_run("needs the right to make mount and process namespaces")
-    check = subprocess.run([E2E / "provision", "--check"], check=False, capture_output=True, text=True)
+    check_provisioned()
+    return Path(os.environ.get("CDIGEN_E2E_CACHE") or E2E.parents[1] / ".e2e").absolute()
+
+
+@pytest.fixture(scope="session")
+def kubernetes_tree(cache: Path) -> Path:
+    """Return the folder with Kubernetes' programs, which only these tests need."""
+    check_provisioned("--part", "kubernetes")
+    return cache / "kubernetes"
+
+
+@pytest.fixture(scope="session")
+def kubectl(cache: Path) -> Path:
+    """Return a kubectl whose kustomize knows components, which that of Kubernetes 1.20 does not."""
+    check_provisioned("--part", "kubectl")
+    return cache / "kubectl"
+
+
+def check_provisioned(*options: str) -> None:
+    """Make sure that `provision` has made what OPTIONS ask for; else the test cannot run."""
+    check = subprocess.run(
+        [E2E / "provision", "--check", *options], check=False, capture_output=True, text=True
+    )
     if check.returncode != 0:
         cannot_run(check.stdout.strip() or check.stderr.strip())
-    return Path(os.environ.get("CDIGEN_E2E_CACHE") or E2E.parents[1] / ".e2e").absolute()
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +70,12 @@ def upgrade_tree(cache: Path) -> Path:
 def images(cache: Path) -> Path:
     """Return podman's store of the images (those that chroothost names)."""
     return cache / "images"
+
+
+@pytest.fixture(scope="session")
+def image_archive(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an archive with the image of cdigen as this tree makes it (imagearchive.IMAGE)."""
+    return build_image(cache, tmp_path_factory.mktemp("image") / "cdigen.tar.zst")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from chroothost import DEBIAN_IMAGE, MACHINE, REDHAT_IMAGE, Host, running_host
-from kernelside import control_nodes, example_gpus, write_kernel_side
+from kernelside import Node, control_nodes, example_gpus, write_kernel_side
 
 pytestmark = pytest.mark.e2e
 
@@ -43,11 +43,12 @@ NAMES = (
 # Further names of files in NAMES; a process that has one of a file's names loaded gets that again.
 ALIASES = ("libcuda.so", f"libnvidia-nvvm.so.{VERSION}", "libGLX_indirect.so.0", "libnvidia-ml.so")
 
-REQUESTS = {
+REQUESTS: dict[str, set[Node]] = {
     "0": {*GPUS[0].nodes},
     "1": {*GPUS[1].nodes},
     GPUS[1].uuid: {*GPUS[1].nodes},
     "all": {*GPUS[0].nodes, *GPUS[1].nodes},
+    "none": set(),
 }
 
 
@@ -66,7 +67,9 @@ def state(tmp_path_factory: pytest.TempPathFactory, driver_tree: Path) -> Path:
     root = folder / "root"
     subprocess.run(["cp", "--archive", "--link", driver_tree, root], check=True)
     write_kernel_side(root, GPUS)
-    cdigen("generate", "--root", root, "--write")
+    config = folder / "config.yaml"
+    config.write_text("nri: {management_namespaces: [gpu-operator]}\n")
+    cdigen("generate", "--root", root, "--write", "--config", config)
     return root
 
 
@@ -82,6 +85,14 @@ def test_a_container_has_the_nodes_it_asked_for_with_their_numbers_and_no_others
     debian_13: Host, image: str, device: str
 ) -> None:
     assert debian_13.gpu_nodes(image, f"nvidia.com/gpu={device}") == {*REQUESTS[device], *control_nodes()}
+
+
+def test_an_administrators_container_has_every_node_of_the_driver_and_its_files(debian_13: Host) -> None:
+    device = "management.nvidia.com/gpu=all"
+    drivers = {node for gpu in GPUS for node in gpu.nodes if node.path.startswith("/dev/nvidia")}
+    assert debian_13.gpu_nodes(DEBIAN_IMAGE, device) == {*drivers, *control_nodes()}
+    answer = debian_13.attempt(f"podman run --rm --device {device} {DEBIAN_IMAGE} nvidia-smi")
+    assert "couldn't communicate with the NVIDIA driver" in answer.stdout
 
 
 @pytest.mark.parametrize("image", IMAGES)
@@ -120,6 +131,11 @@ def test_a_container_cannot_change_the_driver(debian_13: Host, image: str) -> No
     )
     assert answer.returncode != 0
     assert "Read-only file system" in answer.stderr
+
+
+def test_the_driver_comes_without_a_gpu_too(debian_13: Host) -> None:
+    run = f"podman run --rm --device nvidia.com/gpu=none {DEBIAN_IMAGE}"
+    assert debian_13.run(f"{run} dlopen-all libcuda.so.1").startswith("ok ")
 
 
 def test_a_container_that_asks_by_environment_too_gets_nothing_twice(debian_13: Host) -> None:

@@ -37,7 +37,8 @@ while not os.path.exists("/srv/shared/stop"):
         os.symlink(target, link)
 print(swaps)
 """
-# The hook as its spec says, on a bundle of that root, again and again, each time with something to write.
+# The hook as its spec says, on a bundle of that root, again and again, each time with something to write:
+# COUNT times, and up to ten times as often where the swaps rarely came between, as on a busy machine.
 START_HOOKS = """
 import collections, json, os, subprocess, sys
 hook, count = json.load(sys.stdin)
@@ -45,7 +46,10 @@ json.dump({"root": {"path": "root"}}, open("/srv/shared/config.json", "w"))
 state = json.dumps({"bundle": "/srv/shared"}).encode()
 env = dict(entry.split("=", 1) for entry in hook["env"])
 said = collections.Counter()
-for number in range(count):
+for number in range(10 * count):
+    linked = sum(times for line, times in said.items() if "link" in line)
+    if number >= count and min(linked, said["done"]) > count // 20:
+        break
     args = hook["args"][:5] + ["--update-ldcache", "x86_64", f"/opt/{number}", "libcuda.so.1",
                                "--create-symlinks", "libcuda.so.1", f"/usr/lib64/{number}.so"]
     done = subprocess.run(args, executable=hook["path"], input=state, capture_output=True, env=env)

@@ -24,6 +24,8 @@ from nriplugins import (
     write_specs,
 )
 
+from cdigen.holders.cgroups import living
+
 pytestmark = pytest.mark.e2e
 
 OWN, NVIDIA, NODERESOURCE = "devices.cdigen.dev", "nvidia.cdi.k8s.io", "cdi-devices.noderesource.dev"
@@ -100,6 +102,23 @@ def test_the_cgroup_lets_a_container_use_its_gpu_and_no_other(host: Containerd) 
 def test_what_was_injected_is_written_on_the_container(host: Containerd) -> None:
     container = host.container("NVIDIA_VISIBLE_DEVICES=0,1")
     assert container.spec()["annotations"][MARK] == f"{KIND}=0,{KIND}=1"
+
+
+def test_the_plugins_book_has_who_was_given_devices_until_it_is_removed(
+    host: Containerd, plugin: Plugin
+) -> None:
+    container = host.container("NVIDIA_VISIBLE_DEVICES=0,1")
+    host.container()
+
+    def booked() -> list[tuple[str, list[str]]]:
+        return [(row["id"], row["devices"]) for row in plugin.status()["holders"]]
+
+    eventually(lambda: booked() == [(container.id, [f"{KIND}=0", f"{KIND}=1"])] or None, "the book")
+    alive = living()
+    assert alive is None or container.id in alive
+    host.remove_all()
+    eventually(lambda: booked() == [] or None, "the book without it")
+    assert container.id not in (living() or ())
 
 
 @pytest.mark.parametrize("env", [(), ("NVIDIA_VISIBLE_DEVICES=void",), ("NVIDIA_VISIBLE_DEVICES=",)])

@@ -1,5 +1,6 @@
 """`cdigen nri` beside Debian 13's containerd, 1.7.24, whose NRI (0.6) drops CDI devices silently."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,6 +100,18 @@ def test_a_raw_answer_of_more_than_a_megabyte_arrives_whole(host: Containerd) ->
     assert container.nodes() == numbers("/dev/nvidia0")
     found = container.environment()
     assert [f"LONG{number}={found[f'LONG{number}']}" for number in range(12)] == env
+
+
+def test_raw_files_are_those_of_the_capabilities_where_that_is_asked_for(host: Containerd) -> None:
+    part = json.loads((host.specs / "nvidia.com-gpu.json").read_text())
+    part["kind"] = f"{KIND}-compute"
+    part["containerEdits"]["mounts"] = []
+    (host.specs / "nvidia.com-gpu-compute.json").write_text(json.dumps(part))
+    with running_plugin(host, unsupported_cdi="raw", narrow=True):
+        found = [host.container(WISH, f"NVIDIA_DRIVER_CAPABILITIES={words}") for words in ("", "all")]
+    (host.specs / "nvidia.com-gpu-compute.json").unlink()
+    assert [container.nodes() for container in found] == [numbers("/dev/nvidia0")] * 2
+    assert [container.sh(f"ls {LIBRARY} 2>/dev/null") for container in found] == ["", f"{LIBRARY}\n"]
 
 
 def test_a_container_is_refused_whose_spec_says_what_this_nri_cannot(host: Containerd, raw: Plugin) -> None:

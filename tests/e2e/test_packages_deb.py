@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from bootedhost import GPUS, GpuHost, eventually, gpu_host
+from bootedkubelet import GPU, PRETENDED, healthy, kubelet_at
 from chroothost import DEBIAN_IMAGE, copy_tree, running_host
 from debianpackages import APT, NEXT, Debs, build, one_file
 from installation.installing import snapshot
@@ -24,6 +25,7 @@ RELEASES = {"trixie": "550.163.01", "bookworm": "535.216.03"}
 SPEC = "/run/cdi/nvidia.com-gpu.json"
 VIEW = "/usr/local/nvidia/lib64/"
 HOOK = "/usr/libexec/cdigen/cdigen-hook"
+SERVICES = ("cdigen", "cdigen-nri", "cdigen-kubelet")
 ROUNDS = int(os.environ.get("CDIGEN_SOAK_PACKAGES", "1"))
 RUN = f"podman run --rm --device nvidia.com/gpu=0 {DEBIAN_IMAGE}"
 # What apt and dpkg write for themselves, and what podman and the driver's packages do.
@@ -141,9 +143,13 @@ def test_with_two_commands_a_container_has_a_gpu_and_purged_nothing_is_left(
     before = system(gpus)
     install(gpus, "now", *(path.name.partition("_")[0] for path in debs.now.glob("*.deb")))
     assert_a_container_has_the_driver(gpus)
-    assert gpus.host.run("systemctl is-active cdigen cdigen-nri").split() == ["active", "active"]
-    assert "Traceback" not in gpus.host.run("journalctl --unit=cdigen --unit=cdigen-nri --output=cat")
-    assert gpus.host.run("dpkg --verify cdigen cdigen-nri") == ""
+    assert gpus.host.run(f"systemctl is-active {' '.join(SERVICES)}").split() == ["active"] * len(SERVICES)
+    journal = f"journalctl --output=cat --unit={' --unit='.join(SERVICES)}"
+    # With this release's own grpcio, or the one that the package has.
+    served = '"resource": "nvidia.com/gpu", "state": "waiting"'
+    assert eventually(lambda: served in gpus.host.run(journal))
+    assert "Traceback" not in gpus.host.run(journal)
+    assert gpus.host.run(f"dpkg --verify {' '.join(SERVICES)}") == ""
     purge(gpus)
     assert system(gpus) == before
     left = gpus.host.run("find /run /var/lib /etc -name '*cdigen*' -not -path '/var/lib/dpkg/*'")
@@ -152,6 +158,28 @@ def test_with_two_commands_a_container_has_a_gpu_and_purged_nothing_is_left(
         f"/etc/systemd/system/{unit}.service.d" for unit in ("cdigen", "cdigen-once")
     }
     assert REFUSAL in gpus.host.attempt(f"{RUN} true").stderr
+
+
+def test_a_kubelet_gets_gpus_by_the_releases_grpcio_through_an_upgrade_until_it_is_removed(
+    gpus: GpuHost, release: str, debs: Debs
+) -> None:
+    packages = tuple(path.name.partition("_")[0] for path in debs.now.glob("*.deb"))
+    # Debian 13's own, 1.51.1, and the one that the self-contained package has.
+    modules = {"trixie": "/usr/lib/python3/dist-packages", "bookworm": "/usr/lib/cdigen"}[release]
+    install(gpus, "now", *packages)
+    gpus.host.run(f"echo '{PRETENDED}' >>/etc/cdigen/config.yaml; systemctl restart cdigen")
+    with kubelet_at(gpus, "/var/lib/kubelet") as kubelet:
+        assert eventually(lambda: len(healthy(kubelet)) == 2)
+        (device,) = kubelet.endpoints[GPU].allocate(healthy(kubelet)[0]).cdi_devices
+        run = f"podman run --rm --device {device.name} {DEBIAN_IMAGE}"
+        assert gpus.host.run(f"{run} dlopen-all libcuda.so.1").startswith("ok ")
+        pid = gpus.host.run("systemctl show --property=MainPID --value cdigen-kubelet").strip()
+        assert f"{modules}/grpc/_cython/cygrpc." in gpus.host.run(f"cat /proc/{pid}/maps")
+        install(gpus, "later", *packages)
+        assert eventually(lambda: len(kubelet.registered) > 1 and len(healthy(kubelet)) == 2)
+        gpus.host.run(f"{APT} remove cdigen-kubelet")
+        assert kubelet.endpoints[GPU].ended.wait(5)
+        assert os.listdir(kubelet.plugins) == ["kubelet.sock"]
 
 
 def test_containers_start_while_cdigen_is_upgraded_and_downgraded(gpus: GpuHost) -> None:
@@ -259,7 +287,7 @@ def test_without_its_hook_it_can_be_removed_and_its_purge_spares_what_another_cd
 ) -> None:
     install(gpus)
     another = "/usr/local/libexec/cdigen"
-    gpus.host.run("rm -r /usr/libexec/cdigen; dpkg --remove cdigen-nri cdigen")
+    gpus.host.run("rm -r /usr/libexec/cdigen; dpkg --remove cdigen-nri cdigen-kubelet cdigen")
     gpus.host.run(f"mkdir -p {another} /var/lib/cdigen/views/x; touch {another}/cdigen-hook")
     gpus.host.run(f"dpkg --purge cdigen; [ -d /var/lib/cdigen/views/x ]; rm -r {another} /var/lib/cdigen")
     gpus.host.run("rm -rf /etc/cdigen /run/cdigen")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bootedhost import REPOSITORY, GpuHost, eventually, gpu_host, locked_wheels
+from bootedhost import REPOSITORY, GpuHost, eventually, gpu_host, locked_wheels, status, troubles
 from chroothost import DEBIAN_IMAGE
 from installation.wheels import build
 from startingcontainers import LOADED, REFUSAL, Starts
@@ -83,11 +83,6 @@ def installed(gpus: GpuHost, *options: str) -> dict[str, Any]:
     return told
 
 
-def status(gpus: GpuHost) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(gpus.host.attempt("cdigen status --json").stdout or "{}")
-    return found
-
-
 def is_ready(gpus: GpuHost) -> bool:
     return {"nvidia": "ready"}.items() <= {
         row["vendor"]: row["state"] for row in status(gpus)["vendors"]
@@ -111,7 +106,7 @@ def test_two_commands_give_containers_the_gpu(gpus: GpuHost, before: set[str]) -
     assert eventually(lambda: is_ready(gpus))
     assert gpus.host.run("systemctl is-enabled cdigen") == "enabled\n"
     assert_a_container_gets_the_driver(gpus)
-    assert [row for row in status(gpus)["findings"] if row["severity"] != "info"] == []
+    assert troubles(gpus) == []
 
 
 def test_a_second_run_changes_nothing_and_the_daemon_goes_on(gpus: GpuHost) -> None:
@@ -124,6 +119,16 @@ def test_a_second_run_changes_nothing_and_the_daemon_goes_on(gpus: GpuHost) -> N
 def test_the_plugin_runs_by_its_unit_which_sees_no_homes(gpus: GpuHost) -> None:
     gpus.host.run("systemctl start cdigen-nri && systemctl is-active cdigen-nri")
     gpus.host.run("systemctl stop cdigen-nri")
+
+
+def test_the_kubelets_plugins_say_that_grpcio_is_missing_and_run_with_it(gpus: GpuHost) -> None:
+    gpus.host.run("! systemctl start cdigen-kubelet")
+    said = gpus.host.run("journalctl --unit=cdigen-kubelet --output=cat")
+    assert "pipx inject cdigen grpcio" in said
+    assert "Traceback" not in said
+    gpus.host.run(f"{PIPX} inject cdigen grpcio", timeout_s=120)
+    gpus.host.run("systemctl start cdigen-kubelet && systemctl is-active cdigen-kubelet")
+    gpus.host.run("systemctl stop cdigen-kubelet")
 
 
 def test_man_pages_and_completions_are_where_debian_looks_for_them(gpus: GpuHost) -> None:

@@ -134,10 +134,11 @@ def test_what_the_code_needs_is_asked_for(packages: Path) -> None:
         name, _, floor = row.strip(' ",').partition(">=")
         if name != "nvidia-ml-py":
             assert f"python3dist({name}) >= {floor.partition(',')[0]}\n" in needed
-    assert (
-        f"cdigen = {queried(package(packages, 'cdigen'), '--queryformat', '%{VERSION}-%{RELEASE}')}\n"
-        in queried(package(packages, "cdigen-nri"), "--requires")
-    )
+    same = f"cdigen = {queried(package(packages, 'cdigen'), '--queryformat', '%{VERSION}-%{RELEASE}')}\n"
+    assert same in queried(package(packages, "cdigen-nri"), "--requires")
+    of_the_kubelet = queried(package(packages, "cdigen-kubelet"), "--requires")
+    assert same in of_the_kubelet
+    assert "python3dist(grpcio) >= 1.51\n" in of_the_kubelet
 
 
 @pytest.fixture
@@ -180,5 +181,5 @@ def test_installed_upgraded_and_erased_nothing_is_left(packages: Path, root: Pat
     assert (root / HOOK).stat().st_ino != inode
     assert (root / HOOK / "cdigen/hook/main.py").exists()
 
-    ran(*rpm, "--erase", "cdigen", "cdigen-nri")
+    ran(*rpm, "--erase", "cdigen", "cdigen-nri", "cdigen-kubelet")
     assert of_the_host(root) == before

@@ -4,6 +4,7 @@ The specs here are written by hand, so that a failure is one of the surroundings
 """
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,6 +91,26 @@ def driver_spec(library_folder: str) -> str:
             "devices": [{"name": "all", "containerEdits": {"mounts": mounts}}],
         }
     )
+
+
+def missing(cache: Path, *options: str) -> str:
+    """Return what `provision --check` says of a folder."""
+    command = (f"{Path(__file__).with_name('provision')}", "--check", *options, f"{cache}")
+    return subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True).stdout
+
+
+def test_a_part_that_stands_apart_is_missed_by_those_alone_who_ask_for_it(tmp_path: Path) -> None:
+    everything = missing(tmp_path)
+    assert "driver-trixie" in everything
+    assert "kubernetes" not in everything
+    alone = missing(tmp_path, "--part", "kubernetes")
+    assert "kubernetes" in alone
+    assert "driver-trixie" not in alone
+
+
+def test_a_part_is_asked_for_with_what_it_needs(tmp_path: Path) -> None:
+    said = missing(tmp_path, "--part", "image-redhat.tar")
+    assert said.endswith(": dlopen-all, image-debian.tar, image-redhat.tar (run tests/e2e/provision)\n")
 
 
 @pytest.mark.parametrize("image", IMAGES)

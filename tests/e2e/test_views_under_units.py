@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bootedhost import GpuHost, eventually, gpu_host
+from bootedhost import GpuHost, eventually, gpu_host, status, troubles
 from chroothost import DEBIAN_IMAGE
 from startingcontainers import LOADED, Starts
 from upgradehost import PACKAGES
@@ -39,11 +39,6 @@ def gpus(request: pytest.FixtureRequest, cache: Path, images: Path) -> Iterator[
 
 def spec(gpus: GpuHost) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(gpus.host.run(f"cat {SPEC}"))
-    return found
-
-
-def status(gpus: GpuHost) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(gpus.host.attempt("cdigen status --json").stdout or "{}")
     return found
 
 
@@ -77,7 +72,7 @@ def test_the_unit_that_runs_once_gives_containers_a_view(gpus: GpuHost) -> None:
 def test_the_daemons_unit_gives_containers_a_view_and_has_nothing_to_warn_about(gpus: GpuHost) -> None:
     gpus.host.run("systemctl start cdigen")
     assert is_ready(gpus)
-    assert [row for row in status(gpus)["findings"] if row["severity"] != "info"] == []
+    assert troubles(gpus) == []
     assert_containers_get_the_view(gpus)
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chroothost import Host, copy_tree
+from chroothost import Host, copy_tree, held
 from gpuhosts import REPOSITORY, install_hook
 from kernelside import Gpu, example_gpus, information_text, make_node, write, write_driver, write_kernel_side
 from kernelside import Node as Device
@@ -233,7 +233,6 @@ def upgrade_host(
 
     Copied by hard links, but for what is in OWN: dpkg, apt and ldconfig replace files elsewhere by rename.
     """
-    unshare = ("unshare", "--mount", "--propagation=private", "--pid", "--fork", "--kill-child")
     with tempfile.TemporaryDirectory(prefix="upgrade-", dir=driver_tree.parent) as folder:
         root, work = Path(folder) / "root", Path(folder) / "work"
         copy_tree(driver_tree, root)
@@ -241,37 +240,22 @@ def upgrade_host(
         for name in OWN:
             subprocess.run(["rm", "--recursive", root / name], check=True)
             subprocess.run(["cp", "--archive", driver_tree / name, root], check=True)
-        _make_running(root)
         older = min(path.name for path in (root / PACKAGES).iterdir())
         write_kernel_side(root, gpus, driver_version=older)
         if hook:
             install_hook(root)
         if config:
             write(root / "etc/cdigen/config.yaml", config)
-        holder = subprocess.Popen(
-            [*unshare, "bash", "-euc", ENTER, "enter", root, images, work],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert holder.stdout is not None
-        assert holder.stderr is not None
-        try:
-            pid = holder.stdout.readline().strip()
-            if not pid:
-                raise RuntimeError(f"cannot enter {root}: {holder.stderr.read()}")
-            host = Host(pid=int(pid))
-            try:
-                yield Upgraded(host=host, root=root)
-            finally:
-                host.attempt("podman rm --all --force --time 0")
-        finally:
-            try:
-                holder.communicate(timeout=30)
-            except subprocess.TimeoutExpired:
-                holder.kill()
-                raise
+        with entered(root, images=images, work=work) as host:
+            yield Upgraded(host=host, root=root)
+
+
+@contextmanager
+def entered(root: Path, *, images: Path, work: Path) -> Iterator[Host]:
+    """Run the tree ROOT itself as a host until the context ends; WORK is an empty folder."""
+    _make_running(root)
+    with held("bash", "-euc", ENTER, "enter", root, images, work) as host:
+        yield host
 
 
 def _make_running(root: Path) -> None:

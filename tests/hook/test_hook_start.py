@@ -143,7 +143,7 @@ def test_a_hook_that_lacks_a_part_is_one_line_and_fails_only_where_a_step_is_req
 def next_version(tmp_path: Path) -> Path:
     """Return sources whose hook has other modules than this one."""
     sources = tmp_path / "next"
-    for name in ("etc", "cdigen/binfmt", "cdigen/hook"):
+    for name in ("etc", "cdigen/binfmt", "cdigen/hook", "cdigen/kernellog"):
         shutil.copytree(REPOSITORY / name, sources / name)
     for name in ("Makefile", "cdigen/__init__.py", "cdigen/value.py"):
         shutil.copy(REPOSITORY / name, sources / name)

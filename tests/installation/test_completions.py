@@ -6,6 +6,7 @@ import sys
 from importlib import import_module
 
 import pytest
+from healthhost import FELL, example, ill, save
 from installation.installing import REPOSITORY
 from installation.shells import Shells
 
@@ -40,7 +41,10 @@ def long_options(command: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def shells(tmp_path_factory: pytest.TempPathFactory) -> Shells:
-    """Return shells in a home with a file and a folder, on a host that has three devices of two kinds."""
+    """Return shells in a home with a file and a folder, on a host that has three devices of two kinds.
+
+    The daemon knows the first to be unhealthy, which is no reason not to offer it.
+    """
     top = tmp_path_factory.mktemp("shells")
     for folder in ("home/folder", "programs", "specs"):
         (top / folder).mkdir(parents=True)
@@ -53,10 +57,13 @@ def shells(tmp_path_factory: pytest.TempPathFactory) -> Shells:
     hostile = [{"name": "$(touch${IFS}owned)  usable  ", "containerEdits": {"env": ["A=1"]}}]
     spec = {"cdiVersion": "0.5.0", "kind": "vendor.com/gpu", "devices": hostile}
     (top / "specs/hostile.json").write_text(json.dumps(spec))
+    save(top, ill(example(), 0, FELL))
+    (top / "config.yaml").write_text(f"daemon: {{run_dir: {top}/run/cdigen}}\n")
     program = top / "programs/cdigen"
     # The program itself, which finds the devices of the test.
     program.write_text(
-        f'#!/bin/sh\nPYTHONPATH="{REPOSITORY}" exec {sys.executable} -m cdigen "$@" --spec-dir {top}/specs\n'
+        f'#!/bin/sh\nPYTHONPATH="{REPOSITORY}" exec {sys.executable} -m cdigen "$@" '
+        f"--config {top}/config.yaml --spec-dir {top}/specs\n"
     )
     program.chmod(0o755)
     return Shells(REPOSITORY / "etc/completions", top / "programs", top / "home")
@@ -105,6 +112,7 @@ def test_a_shell_offers_the_values_that_an_option_takes(shells: Shells, shell: s
         ("cdigen doctor --for podman --for d", {"docker"}),
         ("cdigen list --kind ", {"amd.com/gpu", "nvidia.com/gpu"}),
         ("cdigen doctor --device ", {"amd.com/gpu=all", "nvidia.com/gpu=0", "nvidia.com/gpu=0:1"}),
+        ("cdigen health --mark ", {"amd.com/gpu=all", "nvidia.com/gpu=0", "nvidia.com/gpu=0:1"}),
         ("cdigen doctor --user roo", {"root"}),
         ("cdigen generate --target docker-2", {"docker-25.0", "docker-27.5", "docker-28.1", "docker-29.7"}),
     ],

@@ -39,6 +39,16 @@ def test_the_command_starts_from_its_own_folder_and_heeds_no_environment(
     assert first == f"#!{sys.executable} -BI"
 
 
+def test_kubectls_plugin_starts_from_the_same_folder(installed: Path, tmp_path: Path) -> None:
+    starter = tmp_path / "kubectl-inspect-gpushare"
+    text = (installed / "usr/bin/kubectl-inspect-gpushare").read_text()
+    starter.write_text(text.replace('"/usr/lib', f'"{installed}/usr/lib'))
+    command = [sys.executable, "-BI", str(starter), "--version"]
+    said = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert said.stdout.startswith("kubectl-inspect-gpushare ")
+    assert (installed / "usr/bin/kubectl-inspect-gpushare").stat().st_mode & 0o777 == 0o755
+
+
 def test_nobody_but_the_owner_can_change_what_was_installed(tmp_path: Path) -> None:
     done(make("install", tmp_path, *LOCAL, umask=0o000))
     for path in tmp_path.rglob("*"):
@@ -81,9 +91,21 @@ def test_the_hook_is_where_the_installed_default_looks_for_it(tmp_path: Path) ->
 def test_units_start_what_was_installed(tmp_path: Path) -> None:
     done(make("install", tmp_path, "PREFIX=/usr/local", "INIT=systemd openrc", *LOCAL))
     units = tmp_path / "usr/local/lib/systemd/system"
-    assert "ExecStart=/usr/local/bin/cdigen run\n" in (units / "cdigen.service").read_text()
+    assert "ExecStart=/usr/local/bin/cdigen run --standby\n" in (units / "cdigen.service").read_text()
     assert "ExecStart=/usr/local/bin/cdigen generate " in (units / "cdigen-once.service").read_text()
+    reader = (units / "cdigen-kernel-log@.service").read_text()
+    assert "ExecStart=/usr/local/libexec/cdigen/cdigen-kernel-log\n" in reader
+    assert (units / "cdigen-kernel-log.socket").exists()
     assert "command=/usr/local/bin/cdigen\n" in (tmp_path / "etc/init.d/cdigen").read_text()
+
+
+def test_the_reader_of_the_kernels_log_starts_from_beside_the_hook(installed: Path) -> None:
+    program = installed / "usr/libexec/cdigen/cdigen-kernel-log"
+    assert program.read_text().startswith(f"#!{sys.executable} -ISB\n")
+    # A log that has ended already.
+    command = [str(program), "--given"]
+    done = subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, cwd="/")
+    assert (done.stdout, done.stderr) == (b"", b"")
 
 
 def test_the_configuration_of_the_host_is_not_touched(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_it_puts_there_what_make_install_does_but_for_the_code(
 
 def test_units_start_the_command_of_the_wheel(command: Path, root: Path) -> None:
     told(command, "--destdir", root)
-    assert f"ExecStart={command} run\n" in (root / UNITS / "cdigen.service").read_text()
+    assert f"ExecStart={command} run --standby\n" in (root / UNITS / "cdigen.service").read_text()
     assert f"ExecReload={command} config check\n" in (root / UNITS / "cdigen-nri.service").read_text()
 
 

@@ -1,11 +1,9 @@
 """The whole of it on a host of its own: a clean Debian root, installed into, booted by its own systemd."""
 
 import json
-import os
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,18 +11,13 @@ from pathlib import Path
 
 import pytest
 from abilities import cannot_run
-from bootedhost import booted, eventually
-from hosttree import V535, debian_12
+from bootedhost import eventually
+from installation.installedhost import GPU_HOST, HOST_PYTHON, debian_root, started
 from installation.installing import REPOSITORY, done, make, snapshot
-from kernelside import example_gpus, write_kernel_side
 from nri.runtimeside import Runtime, SocketTransport, container, pod
 
 pytestmark = pytest.mark.e2e
 
-NAMESPACES = ("--mount", "--pid", "--ipc", "--net", "--cgroup")
-HOST_PYTHON = "HOST_PYTHON=/usr/bin/python3"
-# The host whose GPUs are offered: cdigen gets it as --root.
-GPU_HOST = "gpu-host"
 SPEC = f"{GPU_HOST}/run/cdi/nvidia.com-gpu.json"
 # A node that only the plugin looks at, of no device that there is.
 NODE = "/dev/cdigen-test"
@@ -32,33 +25,7 @@ NODE = "/dev/cdigen-test"
 
 @pytest.fixture(scope="module")
 def host(cache: Path) -> Iterator[Path]:
-    """Return a clean Debian root of this machine's release, with systemd and Python, and a GPU host in it."""
-    release = dict(
-        line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line
-    )
-    if release.get("ID") != "debian" or not Path("/usr/bin/python3").exists():
-        cannot_run("needs Debian, and its python3: modules are installed for the same Python in a root")
-    with tempfile.TemporaryDirectory(prefix="installed-", dir=cache) as folder:
-        root = Path(folder) / "root"
-        recipe = (
-            REPOSITORY / "tests/e2e/recipes/debian-root",
-            "--variant=minbase",
-            "--include=python3,systemd-sysv",
-            "--quiet",
-            root,
-        )
-        environment = {**os.environ, "SUITE": release["VERSION_CODENAME"]}
-        subprocess.run(recipe, check=True, env=environment, stdin=subprocess.DEVNULL)
-        gpu_host = root / GPU_HOST
-        gpu_host.mkdir()
-        debian_12(gpu_host)
-        write_kernel_side(gpu_host, example_gpus(2), driver_version=V535)
-        (gpu_host / "run").mkdir()
-        (gpu_host / "var").mkdir(exist_ok=True)
-        (gpu_host / "var/run").symlink_to("../run")
-        (gpu_host / "usr/bin").mkdir(exist_ok=True)
-        shutil.copy("/usr/bin/python3", gpu_host / "usr/bin/python3")
-        done(make("install-hook", gpu_host))
+    with debian_root(cache) as root:
         yield root
 
 
@@ -68,8 +35,8 @@ def of_the_system(root: Path) -> dict[str, tuple[int, int, int, int, str]]:
 
 def asked_nvml(root: Path) -> str:
     """Start NVML's process as the installed one does, for a library that is nowhere; return what it says."""
-    child = "/usr/local/lib/cdigen/cdigen/vendors/nvidia/nvml/child.py"
-    command = ["chroot", str(root), "/usr/bin/python3", "-I", child, "/nowhere/libnvidia-ml.so.1"]
+    child = "/usr/local/lib/cdigen/cdigen/vendors/nvidia/nvml/child"
+    command = ["chroot", str(root), "/usr/bin/python3", "-I", child, "/nowhere/libnvidia-ml.so.1", "identity"]
     return subprocess.run(command, check=False, capture_output=True, text=True).stdout
 
 
@@ -101,23 +68,9 @@ def test_installed_started_and_uninstalled_nothing_is_left(host: Path) -> None:
 @pytest.fixture(scope="module")
 def inside(host: Path) -> Iterator[Callable[..., str]]:
     """Boot the host's own systemd with cdigen installed; returns what runs a command there."""
-    done(make("install", host, HOST_PYTHON))
-    units = host / "etc/systemd/system"
-    (units / "cdigen.service.d").mkdir()
-    start = f"ExecStart=/usr/bin/cdigen run --root /{GPU_HOST} --layout view -v"
-    (units / "cdigen.service.d/root.conf").write_text(f"[Service]\nExecStart=\n{start}\n")
     shutil.rmtree(host / GPU_HOST / "run/cdi", ignore_errors=True)
     shutil.rmtree(host / GPU_HOST / "var/lib/cdigen", ignore_errors=True)
-    with booted(host) as first:
-
-        def run(*command: str) -> str:
-            enter = ["nsenter", f"--target={first}", *NAMESPACES, "--root", "--wd"]
-            result = subprocess.run(
-                [*enter, *command], check=False, capture_output=True, text=True, timeout=30
-            )
-            assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
-            return result.stdout
-
+    with started(host, cdigen=f"/usr/bin/cdigen run --root /{GPU_HOST} --layout view -v") as run:
         yield run
 
 
@@ -263,6 +216,33 @@ def test_the_plugin_in_its_sandbox_sees_all_that_it_needs(
     assert again.create(pod(), container(env=["NVIDIA_VISIBLE_DEVICES=0"])).linux.devices
     inside("systemctl", "reload", "cdigen-nri")
     assert inside("systemctl", "is-active", "cdigen-nri") == "active\n"
+
+
+def test_an_instance_beside_the_plugins_service_serves_while_that_is_stopped(
+    inside: Callable[..., str], runtime: Callable[[], Runtime]
+) -> None:
+    """As docs/nri.md says; status.json shows whose the place is, and the lock outlives the other's unit."""
+    asks = pod(), container(env=["NVIDIA_VISIBLE_DEVICES=0"])
+
+    def has_place(unit: str) -> bool:
+        number = inside("systemctl", "show", "--property=MainPID", "--value", unit).strip()
+        # One takes its status away before the other writes its own.
+        return f'"pid": {number},' in inside("sh", "-c", "cat /run/cdigen-nri/status.json || true")
+
+    runtime()
+    assert eventually(lambda: has_place("cdigen-nri"))
+    program = inside("sh", "-c", "command -v cdigen").strip()
+    inside("systemd-run", "--unit=cdigen-nri-beside", program, "nri", "--standby")
+    beside = runtime()
+    inside("systemctl", "stop", "cdigen-nri")
+    assert eventually(lambda: has_place("cdigen-nri-beside"))
+    assert beside.create(*asks).linux.devices
+    inside("systemctl", "start", "--no-block", "cdigen-nri")
+    served = runtime()
+    assert has_place("cdigen-nri-beside")
+    inside("systemctl", "stop", "cdigen-nri-beside")
+    assert eventually(lambda: has_place("cdigen-nri"))
+    assert served.create(*asks).linux.devices
 
 
 @pytest.mark.wall_clock

@@ -27,7 +27,8 @@ def pins() -> dict[str, str]:
 
 def needs() -> list[Requirement]:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    return [Requirement(need) for need in project["dependencies"]]
+    extra = project["optional-dependencies"]["kubelet"]
+    return [Requirement(need) for need in (*project["dependencies"], *extra)]
 
 
 def test_the_lock_fits_what_pyproject_asks_for() -> None:

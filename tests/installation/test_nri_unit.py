@@ -75,6 +75,12 @@ def test_the_plugin_reaches_no_network_and_opens_no_device() -> None:
     assert service["CapabilityBoundingSet"] == ""
 
 
+def test_the_plugin_leaves_its_place_to_nobody_by_deleting_the_lock_of_another() -> None:
+    service = named()
+    assert service["ExecStart"].endswith(" nri --standby")
+    assert service["RuntimeDirectoryPreserve"] == "yes"
+
+
 def test_the_plugin_sees_the_nodes_that_it_gives_and_whose_they_are() -> None:
     # With either, 'unsupported_cdi: raw' would find no node, or give it to nobody.
     service = named()
@@ -84,7 +90,7 @@ def test_the_plugin_sees_the_nodes_that_it_gives_and_whose_they_are() -> None:
 def test_neither_unit_nor_wrapper_is_in_use_after_an_installation(tmp_path: Path) -> None:
     done(make("install", tmp_path, "PREFIX=/usr/local", *LOCAL))
     text = (tmp_path / "usr/local/lib/systemd/system/cdigen-nri.service").read_text()
-    assert "ExecStart=/usr/local/bin/cdigen nri\n" in text
+    assert "ExecStart=/usr/local/bin/cdigen nri --standby\n" in text
     assert list(tmp_path.rglob("*.wants")) == []
     assert not (tmp_path / "opt").exists()
     examples = tmp_path / "usr/local/share/doc/cdigen/nri-plugin"

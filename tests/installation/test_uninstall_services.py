@@ -20,7 +20,9 @@ from daemon.daemonhost import unshared
 from installation.installing import REPOSITORY, done, make
 
 LOCAL = ("INSTALL_DEPS=no", f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
-UNITS = "cdigen-nri.service cdigen.service cdigen-once.service"
+UNITS = (
+    "cdigen-kubelet.service cdigen-nri.service cdigen.service cdigen-once.service cdigen-kernel-log.socket"
+)
 MANAGERS = ("rc-service", "rc-update", "systemctl")
 
 

@@ -5,11 +5,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
+from abilities import cannot_run, tool
 from installation.unitfiles import ETC, REPOSITORY, complaints, security, settings, systemd_version
+
+from cdigen.watch.kernel_log import SOCKET
 
 UNIT = ETC / "cdigen.service"
 ONCE = ETC / "cdigen-once.service"
+LOG_SOCKET, LOG_READER = ETC / "cdigen-kernel-log.socket", ETC / "cdigen-kernel-log@.service"
 DROP_INS = sorted(path.name.removesuffix(".conf.example") for path in ETC.glob("cdigen.service.d/*"))
 MOST_EXPOSED = 2.0
 # What makes a mount of its own of what it names: hard links across it fail, and it outlives a folder that is
@@ -86,7 +89,10 @@ def test_whoever_starts_containers_comes_later_and_nobody_waits_for_others(unit:
     assert {
         f"{name}.service" for name in ("docker", "containerd", "crio", "kubelet", "podman-restart")
     } <= before
-    assert not {"After", "Requires", "Wants", "Requisite", "BindsTo"} & {key for key, _ in rows}
+    needs = {"After", "Requires", "Wants", "Requisite", "BindsTo"}
+    # A socket is there at once, and nothing follows where it is not.
+    wanted = [("Wants", "cdigen-kernel-log.socket"), ("After", "cdigen-kernel-log.socket")]
+    assert [row for row in rows if row[0] in needs] == (wanted if unit == UNIT else [])
     assert "TimeoutStartSec" in dict(settings(unit))
 
 
@@ -99,9 +105,9 @@ def test_a_wrong_configuration_is_not_tried_again_and_again() -> None:
     assert (named["Restart"], named["RestartPreventExitStatus"]) == ("on-failure", "2")
 
 
-@pytest.mark.parametrize("unit", [UNIT, ETC / "cdigen-nri.service"], ids=lambda unit: unit.name)
-def test_a_reload_asks_first_whether_the_configuration_is_right(unit: Path) -> None:
-    reloads = [value for key, value in settings(unit) if key == "ExecReload"]
+@pytest.mark.parametrize("name", ["cdigen", "cdigen-nri", "cdigen-kubelet"])
+def test_a_reload_asks_first_whether_the_configuration_is_right(name: str) -> None:
+    reloads = [value for key, value in settings(ETC / f"{name}.service") if key == "ExecReload"]
     # The first that fails ends the reload, and is what it fails with (systemd.service(5), ExecReload=).
     assert reloads == ["/usr/bin/cdigen config check", "/bin/sh -c 'kill -HUP ${MAINPID}'"]
 
@@ -160,3 +166,51 @@ def test_conf_d_comes_before_the_init_script_and_decides() -> None:
 @pytest.mark.parametrize("name", ["cdigen.openrc", "install"])
 def test_the_shell_reads_what_it_is_given(name: str) -> None:
     subprocess.run(["sh", "-n", ETC / name], check=True)
+
+
+def test_the_reader_of_the_kernels_log_is_exposed_as_the_documentation_says(tmp_path: Path) -> None:
+    level, left = security(LOG_READER, tmp_path)
+    assert level < 1
+    if systemd_version() != "systemd 252":
+        cannot_run(f"the documentation has what systemd 252 says; this is {systemd_version()}")
+    text = (REPOSITORY / "docs/operations.md").read_text().partition("etc/cdigen-kernel-log@.service`")[2]
+    said, _, named = text.partition("\n\n")[0].partition("What remains:")
+    assert f"says {level}." in said
+    assert {*re.findall(r"`(\w+=\S*)`", named)} == {*left}
+
+
+def test_the_reader_of_the_kernels_log_opens_that_and_nothing_else() -> None:
+    rows = settings(LOG_READER)
+    named = dict(rows)
+    assert (named["CapabilityBoundingSet"], named["AmbientCapabilities"]) == ("CAP_SYSLOG", "CAP_SYSLOG")
+    assert [value for name, value in rows if name == "DeviceAllow"] == ["/dev/kmsg r"]
+    assert (named["DevicePolicy"], named["ProtectSystem"], named["DynamicUser"]) == (
+        "closed",
+        "strict",
+        "yes",
+    )
+    assert (named["PrivateNetwork"], named["RestrictAddressFamilies"]) == ("yes", "none")
+    assert not {"ReadWritePaths", "StateDirectory", "RuntimeDirectory", "LogsDirectory"} & {*named}
+
+
+def test_only_root_reaches_the_kernels_log_and_where_the_daemon_looks_for_it() -> None:
+    named = dict(settings(LOG_SOCKET, "Socket"))
+    assert (named["SocketMode"], named["Accept"]) == ("0600", "yes")
+    assert not {"SocketUser", "SocketGroup"} & {*named}
+    assert int(named["MaxConnections"]) < 10
+    assert named["ListenStream"] == SOCKET
+
+
+def test_the_daemon_may_still_not_read_the_kernels_log_itself() -> None:
+    named = dict(settings(UNIT))
+    assert (named["ProtectKernelLogs"], named["CapabilityBoundingSet"]) == ("yes", "")
+
+
+def test_systemd_finds_nothing_wrong_with_what_reads_the_kernels_log(tmp_path: Path) -> None:
+    command = [tool("systemd-analyze", "systemd"), "verify", "--man=no"]
+    for unit in (LOG_SOCKET, LOG_READER):
+        copy = tmp_path / unit.name
+        copy.write_text(unit.read_text().replace("/usr/libexec/cdigen/cdigen-kernel-log", "/bin/true"))
+        command.append(str(copy).replace("@", "@one"))
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert [line for line in done.stderr.splitlines() if "kernel-log" in line] == []

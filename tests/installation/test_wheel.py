@@ -11,7 +11,7 @@ from installation.installing import REPOSITORY
 from installation.wheels import build
 
 # Not for hosts: what makes and checks releases, and the starter of an installation from the sources.
-OF_THE_SOURCES = {"cdigen.starter", "floors.py", "help"}
+OF_THE_SOURCES = {"cdigen.starter", "floors.py", "help", "kubectl-inspect-gpushare.starter"}
 
 
 @pytest.fixture(scope="module")

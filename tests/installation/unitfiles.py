@@ -42,7 +42,7 @@ def complaints(unit: Path, folder: Path) -> list[str]:
     """Return what systemd finds wrong with a unit whose program and manual are there."""
     copy = folder / unit.name
     text = unit.read_text().replace("/usr/bin/cdigen", "/bin/true")
-    copy.write_text(re.sub(r"man:cdigen(-nri)?\(8\)", "man:ls(1)", text))
+    copy.write_text(re.sub(r"man:cdigen(-nri|-kubelet)?\(8\)", "man:ls(1)", text))
     command = [tool("systemd-analyze", "systemd"), "verify", "--man=no", str(copy)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     return [line for line in done.stderr.splitlines() if unit.name in line or str(folder) in line]

@@ -76,7 +76,7 @@ class _Case:
         """Return what VERSION does with the file."""
         release = release_of(version)
         if release is None:
-            return LoaderVerdict(verdict=UNKNOWN, reason=f"no library {quote(version)} was ever observed")
+            return _never_observed(version)
         for library, verdict in self._known:
             if library.answers_like(release):
                 return verdict
@@ -87,39 +87,46 @@ class _Case:
 
 
 def _verdict(value: object, library: CdiLibrary) -> LoaderVerdict:
+    return _decoded(value, library)[0]
+
+
+def _decoded(value: object, library: CdiLibrary) -> tuple[LoaderVerdict, dict[str, object] | None]:
+    """Return the verdict of LIBRARY on VALUE, and the document as it decodes it, None where it cannot."""
+    document = None
     try:
         document = decode_document(value, library)
         _check_version(document, library)
         _check_content(document, library)
     except RefusedError as error:
-        return LoaderVerdict(verdict=REJECT, reason=str(error))
+        return LoaderVerdict(verdict=REJECT, reason=str(error)), document
     except _PanicError as error:
-        return LoaderVerdict(verdict=PANIC, reason=str(error))
+        return LoaderVerdict(verdict=PANIC, reason=str(error)), document
     except UnknownError as error:
-        return LoaderVerdict(verdict=UNKNOWN, reason=str(error))
-    return LoaderVerdict(verdict=ACCEPT)
+        return LoaderVerdict(verdict=UNKNOWN, reason=str(error)), document
+    return LoaderVerdict(verdict=ACCEPT), document
 
 
 def loaded_document(
     data: bytes, library: str, parsed: ParsedDocument | None = None
-) -> dict[str, object] | None:
-    """Return what the release LIBRARY makes of the file content DATA, or strict reading where it refuses it.
+) -> tuple[LoaderVerdict, dict[str, object] | None]:
+    """Return the verdict of the release LIBRARY on the file content DATA, and the document as it decodes it.
 
     Field names in any letter case, a bare 0 that becomes text, comments and trailing commas in .json: the
-    library's parser is one for YAML. PARSED is what ``parse_document`` made of DATA, if known.
+    library's parser is one for YAML. There is no document where it cannot be decoded, or that is not known.
+    PARSED is what ``parse_document`` made of DATA, if known.
     """
-    parsed = parsed or parse_document(data, yaml=None)
-    document = decoded_document(data, library, parsed)
-    return parsed.document if document is None else document
-
-
-def decoded_document(data: bytes, library: str, parsed: ParsedDocument) -> dict[str, object] | None:
-    """Return what the release LIBRARY makes of DATA; None where it refuses it, or that is not known."""
-    release = release_of(library)
     try:
-        return decode_document(_read(data, parsed), CdiLibrary(release)) if release else None
-    except (RefusedError, UnknownError):
-        return None
+        value = _read(data, parsed or parse_document(data, yaml=None))
+    except RefusedError as error:
+        return LoaderVerdict(verdict=REJECT, reason=str(error)), None
+    except UnknownError as error:
+        return LoaderVerdict(verdict=UNKNOWN, reason=str(error)), None
+    release = release_of(library)
+    return _decoded(value, CdiLibrary(release)) if release else (_never_observed(library), None)
+
+
+def _never_observed(version: str) -> LoaderVerdict:
+    return LoaderVerdict(verdict=UNKNOWN, reason=f"no library {quote(version)} was ever observed")
 
 
 def _read(data: bytes, parsed: ParsedDocument) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
+from cdigen.doctor.kubelet_sockets import kind_of, resource_of
 from cdigen.doctor.migration.result import Found
 from cdigen.doctor.others import PODMAN_HOOKS, REFRESH_UNITS, is_enabled, is_nvidias
 from cdigen.doctor.spec_documents import own_file, was_ours
@@ -45,13 +46,16 @@ PACKAGES = {
 }  # fmt: skip
 _DPKG = "/var/lib/dpkg/info"
 UNITS = {TOOLKIT: REFRESH_UNITS, OLD_DOCKER: ("nvidia-docker.service",)}
-# Sockets that device plugins make in the kubelet's folder: NVIDIA's plugin, gpushare, AMD's, Intel's.
-_SOCKETS = "/var/lib/kubelet/device-plugins"
+GPUSHARE = "gpushare"
+_INTELS = "Intel's device plugin"
+# Whose device plugin serves resources of a domain.
 _PLUGINS = {
-    "nvidia": "NVIDIA's device plugin",
-    "aliyungpushare": "gpushare",
+    "nvidia.com": "NVIDIA's device plugin",
+    "aliyun.com": GPUSHARE,
     "amd.com": "AMD's device plugin",
-    "gpu.intel.com": "Intel's device plugin",
+    "gpu.intel.com": _INTELS,
+    "npu.intel.com": _INTELS,
+    "habana.ai": _INTELS,
 }
 # A runtime's name or program -> whose it is.
 _RUNTIMES = {"nvidia": TOOLKIT, "amd-container-runtime": AMD}
@@ -124,10 +128,12 @@ def _hooks(context: Context) -> Iterator[Found]:
 
 
 def _plugins(context: Context) -> Iterator[Found]:
-    for name in context.host.names(_SOCKETS):
-        for begin, plugin in _PLUGINS.items():
-            if name.startswith(begin):
-                yield Found(tool=plugin, kind="plugin", where=(f"{_SOCKETS}/{name}",))
+    folder = context.node.plugins
+    for name in context.host.names(folder):
+        resource = resource_of(name)
+        if kind_of(resource):
+            plugin = _PLUGINS[resource.partition("/")[0]]
+            yield Found(tool=plugin, kind="plugin", where=(f"{folder}/{name}",))
 
 
 def _specs(context: Context) -> Iterator[Found]:

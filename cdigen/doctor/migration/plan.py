@@ -12,6 +12,7 @@ import posixpath
 from cdigen.doctor.authority import may_rename
 from cdigen.doctor.commands import free_path
 from cdigen.doctor.migration.leftovers import (
+    GPUSHARE,
     OLD_DOCKER,
     TOOLKIT,
     UNITS,
@@ -277,10 +278,10 @@ def _remove_packages(found: tuple[Found, ...]) -> Iterator[Step]:
 
 def _stays(plugins: tuple[Found, ...], found: tuple[Found, ...], *, needed: bool) -> Iterator[str]:
     for plugin in plugins:
-        yield (
-            f"{plugin.tool} ({shown(plugin.where[0])}): nothing of cdigen's replaces it yet, and pods that "
-            "request its resource need it"
-        )
+        by = "'cdigen kubelet' can take its place (docs/kubernetes.md)"
+        by = "nothing of cdigen's replaces it yet" if plugin.tool == GPUSHARE else by
+        where = shown(plugin.where[0])
+        yield f"{plugin.tool} ({where}): {by}; until then, pods that request its resource need it"
     if needed and any(one.tool == TOOLKIT for one in found):
         yield f"{TOOLKIT}, with its runtimes: the device plugin may need them ({_SEE})"
 

@@ -13,7 +13,7 @@ from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload
 from cdigen.model.errors import HostError
 from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Accelerator, DriverFile, Inventory
-from cdigen.vendors.base import Watches
+from cdigen.vendors.base import VisibleDevices, Watches
 from cdigen.vendors.classes import by_class
 from cdigen.vendors.kernel import drm
 from cdigen.vendors.kernel.modules import is_loaded, read_driver
@@ -49,6 +49,15 @@ class Acme:
     OPTIONS: tuple[Option, ...] = ()
     MODULES: tuple[str, ...] = (MODULE,)
     PCI_VENDORS: tuple[int, ...] = (0xACE0,)
+    # By this the NRI plugin of cdigen serves a pod that sets ACME_VISIBLE_DEVICES=0,1.
+    VISIBLE_DEVICES = (
+        VisibleDevices(
+            variables=(VISIBLE,),
+            kinds=(f"acme.example/{DEVICE_CLASS}",),
+            given_as=r"(?:.+\.)?acme\.example/.+",
+            nodes=r"/dev/accel/accel[0-9]+",
+        ),
+    )
 
     def discover(self, context: DiscoveryContext) -> Inventory:
         """Read the host; raises HostError: driver-not-loaded, no-gpu, no-nodes."""

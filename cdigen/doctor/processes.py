@@ -1,0 +1,120 @@
+"""Root's processes outside of containers, by their names, as /proc shows them: ``roots_processes``."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+
+from cdigen.runtimes.units import Command
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+# Of one process: Linux takes more, a daemon of root's has less.
+_MAX_LINE = 1 << 17
+_SERVICE = ".service"
+
+
+@frozen
+class Process:
+    """A process: its ``name`` (proc(5), comm) and when it began, in seconds since 1970.
+
+    ``line``: its command line, the program as its file. ``program``: the path of its binary, ``unit`` its
+    systemd service; empty where that is unknown.
+    """
+
+    pid: int
+    name: str
+    began_s: float
+    line: Command = Command()
+    program: str = ""
+    unit: str = ""
+
+
+def roots_processes(names: Container[str]) -> tuple[Process, ...]:
+    """Return the processes of this machine that have one of NAMES, the oldest first.
+
+    Any user can give a process any name, so only root's processes outside of containers count.
+    """
+    found = (_process(pid, names) for pid in os.listdir("/proc") if pid.isdigit())
+    return tuple(sorted((one for one in found if one), key=lambda one: (one.began_s, one.pid)))
+
+
+def are_hidden() -> bool:
+    """Return whether who runs this sees no processes of root's (proc(5), hidepid)."""
+    return not os.path.exists("/proc/1/stat")
+
+
+def _process(pid: str, names: Container[str]) -> Process | None:
+    try:
+        text = _read(pid, "stat", 4096)
+        # Field 2 is the name in brackets, field 22 the start in ticks since the boot (proc(5)).
+        name, _, rest = text.partition(b"(")[2].rpartition(b")")
+        shown = name.decode("utf-8", "replace")
+        if shown not in names or not _is_roots(pid):
+            return None
+        began_s = _boot() + int(rest.split()[19]) / os.sysconf("SC_CLK_TCK")
+        words = _read(pid, "cmdline", _MAX_LINE).decode("utf-8", "replace").split("\0")[:-1]
+    except (OSError, IndexError, ValueError):
+        return None
+    program = _program(pid, words[0] if words else "")
+    line = Command(words=tuple(words[1:]), file=program or shown)
+    unit = next(_units(pid), "")
+    return Process(pid=int(pid), name=shown, began_s=began_s, line=line, program=program, unit=unit)
+
+
+def _read(pid: str, name: str, limit: int) -> bytes:
+    with open(f"/proc/{pid}/{name}", "rb") as file:
+        return file.read(limit)
+
+
+def _is_roots(pid: str) -> bool:
+    """Return whether the process PID runs as root and in our own PID namespace (proc(5), status).
+
+    The owner of its folder in /proc is no proof: root owns those of all undumpable processes.
+    """
+    rows = dict(line.split(b":", 1) for line in _read(pid, "status", 8192).splitlines() if b":" in line)
+    users, numbers = rows.get(b"Uid", b"").split(), rows.get(b"NSpid", pid.encode()).split()
+    return users[:3] == [b"0"] * 3 and len(numbers) == 1
+
+
+def _program(pid: str, called: str) -> str:
+    """Return the binary of the process PID, as it was CALLED if that is one; empty if it is not to be found.
+
+    A binary of many names, such as hyperkube, goes by the one that it is called.
+    """
+    exe = f"/proc/{pid}/exe"
+    try:
+        paths = (called if called.startswith("/") else "", os.readlink(exe))
+    except OSError:
+        return ""
+    return next((path for path in paths if path and _is_same(path, exe)), "")
+
+
+def _is_same(path: str, other: str) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except (OSError, ValueError):
+        return False
+
+
+def _units(pid: str) -> Iterator[str]:
+    """Yield the services in whose cgroups the process PID is (cgroups(7))."""
+    try:
+        lines = _read(pid, "cgroup", 1 << 16).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        for part in reversed(posixpath.normpath(line.rpartition(":")[2]).split("/")):
+            if part.endswith(_SERVICE) and part.isprintable():
+                yield part
+
+
+def _boot() -> float:
+    try:
+        with open("/proc/stat", "rb") as file:
+            return float(file.read(1 << 20).partition(b"btime ")[2].split()[0])
+    except (OSError, IndexError, ValueError):
+        return 0.0

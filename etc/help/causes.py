@@ -1,0 +1,93 @@
+"""The tables of docs/health.md: NVIDIA's Xids, what clears them, and all other causes, from the code."""
+
+from __future__ import annotations
+
+import re
+
+from cdigen.vendors.kernel.pci_health import PCI_CAUSES
+from cdigen.vendors.nvidia.health.xids import ARCHIVE, CATALOG, CLEARS_WHEN, PLUGIN, XIDS
+from cdigen.vendors.registry import VENDORS, health
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cdigen.model.health import CauseRule
+
+_SOURCES = {"catalog": CATALOG, "older GPUs": ARCHIVE, "device plugin": PLUGIN}
+_HARMS = {
+    "nothing": "nothing that anybody has to do something about",
+    "application": "the application that ran there, which has to start anew",
+    "gpu": "the GPU, until the driver wants nothing done for it",
+    "reset": "the GPU, which needs a reset",
+    "reboot": "the GPU, for which the host has to be booted",
+    "service": "the GPU, which needs a person to look after it",
+}
+
+
+def page(text: str) -> str:
+    """Return docs/health.md, whose present TEXT is given, with its tables made anew."""
+
+    def table(found: re.Match[str]) -> str:
+        return f"<!-- table: {found[1]} -->\n{_table(found[1])}<!-- end -->"
+
+    return re.sub(r"<!-- table: ([a-z ]+) -->\n.*?<!-- end -->", table, text, flags=re.DOTALL)
+
+
+def _table(name: str) -> str:
+    if name == "xids":
+        return _xids()
+    if name == "harms":
+        rows = [(f"`{harm}`", words, CLEARS_WHEN.get(harm, "no cause")) for harm, words in _HARMS.items()]
+        return _rows(("harm", "what it harms", "what clears the cause"), rows)
+    if name == "causes pci":
+        return _causes(PCI_CAUSES)
+    return _causes(_own(name.removeprefix("causes ")))
+
+
+def _own(vendor: str) -> tuple[CauseRule, ...]:
+    """Return the rules of VENDOR alone, without those of its Xids."""
+    known = health(vendor) if vendor in VENDORS else None
+    rules = known.CAUSES if known else ()
+    return tuple(
+        rule for rule in rules if rule not in PCI_CAUSES and not re.fullmatch(r"xid-[0-9]+", rule.cause)
+    )
+
+
+def _causes(rules: tuple[CauseRule, ...]) -> str:
+    rows = [(f"`{rule.cause}`", rule.meaning, rule.clears_when, _linked(rule.reference)) for rule in rules]
+    return _rows(("cause", "what it means", "what clears it", "source"), rows)
+
+
+def _xids() -> str:
+    """Return the table of Xids, those that mean the same in one row."""
+    alike: dict[tuple[str, str, str], list[int]] = {}
+    for xid in XIDS:
+        alike.setdefault((xid.meaning, xid.harm, xid.reference), []).append(xid.number)
+    names = {url: name for name, url in _SOURCES.items()}
+    rows = [
+        (_numbers(numbers), meaning, f"`{harm}`", f"[{names[reference]}]")
+        for (meaning, harm, reference), numbers in alike.items()
+    ]
+    links = "".join(f"[{name}]: {url.partition(',')[0]}\n" for name, url in _SOURCES.items())
+    return f"{_rows(('Xid', 'what it says', 'harm', 'source'), rows)}\n{links}"
+
+
+def _numbers(numbers: list[int]) -> str:
+    """Return NUMBERS with those that follow one another joined: ``39-41, 85``."""
+    joined: list[list[int]] = []
+    for number in numbers:
+        if joined and number == joined[-1][-1] + 1:
+            joined[-1].append(number)
+        else:
+            joined.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in joined)
+
+
+def _linked(text: str) -> str:
+    return re.sub(r"https://[^\s,]+", r"<\g<0>>", text)
+
+
+def _rows(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

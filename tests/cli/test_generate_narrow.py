@@ -1,0 +1,155 @@
+"""`nri: {narrow: true}`: parts of the driver as kinds of their own, of NVIDIA's GPUs alone."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import inteltree
+import pytest
+from command import Run
+from vendors.migside import write_instance, write_minors
+
+NARROW = "nri: {narrow: true}\n"
+WHOLE, PARTS = "nvidia.com/gpu", ["nvidia.com/gpu-compute", "nvidia.com/gpu-graphics"]
+
+
+def configure(host: Path, text: str) -> None:
+    path = host / "etc/cdigen/config.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+def documents(cdigen: Run, host: Path, *options: str) -> dict[str, Any]:
+    """Return the specs that HOST gives, by kind."""
+    done = cdigen("generate", "--root", host, "--json", *options)
+    assert done.code == 0, done.err
+    return {document["kind"]: document for document in done.json}
+
+
+def targets(spec: Any) -> list[str]:
+    return [mount["containerPath"].rpartition("/")[2] for mount in spec["containerEdits"]["mounts"]]
+
+
+def names(spec: Any) -> list[str]:
+    return [device["name"] for device in spec["devices"]]
+
+
+def test_parts_are_written_beside_the_whole_only_where_they_are_asked_for(cdigen: Run, host: Path) -> None:
+    before = documents(cdigen, host)
+    assert [*before] == [WHOLE]
+    configure(host, NARROW)
+    after = documents(cdigen, host)
+    assert [*after] == [WHOLE, *PARTS]
+    assert after[WHOLE] == before[WHOLE]
+    assert [names(spec) for spec in after.values()] == [names(before[WHOLE])] * 3
+
+
+def test_a_part_has_the_files_and_nodes_of_its_capabilities(cdigen: Run, host: Path) -> None:
+    configure(host, NARROW)
+    specs = documents(cdigen, host)
+    compute, graphics = (set(targets(specs[kind])) for kind in PARTS)
+    whole = set(targets(specs[WHOLE]))
+    assert compute < graphics < whole
+    assert {"libcuda.so.1", "libnvidia-ml.so.1", "nvidia-smi"} <= compute
+    assert {"libGLX_nvidia.so.0", "libEGL_nvidia.so.0"} <= graphics - compute
+    assert {"libnvcuvid.so.1", "libnvidia-encode.so.1"} <= whole - graphics
+    paths = [node["path"] for node in specs[PARTS[0]]["devices"][0]["containerEdits"]["deviceNodes"]]
+    assert paths == ["/dev/nvidia0"]
+
+
+def test_other_makers_gpus_have_no_parts(cdigen: Run, host: Path) -> None:
+    inteltree.lay(host, *inteltree.laptop())
+    configure(host, NARROW)
+    kinds = [*documents(cdigen, host)]
+    assert [kind for kind in kinds if kind.startswith("nvidia.com/")] == [WHOLE, *PARTS]
+    assert not [kind for kind in kinds if kind.startswith("intel.com/gpu-") and kind != "intel.com/gpu-mei"]
+
+
+def test_mig_instances_have_parts_of_the_driver_as_whole_gpus_have(cdigen: Run, host: Path) -> None:
+    write_minors(host, 2)
+    write_instance(host, 0, 7)
+    configure(host, NARROW)
+    specs = documents(cdigen, host)
+    instance = "0:gi7-ci0"
+    assert all(instance in names(specs[kind]) for kind in (WHOLE, *PARTS))
+    for spec in (specs[kind] for kind in (WHOLE, *PARTS)):
+        (edits,) = (device["containerEdits"] for device in spec["devices"] if device["name"] == instance)
+        assert any("nvidia-caps" in node["path"] for node in edits["deviceNodes"])
+
+
+def test_the_kind_for_administrators_has_no_parts(cdigen: Run, host: Path) -> None:
+    configure(host, NARROW)
+    assert [*documents(cdigen, host, "--mode", "management")] == ["nvidia.com/management"]
+
+
+def test_a_profile_of_that_class_stays_what_it_is(cdigen: Run, host: Path) -> None:
+    mine = "{name: mine, class: gpu-compute, capabilities: [utility]}"
+    configure(host, f"{NARROW}profiles: [{{name: all, class: gpu}}, {mine}]\n")
+    specs = documents(cdigen, host)
+    assert sorted(specs) == [WHOLE, *PARTS]
+    assert "libcuda.so.1" not in targets(specs[PARTS[0]])
+
+
+def test_profiles_of_other_classes_have_no_parts(cdigen: Run, host: Path) -> None:
+    configure(host, f"{NARROW}profiles: [{{name: all, class: gpu}}, {{name: more, class: more}}]\n")
+    assert sorted(documents(cdigen, host)) == [WHOLE, *PARTS, "nvidia.com/more"]
+
+
+def test_one_part_can_be_asked_for_by_its_kind(cdigen: Run, host: Path) -> None:
+    configure(host, NARROW)
+    done = cdigen("generate", "--root", host, "--kind", PARTS[0])
+    assert (done.code, done.json["kind"], done.err) == (0, PARTS[0], "")
+    assert cdigen("generate", "--root", host).json["kind"] == WHOLE
+
+
+@pytest.mark.parametrize("layout", ["files", "view", "hwcaps"])
+def test_parts_take_the_layout_of_the_whole_as_far_as_they_may(cdigen: Run, host: Path, layout: str) -> None:
+    configure(host, NARROW)
+    done = cdigen("generate", "--root", host, "--write", "--layout", layout, "--hook", "none")
+    assert done.code == 0, done.err
+    assert not [line for line in done.err.splitlines() if "gpu-compute" in line and "warning" in line]
+
+
+def test_parts_are_withdrawn_once_they_are_not_asked_for(cdigen: Run, host: Path) -> None:
+    configure(host, NARROW)
+    assert cdigen("generate", "--root", host, "--write").code == 0
+    files = ["nvidia.com-gpu-compute.json", "nvidia.com-gpu-graphics.json", "nvidia.com-gpu.json"]
+    assert sorted(os.listdir(host / "run/cdi")) == files
+    # Without a change of the configuration they are not gone.
+    assert cdigen("generate", "--root", host, "--write", "--withdraw", "--kind", WHOLE).code == 0
+    assert sorted(os.listdir(host / "run/cdi")) == files
+    assert cdigen("diff", "--root", host).code == 0
+    configure(host, "nri: {narrow: false}\n")
+    assert cdigen("diff", "--root", host).code == 1
+    done = cdigen("generate", "--root", host, "--write", "--withdraw")
+    assert done.code == 0
+    assert done.err.count("or the configuration offers none") == len(PARTS)
+    assert os.listdir(host / "run/cdi") == ["nvidia.com-gpu.json"]
+
+
+def test_a_list_names_parts_once_unless_they_are_asked_for(cdigen: Run, host: Path) -> None:
+    assert cdigen("generate", "--root", host, "--write").code == 0
+    before = cdigen("list", "--root", host)
+    configure(host, NARROW)
+    assert cdigen("generate", "--root", host, "--write").code == 0
+    after = cdigen("list", "--root", host)
+    assert (after.code, after.out) == (0, before.out)
+    assert [line.split()[1] for line in after.err.splitlines()] == PARTS
+    one = cdigen("list", "--root", host, "--kind", PARTS[0])
+    assert f"{PARTS[0]}=0" in one.out
+    assert one.err == ""
+    every = cdigen("list", "--root", host, "--verbose").out
+    # As the shells' completion asks for names.
+    assert cdigen("list", "--root", host, "--quiet").out == every
+    rows = cdigen("list", "--root", host, "--json").json
+    assert all(row["device"] in every for row in rows)
+    assert {row["kind"] for row in rows} == {WHOLE, *PARTS}
+
+
+def test_a_list_names_parts_that_are_not_as_the_whole(cdigen: Run, host: Path) -> None:
+    configure(host, NARROW)
+    assert cdigen("generate", "--root", host, "--write").code == 0
+    (host / "run/cdi/nvidia.com-gpu.json").unlink()
+    assert f"{PARTS[0]}=0" in cdigen("list", "--root", host).out
+    assert cdigen("generate", "--root", host, "--write", "--kind", WHOLE, "--naming", "uuid").code == 0
+    assert f"{PARTS[0]}=0" in cdigen("list", "--root", host).out

@@ -1,0 +1,45 @@
+"""'cdigen kubelet' where grpcio is not installed: that is an extra of the package, and of distributions."""
+
+import json
+import site
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+START = "import sys; sys.path[:0] = sys.argv[1:3]; del sys.argv[1:3]\nfrom cdigen.cli.main import run; run()"
+
+
+@pytest.fixture
+def modules(tmp_path: Path) -> Path:
+    """Return a folder with all modules of this Python but grpcio."""
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    for path in [path for place in site.getsitepackages() for path in Path(place).glob("*")]:
+        if not path.name.startswith("grpc") and path.suffix != ".pth":
+            (folder / path.name).symlink_to(path)
+    return folder
+
+
+def kubelet(modules: Path, root: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    places = (str(REPOSITORY), str(modules))
+    command = [sys.executable, "-BIS", "-c", START, *places, "kubelet", "--root", str(root), *options]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+
+
+def test_one_line_says_what_is_missing_and_how_to_get_it(modules: Path, tmp_path: Path) -> None:
+    result = kubelet(modules, tmp_path)
+    # 2: the unit does not start it again, as no restart brings the module.
+    assert (result.returncode, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert "needs the Python module grpcio, 1.51 or newer" in line
+    assert "apt install python3-grpcio (Debian, Ubuntu)" in line
+    assert "pipx inject cdigen grpcio" in line
+
+
+def test_programs_are_told_by_a_name(modules: Path, tmp_path: Path) -> None:
+    result = kubelet(modules, tmp_path, "--json")
+    assert json.loads(result.stdout)["error"]["kind"] == "module-missing"
+    assert result.returncode == 2

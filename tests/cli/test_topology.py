@@ -1,0 +1,103 @@
+"""`cdigen topology`: the matrix of a host, from the daemon's inventory where a daemon runs."""
+
+from pathlib import Path
+
+import pytest
+from command import GPUS, Run
+from healthhost import FELL, example, ill, save
+from hosttree import link, put
+from onterminal import on_terminal
+from pciplaces import place
+
+from cdigen.value import replace
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples/hosts"
+
+
+def test_the_host_is_looked_at_where_no_daemon_runs(cdigen: Run, host: Path) -> None:
+    for number, gpu in enumerate(GPUS):
+        place(host, gpu.bdf, f"pci0000:40/0000:40:0{number}.1", numa_node=1, cpus="32-63")
+    done = cdigen("topology", "--root", host)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[:3] == [
+        "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID",
+        "GPU0\t X \tPHB\t32-63\t1\t\tN/A",
+        "GPU1\tPHB\t X \t32-63\t1\t\tN/A",
+    ]
+
+
+def test_the_daemons_inventory_tells_links_and_health(cdigen: Run, tmp_path: Path) -> None:
+    save(tmp_path, ill(example(), 3, FELL))
+    found = cdigen("topology", "--root", tmp_path, "--json").json
+    assert {row["level"] for row in found["links"]} == {"NV18"}
+    assert len(found["links"]) == 8 * 7 / 2
+    assert found["islands"] == [[f"GPU{number}" for number in range(8)]]
+    assert [row["health"] for row in found["devices"]] == ["healthy"] * 3 + ["unhealthy"] + ["healthy"] * 4
+
+
+def test_the_host_is_looked_at_where_the_daemons_inventory_is_of_another_driver(
+    cdigen: Run, host: Path
+) -> None:
+    (inventory,) = example().values()
+    save(host, {"nvidia": replace(inventory, driver=replace(inventory.driver, version="535.1"))})
+    done = cdigen("topology", "--root", host)
+    assert done.code == 0
+    assert "nvidia: the inventory is stale: it is of driver" in done.err
+    assert [line.split("\t")[0] for line in done.out.splitlines()[:4]] == ["", "GPU0", "GPU1", ""]
+    assert cdigen("topology", "--root", host, "--vendor", "amd").err.count("stale") == 0
+
+
+def test_network_cards_are_rows_by_the_numbers_in_their_names(cdigen: Run, host: Path) -> None:
+    place(host, GPUS[0].bdf, "pci0000:40/0000:40:01.1", numa_node=0)
+    for name, address in (("mlx5_10", "0000:42:00.0"), ("mlx5_2", "0000:41:00.1")):
+        folder = f"devices/pci0000:40/0000:40:01.1/{address}"
+        put(host / f"sys/{folder}/numa_node", b"0\n")
+        link(host / f"sys/bus/pci/devices/{address}", f"../../../{folder}")
+        link(host / f"sys/{folder}/infiniband/{name}/device", f"../../../{address}")
+        link(host / f"sys/class/infiniband/{name}", f"../../{folder}/infiniband/{name}")
+    # A software RDMA device is on no bus.
+    (host / "sys/devices/virtual/infiniband/rxe0").mkdir(parents=True)
+    link(host / "sys/class/infiniband/rxe0", "../../devices/virtual/infiniband/rxe0")
+    done = cdigen("topology", "--root", host)
+    lines = done.out.splitlines()
+    assert lines[0].startswith("\tGPU0\tGPU1\tNIC0\tNIC1\t")
+    assert lines[1].startswith("GPU0\t X \tSYS\tPIX\tPIX\t")
+    assert lines[3] == "NIC0\tPIX\tSYS\t X \tPIX\t\t\t\t"
+    assert done.out.endswith("\nNIC Legend:\n\n  NIC0: mlx5_2\n  NIC1: mlx5_10\n\n")
+
+
+@pytest.mark.parametrize("example", ["ubuntu-2xmi300x-cpx", "ubuntu-flex170-sriov", "debian13-8xh100"])
+def test_any_makers_inventory_can_be_shown(cdigen: Run, example: str) -> None:
+    done = cdigen("topology", "--inventory", EXAMPLES / f"{example}.json")
+    assert done.code == 0
+    assert "\nLegend:\n" in done.out
+
+
+def test_a_host_without_devices_says_why(cdigen: Run, tmp_path: Path) -> None:
+    assert cdigen("topology", "--root", tmp_path).failed(3, "no GPU is on the PCI bus")
+
+
+def test_only_on_a_terminal_the_header_is_underlined(host: Path) -> None:
+    shown = on_terminal(200, "topology", "--root", host, NO_COLOR="")
+    assert "\x1b[4mGPU0" in shown
+    assert "\x1b" not in on_terminal(200, "topology", "--root", host)
+
+
+def test_a_picture_is_drawn_instead_of_the_matrix(cdigen: Run, tmp_path: Path) -> None:
+    inventory, file = EXAMPLES / "debian13-8xh100.json", tmp_path / "topology.svg"
+    done = cdigen("topology", "--inventory", inventory, "--svg", file)
+    assert (done.code, done.out) == (0, "")
+    assert done.err == f"cdigen: the picture is in {file}\n"
+    # The same one again, over the one that is there.
+    assert cdigen("topology", "--inventory", inventory, "--svg", file, "--json").json["islands"]
+    printed = cdigen("topology", "--inventory", inventory, "--svg", "/dev/stdout", "--quiet")
+    assert printed.out == file.read_text()
+    assert printed.out.startswith("<svg ")
+
+
+def test_a_picture_that_cannot_be_written_is_an_error(cdigen: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    inventory = EXAMPLES / "debian13-8xh100.json"
+    done = cdigen("topology", "--inventory", inventory, "--svg", tmp_path / "file/topology.svg")
+    assert done.code == 5
+    assert done.out == ""

@@ -1,0 +1,275 @@
+"""The manifests of packaging/kubernetes: rendered by today's kubectl, and shown to a real API server."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from containerdhost import RELEASES, eventually
+from kubernetesnode import Node, running_node
+
+from cdigen import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from command import Run
+
+pytestmark = pytest.mark.e2e
+
+FOLDER = Path(__file__).resolve().parents[2] / "packaging/kubernetes"
+OVERLAYS = sorted(path.parent.name for path in FOLDER.glob("overlays/*/kustomization.yaml"))
+COMPONENTS = sorted(path.name for path in (FOLDER / "components").iterdir())
+ALL = ["base", *(f"overlays/{name}" for name in OVERLAYS)]
+OLD = "old-kubernetes"
+
+
+def rendered(kubectl: Path, folder: Path) -> list[dict[str, Any]]:
+    """Return the objects that ``kubectl kustomize`` makes of FOLDER."""
+    done = subprocess.run([kubectl, "kustomize", folder], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr  # what is deprecated is said there
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def combined(folder: Path, *components: str, of: str = "base") -> Path:
+    """Write an overlay as its user would: OF and COMPONENTS."""
+    folder.mkdir()
+    where = os.path.relpath(FOLDER, folder.resolve())
+    document = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [f"{where}/{of}"],
+        "components": [f"{where}/components/{name}" for name in components],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
+    return folder
+
+
+def pods(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row["spec"]["template"]["spec"] for row in rows if row["kind"] in {"DaemonSet", "Deployment"}]
+
+
+def containers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each for pod in pods(rows) for each in (*pod.get("initContainers", ()), *pod["containers"])]
+
+
+def daemonset(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the containers of cdigen's own DaemonSet by their names."""
+    (row,) = (row for row in rows if row["kind"] == "DaemonSet")
+    return {each["name"]: each for each in row["spec"]["template"]["spec"]["containers"]}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_pods_have_this_versions_image_and_no_right_that_is_not_named(kubectl: Path, name: str) -> None:
+    rows = rendered(kubectl, FOLDER / name)
+    for container in containers(rows):
+        assert container["image"] == f"localhost/cdigen:{__version__}"
+        rights = container["securityContext"]
+        assert rights["readOnlyRootFilesystem"]
+        assert container["resources"]["limits"]["memory"]
+        if name == "overlays/privileged" and container["name"] == "daemon":
+            assert rights["privileged"]
+            continue
+        assert not rights.get("privileged")
+        assert (rights["allowPrivilegeEscalation"], rights["capabilities"]) == (False, {"drop": ["ALL"]})
+    for pod in pods(rows):
+        assert not pod.get("hostNetwork")
+        assert bool(pod.get("hostPID")) == (name == "overlays/removal")
+        own = {each["name"] for each in pod.get("volumes", ())}
+        named = [mount for each in pod["containers"] for mount in each.get("volumeMounts", ())]
+        assert {mount["name"] for mount in named} <= own
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_mounts_of_a_container_are_each_at_a_place_of_its_own(kubectl: Path, name: str) -> None:
+    for container in containers(rendered(kubectl, FOLDER / name)):
+        paths = [mount["mountPath"] for mount in container.get("volumeMounts", ())]
+        assert len(set(paths)) == len(paths)
+        variables = [each["name"] for each in container.get("env", ())]
+        assert len(set(variables)) == len(variables)
+
+
+def test_all_components_go_together(kubectl: Path, tmp_path: Path) -> None:
+    names = [name for name in COMPONENTS if name not in {"k0s", "no-nri", "shared-memory"}]
+    for order in (names, names[::-1]):
+        found = daemonset(rendered(kubectl, combined(tmp_path / f"{len(order)}{order[0]}", *order)))
+        assert set(found) == {"daemon", "kubelet", "nri", "metrics"}
+        assert [name for name, each in found.items() if each["securityContext"].get("privileged")] == [
+            "daemon"
+        ]
+        assert "/dev" in {mount["mountPath"] for mount in found["daemon"]["volumeMounts"]}
+        assert not any(
+            mount["mountPath"] == "/etc/cdi" for each in found.values() for mount in each["volumeMounts"]
+        )
+
+
+def test_the_plugin_can_be_left_out_whatever_else_is_changed(kubectl: Path, tmp_path: Path) -> None:
+    folder = combined(tmp_path / "none", "read-only-etc", "privileged", "no-nri")
+    assert set(daemonset(rendered(kubectl, folder))) == {"daemon", "kubelet"}
+
+
+def test_the_plugin_may_write_the_file_of_labels_and_nothing_else_may(kubectl: Path) -> None:
+    rows = rendered(kubectl, FOLDER / "overlays/labels")
+    (config,) = (row["data"]["config.yaml"] for row in rows if row["kind"] == "ConfigMap")
+    folder = os.path.dirname(yaml.safe_load(config)["kubelet"]["labels"])
+    found = {
+        name: [mount for mount in each["volumeMounts"] if mount["mountPath"] == folder]
+        for name, each in daemonset(rows).items()
+    }
+    assert found == {"daemon": [], "nri": [], "kubelet": [{"name": "features", "mountPath": folder}]}
+    (pod,) = pods(rows)
+    (volume,) = (each for each in pod["volumes"] if each["name"] == "features")
+    assert volume["hostPath"] == {"path": folder, "type": "DirectoryOrCreate"}
+
+
+@pytest.mark.parametrize(
+    ("overlay", "folder"),
+    [("k0s", "/var/lib/k0s/kubelet"), ("microk8s", "/var/snap/microk8s/common/var/lib/kubelet")],
+)
+def test_pod_resources_go_with_the_kubelets_folder_and_device_plugins_do_not(
+    kubectl: Path, overlay: str, folder: str
+) -> None:
+    (pod,) = pods(rendered(kubectl, FOLDER / "overlays" / overlay))
+    paths = {each["name"]: each["hostPath"]["path"] for each in pod["volumes"] if "hostPath" in each}
+    assert paths["pod-resources"] == f"{folder}/pod-resources"
+    assert paths["device-plugins"] == "/var/lib/kubelet/device-plugins"
+
+
+def test_the_token_is_in_the_one_container_that_asks_the_api_server(kubectl: Path) -> None:
+    for name in ALL:
+        rows = [row for row in rendered(kubectl, FOLDER / name) if row["kind"] == "DaemonSet"]
+        (pod,) = pods(rows)
+        assert pod["automountServiceAccountToken"] is False
+        with_token = [
+            each["name"]
+            for each in pod["containers"]
+            if "/etc/cdigen-api" in {mount["mountPath"] for mount in each.get("volumeMounts", ())}
+        ]
+        assert with_token == (["kubelet"] if name == "overlays/extender" else [])
+
+
+def test_the_extender_may_not_change_what_the_daemons_are_told(kubectl: Path) -> None:
+    rows = rendered(kubectl, FOLDER / "overlays/extender")
+    places = {row["metadata"]["namespace"] for row in rows if row["kind"] == "ConfigMap"}
+    writes = {
+        row["metadata"]["namespace"]
+        for row in rows
+        if row["kind"] == "Role" and "update" in str(row["rules"])
+    }
+    assert (places, writes) == ({"cdigen-system"}, {"cdigen"})
+
+
+@pytest.mark.parametrize("name", ["selinux", "super-t"])
+@pytest.mark.parametrize("of", ["base", "overlays/removal"])
+def test_who_removes_has_the_selinux_type_of_who_served(
+    kubectl: Path, tmp_path: Path, name: str, of: str
+) -> None:
+    (pod,) = pods(rendered(kubectl, combined(tmp_path / "typed", name, of=of)))
+    types = {"selinux": "spc_t", "super-t": "super_t"}
+    assert pod["securityContext"]["seLinuxOptions"]["type"] == types[name]
+
+
+def test_who_removes_can_have_the_quota_of_gke(kubectl: Path, tmp_path: Path) -> None:
+    rows = rendered(kubectl, combined(tmp_path / "quota", "quota", of="overlays/removal"))
+    (quota,) = (row for row in rows if row["kind"] == "ResourceQuota")
+    assert quota["metadata"]["namespace"] == "cdigen-system"
+
+
+# Shown to a real API server.
+
+
+@pytest.fixture(scope="module")
+def node(cache: Path, kubernetes_tree: Path, kubectl: Path) -> Iterator[Node]:
+    """Return a Kubernetes 1.20 that has the namespaces, without which a dry run finds nothing right."""
+    assert kubernetes_tree.is_dir()
+    with running_node(cache, RELEASES["forky"]) as node:
+        for row in rendered(kubectl, FOLDER / "overlays/extender"):
+            if row["kind"] == "Namespace":
+                node.api.create(row)
+        yield node
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name != f"overlays/{OLD}"])
+def test_an_api_server_knows_every_field(node: Node, kubectl: Path, tmp_path: Path, name: str) -> None:
+    components = () if name == "overlays/removal" else (OLD,)
+    folder = combined(tmp_path / "old", *components, of=name)
+    rows = rendered(kubectl, folder)
+    said = node.kubectl("apply", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump_all(rows))
+    assert len([line for line in said.splitlines() if line.endswith("(server dry run)")]) == len(rows)
+
+
+def test_an_old_one_refuses_the_base_by_the_name_of_the_field(node: Node, kubectl: Path) -> None:
+    text = yaml.safe_dump_all(rendered(kubectl, FOLDER / "base"))
+    with pytest.raises(AssertionError, match='unknown field "maxSurge"'):
+        node.kubectl("apply", "--dry-run=server", "-f", "-", stdin=text)
+
+
+def test_what_shared_memory_leaves_at_a_node_goes_by_the_pages_commands(node: Node, kubectl: Path) -> None:
+    name = node.api.get("/api/v1/nodes")["items"][0]["metadata"]["name"]
+    counts = {"aliyun.com/gpu-count": "2"}
+    node.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": {"cdigen.dev/gpu-mem": "{}"}}})
+    node.api.patch(f"/api/v1/nodes/{name}/status", {"status": {"capacity": counts, "allocatable": counts}})
+    page = (FOLDER.parents[1] / "docs/fleet.md").read_text()
+    (block,) = (text for text in page.split("```") if "cdigen.dev/gpu-mem-" in text)
+    shell = f'kubectl() {{ "{kubectl}" --kubeconfig="{node.folder}/kubeconfig" "$@"; }}\n{block}'
+    subprocess.run(node.enter("bash", "-euc", shell), check=True, stdout=subprocess.PIPE)
+    found = node.api.get(f"/api/v1/nodes/{name}")
+    assert "cdigen.dev/gpu-mem" not in found["metadata"].get("annotations", {})
+    assert "aliyun.com/gpu-count" not in found["status"]["capacity"]
+
+
+# What removes all, as a pod.
+
+
+@pytest.fixture
+def removed(node: Node, host: Path, cdigen: Run, image_archive: Path) -> Iterator[Path]:
+    """Return a host with a spec and what else cdigen writes: the pod's volumes are patched to be its."""
+    for name in ("etc/cdi", "run/cdigen", "var/lib/kubelet/device-plugins"):
+        (host / name).mkdir(parents=True)
+    (host / "run/cdigen/lock").touch()
+    (host / "etc/hosts").write_text("127.0.0.1 localhost\n")
+    done = cdigen("generate", "--write", "--root", host, "--config", FOLDER / "base/config.yaml")
+    assert done.code == 0, done.err
+    # Mounts reach pods as they are made, which asks for shared ones, as systemd makes all of a host.
+    subprocess.run(node.enter("mount", "--make-rshared", "/"), check=True)
+    with (host.parent / "image.tar").open("wb") as file:
+        subprocess.run(["zstd", "-dc", image_archive], check=True, stdout=file)
+    node.containerd.ctr("images", "import", "--local", "--snapshotter", "native", host.parent / "image.tar")
+    yield host
+    node.kubectl("delete", "namespace", "cdigen-system", "--wait=false")
+
+
+def test_a_pod_removes_all_from_its_node_and_is_ready_then(node: Node, kubectl: Path, removed: Path) -> None:
+    rows = rendered(kubectl, FOLDER / "overlays/removal")
+    for pod in pods(rows):
+        for volume in pod["volumes"]:
+            if "hostPath" in volume:
+                volume["hostPath"]["path"] = f"{removed}{volume['hostPath']['path']}"
+    with (removed / "run/cdigen/lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        node.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(rows))
+        eventually(
+            lambda: "waiting: cdigen still serves this node, by /run/cdigen: " in said(node) or None,
+            "it waits", timeout_s=60, told=lambda: (said(node), node.pods("cdigen-system"), node.kubelet.log),
+        )  # fmt: skip
+        assert os.listdir(removed / "run/cdi") == ["nvidia.com-gpu.json"]
+    node.kubectl("-n", "cdigen-system", "rollout", "status", "daemonset/cdigen-removal", "--timeout=30s")
+    assert said(node).splitlines()[-1] == "done: nothing of cdigen is left on this node"
+    left = [path for path in removed.rglob("*cdi*") if "nvidia-cdi" not in path.name]
+    assert left == [], said(node)
+    assert (removed / "etc/hosts").exists()
+
+
+def said(node: Node) -> str:
+    """Return the log of the container that removes."""
+    name = next(iter(node.pods("cdigen-system")), "")
+    with suppress(AssertionError):
+        return node.kubectl("-n", "cdigen-system", "logs", name, "--container", "remove")
+    return ""

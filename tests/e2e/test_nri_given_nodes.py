@@ -1,0 +1,102 @@
+"""`cdigen nri` on real containerds where a container has nodes already: a device plugin's, or the host's."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from containerdhost import RELEASES, Container, Containerd, running_containerd
+from nri.nrihost import UUID
+from nriplugins import (
+    KIND,
+    LIBRARY,
+    MARK,
+    NODES,
+    Plugin,
+    numbers,
+    running_plugin,
+    write_inventory,
+    write_specs,
+)
+
+pytestmark = pytest.mark.e2e
+
+# The machine's own node, which a privileged container has already, and the driver's for all GPUs.
+CONTROL = {"/dev/full": "1:7", "/dev/nvidiactl": "1:8"}
+EDITS: dict[str, Any] = {
+    "env": ["NVIDIA_VISIBLE_DEVICES=void"],
+    "deviceNodes": [{"path": "/dev/full"}, {"path": "/dev/nvidiactl", "hostPath": "/dev/random"}],
+}
+FILES_ALONE = f"{KIND}=none"
+
+
+def given(*nodes: tuple[str, str]) -> list[dict[str, str]]:
+    """Return what kubelet says of NODES of a device plugin: pairs of the container's and the host's."""
+    return [{"container_path": path, "host_path": host, "permissions": "rw"} for path, host in nodes]
+
+
+# With PASS_DEVICE_SPECS, and nothing of its driver.
+PASSED = given(("/dev/nvidiactl", "/dev/random"), ("/dev/nvidia0", "/dev/zero"))
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def containerd(cache: Path, request: pytest.FixtureRequest) -> Iterator[Containerd]:
+    with running_containerd(cache, RELEASES[request.param]) as host:
+        write_specs(host.specs, **EDITS)
+        write_inventory(host)
+        yield host
+
+
+@pytest.fixture(scope="module")
+def plugin(containerd: Containerd) -> Iterator[Plugin]:
+    with running_plugin(containerd, unsupported_cdi="raw") as running:
+        yield running
+
+
+@pytest.fixture
+def host(containerd: Containerd) -> Iterator[Containerd]:
+    yield containerd
+    containerd.remove_all()
+
+
+def repeated(container: Container) -> list[str]:
+    """Return the nodes that the low-level runtime was told of more than once."""
+    nodes = Counter(node["path"] for node in container.spec()["linux"]["devices"])
+    return [path for path, count in nodes.items() if count > 1]
+
+
+@pytest.mark.usefixtures("plugin")
+def test_nodes_of_a_device_plugin_get_the_driver(host: Containerd) -> None:
+    container = host.container(f"NVIDIA_VISIBLE_DEVICES={UUID}", devices=PASSED)
+    assert container.sh(f"cat {LIBRARY}") == "the driver\n"
+    assert container.nodes() == {**numbers("/dev/nvidia0"), "/dev/nvidiactl": CONTROL["/dev/nvidiactl"]}
+    assert container.sh("head -c 7 /dev/nvidia0 | wc -c") == "7\n"
+    assert repeated(container) == []
+    assert container.spec()["annotations"][MARK] == FILES_ALONE
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_node_that_privileged_containers_have_makes_nobody_privileged(host: Containerd) -> None:
+    devices = [*PASSED, *given(("/dev/kmsg", "/dev/kmsg"))]
+    container = host.container("NVIDIA_VISIBLE_DEVICES=all", devices=devices)
+    assert container.nodes().keys() == {"/dev/nvidia0", "/dev/nvidiactl"}
+    assert container.spec()["annotations"][MARK] == FILES_ALONE
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_privileged_container_gets_what_it_asks_for_once(host: Containerd) -> None:
+    container = host.pod(privileged=True).container("NVIDIA_VISIBLE_DEVICES=all")
+    assert container.sh(f"cat {LIBRARY}") == "the driver\n"
+    assert container.nodes().items() >= numbers(*NODES).items()
+    assert container.sh("stat -c %t:%T /dev/full") == "1:7\n"
+    assert repeated(container) == []
+    assert container.spec()["annotations"][MARK] == f"{KIND}=all"
+
+
+@pytest.mark.usefixtures("plugin")
+def test_the_driver_without_a_gpu(host: Containerd) -> None:
+    container = host.container("NVIDIA_VISIBLE_DEVICES=none")
+    assert container.sh(f"cat {LIBRARY}") == "the driver\n"
+    assert container.nodes() == {"/dev/nvidiactl": CONTROL["/dev/nvidiactl"]}
+    assert container.environment()["NVIDIA_VISIBLE_DEVICES"] == "void"

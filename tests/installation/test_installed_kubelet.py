@@ -1,0 +1,175 @@
+"""The kubelet's device plugins as their unit runs them below a systemd, with a double of a kubelet."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from bootedhost import eventually
+from installation.installedhost import GPU_HOST, debian_root, started
+from kubeletdouble import Kubelet
+
+pytestmark = pytest.mark.e2e
+
+UNIT = "cdigen-kubelet"
+RESOURCE = "nvidia.com/gpu"
+PLUGIN = f"/usr/bin/cdigen kubelet --spec-dir /{GPU_HOST}/run/cdi --daemon-dir /{GPU_HOST}/run/cdigen"
+DAEMON = f"/usr/bin/cdigen run --root /{GPU_HOST}"
+
+
+@pytest.fixture(scope="module")
+def host(cache: Path) -> Iterator[Path]:
+    with debian_root(cache) as root:
+        yield root
+
+
+@pytest.fixture(scope="module")
+def inside(host: Path) -> Iterator[Callable[..., str]]:
+    with started(host, cdigen=DAEMON, cdigen_kubelet=PLUGIN) as run:
+        # As systemd does at boot, but in a container: what is mounted later reaches the services.
+        run("mount", "--make-rshared", "/")
+        run("systemctl", "start", "cdigen")
+        yield run
+
+
+@pytest.fixture
+def folder(host: Path) -> Iterator[Path]:
+    """Return the host's /var/lib/kubelet, which does not exist; by a short name, as sockets need it."""
+    with tempfile.TemporaryDirectory(prefix="k") as short:
+        (Path(short) / "lib").symlink_to(host / "var/lib")
+        yield Path(short) / "lib/kubelet"
+        shutil.rmtree(host / "var/lib/kubelet", ignore_errors=True)
+
+
+@pytest.fixture
+def kubelet(folder: Path) -> Iterator[Kubelet]:
+    double = Kubelet(folder)
+    yield double
+    double.stop()
+
+
+@pytest.fixture
+def service(inside: Callable[..., str], folder: Path) -> Iterator[Callable[..., str]]:
+    """Return what runs a command on the host; the unit is stopped in the end."""
+    assert not folder.exists()
+    yield inside
+    inside("systemctl", "stop", UNIT)
+
+
+def gpus(kubelet: Kubelet) -> int:
+    """Return how many GPUs KUBELET is told of; none can be used here, as their nodes are plain files."""
+    try:
+        return len(kubelet.list_of(RESOURCE))
+    except LookupError:
+        return 0
+
+
+def has_gpus(kubelet: Kubelet, service: Callable[..., str]) -> None:
+    """Wait until KUBELET has both GPUs."""
+    assert eventually(lambda: gpus(kubelet) == 2), service("journalctl", f"--unit={UNIT}", "-n", "40")
+
+
+def start(service: Callable[..., str]) -> None:
+    service("sh", "-c", f"systemctl start {UNIT} || {{ journalctl -u {UNIT} -n 20; exit 1; }}")
+
+
+def process(service: Callable[..., str]) -> int:
+    return int(service("systemctl", "show", "--property=MainPID", "--value", UNIT))
+
+
+def test_a_kubelet_that_was_there_before_has_the_gpus(kubelet: Kubelet, service: Callable[..., str]) -> None:
+    kubelet.start()
+    start(service)
+    has_gpus(kubelet, service)
+    assert service("systemctl", "is-active", UNIT) == "active\n"
+    said = ("systemctl", "show", "--property=StatusText", "--value", UNIT)
+    assert eventually(lambda: f"{RESOURCE}: 0 of 2" in service(*said))
+
+
+def test_a_folder_that_the_kubelet_makes_after_the_start_is_served(
+    kubelet: Kubelet, service: Callable[..., str]
+) -> None:
+    start(service)
+    assert not kubelet.plugins.exists()
+    kubelet.start()
+    has_gpus(kubelet, service)
+
+
+def test_a_kubelet_that_restarts_or_whose_folder_was_removed_has_them_again(
+    kubelet: Kubelet, service: Callable[..., str]
+) -> None:
+    kubelet.start()
+    start(service)
+    has_gpus(kubelet, service)
+    kubelet.kill()
+    kubelet.start()
+    has_gpus(kubelet, service)
+    kubelet.kill()
+    shutil.rmtree(kubelet.plugins.parent)
+    kubelet.start()
+    has_gpus(kubelet, service)
+
+
+def test_a_file_system_that_is_mounted_there_after_the_start_is_served(
+    service: Callable[..., str], folder: Path, host: Path
+) -> None:
+    folder.mkdir()
+    start(service)
+    disk = folder.parent.parent / "disk"
+    disk.symlink_to(host / "srv")
+    service("mount", "--bind", "/srv", "/var/lib/kubelet")
+    double = Kubelet(disk)
+    try:
+        double.start()
+        has_gpus(double, service)
+    finally:
+        double.stop()
+        service("systemctl", "stop", UNIT)
+        service("umount", "/var/lib/kubelet")
+
+
+def test_it_runs_without_any_capability_or_network_and_leaves_no_socket(
+    kubelet: Kubelet, service: Callable[..., str]
+) -> None:
+    kubelet.start()
+    start(service)
+    has_gpus(kubelet, service)
+    text = service("cat", f"/proc/{process(service)}/status")
+    status = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+    assert {status["CapEff"], status["CapBnd"]} == {"0" * 16}
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    namespaces = [service("readlink", f"/proc/{pid}/ns/net") for pid in (process(service), 1)]
+    assert namespaces[0] != namespaces[1]
+    service("systemctl", "reload", UNIT)
+    assert service("systemctl", "is-active", UNIT) == "active\n"
+    service("systemctl", "stop", UNIT)
+    assert service("systemctl", "show", "--property=Result", "--value", UNIT) == "success\n"
+    assert sorted(path.name for path in kubelet.plugins.iterdir()) == ["kubelet.sock"]
+
+
+def test_killed_it_is_back_at_once(kubelet: Kubelet, service: Callable[..., str]) -> None:
+    kubelet.start()
+    start(service)
+    has_gpus(kubelet, service)
+    before = process(service)
+    service("systemctl", "kill", "--signal=KILL", UNIT)
+    assert eventually(lambda: process(service) not in {0, before})
+    assert eventually(lambda: len(kubelet.registered) == 2)
+    has_gpus(kubelet, service)
+
+
+def test_what_no_restart_mends_is_not_tried_again(service: Callable[..., str], host: Path) -> None:
+    # The kubelet's folder can never be a file.
+    file = host / "var/lib/kubelet"
+    file.write_text("")
+    try:
+        with pytest.raises(AssertionError, match="cdigen-kubelet"):
+            service("systemctl", "start", UNIT)
+        time.sleep(1)
+        assert service("systemctl", "show", "--property=NRestarts", "--value", UNIT) == "0\n"
+        assert "is not a folder" in service("journalctl", f"--unit={UNIT}", "--output=cat", "-n", "5")
+    finally:
+        file.unlink()
+        service("systemctl", "reset-failed", UNIT)
