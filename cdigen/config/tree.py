@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 RULE = "configuration"
 MAX_DEPTH = 20  # valid files are 4 deep: stream, document, mapping, list
+# What the libyaml of PyYAML 6.0.4 says beyond 1,000 levels, before their events come (scanner.c).
+_TOO_DEEP = "exceeded maximum nesting depth"
 _MERGE = "tag:yaml.org,2002:merge"
 _MAX_MERGES = 100
 NO_CONFIGURATION = "is it a configuration of cdigen?"
@@ -48,6 +50,8 @@ def compose(data: bytes, file: str) -> yaml.Node | None:
         root: yaml.Node | None = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         where = place_of(error.problem_mark or error.context_mark)
+        if error.problem == _TOO_DEEP:
+            raise _nested(file, where) from None
         raise NoTreeError(fault(file, _said(error, text, where), where, hint=_FIX)) from None
     except yaml.reader.ReaderError as error:
         odd = yaml.reader.Reader.NON_PRINTABLE.search(text)
@@ -105,6 +109,8 @@ def _refuse_depth(events: Iterable[yaml.Event], file: str) -> None:
         kind = type(event).__name__
         depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
         if depth > MAX_DEPTH:
-            raise NoTreeError(
-                fault(file, "nested too deeply", place_of(event.start_mark), hint=NO_CONFIGURATION)
-            )
+            raise _nested(file, place_of(event.start_mark))
+
+
+def _nested(file: str, place: tuple[int, int] | None) -> NoTreeError:
+    return NoTreeError(fault(file, "nested too deeply", place, hint=NO_CONFIGURATION))
