@@ -20,10 +20,12 @@ run: $(VENV)/run.stamp ## install into a private venv, then print the CDI spec o
 JOBS ?= 2
 # CI runs what has failed once more: tests/twice.
 RUN_TESTS ?= $(VENV)/bin/python -m pytest
+# In s, for one test with its fixtures: more than twice what the longest takes. One that hangs fails, and says where.
+HANGS_S := 600
 
 test: $(VENV)/dev.stamp ## run every test that this machine can run (JOBS at a time)
-	$(RUN_TESTS) -n $(JOBS) --dist loadfile --ignore tests/e2e
-	$(RUN_TESTS) tests/e2e
+	$(RUN_TESTS) --timeout $(HANGS_S) -n $(JOBS) --dist loadfile --ignore tests/e2e
+	$(RUN_TESTS) --timeout $(HANGS_S) tests/e2e
 
 test-debian13: ## the same but for containers, on Debian 13's own Python and modules (root, after 'make provision')
 	tests/on-debian13 -n $(JOBS) --dist loadfile -m 'not adversarial and not wall_clock'

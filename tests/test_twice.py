@@ -20,6 +20,21 @@ FAILS_ONCE = (
     "    been.touch()\n"
     "    assert is_second\n"
 )
+# A host for nine tests that does not come up once.
+HOST_FAILS_ONCE = (
+    "import pytest\n"
+    "from pathlib import Path\n"
+    "@pytest.fixture(scope='module')\n"
+    "def host():\n"
+    "    been = Path(__file__).with_suffix('.been')\n"
+    "    is_second = been.exists()\n"
+    "    been.touch()\n"
+    "    assert is_second\n"
+    "@pytest.mark.parametrize('number', range(9))\n"
+    "@pytest.mark.usefixtures('host')\n"
+    "def test_needs_it(number):\n"
+    "    pass\n"
+)
 NOT_COLLECTED = "import nothing_of_this_name"
 
 
@@ -32,6 +47,7 @@ NOT_COLLECTED = "import nothing_of_this_name"
         ([PASSES, FAILS_ONCE], 1, 0, 2),
         ([PASSES, FAILS_ONCE, FAILS], 0, 1, 2),
         ([FAILS_ONCE] * 6, 0, 1, 1),
+        ([PASSES, HOST_FAILS_ONCE], 0, 0, 2),
         ([PASSES, NOT_COLLECTED], 0, 2, 1),
         ([PASSES, FAILS_ONCE, NOT_COLLECTED], 1, 1, 1),
     ],
