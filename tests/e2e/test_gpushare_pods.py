@@ -157,6 +157,24 @@ def is_bound(shared: Shared, name: str) -> str:
 
 
 @pytest.mark.usefixtures("looks")
+def test_gpushares_binpack_demonstration_runs(shared: Shared) -> None:
+    # The first of all: of pods that were here before, the kubelet may still hold units.
+    with demonstration(shared):
+        names = [f"binpack-1-{number}" for number in range(3)]
+        eventually(lambda: len(shared.pods()) == 4 or None, "controllers make pods", told=shared.pods)
+        pods = [Pod(node=shared.node, namespace=NAMESPACE, name=name).become() for name in names]
+        all_true(shared, names)
+        # With spread it were three.
+        assert len({gpu_of(pod, "binpack-1") for pod in pods}) <= 2
+        for pod in pods:
+            assert f"{OF_CONTAINER}=3" in pod.log("binpack-1")
+        found = shared.inspect("-d", NODE)
+        assert re.search(rf"^Total : +{TOTAL}\n", found, re.MULTILINE), found
+        assert all(name in found for name in names), found
+    shared.clear()
+
+
+@pytest.mark.usefixtures("looks")
 def test_a_pod_has_the_gpu_of_its_annotations_and_gpushares_variables(shared: Shared) -> None:
     pod = shared.create("one", 3, on=NODE).become()
     gpu = gpu_of(pod)
@@ -225,23 +243,6 @@ def test_more_than_a_gpu_has_is_refused_and_events_say_why(shared: Shared) -> No
     reason = eventually(told, "an event", timeout_s=60, told=lambda: (pod.events(), shared.told()))
     assert f"{TOO_MUCH} units asked of one GPU" in reason
     pod.delete()
-
-
-@pytest.mark.usefixtures("looks")
-def test_gpushares_binpack_demonstration_runs(shared: Shared) -> None:
-    shared.clear()
-    with demonstration(shared):
-        names = [f"binpack-1-{number}" for number in range(3)]
-        eventually(lambda: len(shared.pods()) == 4 or None, "controllers make pods", told=shared.pods)
-        pods = [Pod(node=shared.node, namespace=NAMESPACE, name=name).become() for name in names]
-        all_true(shared, names)
-        # With spread it were three. Which ones is the kubelet's word: it may still have units of former pods.
-        assert len({gpu_of(pod, "binpack-1") for pod in pods}) <= 2
-        for pod in pods:
-            assert f"{OF_CONTAINER}=3" in pod.log("binpack-1")
-        found = shared.inspect("-d", NODE)
-        assert re.search(rf"^Total : +{TOTAL}\n", found, re.MULTILINE), found
-        assert all(name in found for name in names), found
 
 
 @contextmanager
