@@ -22,6 +22,7 @@ from cdigen.health.book import (
 )
 from cdigen.health.identity import address_of, is_another
 from cdigen.model.health import Recovery, Symptom
+from cdigen.model.partition_names import disputed
 from cdigen.model.timestamps import timestamp
 from cdigen.value import replace
 
@@ -115,6 +116,7 @@ class _Course:
     def see(self, vendor: str, inventory: Inventory, given_away: tuple[str, ...]) -> None:
         known = self._vendor(vendor)
         present = set()
+        unclear = disputed(inventory)
         for accelerator in inventory.accelerators:
             address = address_of(accelerator)
             present.add((vendor, address))
@@ -123,7 +125,8 @@ class _Course:
                 record = self._new(vendor, address)
             elif is_another(record, accelerator):
                 record = replace(self._new(vendor, address), begins_s=known.seen_s)
-            self._put(self._as_seen(record, accelerator))
+            is_clear = accelerator.address not in unclear
+            self._put(self._as_seen(record, accelerator, is_clear=is_clear))
         for key, record in list(self._devices.items()):
             if record.vendor != vendor or key in present:
                 continue
@@ -133,10 +136,14 @@ class _Course:
                 self._put(self._lost(record, _GONE_AWAY))
         self._vendors[vendor] = replace(known, seen_s=self._now.boot_s)
 
-    def _as_seen(self, record: DeviceRecord, accelerator: Accelerator) -> DeviceRecord:
+    def _as_seen(self, record: DeviceRecord, accelerator: Accelerator, *, is_clear: bool) -> DeviceRecord:
+        """Return RECORD with ACCELERATOR; where it IS_CLEAR which partitions there are, others are gone."""
         partitions = tuple(
             KnownPartition(instance=part.instance, address=part.address) for part in accelerator.partitions
         )
+        if not is_clear:
+            there = {one.instance for one in partitions}
+            partitions += tuple(one for one in record.partitions if one.instance not in there)
         gone = {one.instance for one in record.partitions} - {one.instance for one in partitions}
         kept = {one.instance for one in partitions}
         record = replace(
@@ -186,6 +193,7 @@ class _Course:
                 for one in record.evidence
                 if one.source != look.source
                 or one.cause == LOST
+                or (look.only and one.cause not in look.only)
                 or (address, one.cause, one.instance) in seen
                 or "gone" not in clearing.rule_of(self._policy, vendor, one).cleared_by
                 or one.last_s >= began_s

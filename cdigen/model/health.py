@@ -100,8 +100,9 @@ class Measurement:
 class Look:
     """What one look at the devices of one vendor showed.
 
-    ``covered`` are the addresses that the look reached: what it did not reach keeps its causes. ``unread``
-    says why the look failed, or is empty.
+    ``covered`` are the addresses that the look reached: what it did not reach keeps its causes. ``only`` are
+    the causes that it would have seen, where these are not all that its source tells. ``unread`` says why the
+    look failed, or is empty.
     """
 
     source: Source
@@ -109,6 +110,7 @@ class Look:
     symptoms: tuple[Symptom, ...] = ()
     recoveries: tuple[Recovery, ...] = ()
     measurements: tuple[Measurement, ...] = ()
+    only: tuple[str, ...] = ()
     unread: str = ""
 
 

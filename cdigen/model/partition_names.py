@@ -56,14 +56,20 @@ def remembered(
     names: list[GpuPartitionNames] = []
     for vendor, inventory in inventories.items():
         own = {known.address: known for known in before if known.vendor == vendor}
-        disputed = {finding.path for finding in inventory.findings if finding.rule == CONTRADICTION}
+        unclear = disputed(inventory)
         for gpu in inventory.accelerators:
-            is_read = gpu.usable and f"GPU {gpu.index}" not in disputed
+            is_read = gpu.usable and gpu.address not in unclear
             now = _names(inventory, gpu) if is_read else own.get(gpu.address)
             if now is not None:
                 names.append(now)
     gone = {*inventories, *absent}
     return (*names, *(known for known in before if known.vendor not in gone))
+
+
+def disputed(inventory: Inventory) -> frozenset[str]:
+    """Return the addresses of the GPUs on whose partitions the sources disagree."""
+    paths = {finding.path for finding in inventory.findings if finding.rule == CONTRADICTION}
+    return frozenset(gpu.address for gpu in inventory.accelerators if f"GPU {gpu.index}" in paths)
 
 
 def _names(inventory: Inventory, gpu: Accelerator) -> GpuPartitionNames | None:

@@ -10,7 +10,10 @@ from healthdevices import FIRST, SECOND, at, gpu, inventory, partition
 from cdigen.health.advance import advance
 from cdigen.health.annotate import annotated
 from cdigen.health.book import Book, Heard, Loaded, Looked, Policy, Seen
-from cdigen.model.health import LogRecord, Look, Recovery
+from cdigen.model.findings import Finding
+from cdigen.model.health import LogRecord, Look, Recovery, Symptom
+from cdigen.model.partition_names import CONTRADICTION
+from cdigen.value import replace
 from cdigen.vendors.nvidia.health import HEALTH
 
 if TYPE_CHECKING:
@@ -73,6 +76,29 @@ def test_an_xid_of_an_instance_is_that_instances_alone(course: Course) -> None:
     assert course.causes(101.0) == [set(), set(), {"xid-94"}, set()]
     course.hear(102.0, "NVRM: Xid (PCI:0000:65:00 GPU-I:06): 95, pid=7, name=x, Uncontained: LTC")
     assert course.causes(103.0) == [{"xid-95"}, set(), {"xid-94", "xid-95"}, {"xid-95"}]
+
+
+def test_an_instance_on_which_kernel_and_nvml_disagree_for_a_moment_keeps_its_causes(course: Course) -> None:
+    course.hear(100.0, "NVRM: Xid (PCI:0000:65:00 GPU-I:05): 94, pid=7, name=x, Contained: SM (0x1)")
+    left = inventory(gpu(FIRST, partitions=(partition("gi6/ci0"),)), gpu(SECOND, uuid="GPU-2"))
+    finding = Finding(severity="error", rule=CONTRADICTION, path="GPU 0", message="gi5/ci0 is left out")
+    course.tell(110.0, Seen(inventories={"nvidia": replace(left["nvidia"], findings=(finding,))}))
+    course.tell(120.0, Seen(inventories=HOST))
+    assert course.causes(121.0) == [set(), set(), {"xid-94"}, set()]
+    course.tell(130.0, Seen(inventories=left))
+    course.tell(140.0, Seen(inventories=HOST))
+    assert course.causes(141.0) == [set(), set(), set(), set()]
+
+
+def test_a_probe_that_has_no_nvml_clears_nothing_that_nvml_said(course: Course) -> None:
+    symptom = Symptom(cause="memory-remap-failed", address=SECOND, detail="")
+    found = Look(source="probe", covered=(SECOND,), symptoms=(symptom,))
+    course.tell(100.0, Looked(vendor="nvidia", look=found, began_s=100.0))
+    without = Look(source="probe", covered=(SECOND,), only=("node-unusable",))
+    course.tell(200.0, Looked(vendor="nvidia", look=without, began_s=200.0))
+    assert course.causes(201.0)[1] == {"memory-remap-failed"}
+    course.probe(300.0, SECOND)
+    assert course.causes(301.0)[1] == set()
 
 
 def test_an_application_that_fails_harms_no_gpu(course: Course) -> None:

@@ -128,9 +128,10 @@ def probe(context: DiscoveryContext, inventory: Inventory, *, deadline_s: float 
     unread += [f"{path} could not be opened in time" for path in hung]
     unread += [silence] if is_possible and len(told) < len(asked) else []
     joined = _joined(looks)
-    # Where NVML cannot be asked at all, the nodes are all that a probe tells.
-    covered = joined.covered if is_possible else asked
-    return replace(joined, covered=covered, unread="; ".join(dict.fromkeys(filter(None, unread))))
+    if not is_possible:
+        # The nodes are all that a probe tells. What NVML said once lasts, unless it is no longer to be asked.
+        joined = replace(joined, covered=asked, only=() if context.nvml == "off" else ("node-unusable",))
+    return replace(joined, unread="; ".join(dict.fromkeys(filter(None, unread))))
 
 
 def _joined(looks: list[Look]) -> Look:

@@ -242,6 +242,13 @@ def test_where_nvml_is_off_the_nodes_are_tried(host: Path) -> None:
     assert look == Look(source="probe", covered=(FIRST,))
 
 
+def test_where_nvml_is_gone_the_nodes_alone_are_told(host: Path) -> None:
+    lay(host, FIRST)
+    put(host / "dev/nvidia0", b"")
+    look = probe(context(host, "auto"), inventory(FIRST, nodes=(node("/dev/nvidia0"),)))
+    assert look == Look(source="probe", covered=(FIRST,), only=("node-unusable",))
+
+
 def test_of_a_gpu_whose_node_cannot_be_opened_in_time_nvml_is_not_asked(folder: Path, host: Path) -> None:
     """A path that no process can be given stands for one that hangs: ``unopenable`` names both so."""
     lay(host, FIRST)
