@@ -51,6 +51,10 @@ class EngineError(Exception):
     """Says why an engine does not tell."""
 
 
+class _GoneError(EngineError):
+    """The container has ended since the list was made."""
+
+
 class Engine:
     """The engine that listens at the socket PATH. One thread asks at a time."""
 
@@ -72,12 +76,14 @@ class Engine:
         engine = next((name for mark, name in _ENGINES if header.startswith(mark)), shown(self._path))
         problem = f"only {MAX_CONTAINERS} containers were looked at" if len(rows) > MAX_CONTAINERS else ""
         known = {}
-        try:
-            for row in rows[:MAX_CONTAINERS]:
+        for row in rows[:MAX_CONTAINERS]:
+            try:
                 container = _id(row)
                 known[container] = self._known.get(container) or self._inspected(container, row, until_s)
-        except EngineError as error:
-            problem = f"not all containers could be looked at: {error}"
+            except _GoneError:
+                continue
+            except EngineError as error:
+                problem = f"not all containers could be looked at: {error}"
         self._known = known
         holders = tuple(one for one in known.values() if one.devices or one.nodes)
         return Told(engine=engine, containers=holders, problem=problem)
@@ -111,6 +117,8 @@ class Engine:
             raise EngineError(f"cannot ask it: {reason(error)}") from None
         head, _, body = answer.partition(b"\r\n\r\n")
         status, *lines = head.decode("latin-1").split("\r\n")
+        if status.split(" ")[1:2] == ["404"]:
+            raise _GoneError(f"it has no {target}")
         if status.split(" ")[1:2] != ["200"]:
             raise EngineError(f"it answers {shown(status[:60])!r}")
         header = next((line.partition(":")[2].strip() for line in lines if line[:7].lower() == "server:"), "")

@@ -36,11 +36,16 @@ def _open(folder: str) -> set[str]:
     for descriptor in os.listdir(folder):
         path = f"{folder}/{descriptor}"
         try:
-            if "/dev/" in os.readlink(path):
-                device = os.stat(path).st_rdev
-                found.add(f"{os.major(device)}:{os.minor(device)}")
+            if "/dev/" not in os.readlink(path):
+                continue
         except FileNotFoundError:
             continue
+        try:
+            device = os.stat(path).st_rdev
+        except OSError:
+            # In a user's file system, which may refuse root as well: no node of the host's.
+            continue
+        found.add(f"{os.major(device)}:{os.minor(device)}")
     return found
 
 

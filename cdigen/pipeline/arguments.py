@@ -114,7 +114,7 @@ def chosen(offered: Sequence[Offer], asked: Iterable[str]) -> tuple[Offer, ...]:
     words = tuple(asked)
     if words in {(), ("",), ("*",)}:
         return tuple(offered)
-    wanted = {id(offer) for word in words for offer in _named(offered, word)}
+    wanted = {id(offer) for word in dict.fromkeys(words) for offer in _named(offered, word)}
     return tuple(offer for offer in offered if id(offer) in wanted)
 
 

@@ -52,7 +52,6 @@ class EngineDouble:
                 request += connection.recv(4096)
             target = request.split(b" ")[1].decode()
             self.asked.append(target)
-            body = json.dumps(self.answers.get(target)).encode()
             head = b"HTTP/1.0 200 OK\r\nServer: " + self.server + b"\r\n\r\n"
             match self.mode:
                 case "hangs":
@@ -72,7 +71,12 @@ class EngineDouble:
                 case "refuses":
                     connection.sendall(b"HTTP/1.0 500 Oops\r\n\r\n{}")
                 case _:
-                    connection.sendall(head + body)
+                    connection.sendall(self._answer(target, head))
+
+    def _answer(self, target: str, head: bytes) -> bytes:
+        if target not in self.answers:
+            return b'HTTP/1.0 404 Not Found\r\n\r\n{"message": "No such container"}'
+        return head + json.dumps(self.answers[target]).encode()
 
 
 def answers(*containers: dict[str, Any]) -> dict[str, Any]:

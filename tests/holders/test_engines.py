@@ -144,6 +144,28 @@ def test_of_a_list_without_end_the_first_are_looked_at(docker: EngineDouble, eng
     assert {(len(one.name), len(one.devices)) for one in told.containers} == {(200, 64)}
 
 
+@pytest.mark.parametrize(
+    ("young", "problem"),
+    [
+        (None, ""),
+        (
+            {"Config": "x" * (1 << 20)},
+            "not all containers could be looked at: its answer has more than 1 MiB",
+        ),
+    ],
+)
+def test_a_container_that_cannot_be_inspected_hides_no_other(
+    docker: EngineDouble, engine: Engine, young: Any, problem: str
+) -> None:
+    docker.answers = answers(container("young"), container("train", "b", **cdi(f"{GPU}=0")))
+    path = f"/containers/{'a' * 64}/json"
+    del docker.answers[path]
+    if young is not None:
+        docker.answers[path] = young
+    told = engine.ask()
+    assert ([one.name for one in told.containers], told.problem) == (["train"], problem)
+
+
 def test_nobody_there_is_said(tmp_path: Path) -> None:
     told = Engine(str(tmp_path / "none")).ask()
     assert told.is_silent

@@ -42,6 +42,19 @@ def test_without_the_right_nothing_is_looked_at(tmp_path: Path, text: str) -> No
     assert (found.nodes, found.problem) == ((), NO_RIGHT)
 
 
+def test_a_file_that_cannot_be_looked_at_hides_no_node_of_its_process(tmp_path: Path, capable: str) -> None:
+    held = tmp_path / "proc/7/fd"
+    held.mkdir(parents=True)
+    loop = tmp_path / "dev/loop"
+    loop.parent.mkdir()
+    loop.symlink_to(loop)
+    # In both orders, whichever a folder is listed in.
+    for name, target in (("1", loop), ("2", "/dev/full"), ("3", loop)):
+        (held / name).symlink_to(target)
+    found = read_open((FULL,), proc=str(tmp_path / "proc"), status=capable)
+    assert (found.nodes, found.problem) == (((7, FULL),), "")
+
+
 def test_a_folder_of_processes_that_is_not_there_is_a_problem(tmp_path: Path, capable: str) -> None:
     for proc in (tmp_path, tmp_path / "none"):
         assert "could not be looked at" in read_open((NULL,), proc=str(proc), status=capable).problem
