@@ -248,8 +248,8 @@ RESOURCE_KEYS = (
         "partitions"),
     Key(name="min_memory_gb", type=number(1_000_000),
         text="and with at least so many GB: of AMD's, and of Intel's with xe, the GiB that the kernel tells, "
-        "of NVIDIA's what they are sold by, as profile or model says (`1g.10gb`, `H100 80GB`, `T4`). Where "
-        "it is not known no limit matches, which is reported; 0: any"),
+        "of NVIDIA's what they are sold by, as profile or model says (`1g.10gb`, `H100 80GB`, `T4`), else "
+        "the GiB that NVML tells. Where it is not known no limit matches, which is reported; 0: any"),
     Key(name="max_memory_gb", type=number(1_000_000), text="and with at most so many; 0: any"),
 )
 
