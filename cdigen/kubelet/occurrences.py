@@ -8,8 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    # What the kubelet shows for our resource: our devices, others', none, or it does not tell.
-    Shown = Literal["ours", "others", "none", "unknown"]
+    # What the kubelet shows for our resource: our devices, others', none; or it is late, or cannot tell.
+    Shown = Literal["ours", "others", "none", "late", "unknown"]
     # Of a socket's file: device, inode, which another may get, and when it was made: of a socket nothing but
     # making it changes that time (mtime), not chmod, chown or a label.
     Identity = tuple[int, int, int]

@@ -73,6 +73,9 @@ TAKEN_RECHECK_S = 5.0
 # How often, and how many times, a kubelet is asked anew that still shows what was there before Register.
 _ASK_AGAIN_S = 0.25
 _STILL_SHOWN = 12
+# The same for one that is too busy to answer: each time takes as long as it is given (clients.ASK_S).
+_STILL_LATE = 3
+_PATIENCE = {"ours": _STILL_SHOWN, "others": _STILL_SHOWN, "late": _STILL_LATE}
 # A kubelet that is asked while it takes a new list shows the old one: what it shows twice counts.
 _TWICE = 2
 _CONFIRM_S = 2.0
@@ -230,8 +233,8 @@ class Registration:
             if shown == "none" or not self._neighbours:
                 self._again("nobody else has it any more", now)
         elif self.state == "serving" and self._is_served:
-            if shown in {"ours", "others"} and self._doubts < _STILL_SHOWN:
-                # What a former process has left is not forgotten yet.
+            if self._doubts < _PATIENCE.get(shown, 0):
+                # What a former process has left is not forgotten yet, or a busy kubelet may answer now.
                 self._doubts, self.due_s = self._doubts + 1, now + _ASK_AGAIN_S
             elif shown in {"ours", "others"} and self._neighbours:
                 self._leave(now)
@@ -239,7 +242,7 @@ class Registration:
                 self._must_ask = False
                 self._register(now)
         elif self.state == "registered":
-            if shown in {"ours", "unknown"}:
+            if shown in {"ours", "late", "unknown"}:
                 self.is_confirmed, self._doubts = shown == "ours", 0
                 self._failures = 0 if self.is_confirmed else self._failures
                 return

@@ -223,8 +223,8 @@ class Serving:
     async def _ask(self) -> None:
         try:
             shown = await self._around.shown()
-        except KubeletError:
-            self._take(ShownBy(shown="unknown"))
+        except KubeletError as error:
+            self._take(ShownBy(shown="late" if error.is_late else "unknown"))
         else:
             self._take(NeighboursSeen(names=neighbours(self._around.folder)))
             found = compared(shown, self._listing.resource, self._listing.healthy)

@@ -38,7 +38,7 @@ EVENTS = st.one_of(
     *(st.builds(kind, server=SERVERS) for kind in (Served, Accepted, StreamOpened, StreamEnded, SocketGone)),
     st.builds(ServeFailed, server=SERVERS, reason=st.just("full")),
     st.builds(RegisterFailed, server=SERVERS, reason=st.just("no"), was_reached=st.booleans()),
-    st.builds(ShownBy, shown=st.sampled_from(("ours", "others", "none", "unknown"))),
+    st.builds(ShownBy, shown=st.sampled_from(("ours", "others", "none", "late", "unknown"))),
     st.builds(NeighboursSeen, names=st.sampled_from((frozenset(), frozenset({"a.sock"})))),
     st.builds(Tick),
 )

@@ -53,14 +53,18 @@ _DENIED = os.strerror(EACCES)
 class KubeletError(Exception):
     """The kubelet has not answered, and why in one line.
 
-    ``was_reached``: it may have seen the question. ``is_unknown``: it does not have this method.
+    ``was_reached``: it may have seen the question. ``is_unknown``: it does not have this method. ``is_late``:
+    it did not answer in time.
     """
 
-    def __init__(self, message: str, *, was_reached: bool, is_unknown: bool = False) -> None:
+    def __init__(
+        self, message: str, *, was_reached: bool, is_unknown: bool = False, is_late: bool = False
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.was_reached = was_reached
         self.is_unknown = is_unknown
+        self.is_late = is_late
 
 
 async def register(socket: str, resource: str, endpoint: str, *, timeout_s: float = REGISTER_S) -> None:
@@ -100,6 +104,7 @@ async def _ask(socket: str, method: str, data: bytes, timeout_s: float) -> bytes
                 # What breaks off in the middle of a call has the same code, and other words.
                 was_reached="failed to connect" not in text.lower(),
                 is_unknown=code is grpc.StatusCode.UNIMPLEMENTED,
+                is_late=code is grpc.StatusCode.DEADLINE_EXCEEDED,
             ) from None
         return answer
 
