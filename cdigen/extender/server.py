@@ -244,11 +244,12 @@ class _Listener(HTTPServer):
             if self.contexts is not None:
                 served = self.contexts().wrap_socket(connection, server_side=True)
                 with self._lock:  # the wrapper has taken the descriptor
-                    if connection in self._connections:
-                        self._connections.add(served)
-                        since = (time.monotonic(), self.request_s)
-                        self.waiting[served] = self.waiting.pop(connection, since)
-                    self._connections.discard(connection)
+                    if connection not in self._connections:
+                        return  # another has its place
+                    self._connections.remove(connection)
+                    self._connections.add(served)
+                    since = (time.monotonic(), self.request_s)
+                    self.waiting[served] = self.waiting.pop(connection, since)
             self.finish_request(served, client_address)
         except (OSError, ValueError):
             pass  # no handshake, or it went away

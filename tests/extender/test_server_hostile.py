@@ -238,6 +238,25 @@ def test_tls_is_served_and_a_new_certificate_counts_at_once(
     assert secure(server.port, other[0]) == "POST /x 3"
 
 
+def test_a_client_that_has_lost_its_place_before_its_handshake_is_not_served(
+    serve: Serve, certificate: tuple[str, str]
+) -> None:
+    server = serve(certificate=certificate[0], key=certificate[1])
+    crowd = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MAX_CONNECTIONS + 8)]
+    # Accepted after all of these.
+    assert secure(server.port, certificate[0]) == "POST /x 3"
+    context = ssl.create_default_context(cafile=certificate[0])
+    for each in crowd[:8]:
+        each.settimeout(10)
+        told = b""
+        with suppress(OSError), context.wrap_socket(each, server_hostname="127.0.0.1") as wrapped:
+            wrapped.sendall(b"GET /x HTTP/1.1\r\n\r\n")
+            told = wrapped.recv(99)
+        assert told == b""
+    for each in crowd[8:]:
+        each.close()
+
+
 def test_clients_without_a_certificate_are_refused_where_one_is_asked_for(
     serve: Serve, certificate: tuple[str, str], tmp_path: Path
 ) -> None:
