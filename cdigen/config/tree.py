@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 RULE = "configuration"
 MAX_DEPTH = 20  # valid files are 4 deep: stream, document, mapping, list
-# What the libyaml of PyYAML 6.0.4 says beyond 1,000 levels, before their events come (scanner.c).
-_TOO_DEEP = "exceeded maximum nesting depth"
 _MERGE = "tag:yaml.org,2002:merge"
 _MAX_MERGES = 100
 NO_CONFIGURATION = "is it a configuration of cdigen?"
@@ -49,8 +47,10 @@ def compose(data: bytes, file: str) -> yaml.Node | None:
         _refuse_depth(yaml.parse(text, Loader=loader), file)
         root: yaml.Node | None = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
+        from cdigen.cdi.rules.fields import YAML_TOO_DEEP  # noqa: PLC0415 - only a file that is no YAML needs it
+
         where = place_of(error.problem_mark or error.context_mark)
-        if error.problem == _TOO_DEEP:
+        if error.problem == YAML_TOO_DEEP:
             raise _nested(file, where) from None
         raise NoTreeError(fault(file, _said(error, text, where), where, hint=_FIX)) from None
     except yaml.reader.ReaderError as error:

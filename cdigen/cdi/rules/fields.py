@@ -27,6 +27,8 @@ MAX_TEXT = 131_071
 MAX_PATH = 4095
 # A CDI document nests seven levels; jsonschema and repr() recurse, so a bound is needed at all.
 MAX_DEPTH = 100
+# What the libyaml of PyYAML 6.0.4 says beyond 1,000 levels, before their events come (scanner.c).
+YAML_TOO_DEEP = "exceeded maximum nesting depth"
 MAX_UINT32 = 2**32 - 1
 MAX_INT64 = 2**63 - 1
 

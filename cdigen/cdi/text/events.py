@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from cdigen.cdi.rules.fields import MAX_DEPTH, member_path
+from cdigen.cdi.rules.fields import MAX_DEPTH, YAML_TOO_DEEP, member_path
 from cdigen.cdi.rules.rulebook import finding, finding_at
 from cdigen.cdi.text.scalars import as_key, is_of_64_bits, resolve, tagged
 from cdigen.value import frozen, replace
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     _Value = dict[str, object] | list[object]
 
-# What the libyaml of PyYAML 6.0.4 says beyond 1,000 levels; it reads ahead of its events (scanner.c).
-_TOO_DEEP = "exceeded maximum nesting depth"
 MAX_NODES = 300_000  # a node takes microseconds, and a real file has thousands
 # Each finding takes a pass over the text, to count lines.
 MAX_FINDINGS = 100
@@ -301,13 +299,13 @@ def read_yaml(text: str, *, loader: type[yaml.SafeLoader] | None = None) -> Yaml
 def _report_problem(reader: _Reader, problem: _Problem, text: str) -> None:
     if problem.is_after:
         reader.report("trailing-data", problem.offset, f"not YAML: {problem.words}")
-        return
-    if _TOO_DEEP in problem.words:
+    elif YAML_TOO_DEEP in problem.words:
         reader.report("too-deep", problem.offset, f"nesting beyond {MAX_DEPTH} levels", refused=True)
-        return
-    # go-yaml takes \\' for ', libyaml does not.
-    reader.is_unsure |= "unknown escape" in problem.words and "\\'" in text[max(0, problem.offset - 1) :][:3]
-    reader.report("yaml-syntax", problem.offset, f"not YAML: {problem.words}", refused=True)
+    else:
+        # go-yaml takes \\' for ', libyaml does not.
+        is_quote = "\\'" in text[max(0, problem.offset - 1) :][:3]
+        reader.is_unsure |= "unknown escape" in problem.words and is_quote
+        reader.report("yaml-syntax", problem.offset, f"not YAML: {problem.words}", refused=True)
 
 
 def json_findings(text: str) -> tuple[Finding, ...]:
