@@ -36,10 +36,19 @@ ADVERSARIAL = re.compile(
 
 # The fixtures that start the command, or install a package.
 PROCESSES = frozenset({"acme", "cdigen", "guests", "mixed"})
+# One group of pytest-xdist, whose tests run one after the other: those that start a Kubernetes node, which
+# uses all processors, and those that use the machine's kernel log, which set the group themselves.
+MACHINE_WIDE = "machine"
+KUBERNETES = "kubernetes_tree"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    of_kubernetes = {item.path for item in items if KUBERNETES in getattr(item, "fixturenames", ())}
     for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            group = MACHINE_WIDE if item.path in of_kubernetes else item.path.stem
+            item.add_marker(pytest.mark.xdist_group(group))
         if ADVERSARIAL.search(item.path.stem):
             item.add_marker(pytest.mark.adversarial)
         if PROCESSES & set(getattr(item, "fixturenames", ())):

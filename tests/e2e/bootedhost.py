@@ -21,6 +21,7 @@ from abilities import cannot_run
 from chroothost import Host, copy_tree
 from kernelside import example_gpus, information_text, write, write_driver, write_kernel_side
 from upgradehost import CONTAINERS, OWN, PACKAGES, STORAGE
+from waiting import HOST_PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BOOT = REPOSITORY / "tests/installation/boot-systemd"
@@ -60,16 +61,16 @@ def booted(root: Path, *, kernel: Path | None = None, images: Path | None = None
     write(root / "etc/machine-id", "0123456789abcdef0123456789abcdef\n")
     started = subprocess.Popen([BOOT, root, kernel or "", images or ""], stderr=subprocess.PIPE, text=True)
     try:
-        if not eventually(lambda: started.poll() is not None or bool(_first_process(started)), within_s=90):
+        if not eventually(lambda: started.poll() is not None or bool(_first_process(started))):
             cannot_run(f"systemd does not come up as first process here: {_waits_for(started)}")
         if started.poll() is not None:
             cannot_run(f"systemd does not start as first process here: {started.returncode}")
         yield _first_process(started)
     finally:
         started.kill()
-        started.communicate(timeout=10)
+        started.communicate(timeout=HOST_PATIENCE_S)
         # Its processes end with it, a moment later.
-        eventually(lambda: not _left_over_groups())
+        eventually(lambda: not _left_over_groups(started.pid))
 
 
 def _first_process(started: "subprocess.Popen[str]") -> int:
@@ -93,9 +94,9 @@ def _waits_for(started: "subprocess.Popen[str]") -> str:
     return asked.stdout + asked.stderr
 
 
-def _left_over_groups() -> list[Path]:
-    """Remove the control groups of systemds that have ended, and return those that cannot be removed yet."""
-    tops = [path for at in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{at}cdigen-test-*")]
+def _left_over_groups(booter: int) -> list[Path]:
+    """Remove the control groups of the systemd that process BOOTER booted, and return those still in use."""
+    tops = [path for at in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{at}cdigen-test-{booter}")]
     for top in tops:
         for folder, _, _ in os.walk(top, topdown=False):
             with suppress(OSError):
@@ -103,7 +104,7 @@ def _left_over_groups() -> list[Path]:
     return [top for top in tops if top.exists()]
 
 
-def eventually(true: Callable[[], bool], *, within_s: float = 30.0) -> bool:
+def eventually(true: Callable[[], bool], *, within_s: float = HOST_PATIENCE_S) -> bool:
     """Return whether TRUE comes true in time."""
     deadline = time.monotonic() + within_s
     while not true():

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelside import Node
+from waiting import HOST_PATIENCE_S
 
 MACHINE = Path("/")
 DEBIAN_IMAGE = "localhost/debian-like"  # libraries in /usr/lib/x86_64-linux-gnu
@@ -39,7 +40,7 @@ class Host:
     pid: int
 
     def attempt(
-        self, script: str, *, stdin: str = "", timeout_s: float = 60
+        self, script: str, *, stdin: str = "", timeout_s: float = HOST_PATIENCE_S
     ) -> subprocess.CompletedProcess[str]:
         """Run a bash script as root in the host and return what became of it."""
         enter = ("nsenter", f"--target={self.pid}", "--mount", "--pid", "--root", "--wd")
@@ -53,7 +54,7 @@ class Host:
             timeout=timeout_s,
         )
 
-    def run(self, script: str, *, stdin: str = "", timeout_s: float = 60) -> str:
+    def run(self, script: str, *, stdin: str = "", timeout_s: float = HOST_PATIENCE_S) -> str:
         """Run a bash script as root in the host, which must succeed, and return its standard output."""
         done = self.attempt(script, stdin=stdin, timeout_s=timeout_s)
         assert done.returncode == 0, f"exit {done.returncode}: {script}\n{done.stdout}{done.stderr}"
@@ -115,7 +116,7 @@ def held(*enter: str | Path) -> Iterator[Host]:
     finally:
         # The end of its standard input ends the first process; the kernel then ends all the others.
         try:
-            holder.communicate(timeout=30)
+            holder.communicate(timeout=HOST_PATIENCE_S)
         except subprocess.TimeoutExpired:
             holder.kill()
             raise

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from busyboximage import IMAGE, write_image
 from criclient import Cri
+from waiting import HOST_PATIENCE_S
 
 T = TypeVar("T")
 
@@ -151,7 +152,7 @@ class Containerd(Place):
         if self._process and self._process.poll() is None:
             # nsenter does not pass signals on to the process that it waits for.
             os.kill(only_child(self._process.pid), number)
-            self._process.wait(timeout=30)
+            self._process.wait(timeout=HOST_PATIENCE_S)
 
     def _sockets(self) -> set[tuple[int, int] | None]:
         """Return what tells its sockets from those of its last run, which stay; None: one is not there."""
@@ -169,7 +170,11 @@ class Containerd(Place):
         """Call ctr in the namespace of CRI."""
         command = (self.binaries / "ctr", "--address", self.folder / "c.sock", "--namespace", "k8s.io")
         done = subprocess.run(
-            self.enter(*command, *arguments), check=False, capture_output=True, text=True, timeout=60
+            self.enter(*command, *arguments),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=HOST_PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
 
@@ -291,7 +296,7 @@ def eventually(
     ask: Callable[[], T | None],
     what: str,
     *,
-    timeout_s: float = 20,
+    timeout_s: float = HOST_PATIENCE_S,
     told: Callable[[], object] = lambda: "",
 ) -> T:
     """Ask until the answer is not None, and return it; AssertionError names WHAT did not come."""
@@ -361,7 +366,7 @@ def holding_node() -> Iterator[tuple[int, Path]]:
         try:
             yield int(first), folder
         finally:
-            outer.communicate(timeout=60)
+            outer.communicate(timeout=HOST_PATIENCE_S)
 
 
 def only_child(pid: int) -> int:

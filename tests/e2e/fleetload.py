@@ -56,7 +56,7 @@ class Load:
 
     def fates(self) -> list[Fate]:
         """Wait until all pods have ended, and return what became of them, in their order."""
-        rows = eventually(self._ended, "the pods have ended", timeout_s=60, told=self.fleet.told)
+        rows = eventually(self._ended, "the pods have ended", told=self.fleet.told)
         return [_fate(rows[name], made_s) for name, made_s in self.made.items()]
 
     def _ended(self) -> dict[str, Any] | None:

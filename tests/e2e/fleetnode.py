@@ -27,6 +27,7 @@ from kubernetesapi import ApiError
 from kubernetesnode import NODE, Node, running_node
 from kubernetespods import Pod, pod_manifest
 from upgradehost import Upgraded
+from waiting import HOST_PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -93,7 +94,7 @@ class Fleet:
         found = self.node.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
         return int(found.get(resource, "0"))
 
-    def has(self, count: int, resource: str = GPU, *, timeout_s: float = 60) -> float:
+    def has(self, count: int, resource: str = GPU, *, timeout_s: float = HOST_PATIENCE_S) -> float:
         """Wait until so many of RESOURCE are allocatable; returns how many seconds that took."""
         begun_s = time.monotonic()
         eventually(

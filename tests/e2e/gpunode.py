@@ -40,6 +40,7 @@ from kubernetesnode import NODE, Node, running_node
 from kubernetespods import Pod, pod_manifest
 from upgradehost import BASIC_NODES, OWN, PACKAGES, Upgraded
 from vendors.migside import write_instance, write_minors
+from waiting import HOST_PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -102,7 +103,7 @@ class Program:
         """End it by a signal; told to end, it ends well, or at once if it has just begun to start."""
         assert self.process
         self.process.send_signal(number)
-        code = self.process.wait(timeout=15)
+        code = self.process.wait(timeout=HOST_PATIENCE_S)
         assert code in ((0, -number) if number == signal.SIGTERM else (-number,)), (code, self.log)
 
     def close(self) -> None:
@@ -214,7 +215,7 @@ class GpuNode:
         found = self.node.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
         return int(found.get(resource, "0"))
 
-    def has(self, count: int, resource: str = GPU, *, timeout_s: float = 60) -> float:
+    def has(self, count: int, resource: str = GPU, *, timeout_s: float = HOST_PATIENCE_S) -> float:
         """Wait until so many of RESOURCE are allocatable; returns how many seconds that took."""
         begun_s = time.monotonic()
 

@@ -34,4 +34,4 @@ def registered_s(gpu_node: GpuNode, since_s: float) -> float:
         after_s = max(times) - born_s
         return after_s if after_s >= 0 else None
 
-    return eventually(registered, "all are registered", timeout_s=60, told=gpu_node.told)
+    return eventually(registered, "all are registered", told=gpu_node.told)

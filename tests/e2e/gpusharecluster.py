@@ -115,7 +115,7 @@ def token_of(node: Node, account: str, namespace: str = LEDGERS) -> str:
                 return base64.b64decode(row["data"]["token"]).decode()
         return None
 
-    return str(eventually(found, f"the token of {account}", timeout_s=30, told=str))
+    return str(eventually(found, f"the token of {account}", told=str))
 
 
 def own_token(node: Node) -> str:
@@ -163,7 +163,7 @@ def begin_extender(node: Node) -> None:
 
     probe = deployment()["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]["httpGet"]
     node.daemons["extender"].start()
-    eventually(asked, "the extender is ready", timeout_s=30, told=lambda: said(node))
+    eventually(asked, "the extender is ready", told=lambda: said(node))
 
 
 def start_scheduler(node: Node) -> None:
@@ -199,7 +199,7 @@ def said(node: Node, name: str = "extender") -> str:
 def is_said(node: Node, name: str, words: str) -> None:
     """Wait until a program has said WORDS."""
     log = node.daemons[name].log_file
-    eventually(lambda: words in log.read_text() or None, words, timeout_s=20, told=lambda: said(node, name))
+    eventually(lambda: words in log.read_text() or None, words, told=lambda: said(node, name))
 
 
 def told_of(node: Node, name: str, words: str) -> str:
@@ -211,7 +211,7 @@ def told_of(node: Node, name: str, words: str) -> str:
         texts.append(str(node.pods("default")[name]["status"].get("message")))
         return next((text for text in texts if words in text), None)
 
-    return str(eventually(found, f"{name} is told {words}", timeout_s=30, told=lambda: said(node)))
+    return str(eventually(found, f"{name} is told {words}", told=lambda: said(node)))
 
 
 @contextmanager

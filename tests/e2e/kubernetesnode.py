@@ -27,6 +27,7 @@ from containerdhost import (
 )
 from kubernetesapi import ADDRESS, PORT, TOKEN, Api, ApiError
 from kubernetespods import NAMESPACE, Pod, pod_manifest
+from waiting import HOST_PATIENCE_S
 
 NODE = "node1"
 ETCD = "http://127.0.0.1:2379"
@@ -109,7 +110,7 @@ class Daemon:
     def wait(self) -> None:
         """Wait for its end."""
         assert self._process
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=HOST_PATIENCE_S)
 
     def check(self) -> None:
         """Make sure that it runs."""
@@ -147,7 +148,12 @@ class Node(Place):
         """Call kubectl as administrator, which must succeed, and return its output."""
         command = (self.tree / "bin/kubectl", f"--kubeconfig={self.folder}/kubeconfig", *arguments)
         done = subprocess.run(
-            self.enter(*command), check=False, input=stdin, capture_output=True, text=True, timeout=60
+            self.enter(*command),
+            check=False,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=HOST_PATIENCE_S,
         )
         assert done.returncode == 0, f"kubectl {arguments}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -173,7 +179,7 @@ class Node(Place):
             except (ApiError, OSError):
                 return None
 
-        eventually(asked, f"{path} is as it should be", timeout_s=60, told=lambda: daemon.log)
+        eventually(asked, f"{path} is as it should be", told=lambda: daemon.log)
 
     def is_ready(self) -> None:
         """Wait until pods can run on it."""
@@ -209,7 +215,6 @@ class Node(Place):
         eventually(
             lambda: all(pod.state for pod in list_pods().items) or None,
             "the pods are gone",
-            timeout_s=60,
             told=lambda: self.kubelet.log,
         )
 

@@ -56,7 +56,6 @@ class Pod:
         eventually(
             lambda: self.status()["phase"] == phase or None,
             f"{self.name} is {phase}",
-            timeout_s=60,
             told=lambda: (self.status(), self.events(), self.node.kubelet.log),
         )
         return self
@@ -67,7 +66,7 @@ class Pod:
         def failed() -> str | None:
             return next((event for event in self.events() if event.startswith("Failed: ")), None)
 
-        return eventually(failed, f"{self.name} is refused", timeout_s=60, told=self.status)
+        return eventually(failed, f"{self.name} is refused", told=self.status)
 
     def sh(self, script: str, container: str = "main") -> str:
         """Run a shell script in a container of it by kubectl exec, and return its output."""

@@ -20,6 +20,7 @@ from typing import Any
 
 from containerdhost import Place, eventually
 from nri.nrihost import UUID, content
+from waiting import HOST_PATIENCE_S
 
 from cdigen.nri.pods import Adjustment
 from cdigen.nri.wire.session import Configure, CreateContainer, Session
@@ -142,7 +143,7 @@ class Plugin:
         """End it, and return its exit status."""
         self.send(number)
         assert self.process
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=HOST_PATIENCE_S)
 
 
 @contextmanager

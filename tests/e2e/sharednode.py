@@ -161,7 +161,7 @@ class Shared:
                         Pod(node=self.node, namespace=NAMESPACE, name=name).delete()
             return not pods or None
 
-        eventually(gone, "pods are gone", timeout_s=60, told=self.told)
+        eventually(gone, "pods are gone", told=self.told)
 
     def inspect(self, *arguments: str) -> str:
         """Call `kubectl inspect gpushare`, which must succeed, and return its output."""
@@ -262,7 +262,7 @@ def prepare(shared: Shared) -> None:
         annotations = node.api.get(f"/api/v1/nodes/{NODE}")["metadata"]["annotations"]
         return (GPUS in annotations and shared.allocatable() == total) or None
 
-    eventually(is_offered, "the memory is offered", timeout_s=60, told=shared.told)
+    eventually(is_offered, "the memory is offered", told=shared.told)
 
 
 def cdigen(node: Node, name: str, *arguments: str) -> None:

@@ -89,7 +89,7 @@ def test_podmans_containers_start_with_the_next_driver(upgrade_tree: Path, image
 
 def by_dpkg(upgraded: Upgraded) -> None:
     _, newer = upgraded.versions
-    upgraded.host.run(f"dpkg --install /opt/replayed/{newer}/*.deb", timeout_s=120)
+    upgraded.host.run(f"dpkg --install /opt/replayed/{newer}/*.deb")
     upgraded.load_module(newer)
     upgraded.wait_for(newer)
 

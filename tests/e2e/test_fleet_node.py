@@ -76,7 +76,7 @@ def is_ready(fleet: Fleet, suffix: str = "") -> bool:
 
 
 def becomes_ready(fleet: Fleet, suffix: str = "") -> None:
-    eventually(lambda: is_ready(fleet, suffix) or None, "pod is ready", timeout_s=90, told=fleet.told)
+    eventually(lambda: is_ready(fleet, suffix) or None, "pod is ready", told=fleet.told)
 
 
 def test_the_node_offers_what_it_has(fleet: Fleet) -> None:
@@ -132,9 +132,7 @@ def hand_over(fleet: Fleet, cache: Path, old: str, new: str, **fields: Any) -> N
     time.sleep(1)
     begun_s = time.time()
     fleet.node.api.delete(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/cdigen{old}")
-    eventually(
-        lambda: fleet.registered_since(begun_s) or None, "the new one serves", timeout_s=90, told=fleet.told
-    )
+    eventually(lambda: fleet.registered_since(begun_s) or None, "the new one serves", told=fleet.told)
     time.sleep(1)
     (serves,) = pods(fleet, new)
     assert containers(serves["status"]) == containers(stands_by["status"])

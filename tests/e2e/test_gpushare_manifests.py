@@ -77,7 +77,7 @@ def test_the_deployments_pods_are_made_and_find_a_node(cluster: Node) -> None:
         rows = cluster.pods(LEDGERS).values()
         return [bool(row["spec"].get("nodeName")) for row in rows] == [True, True] or None
 
-    eventually(placed, "both replicas have a node", timeout_s=60, told=lambda: said(cluster))
+    eventually(placed, "both replicas have a node", told=lambda: said(cluster))
     pod = next(iter(cluster.pods(LEDGERS).values()))["spec"]
     assert re.fullmatch(r"localhost/cdigen:[0-9.]+", pod["containers"][0]["image"])
     assert pod["priority"] > 0
@@ -97,7 +97,7 @@ def test_gpushares_demonstration_is_bound_and_an_ordinary_user_sees_it(cluster: 
         ]
         return (len(rows) == 4 and all(row["spec"].get("nodeName") == "guide" for row in rows)) or None
 
-    eventually(bound, "the demonstration is bound", timeout_s=60, told=lambda: said(cluster))
+    eventually(bound, "the demonstration is bound", told=lambda: said(cluster))
     metadata = cluster.pods("default")["binpack-1-0"]["metadata"]
     assert metadata["annotations"][LEDGER_IN] == LEDGERS
     config = user_of(cluster, "anna")
@@ -122,7 +122,7 @@ def test_gpushares_demonstration_is_bound_and_an_ordinary_user_sees_it(cluster: 
     assert inspect(cluster, config).stdout.endswith("0/0 (0%)\nCordoned, not in the total: guide 11/23\n")
     cluster.kubectl("uncordon", "guide")
     cluster.kubectl("delete", "statefulset/binpack-1", "job/gpu-job", "--wait=false")
-    eventually(lambda: gone(cluster, "binpack", "gpu-job"), "they are gone", timeout_s=30, told=str)
+    eventually(lambda: gone(cluster, "binpack", "gpu-job"), "they are gone", told=str)
 
 
 def test_gpushares_samples_fill_two_gpus_but_for_the_last(cluster: Node) -> None:
@@ -134,13 +134,13 @@ def test_gpushares_samples_fill_two_gpus_but_for_the_last(cluster: Node) -> None
         rows = [row for name, row in cluster.pods("default").items() if name.startswith("binpack-")]
         return sorted(bool(row["spec"].get("nodeName")) for row in rows) == [False, True, True, True] or None
 
-    eventually(placed, "three are bound", timeout_s=60, told=lambda: said(cluster))
+    eventually(placed, "three are bound", told=lambda: said(cluster))
     shown = inspect(cluster, cluster.folder / "anna.conf").stdout
     assert "GPU Memory(MiB)" in shown
     assert re.search(r"^(24414|32552)/32552 ", shown, re.MULTILINE)
     names = [f"deployment/binpack-{number}" for number in range(1, 5)]
     cluster.kubectl("delete", *names, "--wait=false")
-    eventually(lambda: gone(cluster, "binpack"), "they are gone", timeout_s=30, told=str)
+    eventually(lambda: gone(cluster, "binpack"), "they are gone", told=str)
     offer(cluster, 15, 8)
 
 
@@ -183,7 +183,7 @@ def test_without_one_of_its_rights_the_extender_binds_nothing_and_the_pods_event
     create(cluster, "first", 1, nodeSelector={})
     eventually(
         lambda: bool(cluster.pods("default")["first"]["spec"].get("nodeName")) or None,
-        "all is well with all rights", timeout_s=30, told=lambda: said(cluster),
+        "all is well with all rights", told=lambda: said(cluster),
     )  # fmt: skip
     for number, (role, resource, verb) in enumerate((*cases, remove_ledger_later)):
         name = f"less-{number}"
@@ -256,11 +256,11 @@ def plugin(cluster: Node) -> Iterator[Node]:
         cluster.daemons["plugin"] = program
         try:
             eventually(
-                lambda: has_annotation(cluster), "the node is annotated", timeout_s=60,
+                lambda: has_annotation(cluster), "the node is annotated",
                 told=lambda: program.log + daemon.log,
             )  # fmt: skip
             eventually(
-                lambda: allocatable(cluster) == sum(SIZES) or None, "units are offered", timeout_s=60,
+                lambda: allocatable(cluster) == sum(SIZES) or None, "units are offered",
                 told=lambda: program.log,
             )  # fmt: skip
             yield cluster
@@ -287,7 +287,7 @@ def test_with_its_token_the_node_says_what_a_container_got(plugin: Node) -> None
         found = plugin.pods("default")["unplanned"]["metadata"].get("annotations", {})
         return found if found.get(ASSIGNED) == "true" else None
 
-    found = eventually(annotated, "the pod is annotated", timeout_s=30, told=lambda: said(plugin, "plugin"))
+    found = eventually(annotated, "the pod is annotated", told=lambda: said(plugin, "plugin"))
     size = {"0": "4", "1": "2"}[found[INDEX]]
     assert found[OF_GPU] == size
     delete(plugin, "unplanned")
@@ -342,5 +342,5 @@ def test_gpushares_policy_file_is_understood_too(cluster: Node) -> None:
     create(cluster, "by-policy", 9)
     eventually(
         lambda: cluster.pods("default")["by-policy"]["spec"].get("nodeName") == "guide" or None,
-        "it is bound", timeout_s=30, told=lambda: said(cluster),
+        "it is bound", told=lambda: said(cluster),
     )  # fmt: skip

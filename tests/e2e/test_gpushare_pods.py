@@ -153,7 +153,7 @@ def is_bound(shared: Shared, name: str) -> str:
         found: str | None = shared.pods()[name]["spec"].get("nodeName")
         return found
 
-    return eventually(bound, f"{name} is bound", timeout_s=60, told=shared.told)
+    return eventually(bound, f"{name} is bound", told=shared.told)
 
 
 @pytest.mark.usefixtures("looks")
@@ -240,7 +240,7 @@ def test_more_than_a_gpu_has_is_refused_and_events_say_why(shared: Shared) -> No
     def told() -> str | None:
         return next((event for event in pod.events() if "the largest has" in event), None)
 
-    reason = eventually(told, "an event", timeout_s=60, told=lambda: (pod.events(), shared.told()))
+    reason = eventually(told, "an event", told=lambda: (pod.events(), shared.told()))
     assert f"{TOO_MUCH} units asked of one GPU" in reason
     pod.delete()
 
@@ -328,7 +328,7 @@ def decided(shared: Shared) -> None:
     def told() -> object:
         return [(row["metadata"], row["status"]) for row in waiting()], shared.told()
 
-    eventually(lambda: not waiting() or None, "all run", timeout_s=60, told=told)
+    eventually(lambda: not waiting() or None, "all run", told=told)
 
 
 def judge(looks: Looks) -> None:

@@ -210,7 +210,7 @@ said, codes = {}, set()
 for size in range(len(data)):
     with open(path, "wb") as file:
         file.write(data[:size])
-    done = subprocess.run(hook["args"], executable=hook["path"], input=state, capture_output=True, timeout=10,
+    done = subprocess.run(hook["args"], executable=hook["path"], input=state, capture_output=True, timeout=60,
                           env=dict(entry.split("=", 1) for entry in hook["env"]), cwd="/srv/cut/root")
     codes.add(done.returncode)
     lines = done.stderr.decode().splitlines()

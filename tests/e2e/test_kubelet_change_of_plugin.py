@@ -59,7 +59,7 @@ def held(gpu_node: GpuNode, pod: str) -> set[str]:
         rows = [row for row in gpu_node.status()["journal"] if row["pod"] == pod and row["state"] == "held"]
         return {id_ for row in rows for id_ in row["devices"]} or None
 
-    return eventually(told, f"the journal has {pod}", timeout_s=60, told=gpu_node.told)
+    return eventually(told, f"the journal has {pod}", told=gpu_node.told)
 
 
 def test_pods_keep_their_shares_when_another_plugin_makes_way_and_comes_back(gpu_node: GpuNode) -> None:
@@ -82,7 +82,6 @@ def test_pods_keep_their_shares_when_another_plugin_makes_way_and_comes_back(gpu
     eventually(
         lambda: old.status()["containerStatuses"][0]["restartCount"] == 1 or None,
         "it has restarted",
-        timeout_s=60,
         told=gpu_node.told,
     )
     assert own(old.become()) == before

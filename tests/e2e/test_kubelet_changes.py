@@ -77,11 +77,10 @@ def follows(gpu_node: GpuNode, what: str, change: Callable[[], object], **wanted
     eventually(
         lambda: all(listed(gpu_node, name) == count for name, count in resources.items()) or None,
         what,
-        timeout_s=60,
         told=gpu_node.told,
     )
     seen_s = time.time()
-    eventually(lambda: inventory.stat().st_mtime > before or None, f"{what}: the inventory", timeout_s=60)
+    eventually(lambda: inventory.stat().st_mtime > before or None, f"{what}: the inventory")
     known_s = inventory.stat().st_mtime
     for name, count in resources.items():
         gpu_node.has(count, name)
@@ -216,11 +215,10 @@ def test_a_driver_upgrade_reaches_containers_that_start_again_and_costs_no_runni
     eventually(
         lambda: again.status()["containerStatuses"][0]["restartCount"] == 1 or None,
         "the container starts again",
-        timeout_s=60,
         told=again.events,
     )
     again.become()
-    eventually(lambda: ready(again.status()) or None, "it runs", timeout_s=60, told=again.events)
+    eventually(lambda: ready(again.status()) or None, "it runs", told=again.events)
     assert again.sh(LIBRARIES).split() == [newer]
     assert look(again).nodes == before
     assert stays.status()["containerStatuses"][0]["restartCount"] == 0

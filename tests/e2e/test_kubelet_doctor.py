@@ -16,6 +16,7 @@ from deviceplugin import running_device_plugin
 from gpuhosts import REPOSITORY
 from kernelside import example_gpus, write_kernel_side
 from kubernetesnode import NODE, Node, running_node
+from waiting import HOST_PATIENCE_S
 
 from cdigen.host.trust import untrusted
 
@@ -66,13 +67,13 @@ class Served:
             found = self.node.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
             return found.get(GPU, "0") == str(count) or None
 
-        eventually(allocatable, f"{count} devices", timeout_s=60, told=lambda: self.log.read_text()[-3000:])
+        eventually(allocatable, f"{count} devices", told=lambda: self.log.read_text()[-3000:])
 
     def rows(self, answer: str = "") -> dict[str, dict[str, Any]]:
         """Return what the doctor says of the kubelet and of its runtime's switch, by check."""
         self.config.write_text(CONFIG % self.node.specs + answer)
         command = self.command("doctor", "--for", "kubelet", "--json", "--config", str(self.config))
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=HOST_PATIENCE_S)
         found = json.loads(done.stdout)
         assert isinstance(found, list), done.stdout
         mine = [row for row in found if row["topic"] == "kubelet" or row["check"] == "containerd-cdi"]

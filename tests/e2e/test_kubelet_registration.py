@@ -51,9 +51,7 @@ def has(node: Node, link: Link, count: int) -> None:
         found = node.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
         return found.get(GPU, "0") == str(count) or None
 
-    eventually(
-        allocatable, f"{count} devices", timeout_s=60, told=lambda: f"{link.statuses()} {node.kubelet.log}"
-    )
+    eventually(allocatable, f"{count} devices", told=lambda: f"{link.statuses()} {node.kubelet.log}")
 
 
 def test_a_node_has_the_devices_again_after_each_restart_of_the_kubelet(node: Node, link: Link) -> None:
@@ -68,7 +66,7 @@ def test_a_node_has_the_devices_again_after_each_restart_of_the_kubelet(node: No
             link.look()
             return link.statuses()[0].registrations > before or None
 
-        eventually(registered, "another registration", timeout_s=60, told=lambda: node.kubelet.log)
+        eventually(registered, "another registration", told=lambda: node.kubelet.log)
         link.offer((offer("a", "b", "c"),))
         has(node, link, 3)
         link.offer((offer("a", "b"),))

@@ -69,7 +69,7 @@ def shown(gpus: GpuHost, name: str) -> str:
 
 
 def test_installed_it_is_not_in_use_and_enabled_it_waits_for_the_kubelet(gpus: GpuHost) -> None:
-    gpus.host.run(f"{MAKE} install", timeout_s=120)
+    gpus.host.run(f"{MAKE} install")
     gpus.host.run("systemctl daemon-reload; systemctl enable --now cdigen; cdigen status")
     assert gpus.host.attempt(f"systemctl is-enabled {UNIT}").stdout == "disabled\n"
     assert gpus.host.attempt(f"systemctl is-active {UNIT}").stdout == "inactive\n"
@@ -184,7 +184,7 @@ def test_upgraded_as_documented_it_is_another_process_and_has_registered_again(
 ) -> None:
     has_gpus(kubelet, gpus)
     before = shown(gpus, "MainPID")
-    gpus.host.run(f"{MAKE} install", timeout_s=120)
+    gpus.host.run(f"{MAKE} install")
     gpus.host.run("systemctl daemon-reload; systemctl restart cdigen")
     gpus.host.run("systemctl try-restart cdigen-nri cdigen-kubelet; cdigen status")
     assert shown(gpus, "MainPID") != before

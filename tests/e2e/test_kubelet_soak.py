@@ -88,7 +88,6 @@ def nothing_is_left(gpu_node: GpuNode) -> None:
     eventually(
         lambda: all(row["allocated"] == 0 for row in gpu_node.status()["resources"]) or None,
         "no pod has anything",
-        timeout_s=60,
         told=lambda: gpu_node.status()["resources"],
     )
     names = sorted(path.name for path in folder.iterdir() if path.is_socket())

@@ -139,7 +139,7 @@ def test_the_pods_of_an_applied_daemon_set_get_their_gpu(node: Node, tmp_path: P
     (tmp_path / "kustomization.yaml").write_text("namespace: ml\nresources: [daemon-set.json]\n")
     node.kubectl("apply", "-k", tmp_path)
     try:
-        (name,) = eventually(lambda: running(node) or None, "its pod runs", timeout_s=60)
+        (name,) = eventually(lambda: running(node) or None, "its pod runs")
         assert Pod(node=node, namespace="ml", name=name).gpus() == GPU0
     finally:
         node.kubectl("delete", "-k", tmp_path)
@@ -241,7 +241,7 @@ def test_nothing_is_left_of_a_node_whose_tests_are_killed(cache: Path, kubernete
     )
     assert killed.returncode == -signal.SIGKILL
     folder, holder = map(Path, killed.stdout.split()[-2:])
-    eventually(lambda: not folder.exists() or None, "its folder is gone", timeout_s=60)
+    eventually(lambda: not folder.exists() or None, "its folder is gone")
     assert not (Path("/proc") / holder).exists()
     assert not list(Path("/sys/fs/cgroup").glob(f"**/{folder.name}"))
     assert folder.name not in Path("/proc/self/mounts").read_text()

@@ -43,7 +43,6 @@ def node(cache: Path, kubernetes_tree: Path) -> Iterator[Node]:
         eventually(
             lambda: offered(node).issuperset(map(resource, STRATEGIES)) or None,
             "the node offers the devices",
-            timeout_s=60,
             told=lambda: node.kubelet.log,
         )
         yield node

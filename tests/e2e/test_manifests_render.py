@@ -257,7 +257,7 @@ def test_a_pod_removes_all_from_its_node_and_is_ready_then(node: Node, kubectl: 
         node.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(rows))
         eventually(
             lambda: "waiting: cdigen still serves this node, by /run/cdigen: " in said(node) or None,
-            "it waits", timeout_s=60, told=lambda: (said(node), node.pods("cdigen-system"), node.kubelet.log),
+            "it waits", told=lambda: (said(node), node.pods("cdigen-system"), node.kubelet.log),
         )  # fmt: skip
         assert os.listdir(removed / "run/cdi") == ["nvidia.com-gpu.json"]
     node.kubectl("-n", "cdigen-system", "rollout", "status", "daemonset/cdigen-removal", "--timeout=30s")

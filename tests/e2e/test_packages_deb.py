@@ -73,7 +73,7 @@ def tree(cache: Path, release: str, debs: Debs) -> Iterator[Path]:
 @pytest.fixture
 def gpus(clean: GpuHost) -> Iterator[GpuHost]:
     yield clean
-    clean.host.run(f"{APT} purge '?name(cdigen)'", timeout_s=120)
+    clean.host.run(f"{APT} purge '?name(cdigen)'")
     clean.host.run("rm -rf /run/cdi/* /etc/cdi; echo PURGE | debconf-communicate cdigen")
 
 
@@ -90,7 +90,7 @@ def test_a_host_without_systemd_gets_its_spec_from_the_package(tree: Path, image
         assert host.run(f"{RUN} dlopen-all libcuda.so.1").startswith("ok ")
         host.run(f"rm {SPEC}; dpkg --install /debs/a-driver.deb")
         assert host.run(f"{RUN} dlopen-all libcuda.so.1").startswith("ok ")
-        host.run(f"{APT} purge '?name(cdigen)'", timeout_s=120)
+        host.run(f"{APT} purge '?name(cdigen)'")
         assert REFUSAL in host.attempt(f"{RUN} true").stderr
 
 
@@ -121,7 +121,7 @@ def install(gpus: GpuHost, folder: str = "now", *packages: str) -> None:
 
 
 def purge(gpus: GpuHost) -> None:
-    gpus.host.run(f"{APT} purge --autoremove '?name(cdigen)'", timeout_s=120)
+    gpus.host.run(f"{APT} purge --autoremove '?name(cdigen)'")
 
 
 def system(gpus: GpuHost) -> dict[str, object]:
@@ -203,7 +203,7 @@ def test_removed_every_start_has_the_driver_or_the_runtimes_own_refusal(gpus: Gp
     starts = Starts(gpus.host, gpus.versions)
     with starts:
         assert eventually(lambda: starts.counts().get("driver", 0) > 1)
-        gpus.host.run(f"{APT} remove '?name(cdigen)'", timeout_s=120)
+        gpus.host.run(f"{APT} remove '?name(cdigen)'")
         assert eventually(lambda: starts.counts().get("refused", 0) > 0)
     assert starts.wrong() == []
     assert spec(gpus) == ""
@@ -214,7 +214,7 @@ def test_removed_every_start_has_the_driver_or_the_runtimes_own_refusal(gpus: Gp
 def test_by_choice_a_spec_that_needs_no_hook_stays(gpus: GpuHost) -> None:
     install(gpus)
     gpus.host.run("echo 'cdigen cdigen/keep-specs boolean true' | debconf-set-selections")
-    gpus.host.run(f"{APT} remove '?name(cdigen)'", timeout_s=120)
+    gpus.host.run(f"{APT} remove '?name(cdigen)'")
     assert HOOK not in spec(gpus)
     said = gpus.host.run(f"{RUN} dlopen-all libcuda.so.1")
     assert said.startswith("ok /usr/lib/x86_64-linux-gnu/libcuda.so"), said
@@ -261,7 +261,7 @@ def test_what_was_killed_half_way_is_finished_by_dpkg(gpus: GpuHost) -> None:
         configure = f"setsid dpkg-reconfigure cdigen & pid=$!; sleep {delay}; kill -KILL -$pid"
         killed += gpus.host.attempt(configure).returncode == 0
         gpus.host.run(f"{RUN} true")
-        gpus.host.run("dpkg --configure --pending", timeout_s=120)
+        gpus.host.run("dpkg --configure --pending")
     assert killed
     assert_a_container_has_the_driver(gpus)
     assert gpus.host.run("dpkg --audit") == ""
@@ -299,7 +299,7 @@ def test_a_read_only_usr_keeps_what_is_there_until_it_can_be_written(gpus: GpuHo
     host = gpus.host
     host.run("mount --bind /usr /usr && mount -o remount,bind,ro /usr")
     for command in ("install /debs/later/*cdigen_*.deb", "remove '?name(cdigen)'"):
-        assert host.attempt(f"{APT} {command}", timeout_s=120).returncode != 0
+        assert host.attempt(f"{APT} {command}").returncode != 0
         assert eventually(lambda: host.attempt(f"{RUN} true").returncode == 0)
     host.run("mount -o remount,bind,rw /usr && umount --lazy /usr; dpkg --configure --pending")
     install(gpus, "later")

@@ -99,7 +99,7 @@ def test_two_commands_give_containers_the_gpu(gpus: GpuHost, before: set[str]) -
     assert not [
         path for path in before if "cdigen" in path and not path.startswith(("/wheels", "/etc/systemd"))
     ]
-    gpus.host.run(f"{PIPX} install /wheels/cdigen-{__version__}-*.whl", timeout_s=120)
+    gpus.host.run(f"{PIPX} install /wheels/cdigen-{__version__}-*.whl")
     told = installed(gpus)
     assert (told["changed"], told["service"], told["left"]) == (True, "active", [])
     assert told["command"] == f"{VENV}/bin/cdigen"
@@ -126,7 +126,7 @@ def test_the_kubelets_plugins_say_that_grpcio_is_missing_and_run_with_it(gpus: G
     said = gpus.host.run("journalctl --unit=cdigen-kubelet --output=cat")
     assert "pipx inject cdigen grpcio" in said
     assert "Traceback" not in said
-    gpus.host.run(f"{PIPX} inject cdigen grpcio", timeout_s=120)
+    gpus.host.run(f"{PIPX} inject cdigen grpcio")
     gpus.host.run("systemctl start cdigen-kubelet && systemctl is-active cdigen-kubelet")
     gpus.host.run("systemctl stop cdigen-kubelet")
 
@@ -161,7 +161,7 @@ def test_without_systemd_files_are_put_and_the_step_that_is_left_is_said(gpus: G
 def test_an_upgrade_breaks_no_container_that_starts_meanwhile(gpus: GpuHost) -> None:
     starts = Starts(gpus.host, gpus.versions)
     with starts:
-        gpus.host.run(f"{PIPX} install --force /wheels/cdigen-{NEXT}-*.whl", timeout_s=120)
+        gpus.host.run(f"{PIPX} install --force /wheels/cdigen-{NEXT}-*.whl")
         told = installed(gpus)
         assert eventually(lambda: status(gpus).get("version") == NEXT and is_ready(gpus))
     print(f"from {__version__} to {NEXT}: {starts.counts()}")
@@ -187,7 +187,7 @@ def test_removed_nothing_is_left_and_a_start_has_the_runtimes_clear_refusal(
 
 
 def test_where_usr_is_read_only_another_prefix_is_named_and_works(gpus: GpuHost) -> None:
-    gpus.host.run(f"{PIPX} install /wheels/cdigen-{__version__}-*.whl", timeout_s=120)
+    gpus.host.run(f"{PIPX} install /wheels/cdigen-{__version__}-*.whl")
     script = (
         "mount --bind /usr/local /usr/local; mount --rbind /usr /usr; mount -o remount,bind,ro /usr; "
         "cdigen install-service{}"

@@ -112,11 +112,11 @@ def test_an_upgrade_whose_dpkg_is_killed_changes_nothing_until_it_is_done_again(
         with daemon(upgraded, *VIEW):
             wait_until(lambda: upgraded.state == "ready", "the first spec")
             with reading(upgraded) as reader:
-                killed = upgraded.host.attempt(KILLED.format(folder=f"/{REPLAYED}/{newer}"), timeout_s=120)
+                killed = upgraded.host.attempt(KILLED.format(folder=f"/{REPLAYED}/{newer}"))
                 assert killed.returncode == 0, killed.stdout + killed.stderr
                 wait_until(lambda: upgraded.state == "mismatch", "the daemon calls it a mismatch")
                 assert upgraded.served() == {older}
-                upgraded.host.run(f"dpkg --install /{REPLAYED}/{newer}/*.deb", timeout_s=120)
+                upgraded.host.run(f"dpkg --install /{REPLAYED}/{newer}/*.deb")
                 upgraded.load_module(newer)
                 wait_until(lambda: upgraded.state == "ready", "the daemon calls it ready")
                 seen = reader.end()
@@ -138,7 +138,7 @@ def test_containers_that_start_during_upgrades_get_one_driver_or_the_one_refusal
             with reading(upgraded) as reader, starts:
                 for number in range(UPGRADES):
                     version = upgraded.versions[(number + 1) % 2]
-                    upgraded.host.run(f"dpkg --install /{REPLAYED}/{version}/*.deb", timeout_s=120)
+                    upgraded.host.run(f"dpkg --install /{REPLAYED}/{version}/*.deb")
                     if number % 4 == 3:
                         upgraded.unload_module()
                         wait_until(lambda: upgraded.spec() is None, "the spec is withdrawn")

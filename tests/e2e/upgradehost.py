@@ -23,6 +23,7 @@ from chroothost import Host, copy_tree, held
 from gpuhosts import REPOSITORY, install_hook
 from kernelside import Gpu, example_gpus, information_text, make_node, write, write_driver, write_kernel_side
 from kernelside import Node as Device
+from waiting import HOST_PATIENCE_S
 
 GPUS = example_gpus(2)
 SPEC = "run/cdi/nvidia.com-gpu.json"
@@ -283,7 +284,7 @@ def daemon(upgraded: Upgraded, *options: str) -> Iterator["subprocess.Popen[byte
     finally:
         process.terminate()
         try:
-            code = process.wait(timeout=10)
+            code = process.wait(timeout=HOST_PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
@@ -343,7 +344,7 @@ class Reader:
 
     def end(self) -> Reading:
         """Stop reading and return what was seen."""
-        self._process.communicate(timeout=10)
+        self._process.communicate(timeout=HOST_PATIENCE_S)
         assert self._process.returncode == 0
         self._output.seek(0)
         return Reading(rows=tuple(json.loads(line) for line in self._output))
@@ -365,7 +366,7 @@ def reading(upgraded: Upgraded) -> Iterator[Reader]:
         reader.close()
 
 
-def wait_until(true: Callable[[], bool], what: str, *, timeout_s: float = 20) -> float:
+def wait_until(true: Callable[[], bool], what: str, *, timeout_s: float = HOST_PATIENCE_S) -> float:
     """Wait until something is true and return how many seconds that took."""
     begun = time.monotonic()
     while not true():
