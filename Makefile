@@ -4,7 +4,7 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test quick timings test-debian13 coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri bench-kubelet bench-topology bench-extender bench-page pictures soak provision install install-files uninstall install-hook deb rpm image release clean
+.PHONY: help run test test-processes test-containers test-debian13 quick nightly timings coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri bench-kubelet bench-topology bench-extender bench-page pictures soak provision install install-files uninstall install-hook deb rpm image release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -16,24 +16,37 @@ run: $(VENV)/run.stamp ## install into a private venv, then print the CDI spec o
 	  $(VENV)/bin/cdigen generate --inventory $(EXAMPLE); \
 	elif [ $$code -eq 0 ]; then cat build/specs/*.json; else exit $$code; fi
 
-# Two at a time, but for those that start containers: they share runtimes, kernel events and the provisioned trees.
-JOBS ?= 2
-# CI runs what has failed once more: tests/twice.
+# How many modules run at a time. Tests that start containers wait for runtimes and disks, the others compute.
+CPUS := $(shell nproc)
+JOBS ?= $(shell echo $$((2 * $(CPUS))))
+CONTAINER_JOBS ?= $(shell echo $$(($(CPUS) + 1)))
+# CI runs failed tests once more: tests/twice.
 RUN_TESTS ?= $(VENV)/bin/python -m pytest
-# In s, for one test with its fixtures: more than twice what the longest takes. One that hangs fails, and says where.
-HANGS_S := 600
+# A further choice among the tests by their markers, as pytest's -m: 'not needs_root'.
+SELECT ?=
+MARKERS = -m 'not wall_clock$(if $(SELECT), and ($(SELECT)))'
+# The time limit of a test with its fixtures, in s: more than twice the longest. A test that hangs fails, with its stack.
+TIMEOUT_S := 600
 
-test: $(VENV)/dev.stamp ## run every test that this machine can run (JOBS at a time)
-	$(RUN_TESTS) --timeout $(HANGS_S) -n $(JOBS) --dist loadfile --ignore tests/e2e
-	$(RUN_TESTS) --timeout $(HANGS_S) tests/e2e
+# The second half runs even if the first one failed.
+test: ## run every test that this machine can run (JOBS modules at a time)
+	@code=0; for half in test-processes test-containers; do \
+	  $(MAKE) --no-print-directory $$half || code=$$?; \
+	done; exit $$code
 
-test-debian13: ## the same but for containers, on Debian 13's own Python and modules (root, after 'make provision')
-	tests/on-debian13 -n $(JOBS) --dist loadfile -m 'not adversarial and not wall_clock'
+test-processes: $(VENV)/dev.stamp ## run the tests that start no containers (SELECT='not needs_root')
+	$(RUN_TESTS) $(MARKERS) --timeout $(TIMEOUT_S) -n $(JOBS) --dist loadgroup --ignore tests/e2e
+
+test-containers: $(VENV)/dev.stamp ## run the tests of real runtimes and Kubernetes (root, after 'make provision')
+	$(RUN_TESTS) $(MARKERS) --timeout $(TIMEOUT_S) -n $(CONTAINER_JOBS) --dist loadgroup tests/e2e
+
+nightly: ## the long run, in parts that can be resumed: tests/nightly names them (root, after 'make provision')
+	tests/nightly
 
 # What needs no process of its own, and none of the hostile: for every change, in less than a minute on two cores.
 QUICK := $(addprefix tests/,binfmt cdi config model nri/decision nri/wire pipeline runtimes vendors) tests/test_documentation.py
 quick: $(VENV)/dev.stamp ## run the tests of what computes, in less than a minute
-	HYPOTHESIS_PROFILE=quick $(VENV)/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m 'not adversarial and not process and not wall_clock' $(QUICK)
+	HYPOTHESIS_PROFILE=quick $(VENV)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup -m 'not adversarial and not process and not wall_clock' $(QUICK)
 
 timings: $(VENV)/dev.stamp ## run the tests that judge how long something takes (on an idle machine)
 	$(VENV)/bin/python -m pytest -m wall_clock

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-SOAK_S = float(os.environ.get("CDIGEN_SOAK_SHARES_S", "60"))
+SOAK_S = float(os.environ.get("CDIGEN_SOAK_SHARES_S", "20"))
 SEED = int(os.environ.get("CDIGEN_SOAK_SEED", "19"))
 PODS_A_SECOND = 200 / 60
 STOPPED_S = min(20.0, SOAK_S / 6)

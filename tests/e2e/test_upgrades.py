@@ -15,7 +15,7 @@ from upgradehost import PACKAGES, REPLAYED, SPEC, Reading, Upgraded, daemon, rea
 
 pytestmark = pytest.mark.e2e
 
-UPGRADES = int(os.environ.get("CDIGEN_SOAK_UPGRADES") or (20 if os.environ.get("CI") else 4))
+UPGRADES = int(os.environ.get("CDIGEN_SOAK_UPGRADES", "4"))
 # The default is 30 s, for hosts on which the module follows the libraries within that.
 IMPATIENT = "daemon: {settle_timeout_s: 2}\n"
 VIEW = ("--layout", "view", "--hook", "cdigen")
