@@ -35,10 +35,10 @@ test: ## run every test that this machine can run (JOBS modules at a time)
 	done; exit $$code
 
 test-processes: $(VENV)/dev.stamp ## run the tests that start no containers (SELECT='not needs_root')
-	$(RUN_TESTS) $(MARKERS) --timeout $(TIMEOUT_S) -n $(JOBS) --dist loadgroup --ignore tests/e2e
+	$(RUN_TESTS) $(MARKERS) --timeout $(TIMEOUT_S) -n $(JOBS) --dist loadfile --ignore tests/e2e
 
 test-containers: $(VENV)/dev.stamp ## run the tests of real runtimes and Kubernetes (root, after 'make provision')
-	$(RUN_TESTS) $(MARKERS) --timeout $(TIMEOUT_S) -n $(CONTAINER_JOBS) --dist loadgroup tests/e2e
+	$(RUN_TESTS) $(MARKERS) --timeout $(TIMEOUT_S) -n $(CONTAINER_JOBS) --dist loadfile tests/e2e
 
 nightly: ## the long run, in parts that can be resumed: tests/nightly names them (root, after 'make provision')
 	tests/nightly
@@ -46,7 +46,7 @@ nightly: ## the long run, in parts that can be resumed: tests/nightly names them
 # What needs no process of its own, and none of the hostile: for every change, in less than a minute on two cores.
 QUICK := $(addprefix tests/,binfmt cdi config model nri/decision nri/wire pipeline runtimes vendors) tests/test_documentation.py
 quick: $(VENV)/dev.stamp ## run the tests of what computes, in less than a minute
-	HYPOTHESIS_PROFILE=quick $(VENV)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup -m 'not adversarial and not process and not wall_clock' $(QUICK)
+	HYPOTHESIS_PROFILE=quick $(VENV)/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m 'not adversarial and not process and not wall_clock' $(QUICK)
 
 timings: $(VENV)/dev.stamp ## run the tests that judge how long something takes (on an idle machine)
 	$(VENV)/bin/python -m pytest -m wall_clock

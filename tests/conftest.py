@@ -8,6 +8,8 @@ import re
 import stat
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 from abilities import cannot_run
@@ -36,19 +38,30 @@ ADVERSARIAL = re.compile(
 
 # The fixtures that start the command, or install a package.
 PROCESSES = frozenset({"acme", "cdigen", "guests", "mixed"})
-# One group of pytest-xdist, whose tests run one after the other: those that start a Kubernetes node, which
-# uses all processors, and those that use the machine's kernel log, which set the group themselves.
-MACHINE_WIDE = "machine"
-KUBERNETES = "kubernetes_tree"
+# Modules of tests/e2e that use something of which the machine has one run one after the other: its kernel
+# log, or all of its processors, for a Kubernetes node.
+MACHINE_WIDE = re.compile(r"\b(?:kubernetes_tree|kernelrecords)\b")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return pytest-xdist's scheduler by files, but with the modules of MACHINE_WIDE as one file.
+
+    Groups (`--dist loadgroup`) do the same, but those of pytest-xdist 3.8 have no effect with pytest 9.2.
+    """
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - a run without -n does not need it
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc] # without types
+        def _split_scope(self, nodeid: str) -> str:
+            module = nodeid.split("::", 1)[0]
+            is_shared = module.startswith("tests/e2e/") and MACHINE_WIDE.search(Path(module).read_text())
+            return "tests/e2e" if is_shared else module
+
+    return Scheduling(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    of_kubernetes = {item.path for item in items if KUBERNETES in getattr(item, "fixturenames", ())}
     for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            group = MACHINE_WIDE if item.path in of_kubernetes else item.path.stem
-            item.add_marker(pytest.mark.xdist_group(group))
         if ADVERSARIAL.search(item.path.stem):
             item.add_marker(pytest.mark.adversarial)
         if PROCESSES & set(getattr(item, "fixturenames", ())):

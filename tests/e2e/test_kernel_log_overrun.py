@@ -11,7 +11,7 @@ from kernellog.logprogram import Program
 from kernelrecords import forge, written_by_the_kernel
 from waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("machine")]
+pytestmark = pytest.mark.e2e
 
 SIZE_OF_THE_BUFFER = 10  # SYSLOG_ACTION_SIZE_BUFFER, syslog(2)
 # The longest record of a user (printk.c, PRINTKRB_RECORD_MAX); 7 is for debugging, and reaches no console.

@@ -14,7 +14,7 @@ from bootedhost import GPUS, GpuHost, eventually, gpu_host
 from kernelrecords import FAULT, FORGED, FakeLog, record
 from kernelside import write
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("machine")]
+pytestmark = pytest.mark.e2e
 
 VERSION = "550.163.01"
 CAP_SYSLOG = 1 << 34

@@ -16,9 +16,9 @@ import pytest
 from containerdhost import RELEASES, eventually
 from kubernetesnode import Node, running_node
 from kubernetespods import WAIT, Pod, pod_manifest
-from waiting import HOST_PATIENCE_S
 from nri.nrihost import UUID
 from nriplugins import DEVICES, KIND, LIBRARY, Plugin, numbers, running_plugin, write_inventory, write_specs
+from waiting import HOST_PATIENCE_S
 
 pytestmark = pytest.mark.e2e
 
