@@ -74,11 +74,15 @@ generated: $(VENV)/dev.stamp ## make man pages, completions and the messages' de
 	  $(VENV)/bin/python -m grpc_tools.protoc -I$$(dirname $$proto) --descriptor_set_out=$$proto.binpb $$proto.proto || exit; \
 	done
 
-# uv resolves for every Python and machine at once, and writes no address of a registry. Sources are never built.
-lock: $(VENV)/bin/pip ## pin anew what 'make install' fetches, with hashes (requirements.lock)
-	$(VENV)/bin/pip install --quiet uv
-	$(VENV)/bin/uv pip compile --quiet --no-config --upgrade --universal --python-version 3.11 --generate-hashes \
-	  --only-binary :all: --no-annotate --extra kubelet --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
+# uv resolves for every Python and machine at once, and writes no address of a registry. Sources are never built, except
+# those of argparse-manpage, which has no wheel. The other locks have the releases of requirements-dev.lock.
+UV_LOCK = $(VENV)/bin/uv pip compile --quiet --no-config --upgrade --universal --python-version 3.11 --generate-hashes \
+  --only-binary :all: --no-binary argparse-manpage --no-annotate --no-emit-index-url --custom-compile-command 'make lock'
+lock: $(VENV)/bin/pip ## write requirements*.lock with the newest releases and their hashes
+	$(VENV)/bin/pip install --quiet --upgrade uv
+	$(UV_LOCK) --extra kubelet --extra dev --group build --group hosts --output-file requirements-dev.lock pyproject.toml
+	$(UV_LOCK) --constraints requirements-dev.lock --extra kubelet --output-file requirements.lock pyproject.toml
+	$(UV_LOCK) --constraints requirements-dev.lock --group build --output-file requirements-build.lock
 
 # Where NVIDIA's toolkit is, for 'make bench' and 'make bench-start'; without it, in PATH.
 TOOLKIT ?=
@@ -192,18 +196,25 @@ release: $(VENV)/release.stamp ## make and check all that is uploaded for the ta
 clean: ## remove the venv and what tools left behind
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
+# Debian has venv and ensurepip in a package of their own, python3-venv.
 $(VENV)/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cdigen needs Python 3.11 or newer; name it with PYTHON=" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON): no module venv or ensurepip: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/run.stamp: pyproject.toml | $(VENV)/bin/pip
-	$(VENV)/bin/pip install --quiet --editable .
+# Only files whose hashes the lock files have. Source archives are not built, but for argparse-manpage, which has no wheel.
+PIP_LOCKED = $(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all:
+
+$(VENV)/run.stamp: pyproject.toml requirements.lock requirements-build.lock | $(VENV)/bin/pip
+	$(PIP_LOCKED) --requirement requirements-build.lock --requirement requirements.lock
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/release.stamp: pyproject.toml | $(VENV)/bin/pip
-	$(VENV)/bin/pip install --quiet 'hatchling>=1.27' 'cyclonedx-bom>=7'
+$(VENV)/release.stamp: pyproject.toml requirements-build.lock | $(VENV)/bin/pip
+	$(PIP_LOCKED) --requirement requirements-build.lock
+	$(VENV)/bin/pip install --quiet 'cyclonedx-bom>=7'
 	@touch $@
 
-$(VENV)/dev.stamp: pyproject.toml $(VENV)/run.stamp
-	$(VENV)/bin/pip install --quiet --editable '.[dev]'
+$(VENV)/dev.stamp: requirements-dev.lock $(VENV)/run.stamp
+	$(PIP_LOCKED) --no-binary argparse-manpage --no-build-isolation --requirement requirements-dev.lock
 	@touch $@
