@@ -1,4 +1,8 @@
-"""requirements.lock, by which `make install` fetches: what is in it, and that nothing else gets in."""
+"""The lock files: their contents, and and that nothing else is installed.
+
+requirements.lock is for hosts, requirements-build.lock is for building packages, and
+requirements-dev.lock is for `make test`, `make lint` and `.ci/run`.
+"""
 
 import hashlib
 import io
@@ -14,35 +18,66 @@ from pathlib import Path
 import pytest
 from installation.installing import REPOSITORY, done, make
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-LOCK = REPOSITORY / "requirements.lock"
+HOSTS = "requirements.lock"
+BUILD = "requirements-build.lock"
+DEV = "requirements-dev.lock"
 HERE = (f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
 
 
+def pinned(lock: str) -> set[tuple[str, str]]:
+    """Return each name with each of its releases in the file LOCK."""
+    text = (REPOSITORY / lock).read_text()
+    return set(re.findall(r"^(\S+)==(\S+)", text, flags=re.MULTILINE))
+
+
 def pins() -> dict[str, str]:
-    text = LOCK.read_text()
-    pin = re.compile(r"^(\S+)==(\S+)", re.MULTILINE)
-    return dict(pin.findall(text))
+    """Return the release of each name in requirements.lock, which has one of each."""
+    return dict(pinned(HOSTS))
 
 
-def needs() -> list[Requirement]:
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    extra = project["optional-dependencies"]["kubelet"]
-    return [Requirement(need) for need in (*project["dependencies"], *extra)]
+def needs(lock: str) -> list[Requirement]:
+    """Return the requirements in pyproject.toml that LOCK has to satisfy."""
+    table = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    project, groups = table["project"], table["dependency-groups"]
+    extras = project["optional-dependencies"]
+    build = [*table["build-system"]["requires"], *groups["build"]]
+    hosts = [*project["dependencies"], *extras["kubelet"]]
+    wanted = {HOSTS: hosts, BUILD: build, DEV: [*hosts, *build, *extras["dev"], *groups["hosts"]]}
+    return [Requirement(need) for need in wanted[lock]]
 
 
-def test_the_lock_fits_what_pyproject_asks_for() -> None:
-    there = pins()
-    unfit = [str(need) for need in needs() if there.get(need.name, "") not in need.specifier]
+@pytest.mark.parametrize("lock", [HOSTS, BUILD, DEV])
+def test_each_lock_satisfies_its_requirements_in_pyproject(lock: str) -> None:
+    there = pinned(lock)
+    unfit = []
+    for need in needs(lock):
+        releases = [release for name, release in there if name == canonicalize_name(need.name)]
+        if not releases or not all(release in need.specifier for release in releases):
+            unfit.append((str(need), releases))
     assert unfit == []
 
 
-def test_every_pin_is_a_release_with_its_hashes_and_nothing_names_a_registry() -> None:
-    text = re.sub(r"^#.*\n", "", LOCK.read_text(), flags=re.MULTILINE)
-    entry = r"[a-z0-9.-]+==[0-9.]+(?: ; python_full_version < '3\.[0-9]+')?"
+def test_every_extra_and_group_of_pyproject_has_its_lock() -> None:
+    # A further one needs an option in 'make lock', and a place in needs() above.
+    table = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    assert set(table["project"]["optional-dependencies"]) == {"kubelet", "dev"}
+    assert set(table["dependency-groups"]) == {"build", "hosts"}
+
+
+def test_what_is_installed_on_hosts_and_what_builds_it_are_the_releases_that_the_tests_ran_with() -> None:
+    assert pinned(HOSTS) - pinned(DEV) == set()
+    assert pinned(BUILD) - pinned(DEV) == set()
+
+
+@pytest.mark.parametrize("lock", [HOSTS, BUILD, DEV])
+def test_every_pin_is_a_release_with_its_hashes_and_nothing_names_a_registry(lock: str) -> None:
+    text = (REPOSITORY / lock).read_text()
+    entry = r"[a-z0-9.-]+==[0-9.]+(?: ; [a-z_]+ [<>=!]+ '[^'\n]+'(?: and [a-z_]+ [<>=!]+ '[^'\n]+')*)?"
     hashes = r"(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n"
-    assert re.fullmatch(rf"(?:{entry}{hashes})+", text)
-    assert not re.search(r"://|--index|--find-links|--extra", LOCK.read_text())
+    assert re.fullmatch(rf"(?:{entry}{hashes})+", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE))
+    assert not re.search(r"://|--index|--find-links|--extra", text)
 
 
 def wheel(folder: Path, name: str, release: str) -> Path:
@@ -87,23 +122,28 @@ def registry(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Return a copy of the sources, whose lock a test can change."""
+    """Return a copy of the sources, whose locks a test can change."""
     copy = tmp_path / "sources"
     copy.mkdir()
     for name in ("cdigen", "etc", "schemas"):
         shutil.copytree(REPOSITORY / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
+    for name in ("Makefile", "pyproject.toml", "README.md", "LICENSE", HOSTS, BUILD, DEV):
         shutil.copy(REPOSITORY / name, copy / name)
     return copy
+
+
+def pip_with(registry: Path, *options: str) -> str:
+    """Return a script that is pip with what REGISTRY has and nothing else."""
+    command = (
+        f'exec {sys.executable} -m pip --isolated "$@" --no-cache-dir --no-index --find-links {registry}'
+    )
+    return f"#!/bin/sh\n{command} {' '.join(options)}\n"
 
 
 def install(tree: Path, registry: Path, destination: Path) -> subprocess.CompletedProcess[str]:
     """Install from TREE with what REGISTRY has and nothing else."""
     script = destination.parent / "pip"
-    script.write_text(
-        f'#!/bin/sh\nexec {sys.executable} -m pip --isolated "$@" --no-cache-dir --no-index '
-        f"--find-links {registry}\n"
-    )
+    script.write_text(pip_with(registry))
     script.chmod(0o755)
     return make("install", destination, *HERE, f"PIP={script}", tree=tree)
 
@@ -148,6 +188,50 @@ def test_no_source_is_ever_built(tree: Path, registry: Path, tmp_path: Path) -> 
     assert result.returncode != 0
     assert f"No matching distribution found for {name}=={release}" in result.stderr
     assert (proof.exists(), list(destination.rglob("*"))) == (False, [])
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Path:
+    """Return a virtual environment whose pip finds wheels with the names in the locks and other contents."""
+    folder = tmp_path / "planted"
+    folder.mkdir()
+    for name, release in pinned(DEV):
+        wheel(folder, name, release)
+    environment = tmp_path / "venv"
+    (environment / "bin").mkdir(parents=True)
+    script = environment / "bin/pip"
+    script.write_text(pip_with(folder, "--target", str(tmp_path / "target")))
+    script.chmod(0o755)
+    return environment
+
+
+@pytest.mark.parametrize("stamp", ["run.stamp", "dev.stamp", "release.stamp"])
+def test_the_virtual_environment_takes_no_file_but_those_that_were_pinned(
+    tree: Path, planted: Path, tmp_path: Path, stamp: str
+) -> None:
+    if stamp == "dev.stamp":
+        (planted / "run.stamp").touch()
+    result = make(str(planted / stamp), tmp_path / "unused", f"VENV={planted}", tree=tree)
+    assert result.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in result.stderr
+    assert not (planted / stamp).exists()
+    assert not (tmp_path / "target").exists()
+
+
+def test_a_python_without_venv_is_named_with_the_package_to_install(tree: Path, tmp_path: Path) -> None:
+    # As Debian's python3 without the package python3-venv.
+    (tmp_path / "ensurepip.py").write_text("raise ModuleNotFoundError('ensurepip')\n")
+    result = make(
+        f"{tmp_path}/venv/bin/pip",
+        tmp_path / "unused",
+        f"VENV={tmp_path}/venv",
+        tree=tree,
+        environment={"PYTHONPATH": str(tmp_path)},
+    )
+    assert result.returncode != 0
+    line = f"{sys.executable}: no module venv or ensurepip: apt-get install python3-venv"
+    assert result.stderr.splitlines()[0] == line
+    assert not (tmp_path / "venv").exists()
 
 
 def digest(file: Path) -> str:

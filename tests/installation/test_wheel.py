@@ -74,6 +74,8 @@ def test_the_archive_of_the_sources_is_all_that_make_needs(tmp_path: Path) -> No
     assert {
         "Makefile",
         "etc/install",
+        "requirements-build.lock",
+        "requirements-dev.lock",
         "requirements.lock",
         "schemas/config.schema.json",
         "README.md",
