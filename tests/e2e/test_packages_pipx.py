@@ -5,6 +5,7 @@ other the life of one installation.
 """
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,21 @@ OTHERS = (
     "/root",
     "/.cache",
 )
+# Ansible with its requirements, and the pip to which pipx updates its own.
+# pip rejects the list if a name is missing.
+HOST_PACKAGES = (
+    "ansible-core",
+    "cffi",
+    "cryptography",
+    "jinja2",
+    "markupsafe",
+    "packaging",
+    "pip",
+    "pycparser",
+    "pyyaml",
+    "resolvelib",
+)
+DEV_LOCK = REPOSITORY / "requirements-dev.lock"
 # Kept on purpose, as docs/operations.md says.
 KEPT = "/var/lib/cdigen"
 
@@ -46,8 +62,10 @@ KEPT = "/var/lib/cdigen"
 def put_wheels(root: Path) -> None:
     """Put the wheels of this version, of the next one and of all that they need into /wheels of ROOT."""
     locked_wheels(root)
-    # pipx asks for a new pip, for itself.
-    wanted = ("--python-version=3.13", "--only-binary=:all:", "pip>=23.1", "ansible-core>=2.19")
+    entry = rf"^(?:{'|'.join(HOST_PACKAGES)})==(?:.*\\\n)+.*\n"
+    lock = root.parent / "hosts.lock"
+    lock.write_text("".join(re.findall(entry, DEV_LOCK.read_text(), flags=re.MULTILINE)))
+    wanted = ("--python-version=3.13", "--only-binary=:all:", "--require-hashes", "--requirement", str(lock))
     pip = [sys.executable, "-m", "pip", "--quiet", "download", "--dest", str(root / "wheels")]
     subprocess.run([*pip, *wanted], check=True, stdin=subprocess.DEVNULL)
     build("wheel", root / "wheels")
