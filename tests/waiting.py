@@ -1,10 +1,17 @@
-"""Waiting for what has to happen, never for a fixed time: only a failing test waits long."""
+"""How tests wait: `until` an event, never for a fixed time, so that only a failing test waits long.
+
+A test must not depend on the speed of the machine (tests/test_wall_clock.py checks it). If a test asserts
+that something happens within a time, it has the marker `wall_clock`. If it asserts that something does not
+happen, it waits for an event that comes later. `pause` paces what a test does.
+"""
 
 from __future__ import annotations
 
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,3 +34,17 @@ def until(truth: Callable[[], object], within_s: float = PATIENCE_S) -> bool:
                 return True
         time.sleep(0.005)
     return bool(truth())
+
+
+def limited(within_s: float) -> pytest.MarkDecorator:
+    """Run a test by its parameter `within_s`: with PATIENCE_S, and in `make timings` with WITHIN_S."""
+    limit = pytest.param(within_s, marks=pytest.mark.wall_clock)
+    return pytest.mark.parametrize("within_s", [PATIENCE_S, limit])
+
+
+def pause(for_s: float) -> None:
+    """Wait for FOR_S, between two steps of a stimulus or before a double answers.
+
+    Each assertion has to hold for a pause of any length.
+    """
+    time.sleep(for_s)

@@ -32,14 +32,22 @@ class Link:
     """Serves resources in FOLDER, where the kubelet has its socket; PODS is its socket for pod resources.
 
     NOTIFY is called in the link's thread when a status has changed, LOG with a line about a fault.
+    The link reads the folder at each ``look``, and after LOOK_S without one.
     """
 
     def __init__(
-        self, folder: str, pods: str, *, notify: Callable[[], object], log: Callable[[str, str], object]
+        self,
+        folder: str,
+        pods: str,
+        *,
+        notify: Callable[[], object],
+        log: Callable[[str, str], object],
+        look_s: float = LOOK_S,
     ) -> None:
         self.folder = folder
         self._pods = pods
         self._notify = notify
+        self._look_s = look_s
         self._surroundings = Surroundings(folder=folder, shown=self._shown, changed=self._changed, log=log)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_ready = threading.Event()
@@ -107,7 +115,7 @@ class Link:
             self.alive_s = time.monotonic()
             self._look()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), LOOK_S)
+                await asyncio.wait_for(self._stopping.wait(), self._look_s)
         await asyncio.gather(*(serving.stop() for serving in self._servings.values()), *self._endings)
 
     def _look(self) -> None:

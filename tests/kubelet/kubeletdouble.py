@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from waiting import PATIENCE_S, pause
 
 from cdigen.kubelet.wire.messages import PLUGIN, PODS
 
@@ -42,7 +43,7 @@ class Endpoint:
         self.on_end: Callable[[], object] = lambda: None
         self._stream: Any = None
 
-    def ask(self, method: str, request: Any, answer: str, timeout_s: float = 10.0) -> Any:
+    def ask(self, method: str, request: Any, answer: str, timeout_s: float = PATIENCE_S) -> Any:
         call = self._channel.unary_unary(PLUGIN_SERVICE + method)
         return PLUGIN[answer].FromString(call(request.SerializeToString(), timeout=timeout_s))
 
@@ -95,7 +96,8 @@ class Kubelet:
     `registered` has each Register's time, resource and endpoint. `watches`: it asks for lists; `register` may
     be replaced by what answers in its place; GetAllocatableResources shows what `shown` says, if it `shows`;
     `forgets_after_s`: the end of a stream makes it forget what is registered under that name, so late, as
-    kubelets up to 1.35 do; None: as those of 1.36.
+    kubelets up to 1.35 do; None: as those of 1.36. `forgotten` counts those ends. List is answered once
+    `lists_at_once` is set.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -104,10 +106,12 @@ class Kubelet:
         self.registered: list[tuple[float, str, str]] = []
         self.watches = True
         self.forgets_after_s: float | None = None
+        self.forgotten = 0
         self.shows = True
         self.listed: list[dict[str, Any]] = []
-        self.lists_after_s = 0.0
-        self.register: Callable[[Any, Any], None] = self._register
+        self.lists_at_once = threading.Event()
+        self.lists_at_once.set()
+        self.register: Callable[[Any, Any], object] = self._register
         self.shown: Callable[[], dict[str, list[str]]] = self._healthy
         self._servers: list[Any] = []
 
@@ -187,8 +191,9 @@ class Kubelet:
     def _forget(self, resource: str) -> None:
         """Forget RESOURCE by its name alone, late: kubernetes/kubernetes#121994."""
         if self.forgets_after_s is not None:
-            time.sleep(self.forgets_after_s)
+            pause(self.forgets_after_s)
             self.endpoints.pop(resource, None)
+            self.forgotten += 1
 
     def _healthy(self) -> dict[str, list[str]]:
         found = {}
@@ -207,7 +212,7 @@ class Kubelet:
         return data
 
     def _list(self, _: bytes, __: Any) -> bytes:
-        time.sleep(self.lists_after_s)
+        self.lists_at_once.wait(2 * PATIENCE_S)
         data: bytes = PODS["ListPodResourcesResponse"](pod_resources=self.listed).SerializeToString()
         return data
 

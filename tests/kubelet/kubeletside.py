@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from kubeletdouble import Kubelet
+from waiting import until
 
 from cdigen.kubelet.link import Link
 
@@ -36,8 +37,10 @@ def link(folder: Path) -> Iterator[Link]:
         str(folder / "pod-resources" / "kubelet.sock"),
         notify=lambda: None,
         log=lambda _, __: None,
+        # The link reads the folder when a test calls `look`, and never by itself.
+        look_s=3600.0,
     )
     made.start()
     yield made
     made.stop()
-    assert not made.is_running()
+    assert until(lambda: not made.is_running())

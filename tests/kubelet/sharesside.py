@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kubeletunits import listed
 from sharedpods import RESOURCES
 from sharesworld import NODE, POD, World
+from waiting import PATIENCE_S, until
 
 from cdigen.kubeapi.credentials import from_kubeconfig
 from cdigen.kubelet.answers import Answer, Refusal
 from cdigen.kubelet.resources.memory import MemoryGpu, MemoryOffer, unit_id
 from cdigen.kubelet.resources.model import Resource
-from cdigen.kubelet.shares.agent import Agent
+from cdigen.kubelet.shares.agent import Agent, Limits
 from cdigen.kubelet.shares.desk import SharesDesk
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from apiserver import ApiServer
@@ -33,14 +35,25 @@ OFFER = MemoryOffer(
 )
 
 
+# Longer than a busy machine takes.
+PATIENT = Limits(settle_s=PATIENCE_S, request_s=PATIENCE_S, told_s=PATIENCE_S)
+
+
 class Side:
     """Our side of a node in WORLD, with a real client of SERVER."""
 
-    def __init__(self, world: World, server: ApiServer, folder: Path, namespace: str = "kube-system") -> None:
+    def __init__(
+        self,
+        world: World,
+        server: ApiServer,
+        folder: Path,
+        namespace: str = "kube-system",
+        limits: Limits = PATIENT,
+    ) -> None:
         self.world, self.server = world, server
         self.said: list[str] = []
         api = from_kubeconfig(str(server.kubeconfig(folder / "kubeconfig")))
-        self.agent = Agent(api, NODE, namespace, RESOURCES, self.said.append)
+        self.agent = Agent(api, NODE, namespace, RESOURCES, self.said.append, limits=limits)
         self.agent.show(OFFER)
         self.agent.start()
         self.agent.told(listed(), time.monotonic())
@@ -56,11 +69,8 @@ class Side:
         return found
 
 
-def wait(what: Any, limit_s: float = 20.0) -> None:
-    until_s = time.monotonic() + limit_s
-    while not what():
-        assert time.monotonic() < until_s
-        time.sleep(0.02)
+def wait(what: Callable[[], object]) -> None:
+    assert until(what)
 
 
 def bound(side: Side, *units: int, early: int = 0) -> str:

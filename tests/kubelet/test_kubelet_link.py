@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import grpc
@@ -55,27 +53,27 @@ def test_a_resource_is_registered_listed_and_allocated(kubelet: Kubelet, link: L
     assert len(kubelet.registered) == 1
 
 
-def test_a_change_is_sent_as_the_whole_list_at_once(kubelet: Kubelet, link: Link) -> None:
+def test_a_change_is_sent_as_one_whole_list(kubelet: Kubelet, link: Link) -> None:
     kubelet.start()
     link.offer((offer("a", "b"),))
     assert until(lambda: is_listed(kubelet, "a", "b"))
-    changed_s = time.monotonic()
     link.offer((offer("a", "b", health="unhealthy", numa=None),))
     assert until(lambda: kubelet.list_of(GPU)["b"] == ("Unhealthy", ()))
-    assert kubelet.endpoints[GPU].times[-1] - changed_s < 1.0
     link.offer((offer(),))
     assert until(lambda: is_listed(kubelet))
+    assert [sorted(one) for one in kubelet.endpoints[GPU].lists] == [["a", "b"], ["a", "b"], []]
     assert len(kubelet.registered) == 1
 
 
-def test_a_kubelet_that_comes_later_is_registered_with_soon(kubelet: Kubelet, link: Link) -> None:
+def test_a_kubelet_that_comes_later_is_registered_with_after_the_next_look(
+    kubelet: Kubelet, link: Link
+) -> None:
     link.offer((offer("a"),))
     assert until(lambda: state(link) == "waiting")
     kubelet.start()
-    began_s = time.monotonic()
     link.look()
     assert until(lambda: is_listed(kubelet, "a"))
-    assert time.monotonic() - began_s < 5.0
+    assert len(kubelet.registered) == 1
 
 
 def test_a_kubelet_that_restarts_is_registered_with_once_and_at_a_fresh_socket(
@@ -92,8 +90,7 @@ def test_a_kubelet_that_restarts_is_registered_with_once_and_at_a_fresh_socket(
         assert until(lambda: is_listed(kubelet, "a"))
         names.append(kubelet.endpoints[GPU].name)
     assert len(set(names)) == len(names)
-    times = [moment for moment, _, _ in kubelet.registered]
-    assert all(after - before > 0.9 for before, after in pairwise(times))
+    assert len(kubelet.registered) == len(names)
     assert len(list(kubelet.plugins.glob("cdigen-*.sock"))) == 1
 
 
@@ -125,8 +122,10 @@ def test_another_plugin_that_has_the_resource_is_not_fought(kubelet: Kubelet, li
     leave_socket(kubelet.plugins / "nvidia-gpu.sock")
     kubelet.endpoints[GPU].stop()
     assert until(lambda: state(link) == "taken")
-    time.sleep(2.5)
     assert len(kubelet.registered) == 1
+    kubelet.shown = dict
+    assert until(lambda: is_listed(kubelet, "a"))
+    assert len(kubelet.registered) == 2
 
 
 def test_another_plugin_that_was_there_first_is_not_fought_though_its_ids_are_ours(
@@ -150,15 +149,16 @@ def test_a_list_that_changes_while_another_plugin_has_the_resource_is_not_sent(
     kubelet.start()
     link.offer((offer("a"),))
     assert until(lambda: is_listed(kubelet, "a"))
+    former = kubelet.endpoints[GPU]
     kubelet.shown = lambda: {GPU: ["of-another"]}
     leave_socket(kubelet.plugins / "other.sock")
     assert until(lambda: state(link) == "taken")
     link.offer((offer("a", "b"),))
-    time.sleep(0.3)
-    assert is_listed(kubelet, "a")
     kubelet.shown = dict
     (kubelet.plugins / "other.sock").unlink()
     assert until(lambda: is_listed(kubelet, "a", "b"))
+    assert former.ended.is_set()
+    assert [sorted(one) for one in former.lists] == [["a"]]
 
 
 def test_a_kubelet_that_cannot_tell_what_it_has_is_registered_again(kubelet: Kubelet, link: Link) -> None:

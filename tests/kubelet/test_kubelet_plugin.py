@@ -6,13 +6,12 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,18 +101,14 @@ def lists(kubelet: Kubelet, *ids: str) -> bool:
     return sorted(kubelet.list_of(GPU)) == sorted(ids)
 
 
-def test_the_kubelet_has_what_the_specs_have_within_a_second(
-    kubelet: Kubelet, folder: Path, tmp_path: Path
-) -> None:
+def test_the_kubelet_has_what_the_specs_have(kubelet: Kubelet, folder: Path, tmp_path: Path) -> None:
     put_spec(tmp_path, "0", "1")
     kubelet.start()
     with running(tmp_path, folder) as process:
         assert until(lambda: lists(kubelet, "0", "1"))
         assert until(lambda: status(folder).get("resources", [{}])[0].get("state") == "registered")
-        changed_s = time.monotonic()
         put_spec(tmp_path, "0", "1", "2")
         assert until(lambda: lists(kubelet, "0", "1", "2"))
-        assert kubelet.endpoints[GPU].times[-1] - changed_s < 1.0
         # What cannot be told changes nothing.
         put_spec(tmp_path, "fault")
         put_spec(tmp_path, "x" * 64)
@@ -123,11 +118,11 @@ def test_the_kubelet_has_what_the_specs_have_within_a_second(
         assert until(lambda: lists(kubelet))
         assert len(kubelet.registered) == 1
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert not list(kubelet.plugins.glob("cdigen-*"))
 
 
-def test_a_kubelet_that_starts_or_restarts_is_registered_with_within_half_a_second(
+def test_a_kubelet_that_starts_or_restarts_is_registered_with_once(
     kubelet: Kubelet, folder: Path, tmp_path: Path
 ) -> None:
     put_spec(tmp_path, "0")
@@ -135,10 +130,7 @@ def test_a_kubelet_that_starts_or_restarts_is_registered_with_within_half_a_seco
         assert until(lambda: status(folder).get("resources", [{}])[0].get("state") == "waiting")
         for _ in range(3):
             kubelet.start()
-            there_s = time.monotonic()
             assert until(lambda: lists(kubelet, "0"))
-            assert kubelet.registered[-1][0] - there_s < 0.5
-            time.sleep(1.1)
             kubelet.kill()
         assert len(kubelet.registered) == 3
 

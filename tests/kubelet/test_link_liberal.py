@@ -9,7 +9,7 @@ import grpc
 import pytest
 from kubeletdouble import PLUGIN_SERVICE
 from offered import GPU, offer
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from cdigen.kubelet.wire.messages import PLUGIN
 
@@ -29,7 +29,7 @@ def is_listed(kubelet: Kubelet, *ids: str) -> bool:
 
 
 def asked(channel: Any, method: str, data: bytes, answer: str) -> Any:
-    return PLUGIN[answer].FromString(channel.unary_unary(PLUGIN_SERVICE + method)(data, timeout=10))
+    return PLUGIN[answer].FromString(channel.unary_unary(PLUGIN_SERVICE + method)(data, timeout=PATIENCE_S))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_kubelet_that_never_answers_register_but_asks_for_the_list_is_served(
 
     def forget_to_answer(request: Any, context: Any) -> None:
         right(request, context)
-        hangs.wait(30)
+        hangs.wait(2 * PATIENCE_S)
 
     kubelet.register = forget_to_answer
     kubelet.start()

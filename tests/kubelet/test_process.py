@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import time
+import signal
 from resource import RLIM_INFINITY, RLIMIT_FSIZE, prlimit
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,10 @@ import grpc
 import healthhost
 import pytest
 from kubeletprocess import GPU, Side, cdigen_kubelet, daemon, side_of
-from waiting import until
+from waiting import pause, until
 
 from cdigen.frontend import status as files
+from cdigen.kubelet.plugin import PODS_S, RESYNC_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,31 +68,32 @@ def test_a_pod_shows_soon_also_where_specs_change_as_it_comes(side: Side) -> Non
     side.kubelet.start()
     with daemon(side), cdigen_kubelet(side):
         assert until(lambda: side.lists(8))
-        # It was asked once, and will be again in a minute.
+        # The kubelet was asked once, and is asked again after PODS_S.
         assert until(lambda: side.resource()["allocated"] == 0)
         side.kubelet.listed = pods(side.ids[0])
         for turn in range(12):
             (side.root / f"run/cdi/other-{turn}.json").write_text("{}")
-            time.sleep(0.01)
+            pause(0.01)
             if turn == 6:
                 side.kubelet.endpoints[GPU].allocate(side.ids[0])
-        assert until(lambda: side.status()["journal"][-1]["state"] == "held", within_s=10)
+        assert until(lambda: side.status()["journal"][-1]["state"] == "held", within_s=0.8 * PODS_S)
 
 
 def test_what_changes_bit_by_bit_is_one_list(side: Side) -> None:
     side.kubelet.start()
     sick = healthhost.ill(side.inventories, 0, healthhost.FELL)
-    with daemon(side), cdigen_kubelet(side):
+    with daemon(side), cdigen_kubelet(side) as process:
         assert until(lambda: side.lists(8))
         assert until(lambda: side.resource()["allocated"] == 0)
         lists = side.kubelet.endpoints[GPU].lists
-        before, since_s = len(lists), time.monotonic()
+        before = len(lists)
+        # All changes come before the process reads any of them.
+        process.process.send_signal(signal.SIGSTOP)
         for turn in range(41):
             healthhost.save(side.root, side.inventories if turn % 2 else sick)
-        took_s = time.monotonic() - since_s
+        process.process.send_signal(signal.SIGCONT)
         assert until(lambda: side.resource()["health"]["unhealthy"] == 1)
-        # It waits until nothing has come for 0.05 s.
-        assert len(lists) - before <= 2 + took_s / 0.05
+        assert len(lists) - before <= 2
 
 
 def test_a_status_that_could_not_be_written_is_written_when_there_is_room(side: Side) -> None:
@@ -104,7 +106,7 @@ def test_a_status_that_could_not_be_written_is_written_when_there_is_room(side: 
         side.put(healthhost.ill(side.inventories, 0, healthhost.FELL))
         assert until(lambda: process.lines("status"))
         prlimit(process.process.pid, RLIMIT_FSIZE, (RLIM_INFINITY, RLIM_INFINITY))
-        assert until(lambda: side.resource()["health"]["unhealthy"] == 1, within_s=20)
+        assert until(lambda: side.resource()["health"]["unhealthy"] == 1)
         assert until(lambda: [line["level"] for line in process.lines("status")] == ["error", "info"])
 
 
@@ -115,7 +117,7 @@ def test_a_pod_that_a_busy_kubelet_tells_of_later_shows_soon(side: Side) -> None
         side.kubelet.endpoints[GPU].allocate(side.ids[0])
         assert until(lambda: [row["state"] for row in side.status()["journal"]] == ["ended"])
         side.kubelet.listed = pods(side.ids[0])
-        assert until(lambda: side.status()["journal"][0]["pod"] == "train", within_s=20)
+        assert until(lambda: side.status()["journal"][0]["pod"] == "train", within_s=0.8 * PODS_S)
 
 
 def test_a_daemon_that_is_gone_changes_nothing_also_for_the_next_process(side: Side) -> None:
@@ -145,11 +147,9 @@ def test_a_daemon_that_ends_and_is_back_is_said_without_another_list(side: Side)
         side.put(side.inventories)
         assert until(lambda: side.status()["stale"])
         assert until(lambda: side.resource()["confirmed"])
-        said = side.run_dir / "status.json"
-        assert until(lambda: time.time() - said.stat().st_mtime > 1)
-        # The inventory is as it was, and what makes no event is looked for every 30 s.
+        # The inventory is as it was; without an event the host is read after RESYNC_S.
         with daemon(side):
-            assert until(lambda: side.status()["stale"] == [], within_s=15)
+            assert until(lambda: side.status()["stale"] == [], within_s=0.8 * RESYNC_S)
         assert [line["level"] for line in process.lines("stale")][-2:] == ["warning", "info"]
         assert "the cdigen daemon, which updates it, does not run" in process.lines("stale")[-2]["message"]
         assert len(side.kubelet.endpoints[GPU].lists) == lists
@@ -162,19 +162,15 @@ def test_a_driver_that_goes_leaves_the_resource_with_no_devices_and_one_list_bri
     side.kubelet.start()
     with daemon(side), cdigen_kubelet(side) as process:
         assert until(lambda: side.lists(8))
-        gone_s = time.monotonic()
         side.driver_goes()
         assert until(lambda: side.lists(0))
-        assert side.kubelet.endpoints[GPU].times[-1] - gone_s < 1.0
         assert refusal(side, side.ids[0]) == (
             f"cdigen: {GPU} has no {side.ids[0]} (any more); it has 0 devices now"
         )
         assert until(lambda: side.resource()["count"] == 0)
         assert side.resource()["state"] == "registered"
-        back_s = time.monotonic()
         side.put(side.inventories)
         assert until(lambda: side.lists(8))
-        assert side.kubelet.endpoints[GPU].times[-1] - back_s < 1.0
         assert len(side.kubelet.registered) == 1
         # Refusals have a line without -v.
         assert [line["cause"] for line in process.lines("refused")] == ["unknown_id"]
@@ -231,10 +227,9 @@ def test_a_kubelet_that_hangs_when_it_is_asked_holds_no_container_up(side: Side)
         assert until(lambda: side.lists(8))
         plugin = side.kubelet.endpoints[GPU]
         assert until(lambda: side.ids[0] not in plugin.prefer(side.ids, [], 7))
-        side.kubelet.lists_after_s = 3.0
-        begun_s = time.monotonic()
+        side.kubelet.lists_at_once.clear()
         assert plugin.allocate(side.ids[0]).cdi_devices
-        assert time.monotonic() - begun_s < 2.0
+        side.kubelet.lists_at_once.set()
 
 
 def test_a_spec_that_cannot_be_read_is_said_once_and_costs_no_other(side: Side) -> None:
@@ -260,14 +255,12 @@ def test_what_the_kubelet_gives_again_under_the_same_name_is_never_refused(side:
             assert side.kubelet.endpoints[GPU].allocate(side.ids[0]).cdi_devices
 
 
-def test_a_gpu_that_fails_and_comes_back_is_shown_so_within_a_second(side: Side) -> None:
+def test_a_gpu_that_fails_and_comes_back_is_shown_so(side: Side) -> None:
     side.kubelet.start()
     with daemon(side), cdigen_kubelet(side):
         assert until(lambda: side.lists(8))
-        since_s = time.monotonic()
         side.put(healthhost.ill(side.inventories, 0, healthhost.FELL))
         assert until(lambda: "Unhealthy" in [health for health, _ in side.kubelet.list_of(GPU).values()])
-        assert side.kubelet.endpoints[GPU].times[-1] - since_s < 1.0
         assert until(lambda: side.resource()["devices"][0]["causes"] == ["xid-79"])
         side.put(side.inventories)
         assert until(lambda: {health for health, _ in side.kubelet.list_of(GPU).values()} == {"Healthy"})

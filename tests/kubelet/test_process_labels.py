@@ -16,6 +16,7 @@ from waiting import until
 
 from cdigen.cli.front_end_text import kubelet_text
 from cdigen.kubelet.labels.keeper import LASTS_S
+from cdigen.kubelet.plugin import RESYNC_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,7 @@ def count(side: Side) -> str:
     return labels_of(features(side)).get(COUNT, "")
 
 
-def test_labels_follow_the_devices_at_once_and_outlive_the_process_for_a_time(side: Side) -> None:
+def test_labels_follow_the_devices_and_outlive_the_process_for_a_time(side: Side) -> None:
     folder = features(side)
     with daemon(side), cdigen_kubelet(side) as process:
         assert until(lambda: count(side) == "8")
@@ -60,9 +61,7 @@ def test_labels_follow_the_devices_at_once_and_outlive_the_process_for_a_time(si
         assert until(lambda: state(side).get("labels") == labels_of(folder))
         assert f"labels: {len(labels_of(folder))} in {folder}/cdigen" in kubelet_text(side.status(), 0)
         side.put(with_gpus(in_mig(h100(0), "1g.10gb", "1g.10gb")))
-        changed_s = time.monotonic()
         assert until(lambda: labels_of(folder).get("nvidia.com/mig-1g.10gb.count") == "2")
-        assert time.monotonic() - changed_s < 5
         side.driver_goes()
         assert until(lambda: labels_of(folder) == {})
         side.put(example())
@@ -89,7 +88,7 @@ def test_without_nfd_all_else_goes_on_and_a_word_says_it(side: Side) -> None:
         assert "Node Feature Discovery's worker has not made it" in kubelet_text(side.status(), 0)
         # NFD's worker comes, and makes its folder.
         features(side)
-        assert until(lambda: count(side) == "8", within_s=5)
+        assert until(lambda: count(side) == "8", within_s=0.8 * RESYNC_S)
 
 
 def test_another_programs_file_stays_and_devices_are_offered(side: Side) -> None:

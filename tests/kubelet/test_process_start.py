@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -107,9 +106,7 @@ def test_a_folder_that_is_not_there_yet_is_waited_for(side: Side) -> None:
         assert until(side.serves_http)
         assert until(lambda: side.resource()["state"] == "waiting")
         side.kubelet.start()
-        there_s = time.monotonic()
         assert until(lambda: side.lists(8))
-        assert side.kubelet.registered[0][0] - there_s < 0.5
         assert process.process.poll() is None
 
 

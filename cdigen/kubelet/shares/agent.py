@@ -2,7 +2,7 @@
 
 One thread follows the node's pods; another writes what can wait: the node's annotation, its number of GPUs,
 and promises that are to follow what containers have. The kubelet's requests wait for the API server only
-where promises differ from what the kubelet chose: SETTLE_S, and for a request under way by then, 5 s in all.
+where promises differ from what the kubelet chose: 3 s, and for a request under way by then, 5 s in all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cdigen.kubelet.shares.given import STORED_S
 from cdigen.kubelet.shares.settling import ReplacedError, ShareRefused, Terms, mismatch, repair, settle
 from cdigen.kubelet.shares.state import OUTCOMES, SharesState
 from cdigen.kubelet.shares.telling import UntoldError, tell_node
-from cdigen.value import replace
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,24 +35,41 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# The kubelet's own limit is 10 s at the least (kubelet 1.20: none); an admission holds up those behind it.
-SETTLE_S = 3.0
-# A request that is under way by then is waited for; one that only reads is sent twice.
-_REQUEST_S = 1.0
-# At the beginning the kubelet's word is waited for so long: pods that have their units may wait for images.
-_TOLD_S = 2.0
 # After an answer the kubelet stores it; what differs by then is repaired.
 _REPAIR_AFTER_S = 1.0
 _REPAIR_EVERY_S = 60.0
 _RETRY_S = 5.0
 
 
+@frozen
+class Limits:
+    """How long a request of the kubelet waits.
+
+    ``settle_s``: in all; the kubelet's own limit is 10 s at the least (kubelet 1.20: none), and an admission
+    holds up those behind it. ``request_s``: for each answer of the API server; a request that is under way
+    after ``settle_s`` is waited for, and one that only reads is sent twice. ``told_s``: from the start of the
+    agent, for what containers have by the kubelet's word: pods that have their units may wait for images.
+    """
+
+    settle_s: float = 3.0
+    request_s: float = 1.0
+    told_s: float = 2.0
+
+
 class Agent:
     """Knows the pods of NODE by SERVER, whose ledgers are in NAMESPACE; LOG is given lines about trouble."""
 
-    def __init__(
-        self, server: Server, node: str, namespace: str, resources: Resources, log: Callable[[str], object]
+    def __init__(  # noqa: PLR0913 - each is what one Agent differs in
+        self,
+        server: Server,
+        node: str,
+        namespace: str,
+        resources: Resources,
+        log: Callable[[str], object],
+        *,
+        limits: Limits = Limits(),  # noqa: B008 - a value
     ) -> None:
+        self._limits = limits
         self._node = node
         self._resources = resources
         self._terms = Terms(node=node, namespace=namespace)
@@ -64,7 +81,7 @@ class Agent:
         self._stop = threading.Event()
         self._due = threading.Event()
         # Requests of the kubelet wait for nothing else, so they have a client of their own.
-        self._client = Client(server, timeout_s=_REQUEST_S)
+        self._client = Client(server, timeout_s=limits.request_s)
         self._settling = ThreadPoolExecutor(1, "shares-settle")
         self._writer = Client(server)
         selector = f"spec.nodeName={node}"
@@ -174,8 +191,8 @@ class Agent:
             raise ReplacedError("the configuration has changed at this moment") from None
 
     def _settle(self, gpu: int, ids: frozenset[str]) -> Settled:
-        until_s = time.monotonic() + SETTLE_S
-        self._has_told.wait(max(0.0, self._begun_s + _TOLD_S - time.monotonic()))
+        until_s = time.monotonic() + self._limits.settle_s
+        self._has_told.wait(max(0.0, self._begun_s + self._limits.told_s - time.monotonic()))
         self._learn()
         outcome = "refused"
         try:
@@ -204,7 +221,7 @@ class Agent:
             if time.monotonic() >= until_s:
                 steps.close()
                 why = f": {reply.text}" if reply is not None and reply.status == UNKNOWN else ""
-                raise ShareRefused(f"the API server did not answer within {SETTLE_S:g} s{why}")
+                raise ShareRefused(f"the API server did not answer within {self._limits.settle_s:g} s{why}")
             reply = client.send(call)
 
     # The watch's sink.

@@ -28,8 +28,8 @@ class Kept:
         self.said: list[tuple[str, str, str]] = []
         self.folder = root / FOLDER
         self.path = self.folder / "cdigen"
-        self.late_s = 0.0
-        self.file = LabelFile(lambda *words: self.said.append(words), lambda: time.time() + self.late_s)
+        self.now_s = time.time()
+        self.file = LabelFile(lambda *words: self.said.append(words), lambda: self.now_s)
 
     def keep(self, labels: tuple[tuple[str, str], ...] | None = LABELS) -> str:
         """Let the file have LABELS, and return how it stands."""
@@ -53,10 +53,9 @@ def expires_s(path: Path) -> float:
 
 def test_nfd_has_the_labels_for_a_quarter_of_an_hour(kept: Kept) -> None:
     assert kept.keep() == "written"
-    now = time.time()
-    assert labels_of(kept.folder) == dict(LABELS)
-    assert labels_of(kept.folder, now + LASTS_S - 5) == dict(LABELS)
-    assert labels_of(kept.folder, now + LASTS_S + 1) == {}
+    assert labels_of(kept.folder, kept.now_s) == dict(LABELS)
+    assert labels_of(kept.folder, kept.now_s + LASTS_S - 1) == dict(LABELS)
+    assert labels_of(kept.folder, kept.now_s + LASTS_S) == {}
     # NFD's worker is any user, and the file is no secret.
     assert kept.path.stat().st_mode & 0o777 == 0o644
     assert [path.name for path in kept.folder.iterdir()] == ["cdigen"]
@@ -80,9 +79,9 @@ def test_it_is_written_anew_before_its_time_is_over_and_when_the_clock_was_set(
     kept: Kept, moved_s: float
 ) -> None:
     kept.keep()
-    kept.late_s = moved_s
+    kept.now_s += moved_s
     kept.keep()
-    assert abs(expires_s(kept.path) - time.time() - moved_s - LASTS_S) < 5
+    assert expires_s(kept.path) == int(kept.now_s) + LASTS_S
     assert len(kept.said) == 1
 
 
@@ -215,7 +214,7 @@ def test_a_failure_is_tried_again_after_a_moment(kept: Kept) -> None:
     kept.keep()
     kept.path.unlink()
     assert kept.keep() == "failed"
-    kept.late_s = 6
+    kept.now_s += 6
     assert kept.keep() == "written"
     assert [level for level, *_ in kept.said] == ["warning", "info"]
 

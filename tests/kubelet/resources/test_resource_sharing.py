@@ -94,9 +94,9 @@ def test_a_name_that_renaming_makes_too_long_is_refused() -> None:
 
 
 def test_five_thousand_replicas_of_each_of_eight_gpus_fit_and_take_a_moment() -> None:
-    begun = time.monotonic()
+    begun_s = time.process_time()
     found = offered(example(), sharing=(SharingRow(resource=GPU, replicas=5_000),))
-    assert time.monotonic() - begun < 5
+    assert time.process_time() - begun_s < 5
     assert counts(found) == {GPU: 40_000}
     assert found.findings == ()
 

@@ -10,9 +10,10 @@ import pytest
 from apiserver import ApiServer
 from kubeletunits import listed
 from sharedpods import RESOURCES
-from sharesside import Side, bound, wait
+from sharesside import PATIENT, Side, bound, wait
 from sharesworld import NODE, World
 from test_offering import put
+from waiting import PATIENCE_S
 
 from cdigen.config import KubeletConfig, SharedMemory
 from cdigen.gpushare.names import Resources
@@ -56,7 +57,12 @@ def test_a_request_at_a_reload_is_answered(side: Side, tmp_path: Path) -> None:
     def agent(shared: SharedMemory) -> Agent:
         api = from_kubeconfig(str(side.server.kubeconfig(tmp_path / "kubeconfig")))
         made = Agent(
-            api, NODE, shared.namespace, Resources(memory=shared.resource, count=shared.count), print
+            api,
+            NODE,
+            shared.namespace,
+            Resources(memory=shared.resource, count=shared.count),
+            print,
+            limits=PATIENT,
         )
         made.start()
         return made
@@ -85,7 +91,7 @@ def test_a_request_that_found_the_former_agent_is_the_next_ones(side: Side, tmp_
     promises = LatestPromises(lambda: next(agents, side.agent))
     name = bound(side, 3)
     wait(lambda: side.agent.state().pods == 1)
-    settled = promises.settle(0, frozenset(("GPU-0-_-0", "GPU-0-_-1", "GPU-0-_-2"))).result(10)
+    settled = promises.settle(0, frozenset(("GPU-0-_-0", "GPU-0-_-1", "GPU-0-_-2"))).result(PATIENCE_S)
     assert settled.bound.pod.name == name
 
 
