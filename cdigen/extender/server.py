@@ -69,7 +69,7 @@ class Access:
 
 
 class Server:
-    """Serves ANSWER at HOST and PORT by ACCESS; a ``Source`` of the chassis."""
+    """Serves ANSWER at HOST and PORT by ACCESS; a ``Source`` of the chassis. SLEEP waits for ``linger_s``."""
 
     name = "extender-http"
 
@@ -82,9 +82,11 @@ class Server:
         *,
         request_s: float = REQUEST_S,
         linger_s: float = 0.0,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self.port = port
         self._linger_s = linger_s
+        self._sleep = sleep
         self._request_s = request_s
         self._host = host
         self._answer = answer
@@ -114,7 +116,7 @@ class Server:
         server, self._server = self._server, None
         if server is not None:
             server.is_leaving = True
-            time.sleep(self._linger_s)
+            self._sleep(self._linger_s)
             server.shutdown()
             server.server_close()
             server.drain(time.monotonic() + DRAIN_S)

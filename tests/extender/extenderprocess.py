@@ -9,7 +9,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from waiting import until
+from waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ class Extender:
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Send a request; returns the status and what was answered, of JSON its meaning."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         content = body if isinstance(body, bytes) or body is None else json.dumps(body)
         connection.request(method, path, content, self.headers)
         answer = connection.getresponse()
@@ -69,7 +69,7 @@ def started(server: ApiServer, folder: Path, *options: str, token: str = "") -> 
         yield Extender(process, json.loads(status.read_text())["port"], token)
     finally:
         process.terminate()
-        assert process.wait(10) == 0, log.read_text()
+        assert process.wait(PATIENCE_S) == 0, log.read_text()
 
 
 @contextmanager
@@ -94,6 +94,6 @@ def run_once(server: ApiServer, folder: Path, *options: str) -> str:
         process = subprocess.Popen([*command, *options], stderr=log)
         assert until(lambda: "watch=1" in " ".join(server.asked))
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_S) == 0
         log.seek(0)
         return log.read()

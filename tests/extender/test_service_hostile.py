@@ -10,6 +10,7 @@ from apiserver import ApiServer
 from clustermodel import Cluster
 from extenderprocess import PREFIX, Extender, ready
 from sharedpods import node_object, pod_object
+from waiting import limited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,13 +44,14 @@ def test_what_cannot_be_read_is_an_error_that_the_scheduler_shows(everyday: Exte
     assert everyday.ask("GET", "/healthz")[0] == 200
 
 
-def test_ten_thousand_nodes_are_one_request(everyday: Extender) -> None:
+@limited(5)
+def test_ten_thousand_nodes_are_one_request(everyday: Extender, within_s: float) -> None:
     names = [f"node-{number:05}.some-zone.example" for number in range(10_000)]
     begun_s = time.monotonic()
     answer = everyday.filter(pod_object("p", 3), "node1", *names)
     assert answer["NodeNames"] == ["node1"]
     assert len(answer["FailedNodes"]) == 10_000
-    assert time.monotonic() - begun_s < 5
+    assert time.monotonic() - begun_s < within_s
 
 
 @pytest.mark.parametrize("units", ["-1", "9223372036854775808", "1e99", "0.5", "13", "x"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import pytest
 from apiserver import ApiServer
 from clustermodel import Cluster
 from sharedpods import pod_object
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from cdigen.kubeapi.client import Client
 from cdigen.kubeapi.credentials import Server
@@ -52,10 +51,12 @@ def server() -> Iterator[ApiServer]:
 
 
 @contextmanager
-def followed(server: ApiServer, selector: str = "") -> Iterator[tuple[Seen, Following]]:
-    seen, stop = Seen(), threading.Event()
+def followed(
+    server: ApiServer, selector: str = "", stop: threading.Event | None = None
+) -> Iterator[tuple[Seen, Following]]:
+    seen, stop = Seen(), stop or threading.Event()
     at = Server(host="127.0.0.1", port=server.server_address[1], token=lambda: server.token)
-    client = Client(at, timeout_s=5)
+    client = Client(at, timeout_s=PATIENCE_S)
     following = Following(client, "/api/v1/pods", seen, stop, selector=selector, first_s=0.01)
     thread = threading.Thread(target=following.run)
     thread.start()
@@ -125,12 +126,25 @@ def test_nonsense_in_the_stream_means_a_new_list(server: ApiServer, nonsense: An
         assert until(lambda: "new" in seen.names)
 
 
+class Pauses(threading.Event):
+    """Notes how long it would have been waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.append(timeout or 0.0)
+        return super().wait(0.001)
+
+
 def test_a_server_that_ends_each_watch_at_once_is_not_asked_without_a_pause(server: ApiServer) -> None:
     server.faults = lambda _, path: 200 if "watch=1" in path else None
-    with followed(server) as (seen, following):
+    pauses = Pauses()
+    with followed(server, stop=pauses) as (seen, following):
         assert until(lambda: following.is_synced)
-        time.sleep(0.5)
-        assert sum("watch=1" in each for each in server.asked) < 10
+        # They grow from 0.01 s on.
+        assert until(lambda: max(pauses.waits, default=0.0) > 1.0)
         server.faults = lambda _, _path: None
         server.change(lambda cluster: cluster.add_pod(pod_object("new", 1)))
         assert until(lambda: "new" in seen.names)

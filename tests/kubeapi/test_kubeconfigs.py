@@ -16,6 +16,7 @@ from apiserver import ApiServer
 from certificates import made
 from clustermodel import Cluster
 from sharedpods import node_object
+from waiting import PATIENCE_S
 
 from cdigen.kubeapi.calls import UNKNOWN, Call
 from cdigen.kubeapi.client import Client, Refusal
@@ -62,7 +63,7 @@ def config(
 
 
 def asked(found: Server) -> int:
-    client = Client(found, timeout_s=5)
+    client = Client(found, timeout_s=PATIENCE_S)
     try:
         return client.send(NODE).status
     finally:
@@ -238,7 +239,7 @@ def test_a_context_that_is_not_there_is_said(tmp_path: Path, current: str | None
 
 def test_a_kubeconfig_that_was_replaced_is_read_again(server: ApiServer, tmp_path: Path) -> None:
     file = server.kubeconfig(tmp_path / "rotated")
-    client = Client(from_kubeconfig(str(file)), timeout_s=5.0)
+    client = Client(from_kubeconfig(str(file)), timeout_s=PATIENCE_S)
     call = Call(method="GET", path="/api/v1/nodes")
     assert client.send(call).is_done
     server.token = "another"
@@ -263,7 +264,7 @@ def test_a_kubeconfig_of_another_server_is_followed(server: ApiServer, tmp_path:
     file = server.kubeconfig(tmp_path / "moved")
     text = file.read_text()
     file.write_text(text.replace(str(server.server_address[1]), str(port)))
-    client = Client(from_kubeconfig(str(file)), timeout_s=5.0)
+    client = Client(from_kubeconfig(str(file)), timeout_s=PATIENCE_S)
     call = Call(method="POST", path="/api/v1/namespaces/default/pods", body={"metadata": {"name": "x"}})
     assert client.send(call).status == UNKNOWN
     file.write_text(text)
