@@ -15,11 +15,16 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 # Longer than anything takes on a busy machine.
 PATIENCE_S = 60.0
 # The same for a real runtime, package manager or Kubernetes while other hosts run beside it.
 HOST_PATIENCE_S = 240.0
+# Deadlines of a child of which a part hangs: the first is enough on an idle machine.
+DEADLINES_S = (1.0, 4.0, 16.0, PATIENCE_S)
 
 
 def until(truth: Callable[[], object], within_s: float = PATIENCE_S) -> bool:
@@ -42,9 +47,21 @@ def limited(within_s: float) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("within_s", [PATIENCE_S, limit])
 
 
+def by_deadline(act: Callable[[float], T], is_done: Callable[[T], object]) -> T:
+    """Return the result of ACT with the first of DEADLINES_S for which IS_DONE holds, or with the last.
+
+    If a part of what ACT does hangs, each deadline passes; a busy machine needs a later one for the rest.
+    """
+    for deadline_s in DEADLINES_S:
+        result = act(deadline_s)
+        if is_done(result):
+            break
+    return result
+
+
 def pause(for_s: float) -> None:
     """Wait for FOR_S, between two steps of a stimulus or before a double answers.
 
-    Each assertion has to hold for a pause of any length.
+    A longer pause must not change what a test finds.
     """
     time.sleep(for_s)

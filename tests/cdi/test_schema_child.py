@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 from cdi.cdi_documents import plain, rich, to_bytes, with_node
@@ -55,12 +54,9 @@ def test_a_child_that_fails_is_a_warning_that_says_how(source: str, reason: str)
 
 
 def test_a_child_that_hangs_is_ended_at_its_deadline() -> None:
-    start = time.monotonic()
-    (found,) = check_in_child(
-        b"{}", deadline_s=0.3, child=(sys.executable, "-c", "import time; time.sleep(60)")
-    )
+    hangs = (sys.executable, "-c", "import time; time.sleep(3600)")
+    (found,) = check_in_child(b"{}", deadline_s=0.3, child=hangs)
     assert "took more than 0.3 s and was ended" in found.message
-    assert time.monotonic() - start < 10
 
 
 def test_a_child_that_cannot_be_started_is_a_warning() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from waiting import pause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,7 @@ class EngineDouble:
     """
 
     def __init__(self, path: Path, answers: Mapping[str, Any] | None = None, mode: str = "answers") -> None:
+        self.path = path
         self.answers = dict(answers or {LISTED: []})
         self.mode = mode
         self.server = b"Docker/28.5.2 (linux)"
@@ -56,12 +58,12 @@ class EngineDouble:
             match self.mode:
                 case "hangs":
                     while self._is_open:
-                        time.sleep(0.01)
+                        pause(0.01)
                 case "drips":
                     connection.sendall(head)
                     while self._is_open:
                         connection.sendall(b" ")
-                        time.sleep(0.05)
+                        pause(0.05)
                 case "floods":
                     connection.sendall(head)
                     while self._is_open:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 from waiting import PATIENCE_S, until
@@ -47,9 +46,7 @@ def test_one_that_hangs_is_asked_once_and_costs_no_other_its_answer(asking: Aski
 
     for _ in range(5):
         asking.begin({"hangs": hangs, "works": lambda: "here"})
-        begun = time.monotonic()
         assert until(lambda: asking.answers(0.05) == {"works": "here"}, PATIENCE_S)
-        assert time.monotonic() - begun < PATIENCE_S
         clock.now += 1
     assert asked == [1]
     go.set()
@@ -60,13 +57,13 @@ def test_one_that_hangs_is_asked_once_and_costs_no_other_its_answer(asking: Aski
 
 def test_while_one_waits_others_take_what_is_known(asking: Asking) -> None:
     go = threading.Event()
-    asking.begin({"hangs": lambda: go.wait(PATIENCE_S)})
+    asking.begin({"hangs": lambda: go.wait(3 * PATIENCE_S)})
     first = threading.Thread(target=asking.answers, args=(PATIENCE_S,))
     first.start()
     assert until(lambda: vars(asking)["_waiting"] == 1, PATIENCE_S)
-    begun = time.monotonic()
-    assert asking.answers(PATIENCE_S) == {}
-    assert time.monotonic() - begun < 1
+    # It is answered while the first, who began earlier, still waits.
+    assert asking.answers(2 * PATIENCE_S) == {}
+    assert first.is_alive()
     go.set()
     first.join()
 

@@ -8,14 +8,14 @@ from types import FrameType
 
 import pytest
 from abilities import cannot_run
-from waiting import until
+from waiting import PATIENCE_S, by_deadline, limited, until
 
 from cdigen.host.childprocess import OUTPUT_LIMIT, ChildResult, run, stuck
 
 DEADLINE_S = 1.5
 
 
-def python(source: str, *, deadline_s: float = 20.0) -> ChildResult:
+def python(source: str, *, deadline_s: float = PATIENCE_S) -> ChildResult:
     return run((sys.executable, "-I", "-c", f"import os, signal, sys, time; {source}"), deadline_s=deadline_s)
 
 
@@ -95,17 +95,23 @@ STUBBORN = {
 }
 
 
+@limited(DEADLINE_S * 2)
 @pytest.mark.parametrize("source", STUBBORN.values(), ids=STUBBORN.keys())
-def test_the_deadline_is_kept(source: str) -> None:
+def test_the_deadline_is_kept(source: str, within_s: float) -> None:
     started = time.monotonic()
     ending = python(source, deadline_s=DEADLINE_S)
     took = time.monotonic() - started
     assert (ending.by, ending.status) == ("deadline", -9)
-    assert DEADLINE_S <= took < DEADLINE_S * 2
+    assert DEADLINE_S <= took < within_s
 
 
 def test_nothing_of_the_childs_group_outlives_the_deadline() -> None:
-    ending = python("os.fork(); print(os.getpid(), flush=True); time.sleep(99)", deadline_s=0.5)
+    ending = by_deadline(
+        lambda deadline_s: python(
+            "os.fork(); print(os.getpid(), flush=True); time.sleep(99)", deadline_s=deadline_s
+        ),
+        lambda ending: ending.output.count(b"\n") == 2,
+    )
     pids = [int(pid) for pid in ending.output.split()]
     assert len(pids) == 2
     assert all(ends(pid) for pid in pids)
@@ -124,15 +130,13 @@ def test_a_process_that_is_left_behind_with_the_pipes_costs_no_time_and_is_kille
 def test_a_child_that_has_said_all_is_not_waited_for_where_that_is_its_end() -> None:
     source = "import os, time; os.write(1, b'out'); os.close(1); time.sleep(60)"
     began = time.monotonic()
-    ending = run((sys.executable, "-I", "-c", source), deadline_s=20.0, ends_with_output=True)
+    ending = run((sys.executable, "-I", "-c", source), deadline_s=PATIENCE_S, ends_with_output=True)
     assert time.monotonic() - began < 10
     assert (ending.by, ending.status, ending.output) == ("lingering", -9, b"out")
 
 
 def test_a_child_that_prints_without_end_is_killed_at_once() -> None:
-    started = time.monotonic()
     ending = python("\nwhile True: print('rubbish' * 99)")
-    assert time.monotonic() - started < 5
     assert ending.by == "flood"
     assert OUTPUT_LIMIT < len(ending.output) < OUTPUT_LIMIT * 1.1
 
@@ -165,8 +169,7 @@ def test_a_child_that_hangs_in_the_kernel_is_left_to_it(freezer: Path) -> None:
         assert (ending.by, ending.status) == ("deadline", None)
     finally:
         (group / "freezer.state").write_text("THAWED")
-        while (group / "tasks").read_text():
-            time.sleep(0.01)
+        assert until(lambda: not (group / "tasks").read_text())
         group.rmdir()
 
 
@@ -177,13 +180,15 @@ def test_children_that_hang_in_the_kernel_are_counted_until_they_end(freezer: Pa
     command = (sys.executable, "-I", "-c")
     assert stuck(command) == 0
     try:
-        ending = run((*command, f"import time; {freeze}; time.sleep(99)"), deadline_s=DEADLINE_S)
+        frozen = (*command, f"import time; {freeze}; time.sleep(99)")
+        ending = by_deadline(
+            lambda deadline_s: run(frozen, deadline_s=deadline_s), lambda ending: ending.status is None
+        )
         assert ending.status is None
         assert (stuck(command), stuck(("another",))) == (1, 0)
     finally:
         (group / "freezer.state").write_text("THAWED")
-        while (group / "tasks").read_text():
-            time.sleep(0.01)
+        assert until(lambda: not (group / "tasks").read_text())
         group.rmdir()
     assert until(lambda: stuck(command) == 0)
 
@@ -191,5 +196,5 @@ def test_children_that_hang_in_the_kernel_are_counted_until_they_end(freezer: Pa
 def test_a_child_reads_what_it_is_given_and_nothing_else() -> None:
     code = "sys.stdout.write(str(len(sys.stdin.read())))"
     child = (sys.executable, "-I", "-c", f"import sys; {code}")
-    assert run(child, deadline_s=20.0).output == b"0"
-    assert run(child, deadline_s=20.0, stdin=b"x" * 1_000_000).output == b"1000000"
+    assert run(child, deadline_s=PATIENCE_S).output == b"0"
+    assert run(child, deadline_s=PATIENCE_S, stdin=b"x" * 1_000_000).output == b"1000000"

@@ -26,7 +26,7 @@ def told(
 ) -> subprocess.CompletedProcess[str]:
     environment = {"LD_LIBRARY_PATH": str(install(folder, machine).parent)}
     return subprocess.run(
-        [nvidia_smi, *arguments], check=False, env=environment, capture_output=True, text=True, timeout=20
+        [nvidia_smi, *arguments], check=False, env=environment, capture_output=True, text=True, timeout=60
     )
 
 
