@@ -7,7 +7,6 @@ by hard links on the file system of the cache: there is no overlay, which has ha
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -18,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from abilities import cannot_run
-from chroothost import Host, copy_tree
+from chroothost import Host
 from kernelside import example_gpus, information_text, write, write_driver, write_kernel_side
-from upgradehost import CONTAINERS, OWN, PACKAGES, STORAGE
+from owntrees import WRITTEN_IN_PLACE, copy_tree, remove_tree
+from upgradehost import CONTAINERS, PACKAGES, STORAGE
 from waiting import HOST_PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -176,10 +176,7 @@ def gpu_host(
     root = work / "root"
     try:
         work.mkdir()
-        copy_tree(tree, root)
-        for name in OWN:
-            shutil.rmtree(root / name)
-            subprocess.run(["cp", "--archive", tree / name, root], check=True)
+        copy_tree(tree, root, own=WRITTEN_IN_PLACE)
         write_kernel_side(root / KERNEL, GPUS, driver_version=version)
         for unit in UNITS:
             write(root / f"etc/systemd/system/{unit}.service.d/kernel.conf", SHOWN)
@@ -195,7 +192,7 @@ def gpu_host(
             finally:
                 host.attempt("podman rm --all --force --time 0")
     finally:
-        subprocess.run(["rm", "--recursive", "--force", "--one-file-system", work], check=True)
+        remove_tree(work, within=tree.parent)
 
 
 def locked_wheels(root: Path) -> None:

@@ -120,11 +120,3 @@ def held(*enter: str | Path) -> Iterator[Host]:
         except subprocess.TimeoutExpired:
             holder.kill()
             raise
-
-
-def copy_tree(source: Path, target: Path) -> None:
-    """Copy a tree by hard links (7,000 files in 0.2 s); both must lie on one file system.
-
-    New files in the copy are its own. A file of the source must be replaced there, never written into.
-    """
-    subprocess.run(["cp", "--archive", "--link", "--no-target-directory", source, target], check=True)

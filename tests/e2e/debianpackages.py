@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from chroothost import copy_tree
+from owntrees import copy_tree
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NEXT = "0.2.0"

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chroothost import DEBIAN_IMAGE, Host, copy_tree, running_host
+from chroothost import DEBIAN_IMAGE, Host, running_host
 from forkyhost import NAMESPACE, REMOVE_CONTAINERS, START_DAEMONS, lay_driver
 from gpuhosts import GPUS, install_hook
 from kernelside import write_kernel_side
+from owntrees import copy_tree
 
 import cdigen
 

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from chroothost import DEBIAN_IMAGE, Host, copy_tree, running_host
+from chroothost import DEBIAN_IMAGE, Host, running_host
 from gpuhosts import GPUS, Driven, install_hook, succeed
 from kernelside import write_kernel_side
+from owntrees import copy_tree
 
 # The class of the kind nvidia.com/CLASS for each way in which the driver reaches a container.
 KINDS = {"view+hook": "gpu", "files": "gpu-files", "hwcaps": "gpu-hwcaps"}

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from chroothost import Host, copy_tree
+from chroothost import Host
 from kernelside import example_gpus, write_kernel_side
+from owntrees import copy_tree
 
 GPUS = example_gpus(2)
 DEVICE = "nvidia.com/gpu=0"

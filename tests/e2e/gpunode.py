@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import amdtree
 import inteltree
 import standin
-from chroothost import Host, copy_tree
+from chroothost import Host
 from containerdhost import eventually, only_child
 from gpuhosts import REPOSITORY, install_hook
 from kernelrecords import FakeLog
@@ -38,7 +38,8 @@ from kernelside import (
 )
 from kubernetesnode import NODE, Node, running_node
 from kubernetespods import Pod, pod_manifest
-from upgradehost import BASIC_NODES, OWN, PACKAGES, Upgraded
+from owntrees import WRITTEN_IN_PLACE, copy_tree, remove_tree
+from upgradehost import BASIC_NODES, PACKAGES, Upgraded
 from vendors.migside import write_instance, write_minors
 from waiting import HOST_PATIENCE_S
 
@@ -166,14 +167,14 @@ class GpuNode:
             write_instance(self.root, gpu, gi)
         for old in folder.glob("gi*") if folder.is_dir() else ():
             if int(old.name[2:]) not in profiles:
-                subprocess.run(["rm", "-r", old], check=True)
+                remove_tree(old, within=self.root)
 
     def take_out(self) -> None:
         """Take the last GPU out, as its hot removal does; NVML, here, has no holes."""
         self.gpus -= 1
         self.load()
         gpu = GPUS[self.gpus]
-        subprocess.run(["rm", "-r", self.root / f"proc/driver/nvidia/gpus/{gpu.bdf}"], check=True)
+        remove_tree(self.root / f"proc/driver/nvidia/gpus/{gpu.bdf}", within=self.root)
         for folder in ("bus/pci/devices", "bus/pci/drivers/nvidia"):
             (self.root / "sys" / folder / gpu.bdf).unlink()
         for node in gpu.nodes:
@@ -338,11 +339,7 @@ def running_gpu_node(cache: Path, tree: Path, release: Release, config: str = ""
 
 def make_host(root: Path, tree: Path, *, hook: bool = True) -> str:
     """Lay the host with the HOOK or not, whose driver was not looked at yet; returns its version."""
-    copy_tree(tree, root)
-    # Files there are written in place, by dpkg and by what follows here.
-    for name in OWN:
-        subprocess.run(["rm", "--recursive", root / name], check=True)
-        subprocess.run(["cp", "--archive", tree / name, root], check=True)
+    copy_tree(tree, root, own=WRITTEN_IN_PLACE)
     older = min(path.name for path in (root / PACKAGES).iterdir())
     for line in BASIC_NODES:
         name, major, minor = line.split()

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from abilities import cannot_run
-from chroothost import copy_tree, running_host
+from chroothost import running_host
 from gpuhosts import WAYS, Driven, gpu_root
 from imagearchive import build as build_image
+from owntrees import copy_tree
 
 E2E = Path(__file__).resolve().parent
 
@@ -28,7 +29,7 @@ def cache() -> Path:
     if subprocess.run(unshare, check=False, capture_output=True).returncode != 0:
         cannot_run("needs the right to make mount and process namespaces")
     check_provisioned()
-    return Path(os.environ.get("CDIGEN_E2E_CACHE") or E2E.parents[1] / ".e2e").absolute()
+    return Path(os.environ.get("CDIGEN_E2E_CACHE") or E2E.parents[1] / ".e2e").resolve()
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chroothost import DEBIAN_IMAGE, Host, copy_tree, running_host
+from chroothost import DEBIAN_IMAGE, Host, running_host
 from forkyhost import REMOVE_CONTAINERS, START_DAEMONS
+from owntrees import copy_tree
 
 import cdigen
 

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 from cdi.cdi_documents import plain, to_bytes
-from chroothost import Host, copy_tree, running_host
+from chroothost import Host, running_host
 from forkyhost import START_DAEMONS, VERSIONS
 from gpuhosts import succeed
+from owntrees import copy_tree
 
 from cdigen.cdi.loaders.emulation import ACCEPT, PANIC, REJECT, UNKNOWN
 from cdigen.cdi.reader import parse_document

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from chroothost import DEBIAN_IMAGE, ENVIRONMENT, Host, copy_tree
+from chroothost import DEBIAN_IMAGE, ENVIRONMENT, Host
 from forkyhost import lay_driver, running_daemons
 from gpuhosts import GPUS, install_hook, succeed
 from kernelside import information_text, write, write_driver, write_kernel_side
+from owntrees import copy_tree
 from upgradehost import Upgraded, daemon, entered, upgrade_host, wait_until
 
 pytestmark = pytest.mark.e2e

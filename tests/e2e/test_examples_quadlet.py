@@ -1,7 +1,5 @@
 """The example of Quadlet: systemd starts its container on a booted Debian 13, whose podman makes the unit."""
 
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -9,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from bootedhost import GPUS, KERNEL, REPOSITORY, booted
-from chroothost import DEBIAN_IMAGE, Host, copy_tree
+from chroothost import DEBIAN_IMAGE, Host
 from gpuhosts import succeed
 from kernelside import write, write_kernel_side
-from upgradehost import CONTAINERS, OWN, STORAGE
+from owntrees import WRITTEN_IN_PLACE, copy_tree
+from upgradehost import CONTAINERS, STORAGE
 
 pytestmark = pytest.mark.e2e
 
@@ -25,10 +24,7 @@ def host(cache: Path, images: Path) -> Iterator[Host]:
     """Boot a host with two GPUs, a spec without hooks, and the example where podman looks for it."""
     with tempfile.TemporaryDirectory(prefix="quadlet-", dir=cache) as folder:
         root = Path(folder) / "root"
-        copy_tree(cache / "host-trixie", root)
-        for name in OWN:
-            shutil.rmtree(root / name)
-            subprocess.run(["cp", "--archive", cache / "host-trixie" / name, root], check=True)
+        copy_tree(cache / "host-trixie", root, own=WRITTEN_IN_PLACE)
         for top in (root, root / KERNEL):
             write_kernel_side(top, GPUS)
         generate = (sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--layout", "files")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from chroothost import DEBIAN_IMAGE, MACHINE, REDHAT_IMAGE, Host, running_host
 from kernelside import Node, control_nodes, example_gpus, write_kernel_side
+from owntrees import copy_tree
 
 pytestmark = pytest.mark.e2e
 
@@ -65,7 +66,7 @@ def state(tmp_path_factory: pytest.TempPathFactory, driver_tree: Path) -> Path:
     """Return a folder with the kernel side of two GPUs and the spec that cdigen gives for the whole."""
     folder = tmp_path_factory.mktemp("state")
     root = folder / "root"
-    subprocess.run(["cp", "--archive", "--link", driver_tree, root], check=True)
+    copy_tree(driver_tree, root)
     write_kernel_side(root, GPUS)
     config = folder / "config.yaml"
     config.write_text("nri: {management_namespaces: [gpu-operator]}\n")

@@ -17,13 +17,14 @@ from pathlib import Path
 
 import pytest
 from apiserver import ApiServer
-from chroothost import DEBIAN_IMAGE, MACHINE, Host, copy_tree, running_host
+from chroothost import DEBIAN_IMAGE, MACHINE, Host, running_host
 from clustermodel import Cluster
 from containerdhost import RELEASES, running_containerd
 from forkyhost import lay_driver, running_daemons
 from gpuhosts import GPUS
 from imagearchive import IMAGE, PROBE, REPOSITORY
 from kernelside import write_kernel_side
+from owntrees import copy_tree
 
 pytestmark = pytest.mark.e2e
 

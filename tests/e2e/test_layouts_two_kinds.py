@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from chroothost import BULLSEYE_IMAGE, DEBIAN_IMAGE, REDHAT_IMAGE, Host, copy_tree, running_host
+from chroothost import BULLSEYE_IMAGE, DEBIAN_IMAGE, REDHAT_IMAGE, Host, running_host
 from gpuhosts import GPUS, Driven, Way, install_hook, succeed, with_crun
 from kernelside import write_kernel_side
+from owntrees import copy_tree
 from vendors import addedvendor
 
 pytestmark = pytest.mark.e2e

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from chroothost import DEBIAN_IMAGE, Host, running_host
 from kernelside import Node, control_nodes, example_gpus, write_kernel_side
+from owntrees import copy_tree
 from vendors.migside import cap_node, minor_of, write_instance, write_minors
 
 pytestmark = pytest.mark.e2e
@@ -19,7 +20,7 @@ GPUS = example_gpus(2)
 def mig_host(tmp_path_factory: pytest.TempPathFactory, driver_tree: Path, images: Path) -> Iterator[Host]:
     """Run a host whose GPU 0 has two instances and whose GPU 1 is whole; one instance's nodes are made."""
     root = tmp_path_factory.mktemp("mig") / "root"
-    subprocess.run(["cp", "--archive", "--link", driver_tree, root], check=True)
+    copy_tree(driver_tree, root)
     write_kernel_side(root, GPUS)
     write_minors(root, 2)
     write_instance(root, 0, 7)

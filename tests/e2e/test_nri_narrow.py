@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chroothost import copy_tree
 from containerdhost import RELEASES, Containerd, running_containerd
 from gpuhosts import GPUS, succeed
 from kernelside import write_kernel_side
 from nriplugins import Plugin, plugin_config, running_plugin
+from owntrees import copy_tree
 
 pytestmark = pytest.mark.e2e
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from bootedhost import GPUS, GpuHost, eventually, gpu_host
 from bootedkubelet import GPU, PRETENDED, healthy, kubelet_at
-from chroothost import DEBIAN_IMAGE, copy_tree, running_host
+from chroothost import DEBIAN_IMAGE, running_host
 from debianpackages import APT, NEXT, Debs, build, one_file
 from installation.installing import snapshot
 from kernelside import write_kernel_side
+from owntrees import copy_tree
 from startingcontainers import REFUSAL, Starts
 from upgradehost import REPLAYED
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from abilities import tool
-from chroothost import copy_tree
 from installation.installing import REPOSITORY, done, make, snapshot
+from owntrees import copy_tree
 
 pytestmark = pytest.mark.e2e
 

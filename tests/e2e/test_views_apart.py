@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from chroothost import DEBIAN_IMAGE, REDHAT_IMAGE, copy_tree, running_host
+from chroothost import DEBIAN_IMAGE, REDHAT_IMAGE, running_host
 from gpuhosts import GPUS, Driven, install_hook, succeed
 from kernelside import write_kernel_side
+from owntrees import copy_tree, remove_tree
 
 pytestmark = pytest.mark.e2e
 
@@ -40,4 +41,4 @@ def test_a_library_on_another_mount_is_mounted_on_its_place_and_every_loader_fin
             for image in (DEBIAN_IMAGE, REDHAT_IMAGE):
                 assert driven.loaded(image, [*NAMES]) == {name: driven.driver[name] for name in NAMES}
     finally:
-        succeed("rm", "--recursive", "--force", "--one-file-system", str(root.parent))
+        remove_tree(root.parent, within=cache)

@@ -19,18 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chroothost import Host, copy_tree, held
+from chroothost import Host, held
 from gpuhosts import REPOSITORY, install_hook
 from kernelside import Gpu, example_gpus, information_text, make_node, write, write_driver, write_kernel_side
 from kernelside import Node as Device
+from owntrees import WRITTEN_IN_PLACE, copy_tree, remove_tree
 from waiting import HOST_PATIENCE_S
 
 GPUS = example_gpus(2)
 SPEC = "run/cdi/nvidia.com-gpu.json"
 PACKAGES = "opt/driver"  # one folder with packages for each version
 REPLAYED = "opt/replayed"  # the same for some of them, which take no time to unpack
-# What lies there is locked and written in place, so that a copy by hard links would share it with the others.
-OWN = ("etc", "var")
 BASIC_NODES = ("null 1 3", "zero 1 5", "full 1 7", "random 1 8", "urandom 1 9", "tty 5 0", "console 5 1")
 
 # As enter-host, but without the overlay: the host's first process, ended by the end of its standard input.
@@ -184,7 +183,7 @@ class Upgraded:
     def unload_module(self) -> None:
         """Take away what the kernel module shows of itself."""
         for path in ("proc/driver/nvidia", "sys/module/nvidia"):
-            subprocess.run(["rm", "-r", self.root / path], check=True)
+            remove_tree(self.root / path, within=self.root)
 
     def spec(self) -> dict[str, Any] | None:
         """Read the spec that is there now."""
@@ -232,15 +231,12 @@ def upgrade_host(
 ) -> Iterator[Upgraded]:
     """Run a copy of the Debian 12 tree as a host with GPUS until the context ends.
 
-    Copied by hard links, but for what is in OWN: dpkg, apt and ldconfig replace files elsewhere by rename.
+    Copied by hard links, but for WRITTEN_IN_PLACE: dpkg, apt and ldconfig replace files elsewhere by rename.
     """
     with tempfile.TemporaryDirectory(prefix="upgrade-", dir=driver_tree.parent) as folder:
         root, work = Path(folder) / "root", Path(folder) / "work"
-        copy_tree(driver_tree, root)
+        copy_tree(driver_tree, root, own=WRITTEN_IN_PLACE)
         work.mkdir()
-        for name in OWN:
-            subprocess.run(["rm", "--recursive", root / name], check=True)
-            subprocess.run(["cp", "--archive", driver_tree / name, root], check=True)
         older = min(path.name for path in (root / PACKAGES).iterdir())
         write_kernel_side(root, gpus, driver_version=older)
         if hook:

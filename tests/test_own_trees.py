@@ -1,0 +1,81 @@
+"""A removal in the end-to-end tests' trees never follows a symbolic link out of its own folder."""
+
+import re
+from pathlib import Path
+
+import pytest
+from owntrees import UnsafePathError, copy_tree, remove_tree
+
+E2E = Path(__file__).parent / "e2e"
+REMOVES = re.compile(r"shutil\.(?:rmtree|move)\(|\[\s*\"rm\"|\(\s*\"rm\"|os\.removedirs")
+
+
+@pytest.fixture
+def original(tmp_path: Path) -> Path:
+    """Return a tree as `provision` makes them."""
+    tree = tmp_path / "original"
+    (tree / "etc").mkdir(parents=True)
+    (tree / "etc/passwd").write_text("root\n")
+    (tree / "usr").mkdir()
+    return tree
+
+
+def test_a_copy_has_its_own_folders_and_shares_the_files_of_others(original: Path, tmp_path: Path) -> None:
+    (original / "usr/file").write_text("shared")
+    copy = tmp_path / "copy"
+    copy_tree(original, copy, own=("etc",))
+    assert (copy / "usr/file").samefile(original / "usr/file")
+    (copy / "etc/passwd").write_text("toor\n")
+    assert (original / "etc/passwd").read_text() == "root\n"
+
+
+def test_a_tree_that_is_a_link_is_not_copied(original: Path, tmp_path: Path) -> None:
+    (tmp_path / "part").symlink_to(original)
+    with pytest.raises(UnsafePathError, match=r"part: not copied, it is a symbolic link to .*original"):
+        copy_tree(tmp_path / "part", tmp_path / "copy", own=("etc",))
+    assert (original / "etc/passwd").exists()
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_folder_inside_is_removed_and_one_that_is_missing_is_no_error(original: Path) -> None:
+    remove_tree(original / "etc", within=original)
+    remove_tree(original / "etc", within=original)
+    assert [path.name for path in original.iterdir()] == ["usr"]
+
+
+@pytest.mark.parametrize("place", ["copy", "copy/etc", "copy/etc/conf.d"])
+def test_a_link_on_the_way_is_refused(original: Path, tmp_path: Path, place: str) -> None:
+    (original / "etc/conf.d/precious").mkdir(parents=True)
+    link = tmp_path / place
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(tmp_path / place.replace("copy", "original", 1))
+    with pytest.raises(UnsafePathError, match=f"refused, {link} is a symbolic link to"):
+        remove_tree(tmp_path / "copy/etc/conf.d", within=tmp_path / "copy")
+    assert (original / "etc/conf.d/precious").exists()
+
+
+@pytest.mark.parametrize("path", ["", "..", "../original", "etc/../../original", "/etc"])
+def test_a_path_outside_is_refused(original: Path, tmp_path: Path, path: str) -> None:
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    with pytest.raises(UnsafePathError, match="refused, not a path inside"):
+        remove_tree(folder / path, within=folder)
+    assert (original / "etc").exists()
+
+
+def test_a_relative_path_is_refused(original: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnsafePathError, match="refused, not a path inside"):
+        remove_tree(Path("etc"), within=Path())
+    assert original.exists()
+    assert tmp_path.exists()
+
+
+def test_the_end_to_end_tests_remove_trees_by_this_module_alone() -> None:
+    found = [
+        f"{path.name}:{number}"
+        for path in sorted(E2E.rglob("*.py"))
+        if path.name != "owntrees.py"
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if REMOVES.search(line)
+    ]
+    assert found == []
