@@ -2,12 +2,13 @@
 
 import pytest
 from healthhost import example
+from hypothesis import example as case
 from hypothesis import given
 from hypothesis import strategies as st
 from offering import h100, in_mig, names_of, with_gpus
 
 from cdigen.config import SharedMemory
-from cdigen.kubelet.resources.memory import MARK, MemoryOffer, share_memory, unit_id, unit_mib
+from cdigen.kubelet.resources.memory import MARK, MemoryOffer, _fitting, share_memory, unit_id, unit_mib
 from cdigen.kubelet.resources.naming import MAX_ID, candidates
 from cdigen.kubelet.wire.messages import write_devices
 from cdigen.model.inventory import Accelerator
@@ -130,10 +131,38 @@ def test_gpus_of_two_vendors_have_the_same_indices() -> None:
     assert {one.rule for one in found.findings} >= {"shared-memory-left-out"}
 
 
+# Lists of units of 1 MiB are 3 to 50 times too long here.
+@given(sizes=st.lists(st.integers(50_000, 400_000), min_size=4, max_size=8), wanted=st.integers(1, 16))
+def test_a_unit_is_doubled_until_the_kubelet_reads_the_list_and_no_further(
+    sizes: list[int], wanted: int
+) -> None:
+    gpus = [h100(index).uuid for index in range(len(sizes))]
+    size = _fitting(gpus, sizes, wanted)
+    assert _bytes(gpus, sizes, size) <= 4 << 20
+    assert size == wanted or _bytes(gpus, sizes, size // 2) > 0.98 * (4 << 20)
+    assert (size // wanted).bit_count() == 1
+
+
+def _bytes(gpus: list[str], sizes: list[int], size: int) -> int:
+    """Return the bytes of a list of all units: each id, and 26 for its health, NUMA node and headers."""
+    counts = [mib // size for mib in sizes]
+    digits = [
+        sum(count - 10**width for width in range(1, 6) if count > 10**width) + count for count in counts
+    ]
+    return sum(
+        count * (len(gpu) + len(MARK) + 26) + more
+        for gpu, count, more in zip(gpus, counts, digits, strict=True)
+    )
+
+
+# Up to some hundred units of a GPU: the time of an example grows with its units.
 @given(
-    sizes=st.lists(st.integers(0, 400_000) | st.none(), min_size=1, max_size=8),
-    unit=st.sampled_from(["MiB", "GiB", "7MiB", "256MiB"]),
+    sizes=st.lists(st.integers(0, 700) | st.none(), min_size=1, max_size=8),
+    unit=st.sampled_from(["MiB", "7MiB", "256MiB"]),
 )
+@case(sizes=[400_000] * 8, unit="MiB")
+@case(sizes=[81_559, 400_000, None], unit="7MiB")
+@case(sizes=[81_559] * 8, unit="GiB")
 def test_ids_carry_their_gpu_and_fit(sizes: list[int | None], unit: str) -> None:
     found = shared(*(sized(index, mib) for index, mib in enumerate(sizes)), unit=unit)
     ids = [each.id for each in found.resource.units]
