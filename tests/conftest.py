@@ -15,11 +15,15 @@ import pytest
 from abilities import cannot_run
 from hypothesis import HealthCheck, settings
 
-# How long an example takes says something of the machine, nothing of what is tested.
+# The time of an example depends on the machine, not on what is tested.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# 'make quick': enough examples to meet a mistake, not to meet the rarest.
-settings.register_profile("quick", settings.get_profile("patient"), max_examples=10)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "patient"))
+# Each run draws the same examples: a change fails by its own fault only. 'make nightly' draws others.
+settings.register_profile("default", settings.get_profile("patient"), max_examples=25, derandomize=True)
+# 'make quick'.
+settings.register_profile("quick", settings.get_profile("default"), max_examples=10)
+# 'make nightly': a failure prints the line that repeats it.
+settings.register_profile("nightly", settings.get_profile("patient"), max_examples=500, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 # Fixtures of the command's tests and of the end-to-end tests.
 pytest_plugins = ("command", "logpipe", "provisioned")

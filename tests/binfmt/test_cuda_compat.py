@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 from abilities import tool
 from compatlibrary import NOTE_575, NOTE_590, compat_library
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from lawexamples import examples
 
 from cdigen.binfmt import cuda_compat
 from cdigen.binfmt.cuda_compat import read_note, suits
 from cdigen.binfmt.elf import ElfError
 
-FUZZ = settings(max_examples=300, deadline=None)
+FUZZ = examples(4)
 CHANGES = st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=12)
 # As in the libcuda.so.590.44.01 of CUDA 13.1's compatibility package.
 TEXT = NOTE_590

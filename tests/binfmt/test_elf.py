@@ -17,8 +17,9 @@ from abilities import tool
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.enums import ENUM_E_MACHINE
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from lawexamples import examples
 
 from cdigen.binfmt import elf
 from cdigen.binfmt.elf import ElfError, SharedObject, read_shared_object
@@ -26,7 +27,7 @@ from cdigen.binfmt.elf import ElfError, SharedObject, read_shared_object
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 AT_MOST = 300
 BASE = 0x10000  # where the hand-made file is loaded: addresses are not file offsets
-FUZZ = settings(max_examples=300, deadline=None)
+FUZZ = examples(4)
 CHANGES = st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=12)
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from abilities import tool
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from lawexamples import examples
 
 from cdigen.binfmt import ldcache
 from cdigen.binfmt.ldcache import CacheError, LdCacheEntry, parse, read_header
@@ -19,7 +20,7 @@ from cdigen.binfmt.ldcache import CacheError, LdCacheEntry, parse, read_header
 LDCONFIG = "/sbin/ldconfig"
 LISTED = re.compile(r"\t(?P<soname>.+?) \((?P<abi>.*)\) => (?P<path>.+)")
 MAGIC = b"glibc-ld.so.cache1.1"
-FUZZ = settings(max_examples=300, deadline=None)
+FUZZ = examples(4)
 
 MIXED = (
     LdCacheEntry(

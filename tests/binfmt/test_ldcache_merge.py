@@ -25,8 +25,9 @@ from binfmt.loadermodel import (
     patched,
     places,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from lawexamples import examples
 
 from cdigen.binfmt import ldcache_merge
 from cdigen.binfmt.ldcache import FLAGS_AARCH64, FLAGS_I386, FLAGS_X86_64, LdCacheEntry, parse
@@ -35,7 +36,7 @@ from cdigen.binfmt.ldcache_merge import merge
 if TYPE_CHECKING:
     from types import FrameType
 
-FUZZ = settings(max_examples=300, deadline=None)
+FUZZ = examples(4)
 
 
 @pytest.mark.parametrize(

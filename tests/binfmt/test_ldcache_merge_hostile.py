@@ -19,13 +19,14 @@ from binfmt.loadermodel import (
     patched,
     places,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from lawexamples import examples
 
 from cdigen.binfmt.ldcache import FLAGS_X86_64, CacheError
 from cdigen.binfmt.ldcache_merge import merge
 
-FUZZ = settings(max_examples=300, deadline=None)
+FUZZ = examples(4)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdigen.cdi.build import build
@@ -129,10 +129,8 @@ DRAFTS = st.builds(
     ).map(tuple),
     edits=EDITS,
 )
-LAWS = settings(max_examples=60, deadline=None)
 
 
-@LAWS
 @given(DRAFTS)
 def test_all_is_the_union_of_the_devices(given: Draft) -> None:
     *devices, every = build(given)["devices"] or [{"containerEdits": {}}]
@@ -143,14 +141,12 @@ def test_all_is_the_union_of_the_devices(given: Draft) -> None:
         assert len(whole) == len(union)
 
 
-@LAWS
 @given(DRAFTS)
 def test_building_loses_and_invents_no_device(given: Draft) -> None:
     made = [entry["name"] for entry in build(given)["devices"]]
     assert sorted(made) == sorted([device.name for device in given.devices] + ["all"] * bool(given.devices))
 
 
-@LAWS
 @given(DRAFTS, st.randoms(use_true_random=False))
 def test_the_bytes_do_not_depend_on_the_order_of_the_draft(given: Draft, random: Random) -> None:
     def shuffled(edits: ContainerEdits) -> ContainerEdits:

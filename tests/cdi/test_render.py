@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from model.inventories import texts
 
@@ -57,22 +57,18 @@ VALUES = st.recursive(
     max_leaves=20,
 )
 DOCUMENTS = st.dictionaries(texts, VALUES, max_size=5)
-LAWS = settings(max_examples=60, deadline=None)
 
 
-@LAWS
 @given(DOCUMENTS)
 def test_a_json_parser_reads_back_what_was_written(document: dict[str, object]) -> None:
     assert json.loads(render(document)) == document
 
 
-@LAWS
 @given(DOCUMENTS)
 def test_a_yaml_parser_reads_what_a_json_parser_reads(document: dict[str, object]) -> None:
     assert yaml.safe_load(render(document).decode()) == document
 
 
-@LAWS
 @given(DOCUMENTS)
 def test_equal_documents_give_equal_bytes(document: dict[str, object]) -> None:
     assert render(json.loads(render(document))) == render(document)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from cdi.cdi_documents import plain, rich, to_bytes, verdicts, with_edits, with_hook, with_mount, with_node
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from lawexamples import examples
 
 from cdigen.cdi.reader import parse_document
 from cdigen.cdi.rules.document_rules import check
@@ -216,7 +217,7 @@ def test_the_validator_without_references_says_what_the_schema_says() -> None:
         assert schema_errors(inlined, document) == schema_errors(VALIDATOR, document)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(4)
 @given(st.integers(min_value=30_000))
 def test_no_drawn_document_passes_the_rules_and_fails_the_schema(seed: int) -> None:
     document = Mutation(seed).document()

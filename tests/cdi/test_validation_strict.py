@@ -10,9 +10,10 @@ import copy
 import re
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from lawexamples import examples
 
 from cdigen.cdi.render import render
 from cdigen.cdi.validation import validate_content
@@ -339,7 +340,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     return document
 
 
-@settings(max_examples=400, deadline=None)
+@examples(4)
 @given(documents())
 def test_what_is_valid_is_what_a_strict_reading_of_the_specification_allows(document: dict[str, Any]) -> None:
     findings = validate_content(render(document), yaml=False).findings

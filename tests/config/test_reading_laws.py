@@ -6,8 +6,9 @@ import unicodedata
 
 import yaml
 from configtext import KEYS, SCHEMA, VALIDATOR, refusal
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from lawexamples import examples
 
 ANY_TEXTS = st.text(st.characters(exclude_categories=["Cn", "Cs"]), max_size=6) | st.sampled_from(
     [
@@ -71,7 +72,7 @@ LIKELY = st.one_of(
 DOCUMENTS = st.dictionaries(st.sampled_from(KEYS) | ANY_TEXTS, LIKELY | VALUES, max_size=3)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(4)
 @given(DOCUMENTS | VALUES)
 @example({"state_dir": "/a\n"})
 @example({"vendors": ["nvidia", "nvidia"]})
@@ -115,7 +116,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(4)
 @given(st.binary(max_size=40) | st.lists(PIECES, max_size=15).map(lambda pieces: "".join(pieces).encode()))
 def test_no_bytes_raise_anything_but_a_config_error_of_one_line(data: bytes) -> None:
     assert refusal(data).isprintable()

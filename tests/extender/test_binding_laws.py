@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from clustermodel import Cluster, tell
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from lawexamples import examples
 from sharedpods import RESOURCES, container, node_object, pod_object
 
 from cdigen.extender.binding import Outcome, Terms, Wanted, bind
@@ -180,7 +181,7 @@ HAPPENINGS = st.lists(st.tuples(st.integers(0, 41), st.integers(0, 400)), max_si
 
 @pytest.mark.parametrize("has_binding_versions", [True, False])
 @given(asks=ASKS, happenings=HAPPENINGS)
-@settings(max_examples=300)
+@examples(4)
 def test_no_gpu_is_promised_twice(
     *, has_binding_versions: bool, asks: list[Any], happenings: list[tuple[int, int]]
 ) -> None:

@@ -3,13 +3,14 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from lawexamples import examples
 
 from cdigen.hook.arguments import STEPS, ArgumentError, parse
 from cdigen.hook.state import _decoded
 
-FUZZ = settings(max_examples=300, deadline=None)
+FUZZ = examples(4)
 WORDS = st.one_of(
     st.sampled_from(
         [*(f"--{name}" for name in STEPS), "--require", "--", "--newer", "x86_64", "/usr/lib", "a.so"]

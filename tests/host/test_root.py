@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hosttree import link, put
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from lawexamples import examples
 from vendors.fakehost import empty_root
 
 from cdigen.host.root import MAX_LINKS, Root
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAMES = ("a", "b", "c")
-LAWS = settings(max_examples=150, deadline=None)
+LAWS = examples(4)
 
 # A tree is made of these: where, and what is there. Targets lead up, down, nowhere and in circles.
 PARTS = st.sampled_from([*NAMES, *NAMES, "..", ".", ""])

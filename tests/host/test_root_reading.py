@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from hosttree import link, put
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from lawexamples import examples
 from vendors.fakehost import empty_root, make_instead
 
 from cdigen.host.root import Root, is_plain, reason, shown
@@ -151,7 +152,7 @@ ESCAPES = st.sampled_from(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(4)
 @given(st.dictionaries(st.sampled_from(["a", "b", "c/d", "c/e"]), ESCAPES), st.lists(ESCAPES))
 def test_nothing_outside_of_the_root_is_ever_opened(links: dict[str, str], more: list[str]) -> None:
     with empty_root() as folder:

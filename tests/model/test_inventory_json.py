@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from lawexamples import examples
 from model.inventories import inventories
 
 from cdigen.model.errors import ConfigError
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/inventory.schema.json").read_text())
 VALIDATOR = Draft202012Validator(SCHEMA)
-LAWS = settings(max_examples=50, deadline=None)
 NODE = {
     "path": "/dev/nvidia0",
     "host_path": "/dev/nvidia0",
@@ -159,14 +159,12 @@ def test_a_good_document_is_read_and_valid() -> None:
     assert VALIDATOR.is_valid(DOCUMENT)
 
 
-@LAWS
 @given(inventories)
 def test_an_inventory_is_the_same_after_the_way_through_json(given: Inventory) -> None:
     text = json.dumps(to_document({given.vendor: given}))
     assert from_document(json.loads(text)) == {given.vendor: given}
 
 
-@LAWS
 @given(inventories)
 def test_what_is_written_is_valid(given: Inventory) -> None:
     VALIDATOR.validate(json.loads(json.dumps(to_document({given.vendor: given}))))
@@ -207,7 +205,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(4)
 @given(st.sampled_from(PLACES), JSON)
 def test_reader_and_schema_agree_on_documents_with_one_change(
     path: tuple[str | int, ...], value: object
@@ -220,7 +218,6 @@ def test_reader_and_schema_agree_on_documents_with_one_change(
     assert refusal(document).isprintable()
 
 
-@LAWS
 @given(JSON)
 def test_reader_and_schema_agree_on_any_document(document: object) -> None:
     assert (refusal(document) == "") == VALIDATOR.is_valid(document)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import tomlkit
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from lawexamples import examples
 
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.documents import DesiredKey, set_json, set_toml
@@ -185,7 +186,7 @@ def in_some_form(document: dict[str, Any], data: st.DataObject, path: tuple[str,
     return text
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(4)
 @given(documents, st.data())
 def test_whatever_a_file_says_it_says_afterwards_and_our_keys(
     document: dict[str, Any], data: st.DataObject
@@ -205,7 +206,7 @@ def test_whatever_a_file_says_it_says_afterwards_and_our_keys(
     assert set_toml(after, (SWITCH, DIRS), FILE) == (after, ())
 
 
-@settings(max_examples=100, deadline=None)
+@examples(4)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_edited_or_refused(content: bytes) -> None:
     try:
@@ -296,7 +297,7 @@ forms = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@examples(4)
 @given(json_documents, forms, st.sampled_from(["", "\n", "\r\n  "]))
 def test_whatever_a_json_file_says_it_says_afterwards_and_our_keys(
     document: dict[str, Any], form: dict[str, Any], end: str
@@ -315,7 +316,7 @@ def test_whatever_a_json_file_says_it_says_afterwards_and_our_keys(
     assert set_json(after, (FEATURE, FOLDERS), DAEMON_JSON) == (after, ())
 
 
-@settings(max_examples=100, deadline=None)
+@examples(4)
 @given(st.binary(max_size=40))
 def test_any_bytes_are_edited_as_json_or_refused(content: bytes) -> None:
     try:

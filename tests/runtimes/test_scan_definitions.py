@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdigen.runtimes.scan import Definition, SpecScan, scan
@@ -164,7 +164,6 @@ def refresh(directories: list[dict[str, set[str]]]) -> dict[str, tuple[int, str]
     return {name: where for name, where in devices.items() if name not in conflicts}
 
 
-@settings(max_examples=60, deadline=None)
 @given(directories=st.lists(FILES, min_size=1, max_size=3))
 def test_any_directories_give_what_the_cache_of_the_library_gives(
     directories: list[dict[str, set[str]]],

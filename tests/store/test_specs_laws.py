@@ -32,7 +32,6 @@ def names(base: Path) -> list[str]:
     return sorted(os.listdir(base / "cdi"))
 
 
-@settings(max_examples=30, deadline=None)
 @given(first=st.binary(max_size=300), second=st.binary(max_size=300))
 def test_publishing_twice_is_publishing_once(first: bytes, second: bytes) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
@@ -105,5 +104,5 @@ class History(RuleBasedStateMachine):
         assert all(path.name.startswith(NAME) for path in files)
 
 
-History.TestCase.settings = settings(max_examples=60, stateful_step_count=12, deadline=None)
+History.TestCase.settings = settings(stateful_step_count=12)
 test_no_history_loses_foreign_content = History.TestCase

@@ -5,7 +5,7 @@ import os
 import stat
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdigen.store import state as states
@@ -160,7 +160,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=50)
 @given(document=JSON)
 def test_any_document_is_a_state_or_damage_and_never_a_crash(
     tmp_path_factory: pytest.TempPathFactory, document: object

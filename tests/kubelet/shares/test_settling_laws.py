@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from lawexamples import examples
 from sharesworld import POD, World
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ FATES = (*["done"] * 12, "no request", "no answer", "bind", "edit", "killed", "d
 
 
 @given(sizes=SIZES, asks=ASKS, order=st.randoms(use_true_random=False))
-@settings(max_examples=200)
+@examples(4)
 def test_a_burst_of_pods_with_one_container_each_is_admitted_in_any_order(
     sizes: tuple[int, ...], asks: list[Any], order: Any
 ) -> None:
@@ -27,7 +28,7 @@ def test_a_burst_of_pods_with_one_container_each_is_admitted_in_any_order(
 
 
 @given(sizes=SIZES, asks=ASKS)
-@settings(max_examples=200)
+@examples(4)
 def test_a_burst_of_any_pods_is_admitted_in_the_order_in_which_they_were_bound(
     sizes: tuple[int, ...], asks: list[Any]
 ) -> None:
@@ -55,7 +56,7 @@ def admit_all(sizes: tuple[int, ...], asks: list[Any], arrange: Callable[[list[s
     happenings=st.lists(st.tuples(st.integers(0, 13), st.integers(0, 400)), min_size=10, max_size=60),
     fates=st.lists(st.integers(0, 400), max_size=80),
 )
-@settings(max_examples=300)
+@examples(4)
 def test_promises_follow_the_ids(  # noqa: C901 - a table of what may happen
     sizes: tuple[int, ...], asks: list[Any], happenings: list[tuple[int, int]], fates: list[int]
 ) -> None:

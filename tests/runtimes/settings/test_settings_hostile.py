@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from lawexamples import examples
 from runtimes.settings.configtree import Tree, said
 
 FILES = {
@@ -51,7 +52,7 @@ def read_all(tree: Tree) -> None:
         assert all(finding.message.isprintable() for finding in found.findings)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(4)
 @given(content=st.binary(max_size=200))
 def test_any_bytes_give_settings(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -61,7 +62,7 @@ def test_any_bytes_give_settings(content: bytes) -> None:
         read_all(tree)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(4)
 @given(pairs=st.lists(st.tuples(KEYS, VALUES), max_size=4))
 def test_any_values_under_the_keys_that_matter_give_settings(pairs: list[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

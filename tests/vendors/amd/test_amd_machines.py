@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import amdtree
 import pytest
 from amdtree import AmdGpu, mi210, mi300x, mi308x, radeon
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from vendors.amd.amdhost import discover, numbered, offered, places, refusal, rules
 from vendors.fakehost import empty_root
@@ -144,7 +144,6 @@ def machines(draw: st.DrawFn) -> tuple[AmdGpu, ...]:
     )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
 @given(machines(), st.sampled_from(SPELLINGS))
 def test_any_machine_is_counted_as_amds_tool_counts_it(machine: tuple[AmdGpu, ...], spelling: str) -> None:
     with empty_root() as root:

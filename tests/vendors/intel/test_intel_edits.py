@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypothesis import given, settings
+from hypothesis import given
 from model.inventories import hosts
 
 from cdigen.cdi.build import build
@@ -136,7 +136,6 @@ def test_all_leaves_out_what_is_for_virtual_machines() -> None:
     assert paths == ["/dev/dri/card0", "/dev/dri/renderD128"]
 
 
-@settings(max_examples=60)
 @given(hosts())
 def test_no_name_is_given_twice_and_no_device_is_empty(given: Inventory) -> None:
     for made in drafts(given, (DEFAULT,)):

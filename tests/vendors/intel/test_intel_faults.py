@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hosttree import link, put
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from inteltree import B60, b60, flex_170, gaudi_3, gpu, laptop, lay, make_node
+from lawexamples import examples
 from vendors.fakehost import empty_root, make_instead
 from vendors.intel.intelhost import discover, kinds, places, plain, refusal, rules
 
@@ -285,7 +286,7 @@ MAKINGS = st.lists(
 )
 
 
-@settings(max_examples=250)
+@examples(4)
 @given(MAKINGS, st.booleans())
 def test_no_tree_whatever_makes_more_than_findings_or_one_error(
     makings: list[tuple[str, str, str, str, bytes, str]],

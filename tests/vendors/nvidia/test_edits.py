@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from abilities import cannot_run
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from model.inventories import CAPABILITIES, hosts
 from vendors.fakehost import delivered
@@ -223,7 +223,6 @@ def test_each_profile_gives_a_draft_of_its_own_kind() -> None:
     assert kinds == ["nvidia.com/gpu", "nvidia.com/video"]
 
 
-LAWS = settings(max_examples=60, deadline=None)
 PROFILES = st.lists(st.sampled_from(CAPABILITIES), unique=True, max_size=3).map(
     lambda wanted: Profile(name="p", device_class="gpu", capabilities=tuple(wanted))
 )
@@ -233,7 +232,6 @@ def every_edit(made: Draft) -> list[ContainerEdits]:
     return [made.edits, *(device.edits for device in made.devices)]
 
 
-@LAWS
 @given(hosts(), PROFILES)
 def test_every_path_of_a_draft_was_in_the_inventory(given: Inventory, profile: Profile) -> None:
     (made,) = drafts(given, (profile,))
@@ -244,7 +242,6 @@ def test_every_path_of_a_draft_was_in_the_inventory(given: Inventory, profile: P
         assert {mount.host_path for mount in edits.mounts} <= {file.host_path for file in given.files}
 
 
-@LAWS
 @given(hosts(), PROFILES)
 def test_no_name_and_no_place_is_given_twice(given: Inventory, profile: Profile) -> None:
     (made,) = drafts(given, (profile,))
@@ -254,7 +251,6 @@ def test_no_name_and_no_place_is_given_twice(given: Inventory, profile: Profile)
     assert len(set(places)) == len(places)
 
 
-@LAWS
 @given(hosts())
 def test_a_usable_gpu_has_all_its_names_and_an_unusable_none(given: Inventory) -> None:
     (made,) = drafts(given, (DEFAULT,))
@@ -262,7 +258,6 @@ def test_a_usable_gpu_has_all_its_names_and_an_unusable_none(given: Inventory) -
     assert [device.name for device in made.devices] == [*wanted, *["none"] * bool(wanted)]
 
 
-@LAWS
 @given(hosts(), PROFILES)
 def test_a_profile_gives_no_more_than_the_whole(given: Inventory, profile: Profile) -> None:
     part, whole = (drafts(given, (each,))[0] for each in (profile, DEFAULT))
@@ -271,7 +266,6 @@ def test_a_profile_gives_no_more_than_the_whole(given: Inventory, profile: Profi
         assert set(some.mounts) <= set(every.mounts)
 
 
-@LAWS
 @given(hosts(), st.randoms(use_true_random=False))
 def test_the_bytes_of_a_spec_do_not_depend_on_the_order_of_the_inventory(
     given: Inventory, random: Random

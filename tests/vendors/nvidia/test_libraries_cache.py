@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from hosttree import V550, put, write_library, write_loader_cache
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from vendors.fakehost import DRIVER, empty_root, make_instead, places
 
@@ -107,7 +107,6 @@ def test_a_folder_of_libraries_that_no_table_knows_is_searched_by_their_names(tm
     assert "libnvidia-novelty.so.1" in search(tmp_path).found
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from hosttree import link, put
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from vendors.fakehost import empty_root
 
@@ -140,7 +140,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=60))
 def test_no_manifest_raises_anything_or_gives_the_library_a_foreign_place(content: bytes) -> None:
     with empty_root() as root:

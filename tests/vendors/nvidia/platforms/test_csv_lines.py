@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hosttree import AARCH64, link, put, write_library
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from lawexamples import examples
 from vendors.fakehost import empty_root, make_instead, places
 from vendors.platformtrees import (
     LISTS,
@@ -215,7 +216,7 @@ LINES = st.one_of(st.tuples(KINDS, PATHS | st.text(max_size=8)).map(", ".join), 
 
 
 @pytest.mark.usefixtures("real_nodes")
-@settings(max_examples=120, deadline=None)
+@examples(4)
 @given(st.lists(LINES, max_size=12).map("\n".join) | st.binary(max_size=200))
 def test_whatever_a_list_holds_there_is_no_traceback_and_nothing_from_outside(content: str | bytes) -> None:
     with empty_root() as top:

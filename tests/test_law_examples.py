@@ -1,0 +1,29 @@
+"""Profiles of hypothesis: the profile decides how many examples a law is tried with."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from lawexamples import examples
+
+TESTS = Path(__file__).parent
+SETTERS = ("conftest.py", "lawexamples.py", "test_law_examples.py")
+
+
+def test_no_test_has_a_number_of_examples_of_its_own() -> None:
+    files = (path for path in TESTS.rglob("*.py") if path.name not in SETTERS)
+    assert [str(path) for path in files if "max_examples" in path.read_text()] == []
+
+
+@pytest.mark.parametrize(
+    ("profile", "number", "is_random"),
+    [("quick", 40, False), ("default", 100, False), ("nightly", 2000, True)],
+)
+def test_a_factor_counts_from_the_profile(profile: str, number: int, *, is_random: bool) -> None:
+    before = settings.get_current_profile_name()
+    settings.load_profile(profile)
+    try:
+        made = examples(4)
+        assert (made.max_examples, made.derandomize, made.deadline) == (number, not is_random, None)
+    finally:
+        settings.load_profile(before)
