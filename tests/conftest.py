@@ -41,7 +41,7 @@ ADVERSARIAL = re.compile(
 
 
 # The fixtures that start the command, or install a package.
-PROCESSES = frozenset({"acme", "cdigen", "guests", "mixed"})
+PROCESSES = frozenset({"acme", "cdigen_process", "guests", "mixed"})
 # Modules of tests/e2e that use something of which the machine has one run one after the other: its kernel
 # log, or all of its processors, for a Kubernetes node.
 MACHINE_WIDE = re.compile(r"\b(?:kubernetes_tree|kernelrecords)\b")

@@ -1,4 +1,4 @@
-"""Fixtures of the command's tests: a fake GPU host, and the real command as a process of its own."""
+"""Fixtures of the command's tests: a fake GPU host, and the real command, in this process or in its own."""
 
 import json
 import os
@@ -13,6 +13,7 @@ import hosttree
 import outputs
 import pytest
 from abilities import WARNINGS
+from inprocess import run_here
 from kernelside import example_gpus, write_kernel_side
 
 GPUS = example_gpus(2)
@@ -47,29 +48,46 @@ COVERAGE = {name: value for name, value in os.environ.items() if name.startswith
 
 @pytest.fixture
 def cdigen() -> Run:
-    """Return the command as a function of its arguments."""
+    """Return the command as a function of its arguments, run within this process."""
 
     def run(*arguments: str | Path, stdin: bytes = b"", **environment: str) -> Done:
+        words = tuple(map(str, arguments))
+        return _done(words, *run_here(words, stdin=stdin, environment=_environment(environment)))
+
+    return run
+
+
+@pytest.fixture
+def cdigen_process() -> Run:
+    """Return the command as a function of its arguments, each run a process of its own.
+
+    For tests of what the interpreter does: its start and end, its streams, signals and its environment.
+    """
+
+    def run(*arguments: str | Path, stdin: bytes = b"", **environment: str) -> Done:
+        words = tuple(map(str, arguments))
         done = subprocess.run(
-            [sys.executable, "-m", "cdigen", *map(str, arguments)],
+            [sys.executable, "-m", "cdigen", *words],
             check=False,
             input=stdin,
             capture_output=True,
             timeout=60,
-            env={
-                "PATH": os.environ["PATH"],
-                "LANG": "C.UTF-8",
-                "PYTHONWARNINGS": WARNINGS,
-                **COVERAGE,
-                **environment,
-            },
+            env={**_environment(environment), **COVERAGE},
         )
-        out = done.stdout.decode()
-        if "--json" in arguments:
-            outputs.check(tuple(map(str, arguments)), done.returncode, out)
-        return Done(code=done.returncode, out=out, err=done.stderr.decode(errors="surrogateescape"))
+        return _done(words, done.returncode, done.stdout, done.stderr)
 
     return run
+
+
+def _environment(given: dict[str, str]) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONWARNINGS": WARNINGS, **given}
+
+
+def _done(arguments: tuple[str, ...], code: int, out: bytes, err: bytes) -> Done:
+    """Return the result of a run; the schemas judge each output of ``--json``."""
+    if "--json" in arguments:
+        outputs.check(arguments, code, out.decode())
+    return Done(code=code, out=out.decode(), err=err.decode(errors="surrogateescape"))
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def test_a_file_is_checked_before_it_is_put_in_place(cdigen: Run, tmp_path: Path
 
 
 def test_two_vendors_with_the_same_kinds_are_a_fault_of_the_configuration(
-    cdigen: Run, tmp_path: Path
+    cdigen_process: Run, tmp_path: Path
 ) -> None:
     install(tmp_path)
     with (tmp_path / "cdigen_added.py").open("a") as code:
@@ -74,7 +74,7 @@ def test_two_vendors_with_the_same_kinds_are_a_fault_of_the_configuration(
     with (tmp_path / "cdigen_added-1.0.dist-info/entry_points.txt").open("a") as entries:
         entries.write("twin = cdigen_added:TWIN\n")
     put(tmp_path, "vendors: [added, twin]\n")
-    done = cdigen("config", "check", "--root", tmp_path, PYTHONPATH=str(tmp_path))
+    done = cdigen_process("config", "check", "--root", tmp_path, PYTHONPATH=str(tmp_path))
     assert (done.code, done.out.count("added and twin both have the kinds of example.com")) == (2, 1)
 
 

@@ -22,9 +22,10 @@ def test_options_may_stand_before_the_command(cdigen: Run, host: Path) -> None:
     assert cdigen("--root", host, "generate").out == cdigen("generate", "--root", host).out
 
 
-def test_the_output_is_the_same_at_every_run(cdigen: Run, host: Path) -> None:
+def test_the_output_is_the_same_at_every_run(cdigen_process: Run, host: Path) -> None:
     assert (
-        cdigen("generate", "--root", host).out == cdigen("generate", "--root", host, PYTHONHASHSEED="7").out
+        cdigen_process("generate", "--root", host).out
+        == cdigen_process("generate", "--root", host, PYTHONHASHSEED="7").out
     )
 
 

@@ -208,10 +208,10 @@ def test_a_link_to_a_folder_that_the_root_lacks_is_not_followed_into_the_machine
     assert (host / str(tmp_path / "machine/cdi/nvidia.com-gpu.json").lstrip("/")).exists()
 
 
-def test_two_writers_at_once_leave_one_whole_spec(cdigen: Run, host: Path) -> None:
-    expected = cdigen("generate", "--root", host).out
+def test_two_writers_at_once_leave_one_whole_spec(cdigen_process: Run, host: Path) -> None:
+    expected = cdigen_process("generate", "--root", host).out
     with ThreadPoolExecutor(4) as pool:
-        done = list(pool.map(lambda _: cdigen("generate", "--root", host, "--write"), range(6)))
+        done = list(pool.map(lambda _: cdigen_process("generate", "--root", host, "--write"), range(6)))
     assert [each.code for each in done] == [0] * 6
     assert listing(host / "run/cdi") == {"nvidia.com-gpu.json": expected.encode()}
 

@@ -4,6 +4,7 @@ from importlib import import_module
 
 import pytest
 from command import Run
+from inprocess import needs_process
 
 import cdigen as package
 from cdigen.cli.main import COMMANDS, VALUE_OPTIONS
@@ -20,18 +21,24 @@ def test_without_a_command_the_help_is_printed_as_an_error(cdigen: Run) -> None:
     assert done.err.startswith("usage: cdigen COMMAND")
 
 
+# Each in a process: a command must import all that it uses by itself.
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself_with_examples(cdigen: Run, command: str) -> None:
-    done = cdigen(command, "--help")
+def test_every_command_explains_itself_with_examples(cdigen_process: Run, command: str) -> None:
+    done = cdigen_process(command, "--help")
     assert done.code == 0
     assert done.out.startswith(f"usage: cdigen {command}")
     assert f"examples:\n  cdigen {command}" in done.out
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [name for name in COMMANDS if not needs_process((name,))])
 def test_help_of_a_command_is_what_its_option_prints(cdigen: Run, command: str) -> None:
     text = cdigen(command, "--help").out
     assert [cdigen(word, command).out for word in ("help", "--help")] == [text, text]
+
+
+def test_help_of_the_daemon_is_what_its_option_prints(cdigen_process: Run) -> None:
+    text = cdigen_process("run", "--help").out
+    assert [cdigen_process(word, "run").out for word in ("help", "--help")] == [text, text]
 
 
 def test_help_of_no_command_and_of_what_is_none(cdigen: Run) -> None:

@@ -109,9 +109,9 @@ def test_it_starts_before_the_folder_of_a_driver_container_is_there(tmp_path: Pa
         assert "/run/nvidia/driver/usr/lib" in host.spec.read_text()
 
 
-def test_a_second_one_is_refused_with_the_number_of_the_first(gpu_host: Host, cdigen: Run) -> None:
+def test_a_second_one_is_refused_with_the_number_of_the_first(gpu_host: Host, cdigen_process: Run) -> None:
     with daemon(gpu_host) as running:
-        done = cdigen("run", "--root", gpu_host.root)
+        done = cdigen_process("run", "--root", gpu_host.root)
         assert done.failed(5, f"held by process {running.process.pid}")
         assert running.process.poll() is None
         assert running.state == "ready"

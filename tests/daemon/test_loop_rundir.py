@@ -55,27 +55,31 @@ def serves(host: Host) -> bool:
 
 
 def test_a_run_directory_that_was_removed_is_made_again_with_all_that_is_in_it(
-    gpu_host: Host, cdigen: Run
+    gpu_host: Host, cdigen_process: Run
 ) -> None:
     with daemon(gpu_host) as running:
         running.rests()
         shutil.rmtree(gpu_host.run_dir)
         running.sees(lambda: running.state == "ready")
         assert (gpu_host.run_dir / "lock").read_text().splitlines()[0] == f"{running.process.pid}"
-        assert cdigen("status", "--root", gpu_host.root).code == 0
-        assert cdigen("run", "--root", gpu_host.root).failed(5, f"held by process {running.process.pid}")
+        assert cdigen_process("status", "--root", gpu_host.root).code == 0
+        assert cdigen_process("run", "--root", gpu_host.root).failed(
+            5, f"held by process {running.process.pid}"
+        )
         running.sees(lambda: serves(gpu_host))
         running.sees(lambda: running.status["sources"]["http"]["healthy"])
         assert running.state == "ready"
 
 
-def test_a_lock_that_was_removed_is_made_again(gpu_host: Host, cdigen: Run) -> None:
+def test_a_lock_that_was_removed_is_made_again(gpu_host: Host, cdigen_process: Run) -> None:
     with daemon(gpu_host) as running:
         running.rests()
         lock = gpu_host.run_dir / "lock"
         lock.unlink()
         running.sees(lock.exists)
-        assert cdigen("run", "--root", gpu_host.root).failed(5, f"held by process {running.process.pid}")
+        assert cdigen_process("run", "--root", gpu_host.root).failed(
+            5, f"held by process {running.process.pid}"
+        )
 
 
 def test_a_socket_that_was_removed_is_made_again(gpu_host: Host) -> None:

@@ -155,11 +155,11 @@ def test_a_configuration_that_has_changed_meanwhile_counts_from_the_beginning(
 
 
 def test_without_the_option_it_fails_and_names_who_serves(
-    gpu_host: Host, instances: Instances, cdigen: Run
+    gpu_host: Host, instances: Instances, cdigen_process: Run
 ) -> None:
     instances.serve(POD)
-    assert cdigen("run", "--root", gpu_host.root).failed(5, "held by pod cdigen/cdigen-x7k2p")
-    assert "pod cdigen/cdigen-x7k2p" in cdigen("status", "--root", gpu_host.root).out
+    assert cdigen_process("run", "--root", gpu_host.root).failed(5, "held by pod cdigen/cdigen-x7k2p")
+    assert "pod cdigen/cdigen-x7k2p" in cdigen_process("status", "--root", gpu_host.root).out
 
 
 def states(running: Daemon, state: str) -> Callable[[], bool]:

@@ -69,10 +69,10 @@ def laptop(tmp_path: Path) -> Path:
     return root
 
 
-def generated(cdigen: Run, root: Path, guests: Path, *vendors: str) -> tuple[Any, dict[str, Any]]:
+def generated(cdigen_process: Run, root: Path, guests: Path, *vendors: str) -> tuple[Any, dict[str, Any]]:
     """Write the specs of VENDORS; returns what the command did, and the documents by their kinds."""
     named = [word for vendor in vendors for word in ("--vendor", vendor)]
-    done = cdigen("generate", "--root", root, *named, "--write", PYTHONPATH=str(guests))
+    done = cdigen_process("generate", "--root", root, *named, "--write", PYTHONPATH=str(guests))
     documents = [json.loads(path.read_text()) for path in (root / "var/run/cdi").glob("*.json")]
     return done, {document["kind"]: document for document in documents}
 
@@ -83,9 +83,9 @@ def paths(document: dict[str, Any]) -> set[str]:
 
 
 def test_of_two_vendors_with_one_node_the_first_that_is_named_has_it(
-    cdigen: Run, laptop: Path, guests: Path
+    cdigen_process: Run, laptop: Path, guests: Path
 ) -> None:
-    done, documents = generated(cdigen, laptop, guests, "intel", "squatter")
+    done, documents = generated(cdigen_process, laptop, guests, "intel", "squatter")
     assert documents.keys() == {"intel.com/gpu", "intel.com/npu"}
     assert paths(documents["intel.com/npu"]) == {ACCEL}
     assert f"{ACCEL} is the node of intel's NPU 0 (0000:00:0b.0)" in done.err
@@ -93,39 +93,41 @@ def test_of_two_vendors_with_one_node_the_first_that_is_named_has_it(
 
 
 def test_whoever_names_the_other_first_lets_it_have_the_node_and_no_more(
-    cdigen: Run, laptop: Path, guests: Path
+    cdigen_process: Run, laptop: Path, guests: Path
 ) -> None:
-    done, documents = generated(cdigen, laptop, guests, "squatter", "intel")
+    done, documents = generated(cdigen_process, laptop, guests, "squatter", "intel")
     assert documents.keys() == {"intel.com/gpu", "squatter.example/npu"}
     assert f"{ACCEL} is the node of squatter's NPU 0" in done.err
     assert done.code == 0
 
 
-def test_alone_each_has_it(cdigen: Run, laptop: Path, guests: Path) -> None:
-    assert paths(generated(cdigen, laptop, guests, "squatter")[1]["squatter.example/npu"]) == {ACCEL}
+def test_alone_each_has_it(cdigen_process: Run, laptop: Path, guests: Path) -> None:
+    assert paths(generated(cdigen_process, laptop, guests, "squatter")[1]["squatter.example/npu"]) == {ACCEL}
 
 
-def test_only_the_device_with_the_node_is_lost(cdigen: Run, laptop: Path, guests: Path) -> None:
+def test_only_the_device_with_the_node_is_lost(cdigen_process: Run, laptop: Path, guests: Path) -> None:
     inteltree.make_node(laptop / OWN.lstrip("/"), 240, 0)
     squats(guests, RENDER, OWN)
-    _, documents = generated(cdigen, laptop, guests, "intel", "squatter")
+    _, documents = generated(cdigen_process, laptop, guests, "intel", "squatter")
     assert paths(documents["squatter.example/npu"]) == {OWN}
     assert RENDER in paths(documents["intel.com/gpu"])
 
 
-def test_a_node_under_another_name_is_the_same_node(cdigen: Run, laptop: Path, guests: Path) -> None:
+def test_a_node_under_another_name_is_the_same_node(cdigen_process: Run, laptop: Path, guests: Path) -> None:
     inteltree.make_node(laptop / OWN.lstrip("/"), inteltree.ACCEL_MAJOR, 0)
     squats(guests, OWN)
-    done, documents = generated(cdigen, laptop, guests, "intel", "squatter")
+    done, documents = generated(cdigen_process, laptop, guests, "intel", "squatter")
     assert "squatter.example/npu" not in documents
     assert f"{OWN} is the node of intel's NPU 0" in done.err
 
 
-def test_vendors_whose_nodes_are_their_own_are_left_alone(cdigen: Run, tmp_path: Path, guests: Path) -> None:
+def test_vendors_whose_nodes_are_their_own_are_left_alone(
+    cdigen_process: Run, tmp_path: Path, guests: Path
+) -> None:
     root = tmp_path / "host"
     inteltree.lay(root, inteltree.npu(5))
     lay_npus(root)
-    done, documents = generated(cdigen, root, guests, "intel", "acme")
+    done, documents = generated(cdigen_process, root, guests, "intel", "acme")
     assert documents.keys() == {"intel.com/npu", "acme.example/npu"}
     assert "is the node of" not in done.err
 
@@ -184,9 +186,11 @@ def test_the_null_device_is_no_node_of_nvidias(cdigen: Run, host: Path, path: st
     assert path not in paths(done.json)
 
 
-def test_the_null_device_is_no_node_of_another_packages(cdigen: Run, laptop: Path, guests: Path) -> None:
+def test_the_null_device_is_no_node_of_another_packages(
+    cdigen_process: Run, laptop: Path, guests: Path
+) -> None:
     null(laptop, ACCEL)
-    done, documents = generated(cdigen, laptop, guests, "squatter")
+    done, documents = generated(cdigen_process, laptop, guests, "squatter")
     assert (done.code, documents) == (3, {})
     assert f"{ACCEL} has the numbers 1:3, which no accelerator node has" in done.err
 

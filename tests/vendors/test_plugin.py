@@ -57,69 +57,71 @@ def test_the_examples_own_test_passes(acme: Path, tmp_path: Path) -> None:
     assert "skipped" not in done.stdout
 
 
-def test_inspect_shows_its_devices(cdigen: Run, mixed: Path, acme: Path) -> None:
-    done = cdigen("inspect", "--root", mixed, "--vendor", "acme", PYTHONPATH=str(acme))
+def test_inspect_shows_its_devices(cdigen_process: Run, mixed: Path, acme: Path) -> None:
+    done = cdigen_process("inspect", "--root", mixed, "--vendor", "acme", PYTHONPATH=str(acme))
     assert done.code == 0
     assert done.out.startswith("acme: driver ")
     assert "0000:42:00.0" in done.out
     assert "/dev/accel/accel1" in done.out
 
 
-def test_its_devices_have_places_which_it_need_not_read(cdigen: Run, mixed: Path, acme: Path) -> None:
+def test_its_devices_have_places_which_it_need_not_read(cdigen_process: Run, mixed: Path, acme: Path) -> None:
     link(mixed / "sys/bus/pci/devices/0000:42:00.0", "../../../devices/pci0000:40/0000:42:00.0")
     put(mixed / "sys/devices/pci0000:40/0000:42:00.0/numa_node", b"1\n")
-    done = cdigen("topology", "--root", mixed, "--vendor", "acme", "--json", PYTHONPATH=str(acme))
+    done = cdigen_process("topology", "--root", mixed, "--vendor", "acme", "--json", PYTHONPATH=str(acme))
     found = {row["address"]: (row["pci_path"], row["numa_node"]) for row in done.json["devices"]}
     assert found["0000:42:00.0"] == (["pci0000:40"], 1)
 
 
 def test_its_inventory_gives_the_same_spec_elsewhere(
-    cdigen: Run, mixed: Path, acme: Path, tmp_path: Path
+    cdigen_process: Run, mixed: Path, acme: Path, tmp_path: Path
 ) -> None:
-    found = cdigen("inspect", "--root", mixed, "--vendor", "acme", "--json", PYTHONPATH=str(acme))
+    found = cdigen_process("inspect", "--root", mixed, "--vendor", "acme", "--json", PYTHONPATH=str(acme))
     (tmp_path / "host.json").write_text(found.out)
-    here = cdigen("generate", "--root", mixed, "--vendor", "acme", PYTHONPATH=str(acme))
+    here = cdigen_process("generate", "--root", mixed, "--vendor", "acme", PYTHONPATH=str(acme))
     document = ("--inventory", tmp_path / "host.json", "--vendor", "acme")
-    there = cdigen("generate", *document, PYTHONPATH=str(acme))
+    there = cdigen_process("generate", *document, PYTHONPATH=str(acme))
     assert (there.code, there.out) == (0, here.out)
     assert json.loads(here.out)["kind"] == NPU
 
 
 def test_generate_writes_its_spec_beside_others_and_list_shows_its_devices(
-    cdigen: Run, mixed: Path, acme: Path
+    cdigen_process: Run, mixed: Path, acme: Path
 ) -> None:
     both = ("--vendor", "acme", "--vendor", "nvidia")
-    done = cdigen("generate", "--root", mixed, *both, "--write", PYTHONPATH=str(acme))
+    done = cdigen_process("generate", "--root", mixed, *both, "--write", PYTHONPATH=str(acme))
     assert done.code == 0, done.err
     # The runtimes' names need no vendor's code.
-    listed = cdigen("list", "--root", mixed, "--json").json
+    listed = cdigen_process("list", "--root", mixed, "--json").json
     assert sorted(row["name"] for row in listed if row["kind"] == NPU and row["usable"]) == sorted(
         names(mixed)
     )
     assert "nvidia.com/gpu" in {row["kind"] for row in listed}
 
 
-def test_the_configuration_names_it_and_a_profile_its_devices(cdigen: Run, mixed: Path, acme: Path) -> None:
+def test_the_configuration_names_it_and_a_profile_its_devices(
+    cdigen_process: Run, mixed: Path, acme: Path
+) -> None:
     config = mixed / "etc/cdigen/config.yaml"
     config.parent.mkdir()
     config.write_text("vendors: [acme]\nprofiles: [{name: npus, class: npu, names: [index]}]\n")
-    done = cdigen("generate", "--root", mixed, PYTHONPATH=str(acme))
+    done = cdigen_process("generate", "--root", mixed, PYTHONPATH=str(acme))
     assert [device["name"] for device in done.json["devices"]] == ["0", "1", "all"]
 
 
 def test_its_variable_asks_for_its_devices_where_the_configuration_names_it(
-    cdigen: Run, mixed: Path, acme: Path
+    cdigen_process: Run, mixed: Path, acme: Path
 ) -> None:
     config = mixed / "etc/cdigen/config.yaml"
     config.parent.mkdir()
     allow = "nri: {allow: [{namespaces: [ml]}]}\n"
     config.write_text(f"vendors: [nvidia, acme]\n{allow}")
     here = ("--root", mixed)
-    assert cdigen("generate", *here, "--write", PYTHONPATH=str(acme)).code == 0
+    assert cdigen_process("generate", *here, "--write", PYTHONPATH=str(acme)).code == 0
 
     def devices(*arguments: str) -> list[str]:
         asked = ("resolve", *here, "--namespace", "ml", "--json", *arguments)
-        found: list[str] = cdigen(*asked, PYTHONPATH=str(acme)).json["devices"]
+        found: list[str] = cdigen_process(*asked, PYTHONPATH=str(acme)).json["devices"]
         return found
 
     both = ("--env", "ACME_VISIBLE_DEVICES=1", "--env", "NVIDIA_VISIBLE_DEVICES=0")
@@ -129,9 +131,9 @@ def test_its_variable_asks_for_its_devices_where_the_configuration_names_it(
     assert devices(*both) == ["nvidia.com/gpu=0"]
 
 
-def test_doctor_looks_at_it_as_well(cdigen: Run, mixed: Path, acme: Path) -> None:
+def test_doctor_looks_at_it_as_well(cdigen_process: Run, mixed: Path, acme: Path) -> None:
     (mixed / "dev/accel/accel0").unlink()
-    done = cdigen("doctor", "--root", mixed, "--vendor", "acme", PYTHONPATH=str(acme))
+    done = cdigen_process("doctor", "--root", mixed, "--vendor", "acme", PYTHONPATH=str(acme))
     assert "Traceback" not in done.err
     assert "/dev/accel/accel0" in done.out
 
@@ -150,42 +152,52 @@ def test_the_daemon_keeps_its_specs_true(tmp_path: Path, acme: Path) -> None:
 # Who is asked, and who is not.
 
 
-def test_code_that_nobody_named_is_not_run(cdigen: Run, mixed: Path, guests: Path) -> None:
+def test_code_that_nobody_named_is_not_run(cdigen_process: Run, mixed: Path, guests: Path) -> None:
     vendor(guests, "nosy", f"open({str(guests / 'was-here')!r}, 'w')")
     for arguments in (("--write",), ("--vendor", "acme", "--write")):
-        assert cdigen("generate", "--root", mixed, *arguments, PYTHONPATH=str(guests)).code == 0
+        assert cdigen_process("generate", "--root", mixed, *arguments, PYTHONPATH=str(guests)).code == 0
     assert not (guests / "was-here").exists()
 
 
 def test_a_package_cannot_take_the_name_of_a_vendor_in_the_tree(
-    cdigen: Run, mixed: Path, guests: Path
+    cdigen_process: Run, mixed: Path, guests: Path
 ) -> None:
     vendor(guests, "nvidia", RAISE)
-    done = cdigen("generate", "--root", mixed, "--vendor", "nvidia", "--write", PYTHONPATH=str(guests))
+    done = cdigen_process(
+        "generate", "--root", mixed, "--vendor", "nvidia", "--write", PYTHONPATH=str(guests)
+    )
     assert done.code == 0
     assert "0" in names(mixed, NVIDIAS)
 
 
 @pytest.mark.parametrize("name", ["umbrella", "", "../acme", "Acme", "acme\n"])
-def test_a_name_that_no_package_has_is_refused(cdigen: Run, mixed: Path, acme: Path, name: str) -> None:
+def test_a_name_that_no_package_has_is_refused(
+    cdigen_process: Run, mixed: Path, acme: Path, name: str
+) -> None:
     config = mixed / "etc/cdigen/config.yaml"
     config.parent.mkdir()
     config.write_text(f"vendors: [{json.dumps(name)}]\n")
-    assert cdigen("inspect", "--root", mixed, "--vendor", name, PYTHONPATH=str(acme)).failed(2, "--vendor")
-    assert cdigen("inspect", "--root", mixed, PYTHONPATH=str(acme)).failed(2, "config.yaml:1", "nvidia")
+    assert cdigen_process("inspect", "--root", mixed, "--vendor", name, PYTHONPATH=str(acme)).failed(
+        2, "--vendor"
+    )
+    assert cdigen_process("inspect", "--root", mixed, PYTHONPATH=str(acme)).failed(
+        2, "config.yaml:1", "nvidia"
+    )
 
 
-def test_two_vendors_of_the_same_kinds_are_refused_together(cdigen: Run, mixed: Path, guests: Path) -> None:
+def test_two_vendors_of_the_same_kinds_are_refused_together(
+    cdigen_process: Run, mixed: Path, guests: Path
+) -> None:
     vendor(
         guests,
         "twin",
         "from cdigen_acme import Acme\nclass Twin(Acme):\n    NAME = 'twin'\nVENDOR = Twin()\n",
     )
     both = ("--vendor", "acme", "--vendor", "twin")
-    done = cdigen("generate", "--root", mixed, *both, "--write", PYTHONPATH=str(guests))
+    done = cdigen_process("generate", "--root", mixed, *both, "--write", PYTHONPATH=str(guests))
     assert done.failed(2, "acme and twin", "acme.example")
     assert not (mixed / "run/cdi").exists()
-    assert cdigen("inspect", "--root", mixed, "--vendor", "twin", PYTHONPATH=str(guests)).code == 0
+    assert cdigen_process("inspect", "--root", mixed, "--vendor", "twin", PYTHONPATH=str(guests)).code == 0
 
 
 # Broken ones: the code of a module, or the body of a class that is Acme's otherwise, and what is said of it.
@@ -250,15 +262,15 @@ def method(signature: str, body: str) -> str:
     return f"def {signature}:\n{lines}"
 
 
-def both(cdigen: Run, root: Path, guests: Path, *options: str) -> Done:
+def both(cdigen_process: Run, root: Path, guests: Path, *options: str) -> Done:
     """Write the specs of NVIDIA and of the guest."""
     vendors = ("--vendor", "guest", "--vendor", "nvidia")
-    return cdigen("generate", "--root", root, *vendors, "--write", *options, PYTHONPATH=str(guests))
+    return cdigen_process("generate", "--root", root, *vendors, "--write", *options, PYTHONPATH=str(guests))
 
 
-def assert_its_own_failure(cdigen: Run, root: Path, guests: Path, said: str) -> None:
+def assert_its_own_failure(cdigen_process: Run, root: Path, guests: Path, said: str) -> None:
     """Assert that the guest has no device, says so in one line, and that NVIDIA's are served."""
-    done = both(cdigen, root, guests)
+    done = both(cdigen_process, root, guests)
     assert done.code == 0, done.err
     assert "Traceback" not in done.err
     (line,) = [line for line in done.err.splitlines() if said in line]
@@ -272,61 +284,63 @@ def assert_its_own_failure(cdigen: Run, root: Path, guests: Path, said: str) -> 
     "body", ["NAME = 'nvidia'", method("discover(self, context)", RAISE), "raise RuntimeError('broken')"]
 )
 def test_a_command_for_it_alone_or_for_all_of_several_ends_with_its_failure(
-    cdigen: Run, mixed: Path, guests: Path, body: str
+    cdigen_process: Run, mixed: Path, guests: Path, body: str
 ) -> None:
     like_acme(guests, "guest", body)
-    alone = cdigen("inspect", "--root", mixed, "--vendor", "guest", PYTHONPATH=str(guests))
+    alone = cdigen_process("inspect", "--root", mixed, "--vendor", "guest", PYTHONPATH=str(guests))
     assert alone.failed(3, "guest"), alone.err
     assert len(alone.err.splitlines()) == 1
-    strict = both(cdigen, mixed, guests, "--strict")
+    strict = both(cdigen_process, mixed, guests, "--strict")
     assert strict.failed(3, "guest")
     assert strict.err.splitlines()[-1] == alone.err.strip()
 
 
 @pytest.mark.parametrize("how", NO_VENDORS)
 def test_one_that_cannot_be_loaded_is_its_own_failure(
-    cdigen: Run, mixed: Path, guests: Path, how: str
+    cdigen_process: Run, mixed: Path, guests: Path, how: str
 ) -> None:
     code, said = NO_VENDORS[how]
     vendor(guests, "guest", code)
-    assert_its_own_failure(cdigen, mixed, guests, said)
+    assert_its_own_failure(cdigen_process, mixed, guests, said)
 
 
 @pytest.mark.parametrize("how", ODD_VENDORS)
-def test_one_that_is_no_vendor_is_its_own_failure(cdigen: Run, mixed: Path, guests: Path, how: str) -> None:
+def test_one_that_is_no_vendor_is_its_own_failure(
+    cdigen_process: Run, mixed: Path, guests: Path, how: str
+) -> None:
     body, said = ODD_VENDORS[how]
     like_acme(guests, "guest", body)
-    assert_its_own_failure(cdigen, mixed, guests, said)
+    assert_its_own_failure(cdigen_process, mixed, guests, said)
 
 
 @pytest.mark.parametrize("how", BAD_LOOKS)
 def test_one_whose_look_fails_or_gives_nonsense_is_its_own_failure(
-    cdigen: Run, mixed: Path, guests: Path, how: str
+    cdigen_process: Run, mixed: Path, guests: Path, how: str
 ) -> None:
     body, said = BAD_LOOKS[how]
     like_acme(guests, "guest", method("discover(self, context)", body))
-    assert_its_own_failure(cdigen, mixed, guests, said)
+    assert_its_own_failure(cdigen_process, mixed, guests, said)
 
 
 @pytest.mark.parametrize("how", BAD_EDITS)
 def test_one_whose_edits_are_nonsense_is_refused_and_what_it_had_stays(
-    cdigen: Run, mixed: Path, guests: Path, how: str
+    cdigen_process: Run, mixed: Path, guests: Path, how: str
 ) -> None:
     like_acme(guests, "guest")
-    assert both(cdigen, mixed, guests).code == 0
+    assert both(cdigen_process, mixed, guests).code == 0
     body, said = BAD_EDITS[how]
     like_acme(guests, "guest", method("edits(self, inventory, profiles)", body))
-    done = both(cdigen, mixed, guests, "--withdraw")
+    done = both(cdigen_process, mixed, guests, "--withdraw")
     assert done.failed(4, "guest", said), done.err
     assert names(mixed, "run/cdi/guest.example-npu.json")
     assert "0" in names(mixed, NVIDIAS)
 
 
 def test_json_of_a_broken_one_is_one_document_with_its_finding(
-    cdigen: Run, mixed: Path, guests: Path
+    cdigen_process: Run, mixed: Path, guests: Path
 ) -> None:
     vendor(guests, "guest", RAISE)
-    done = cdigen("inspect", "--root", mixed, "--vendor", "guest", "--json", PYTHONPATH=str(guests))
+    done = cdigen_process("inspect", "--root", mixed, "--vendor", "guest", "--json", PYTHONPATH=str(guests))
     assert done.code == 3
     assert "vendor-defect" in json.dumps(done.json)
 

@@ -150,13 +150,17 @@ def test_a_host_without_any_gpu_gets_one_line(tmp_path: Path) -> None:
     assert "no GPU is on the PCI bus" in error.message
 
 
-def test_the_command_takes_a_vendor_that_a_package_adds(cdigen: Run, tmp_path: Path) -> None:
+def test_the_command_takes_a_vendor_that_a_package_adds(cdigen_process: Run, tmp_path: Path) -> None:
     package = tmp_path / "packages"
     package.mkdir()
     install(package)
-    done = cdigen("inspect", "--vendor", "added", "--root", tmp_path, "--json", PYTHONPATH=str(package))
+    done = cdigen_process(
+        "inspect", "--vendor", "added", "--root", tmp_path, "--json", PYTHONPATH=str(package)
+    )
     assert done.json["vendors"].keys() == {"added"}, done.err
-    assert cdigen("inspect", "--vendor", "added", "--root", tmp_path).failed(2, "invalid choice: 'added'")
+    assert cdigen_process("inspect", "--vendor", "added", "--root", tmp_path).failed(
+        2, "invalid choice: 'added'"
+    )
 
 
 def test_the_command_ends_in_one_line_where_there_is_no_gpu(cdigen: Run, tmp_path: Path) -> None:
