@@ -1,6 +1,7 @@
-"""What tests ask of the machine and of whoever runs them.
+"""What tests require of the machine and of the user that runs them.
 
-A test that cannot run here is skipped with the reason; where CI is set in the environment it fails instead.
+A test that cannot run is skipped with the reason; if CI is set in the environment, it fails instead.
+`needs_root` and `needs_user` select the tests of each user (tests/README.md, "Root and ordinary users").
 """
 
 import os
@@ -63,13 +64,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     return Scheduling(config, log)
 
+# The fixtures that check for a privilege; a test that uses one, directly or by other fixtures, needs root.
+ROOT_FIXTURES = frozenset({"other_users", "own_mounts", "real_nodes", "real_root"})
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
         if ADVERSARIAL.search(item.path.stem):
             item.add_marker(pytest.mark.adversarial)
-        if PROCESSES & set(getattr(item, "fixturenames", ())):
+        if PROCESSES & fixtures:
             item.add_marker(pytest.mark.process)
+        if ROOT_FIXTURES & fixtures:
+            item.add_marker(pytest.mark.needs_root)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that needs another user; in CI, a test that `needs_root` fails instead."""
+    is_root = os.geteuid() == 0
+    if item.get_closest_marker("needs_root") and not is_root:
+        cannot_run("needs root")
+    if item.get_closest_marker("needs_user") and is_root:
+        pytest.skip("needs an ordinary user")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -82,16 +99,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def real_nodes(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Make sure that character devices can be made here."""
+    """Require the right to make character devices."""
     try:
         os.mknod(tmp_path_factory.mktemp("node") / "null", stat.S_IFCHR | 0o600, os.makedev(1, 3))
     except OSError as error:
-        cannot_run(f"character devices cannot be made here ({error.strerror}): run as root")
+        cannot_run(f"character devices cannot be made ({error.strerror}): run as root")
 
 
 @pytest.fixture(scope="session")
 def real_root() -> None:
-    """Make sure that the tests may call chroot(2)."""
+    """Require the right to call chroot(2)."""
     chroot = [sys.executable, "-I", "-S", "-c", "import os; os.chroot('/')"]
     if subprocess.run(chroot, check=False, capture_output=True).returncode != 0:
-        cannot_run("chroot(2) cannot be called here: run as root")
+        cannot_run("chroot(2) is not permitted: run as root")
+
+
+@pytest.fixture(scope="session")
+def other_users() -> None:
+    """Require the right to give files to other users and to start processes as them."""
+    if os.geteuid() != 0:
+        cannot_run("files and processes of other users cannot be made: run as root")
+
+
+@pytest.fixture(scope="session")
+def own_mounts() -> None:
+    """Require the right to mount in a mount namespace of the test's own."""
+    mount = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    trial = subprocess.run(mount, check=False, capture_output=True, text=True)
+    if trial.returncode != 0:
+        cannot_run(f"nothing can be mounted ({trial.stderr.strip()}): run as root")

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
 from command import Run
 from healthhost import example, save, split
 
@@ -203,11 +202,10 @@ def shared(host: Path) -> Iterator[Path]:
         yield root
 
 
+@pytest.mark.needs_root
 def test_another_user_than_root_may_look_and_not_mark(
     shared: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    if os.geteuid() != 0:
-        cannot_run("only root can become another user")
     os.seteuid(65534)
     try:
         looked = main(["health", "--root", str(shared), "--json"])
@@ -226,10 +224,9 @@ def test_a_state_directory_that_is_none_is_one_clear_line(cdigen: Run, host: Pat
     assert cdigen("health", "--root", host, "--mark", "3", "--reason", "r").failed(5, "var/lib/cdigen")
 
 
+@pytest.mark.needs_root
 def test_a_read_only_file_system_is_one_clear_line(host: Path) -> None:
     (host / "var/lib").mkdir(parents=True)
-    if os.geteuid() != 0:
-        cannot_run("only root can mount")
     script = (
         f"mount -t tmpfs -o ro tmpfs {host}/var/lib && "
         f"exec {sys.executable} -m cdigen health --root {host} --mark 3 --reason r"

@@ -18,10 +18,10 @@ def base(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def sees_all() -> None:
-    """Make sure that the command sees every process of the machine, without which it removes nothing."""
-    if os.readlink("/proc/self/ns/pid") != FIRST_NAMESPACE or os.geteuid() != 0:
-        cannot_run("mounts of all processes are seen only by root outside of containers")
+def sees_all(other_users: None) -> None:  # noqa: ARG001 - only root reads the mounts of other users' processes
+    """Require that the command sees every process of the machine; else it removes nothing."""
+    if os.readlink("/proc/self/ns/pid") != FIRST_NAMESPACE:
+        cannot_run("mounts of all processes are visible only outside of containers")
 
 
 def old(path: Path) -> Path:

@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
 from command import Run
 from daemon.reports import CHANGED, FAILED, FILE, KIND, MISMATCH, QUIET, STARTING
 
@@ -153,9 +152,8 @@ def test_another_version_than_the_one_that_runs_is_told(cdigen: Run, tmp_path: P
     assert "is installed" not in cdigen("status", "--root", tmp_path).out
 
 
+@pytest.mark.needs_root
 def test_anybody_may_ask() -> None:
-    if os.geteuid() != 0:
-        cannot_run("only root can become another user")
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         saved(Path(folder)).parent.joinpath("lock").touch(0o600)

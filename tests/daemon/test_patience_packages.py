@@ -74,7 +74,7 @@ def test_a_query_is_no_work_and_no_user_can_pretend_that_there_is_any(
         assert at_work(tmp_path) == name
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a process of another user cannot be started: run as root")
+@pytest.mark.needs_root
 def test_a_user_who_locks_rpms_file_for_reading_delays_no_spec() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as root:
         os.chmod(root, 0o755)

@@ -8,6 +8,8 @@ from daemon.daemonhost import Host, Looker
 from kernelside import example_gpus
 from standin import Gpu, Machine, install, trusted_folder
 
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
 BOOT = "proc/sys/kernel/random/boot_id"
 UP = tuple(
     f"{function} {link} {value} 0"

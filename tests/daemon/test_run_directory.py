@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
 from daemon.reports import QUIET, STARTING
 from daemon.test_status_files import HOST
 
@@ -87,18 +86,16 @@ def test_a_directory_that_everybody_may_write_to_is_refused(run_dir: Path, mode:
         rundir.prepare(str(run_dir))
 
 
+@pytest.mark.needs_root
 def test_a_directory_that_a_group_may_write_to_is_refused(run_dir: Path) -> None:
-    if os.geteuid() != 0:
-        cannot_run("only root can give a directory to another group")
     os.chown(run_dir, 0, 12345)
     run_dir.chmod(0o775)
     with pytest.raises(StoreError, match="writable by others"):
         rundir.prepare(str(run_dir))
 
 
+@pytest.mark.needs_root
 def test_a_directory_of_another_user_is_refused_and_nothing_is_written_there(run_dir: Path) -> None:
-    if os.geteuid() != 0:
-        cannot_run("only root can give a directory to another user")
     os.chown(run_dir, 65534, 65534)
     with pytest.raises(StoreError, match="belongs to uid 65534") as caught:
         rundir.prepare(str(run_dir))
@@ -109,9 +106,8 @@ def test_a_directory_of_another_user_is_refused_and_nothing_is_written_there(run
     assert os.listdir(run_dir) == []
 
 
+@pytest.mark.needs_root
 def test_the_daemon_does_not_start_in_a_directory_that_a_user_has_made(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        cannot_run("only root can give a directory to another user")
     run_dir = tmp_path / "theirs"
     run_dir.mkdir()
     victim = tmp_path / "victim"

@@ -154,6 +154,7 @@ for options in (["-t", "tmpfs", "none"], ["--bind", "/usr"]):
 """
 
 
+@pytest.mark.usefixtures("own_mounts")
 def test_what_makes_a_folder_writable_names_the_mount_it_lies_on(tmp_path: Path) -> None:
-    said = run_apart(REMOUNT, str(tmp_path), unshare=("--mount", "--propagation", "private"))
+    said = run_apart(REMOUNT, str(tmp_path), start=("unshare", "--mount", "--propagation", "private"))
     assert said == ["False", "False"]

@@ -10,6 +10,8 @@ from watch.watching import run_apart
 
 from cdigen.runtimes.settings.containerd import DROP_IN
 
+pytestmark = pytest.mark.usefixtures("own_mounts")
+
 # A machine whose /etc, /run and /var/lib are this test's alone, with the processes that the JSON text in the
 # first argument describes: of the names of kubelet and containerd, listening where those do.
 MACHINE = r"""
@@ -65,7 +67,7 @@ command = [*given.get("by", ()), sys.executable, "-m", "cdigen", "doctor", "--fo
 done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
 print(done.stdout.replace("\n", " "))
 """
-APART = ("--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc")
+APART = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc")
 DIR = "/var/lib/kubelet"
 SOCKET = f"{DIR}/device-plugins/kubelet.sock"
 CDI = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = true\n'
@@ -77,7 +79,7 @@ PASSWD = {"/etc/passwd": "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bi
 
 def rows(*daemons: list[str], **given: Any) -> dict[str, dict[str, Any]]:
     """Return the first result of each check, on a machine with DAEMONS."""
-    (line,) = run_apart(MACHINE, json.dumps({"daemons": daemons, **given}), unshare=APART)
+    (line,) = run_apart(MACHINE, json.dumps({"daemons": daemons, **given}), start=APART)
     found = json.loads(line)
     assert isinstance(found, list), found
     return {row["check"]: row for row in reversed(found)}

@@ -4,7 +4,6 @@ import os
 from typing import Any
 
 import pytest
-from abilities import cannot_run
 from doctor.brokenhost import NAME, BrokenHost
 
 from cdigen.daemon.report import CycleReport, DaemonStatus
@@ -126,9 +125,8 @@ def test_a_folder_of_a_users_above_the_state_directory_is_not_taken_from_them(ho
     assert "chown" not in row["remedy"]
 
 
+@pytest.mark.needs_root
 def test_a_status_that_a_user_has_put_there_is_no_daemons(tmp_path_host: BrokenHost) -> None:
-    if os.geteuid() != 0:
-        cannot_run("only root can give a file to another user")
     host = tmp_path_host
     run_dir = host.root / "run/cdigen"
     run_dir.mkdir()

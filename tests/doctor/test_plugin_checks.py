@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from watch.watching import run_apart
 
 from cdigen.config import Settings
@@ -133,8 +134,9 @@ for result in live(None):
 """
 
 
+@pytest.mark.usefixtures("own_mounts")
 def test_a_plugin_that_is_enabled_and_not_there_is_an_error_and_started_again() -> None:
-    (said,) = run_apart(ENABLED, unshare=("--mount", "--propagation", "private"))
+    (said,) = run_apart(ENABLED, start=("unshare", "--mount", "--propagation", "private"))
     severity, detail, remedy = said.split("|")
     assert (severity, remedy) == ("error", "systemctl restart cdigen-nri.service")
     assert "enabled and not running: containers start without the devices" in detail

@@ -1,7 +1,6 @@
 """A log that is overwritten faster than it is read. It fills this machine's own with dots."""
 
 import ctypes
-import os
 import signal
 import subprocess
 
@@ -11,7 +10,7 @@ from kernellog.logprogram import Program
 from kernelrecords import forge, written_by_the_kernel
 from waiting import until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.needs_root]
 
 SIZE_OF_THE_BUFFER = 10  # SYSLOG_ACTION_SIZE_BUFFER, syslog(2)
 # The longest record of a user (printk.c, PRINTKRB_RECORD_MAX); 7 is for debugging, and reaches no console.
@@ -21,8 +20,8 @@ FILLER = f"<7>cdigen's test of a full kernel log{'.' * 900}"
 def fill() -> int:
     """Write as much as the log holds, and return how many records that were."""
     size: int = ctypes.CDLL(None).klogctl(SIZE_OF_THE_BUFFER, None, 0)
-    if size <= 0 or os.geteuid() != 0:
-        cannot_run("the kernel's log cannot be filled here: run as root")
+    if size <= 0:
+        cannot_run("the kernel's log has no buffer here")
     count = size // len(FILLER) + 10
     for _ in range(count):
         forge(FILLER)

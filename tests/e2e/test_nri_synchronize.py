@@ -32,6 +32,7 @@ def place() -> Iterator[Place]:
         yield place
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_five_thousand_pods_are_taken_in_time_and_audited(place: Place) -> None:
     asks = {number * PODS // MISSED for number in range(MISSED)}
     pods = [pod(id=f"p{number}", name=f"pod{number}", namespace="ml") for number in range(PODS)]

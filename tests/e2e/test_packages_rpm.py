@@ -59,6 +59,7 @@ def unpacked(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.needs_root
 def test_anybody_builds_the_same_bytes(packages: Path, tmp_path: Path) -> None:
     ran("packaging/build-rpm", tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
@@ -66,6 +67,7 @@ def test_anybody_builds_the_same_bytes(packages: Path, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.needs_root
 def test_they_put_what_make_install_does(unpacked: Path, tmp_path: Path) -> None:
     done(
         make(
@@ -99,6 +101,7 @@ def test_they_put_what_make_install_does(unpacked: Path, tmp_path: Path) -> None
     assert manual == (REPOSITORY / "etc/man/cdigen.8").read_bytes()
 
 
+@pytest.mark.needs_root
 def test_every_file_is_roots_and_nobody_else_may_write_it(packages: Path) -> None:
     form = "[%{FILEUSERNAME} %{FILEGROUPNAME} %{FILEMODES:perms} %{FILENAMES}\n]"
     for file in packages.iterdir():
@@ -107,12 +110,14 @@ def test_every_file_is_roots_and_nobody_else_may_write_it(packages: Path) -> Non
             assert (user, group, mode[5], mode[8]) == ("root", "root", "-", "-"), row
 
 
+@pytest.mark.needs_root
 def test_they_are_for_every_machine_and_hold_no_byte_code(packages: Path) -> None:
     for file in packages.iterdir():
         assert queried(file, "--queryformat", "%{ARCH}") == "noarch"
         assert not [path for path in queried(file, "--list").splitlines() if path.endswith(".pyc")]
 
 
+@pytest.mark.needs_root
 def test_scriptlets_are_shell_that_every_distribution_reads(packages: Path) -> None:
     for file in packages.iterdir():
         for kind in ("--scripts", "--triggers", "--filetriggers"):
@@ -122,6 +127,7 @@ def test_scriptlets_are_shell_that_every_distribution_reads(packages: Path) -> N
             done(subprocess.run(["sh", "-n"], input=script, check=False, capture_output=True, text=True))
 
 
+@pytest.mark.needs_root
 def test_what_the_code_needs_is_asked_for(packages: Path) -> None:
     needed = queried(package(packages, "cdigen"), "--requires")
     for row in (

@@ -53,7 +53,7 @@ def machine(images: Path, state: Path) -> Iterator[Host]:
 
 
 @pytest.fixture(params=["debian_13", "machine"])
-def host(request: pytest.FixtureRequest) -> Host:
+def host(request: pytest.FixtureRequest, cache: Path) -> Host:  # noqa: ARG001 - both hosts need it
     """Return each of the hosts, with a spec for its GPUs' nodes."""
     host: Host = request.getfixturevalue(request.param)
     host.put("/etc/cdi/nodes.json", nodes_spec(GPUS))

@@ -195,6 +195,7 @@ print(kept.keeper.findings(), "quiets" in file.read_text())
 """
 
 
+@pytest.mark.usefixtures("own_mounts")
 def test_a_full_disk_costs_nothing_that_is_known(tmp_path: Path) -> None:
     tests = Path(__file__).parents[1]
     folders = [tests / "health", tests / "e2e", tests, tests.parent]

@@ -45,7 +45,7 @@ def test_a_damaged_file_is_told_and_moved_aside_by_the_next_mark(damage: str, tm
     assert [one.reason for one in marks.read_marks(str(tmp_path))[0]] == ["smells"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.needs_root
 def test_a_file_of_another_user_marks_nothing(tmp_path: Path) -> None:
     marks.mark(str(tmp_path), "nvidia", gpu(), "smells")
     os.chown(tmp_path / marks.FILE, 12345, 12345)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run, tool
+from abilities import tool
 from hook.hookcase import Case
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -33,10 +32,3 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def case(tmp_path: Path, program: Path) -> Case:
     return Case(tmp_path, program)
-
-
-@pytest.fixture(scope="session")
-def own_mounts() -> None:
-    """Make sure that a mount namespace can be made here."""
-    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False).returncode != 0:
-        cannot_run("a mount namespace cannot be made here: run as root, with CAP_SYS_ADMIN")

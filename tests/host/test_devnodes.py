@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from hosttree import link
-from vendors.fakehost import make_instead
+from vendors.fakehost import make_any_instead, make_instead
 
 from cdigen.host.devnodes import NotADevice, read_node
 from cdigen.host.root import Root
@@ -46,7 +46,7 @@ def test_a_node_below_another_root_has_that_prefix_on_the_host(root: Path) -> No
 
 @pytest.mark.parametrize("kind", ["regular file", "folder", "FIFO", "block device"])
 def test_what_is_no_character_device_is_called_what_it_is(root: Path, kind: str) -> None:
-    make_instead(root / "dev/gpu", kind)
+    make_any_instead(root / "dev/gpu", kind)
     with pytest.raises(NotADevice, match=f"/dev/gpu is a {kind}, not a character device"):
         read_node(Root(str(root)), "/dev/gpu", role="gpu")
 

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
 
 from cdigen.host.mountinfo import MAX_ROW, rows
 
@@ -50,8 +49,6 @@ before = peak()
 def in_namespace(tmp_path: Path, program: str) -> str:
     """Run PROGRAM after PROGRAM, where its mounts are nobody else's; returns what it prints."""
     command = ["unshare", "--mount", "--propagation", "private"]
-    if subprocess.run([*command, "mount", "-t", "tmpfs", "none", tmp_path], check=False).returncode:
-        cannot_run("mounts cannot be made here: run as root")
     done = subprocess.run(
         [*command, sys.executable, "-c", PROGRAM + program, tmp_path],
         check=False,
@@ -64,6 +61,7 @@ def in_namespace(tmp_path: Path, program: str) -> str:
     return done.stdout
 
 
+@pytest.mark.usefixtures("own_mounts")
 @pytest.mark.parametrize(
     ("question", "answer"),
     [

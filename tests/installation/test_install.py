@@ -9,7 +9,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
 from installation.installing import REPOSITORY, done, make, snapshot
 
 LOCAL = ("INSTALL_DEPS=no", f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
@@ -176,10 +175,9 @@ def test_a_setting_that_cannot_be_is_refused_before_anything_is_done(
     assert list(tmp_path.rglob("*")) == []
 
 
+@pytest.mark.needs_root
 @pytest.mark.parametrize("target", ["install", "uninstall"])
 def test_without_root_it_is_for_a_package_or_refused_at_once(target: str) -> None:
-    if os.geteuid() != 0:
-        cannot_run("needs root, to be somebody else")
     with tempfile.TemporaryDirectory(prefix="cdigen-") as folder:
         # The sources may lie where only root may look.
         tree = Path(folder)

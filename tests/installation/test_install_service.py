@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from abilities import cannot_run
 from daemon.daemonhost import unshared
 from installation.installing import done, make, snapshot
 from installation.wheels import build, installed
@@ -200,6 +199,7 @@ def test_a_python_that_cannot_run_the_hook_is_named(command: Path, root: Path) -
     assert not (root / "usr").exists()
 
 
+@pytest.mark.usefixtures("own_mounts")
 def test_a_read_only_usr_is_one_line_with_the_next_step(command: Path, root: Path) -> None:
     (root / "usr").mkdir()
     shell = (
@@ -217,9 +217,8 @@ def test_a_read_only_usr_is_one_line_with_the_next_step(command: Path, root: Pat
     assert "usr is read-only, so nothing was installed; 'cdigen install-service --prefix /usr/local'" in line
 
 
+@pytest.mark.needs_root
 def test_a_cdigen_that_others_may_change_or_services_do_not_see_is_none_of_theirs(command: Path) -> None:
-    if os.geteuid() != 0:
-        cannot_run("needs root")
     # The folder of tests is below /tmp, where everybody may add.
     result = ran(command)
     assert result.returncode == 2
@@ -227,9 +226,8 @@ def test_a_cdigen_that_others_may_change_or_services_do_not_see_is_none_of_their
     assert not Path("/usr/libexec/cdigen/installed").exists()
 
 
+@pytest.mark.needs_root
 def test_the_sources_are_installed_by_make() -> None:
-    if os.geteuid() != 0:
-        cannot_run("needs root")
     result = subprocess.run(
         [sys.executable, "-m", "cdigen", "install-service"],
         check=False,

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
 from installation.installing import done, make
 
 LOCAL = ("INSTALL_DEPS=no", f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
@@ -36,10 +35,8 @@ IN_OPEN, IN_CREATE, IN_MOVED_TO, IN_ISDIR = 0x20, 0x100, 0x80, 0x40000000
 
 
 @pytest.fixture
-def shared() -> Iterator[Path]:
+def shared(other_users: None) -> Iterator[Path]:  # noqa: ARG001 - it holds files of another user
     """Return a folder below which everybody may look, with a `tmp` that is everybody's."""
-    if os.geteuid() != 0:
-        cannot_run("needs root: the files of another user are laid out")
     folder = Path(tempfile.mkdtemp(prefix="install-"))
     folder.chmod(0o755)
     (folder / "tmp").mkdir()

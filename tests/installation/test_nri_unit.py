@@ -145,6 +145,7 @@ def test_the_wrapper_passes_the_socket_on_without_any_environment(wrapper: Path)
     assert "PATH" not in environment
 
 
+@pytest.mark.usefixtures("own_mounts")
 def test_where_there_is_a_journal_the_log_goes_there_and_the_socket_is_passed_on(
     wrapper: Path, tmp_path: Path
 ) -> None:

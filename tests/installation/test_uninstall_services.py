@@ -99,6 +99,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     shutil.rmtree(found.etc)
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_openrc_stops_the_service_and_forgets_it_before_its_files_go(machine: Machine) -> None:
     done(machine.make("install", "INIT=openrc"))
     done(machine.make("uninstall"))
@@ -109,6 +110,7 @@ def test_openrc_stops_the_service_and_forgets_it_before_its_files_go(machine: Ma
     assert not (machine.top / "sysconf/init.d/cdigen").exists()
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_a_service_that_does_not_stop_is_said_and_the_rest_is_done(machine: Machine) -> None:
     machine.manager("rc-service", "exit 1")
     done(machine.make("install", "INIT=openrc"))
@@ -118,6 +120,7 @@ def test_a_service_that_does_not_stop_is_said_and_the_rest_is_done(machine: Mach
     assert not (machine.top / "usr/bin/cdigen").exists()
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_systemd_stops_the_service_and_forgets_it_before_its_files_go(machine: Machine) -> None:
     (machine.run / "systemd/system").mkdir(parents=True)
     done(machine.make("install"))
@@ -128,6 +131,7 @@ def test_systemd_stops_the_service_and_forgets_it_before_its_files_go(machine: M
     ]
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_specs_that_name_the_hook_are_withdrawn_and_others_stay(machine: Machine) -> None:
     (machine.run / "systemd/system").mkdir(parents=True)
     done(machine.make("install"))
@@ -151,6 +155,7 @@ def test_specs_that_name_the_hook_are_withdrawn_and_others_stay(machine: Machine
     assert machine.asked()[0].endswith("cdigen is there")
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_a_daemon_that_goes_on_keeps_its_specs_and_that_is_said(machine: Machine) -> None:
     machine.manager("rc-service", "exit 1")
     done(machine.make("install", "INIT=openrc"))
@@ -165,6 +170,7 @@ def test_a_daemon_that_goes_on_keeps_its_specs_and_that_is_said(machine: Machine
     assert done(result).splitlines()[-1] == "/run/cdi/nvidia.com-gpu.json"
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_a_package_build_asks_no_service_manager(machine: Machine, tmp_path: Path) -> None:
     (machine.run / "systemd/system").mkdir(parents=True)
     destination = f"DESTDIR={tmp_path / 'package'}"
@@ -173,6 +179,7 @@ def test_a_package_build_asks_no_service_manager(machine: Machine, tmp_path: Pat
     assert machine.asked() == []
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_specs_that_name_the_hook_are_found_wherever_the_configuration_says(machine: Machine) -> None:
     # As for every host, the configuration is in /etc, whatever SYSCONFDIR says for the init script.
     specs = machine.top / "more specs"
@@ -193,6 +200,7 @@ def test_specs_that_name_the_hook_are_found_wherever_the_configuration_says(mach
     assert said[-3:] == ["/etc/cdi/a.yaml", "/run/cdi/b.json", str(specs / "c.json")]
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_without_a_configuration_the_usual_places_are_looked_at(machine: Machine) -> None:
     done(machine.make("install"))
     assert done(machine.make("uninstall")).splitlines()[-1] == "(no spec names it)"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from abilities import cannot_run
 from kernellog.logprogram import PROGRAM, Program
 from kernelrecords import AMDGPU, XID, FakeLog, record
 from waiting import PATIENCE_S, until
@@ -96,16 +95,21 @@ def test_records_that_waited_for_its_reader_keep_their_time(program: Program, lo
 def test_it_may_do_nothing_but_read_and_write_what_is_open(program: Program, log: FakeLog) -> None:
     log.write(record(XID[0], 1))
     program.says()
-    status, folder = program.status(), Path(f"/proc/{program.process.pid}")
+    folder = Path(f"/proc/{program.process.pid}")
     assert {os.readlink(path).split(":")[0] for path in (folder / "fd").iterdir()} == {str(log.path), "pipe"}
     limits = dict(re.findall(r"^(Max .+?)  +(\d+) ", (folder / "limits").read_text(), re.MULTILINE))
     assert (limits["Max open files"], limits["Max processes"]) == ("2", "0")
-    if os.geteuid() != 0:
-        cannot_run("of root's rights only root can see that they are gone")
+    assert program.status()["NoNewPrivs"] == "1"
+
+
+@pytest.mark.needs_root
+def test_started_by_root_it_gives_up_user_groups_and_capabilities(program: Program, log: FakeLog) -> None:
+    log.write(record(XID[0], 1))
+    program.says()
+    status = program.status()
     assert {status[name].split()[0] for name in ("Uid", "Gid")} == {"65534"}
     assert status["Groups"].split() == []
     assert {status[f"Cap{name}"] for name in ("Prm", "Eff", "Bnd", "Amb", "Inh")} == {"0" * 16}
-    assert status["NoNewPrivs"] == "1"
 
 
 def test_it_needs_little_more_than_python(program: Program, log: FakeLog) -> None:
@@ -131,12 +135,10 @@ def test_it_imports_nothing_that_is_slow() -> None:
     assert {name for name in ours if not name.startswith("cdigen.kernellog")} == {"cdigen"}
 
 
+@pytest.mark.usefixtures("own_mounts")
 def test_a_log_that_cannot_be_opened_is_said(tmp_path: Path) -> None:
     script = 'mount --bind "$0" /dev && exec "$@"'
-    unshare = ("unshare", "--mount")
-    if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode != 0:
-        cannot_run("there are no mount namespaces here: run as root")
-    command = [*unshare, "sh", "-c", script, str(tmp_path), sys.executable, "-ISB", str(PROGRAM)]
+    command = ["unshare", "--mount", "sh", "-c", script, str(tmp_path), sys.executable, "-ISB", str(PROGRAM)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, '{"problem": "/dev/kmsg: No such file or directory"}\n')
     assert done.stderr == "cdigen-kernel-log: /dev/kmsg: No such file or directory\n"

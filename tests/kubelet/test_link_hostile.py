@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from abilities import cannot_run
 from kubeletdouble import PLUGIN_SERVICE, Kubelet
 from offered import GPU, offer
 from waiting import PATIENCE_S, until
@@ -183,17 +182,14 @@ def linked(place: Path) -> Iterator[Link]:
 @contextmanager
 def mounted(place: Path, options: str) -> Iterator[None]:
     """Mount a tmpfs with OPTIONS at PLACE."""
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], check=False, capture_output=True
-    )
-    if made.returncode:
-        cannot_run("nothing can be mounted here")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], check=True)
     try:
         yield
     finally:
         subprocess.run(["umount", "--lazy", place], check=True)
 
 
+@pytest.mark.usefixtures("own_mounts")
 def test_a_full_folder_is_told_and_used_once_there_is_room(kubelet: Kubelet, link: Link) -> None:
     kubelet.plugins.mkdir()
     # For the folder, the kubelet's socket and a file: none is left.
@@ -212,6 +208,7 @@ def test_a_full_folder_is_told_and_used_once_there_is_room(kubelet: Kubelet, lin
         link.stop()
 
 
+@pytest.mark.usefixtures("own_mounts")
 def test_a_read_only_folder_is_told_and_used_once_it_can_be_written(kubelet: Kubelet, link: Link) -> None:
     kubelet.plugins.mkdir()
     with mounted(kubelet.plugins, "size=1m"):

@@ -7,7 +7,7 @@ import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from abilities import cannot_run
+import pytest
 
 from cdigen.kubelet.mps import mps_problem
 
@@ -33,11 +33,10 @@ def test_a_daemon_with_more_waiting_than_it_takes_is_there(tmp_path: Path) -> No
         assert [mps_problem(str(tmp_path)) for _ in range(4)] == [""] * 4
 
 
+@pytest.mark.needs_root
 def test_a_way_that_another_user_has_made_is_refused_and_a_daemon_of_another_user_is_not(
     tmp_path: Path,
 ) -> None:
-    if os.geteuid() != 0:
-        cannot_run("only root can give files away")
     root, target = tmp_path / "mps", tmp_path / "of-root"
     pipe = root / "r/pipe"
     with control(pipe):

@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from abilities import cannot_run
 from kubeletprocess import Side, cdigen_kubelet, side_of
 from waiting import until
 
@@ -63,9 +62,8 @@ def test_a_folder_that_can_never_be_the_kubelets_is_refused_in_one_line(side: Si
         assert why in line
 
 
+@pytest.mark.needs_root
 def test_who_may_not_use_the_folder_is_told_so_and_does_not_wait(side: Side) -> None:
-    if os.geteuid() != 0:
-        cannot_run("only root can become another user")
     side.root.chmod(0o755)
     (side.kubelet_dir / "device-plugins").mkdir(mode=0o755)
     for folder in (side.kubelet_dir, side.root / "none/yet"):

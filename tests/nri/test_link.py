@@ -49,7 +49,7 @@ USER = ("setpriv", "--reuid", "4201", "--regid", "4201", "--clear-groups")
 READER = (*USER, "--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="another user's process cannot be started: run as root")
+@pytest.mark.needs_root
 @pytest.mark.parametrize(
     ("listen", "unit", "words"),
     [
@@ -77,7 +77,7 @@ def test_a_user_who_can_be_no_plugin_is_told_so_in_one_line(
             assert f"Permission denied; the NRI plugin is root's: {remedy} starts it" in line
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="another user's process cannot be started: run as root")
+@pytest.mark.needs_root
 def test_a_user_whose_socket_and_run_directory_they_are_is_served() -> None:
     with host() as here:
         here.listen()

@@ -207,6 +207,7 @@ def test_devices_of_the_other_that_a_third_plugin_takes_away_are_missed() -> Non
             assert "would start without nvidia.com/gpu=0" in judging.validate(*asks, adjustment)
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_a_validator_looks_for_no_cdi_devices_where_the_other_gives_nodes() -> None:
     with host() as here:
         here.configure(unsupported_cdi="raw")

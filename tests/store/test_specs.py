@@ -91,7 +91,7 @@ def test_a_wrong_mode_is_mended_by_a_new_file_because_watches_miss_a_chmod(tmp_p
     assert path.stat().st_ino != before
 
 
-@pytest.mark.skipif(os.geteuid() != 0 and "CI" not in os.environ, reason="only root can give a file away")
+@pytest.mark.needs_root
 def test_a_file_of_another_user_is_replaced_by_one_of_ours(tmp_path: Path) -> None:
     publish(tmp_path)
     path = tmp_path / "cdi" / NAME

@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
 
 from cdigen.model.errors import CdigenError, StoreError
 from cdigen.store import specs
@@ -49,21 +48,6 @@ def mounted(path: Path, *arguments: str) -> Iterator[Path]:
         subprocess.run(["umount", str(path)], check=True)
 
 
-@pytest.fixture
-def root() -> None:
-    if os.geteuid() != 0:
-        cannot_run("only root can become another user")
-
-
-@pytest.fixture(scope="module")
-def mounts(tmp_path_factory: pytest.TempPathFactory) -> None:
-    try:
-        with mounted(tmp_path_factory.mktemp("mount") / "tmpfs", "-t", "tmpfs", "tmpfs"):
-            pass
-    except (OSError, subprocess.CalledProcessError):
-        cannot_run("file systems that refuse cannot be mounted here (that takes root and CAP_SYS_ADMIN)")
-
-
 def tmpfs(path: Path, options: str) -> AbstractContextManager[Path]:
     return mounted(path, "-t", "tmpfs", "-o", f"mode=0755,{options}", "tmpfs")
 
@@ -102,7 +86,7 @@ def as_nobody(work: Callable[[], object]) -> str:
     return answer
 
 
-@pytest.mark.usefixtures("mounts")
+@pytest.mark.usefixtures("own_mounts")
 def test_a_full_disk_leaves_the_old_spec_whole_and_no_rubbish(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "cdi", "size=16k") as directory:
         publish(directory, tmp_path / "state", b"old" * 1000)
@@ -117,7 +101,7 @@ def test_a_full_disk_leaves_the_old_spec_whole_and_no_rubbish(tmp_path: Path) ->
         assert publish(directory, tmp_path / "state", b"less" * 1000).result == "written"
 
 
-@pytest.mark.usefixtures("mounts")
+@pytest.mark.usefixtures("own_mounts")
 def test_a_disk_without_inodes_is_a_full_disk(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "cdi", "size=1m,nr_inodes=2") as directory:
         publish(directory, tmp_path / "state", b"old")
@@ -125,14 +109,14 @@ def test_a_disk_without_inodes_is_a_full_disk(tmp_path: Path) -> None:
         assert (directory / NAME).read_bytes() == b"old"
 
 
-@pytest.mark.usefixtures("mounts")
+@pytest.mark.usefixtures("own_mounts")
 def test_the_space_of_a_dead_writer_is_free_again_for_the_next(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "cdi", "size=16k") as directory:
         (directory / ".cdigen-x.json.1.00000000.tmp").write_bytes(b"x" * 16384)
         assert publish(directory, tmp_path / "state", b"new").result == "written"
 
 
-@pytest.mark.usefixtures("mounts")
+@pytest.mark.usefixtures("own_mounts")
 def test_a_full_disk_below_the_state_leaves_the_old_spec(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "state", "size=16k") as state_dir:
         publish(tmp_path / "cdi", state_dir, b"old")
@@ -145,7 +129,7 @@ def test_a_full_disk_below_the_state_leaves_the_old_spec(tmp_path: Path) -> None
         assert publish(tmp_path / "cdi", state_dir, b"new").result == "written"
 
 
-@pytest.mark.usefixtures("mounts")
+@pytest.mark.usefixtures("own_mounts")
 def test_a_spec_that_is_in_place_is_no_failure_because_of_the_state(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "state", "size=16k") as state_dir:
         publish(tmp_path / "cdi", state_dir, b"old")
@@ -158,7 +142,7 @@ def test_a_spec_that_is_in_place_is_no_failure_because_of_the_state(tmp_path: Pa
         ]
 
 
-@pytest.mark.usefixtures("mounts")
+@pytest.mark.usefixtures("own_mounts")
 def test_a_full_disk_below_the_state_hinders_no_withdrawal(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "state", "size=16k") as state_dir:
         publish(tmp_path / "cdi", state_dir, b"old")
@@ -167,7 +151,7 @@ def test_a_full_disk_below_the_state_hinders_no_withdrawal(tmp_path: Path) -> No
         assert os.listdir(tmp_path / "cdi") == []
 
 
-@pytest.mark.usefixtures("mounts")
+@pytest.mark.usefixtures("own_mounts")
 def test_a_read_only_spec_directory_is_named_and_left_alone(tmp_path: Path) -> None:
     publish(tmp_path / "cdi", tmp_path / "state", b"old")
     with read_only(tmp_path / "cdi"):
@@ -180,7 +164,7 @@ def test_a_read_only_spec_directory_is_named_and_left_alone(tmp_path: Path) -> N
     assert (tmp_path / "cdi" / NAME).read_bytes() == b"old"
 
 
-@pytest.mark.usefixtures("mounts")
+@pytest.mark.usefixtures("own_mounts")
 def test_a_directory_that_is_missing_on_a_read_only_file_system_is_named(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     with read_only(tmp_path / "etc"):
@@ -188,7 +172,7 @@ def test_a_directory_that_is_missing_on_a_read_only_file_system_is_named(tmp_pat
     assert f"cannot make spec directory {tmp_path}/etc/a/cdi: {tmp_path}/etc/a: Read-only" in error.message
 
 
-@pytest.mark.usefixtures("mounts")
+@pytest.mark.usefixtures("own_mounts")
 def test_a_read_only_state_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     with read_only(tmp_path / "state"):
@@ -197,7 +181,7 @@ def test_a_read_only_state_directory_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "cdi").exists()
 
 
-@pytest.mark.usefixtures("root")
+@pytest.mark.needs_root
 def test_a_user_without_permission_is_told_what_and_where() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         base = Path(folder)
@@ -220,7 +204,7 @@ def test_a_user_without_permission_is_told_what_and_where() -> None:
         assert os.listdir(base / "cdi") == []
 
 
-@pytest.mark.usefixtures("root")
+@pytest.mark.needs_root
 def test_a_file_that_must_not_be_replaced_is_left_alone() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         base = Path(folder)

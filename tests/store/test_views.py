@@ -48,12 +48,6 @@ def base(tmp_path: Path) -> Path:
     return viewtrees.driver(tmp_path / "host")
 
 
-@pytest.fixture
-def root() -> None:
-    if os.geteuid() != 0:
-        cannot_run("only root can do this")
-
-
 def name(base: Path, plan: ViewPlan = PLAN) -> str:
     return view_layout(plan, Root(str(base))).name
 
@@ -279,7 +273,7 @@ def test_a_fifo_in_the_place_of_a_file_is_left_out_and_blocks_nobody(base: Path)
     assert "is not a regular file" in published.findings[0].message
 
 
-@pytest.mark.usefixtures("root")
+@pytest.mark.needs_root
 def test_a_file_of_another_user_is_left_out(base: Path) -> None:
     os.chown(base / SMI[1:], 1000, 1000)
     published = publish(base)
@@ -287,7 +281,7 @@ def test_a_file_of_another_user_is_left_out(base: Path) -> None:
     assert "belongs to uid 1000, not to root" in published.findings[0].message
 
 
-@pytest.mark.usefixtures("root")
+@pytest.mark.needs_root
 def test_a_file_with_capabilities_is_left_out(base: Path) -> None:
     os.setxattr(base / SMI[1:], "security.capability", CAPABILITIES)
     assert publish(base).left_out == ("bin/nvidia-smi",)
@@ -344,7 +338,7 @@ def test_names_that_are_not_ours_are_left_alone(base: Path) -> None:
     assert left(base) == sorted([".cdigen-x.tmp", "notes.txt", published.name])
 
 
-@pytest.mark.usefixtures("root")
+@pytest.mark.needs_root
 def test_directories_get_the_label_of_the_folder_of_the_first_library(base: Path) -> None:
     try:
         os.setxattr((base / LIBRARY[1:]).parent, "security.selinux", b"system_u:object_r:lib_t:s0\0")

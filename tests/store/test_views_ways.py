@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 
 import pytest
 import viewtrees
@@ -36,19 +35,12 @@ except StoreError as error:
     print(error.message, error.hint, left(base), find(base), sep="|")
 """
 
+pytestmark = pytest.mark.usefixtures("own_mounts")
+
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
     return viewtrees.driver(tmp_path / "host")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def mounts() -> None:
-    command = ["unshare", "--mount", "--propagation", "private", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        cannot_run("private mounts cannot be made here (that takes root and CAP_SYS_ADMIN)")
 
 
 @pytest.mark.parametrize("mounts_of_case", [STATE_ON_TMPFS, HARDENED], ids=["tmpfs", "hardened"])

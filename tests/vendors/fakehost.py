@@ -76,18 +76,24 @@ def refusal(root: Path) -> HostError:
     return caught.value
 
 
+def make_any_instead(path: Path, kind: str) -> None:
+    """Put something else in the place of a file; a device if the test has `real_nodes`."""
+    mode = {"block device": stat.S_IFBLK, "character device": stat.S_IFCHR}.get(kind)
+    if mode is None:
+        make_instead(path, kind)
+        return
+    path.unlink(missing_ok=True)
+    os.mknod(path, mode | 0o600, os.makedev(1, 3))
+
+
 def make_instead(path: Path, kind: str) -> None:
-    """Put something else in the place of a file."""
+    """Put something else in the place of a file, as an ordinary user can."""
     path.unlink(missing_ok=True)
     match kind:
         case "FIFO":
             os.mkfifo(path)
         case "folder":
             path.mkdir()
-        case "block device":
-            os.mknod(path, stat.S_IFBLK | 0o600, os.makedev(7, 0))
-        case "character device":
-            os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
         case "dangling link":
             path.symlink_to("nowhere")
         case "looping link":

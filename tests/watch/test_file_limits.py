@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
-from abilities import cannot_run
 from waiting import PATIENCE_S, until
 from watch.watching import (
     KILLS,
@@ -153,17 +152,17 @@ ear.forget()
 assert ear.hears(f"{folder}/file changed")
 supervisor.stop()
 """
-USER_NAMESPACE = ("--user", "--map-root-user")
+USER_NAMESPACE = ("unshare", "--user", "--map-root-user")
 
 
 def test_without_any_inotify_watch_it_says_so_and_recovers_when_there_are_some(tmp_path: Path) -> None:
-    first, later = run_apart(NO_WATCHES, "max_inotify_watches", str(tmp_path), unshare=USER_NAMESPACE)
+    first, later = run_apart(NO_WATCHES, "max_inotify_watches", str(tmp_path), start=USER_NAMESPACE)
     limit = "the limit of inotify watches is reached (sysctl fs.inotify.max_user_watches)"
     assert first == later == f"/ is not watched: {limit}"
 
 
 def test_without_any_inotify_instance_it_says_so_and_recovers_when_there_is_one(tmp_path: Path) -> None:
-    first, later = run_apart(NO_WATCHES, "max_inotify_instances", str(tmp_path), unshare=USER_NAMESPACE)
+    first, later = run_apart(NO_WATCHES, "max_inotify_instances", str(tmp_path), start=USER_NAMESPACE)
     limit = (
         "the limit of inotify instances (sysctl fs.inotify.max_user_instances) or of open files is reached"
     )
@@ -210,12 +209,13 @@ assert ear.hears_nothing(), ear.reasons
 """
 
 
+@pytest.mark.usefixtures("own_mounts")
 @pytest.mark.parametrize(
     ("limit", "number"),
     [("max_inotify_instances", 0), ("max_inotify_watches", 0), ("max_inotify_watches", 3)],
 )
 def test_what_cannot_be_watched_is_compared(limit: str, number: int, tmp_path: Path) -> None:
-    (said,) = run_apart(COMPARED, limit, str(number), str(tmp_path), unshare=USER_NAMESPACE)
+    (said,) = run_apart(COMPARED, limit, str(number), str(tmp_path), start=USER_NAMESPACE)
     assert f"sysctl fs.inotify.max_user_{limit.rpartition('_')[2]}" in said
 
 
@@ -239,7 +239,7 @@ assert ear.hears(f"{folder}/a/file changed")
 
 
 def test_where_watches_run_out_the_others_work_and_the_first_missing_one_is_named(tmp_path: Path) -> None:
-    (said,) = run_apart(FEW_WATCHES, str(tmp_path), unshare=USER_NAMESPACE)
+    (said,) = run_apart(FEW_WATCHES, str(tmp_path), start=USER_NAMESPACE)
     assert said.startswith(f"{tmp_path}/d is not watched: the limit of inotify watches is reached")
 
 
@@ -256,12 +256,18 @@ source.stop()
 """
 
 
+@pytest.mark.needs_root
 def test_a_folder_that_may_not_be_read_is_a_problem_that_names_it() -> None:
-    if os.geteuid() != 0:
-        cannot_run("only root can become somebody else: run as root")
     # Below pytest's own folders, others may not even see a folder.
     with TemporaryDirectory() as closed:
-        (said,) = run_apart(FORBIDDEN, closed, unshare=("--uts",))
+        (said,) = run_apart(
+            FORBIDDEN,
+            closed,
+            start=(
+                "unshare",
+                "--uts",
+            ),
+        )
     assert said == f"{closed} is not watched: Permission denied"
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from abilities import cannot_run
 from kernellog.logprogram import PROGRAM
 from kernelrecords import AMDGPU, XID, FakeLog, record
 from waiting import PATIENCE_S, until
@@ -278,9 +277,8 @@ def test_a_line_may_come_in_pieces(connected: tuple[KernelLogSource, socket.sock
     assert ear.hears("NVRM: x")
 
 
+@pytest.mark.needs_root
 def test_a_service_that_is_another_users_is_not_believed(tmp_path: Path, ear: Ear) -> None:
-    if os.geteuid() != 0:
-        cannot_run("needs root, to be somebody else")
     with tempfile.TemporaryDirectory(prefix="cdigen-") as folder:
         Path(folder).chmod(0o777)
         path = f"{folder}/log.sock"

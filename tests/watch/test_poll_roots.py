@@ -74,6 +74,7 @@ source.stop()
 """
 
 
+@pytest.mark.usefixtures("own_mounts")
 def test_what_is_mounted_over_a_root_is_told_even_if_it_is_much_like_the_last(tmp_path: Path) -> None:
     for name in ("root", "tree"):
         (tmp_path / name).mkdir()
@@ -81,7 +82,7 @@ def test_what_is_mounted_over_a_root_is_told_even_if_it_is_much_like_the_last(tm
         MOUNTED,
         str(tmp_path / "root"),
         str(tmp_path / "tree"),
-        unshare=("--mount", "--propagation", "private"),
+        start=("unshare", "--mount", "--propagation", "private"),
     )
     assert said == ["True"] * 5
 
@@ -111,12 +112,13 @@ source.stop()
 """
 
 
+@pytest.mark.usefixtures("own_mounts")
 def test_a_first_reading_that_takes_long_is_not_waited_for_and_makes_a_trigger_when_it_has_ended(
     tmp_path: Path,
 ) -> None:
     if not os.access("/dev/fuse", os.W_OK):
         cannot_run("/dev/fuse cannot be opened: run as root, on a kernel with FUSE")
-    said = run_apart(SLOW, str(tmp_path), unshare=("--mount", "--propagation", "private"))
+    said = run_apart(SLOW, str(tmp_path), start=("unshare", "--mount", "--propagation", "private"))
     if said[0].startswith("no fuse"):
         cannot_run(said[0])
     assert said == ["True"] * 4

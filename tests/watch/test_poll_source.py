@@ -193,11 +193,12 @@ print(ear.hears(folder + "/other changed"))
 """
 
 
+@pytest.mark.usefixtures("own_mounts")
 @pytest.mark.process
 def test_a_file_system_that_does_not_answer_holds_nobody_up(tmp_path: Path) -> None:
     if not os.access("/dev/fuse", os.W_OK):
         cannot_run("/dev/fuse cannot be opened: run as root, on a kernel with FUSE")
-    said = run_apart(HANGING, str(tmp_path), unshare=("--mount", "--propagation", "private"))
+    said = run_apart(HANGING, str(tmp_path), start=("unshare", "--mount", "--propagation", "private"))
     if said[0].startswith("no fuse"):
         cannot_run(said[0])
     assert said == [

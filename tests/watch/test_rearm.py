@@ -6,6 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from waiting import until
 from watch.test_uevent_source import send
 from watch.watching import KILLS, descriptors, is_watched, kill, run_apart
@@ -84,7 +85,7 @@ assert ear.hears(f"{spec} changed", within_s=5), ear.reasons
 
 
 def test_a_folder_that_is_bound_elsewhere_tells_of_what_either_wants(tmp_path: Path) -> None:
-    assert run_apart(BOUND, str(tmp_path), unshare=("--user", "--map-root-user", "--mount")) == []
+    assert run_apart(BOUND, str(tmp_path), start=("unshare", "--user", "--map-root-user", "--mount")) == []
 
 
 def test_a_folder_that_is_removed_is_no_fault_of_a_thread(

@@ -214,6 +214,13 @@ source.stop()
 """
 
 
+@pytest.mark.usefixtures("own_mounts")
 def test_the_kernels_events_reach_a_private_network() -> None:
     send()
-    assert run_apart(LISTEN, unshare=("--net",)) == ["True"]
+    assert run_apart(
+        LISTEN,
+        start=(
+            "unshare",
+            "--net",
+        ),
+    ) == ["True"]

@@ -134,13 +134,13 @@ def put_null_in_place_of(descriptor: int) -> None:
     os.close(null)
 
 
-def run_apart(script: str, *arguments: str, unshare: tuple[str, ...]) -> list[str]:
-    """Run the Python text SCRIPT in namespaces of its own; returns the lines that it prints."""
-    trial = subprocess.run(["unshare", *unshare, "true"], check=False, capture_output=True, text=True)
+def run_apart(script: str, *arguments: str, start: tuple[str, ...]) -> list[str]:
+    """Run the Python text SCRIPT in the namespaces that START makes; returns the lines that it prints."""
+    trial = subprocess.run([*start, "true"], check=False, capture_output=True, text=True)
     if trial.returncode != 0:
-        cannot_run(f"unshare {' '.join(unshare)}: {trial.stderr.strip()}")
+        cannot_run(f"{' '.join(start)}: {trial.stderr.strip()}")
     done = subprocess.run(
-        ["unshare", *unshare, sys.executable, "-c", script, *arguments],
+        [*start, sys.executable, "-c", script, *arguments],
         check=False,
         capture_output=True,
         text=True,

@@ -74,6 +74,7 @@ def test_a_gpu_of_intel_with_virtual_functions_is_left_out_and_they_are_offered(
     assert found.resources[0].units[1].cdi_names == ("intel.com/gpu=0000-4d-00-1-0x56c0",)
 
 
+@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize(
     ("devices", "wanted"),
     [
@@ -201,6 +202,7 @@ def of_platform(root: Path, lay: Callable[[Path], None]) -> Inventory:
     return load("nvidia").discover(DiscoveryContext(host=host, driver=host, dev=host))
 
 
+@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize(
     ("lay", "name"), [(platformtrees.wsl2, "nvidia.com/gpu=all"), (platformtrees.orin, "nvidia.com/gpu=0")]
 )

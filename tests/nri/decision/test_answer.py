@@ -193,6 +193,7 @@ def test_annotations_that_were_set_anew_are_those_that_count(node: Node) -> None
     assert not validated(POD, asked, made, node.context, node.able).reason
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_a_node_whose_folder_came_after_a_refusal_is_found(tmp_path: Path) -> None:
     edits = {"deviceNodes": [{"path": "/dev/dri/renderD128"}]}
     spec = {

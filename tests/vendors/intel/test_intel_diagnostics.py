@@ -72,7 +72,8 @@ def test_a_driver_that_has_a_device_has_found_the_firmware_that_it_cannot_do_wit
 
 
 def test_an_npu_that_its_driver_does_not_take_may_lack_firmware(tmp_path: Path) -> None:
-    lay(tmp_path, Device(address=npu().address, device_id=npu().device_id, pci_class="0x120000"))
+    device = Device(address=npu().address, device_id=npu().device_id, pci_class="0x120000")
+    lay(tmp_path, device, nodes=False)
     (tmp_path / "sys/module/intel_vpu").mkdir(parents=True)
     found = VENDOR.diagnostics(places(tmp_path), None)
     assert [finding.rule for finding in found] == ["device-not-bound", "firmware-missing"]

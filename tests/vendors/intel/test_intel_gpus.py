@@ -139,7 +139,8 @@ def test_the_second_function_of_an_old_gpu_is_no_trouble(tmp_path: Path) -> None
 
 
 def test_a_host_whose_gpus_no_driver_takes_has_nothing_to_offer(tmp_path: Path) -> None:
-    error = refusal(tmp_path, Device(address="0000:a0:00.0", device_id="0x674c"))
+    lay(tmp_path, Device(address="0000:a0:00.0", device_id="0x674c"), nodes=False)
+    error = refusal(tmp_path)
     assert error.kind == "driver-not-loaded"
     assert "force_probe" in error.hint
     told = VENDOR.diagnostics(places(tmp_path), None)

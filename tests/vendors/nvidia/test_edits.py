@@ -180,6 +180,7 @@ def test_sockets_and_pipes_are_mounted_without_the_right_to_execute() -> None:
     assert {"ro", "nosuid", "nodev", "noexec"} < set(options_of("pipe"))
 
 
+@pytest.mark.usefixtures("own_mounts")
 def test_a_container_within_the_container_can_bind_a_socket_as_nvidias_tools_do(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "socket"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kernelside import Gpu, Node, example_gpus, information_text, link, make_node, write, write_pci_device
-from vendors.fakehost import boot, make_instead, places
+from vendors.fakehost import boot, make_any_instead, make_instead, places
 
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
@@ -132,7 +132,7 @@ def test_gpus_without_a_node_are_left_out_and_the_others_keep_their_index(tmp_pa
 def test_a_node_that_is_no_character_device_is_called_what_it_is(tmp_path: Path, kind: str) -> None:
     boot(tmp_path, 1)
     node = tmp_path / "dev/nvidia0"
-    make_instead(node, kind)
+    make_any_instead(node, kind)
     assert usable(tmp_path) == []
     assert f"/dev/nvidia0 is a {kind}, not a character device" in read(tmp_path)[1][0].message
 

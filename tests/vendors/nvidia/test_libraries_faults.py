@@ -8,7 +8,16 @@ import pytest
 from hosttree import AARCH64, I386, V535, V550, link, put, write_library
 from hypothesis import given
 from hypothesis import strategies as st
-from vendors.fakehost import DRIVER, discover, empty_root, install, make_instead, places, refusal
+from vendors.fakehost import (
+    DRIVER,
+    discover,
+    empty_root,
+    install,
+    make_any_instead,
+    make_instead,
+    places,
+    refusal,
+)
 
 from cdigen.model.findings import Finding
 from cdigen.vendors.nvidia.libraries import LibrarySearch, find_libraries, library_files, library_probes
@@ -96,7 +105,7 @@ def test_something_else_in_an_optional_librarys_place_costs_that_library_only(
     tmp_path: Path, kind: str
 ) -> None:
     laid = install(tmp_path, hosttree.ubuntu)
-    make_instead(file(tmp_path, "libnvidia-cfg"), kind)
+    make_any_instead(file(tmp_path, "libnvidia-cfg"), kind)
     inventory = discover(tmp_path)
     names = {name for file in inventory.files for name in file.names}
     assert names == laid.libraries.keys() - {"libnvidia-cfg.so.1"}

@@ -13,6 +13,8 @@ from cdigen.model.figures import MAX_PROCESSES, DeviceFigures
 from cdigen.vendors.amd.health import HEALTH
 from cdigen.vendors.amd.health.figures import figures
 
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
 GPU, OTHER = amdtree.ADDRESSES[:2]
 GIB = 1 << 30
 NODES = "sys/class/kfd/kfd/topology/nodes"

@@ -47,6 +47,7 @@ def test_the_vendors_health_is_registered() -> None:
 
 
 # amdgpu_device.c, amdgpu_ras.c, amdgpu_ras_eeprom.c, kfd_int_process_v9.c, drm_drv.c
+@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -103,18 +104,21 @@ def test_lines_of_amdgpu_mean_what_its_source_says(host: Path, text: str, expect
     assert all((each.detail, each.at_s) == (text, 3.5) for each in found)
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_a_look_covers_the_gpus_and_measures_that_they_compute(host: Path) -> None:
     seen = HEALTH.look(places(host), discover(host))
     assert (seen.covered, seen.symptoms) == ((GPU, OTHER), ())
     assert computing(seen.measurements) == {GPU: 1, OTHER: 1}
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_lanes_that_a_gpu_turns_off_while_it_is_idle_are_not_measured(host: Path) -> None:
     put(host / "sys/devices/pci0000:00" / GPU / "current_link_width", b"1\n")
     measured = HEALTH.look(places(host), discover(host)).measurements
     assert "pci-link-narrow" not in [each.cause for each in measured]
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_a_gpu_that_kfd_lists_no_more_is_measured_lower(host: Path) -> None:
     inventory = discover(host)
     first = replace(inventory.accelerators[1], nodes=())
@@ -122,6 +126,7 @@ def test_a_gpu_that_kfd_lists_no_more_is_measured_lower(host: Path) -> None:
     assert computing(HEALTH.look(places(host), inventory).measurements) == {GPU: 1, OTHER: 0}
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_a_probe_counts_the_uncorrectable_errors_of_each_block(host: Path) -> None:
     ras(host, GPU, "umc", "ue: 0\nce: 7\nde: 1\n")
     ras(host, GPU, "gfx", "ue: 3\nce: 0\n")
@@ -135,12 +140,14 @@ def test_a_probe_counts_the_uncorrectable_errors_of_each_block(host: Path) -> No
     }
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_a_probe_lets_sleeping_gpus_sleep(host: Path) -> None:
     ras(host, GPU, "umc", "ue: 0\nce: 7\n")
     put(host / "sys/devices/pci0000:00" / GPU / "power/runtime_status", b"suspended\n")
     assert HEALTH.probe(places(host), discover(host)).covered == ()
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_a_gpu_that_does_not_answer_a_probe_keeps_no_other_from_it(
     host: Path, asked_for_ever: str, inventory: Inventory
 ) -> None:
@@ -171,6 +178,7 @@ def asked_for_ever(host: Path, inventory: Inventory) -> str:  # noqa: ARG001 - f
     return GPU
 
 
+@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
@@ -192,6 +200,7 @@ def test_uevents_tell_of_wedged_gpus_and_of_drivers_that_are_bound(
     assert words(HEALTH.noticed(heard, discover(host))) == ([(GPU, expected)] if expected else [])
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_what_root_wrote_into_a_uevent_file_did_not_happen(host: Path) -> None:
     for subsystem, action in (("pci", "bind"), ("drm", "change")):
         event = DeviceEvent(
@@ -204,6 +213,7 @@ def test_what_root_wrote_into_a_uevent_file_did_not_happen(host: Path) -> None:
         assert HEALTH.noticed(event, discover(host)) == ()
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_a_loading_of_the_driver_is_told_from_the_one_before(host: Path) -> None:
     before = HEALTH.load(places(host))
     assert before

@@ -17,6 +17,8 @@ from cdigen.vendors.intel.health import HEALTH
 from cdigen.vendors.intel.health.figures import figures
 from cdigen.vendors.kernel.device_files import APART_S
 
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
 XE, I915, NPU, GAUDI = "0000:03:00.0", inteltree.IGPU, "0000:00:0b.0", "0000:33:00.0"
 DEVICES = (
     inteltree.gpu(1, XE, inteltree.B60, "xe"),

@@ -50,6 +50,7 @@ def test_the_vendors_health_is_registered() -> None:
 
 
 # xe_device.c; intel_reset.c, its gt_err() of Linux 6.4 and dev_err() of 5.4; ivpu_pm.c; drm_drv.c
+@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -87,6 +88,7 @@ def test_lines_of_the_drivers_mean_what_their_source_says(
     assert words(found) == ([expected] if expected else [])
 
 
+@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
@@ -109,12 +111,14 @@ def test_uevents_of_the_drivers_mean_what_their_source_says(
     assert words(HEALTH.noticed(heard, discover(host))) == ([(address, expected)] if expected else [])
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_devices_that_are_well_have_no_symptoms(host: Path) -> None:
     put(folder(host, GAUDI) / "status", b"operational\n")
     assert seen(host) == []
 
 
 # Documentation/ABI/testing/sysfs-driver-habanalabs, of Linux 5.1 and 5.15
+@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize(
     ("status", "cause"),
     [
@@ -130,22 +134,26 @@ def test_a_gaudis_status_is_its_health(host: Path, status: str, cause: str) -> N
     assert seen(host) == [(GAUDI, cause)]
 
 
+@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize("status", ["in reset after device release", "in device creation", "", "new word"])
 def test_a_gaudi_that_readies_itself_for_the_next_program_is_well(host: Path, status: str) -> None:
     put(folder(host, GAUDI) / "status", f"{status}\n".encode())
     assert seen(host) == []
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_a_gaudis_status_is_found_beside_its_node_as_well(host: Path) -> None:
     put(folder(host, GAUDI) / "accel/accel1/device/status", b"disabled\n")
     assert seen(host) == [(GAUDI, "gaudi-disabled")]
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_a_gpu_whose_firmware_has_failed_is_told(host: Path) -> None:
     put(folder(host, XE) / "survivability_mode", b"Runtime\n")
     assert seen(host) == [(XE, "xe-survivability")]
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_a_gpu_that_calls_itself_critical_is_told_by_the_probe(host: Path) -> None:
     inventory = discover(host)
     assert HEALTH.probe(places(host), inventory).covered == ()
@@ -158,6 +166,7 @@ def test_a_gpu_that_calls_itself_critical_is_told_by_the_probe(host: Path) -> No
     assert HEALTH.probe(places(host), inventory).covered == ()
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_a_device_of_a_virtual_machine_is_looked_at_like_others(tmp_path: Path) -> None:
     given = Device(address=XE, device_id=inteltree.B60, driver="vfio-pci", group=70)
     inteltree.lay(tmp_path, given, inteltree.gpu(0, I915, "0xa780", "i915"))
@@ -166,6 +175,7 @@ def test_a_device_of_a_virtual_machine_is_looked_at_like_others(tmp_path: Path) 
     assert words(HEALTH.look(places(tmp_path), inventory).symptoms) == [(XE, "pci-off-bus")]
 
 
+@pytest.mark.usefixtures("real_nodes")
 def test_a_loading_of_a_gpus_driver_is_told_from_the_one_before(host: Path) -> None:
     before = HEALTH.load(places(host))
     module = host / "sys/module/xe"

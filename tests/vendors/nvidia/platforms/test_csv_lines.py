@@ -9,7 +9,7 @@ from hosttree import AARCH64, link, put, write_library
 from hypothesis import given
 from hypothesis import strategies as st
 from lawexamples import examples
-from vendors.fakehost import empty_root, make_instead, places
+from vendors.fakehost import empty_root, make_any_instead, places
 from vendors.platformtrees import (
     LISTS,
     OWN,
@@ -112,7 +112,7 @@ def test_a_file_of_rubbish_is_not_repeated_line_by_line() -> None:
 @pytest.mark.parametrize("kind", ["FIFO", "folder", "block device", "regular file"])
 def test_a_dev_line_of_something_else_is_left_out(tmp_path: Path, kind: str) -> None:
     board(tmp_path, devices="dev, /dev/nvmap\ndev, /dev/other\n")
-    make_instead(tmp_path / "dev/other", kind)
+    make_any_instead(tmp_path / "dev/other", kind)
     inventory = discover(tmp_path)
     assert ("warning", "csv-path-unusable", "/dev/other") in said(inventory)
     assert [each.path for each in inventory.groups[0].devices[0].nodes] == ["/dev/nvmap"]
@@ -123,7 +123,7 @@ def test_a_dev_line_of_something_else_is_left_out(tmp_path: Path, kind: str) -> 
 def test_a_lib_line_of_something_else_is_left_out(tmp_path: Path, kind: str) -> None:
     board(tmp_path, "lib, /usr/share/nvidia/table\n")
     (tmp_path / "usr/share/nvidia").mkdir(parents=True)
-    make_instead(tmp_path / "usr/share/nvidia/table", kind)
+    make_any_instead(tmp_path / "usr/share/nvidia/table", kind)
     inventory = discover(tmp_path)
     assert only_files(inventory) == ()
     assert ("warning", "csv-path-unusable", "/usr/share/nvidia/table") in said(inventory)

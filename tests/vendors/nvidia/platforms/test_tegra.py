@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hosttree import put
-from vendors.fakehost import make_instead, places
+from vendors.fakehost import make_any_instead, places
 from vendors.platformtrees import (
     LISTS,
     OPENRM,
@@ -289,7 +289,7 @@ def test_a_list_that_says_nothing_is_a_finding_and_the_others_are_read(
 @pytest.mark.parametrize("kind", ["FIFO", "folder", "dangling link", "looping link", "character device"])
 def test_a_list_that_is_no_file_hinders_nothing(tmp_path: Path, kind: str) -> None:
     board(tmp_path)
-    make_instead(tmp_path / LISTS / "drivers.csv", kind)
+    make_any_instead(tmp_path / LISTS / "drivers.csv", kind)
     rules = {finding.rule for finding in discover(tmp_path).findings}
     assert ("csv-unreadable" in rules) == (kind != "dangling link")
 

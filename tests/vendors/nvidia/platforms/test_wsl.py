@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hosttree import AARCH64, X86_64, link, put
-from vendors.fakehost import make_instead, places
+from vendors.fakehost import make_any_instead, make_instead, places
 from vendors.platformtrees import (
     INF,
     LIBRARIES,
@@ -255,7 +255,7 @@ def test_a_host_whose_driver_cannot_work_is_refused(host: Path, path: str, conte
 
 @pytest.mark.parametrize("kind", ["FIFO", "folder", "regular file", "dangling link", "block device"])
 def test_a_host_whose_node_is_something_else_is_refused(host: Path, kind: str) -> None:
-    make_instead(host / "dev/dxg", kind)
+    make_any_instead(host / "dev/dxg", kind)
     assert refusal(host).kind == "no-nodes"
 
 
@@ -279,7 +279,7 @@ def test_a_missing_file_of_the_store_is_a_finding_if_it_matters(host: Path) -> N
     ("name", "rule"), [("libnvcuvid.so.1", "library-unusable"), ("nvcubins.bin", "file-unusable")]
 )
 def test_what_is_no_file_is_left_out(host: Path, kind: str, name: str, rule: str) -> None:
-    make_instead(host / f".{FOLDER}/{name}", kind)
+    make_any_instead(host / f".{FOLDER}/{name}", kind)
     assert said(discover(host)) == {("warning", rule, f"{FOLDER}/{name}")}
     assert f"{FOLDER}/{name}" not in mounted(host)
 
