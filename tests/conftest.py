@@ -64,6 +64,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     return Scheduling(config, log)
 
+
 # The fixtures that check for a privilege; a test that uses one, directly or by other fixtures, needs root.
 ROOT_FIXTURES = frozenset({"other_users", "own_mounts", "real_nodes", "real_root"})
 

@@ -14,7 +14,6 @@ import stat
 from pathlib import Path
 
 from owntrees import UnsafePathError
-
 from provisioning.parts import Part, digest
 
 # What a run keeps in the cache beside the parts.
