@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from abilities import cannot_run
+from abilities import cannot_run, tool
 from hypothesis import HealthCheck, settings
 
 # The time of an example depends on the machine, not on what is tested.
@@ -66,7 +66,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 # The fixtures that check for a privilege; a test that uses one, directly or by other fixtures, needs root.
-ROOT_FIXTURES = frozenset({"other_users", "own_mounts", "real_nodes", "real_root"})
+ROOT_FIXTURES = frozenset({"other_users", "own_mounts", "real_nodes", "real_root", "uevents"})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -125,7 +125,14 @@ def other_users() -> None:
 @pytest.fixture(scope="session")
 def own_mounts() -> None:
     """Require the right to mount in a mount namespace of the test's own."""
-    mount = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    mount = [tool("unshare", "util-linux"), "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     trial = subprocess.run(mount, check=False, capture_output=True, text=True)
     if trial.returncode != 0:
         cannot_run(f"nothing can be mounted ({trial.stderr.strip()}): run as root")
+
+
+@pytest.fixture(scope="session")
+def uevents() -> None:
+    """Require the right to make the kernel send uevents of its devices."""
+    if not os.access("/sys/devices/virtual/mem/null/uevent", os.W_OK):
+        cannot_run("no uevent can be sent: run as root, with a writable /sys")

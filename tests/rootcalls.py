@@ -15,7 +15,7 @@ from conftest import ROOT_FIXTURES
 
 TESTS = Path(__file__).resolve().parent
 PLUGINS = ("cli/command.py", "logpipe.py", "e2e/provisioned.py")
-CALLS = r"mknod|[fl]?chown|chroot|set(?:|e|re|res)[ug]id|setgroups|initgroups|setns|unshare"
+CALLS = r"mknod|[fl]?chown|chroot|set(?:|e|re|res)[ug]id|setgroups|initgroups|setns|unshare|fanotify_init"
 PROGRAMS = {"chroot", "mknod", "mount", "nsenter", "umount", "unshare"}
 OTHER_USER = ("--reuid", "--regid", "--bounding-set")  # setpriv(1); its other options need no root
 SCRIPT = re.compile(rf"\bos\.(?:{CALLS})\(")
@@ -47,8 +47,12 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
 def root_call(node: ast.AST) -> str:
     """Return what NODE does that only root may do, or an empty text."""
     match node:
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="os"), attr=name)) if re.fullmatch(CALLS, name):
-            return "" if "os.getuid()" in ast.unparse(node) else f"os.{name}"
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="os" | "libc"), attr=name)) if re.fullmatch(
+            CALLS, name
+        ):
+            return "" if "os.getuid()" in ast.unparse(node) else name
+        case ast.Call(func=ast.Name(id="tool"), args=[ast.Constant(value=str(first)), *_]):
+            return first if first in PROGRAMS else ""
         case ast.keyword(arg="user", value=ast.Constant(value=int())):
             return "user="
         case (

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hosttree
-from abilities import WARNINGS, cannot_run
+from abilities import WARNINGS, cannot_run, tool
 from kernelside import control_nodes, example_gpus, make_node, write_driver, write_kernel_side
 from outputs import validator
 from waiting import PATIENCE_S, until
@@ -338,7 +338,7 @@ def _check_documents(running: Daemon) -> None:
 
 def unshared(*options: str) -> tuple[str, ...]:
     """Return the command that starts another in namespaces of its own; ends the test where it cannot."""
-    start = ("unshare", *options)
+    start = (tool("unshare", "util-linux"), *options)
     trial = subprocess.run([*start, "true"], check=False, capture_output=True, text=True)
     if trial.returncode != 0:
         cannot_run(f"{' '.join(start)}: {trial.stderr.strip()}")

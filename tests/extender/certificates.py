@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
-from abilities import cannot_run
+from abilities import tool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,10 +13,8 @@ if TYPE_CHECKING:
 
 def made(folder: Path, name: str, alias: str = "IP:127.0.0.1") -> tuple[str, str]:
     """Make a certificate for NAME and ALIAS that vouches for itself; returns its file, and its key's."""
-    if shutil.which("openssl") is None:
-        cannot_run("there is no openssl")
     files = str(folder / f"{name}.crt"), str(folder / f"{name}.key")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    command = [tool("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
     command += ["-nodes", "-subj", f"/CN={name}", "-addext", f"subjectAltName={alias}"]
     command += ["-out", files[0], "-keyout", files[1]]
     subprocess.run(command, check=True, capture_output=True)

@@ -14,6 +14,7 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from abilities import tool
 from certificates import made
 from waiting import PATIENCE_S, until
 
@@ -292,7 +293,7 @@ def test_an_address_or_certificate_that_cannot_be_used_is_an_error(tmp_path: Pat
 def test_a_key_with_a_password_is_an_error_and_no_question(tmp_path: Path) -> None:
     certificate, key = made(tmp_path, "one")
     locked = str(tmp_path / "locked.key")
-    subprocess.run(["openssl", "ec", "-aes256", "-in", key, "-passout", "pass:x", "-out", locked],
+    subprocess.run([tool("openssl"), "ec", "-aes256", "-in", key, "-passout", "pass:x", "-out", locked],
                    check=True, capture_output=True)  # fmt: skip
     with pytest.raises(StoreError, match="the key has a password"):
         Server("127.0.0.1", 0, echo, Access(certificate=certificate, key=locked)).start()

@@ -157,6 +157,7 @@ def freezer() -> Path:
     return folder
 
 
+@pytest.mark.needs_root
 @pytest.mark.wall_clock
 def test_a_child_that_hangs_in_the_kernel_is_left_to_it(freezer: Path) -> None:
     group = freezer / f"cdigen-test-{os.getpid()}"

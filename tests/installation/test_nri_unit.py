@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
+from abilities import cannot_run, tool
 from daemon.daemonhost import unshared
 from installation.installing import done, make
 from installation.unitfiles import ETC, REPOSITORY, complaints, security, settings, systemd_version
@@ -149,8 +149,7 @@ def test_the_wrapper_passes_the_socket_on_without_any_environment(wrapper: Path)
 def test_where_there_is_a_journal_the_log_goes_there_and_the_socket_is_passed_on(
     wrapper: Path, tmp_path: Path
 ) -> None:
-    if not Path("/usr/bin/systemd-cat").exists():
-        cannot_run("there is no systemd-cat here")
+    tool("systemd-cat", "systemd")
     journal = tmp_path / "journal"
     journal.mkdir()
     script = 'mkdir -p /run/systemd/journal && mount --bind {0} /run/systemd/journal && exec "$@"'

@@ -14,17 +14,16 @@ TAG = f"v{__version__}"
 
 def git(clone: Path, *words: str) -> None:
     identity = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.com")
-    subprocess.run(["git", "-C", clone, *identity, *words], check=True, capture_output=True)
+    subprocess.run([tool("git"), "-C", clone, *identity, *words], check=True, capture_output=True)
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """Return a clone whose commit is tagged as this version, which has nothing unreleased."""
-    tool("git")
     if not (REPOSITORY / ".git").exists():
         pytest.skip("these sources are no clone")
     clone = tmp_path / "clone"
-    subprocess.run(["git", "clone", "--quiet", REPOSITORY, clone], check=True, capture_output=True)
+    subprocess.run([tool("git"), "clone", "--quiet", REPOSITORY, clone], check=True, capture_output=True)
     log = clone / "CHANGELOG.md"
     text = log.read_text()
     headings = f"## [Unreleased]\n\n## [{__version__}] - 2026-01-01\n"

@@ -113,14 +113,14 @@ def test_a_reload_asks_first_whether_the_configuration_is_right(name: str) -> No
 
 
 def test_openrc_sends_no_signal_for_a_configuration_that_is_wrong(tmp_path: Path) -> None:
-    tool = tmp_path / "cdigen"
-    tool.write_text('#!/bin/sh\n[ "$*" = "config check" ]\nexit 2\n')
-    tool.chmod(0o755)
+    program = tmp_path / "cdigen"
+    program.write_text('#!/bin/sh\n[ "$*" = "config check" ]\nexit 2\n')
+    program.chmod(0o755)
     code = (
         "ebegin() { :; }; eend() { return $1; }; supervise-daemon() { echo signal; }; "
-        f". {ETC}/cdigen.openrc; command={tool}; reload"
+        f". {ETC}/cdigen.openrc; command={program}; reload"
     )
-    done = subprocess.run(["bash", "-c", code], check=False, capture_output=True, text=True)
+    done = subprocess.run([tool("bash"), "-c", code], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
 
 

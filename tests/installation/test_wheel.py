@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from abilities import tool
 from installation.installing import REPOSITORY
 from installation.wheels import build
 
@@ -45,7 +46,7 @@ def test_the_wheel_has_the_schemas_and_no_tests(wheel: Path) -> None:
 @pytest.mark.parametrize("target", ["wheel", "sdist"])
 def test_anybody_builds_the_same_bytes(tmp_path: Path, target: str) -> None:
     tracked = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        [tool("git"), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=REPOSITORY,
         check=False,
         capture_output=True,

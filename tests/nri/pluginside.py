@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from abilities import WARNINGS
+from abilities import WARNINGS, tool
 from nri.nrihost import content
 from nri.runtimeside import Runtime, SocketTransport, container, pod
 from outputs import validator
@@ -268,7 +268,7 @@ def plugin(
             process = subprocess.Popen(
                 # It ends with the tests, however they end.
                 [
-                    "setpriv",
+                    tool("setpriv", "util-linux"),
                     "--pdeathsig",
                     "KILL",
                     *before,

@@ -151,6 +151,7 @@ def test_news_of_a_container_hold_no_more_than_is_said_of_it(here: Host) -> None
 # The real process, and a file system that hangs.
 
 
+@pytest.mark.needs_root
 def test_while_its_look_at_the_specs_hangs_a_container_is_refused_and_served_afterwards() -> None:
     with host() as here, plugin(here) as running:
         runtime = here.runtime(request_timeout_s=4)
@@ -168,6 +169,7 @@ def test_while_its_look_at_the_specs_hangs_a_container_is_refused_and_served_aft
         assert running.metric('cdigen_nri_refused_total{cause="late"}') == 1
 
 
+@pytest.mark.needs_root
 def test_it_ends_while_its_look_at_the_specs_hangs() -> None:
     with host() as here, plugin(here) as running:
         here.runtime()
@@ -178,6 +180,7 @@ def test_it_ends_while_its_look_at_the_specs_hangs() -> None:
             assert running.stop() == 0
 
 
+@pytest.mark.needs_root
 def test_it_is_registered_before_the_specs_can_be_read() -> None:
     with host() as here, held(here.specs) as hold, plugin(here):
         runtime = here.runtime()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from abilities import cannot_run
+from abilities import cannot_run, tool
 from waiting import PATIENCE_S, until
 
 from cdigen.watch.triggers import Inbox, Trigger
@@ -136,6 +136,7 @@ def put_null_in_place_of(descriptor: int) -> None:
 
 def run_apart(script: str, *arguments: str, start: tuple[str, ...]) -> list[str]:
     """Run the Python text SCRIPT in the namespaces that START makes; returns the lines that it prints."""
+    tool(start[0], "util-linux")
     trial = subprocess.run([*start, "true"], check=False, capture_output=True, text=True)
     if trial.returncode != 0:
         cannot_run(f"{' '.join(start)}: {trial.stderr.strip()}")
