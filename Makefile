@@ -4,7 +4,7 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-processes test-containers test-debian13 quick nightly timings coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri bench-kubelet bench-topology bench-extender bench-page pictures soak provision install install-files uninstall install-hook deb rpm image release clean
+.PHONY: help run test test-processes test-containers test-debian13 quick nightly test-newest timings coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri bench-kubelet bench-topology bench-extender bench-page pictures soak provision install install-files uninstall install-hook deb rpm image release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -42,6 +42,15 @@ test-containers: $(VENV)/dev.stamp ## run the tests of real runtimes and Kuberne
 
 nightly: ## the long run, in parts that can be resumed: tests/nightly names them (root, after 'make provision')
 	tests/nightly
+
+# A venv with the newest releases. Its stamps are newer than the lock files, so 'make test' installs nothing into it.
+NEWEST := build/venv-newest
+test-newest: ## run every test with the newest releases instead of those of requirements-dev.lock
+	$(MAKE) VENV=$(NEWEST) $(NEWEST)/bin/pip
+	$(NEWEST)/bin/pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager pip --editable '.[dev]'
+	@touch $(NEWEST)/run.stamp $(NEWEST)/dev.stamp
+	@$(NEWEST)/bin/python tests/compare_lock.py
+	$(MAKE) VENV=$(NEWEST) test
 
 # What needs no process of its own, and none of the hostile: for every change, in less than a minute on two cores.
 QUICK := $(addprefix tests/,binfmt cdi config model nri/decision nri/wire pipeline runtimes vendors) tests/test_documentation.py
