@@ -29,10 +29,10 @@ def differences(lock: str, installed: dict[str, str]) -> list[str]:
 
 def main() -> int:
     """Print the differences; return the exit code."""
-    installed = {canonicalize_name(found.name): found.version for found in distributions()}
+    installed: dict[str, str] = {canonicalize_name(found.name): found.version for found in distributions()}
     # The package of this repository is in no lock.
-    installed.pop(canonicalize_name("cdigen"), None)
-    lines = differences(LOCK.read_text(encoding="utf-8"), dict(installed))
+    installed.pop("cdigen", None)
+    lines = differences(LOCK.read_text(encoding="utf-8"), installed)
     print("\n  ".join((f"Packages that differ from {LOCK.name}: {len(lines)}", *lines)), flush=True)
     return 0
 

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import compare_lock
 import pytest
@@ -33,7 +32,7 @@ def test_each_package_of_another_release_has_a_line(installed: dict[str, str], l
 
 @pytest.mark.process
 def test_the_packages_of_this_python_are_compared() -> None:
-    command = [sys.executable, Path(compare_lock.__file__)]
+    command = [sys.executable, compare_lock.__file__]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert printed.startswith("Packages that differ from requirements-dev.lock: ")
     assert "cdigen" not in printed
