@@ -40,6 +40,11 @@ test-processes: $(VENV)/dev.stamp ## run the tests that start no containers (SEL
 test-containers: $(VENV)/dev.stamp ## run the tests of real runtimes and Kubernetes (root, after 'make provision')
 	$(RUN_TESTS) $(MARKERS) --timeout $(TIMEOUT_S) -n $(CONTAINER_JOBS) --dist loadfile tests/e2e
 
+# Beside the tests of code whose libraries differ there: Python itself, the programs that watch files, the hook.
+DEBIAN13 := $(addprefix tests/,cli daemon/test_loop.py hook nvml watch)
+test-debian13: ## what may differ on Debian 13's own Python and modules (root, after 'make provision')
+	tests/on-debian13 --differing -n $(JOBS) --dist loadfile -m 'not adversarial and not wall_clock' $(DEBIAN13)
+
 nightly: ## the long run, in parts that can be resumed: tests/nightly names them (root, after 'make provision')
 	tests/nightly
 
