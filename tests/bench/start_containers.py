@@ -32,9 +32,10 @@ TESTS = HERE.parent
 sys.path[:0] = [str(TESTS), str(TESTS / "e2e"), str(TESTS / "nvml"), str(REPOSITORY)]
 
 from bench import toolkit  # noqa: E402 - after the path is set
-from chroothost import DEBIAN_IMAGE, MANY_IMAGE, Host, copy_tree, running_host  # noqa: E402
+from chroothost import DEBIAN_IMAGE, MANY_IMAGE, Host, running_host  # noqa: E402
 from gpuhosts import install_hook, succeed  # noqa: E402
 from kernelside import example_gpus, write_kernel_side  # noqa: E402
+from owntrees import copy_tree  # noqa: E402
 
 # 12 device nodes in all: 8 GPUs and the four that they share, without DRM.
 GPUS = tuple(replace(gpu, card=None, render=None) for gpu in example_gpus(8))
