@@ -107,10 +107,10 @@ class Server:
 
     PORT_ROUTES are those of ROUTES that answer otherwise at the port, which every user of the host may ask.
 
-    A route gets the query string and is called in one of THREADS. All requests wait while routes block in all
-    of them, so one that blocks has to do so for less than MAX_AGE_S, in less than THREADS at once. The server
-    is a ``Source`` whose only event is the end of its thread: so the supervisor restarts it when its socket
-    was removed, or while a port is in use by others.
+    A route gets the query string and is called in one of at most THREADS; the next thread is started when the
+    last one is in use. All requests wait while routes block in all of them, so one that blocks has to do so
+    for less than MAX_AGE_S, in less than THREADS at once. The server is a ``Source`` whose only event is the
+    end of its thread: the supervisor restarts it when its socket was removed, or while a port is in use.
     """
 
     name = "http"
@@ -131,6 +131,9 @@ class Server:
         self._port_routes = {**routes, **(port_routes or {})}
         self._max_age_s = max_age_s
         self._threads = threads
+        # Held while requests are counted and threads are started or stopped.
+        self._lock = threading.Lock()
+        self._busy = 0
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         # What waitress polls: its servers and their connections, by descriptor.
@@ -159,7 +162,7 @@ class Server:
         self._stopping, self._polled = threading.Event(), {}
         # One for each: waitress refuses to serve two families with one.
         self._servers = [
-            create_server(answer, map=self._polled, sockets=[each], threads=self._threads, **_LIMITS)
+            create_server(answer, map=self._polled, sockets=[each], threads=1, **_LIMITS)
             for each, answer in bound
         ]
         self._thread = threading.Thread(
@@ -188,7 +191,9 @@ class Server:
         for each in ended:
             with suppress(OSError):
                 each.close()
-        for server in self._servers:
+        with self._lock:
+            servers, self._servers = self._servers, []
+        for server in servers:
             server.task_dispatcher.shutdown(timeout=0.1)
         self._unlink()
 
@@ -226,14 +231,31 @@ class Server:
 
     def _answer_socket(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request to the unix socket."""
-        return _answer(self._routes, environ, start_response)
+        return self._answer(self._routes, environ, start_response)
 
     def _answer_port(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request to the port, where browsers are."""
         status, text = refusal(environ)
         if not status:
-            return _answer(self._port_routes, environ, start_response)
+            return self._answer(self._port_routes, environ, start_response)
         return _respond(Response(body=text.encode(), status=status), environ, start_response)
+
+    def _answer(
+        self, routes: Mapping[str, Route], environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        """Answer a request by ROUTES while a thread is left for the next request."""
+        with self._lock:
+            self._busy += 1
+            wanted = min(self._busy + 1, self._threads)
+            for dispatcher in (server.task_dispatcher for server in self._servers):
+                if len(dispatcher.threads) < wanted:
+                    with suppress(RuntimeError):  # no thread can be started: the present ones have to do
+                        dispatcher.set_thread_count(wanted)
+        try:
+            return _answer(routes, environ, start_response)
+        finally:
+            with self._lock:
+                self._busy -= 1
 
 
 def _answer(

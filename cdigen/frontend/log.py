@@ -40,9 +40,8 @@ def _without(name: str) -> Iterator[None]:
 with _without("rich"):
     import structlog
 
-# Libraries say more than anybody wants. Waitress warns of every client that it sheds; watchdog 7 logs an
-# error when an event arrives while it is being stopped.
-_LEAST_LEVEL = {"waitress": logging.ERROR, "watchdog.observers.inotify": logging.CRITICAL}
+# Waitress warns of every client that it sheds.
+_LEAST_LEVEL = {"waitress": logging.ERROR}
 # Whoever reads the log takes a line within microseconds, or has stopped reading.
 WAIT_S = 0.2
 

@@ -40,6 +40,8 @@ VIEW = ("--layout", "view", "--hook", "none")
 GOALS_MS = {"8 GPUs": 15, "56 MIG instances": 25, "1,000 GPUs": 1000}
 EVENT_GOAL_MS = 500
 IDLE_GOAL_PERCENT = 0.1
+THREADS_GOAL = 10
+INOTIFY_GOAL = 3
 MEMORY_GOAL_MB = 45
 PATIENCE_S = 30
 
@@ -92,6 +94,13 @@ class Daemon:
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         return round(int(text.partition("VmRSS:")[2].split()[0]) / 1024, 1)
 
+    def threads(self) -> int:
+        return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))
+
+    def inotify_instances(self) -> int:
+        files = Path(f"/proc/{self.process.pid}/fd").iterdir()
+        return sum(os.readlink(file) == "anon_inode:inotify" for file in files)
+
     def processor_s(self) -> float:
         """Return the processor time of all its threads; /proc/PID/stat counts in steps of 10 ms."""
         tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
@@ -115,6 +124,7 @@ def main() -> None:
         python = install(work / "venv") / "python"
         hosts = {
             "8 GPUs": _host(work / "host-8", 8),
+            "2 GPUs": _host(work / "host-2", 2),
             "56 MIG instances": _mig_host(work / "host-mig"),
             "1,000 GPUs": _host(work / "host-1000", 1000),
         }
@@ -122,7 +132,8 @@ def main() -> None:
             "last event to spec on disk": _events(python, hosts["8 GPUs"], options.runs),
             "warm cycle": [_cycles(python, name, host, options.runs) for name, host in hosts.items()],
             f"idle for {options.idle:g} s": [
-                _idle(python, name, hosts[name], options.idle) for name in ("8 GPUs", "56 MIG instances")
+                _idle(python, name, hosts[name], options.idle)
+                for name in ("2 GPUs", "8 GPUs", "56 MIG instances")
             ],
             "memory": _memory(python, hosts["8 GPUs"], options.cycles),
         }
@@ -219,8 +230,7 @@ def _events(python: Path, root: Path, runs: int) -> list[dict[str, object]]:
         ("a library comes or goes, files", lambda: package(library), FILES, EVENT_GOAL_MS),
         ("a library comes or goes, view", lambda: package(library), VIEW, EVENT_GOAL_MS),
         ("a GPU's node comes or goes", lambda: package(node), FILES, EVENT_GOAL_MS),
-        # watchdog waits half a second for the other half of a rename.
-        ("a library is moved out and in", lambda: move(library), FILES, 0),
+        ("a library is moved out and in", lambda: move(library), FILES, EVENT_GOAL_MS),
         ("a GPU in /proc comes or goes (polled)", lambda: move(capability), FILES, 0),
     ):
         with _running(python, root, *options) as daemon:
@@ -264,6 +274,10 @@ def _idle(python: Path, name: str, root: Path, for_s: float) -> dict[str, object
             "goal_percent": IDLE_GOAL_PERCENT,
             "wakeups_per_minute": round((daemon.wakeups() - wakeups) / took * 60),
             "cycles": daemon.cycles() - cycles,
+            "threads": daemon.threads(),
+            "goal_threads": THREADS_GOAL,
+            "inotify_instances": daemon.inotify_instances(),
+            "goal_instances": INOTIFY_GOAL,
         }
 
 

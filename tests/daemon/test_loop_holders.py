@@ -141,7 +141,6 @@ def test_200_slow_clients_at_socket_and_port_hurt_nobody(tmp_path: Path) -> None
     with ExitStack() as crowd, daemon(host) as running:
         assert until(lambda: bool(at_port(port, "/healthz")), PATIENCE_S)
         open_files = Path(f"/proc/{running.process.pid}/fd")
-        # Watched folders are open files as well, of which some watchdogs have more than others.
         without_crowd = len(list(open_files.iterdir()))
         slow = []
         for number in range(200):

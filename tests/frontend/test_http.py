@@ -182,7 +182,14 @@ def test_many_requests_on_one_connection_are_answered_in_order(path: str) -> Non
     assert [answer[:3] for answer in answers] == [b"200"] * 50 + [b"404"]
 
 
-def test_a_route_that_waits_keeps_no_other_waiting(daemon: Daemon, path: str) -> None:
+def answering() -> int:
+    """Return how many threads answer requests."""
+    return sum(thread.name.startswith("waitress-") for thread in threading.enumerate())
+
+
+def test_a_route_that_waits_keeps_no_other_waiting_and_threads_start_as_they_are_needed(
+    daemon: Daemon, path: str
+) -> None:
     let_go = threading.Event()
 
     def wait(_: str) -> http.Response:
@@ -191,6 +198,7 @@ def test_a_route_that_waits_keeps_no_other_waiting(daemon: Daemon, path: str) ->
 
     server = Server({**daemon.routes(), "/slow": wait}, path, threads=3)
     server.start()
+    assert answering() == 1
     slow = [connected(path) for _ in range(2)]
     try:
         for client in slow:
@@ -199,6 +207,7 @@ def test_a_route_that_waits_keeps_no_other_waiting(daemon: Daemon, path: str) ->
             begun = time.monotonic()
             assert get(path, "/healthz")[0] == 200
             assert time.monotonic() - begun < PATIENCE_S / 2
+        assert answering() == 3
         let_go.set()
         assert [received(client).rpartition(b"\n")[2] for client in slow] == [b"late", b"late"]
     finally:
@@ -206,6 +215,7 @@ def test_a_route_that_waits_keeps_no_other_waiting(daemon: Daemon, path: str) ->
         server.stop()
         for client in slow:
             client.close()
+    assert until(lambda: answering() == 0)
 
 
 def test_an_answer_that_fails_is_an_error_without_a_traceback(path: str) -> None:

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import threading
+import os
+import subprocess
+import sys
 import time
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
 from waiting import until
 from watch.test_uevent_source import send
-from watch.watching import KILLS, descriptors, is_watched, kill, run_apart
-from watchdog.observers.api import BaseObserver
+from watch.watching import is_watched, run_apart
 
-from cdigen.watch import files
 from cdigen.watch.uevents import UeventSource
-from cdigen.watch.waypoints import interests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import pytest
     from watch.watching import Ear
 
     from cdigen.watch.files import FileSource
-    from cdigen.watch.waypoints import Interest
 
 
 def test_links_stay_within_a_root_that_is_given_later(
@@ -38,37 +36,42 @@ def test_links_stay_within_a_root_that_is_given_later(
     assert ear.hears(f"{tmp_path}/root/there/file changed")
 
 
+FLAP = """
+import os, sys
+while True:
+    os.mkdir(sys.argv[1])
+    os.rmdir(sys.argv[1])
+"""
+
+
+@pytest.mark.process
 def test_a_folder_that_vanishes_while_watches_are_planned_is_watched_again(
-    tmp_path: Path, ear: Ear, watch: Callable[..., FileSource], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, ear: Ear, watch: Callable[..., FileSource]
 ) -> None:
-    # Otherwise watchdog keeps the watch of the folder that was, and takes the next one for watched.
     folder = tmp_path / "folder"
-    folder.mkdir()
-    source = watch(folder / "file")
-
-    def found(*given: tuple[str, ...]) -> dict[str, Interest]:
-        planned = interests(*given)
-        if folder.exists():
-            folder.rmdir()
-        return planned
-
-    with monkeypatch.context() as patch:
-        patch.setattr(files, "interests", found)
-        source.rearm((f"{folder}/file",))
-    # Its end is an event too, after which the folder would be watched again in any case.
-    ear.forget()
-    folder.mkdir()
+    # Planning all these takes longer than the folder exists.
+    paths = (str(folder / "file"), *(f"{tmp_path}/{number}/file" for number in range(1000)))
+    source = watch(*paths)
+    said = set()
+    with subprocess.Popen([sys.executable, "-c", FLAP, str(folder)]) as flapping:
+        assert until(lambda: ear.hears(f"{folder} changed"))
+        for _ in range(10):
+            source.rearm(paths)
+            said.add(source.problem())
+        flapping.kill()
+    folder.mkdir(exist_ok=True)
     assert until(lambda: is_watched(folder))
-    assert source.problem() == ""
+    said.add(source.problem())
     ear.forget()
     (folder / "file").touch()
     assert ear.hears(f"{folder}/file changed")
+    assert said == {""}
 
 
 BOUND = """
 import subprocess, sys
 from pathlib import Path
-from watch.watching import Ear
+from watch.watching import Ear, watches
 from cdigen.watch.files import FileSource
 
 folder, ear = Path(sys.argv[1]), Ear()
@@ -80,6 +83,14 @@ spec.touch()
 source = FileSource((str(spec), str(folder / "bound/further/file")))
 source.start(ear.inbox.put)
 spec.write_text("new")
+assert ear.hears(f"{spec} changed", within_s=5), ear.reasons
+# Both ways are one watch of the kernel's, which stays for the other when one is dropped.
+before = watches()
+source.rearm((str(spec),))
+further = (folder / "real/further").stat().st_ino
+assert watches() == [line for line in before if f" ino:{further:x} " not in line], (before, watches())
+ear.forget()
+spec.write_text("newer")
 assert ear.hears(f"{spec} changed", within_s=5), ear.reasons
 """
 
@@ -104,19 +115,60 @@ def test_a_folder_that_is_removed_is_no_fault_of_a_thread(
     assert said == {""}
 
 
-@KILLS
-def test_a_dead_observer_leaves_nothing_when_the_source_is_started_again(
-    tmp_path: Path, ear: Ear, watch: Callable[..., FileSource]
-) -> None:
-    source = watch(tmp_path / "file")
-    before = len(descriptors("inotify"))
-    (observer,) = [thread for thread in threading.enumerate() if isinstance(thread, BaseObserver)]
-    kill(observer, within="run")
-    (tmp_path / "file").touch()
-    assert until(lambda: source.problem() == "a thread of watchdog's has ended")
-    source.stop()
-    source.start(ear.inbox.put)
-    assert len(descriptors("inotify")) == before
+UNMOUNTED = """
+import subprocess, sys
+from pathlib import Path
+from watch.watching import Ear
+from cdigen.watch.files import FileSource
+
+folder, ear = Path(sys.argv[1], "driver"), Ear()
+folder.mkdir()
+subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True)
+(folder / "lib").mkdir()
+source = FileSource((str(folder / "lib/one"),))
+source.start(ear.inbox.put)
+subprocess.run(["umount", folder], check=True)
+assert ear.hears(f"{folder} changed"), ear.reasons
+ear.forget()
+(folder / "lib").mkdir()
+assert ear.hears(f"{folder}/lib changed"), ear.reasons
+assert source.problem() == ""
+"""
+
+
+def test_a_file_system_that_is_unmounted_is_seen(tmp_path: Path) -> None:
+    assert run_apart(UNMOUNTED, str(tmp_path), unshare=("--user", "--map-root-user", "--mount")) == []
+
+
+LOCKED = """
+import os, sys
+from pathlib import Path
+from waiting import until
+from watch.watching import Ear
+from cdigen.watch.files import FileSource
+
+os.setresuid(65534, 65534, 65534)
+folder, ear = Path(sys.argv[1], "folder"), Ear()
+folder.mkdir()
+source = FileSource((str(folder),))
+source.start(ear.inbox.put)
+folder.chmod(0)
+assert ear.hears(f"{folder} changed"), ear.reasons
+assert until(lambda: source.problem() == f"{folder} is not watched: Permission denied"), source.problem()
+folder.chmod(0o700)
+assert until(lambda: source.problem() == ""), source.problem()
+ear.forget()
+(folder / "file").touch()
+assert ear.hears(f"{folder}/file changed"), ear.reasons
+"""
+
+
+@pytest.mark.usefixtures("real_root")
+def test_a_folder_that_is_unreadable_for_a_while_is_watched_again() -> None:
+    # Below pytest's own folders, others may not even see a folder.
+    with TemporaryDirectory() as above:
+        os.chmod(above, 0o777)
+        assert run_apart(LOCKED, above, unshare=("--uts",)) == []
 
 
 def test_subsystems_that_are_given_later_are_heard_and_a_look_follows(ear: Ear) -> None:

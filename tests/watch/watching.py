@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 import traceback
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,11 +113,8 @@ def descriptors(kind: str) -> set[int]:
 
 def watches() -> list[str]:
     """Return what the kernel lists of this process's inotify watches: number and inode of each."""
-    lines: list[str] = []
-    for descriptor in descriptors("inotify"):
-        # watchdog 6 has one for each folder, and may be closing it.
-        with suppress(FileNotFoundError):
-            lines += Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+    (descriptor,) = descriptors("inotify")
+    lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
     return sorted(line for line in lines if line.startswith("inotify"))
 
 

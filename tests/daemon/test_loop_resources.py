@@ -1,0 +1,34 @@
+"""What a daemon takes from its host while nothing happens: inotify instances and threads."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from daemon.daemonhost import Host, daemon
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
+MOST_INSTANCES, MOST_THREADS = 3, 10
+
+
+def test_a_daemon_with_two_gpus_has_one_inotify_instance_and_few_threads(tmp_path: Path) -> None:
+    host = Host(tmp_path / "host").make(gpus=2)
+    host.configure()
+    with daemon(host) as running:
+        running.rests()
+        process = Path(f"/proc/{running.process.pid}")
+        instances = [file.name for file in (process / "fd").iterdir() if "inotify" in os.readlink(file)]
+        watches = [
+            line
+            for number in instances
+            for line in (process / "fdinfo" / number).read_text().splitlines()
+            if line.startswith("inotify ")
+        ]
+        threads = len(list((process / "task").iterdir()))
+        print(f"\n{len(instances)} inotify instances, {len(watches)} watches, {threads} threads")
+        # The folders are watched, not compared.
+        assert len(watches) > 20
+        assert running.status["sources"]["files"]["healthy"]
+        assert len(instances) <= MOST_INSTANCES
+        assert threads <= MOST_THREADS
