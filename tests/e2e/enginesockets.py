@@ -46,6 +46,9 @@ class Passing(socketserver.StreamRequestHandler):
             asked.start()
             with engine.makefile("rb", buffering=0) as answer:
                 shutil.copyfileobj(answer, self.wfile)
+            # The thread reads until the client sends no more; its file is closed after that.
+            self.connection.shutdown(socket.SHUT_RD)
+            asked.join()
 
     def _pass_request(self, engine: socket.socket) -> None:
         with engine.makefile("wb", buffering=0) as there:

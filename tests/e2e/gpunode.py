@@ -55,7 +55,8 @@ AMDS = amdtree.mi300x(2, count=1)
 FLEX = inteltree.gpu(40, "0000:e7:00.0", inteltree.FLEX_170, "i915")
 BOOT = "11111111-2222-3333-4444-555555555555\n"
 # The nodes have no driver behind them, which the daemon's look at devices would find.
-CONFIG = "health: {ignore: [node-unusable]}\ndaemon: {settle_timeout_s: 2}\n"
+# The daemon runs no cycle without an event while a test waits: what a wait sees is the effect of an event.
+CONFIG = "health: {ignore: [node-unusable]}\ndaemon: {settle_timeout_s: 2, resync_s: 3600}\n"
 
 # In the node's namespaces: the host's folders in the place of the node's, but for the kernel's own files.
 MOUNT = """

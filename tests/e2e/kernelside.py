@@ -6,6 +6,7 @@ a driver; only the device nodes need root. The formats are those of driver 550.
 
 import os
 import stat
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -194,6 +195,8 @@ def write_pci_device(sys: Path, gpu: Gpu) -> None:
         device / "uevent",
         f"DRIVER=nvidia\nPCI_CLASS={gpu.pci_class:X}\nPCI_ID=10DE:{gpu.device_id:04X}\nPCI_SLOT_NAME={gpu.bdf}\n",
     )
+    # The first 64 bytes of its config space: the ids, and a header of type 0.
+    (device / "config").write_bytes(struct.pack("<HH60x", 0x10DE, gpu.device_id))
     (sys / "bus/pci/drivers/nvidia").mkdir(parents=True, exist_ok=True)
     link(device / "driver", "../../../bus/pci/drivers/nvidia")
     link(sys / "bus/pci/devices" / gpu.bdf, f"../../../devices/{bridge}/{gpu.bdf}")

