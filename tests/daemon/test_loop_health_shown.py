@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +11,7 @@ import outputs
 import pytest
 from abilities import WARNINGS
 from daemon.daemonhost import Host, daemon
+from inprocess import run_here
 from kernelrecords import FakeLog, record
 from kernelside import example_gpus
 
@@ -47,15 +46,10 @@ def log(host: Host) -> Iterator[FakeLog]:
 def cdigen(host: Host, *arguments: str) -> Any:
     """Return what the command says as JSON of HOST, whose daemon runs."""
     words = (*arguments, "--root", str(host.root), "--json")
-    done = subprocess.run(
-        [sys.executable, "-m", "cdigen", *words],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONWARNINGS": WARNINGS},
-    )
-    outputs.check(words, done.returncode, done.stdout)
-    return json.loads(done.stdout)
+    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONWARNINGS": WARNINGS}
+    code, out, _ = run_here(words, stdin=b"", environment=environment)
+    outputs.check(words, code, out.decode())
+    return json.loads(out)
 
 
 def causes(host: Host) -> dict[str, list[str]]:
