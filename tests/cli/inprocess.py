@@ -35,7 +35,8 @@ def run_here(
     try:
         os.pwrite(files[0], stdin, 0)
         code = run_on(files, arguments, environment)
-        return code, *(os.pread(file, os.fstat(file).st_size, 0) for file in files[1:])
+        out, err = (os.pread(file, os.fstat(file).st_size, 0) for file in files[1:])
+        return code, out, err
     finally:
         for file in files:
             os.close(file)
@@ -79,6 +80,8 @@ def _start(arguments: tuple[str, ...], environment: Mapping[str, str]) -> Iterat
     """Give the process ARGUMENTS, ENVIRONMENT and Python's streams at its descriptors, as its start does."""
     streams, argv, variables = (sys.stdin, sys.stdout, sys.stderr), sys.argv, dict(os.environ)
     collects = gc.isenabled()
+    # cdigen.kubelet.wire sets it at its import, which happens once in this process.
+    own = {"GRPC_VERBOSITY": "NONE", **environment}
     # As Python opens them where LANG is C.UTF-8.
     with (
         open(0, encoding="utf-8", errors="surrogateescape", closefd=False) as stdin,
@@ -89,9 +92,9 @@ def _start(arguments: tuple[str, ...], environment: Mapping[str, str]) -> Iterat
             sys.stdin, sys.stdout, sys.stderr = stdin, stdout, stderr
             sys.argv = ["cdigen", *arguments]
             os.environ.clear()
-            os.environ.update(environment)
+            os.environ.update(own)
             yield
-            assert dict(os.environ) == environment, "the run changed its environment"
+            assert dict(os.environ) == own, "the run changed its environment"
         finally:
             sys.stdin, sys.stdout, sys.stderr = streams
             sys.argv = argv
