@@ -129,7 +129,7 @@ def test_containerd_keeps_what_others_said_of_the_table_in_which_the_validator_i
 
 def test_containerd_1_7_starts_nri_by_what_is_written(cache: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
-    copy_tree(cache / "containerd-trixie", root)
+    copy_tree(cache / "containerd-trixie", root, own=("etc",))
     (root / "etc/containerd").mkdir(parents=True, exist_ok=True)
     main = root / "etc/containerd/config.toml"
     main.write_text(f"version = 2\n[{OLD_CRI}]\nmax_container_log_line_size = 77\n")
