@@ -4,7 +4,7 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-processes test-containers test-debian13 quick nightly test-newest timings coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri bench-kubelet bench-topology bench-extender bench-page pictures soak provision install install-files uninstall install-hook deb rpm image release clean
+.PHONY: help run test test-processes test-containers test-debian13 quick nightly test-newest timings coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri bench-kubelet bench-topology bench-extender bench-page pictures soak provision real-gpu install install-files uninstall install-hook deb rpm image release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -150,6 +150,12 @@ soak: $(VENV)/dev.stamp ## the long way through upgrades, kills, races, memory (
 
 provision: ## make the real driver trees and images for the end-to-end tests (root, several minutes)
 	tests/e2e/provision
+
+# The folder for the results, new or empty; by default build/real-gpu, whose old results are removed.
+OUT ?=
+real-gpu: $(VENV)/run.stamp ## run cdigen on a machine with NVIDIA's driver, and compare it with nvidia-smi (OUT=<folder>)
+	$(if $(OUT),,rm -rf build/real-gpu)
+	$(VENV)/bin/python tests/real_gpu $(if $(OUT),--output '$(OUT)')
 
 # What runs the hook on the host that it is installed on: its byte code is compiled for this interpreter.
 HOOK_PYTHON ?= /usr/bin/python3
