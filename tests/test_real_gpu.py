@@ -16,7 +16,7 @@ from kernelside import example_gpus, write_kernel_side
 from real_gpu.run import Run
 from real_gpu.steps import generate, inspect, matrix, prepare
 
-pytestmark = [pytest.mark.process, pytest.mark.usefixtures("real_nodes")]
+pytestmark = pytest.mark.process
 
 PROGRAM = Path(__file__).with_name("real_gpu")
 GPUS = example_gpus(2)
@@ -65,7 +65,7 @@ class RealGpu:
 
 
 @pytest.fixture
-def real_gpu() -> Iterator[RealGpu]:
+def real_gpu(real_nodes: None) -> Iterator[RealGpu]:  # noqa: ARG001 - the host has device nodes
     with standin.trusted_folder() as folder:
         yield RealGpu(folder)
 
