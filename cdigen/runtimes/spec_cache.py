@@ -89,11 +89,18 @@ class SpecCache:
     """The content of spec files, cached: a file is parsed anew only after it has changed.
 
     Files that are gone are forgotten, and documents are not kept: PREPARE returns what the reader needs of
-    each loaded one, as the library decodes it (``SpecFile.prepared``).
+    each loaded one, as the library decodes it (``SpecFile.prepared``). SHOWS_CHANGES returns whether a
+    file's time of change, read at another time, is old enough to show the next change.
     """
 
-    def __init__(self, prepare: Prepare | None = None) -> None:
+    def __init__(
+        self,
+        prepare: Prepare | None = None,
+        *,
+        shows_changes: Callable[[int, int], bool] = shows_changes,
+    ) -> None:
         self._prepare = prepare
+        self._shows_changes = shows_changes
         # By tree, directory and library: the files by their names.
         self._kept: dict[tuple[str, str, str], dict[str, _Kept]] = {}
         self._indexes: dict[tuple[str, tuple[str, ...], str, Reader], SpecIndex] = {}
@@ -106,7 +113,7 @@ class SpecCache:
         The index is of those files that LIBRARY loads.
         """
         directories = spec_directories(host, spec_dirs, library=library, reader=reader)
-        reading = _Reading(host, library, self._prepare)
+        reading = _Reading(host, library, self._prepare, self._shows_changes)
         files = [file for each in directories for file in self._files_in(each, reading, reader)]
         loaded = [file for file in files if file.state == LOADED]
         key = (host.outer, spec_dirs, library, reader)
@@ -152,8 +159,11 @@ class SpecCache:
 class _Reading:
     """One reading of files of HOST as root's runtime with LIBRARY reads them; see ``SpecCache``."""
 
-    def __init__(self, host: Root, library: str, prepare: Prepare | None) -> None:
+    def __init__(
+        self, host: Root, library: str, prepare: Prepare | None, shows_changes: Callable[[int, int], bool]
+    ) -> None:
         self.host = host
+        self._shows_changes = shows_changes
         self.library = library
         self._prepare = prepare
         self._room = _MOST_UNSETTLED
@@ -193,7 +203,7 @@ class _Reading:
             file = known.file
         else:
             file = _parsed(path, directory, data, self.library, self._prepare)
-        if shows_changes(identity[2], read_ns):
+        if self._shows_changes(identity[2], read_ns):
             return _kept(identity, file)
         self._room -= len(data)
         return _kept(identity, file, data) if self._room >= 0 else _kept(None, file)

@@ -7,10 +7,10 @@ import os
 import random
 import shutil
 import subprocess
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import pause
 
 from cdigen.host.root import Root
 from cdigen.runtimes.scan import scan
@@ -193,7 +193,7 @@ def test_a_scan_by_what_is_kept_is_a_fresh_one(folder: Path, seed: int) -> None:
         edit = chance.choice(disk.edits)
         edit()
         if chance.random() < SETTLES:
-            time.sleep(SETTLED_S)
+            pause(SETTLED_S)
         library, reader = chance.choice((*LIBRARIES, "1.0.1", "1.0.1")), chance.choice((ROOT, *READERS))
         asked: dict[str, Any] = {"library": library, "reader": reader}
         found = scan(DIRECTORIES, Root(str(folder)), cache=kept, **asked)
