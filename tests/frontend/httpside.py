@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 from contextlib import suppress
 
+from waiting import PATIENCE_S
+
 from cdigen.frontend import http
 from cdigen.frontend.http import standard_routes
 
 AGE_S = 1.5
-# Longer than anything takes on a busy machine; only a failing test waits so long.
-PATIENCE_S = 20.0
 
 
 class Daemon:

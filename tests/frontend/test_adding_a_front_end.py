@@ -78,7 +78,7 @@ def test_the_example_serves_what_the_specs_offer_until_it_is_told_to_end(root: P
         offer(root, "0")
         assert until(lambda: status(run_dir).get("devices") == both[:1])
         process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=20)
+        _, log = process.communicate(timeout=60)
         assert (process.returncode, json.loads(log.splitlines()[-1])["event"]) == (0, "stopped")
         assert not (run_dir / "status.json").exists()
 
@@ -88,7 +88,7 @@ def test_a_second_instance_is_refused_by_the_lock(root: Path, tmp_path: Path) ->
     with running(root, run_dir):
         assert until(lambda: status(run_dir))
         with running(root, run_dir) as second:
-            _, said = second.communicate(timeout=20)
+            _, said = second.communicate(timeout=60)
             assert second.returncode != 0
             assert b"LockHeld" in said
 

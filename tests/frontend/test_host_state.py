@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 from nri.pluginside import NAME, Host, spec
 from nri.serveside import settled
+from waiting import until
 
 from cdigen.frontend.host_state import HostSources, read_host_state
 
@@ -69,8 +69,7 @@ def test_a_folder_whose_time_was_set_back_has_changed_all_the_same(here: Host) -
 def test_a_spec_directory_behind_a_link_is_that_of_the_host_it_is_on(here: Host) -> None:
     tree = str(here.root)
     places = HostSources(host=tree, specs=tree, spec_dirs=("/var/run/cdi",), runs=tree, run_dir="/run/cdigen")
-    time.sleep(0.05)
-    state = read_host_state(places, library="1.0.1")
+    state = current(places)
     assert state.specs.resolve("nvidia.com/gpu=0").ok
     assert state.is_current()
     here.write_spec(["2"])
@@ -80,6 +79,18 @@ def test_a_spec_directory_behind_a_link_is_that_of_the_host_it_is_on(here: Host)
 def test_ten_thousand_devices_are_state_in_a_moment(here: Host) -> None:
     here.write_spec([f"d{number}" for number in range(10_000)])
     assert len(settled(here.root).specs.devices) == 10_000
+
+
+def current(places: HostSources) -> HostState:
+    """Return the state of a host once its files are so old that their times show the next change."""
+    states: list[HostState] = []
+
+    def is_current() -> bool:
+        states.append(read_host_state(places, library="1.0.1"))
+        return states[-1].is_current()
+
+    assert until(is_current)
+    return states[-1]
 
 
 def sources(root: Path) -> HostSources:
@@ -118,8 +129,7 @@ def test_what_nobody_has_touched_stays_current_and_an_inventory_counts_as_well(t
     (tmp_path / "etc/cdi").mkdir(parents=True)
     (tmp_path / "run/cdigen").mkdir(parents=True)
     (tmp_path / "run/cdigen/inventory.json").write_text("{}")
-    time.sleep(0.05)
-    state = read_host_state(sources(tmp_path), library="1.0.1")
+    state = current(sources(tmp_path))
     assert state.is_current()
     (tmp_path / "run/cdigen/inventory.json.new").write_text("{}")
     assert state.is_current()

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from frontend.httpside import AGE_S, PATIENCE_S, Daemon, asked, connected, free_port, get, received
-from waiting import until
+from frontend.httpside import AGE_S, Daemon, asked, connected, free_port, get, received
+from waiting import PATIENCE_S, limited, pause, until
 
 from cdigen.frontend import http
 from cdigen.frontend.http import MAX_CONNECTIONS, Server, standard_routes
@@ -114,12 +114,14 @@ def test_a_crowd_of_slow_clients_keeps_no_honest_one_out(daemon: Daemon, path: s
     server = Server(daemon.routes(), path, max_age_s=10 * PATIENCE_S)
     server.start()
     crowd = []
+    # Other tests of this process may have left some.
+    without_crowd = len(os.listdir("/proc/self/fd"))
     for _ in range(5 * MAX_CONNECTIONS):
         crowd.append(connected(path))
         crowd[-1].sendall(b"GET /met")
         if len(crowd) % 10 == 0:
             assert get(path, "/healthz")[0] == 200
-    assert len(os.listdir("/proc/self/fd")) < len(crowd) + 3 * MAX_CONNECTIONS
+    assert len(os.listdir("/proc/self/fd")) < without_crowd + len(crowd) + 3 * MAX_CONNECTIONS
     for client in crowd:
         client.close()
     server.stop()
@@ -134,7 +136,7 @@ def test_a_crowd_at_the_port_evicts_nobody_from_the_socket(daemon: Daemon, path:
         honest.sendall(b"GET /met")
         assert get(path, "/healthz")[0] == 200
         for _ in range(5 * MAX_CONNECTIONS):
-            crowd.append(socket.create_connection((http.LOOPBACK, port), timeout=5))
+            crowd.append(socket.create_connection((http.LOOPBACK, port), timeout=PATIENCE_S))
             crowd[-1].sendall(b"GET /met")
         honest.sendall(b"rics HTTP/1.0\r\n\r\n")
         assert received(honest).endswith(b"cdigen_up 1\n")
@@ -146,19 +148,29 @@ def test_a_crowd_at_the_port_evicts_nobody_from_the_socket(daemon: Daemon, path:
 @pytest.mark.usefixtures("server")
 def test_a_client_that_asks_much_and_reads_nothing_is_shed(daemon: Daemon, path: str) -> None:
     daemon.body = b"x" * 1_000_000
-    begun = time.monotonic()
     with connected(path) as greedy:
         greedy.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
         ended = select.poll()
         ended.register(greedy, 0)  # POLLHUP comes unasked
         assert get(path, "/healthz")[0] == 200
-        assert not ended.poll(AGE_S * 500)
-        time.sleep(AGE_S)
+        pause(1.5 * AGE_S)
         # It makes way for the next one.
         assert get(path, "/healthz")[0] == 200
         assert ended.poll(PATIENCE_S * 1000)
-        assert time.monotonic() - begun > AGE_S - 0.5
         assert get(path, "/healthz")[0] == 200
+
+
+def test_a_client_that_reads_nothing_keeps_its_place_while_it_is_young(daemon: Daemon, path: str) -> None:
+    daemon.body = b"x" * 1_000_000
+    server = Server(daemon.routes(), path, max_age_s=10 * PATIENCE_S)
+    server.start()
+    with connected(path) as greedy:
+        greedy.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
+        ended = select.poll()
+        ended.register(greedy, 0)  # POLLHUP comes unasked
+        assert get(path, "/healthz")[0] == 200
+        assert not ended.poll(100)
+    server.stop()
 
 
 @pytest.mark.usefixtures("server")
@@ -204,10 +216,9 @@ def test_a_route_that_waits_keeps_no_other_waiting_and_threads_start_as_they_are
         for client in slow:
             client.sendall(b"GET /slow HTTP/1.0\r\n\r\n")
         for _ in range(20):
-            begun = time.monotonic()
             assert get(path, "/healthz")[0] == 200
-            assert time.monotonic() - begun < PATIENCE_S / 2
         assert answering() == 3
+        assert not select.select(slow, [], [], 0)[0]
         let_go.set()
         assert [received(client).rpartition(b"\n")[2] for client in slow] == [b"late", b"late"]
     finally:
@@ -233,7 +244,10 @@ def test_an_answer_that_fails_is_an_error_without_a_traceback(path: str) -> None
         broken.stop()
 
 
-def test_stopping_takes_less_than_a_second_whatever_clients_do(daemon: Daemon, path: str) -> None:
+@limited(1)
+def test_stopping_takes_less_than_a_second_whatever_clients_do(
+    daemon: Daemon, path: str, within_s: float
+) -> None:
     took = []
     for _ in range(3):
         server = Server(daemon.routes(), path)
@@ -249,8 +263,7 @@ def test_stopping_takes_less_than_a_second_whatever_clients_do(daemon: Daemon, p
             with client:
                 assert received(client) == b""
         server.stop()
-    # A busy machine is not busy in each of them.
-    assert min(took) < 1
+    assert min(took) < within_s
 
 
 def test_a_server_tells_whether_it_serves(server: Server) -> None:
@@ -271,7 +284,7 @@ def test_without_clients_nothing_runs(path: str) -> None:
 
     def rests() -> bool:
         before = count()
-        time.sleep(1)
+        pause(1)
         return count() - before <= 1
 
     # At first, the connection that was just closed is noticed.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from frontend.httpside import free_port, received
+from waiting import PATIENCE_S
 
 from cdigen.frontend import http
 from cdigen.frontend.browsers import refusal
@@ -37,7 +38,7 @@ def port(tmp_path: Path) -> Iterator[int]:
 
 def asked(port: int, *lines: str, target: str = "/", version: str = "1.1", method: str = "GET") -> bytes:
     request = "\r\n".join((f"{method} {target} HTTP/{version}", *lines, "Connection: close", "", ""))
-    with socket.create_connection((http.LOOPBACK, port), timeout=5) as client:
+    with socket.create_connection((http.LOOPBACK, port), timeout=PATIENCE_S) as client:
         client.sendall(request.encode())
         return received(client)
 
@@ -160,7 +161,7 @@ def test_a_page_has_its_own_policy_alone(port: int) -> None:
 def test_on_the_unix_socket_any_name_will_do(port: int, tmp_path: Path) -> None:
     assert port
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(5)
+        client.settimeout(PATIENCE_S)
         client.connect(str(tmp_path / "http.sock"))
         client.sendall(b"GET / HTTP/1.1\r\nHost: gpu-node-17.example\r\nConnection: close\r\n\r\n")
         assert received(client).endswith(SECRET)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from frontend.httpside import free_port, get, received
+from waiting import PATIENCE_S
 
 from cdigen.frontend import http
 from cdigen.frontend.http import Server
@@ -75,14 +76,14 @@ def test_a_loopback_port_serves_the_same(daemon: Daemon, path: str) -> None:
     server = Server(daemon.routes(), path, port=port)
     server.start()
     try:
-        with socket.create_connection((http.LOOPBACK, port), timeout=5) as client:
+        with socket.create_connection((http.LOOPBACK, port), timeout=PATIENCE_S) as client:
             client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
             assert received(client).endswith(b"cdigen_up 1\n")
         assert get(path, "/metrics")[0] == 200
     finally:
         server.stop()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((http.LOOPBACK, port), timeout=1)
+        socket.create_connection((http.LOOPBACK, port), timeout=PATIENCE_S)
 
 
 def test_a_route_may_answer_otherwise_at_the_port(daemon: Daemon, path: str) -> None:
@@ -93,7 +94,7 @@ def test_a_route_may_answer_otherwise_at_the_port(daemon: Daemon, path: str) -> 
     try:
         answers = {}
         for target in ("/metrics", "/healthz"):
-            with socket.create_connection((http.LOOPBACK, port), timeout=5) as client:
+            with socket.create_connection((http.LOOPBACK, port), timeout=PATIENCE_S) as client:
                 client.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
                 answers[target] = received(client).rpartition(b"\r\n")[2]
         assert answers == {"/metrics": b"nothing for all\n", "/healthz": b"ok\n"}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from nri.goreader import BUFFER, GoReader
 from nri.synchronizing import parts
+from waiting import PATIENCE_S
 
 from cdigen.nri.wire.protobuf import message_class
 
@@ -80,7 +81,7 @@ class SocketTransport:
         self._connection = connection
 
     def send(self, data: bytes) -> None:
-        self._connection.settimeout(10)
+        self._connection.settimeout(PATIENCE_S)
         self._connection.sendall(data)
 
     def receive(self, timeout_s: float) -> bytes:
@@ -97,7 +98,8 @@ class SocketTransport:
 class Runtime:
     """The runtime NAME of VERSION, with NRI of version NRI, on one plugin's connection.
 
-    Every call waits at most for ``request_timeout_s``; then the plugin is dropped.
+    It tells the plugin ``request_timeout_s``, and drops a plugin that has not answered after PATIENCE_S: the
+    machine may be busy.
     """
 
     def __init__(
@@ -264,7 +266,7 @@ class Runtime:
 
     def finish(self, stream: int) -> bytes:
         """Wait for the answer to STREAM, and return its payload; Rejected, Dropped."""
-        deadline = time.monotonic() + self.request_timeout_s
+        deadline = time.monotonic() + max(self.request_timeout_s, PATIENCE_S)
         while stream not in self._answers:
             kind, number, data = self._message(PLUGIN, deadline)
             if kind != RESPONSE:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nri.nrihost import ALLOWED
 from nri.pluginside import INJECTS_08
 from nri.runtimeside import Runtime, SocketTransport
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, pause
 
 from cdigen.config import NriConfig, Settings
 from cdigen.frontend.host_state import HostSources, HostState, read_host_state
@@ -101,7 +100,7 @@ def settled(root: Path, settings: Settings = SETTINGS) -> HostState:
     sources = HostSources(host=tree, specs=tree, spec_dirs=dirs, runs=tree, run_dir="/run/cdigen")
     cache = cache_for(settings)
     while not (state := read_host_state(sources, library=LIBRARY, cache=cache)).is_current():
-        time.sleep(0.01)
+        pause(0.01)
     return state
 
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 from nri.pluginside import asks, given, host, plugin
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, pause
 
 NO_ONE = "cannot connect to {}: No such file or directory"
 
@@ -90,7 +90,7 @@ def test_a_user_whose_socket_and_run_directory_they_are_is_served() -> None:
 def test_the_reason_for_which_there_is_no_runtime_is_logged_once() -> None:
     with host() as here, plugin(here, listen=False) as running:
         running.serves()
-        time.sleep(1.5)
+        pause(1.5)
         assert len(running.lines("not registered")) == 1
         here.runtime().close()
         here.deaf()
@@ -105,7 +105,7 @@ def test_a_socket_that_appears_later_is_connected_to_at_once(*, folder: bool) ->
         with plugin(here, listen=False) as running:
             running.serves()
             # Longer and longer it waits from one try to the next, but for something that happens.
-            time.sleep(1.5)
+            pause(1.5)
             here.socket.parent.mkdir(exist_ok=True)
             here.listen()
             began = time.monotonic()

@@ -10,7 +10,7 @@ import pytest
 from daemon.daemonhost import Manager
 from nri.pluginside import Host, Plugin, asks, given, host, plugin, put
 from nri.runtimeside import Rejected, Runtime
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, pause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def until(truth: bool, runtime: Runtime) -> None:  # noqa: FBT001 - the test say
     until_s = time.monotonic() + PATIENCE_S
     while injects(runtime) != truth:
         assert time.monotonic() < until_s
-        time.sleep(0.02)
+        pause(0.02)
 
 
 def test_a_configuration_that_is_replaced_counts_soon(at: tuple[Host, Plugin, Runtime]) -> None:
@@ -54,9 +54,16 @@ def test_a_configuration_that_is_written_in_place_counts_soon_and_one_that_has_g
     here, running, runtime = at
     file = here.root / "etc/cdigen/config.yaml"
     before = file.read_text()
-    file.write_text(before.replace("ml", "other"))
+
+    def write(text: str) -> None:
+        # The plugin does not run meanwhile: it would report the empty file that it may find.
+        running.process.send_signal(signal.SIGSTOP)
+        file.write_text(text)
+        running.process.send_signal(signal.SIGCONT)
+
+    write(before.replace("ml", "other"))
     until(truth=False, runtime=runtime)
-    file.write_text(before)
+    write(before)
     until(truth=True, runtime=runtime)
     file.unlink()
     running.sees(lambda: "was deleted" in str(running.lines("configuration")))
@@ -169,7 +176,7 @@ def test_with_a_configuration_that_is_wrong_at_the_start_whoever_asks_is_refused
                 try:
                     assert injects(runtime)
                 except Rejected:
-                    time.sleep(0.02)
+                    pause(0.02)
                 else:
                     return
             pytest.fail("the right one never counted")
@@ -196,7 +203,7 @@ def test_dropper_and_require_count_when_they_are_changed(at: tuple[Host, Plugin,
         try:
             assert given(runtime.create(*asks("0", needs))) == ["nvidia.com/gpu=0"]
         except Rejected:
-            time.sleep(0.02)
+            pause(0.02)
         else:
             return
     pytest.fail("it is still required")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from nri.pluginside import NAME, Host, Plugin, asks, given, host, plugin, spec
 from nri.runtimeside import Rejected, Runtime
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, pause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ def eventually(runtime: Runtime, visible: str, device: str) -> None:
         try:
             assert given(runtime.create(*asks(visible))) == [device]
         except Rejected:
-            time.sleep(0.02)
+            pause(0.02)
         else:
             return
     pytest.fail(f"it never got {device}")

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import stat
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ import pytest
 from nri.adaptation import Adaptation
 from nri.pluginside import INJECTS_10, INJECTS_12, MARK, SEAL, VISIBLE, given, host, plugin, put
 from nri.runtimeside import Rejected
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, pause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +73,7 @@ def test_it_registers_at_once_beside_an_instance_that_ends_soon() -> None:
             with plugin(here, "--standby") as second:
                 opened = Path(f"/proc/{second.process.pid}/fd")
                 second.sees(lambda: lock.resolve() in [fd.resolve() for fd in opened.iterdir()])
-                time.sleep(0.25)
+                pause(0.25)
                 held.close()
                 Adaptation(here).register()
                 has_taken_over(second)

@@ -10,6 +10,7 @@ from nri.holding import held
 from nri.pluginside import Host, asks, given, host, plugin
 from nri.runtimeside import Rejected, Runtime, SocketTransport, pod
 from nri.serveside import known_of, served
+from waiting import limited
 
 from cdigen.nri.events import ContainerDecided, PluginActive, Synchronized, Validated
 from cdigen.nri.pods import ContainerName
@@ -30,14 +31,14 @@ def here(tmp_path: Path) -> Host:
     return made
 
 
-def test_where_nothing_is_known_a_question_is_refused_before_the_runtime_gives_up() -> None:
+@limited(4)
+def test_where_nothing_is_known_a_question_is_refused_before_the_runtime_gives_up(within_s: float) -> None:
     with served() as link:
         runtime = link.runtime(request_timeout_s=4)
         began = time.monotonic()
         with pytest.raises(Rejected, match=f"^cdigen: {LATE} 2 s"):
             runtime.create(*asks("0"))
-        # The runtime itself has waited for 4 s at most, or it would have dropped the plugin.
-        assert time.monotonic() - began >= 2
+        assert 2 <= time.monotonic() - began < within_s
         assert link.shared.metrics.refusals["late"] == 1
         assert "question" in link.told
 

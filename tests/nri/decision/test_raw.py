@@ -350,9 +350,9 @@ def test_sixty_four_devices_take_far_less_than_the_time_there_is() -> None:
     asked = [(one, str(number)) for number in range(64)]
     took = []
     for _ in range(20):
-        begun = time.perf_counter()
+        begun_s = time.thread_time()
         adjustment, _ = raw_adjustment(asked, lambda _: OPEN_NODE)
-        took.append(time.perf_counter() - begun)
+        took.append(time.thread_time() - begun_s)
     assert len(adjustment.devices) == 64 + len(document["containerEdits"]["deviceNodes"])
     # 0.1 ms on two slow cores: ten times that is another algorithm.
     assert min(took) < 0.001

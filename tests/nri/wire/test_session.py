@@ -278,7 +278,7 @@ def test_it_works_over_a_socket_as_well() -> None:
     for _ in range(3):
         assert runtime.create(pod(), container(env=env)).cdi_devices[0].name == "nvidia.com/gpu=0"
     runtime.close()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
 
 
