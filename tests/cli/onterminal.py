@@ -32,7 +32,7 @@ def on_terminal(columns: int, *arguments: str | Path, **environment: str) -> str
                     stdout=theirs,
                     stderr=theirs,
                     env=env,
-                    timeout=30,
+                    timeout=60,
                 )
             else:
                 run_on([theirs] * 3, words, env)

@@ -145,7 +145,7 @@ def test_a_huge_file_costs_neither_time_nor_memory(status: Path) -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (256 << 20, 256 << 20)),
     )
     assert done.returncode == 5
@@ -159,7 +159,7 @@ def test_the_dearest_json_within_the_bound_stays_within_half_a_gibibyte(status: 
         check=False,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20)),
     )
     assert (done.returncode, "its schema is None" in done.stderr) == (5, True), done.stderr

@@ -58,7 +58,7 @@ def test_colour_is_for_terminals_and_no_color_is_respected(host: Path) -> None:
                 text += chunk
         except OSError:  # Linux reports the end of a terminal so
             pass
-        process.wait(10)
+        process.wait(60)
         os.close(ours)
         return text
 

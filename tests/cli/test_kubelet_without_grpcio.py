@@ -26,7 +26,7 @@ def modules(tmp_path: Path) -> Path:
 def kubelet(modules: Path, root: Path, *options: str) -> subprocess.CompletedProcess[str]:
     places = (str(REPOSITORY), str(modules))
     command = [sys.executable, "-BIS", "-c", START, *places, "kubelet", "--root", str(root), *options]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
 
 def test_one_line_says_what_is_missing_and_how_to_get_it(modules: Path, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ class Case:
             capture_output=True,
             text=True,
             errors="surrogateescape",
-            timeout=20,
+            timeout=60,
         )
         return lines_only(done)
 
@@ -115,7 +115,7 @@ class Case:
             check=False,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
         )
         return lines_only(done)
 

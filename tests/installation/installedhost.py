@@ -68,7 +68,7 @@ def started(root: Path, **commands: str) -> Iterator[Callable[..., str]]:
         def run(*command: str) -> str:
             enter = ["nsenter", f"--target={first}", *NAMESPACES, "--root", "--wd"]
             result = subprocess.run(
-                [*enter, *command], check=False, capture_output=True, text=True, timeout=30
+                [*enter, *command], check=False, capture_output=True, text=True, timeout=60
             )
             assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
             return result.stdout

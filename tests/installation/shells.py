@@ -72,7 +72,7 @@ class Shells:
             text=True,
             env=self.environment,
             cwd=self.home,
-            timeout=30,
+            timeout=60,
         )
         assert not done.stderr, done.stderr
         return {row for row in done.stdout.splitlines() if row}

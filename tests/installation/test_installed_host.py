@@ -176,7 +176,7 @@ def runtime(host: Path, inside: Callable[..., str]) -> Iterator[Callable[[], Run
     with socket.socket(socket.AF_UNIX) as listener, ExitStack() as connections:
         listener.bind(str(socket_path))
         listener.listen()
-        listener.settimeout(20)
+        listener.settimeout(60)
 
         def accepted() -> Runtime:
             connection, _ = listener.accept()

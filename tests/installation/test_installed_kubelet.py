@@ -2,7 +2,6 @@
 
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from bootedhost import eventually
 from installation.installedhost import GPU_HOST, debian_root, started
 from kubeletdouble import Kubelet
+from waiting import pause
 
 pytestmark = pytest.mark.e2e
 
@@ -167,7 +167,7 @@ def test_what_no_restart_mends_is_not_tried_again(service: Callable[..., str], h
     try:
         with pytest.raises(AssertionError, match="cdigen-kubelet"):
             service("systemctl", "start", UNIT)
-        time.sleep(1)
+        pause(1)
         assert service("systemctl", "show", "--property=NRestarts", "--value", UNIT) == "0\n"
         assert "is not a folder" in service("journalctl", f"--unit={UNIT}", "--output=cat", "-n", "5")
     finally:

@@ -134,7 +134,7 @@ def told(wrapper: Path, *before: str) -> list[str]:
             check=True,
         )
         theirs.close()
-        ours.settimeout(10)
+        ours.settimeout(60)
         return ours.recv(4096).decode().split()
 
 
@@ -158,7 +158,7 @@ def test_where_there_is_a_journal_the_log_goes_there_and_the_socket_is_passed_on
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{journal}/stdout")
         listener.listen()
-        listener.settimeout(10)
+        listener.settimeout(60)
         before = [*unshared("--mount"), "sh", "-c", script.format(shlex.quote(str(journal))), "sh"]
         assert told(wrapper, *before)[0] == "nri"
         connection, _ = listener.accept()

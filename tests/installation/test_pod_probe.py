@@ -18,7 +18,7 @@ NOT_READY = b"HTTP/1.0 503 Service Unavailable\r\n\r\nnvidia: no driver\nand mor
 def probe(*arguments: object) -> tuple[int, str]:
     """Run the probe; return its exit code and all that it printed."""
     command = [sys.executable, "-ISB", str(PROBE), *map(str, arguments)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kernellog.logprogram import PROGRAM, Program
 from kernelrecords import AMDGPU, XID, FakeLog, record
-from waiting import PATIENCE_S, until
+from waiting import PATIENCE_S, pause, until
 
 pytestmark = pytest.mark.process
 
@@ -86,7 +86,7 @@ def test_records_that_waited_for_its_reader_keep_their_time(program: Program, lo
     writer = threading.Thread(target=write)
     writer.start()
     # The pipe is full, and so is the log.
-    time.sleep(1)
+    pause(1)
     said = [program.says() for _ in range(150)]
     writer.join()
     assert max(each["at"] - asleep_s - written_s[each["seq"]] for each in said) < 0.5
@@ -149,7 +149,7 @@ def flood(log: FakeLog, text: str, count: int, *, among: dict[int, str], a_secon
     began = time.monotonic()
     for number in range(count):
         if a_second and number % 50 == 0:
-            time.sleep(max(0.0, began + number / a_second - time.monotonic()))
+            pause(max(0.0, began + number / a_second - time.monotonic()))
         log.write(record(among.get(number, text), number))
 
 

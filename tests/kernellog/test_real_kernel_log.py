@@ -11,7 +11,7 @@ import pytest
 from abilities import cannot_run, tool
 from kernellog.logprogram import PROGRAM, Program
 from kernelrecords import FORGED, forge, written_by_the_kernel
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, pause
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.process]
 
@@ -96,6 +96,6 @@ def test_when_the_log_is_quiet_it_takes_no_time(program: Program) -> None:
     while not program.hears()["text"].startswith(marker):
         assert time.monotonic() < deadline
     before = program.cpu_s()
-    time.sleep(0.3)
+    pause(0.3)
     # Others may write meanwhile; one that does not wait would have taken all of it.
     assert program.cpu_s() - before < 0.1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from kubeletprocess import GPU, Side, cdigen_kubelet, daemon, side_of
-from waiting import until
+from waiting import pause, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def takes_over_s(side: Side, ending: str, *, ready_s: float = 0.0) -> float:
         (line,) = second.lines("stands by")
         assert line["message"] == "pod cdigen/cdigen-x7k2p serves this host"
         assert side.status()["owner"] == "pod cdigen/cdigen-x7k2p"
-        time.sleep(ready_s)
+        pause(ready_s)
         old = side.kubelet.endpoints[GPU]
 
         began = time.monotonic()

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from abilities import cannot_run
 from store.killing import killed_after, moments
+from waiting import pause
 
 from cdigen.host.root import Root
 from cdigen.model.change import Change
@@ -343,7 +343,7 @@ def test_killed_at_any_moment_it_is_known_what_is_whose(machine: Machine) -> Non
     hits: set[tuple[bytes, bool, bool]] = set()
     for pause_s in moments(40, 0.03, lambda: len(hits) > 1):
         with killed_after(work):
-            time.sleep(pause_s)
+            pause(pause_s)
         content = machine.file().read_bytes()
         assert content in {OLD, NEW}
         folder = machine.file(DROP_IN).parent

@@ -186,7 +186,7 @@ def test_a_fifo_of_another_user_is_not_waited_for(mode: int, base: Path) -> None
     os.chown(theirs, MALLORY, MALLORY)
     command = "import sys; from cdigen.store.plainfiles import save_file; save_file(sys.argv[1], b'x')"
     done = subprocess.run(
-        [sys.executable, "-c", command, theirs], capture_output=True, check=False, cwd=os.getcwd(), timeout=20
+        [sys.executable, "-c", command, theirs], capture_output=True, check=False, cwd=os.getcwd(), timeout=60
     )
     assert f"it is a FIFO of uid {MALLORY}".encode() in done.stderr
 

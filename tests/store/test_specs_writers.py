@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from store.killing import PATIENCE_S, child, killed_after, moments
+from waiting import pause
 
 from cdigen.store import specs, tempfiles
 from cdigen.store.directory import open_or_create
@@ -70,7 +71,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file_that_is_still_ours(ba
     for moment in moments(KILLS, 0.03, lambda: rubbish and len(seen) > 1):
         before = (base / "cdi" / NAME).read_bytes()
         with killed_after(write_for_ever):
-            time.sleep(moment)
+            pause(moment)
         content = (base / "cdi" / NAME).read_bytes()
         assert content in (before, first, second)
         assert is_ours(base)
@@ -90,7 +91,7 @@ def test_a_withdrawal_killed_at_any_moment_leaves_our_file_or_none(base: Path) -
 
     for _ in range(20):
         with killed_after(come_and_go):
-            time.sleep(random.uniform(0.002, 0.02))
+            pause(random.uniform(0.002, 0.02))
         publish(base, CONTENTS[1])
         assert is_ours(base)
         assert os.listdir(base / "cdi") == [NAME]

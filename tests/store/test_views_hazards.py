@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import viewtrees
 from abilities import cannot_run
 from store.killing import child, killed_after, moments
 from viewtrees import LIBRARY, PLAN, SMI, is_whole, left, publish, put, state, view
+from waiting import pause
 
 from cdigen.host.root import Root
 from cdigen.model.errors import StoreError
@@ -59,7 +59,7 @@ def test_a_publisher_killed_at_any_moment_leaves_no_view_or_a_whole_one(base: Pa
     # Without rubbish, no publisher was killed at work.
     for moment in moments(KILLS, 0.06, lambda: rubbish and len(seen) > 1):
         with killed_after(publish_for_ever):
-            time.sleep(moment)
+            pause(moment)
         for name in left(base):
             if not VIEW_NAME.fullmatch(name):
                 rubbish.append(name)
@@ -191,10 +191,7 @@ def test_sources_swapped_all_the_time_never_put_a_foreign_file_into_a_view(base:
 
     made_views = []
     with killed_after(swap_for_ever):
-        deadline = time.monotonic() + 4
-        number = 0
-        while time.monotonic() < deadline:
-            number += 1
+        for number in range(200):
             put(base, LIBRARY, b"%d" % number)
             try:
                 made_views.append(publish(base))

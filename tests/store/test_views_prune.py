@@ -14,6 +14,7 @@ import viewtrees
 from abilities import cannot_run
 from store.killing import killed_after, moments
 from viewtrees import LIBRARY, in_namespace, left, publish, put, state, while_locked
+from waiting import pause
 
 from cdigen.store.views import mounts, pruning, volumes
 from cdigen.store.views.folder import VIEW_NAME
@@ -307,7 +308,7 @@ def test_a_remover_killed_at_any_moment_leaves_whole_views_only(base: Path, proc
             put(base, LIBRARY, b"%d" % number * random.randint(1, 5))
             publish(base)
         with killed_after(prune_once):
-            time.sleep(moment)
+            pause(moment)
         for name in left(base):
             if VIEW_NAME.fullmatch(name):
                 files = [
