@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ import hosttree
 from abilities import WARNINGS, cannot_run, tool
 from kernelside import control_nodes, example_gpus, make_node, write_driver, write_kernel_side
 from outputs import validator
-from waiting import PATIENCE_S, until
+from waiting import PATIENCE_S, pause, until
 
 from cdigen.cli import run as command
 from cdigen.daemon.reconciler import CycleOutcome, Reconciler
@@ -276,13 +276,21 @@ class Daemon:
         return time.monotonic() - began
 
     def rests(self, for_s: float = 0.25) -> int:
-        """Wait until no cycle has ended for a while; returns how many have."""
+        """Wait until the daemon sleeps and no cycle has ended for a while; returns how many have."""
         while True:
             before = self.cycles
             # Where a cycle takes long, the next one may be at work all the while.
-            time.sleep(for_s + 2 * self.status.get("last_cycle", {}).get("duration_s", 0))
-            if self.cycles == before:
+            pause(for_s + 2 * self.status.get("last_cycle", {}).get("duration_s", 0))
+            if self.cycles == before and not self.is_runnable():
                 return before
+
+    def is_runnable(self) -> bool:
+        """Return whether a thread of it runs, or waits for a processor or the disk."""
+        states = set()
+        for stat in Path(f"/proc/{self.process.pid}/task").glob("*/stat"):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                states.add(stat.read_text().rpartition(")")[2].split()[0])
+        return not states.isdisjoint("RD")
 
     def resident_kb(self) -> int:
         text = Path(f"/proc/{self.process.pid}/status").read_text()

@@ -13,7 +13,7 @@ from daemon.daemonhost import Daemon, Host, daemon
 from kernelside import example_gpus
 from prometheus_client.parser import text_string_to_metric_families
 from standin import Machine, gpu, install, trusted_folder
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, limited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,6 +82,8 @@ def test_a_scrape_that_asks_gets_figures_beside_the_rest(tmp_path: Path) -> None
     with scraped(tmp_path) as (running, calls):
         assert figures(got(running, "/metrics")[1]) == {}
         assert starts(calls) == 0
+        # On a busy machine the first scrape does not wait long enough; the answer is kept for the next.
+        running.sees(lambda: figures(got(running, ASKED)[1])["cdigen_figures_success", ""])
         code, text = got(running, ASKED)
         assert code == 200
         assert figures(text) == {
@@ -95,18 +97,19 @@ def test_a_scrape_that_asks_gets_figures_beside_the_rest(tmp_path: Path) -> None
 
 def test_scrapes_at_once_and_soon_after_start_nvml_once(tmp_path: Path) -> None:
     with scraped(tmp_path, faults=(f"{FIRST} slow 0.5",)) as (running, calls):
-        texts: list[str] = []
-        threads = [threading.Thread(target=lambda: texts.append(got(running, ASKED)[1])) for _ in range(2)]
+        codes: list[int] = []
+        threads = [threading.Thread(target=lambda: codes.append(got(running, ASKED)[0])) for _ in range(2)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(PATIENCE_S)
-        texts.append(got(running, ASKED)[1])
-        assert [figures(text)["cdigen_figures_success", ""] for text in texts] == [1, 1, 1]
+        assert codes == [200, 200]
+        running.sees(lambda: figures(got(running, ASKED)[1])["cdigen_figures_success", ""])
         assert starts(calls) == 1
 
 
-def test_nvml_that_hangs_delays_only_the_scrape_that_asks_for_it(tmp_path: Path) -> None:
+@limited(3)
+def test_nvml_that_hangs_delays_only_the_scrape_that_asks_for_it(tmp_path: Path, within_s: float) -> None:
     with scraped(tmp_path, faults=(f"{FIRST} hang",)) as (running, calls):
         texts: list[str] = []
         threads = [threading.Thread(target=lambda: texts.append(got(running, ASKED)[1])) for _ in range(5)]
@@ -116,15 +119,14 @@ def test_nvml_that_hangs_delays_only_the_scrape_that_asks_for_it(tmp_path: Path)
         for target in ("/healthz", "/readyz", "/metrics"):
             begun = time.monotonic()
             assert got(running, target)[0] == 200
-            # A busy machine is slow, but does not wait for NVML's deadline.
-            assert time.monotonic() - begun < 3
+            assert time.monotonic() - begun < within_s
         for thread in threads:
             thread.join(PATIENCE_S)
         assert [figures(text) for text in texts] == [{("cdigen_figures_success", ""): 0}] * 5
         assert starts(calls) == 1
         code, took_s = running.stop()
         assert code == 0
-        assert took_s < 6
+        assert took_s < 2 * within_s
 
 
 def test_a_gpu_that_hangs_costs_a_scrape_its_own_figures_alone(tmp_path: Path) -> None:
@@ -137,14 +139,15 @@ def test_a_gpu_that_hangs_costs_a_scrape_its_own_figures_alone(tmp_path: Path) -
         running.sees(lambda: figures(got(running, ASKED)[1]) == expected)
 
 
-def test_it_ends_in_time_while_a_scrape_waits(tmp_path: Path) -> None:
+@limited(6)
+def test_it_ends_in_time_while_a_scrape_waits(tmp_path: Path, within_s: float) -> None:
     with scraped(tmp_path, faults=(f"{FIRST} hang",)) as (running, calls):
         thread = threading.Thread(target=lambda: got(running, ASKED))
         thread.start()
         running.sees(lambda: starts(calls))
         code, took_s = running.stop()
         assert code == 0
-        assert took_s < 6
+        assert took_s < within_s
         thread.join(PATIENCE_S)
 
 

@@ -92,7 +92,7 @@ def test_a_mark_counts_at_once_and_lasts_until_it_is_cleared(host: Host) -> None
     with daemon(host) as running:
         running.sees(lambda: causes(host) == {f"{GPU}=0": [], f"{GPU}=1": []})
         assert cdigen(host, "health", "--mark", SECOND, "--reason", "ticket 4711")["device"] == f"{GPU}=1"
-        running.sees(lambda: causes(host) == {f"{GPU}=0": [], f"{GPU}=1": ["marked"]}, within_s=5)
+        running.sees(lambda: causes(host) == {f"{GPU}=0": [], f"{GPU}=1": ["marked"]})
         (cause,) = cdigen(host, "health")[1]["causes"]
         assert (cause["detail"], cause["clears_when"]) == (
             "ticket 4711",
@@ -102,4 +102,4 @@ def test_a_mark_counts_at_once_and_lasts_until_it_is_cleared(host: Host) -> None
     with daemon(host) as running:
         running.sees(lambda: causes(host) == {f"{GPU}=0": [], f"{GPU}=1": ["marked"]})
         cdigen(host, "health", "--clear", "1")
-        running.sees(lambda: causes(host) == {f"{GPU}=0": [], f"{GPU}=1": []}, within_s=5)
+        running.sees(lambda: causes(host) == {f"{GPU}=0": [], f"{GPU}=1": []})

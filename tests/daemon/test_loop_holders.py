@@ -20,7 +20,7 @@ from frontend.httpside import free_port, received
 from holders.enginedouble import LISTED, EngineDouble, answers, cdi, container
 from kernelside import example_gpus
 from standin import Machine, gpu, install, trusted_folder
-from waiting import PATIENCE_S, until
+from waiting import PATIENCE_S, limited, until
 
 if TYPE_CHECKING:
     from daemon.daemonhost import Daemon
@@ -89,7 +89,9 @@ def test_links_on_the_way_to_a_socket_are_followed_in_the_hosts_root(tmp_path: P
     docker.close()
 
 
-def test_sockets_that_misbehave_are_silent_and_the_page_comes(tmp_path: Path) -> None:
+# The issue allows a second; a busy machine is slow.
+@limited(3)
+def test_sockets_that_misbehave_are_silent_and_the_page_comes(tmp_path: Path, within_s: float) -> None:
     host = Host(tmp_path / "host").make()
     modes = ("hangs", "drips", "floods", "garbage", "refuses")
     host.configure(f"page: {{sockets: [{', '.join(f'/run/{mode}.sock' for mode in (*modes, 'none'))}]}}\n")
@@ -101,12 +103,11 @@ def test_sockets_that_misbehave_are_silent_and_the_page_comes(tmp_path: Path) ->
             for _ in range(5):
                 begun = time.monotonic()
                 assert got(running, "/")[0] == 200
-                # The issue allows a second; a busy machine is slow.
-                assert time.monotonic() - begun < 3
+                assert time.monotonic() - begun < within_s
             assert {heard(running)[f"/run/{mode}.sock"] for mode in (*modes, "none")} == {"silent"}
             begun = time.monotonic()
             assert got(running, "/metrics")[0] == 200
-            assert time.monotonic() - begun < 3
+            assert time.monotonic() - begun < within_s
             assert running.resident_kb() < 60_000
 
 
@@ -135,7 +136,8 @@ def test_the_page_says_what_installed_runtimes_find(tmp_path: Path) -> None:
         assert "2 of 2 devices" in words(got(running, "/")[1])
 
 
-def test_200_slow_clients_at_socket_and_port_hurt_nobody(tmp_path: Path) -> None:
+@limited(3)
+def test_200_slow_clients_at_socket_and_port_hurt_nobody(tmp_path: Path, within_s: float) -> None:
     host, port = Host(tmp_path / "host").make(), free_port()
     host.configure(http_port=port)
     with ExitStack() as crowd, daemon(host) as running:
@@ -156,14 +158,14 @@ def test_200_slow_clients_at_socket_and_port_hurt_nobody(tmp_path: Path) -> None
                 begun = time.monotonic()
                 assert "cdigen_build_info" in got(running, "/metrics")[1]
                 assert "cdigen_build_info" in at_port(port, "/metrics")
-                assert time.monotonic() - begun < 3
+                assert time.monotonic() - begun < within_s
         before = running.cycles
         running.process.send_signal(signal.SIGHUP)
         assert until(lambda: running.cycles > before, PATIENCE_S)
         begun = time.monotonic()
         assert got(running, "/")[0] == 200
         assert at_port(port, "/")
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < within_s
         assert len(list(open_files.iterdir())) < without_crowd + 60
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from daemon.test_loop_figures import FIRST, got, scraped, starts
 from outputs import validator
-from waiting import PATIENCE_S, until
+from waiting import PATIENCE_S, limited, until
 
 from cdigen.daemon.nvidia_docker.documents import encoded
 
@@ -32,6 +32,8 @@ def words(text: str) -> str:
 def test_the_page_shows_the_devices_with_their_figures(tmp_path: Path) -> None:
     with scraped(tmp_path) as (running, calls):
         assert starts(calls) == 0
+        # On a busy machine the first page does not wait long enough; the answer is kept for the next.
+        running.sees(lambda: "346 W" in words(got(running, "/")[1]))
         code, text = got(running, "/")
         assert code == 200
         shown = words(text)
@@ -52,6 +54,7 @@ def test_documents_stand_beside_the_page(tmp_path: Path) -> None:
             written = json.loads((running.host.run_dir / f"{path}.json").read_text())
             assert json.loads(text).keys() == written.keys()
         assert starts(calls) == 0
+        running.sees(lambda: json.loads(got(running, "/page.json")[1])["devices"][0]["figures"])
         shown = json.loads(got(running, "/page.json")[1])
         validator("page").validate(shown)
         assert shown["cuda"] == "12.4"
@@ -93,6 +96,7 @@ def test_queries_that_mean_nothing_are_refused(tmp_path: Path, query: str) -> No
 @pytest.mark.parametrize("prefix", ["", "/v1.0"])
 def test_programs_of_nvidia_docker_are_answered(tmp_path: Path, prefix: str) -> None:
     with scraped(tmp_path) as (running, calls):
+        running.sees(lambda: json.loads(got(running, f"{prefix}/gpu/status/json")[1])["Devices"][0]["Power"])
         info = json.loads(got(running, f"{prefix}/gpu/info/json")[1])
         status = json.loads(got(running, f"{prefix}/gpu/status/json")[1])
         assert info["Version"] == {"Driver": "550.163.01", "CUDA": "12.4"}
@@ -133,12 +137,13 @@ def test_docker_is_told_the_arguments_of_devices(tmp_path: Path, prefix: str) ->
         assert starts(calls) == 0
 
 
-def test_nvml_that_hangs_leaves_figures_unknown_and_the_page_comes(tmp_path: Path) -> None:
+# The issue allows a second; a busy machine is slow, but does not wait for NVML's deadline of ten.
+@limited(3)
+def test_nvml_that_hangs_leaves_figures_unknown_and_the_page_comes(tmp_path: Path, within_s: float) -> None:
     with scraped(tmp_path, faults=(f"{FIRST} hang",)) as (running, calls):
         begun = time.monotonic()
         shown = words(got(running, "/")[1])
-        # The issue allows a second; a busy machine is slow, but does not wait for NVML's deadline of ten.
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < within_s
         assert "Memory and load are unknown: there is no answer yet" in shown
         assert until(lambda: starts(calls) == 1, PATIENCE_S)
 

@@ -6,13 +6,12 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 from abilities import cannot_run
 from daemon.daemonhost import REPOSITORY, Host, daemon, unshared
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, limited, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,27 +55,31 @@ def hanging(folder: Path) -> tuple[str, ...]:
     return command
 
 
-def test_it_is_ready_within_five_seconds_and_ends_within_two_where_reading_proc_hangs(gpu_host: Host) -> None:
+@limited(ENDS_WITHIN_S)
+def test_it_is_ready_and_ends_in_time_where_reading_proc_hangs(gpu_host: Host, within_s: float) -> None:
     before = hanging(gpu_host.root / "proc/driver/nvidia")
     with daemon(gpu_host, wait=False, before=before) as running:
         running.sees(lambda: running.state == "starting")
         took = running.manager.hears("READY=1")
         assert took is not None
-        assert took < READY_WITHIN_S + 4
+        assert took < READY_WITHIN_S + within_s
         code, took = running.stop()
         print(f"\nended {took:.2f} s after SIGTERM while reading /proc hung")
-        assert (code, took < ENDS_WITHIN_S) == (0, True)
+        assert (code, took < within_s) == (0, True)
         assert "Traceback" not in running.text
 
 
-def test_a_file_that_only_the_poll_reads_and_that_hangs_delays_nobody(gpu_host: Host) -> None:
+@limited(ENDS_WITHIN_S)
+def test_a_file_that_only_the_poll_reads_and_that_hangs_delays_nobody(
+    gpu_host: Host, within_s: float
+) -> None:
     folder = gpu_host.root / "sys/bus/pci/drivers/nvidia"
     gpu_host.unload()
     gpu_host.uninstall()
     with daemon(gpu_host, wait=False, before=hanging(folder)) as running:
         running.sees(lambda: running.state == "absent")
         code, took = running.stop()
-        assert (code, took < ENDS_WITHIN_S) == (0, True)
+        assert (code, took < within_s) == (0, True)
 
 
 def sources(running: Daemon) -> dict[str, str]:
@@ -86,7 +89,7 @@ def sources(running: Daemon) -> dict[str, str]:
 
 def answers(port: int) -> bool:
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
             client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
             return client.recv(100).startswith(b"HTTP/1.0 200")
     except OSError:
@@ -100,14 +103,16 @@ def test_a_port_in_use_is_an_ill_source_and_no_reason_to_make_no_spec(gpu_host: 
         with daemon(gpu_host) as running:
             assert running.state == "ready"
             assert gpu_host.devices() == {"0", "1", "all"}
-            assert f"127.0.0.1 port {port}: Address already in use" in sources(running)["http"]
-            assert 'cdigen_source_healthy{source="http"} 0' in metrics(gpu_host)
+            in_use = f"127.0.0.1 port {port}: Address already in use"
+            running.sees(lambda: in_use in sources(running)["http"])
+            running.sees(lambda: 'cdigen_source_healthy{source="http"} 0' in metrics(gpu_host))
             other.close()
             running.sees(lambda: answers(port))
             running.sees(lambda: sources(running)["http"] == "")
 
 
 def metrics(host: Host) -> str:
+    """Return the daemon's metrics, "" while it opens its socket anew."""
     # The path of a socket has 107 bytes at most.
     folder = os.open(host.run_dir, os.O_PATH)
     data = b""
@@ -118,6 +123,8 @@ def metrics(host: Host) -> str:
             client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
             while piece := client.recv(65536):
                 data += piece
+    except ConnectionRefusedError:
+        return ""
     finally:
         os.close(folder)
     return data.decode()
@@ -133,11 +140,8 @@ def test_started_without_standard_files_it_opens_nothing_of_its_own_there(
         ["/bin/sh", "-c", script, "sh", *command], cwd=REPOSITORY, stderr=subprocess.PIPE
     )
     try:
-        began = time.monotonic()
-        while not gpu_host.spec.exists():
-            assert process.poll() is None
-            assert time.monotonic() - began < PATIENCE_S
-            time.sleep(0.01)
+        assert until(lambda: gpu_host.spec.exists() or process.poll() is not None)
+        assert process.poll() is None
         for number in range(3):
             assert str(gpu_host.root) not in os.readlink(f"/proc/{process.pid}/fd/{number}")
         assert (gpu_host.run_dir / "lock").read_text().splitlines()[0] == f"{process.pid}"

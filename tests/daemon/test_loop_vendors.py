@@ -49,6 +49,7 @@ def test_gpus_that_are_split_and_made_whole_again_are_followed(host: Host) -> No
 
 
 def test_while_a_gpu_is_being_split_no_other_takes_its_numbers(host: Host) -> None:
+    host.configure(settle_timeout_s=3600)
     gpus = amdtree.mi300x(4, count=2)
     amdtree.write(host.root, gpus)
     nodes = host.root / amdtree.NODES
@@ -71,7 +72,7 @@ def test_while_a_gpu_is_being_split_no_other_takes_its_numbers(host: Host) -> No
 
 
 def test_a_daemon_that_starts_while_a_gpu_is_being_split_waits_with_its_numbers(host: Host) -> None:
-    host.configure(settle_timeout_s=2)
+    host.configure(settle_timeout_s=3600)
     gpus = amdtree.mi300x(4, count=2)
     amdtree.write(host.root, gpus)
     for render in gpus[0].renders:
@@ -79,6 +80,7 @@ def test_a_daemon_that_starts_while_a_gpu_is_being_split_waits_with_its_numbers(
     with daemon(host) as running:
         assert running.state == "settling"
         assert host.document(AMD) is None
+        host.configure()
         # It was not being split: KFD has lost it, and those that are left are counted as AMD's tools do.
         running.sees(lambda: running.state == "degraded")
         assert numbers(host, AMD) == 4
@@ -146,6 +148,7 @@ def test_virtual_functions_that_are_made_and_removed_are_followed(host: Host) ->
 
 
 def test_a_node_that_udev_makes_late_ends_the_waiting(host: Host) -> None:
+    host.configure(settle_timeout_s=3600)
     inteltree.lay(host.root, *inteltree.laptop())
     node = host.root / "dev/accel/accel0"
     node.unlink()
@@ -157,6 +160,7 @@ def test_a_node_that_udev_makes_late_ends_the_waiting(host: Host) -> None:
 
 
 def test_what_kfd_does_not_tell_while_it_changes_is_waited_for(host: Host) -> None:
+    host.configure(settle_timeout_s=3600)
     amdtree.write(host.root, amdtree.mi210(2))
     properties = amdtree.node_of(host.root, 129)
     whole = properties.read_text()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from daemon.daemonhost import NEW, OLD, Host, Looker, daemon
+from waiting import limited
 
 from cdigen.daemon.patience import LOCK_FILES, PRESENCE_FILES, package_manager
 from cdigen.host.root import Root
@@ -217,8 +218,9 @@ def test_what_an_installation_has_half_done_is_no_mismatch_while_it_lasts(host: 
     assert looker.state(1.1) == "mismatch"
 
 
-def test_the_end_of_a_long_installation_makes_no_event_and_is_seen_soon(host: Host) -> None:
-    host.configure(settle_timeout_s=60, backoff_max_s=60)
+@limited(5)
+def test_the_end_of_a_long_installation_makes_no_event_and_is_seen_soon(host: Host, within_s: float) -> None:
+    host.configure(settle_timeout_s=3600, backoff_max_s=3600)
     with daemon(host) as running:
         with held(lock_of(host)):
             host.load(gpus=3)
@@ -228,4 +230,4 @@ def test_the_end_of_a_long_installation_makes_no_event_and_is_seen_soon(host: Ho
                 host.put("usr/bin/nvidia-debugdump", "another")
                 running.sees(lambda before=before: running.cycles > before)  # type: ignore[misc]
             assert host.devices() == {"0", "1", "all"}
-        assert running.sees(lambda: host.devices() == {"0", "1", "2", "all"}) < 5
+        running.sees(lambda: host.devices() == {"0", "1", "2", "all"}, within_s=within_s)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from daemon.daemonhost import OLD, Host, Looker, daemon
+from daemon.test_loop import asking
 from kernelrecords import FakeLog, record
 from kernelside import example_gpus, make_node, write
 from standin import Gpu, Instance, Machine, install, trusted_folder, uuid
@@ -130,13 +131,13 @@ def test_an_error_is_in_the_inventory_while_nvml_hangs_in_a_cycle(mig: MigHost) 
         cycles = running.rests()
         mig.nvml("load hang")
         mig.host.put("etc/vulkan/icd.d/nvidia_layers.json", "{}")
-        # The cycle has begun, and NVML has ten seconds.
-        time.sleep(2)
+        # The cycle has begun, and waits for NVML.
+        running.sees(lambda: asking(running.process.pid))
         text = (
             f"NVRM: Xid (PCI:{example_gpus(1)[0].bdf[:-2]}): 79, pid=1, name=x, GPU has fallen off the bus."
         )
         log.write(record(text, 1, stamp_us=int(time.monotonic() * 1e6)))
-        running.sees(lambda: all("xid-79" in causes for causes in partitions()), within_s=5)
+        running.sees(lambda: all("xid-79" in causes for causes in partitions()))
         assert running.cycles == cycles
 
 

@@ -56,7 +56,7 @@ def test_a_fifo_is_replaced_and_nobody_waits_for_it(run_dir: Path, name: str) ->
     )
     tests = Path(__file__).resolve().parents[1]
     command = [sys.executable, "-c", code, str(tests), str(tests.parent), str(run_dir), name]
-    subprocess.run(command, check=True, timeout=30)
+    subprocess.run(command, check=True, timeout=60)
     assert json.loads((run_dir / name).read_text())
 
 

@@ -94,7 +94,7 @@ def test_a_reader_never_sees_half_a_status(run_dir: str) -> None:
             run_dir,
             files.document(replace(STATUS, cycle=replace(QUIET, number=number)), this_process()),
         )
-    _, problem = reader.communicate(timeout=30)
+    _, problem = reader.communicate(timeout=60)
     assert (reader.returncode, problem) == (0, b"")
 
 
