@@ -20,7 +20,7 @@ NAMES = ("nvidia", "amd", "intel", "acme")
 
 DOCUMENTS = sorted(
     path.relative_to(REPOSITORY).as_posix()
-    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", ".github/**/*.md", ".github/**/*.yml")
     for path in REPOSITORY.glob(pattern)
 )
 SECTIONS = sorted(
@@ -278,11 +278,11 @@ def test_every_document_and_heading_that_anything_sends_a_reader_to_exists() -> 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_targets_of_make_that_a_document_names_exist(document: str) -> None:
-    targets = set(re.findall(r"^([a-z][a-z-]*):", text_of("Makefile"), flags=re.MULTILINE))
+    targets = set(re.findall(r"^([a-z][a-z0-9-]*):", text_of("Makefile"), flags=re.MULTILINE))
     named = {
         target
         for span in spans(text_of(document))
-        for target in re.findall(r"^(?:sudo )?make ([a-z][a-z-]*)", span)
+        for target in re.findall(r"^(?:sudo )?make ([a-z][a-z0-9-]*)", span)
     }
     assert named - targets == set()
 

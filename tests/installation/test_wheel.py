@@ -73,6 +73,9 @@ def test_the_archive_of_the_sources_is_all_that_make_needs(tmp_path: Path) -> No
     with tarfile.open(build("sdist", tmp_path)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {
+        ".ci/run",
+        ".github/workflows/ci.yml",
+        "MAINTAINERS",
         "Makefile",
         "etc/install",
         "requirements-build.lock",
