@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TESTS = Path(__file__).parent
-# Real runtimes and measurements, and the only module that sleeps.
-ELSEWHERE = ("bench", "e2e", "watch", "waiting.py")
+# Real runtimes, real GPUs and measurements, and the only module that sleeps.
+ELSEWHERE = ("bench", "e2e", "real_gpu", "watch", "waiting.py")
 CLOCKS = frozenset({"time.monotonic", "time.perf_counter", "time.time"})
 TOOK = frozenset({"took", "took_s"})
 # Arguments that are deadlines, and methods whose first argument is one.

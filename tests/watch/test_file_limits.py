@@ -180,7 +180,7 @@ assert os.open("/", os.O_RDONLY) == first + 1
 
 def test_without_descriptors_it_says_so_and_keeps_none() -> None:
     # There is one for the instance, and none for the pipe that ends its thread.
-    assert run_apart(NO_DESCRIPTORS, unshare=("--uts",)) == [
+    assert run_apart(NO_DESCRIPTORS, start=("unshare", "--user", "--uts")) == [
         "the limit of inotify instances (sysctl fs.inotify.max_user_instances) or of open files is reached"
     ]
 

@@ -137,7 +137,9 @@ assert source.problem() == ""
 
 
 def test_a_file_system_that_is_unmounted_is_seen(tmp_path: Path) -> None:
-    assert run_apart(UNMOUNTED, str(tmp_path), unshare=("--user", "--map-root-user", "--mount")) == []
+    assert (
+        run_apart(UNMOUNTED, str(tmp_path), start=("unshare", "--user", "--map-root-user", "--mount")) == []
+    )
 
 
 LOCKED = """
@@ -168,7 +170,7 @@ def test_a_folder_that_is_unreadable_for_a_while_is_watched_again() -> None:
     # Below pytest's own folders, others may not even see a folder.
     with TemporaryDirectory() as above:
         os.chmod(above, 0o777)
-        assert run_apart(LOCKED, above, unshare=("--uts",)) == []
+        assert run_apart(LOCKED, above, start=("unshare", "--uts")) == []
 
 
 def test_subsystems_that_are_given_later_are_heard_and_a_look_follows(ear: Ear) -> None:
