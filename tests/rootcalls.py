@@ -100,8 +100,10 @@ class Module:
                     self._add(each, files)
             case ast.ImportFrom() | ast.Import():
                 module = getattr(node, "module", None)
-                for each in node.names:
-                    self._import(files, module or each.name, module and each.name, each.asname or each.name)
+                for alias in node.names:
+                    self._import(
+                        files, module or alias.name, module and alias.name, alias.asname or alias.name
+                    )
 
     def _import(self, files: dict[str, Path], module: str, name: str | None, local: str) -> None:
         if file := files.get(module):
