@@ -8,5 +8,4 @@ def examples(factor: int) -> settings:
 
     For laws that few of their examples put to the test: damaged bytes, orders of events, trees of links.
     """
-    profile = settings.get_profile(settings.get_current_profile_name())
-    return settings(max_examples=factor * profile.max_examples)
+    return settings(max_examples=factor * settings().max_examples)

@@ -1,5 +1,6 @@
 """Profiles of hypothesis: the profile decides how many examples a law is tried with."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,9 @@ def test_no_test_has_a_number_of_examples_of_its_own() -> None:
     [("quick", 40, False), ("default", 100, False), ("nightly", 2000, True)],
 )
 def test_a_factor_counts_from_the_profile(profile: str, number: int, *, is_random: bool) -> None:
-    before = settings.get_current_profile_name()
     settings.load_profile(profile)
     try:
         made = examples(4)
         assert (made.max_examples, made.derandomize, made.deadline) == (number, not is_random, None)
     finally:
-        settings.load_profile(before)
+        settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
