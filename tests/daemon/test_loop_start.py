@@ -123,7 +123,7 @@ def metrics(host: Host) -> str:
             client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
             while piece := client.recv(65536):
                 data += piece
-    except ConnectionRefusedError:
+    except ConnectionError:
         return ""
     finally:
         os.close(folder)
