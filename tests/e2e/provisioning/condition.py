@@ -4,9 +4,9 @@
 compares the part with its stamp. A line has the mode; for a file also size and modification time, for a
 link its target. So `fault` finds a tree that was half deleted, a folder that was emptied, an archive that
 was cut off and a file that was written into through a hard link. It reads no contents: `--check` runs at
-the start of each test run, and lstat of all entries takes seconds where reading 4.5 GB takes a minute.
-Times of folders are left out, since a file that is made there and removed again does no harm; so are the
-lock files of podman's store, which podman writes into.
+the start of each test run, and lstat of all 159,000 entries costs 1.1 s of a processor, where reading 4.5
+GB takes a minute. Times of folders are left out, since a file that is made there and removed again does no
+harm; so are the lock files of podman's store, which podman writes into.
 """
 
 import os
