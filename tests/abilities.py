@@ -15,6 +15,10 @@ WARNINGS = (
 )
 
 
+# The fixtures that check for a privilege; a test that uses one, directly or by other fixtures, needs root.
+ROOT_FIXTURES = frozenset({"other_users", "own_mounts", "real_nodes", "real_root", "uevents"})
+
+
 def cannot_run(reason: str) -> NoReturn:
     """End the test: a skip that says why, or in CI, where nothing may be skipped, a failure."""
     if os.environ.get("CI"):
@@ -24,7 +28,8 @@ def cannot_run(reason: str) -> NoReturn:
 
 def tool(name: str, package: str = "") -> str:
     """Return the path of a program; where it is missing, the test cannot run. Debian's PACKAGE has it."""
-    found = shutil.which(name)
+    # An ordinary user's PATH lacks the folders of the administrator's programs.
+    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
     if found is None:
         cannot_run(f"{name} is not installed (apt-get install {package or name})")
     return found

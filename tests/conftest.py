@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from abilities import cannot_run, tool
+from abilities import ROOT_FIXTURES, cannot_run, tool
 from hypothesis import HealthCheck, settings
 
 # The time of an example depends on the machine, not on what is tested.
@@ -23,7 +23,9 @@ settings.register_profile("default", settings.get_profile("patient"), max_exampl
 # 'make quick'.
 settings.register_profile("quick", settings.get_profile("default"), max_examples=10)
 # 'make nightly': a failure prints the line that repeats it.
-settings.register_profile("nightly", settings.get_profile("patient"), max_examples=500, print_blob=True)
+settings.register_profile(
+    "nightly", settings.get_profile("patient"), max_examples=500, derandomize=False, print_blob=True
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 # Fixtures of the command's tests and of the end-to-end tests.
@@ -63,10 +65,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "tests/e2e" if is_shared else module
 
     return Scheduling(config, log)
-
-
-# The fixtures that check for a privilege; a test that uses one, directly or by other fixtures, needs root.
-ROOT_FIXTURES = frozenset({"other_users", "own_mounts", "real_nodes", "real_root", "uevents"})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

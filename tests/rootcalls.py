@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from conftest import ROOT_FIXTURES
+from abilities import ROOT_FIXTURES
 
 TESTS = Path(__file__).resolve().parent
 PLUGINS = ("cli/command.py", "logpipe.py", "e2e/provisioned.py")

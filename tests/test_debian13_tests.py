@@ -23,7 +23,7 @@ def program() -> ModuleType:
 @pytest.mark.parametrize(
     ("library", "module"),
     [
-        ("watchdog", "tests/watch/test_file_source.py"),
+        ("watchdog", "tests/watch/test_inotify.py"),
         ("grpc", "tests/kubelet/test_process.py"),
         ("yaml", "tests/config/test_reading_laws.py"),
         ("google.protobuf", "tests/nri/wire/test_messages.py"),

@@ -151,7 +151,8 @@ class Root:
 
     def __init__(self, folder: Path, templates: dict[str, bytes]) -> None:
         self.folder = folder
-        self.enter = ["chroot"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "chroot"]
+        chroot = tool("chroot", "coreutils")
+        self.enter = [chroot] if os.geteuid() == 0 else ["unshare", "--map-root-user", chroot]
         (folder / "etc").mkdir(parents=True)
         (folder / "lib64").mkdir()
         (folder / LOADER[1:]).write_bytes(Path(LOADER).read_bytes())

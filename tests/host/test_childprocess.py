@@ -174,6 +174,7 @@ def test_a_child_that_hangs_in_the_kernel_is_left_to_it(freezer: Path) -> None:
         group.rmdir()
 
 
+@pytest.mark.needs_root
 def test_children_that_hang_in_the_kernel_are_counted_until_they_end(freezer: Path) -> None:
     group = freezer / f"cdigen-test-{os.getpid()}"
     group.mkdir()

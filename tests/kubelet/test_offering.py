@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
 import healthhost
@@ -25,7 +27,7 @@ from cdigen.model.profile import DEFAULT
 from cdigen.value import replace
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from cdigen.kubelet.answers import Answer
     from cdigen.kubelet.resources.memory import MemoryOffer
@@ -179,14 +181,21 @@ def test_shares_are_spread_or_packed_as_configured(tmp_path: Path) -> None:
         assert len({one.partition("::")[0] for one in found.prefer(ids, (), 2)}) == gpus
 
 
+@pytest.fixture
+def mps_root() -> Iterator[str]:
+    """A folder whose path leaves room for a socket's: 107 bytes in all (unix(7))."""
+    with TemporaryDirectory() as folder:
+        yield folder
+
+
 def test_whether_the_control_daemon_of_mps_listens_counts_at_the_moment_of_the_request(
-    tmp_path: Path,
+    tmp_path: Path, mps_root: str
 ) -> None:
     host = put(tmp_path, healthhost.example())
     rows = (SharingRow(resource=GPU, replicas=4, mps=True),)
-    found = desk(made(sharing=rows, mps_root=str(tmp_path / "mps")), host)
+    found = desk(made(sharing=rows, mps_root=mps_root), host)
     ids = (found.resource.units[0].id,)
-    pipe = tmp_path / "mps" / GPU / "pipe"
+    pipe = Path(mps_root, GPU, "pipe")
     pipe.mkdir(parents=True)
 
     with pytest.raises(Refused, match=f"{pipe}/control: No such file"):

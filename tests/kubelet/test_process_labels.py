@@ -108,7 +108,7 @@ def test_the_key_can_be_set_and_taken_back_while_it_runs(side: Side) -> None:
     side.configure("kubelet: {}\n")
     with daemon(side), cdigen_kubelet(side):
         assert until(lambda: side.lists(8))
-        assert side.status()["labels"] is None
+        assert until(lambda: side.status()["labels"] is None)
         side.configure(text)
         assert until(lambda: count(side) == "8")
         side.configure(text.replace("features.d/cdigen", "features.d/gpus"))

@@ -125,6 +125,7 @@ class Disk:
     def spoil(self) -> None:
         path = self.some()
         if path.is_file():
+            path.chmod(0o644)  # an ordinary user cannot write into a file without the permission
             path.write_bytes(self.content()[:-9])
 
     def remove(self) -> None:

@@ -173,6 +173,7 @@ def test_a_folder_that_is_unreadable_for_a_while_is_watched_again() -> None:
         assert run_apart(LOCKED, above, start=("unshare", "--uts")) == []
 
 
+@pytest.mark.usefixtures("uevents")
 def test_subsystems_that_are_given_later_are_heard_and_a_look_follows(ear: Ear) -> None:
     source = UeventSource(("tty",))
     source.start(ear.inbox.put)
