@@ -108,6 +108,7 @@ def test_a_folder_that_is_not_there_yet_is_waited_for(side: Side) -> None:
         assert process.process.poll() is None
 
 
+@pytest.mark.needs_root
 def test_a_folder_that_is_a_link_is_the_one_that_it_leads_to_once_that_is_there(side: Side) -> None:
     link = side.root / "l"
     side.kubelet_dir.rmdir()
