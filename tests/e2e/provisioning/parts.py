@@ -153,6 +153,7 @@ PACKAGES = (
     "mount",
     "musl-tools",
     "podman",
+    "procps",
     "rpm",
     "runc",
     "systemd",  # systemd-analyze, and as the first process of a test's own namespace
