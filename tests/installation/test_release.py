@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from abilities import tool
+from abilities import cannot_run, tool
 from installation.installing import REPOSITORY
 
 from cdigen import __version__
@@ -21,7 +21,7 @@ def git(clone: Path, *words: str) -> None:
 def clone(tmp_path: Path) -> Path:
     """Return a clone whose commit is tagged as this version, which has nothing unreleased."""
     if not (REPOSITORY / ".git").exists():
-        pytest.skip("these sources are no clone")
+        cannot_run("these sources are no clone")
     clone = tmp_path / "clone"
     subprocess.run([tool("git"), "clone", "--quiet", REPOSITORY, clone], check=True, capture_output=True)
     log = clone / "CHANGELOG.md"

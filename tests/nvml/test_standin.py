@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from abilities import cannot_run
 from standin import Machine, gpu, install, instances, trusted_folder, uuid
 
 from cdigen.vendors.nvidia.nvml.ask import ask
@@ -131,7 +132,7 @@ def real_library(driver_tree: Path) -> Iterator[Path]:
 
 def test_the_drivers_own_library_says_that_no_driver_is_loaded(real_library: Path) -> None:
     if Path("/proc/driver/nvidia/version").exists():
-        pytest.skip("an NVIDIA driver is loaded here")
+        cannot_run("an NVIDIA driver is loaded here")
     (finding,) = ask(str(real_library)).findings
     assert finding.rule == "nvml-failed"
     assert "NVML_ERROR_DRIVER_NOT_LOADED" in finding.message
