@@ -15,8 +15,9 @@ WARNINGS = (
 )
 
 
-# The fixtures that check for a privilege; a test that uses one, directly or by other fixtures, needs root.
-ROOT_FIXTURES = frozenset({"other_users", "own_mounts", "real_nodes", "real_root", "uevents"})
+# A test that uses one of these fixtures, directly or by others, needs root: they check for a privilege, or
+# return the provisioned parts.
+ROOT_FIXTURES = frozenset({"cache", "other_users", "own_mounts", "real_nodes", "real_root", "uevents"})
 
 
 def cannot_run(reason: str) -> NoReturn:
