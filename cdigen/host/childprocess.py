@@ -100,8 +100,8 @@ def run(
             if has_ended and not heard:
                 break  # its children hold the pipes
     finally:
-        # At least 50 ms: on a busy machine the end of a killed process takes a while.
-        status = _end(process, grace_s=max(deadline_s / 20, 0.05), waiter=_waiter(command))
+        # At least 250 ms: on a busy machine a killed process ends late (75 ms were too few at a load of 10).
+        status = _end(process, grace_s=max(deadline_s / 20, 0.25), waiter=_waiter(command))
     return ChildResult(
         by=by, status=status, output=bytes(listener.output), last_stderr_line=listener.last_stderr_line()
     )

@@ -15,8 +15,11 @@ from cdigen.host.childprocess import OUTPUT_LIMIT, ChildResult, run, stuck
 DEADLINE_S = 1.5
 
 
+PYTHON = (sys.executable, "-I", "-c")
+
+
 def python(source: str, *, deadline_s: float = PATIENCE_S) -> ChildResult:
-    return run((sys.executable, "-I", "-c", f"import os, signal, sys, time; {source}"), deadline_s=deadline_s)
+    return run((*PYTHON, f"import os, signal, sys, time; {source}"), deadline_s=deadline_s)
 
 
 def is_alive(pid: int) -> bool:
@@ -101,7 +104,9 @@ def test_the_deadline_is_kept(source: str, within_s: float) -> None:
     started = time.monotonic()
     ending = python(source, deadline_s=DEADLINE_S)
     took = time.monotonic() - started
-    assert (ending.by, ending.status) == ("deadline", -9)
+    assert ending.by == "deadline"
+    # On a busy machine it may end after `run` has returned.
+    assert ending.status == -9 or (ending.status is None and until(lambda: stuck(PYTHON) == 0))
     assert DEADLINE_S <= took < within_s
 
 
@@ -179,20 +184,19 @@ def test_children_that_hang_in_the_kernel_are_counted_until_they_end(freezer: Pa
     group = freezer / f"cdigen-test-{os.getpid()}"
     group.mkdir()
     freeze = f"open('{group}/tasks', 'w').write('0'); open('{group}/freezer.state', 'w').write('FROZEN')"
-    command = (sys.executable, "-I", "-c")
-    assert stuck(command) == 0
+    assert stuck(PYTHON) == 0
     try:
-        frozen = (*command, f"import time; {freeze}; time.sleep(99)")
+        frozen = (*PYTHON, f"import time; {freeze}; time.sleep(99)")
         ending = by_deadline(
             lambda deadline_s: run(frozen, deadline_s=deadline_s), lambda ending: ending.status is None
         )
         assert ending.status is None
-        assert (stuck(command), stuck(("another",))) == (1, 0)
+        assert (stuck(PYTHON), stuck(("another",))) == (1, 0)
     finally:
         (group / "freezer.state").write_text("THAWED")
         assert until(lambda: not (group / "tasks").read_text())
         group.rmdir()
-    assert until(lambda: stuck(command) == 0)
+    assert until(lambda: stuck(PYTHON) == 0)
 
 
 def test_a_child_reads_what_it_is_given_and_nothing_else() -> None:
