@@ -16,6 +16,9 @@ run: $(VENV)/run.stamp ## install into a private venv, then print the CDI spec o
 	  $(VENV)/bin/cdigen generate --inventory $(EXAMPLE); \
 	elif [ $$code -eq 0 ]; then cat build/specs/*.json; else exit $$code; fi
 
+# With this variable each process of a test would compile all of cdigen, and each worker all tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 # How many modules run at a time. Tests that start containers wait for runtimes and disks, the others compute.
 CPUS := $(shell nproc)
 JOBS ?= $(shell echo $$((2 * $(CPUS))))
