@@ -361,8 +361,10 @@ def holding_node() -> Iterator[tuple[int, Path]]:
         start_new_session=True,
     ) as outer:
         assert outer.stdout
-        first = outer.stdout.readline()
-        assert outer.stdout.readline() == "ready\n"
+        # The process outside and the one inside write a line each, in any order.
+        lines = sorted(outer.stdout.readline() for _ in range(2))
+        assert lines[1] == "ready\n", lines
+        first = lines[0]
         try:
             yield int(first), folder
         finally:
