@@ -6,9 +6,8 @@
     GET /healthz 200 while the process works, else 503 and why
     GET /readyz    200 when containers can count on it, else 503 and why
 
-waitress parses and answers; what a client sends reaches only the routes. It closes idle connections, but one
-that sends a byte a second is never idle: each new connection ends those that are too old or too many
-(``_Listener``), so that slow clients lock nobody out.
+waitress parses requests and closes idle connections. A client that sends a byte a second is never idle, so
+each new connection ends those that are too old or too many (``_Listener``).
 """
 
 from __future__ import annotations
@@ -177,6 +176,7 @@ class Server:
         """End within a second, whatever the clients do, and remove the unix socket."""
         thread, self._thread = self._thread, None
         if thread is None:
+            self._unlink()  # ``start`` may have been interrupted
             return
         self._stopping.set()
         until_s = time.monotonic() + STOP_S

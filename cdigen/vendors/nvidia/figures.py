@@ -61,7 +61,8 @@ def _asked(
 ) -> tuple[dict[str | None, NvmlGpu], str]:
     """Return what NVML tells of the GPUs at ADDRESSES, and why that is not all.
 
-    Where NVML crashes, each is asked alone, as far as the time goes: it may be but one of them.
+    If NVML crashes, each GPU is asked alone, since the cause may be one of them. Each has ALONE_S, or its
+    share of the time that is left if that is longer.
     """
     import time  # noqa: PLC0415 - few ask for figures
 
@@ -74,10 +75,11 @@ def _asked(
     problem = next((finding.message for finding in answer.findings), "NVML is silent")
     told: dict[str | None, NvmlGpu] = {}
     if len(addresses) > 1 and any(finding.rule in _CRASHES for finding in answer.findings):
-        for address in addresses:
+        for place, address in enumerate(addresses):
             left_s = deadline_s - (time.monotonic() - began_s)
+            share_s = left_s / (len(addresses) - place)
             if left_s > 0:
-                told |= _asked(library, (address,), min(left_s, ALONE_S))[0]
+                told |= _asked(library, (address,), min(left_s, max(share_s, ALONE_S)))[0]
     return told, problem
 
 
