@@ -219,7 +219,7 @@ def test_a_pod_with_another_ledger_is_not_exchanged_and_costs_no_other(tmp_path:
             def found() -> list[str]:
                 return [side.annotations(name)[names.INDEX] for name in (large, forged, small)]
 
-            # The annotation of the pod that makes room may follow the answer.
+            # If a PATCH meets another writer, `repair` annotates the pod, which may be after the answer.
             wait(lambda: found() == ["1", "1", "0"])
         finally:
             side.agent.stop()
