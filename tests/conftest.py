@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from abilities import ROOT_FIXTURES, cannot_run, tool
 from hypothesis import HealthCheck, settings
+from support.abilities import ROOT_FIXTURES, cannot_run, tool
 
 # The time of an example depends on the machine, not on what is tested.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -29,7 +29,7 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 # Fixtures of the command's tests and of the end-to-end tests.
-pytest_plugins = ("command", "logpipe", "provisioned")
+pytest_plugins = ("support.command.fixtures", "support.log_pipe", "support.provisioned")
 
 
 def pytest_configure() -> None:
@@ -47,7 +47,7 @@ ADVERSARIAL = re.compile(
 PROCESSES = frozenset({"acme", "cdigen_process", "guests", "mixed"})
 # Modules of tests/e2e that use something of which the machine has one run one after the other: its kernel
 # log, or all of its processors, for a Kubernetes node.
-MACHINE_WIDE = re.compile(r"\b(?:kubernetes_tree|kernelrecords)\b")
+MACHINE_WIDE = re.compile(r"\b(?:kubernetes_tree|kernel_records)\b")
 
 
 @pytest.hookimpl(optionalhook=True)

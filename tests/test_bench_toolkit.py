@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import hosttree
 import pytest
-from abilities import tool
 from bench import start_containers, toolkit
 from bench.toolkit import Toolkit
-from kernelside import example_gpus
+from support.abilities import tool
+from support.hosts import driver_files
+from support.hosts.nvidia_kernel import example_gpus
 
 BENCHES = Path(__file__).parent / "bench"
 SOURCE = BENCHES / "ctk_by_path.c"
@@ -51,7 +51,7 @@ def files(root: Path) -> dict[str, tuple[int, str]]:
     }
 
 
-@pytest.mark.parametrize("lay", [hosttree.debian_13, hosttree.red_hat, hosttree.ubuntu])
+@pytest.mark.parametrize("lay", [driver_files.debian_13, driver_files.red_hat, driver_files.ubuntu])
 def test_nvml_answers_by_the_drivers_own_path_and_is_gone_afterwards(
     tmp_path: Path, peer: Toolkit, lay: Callable[[Path], object]
 ) -> None:

@@ -1,5 +1,6 @@
 """The documentation names what the code names, and nothing that is not there."""
 
+import ast
 import json
 import re
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-import sourcenames
-from sourcenames import KEBAB, REPOSITORY
+from support import source_names
+from support.paths import REPOSITORY
+from support.source_names import KEBAB
 
 from cdigen.cli.main import EXIT_DEFECT, UnprintedError
 from cdigen.config import read
@@ -65,9 +67,9 @@ def test_every_rule_outside_the_rulebook_is_documented_and_every_documented_rule
         if path.name != "rulebook.py" and path.parent.name != "hook"
     ]
     code = "".join(path.read_text() for path in sources)
-    named = {name for name in sourcenames.given_as("rule") if KEBAB.fullmatch(name)}
+    named = {name for name in source_names.given_as("rule") if KEBAB.fullmatch(name)}
     checks = first_column(text_of("docs/doctor.md"))
-    kinds = set(sourcenames.error_kinds())
+    kinds = set(source_names.error_kinds())
     assert {*NAMES_RULE.findall(code), *named} - NO_RULES - checks - kinds - documented == set()
     outside = set(
         re.findall(r"^\| `([a-z-]+)` \|", text.split("\n## Against a host\n")[1], flags=re.MULTILINE)
@@ -81,7 +83,7 @@ def test_every_kind_of_error_is_documented_with_its_exit_code() -> None:
         kind: {int(code) for code in codes.split(", ")}
         for kind, codes in re.findall(r"^\| `([a-z-]+)` \| ([0-9, ]+) \|", part, flags=re.MULTILINE)
     }
-    known = sourcenames.error_kinds()
+    known = source_names.error_kinds()
     # Both are the entry point's own: what no command raises.
     assert (documented.pop("internal"), known.pop("internal")) == ({EXIT_DEFECT}, {1})
     assert documented.pop(UnprintedError.default_kind) == {UnprintedError.exit_code}
@@ -111,7 +113,7 @@ def spans(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_commands_and_options_that_a_document_names_exist(document: str) -> None:
-    known = sourcenames.options() | {"help": set[str]()}
+    known = source_names.options() | {"help": set[str]()}
     every = set().union(*known.values())
     for span in spans(text_of(document)):
         for command, rest in COMMAND.findall(span):
@@ -125,7 +127,7 @@ def test_commands_and_options_that_a_document_names_exist(document: str) -> None
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_options_that_a_man_page_names_beside_its_own_list_exist(section: str) -> None:
-    known = set().union(*sourcenames.options().values())
+    known = set().union(*source_names.options().values())
     named = re.findall(r"(?<![\w-])\\-\\-[a-z](?:[a-z]|\\-)*", text_of(section))
     assert {name.replace("\\", "") for name in named} - known - FOREIGN_OPTIONS == set()
 
@@ -198,7 +200,7 @@ def test_every_example_of_the_configuration_is_right() -> None:
 
 def metrics() -> set[str]:
     """Return the names of all metrics as they are scraped, without what histograms add."""
-    code = "\n".join(path.read_text() for path in sourcenames.TREES)
+    code = "\n".join(path.read_text() for path in source_names.TREES)
     counters = set(re.findall(r'[Cc]ounter(?:MetricFamily)?\(\s*"(cdigen_\w+)"', code))
     every = set(re.findall(r'"(cdigen_[a-z]\w+)"', code))
     return {f"{name}_total" if name in counters else name for name in every}
@@ -227,7 +229,7 @@ def test_every_event_of_the_log_is_documented(document: str, folders: tuple[str,
     table = text_of(document).partition("\n| `event` |")[2].partition("\n\n")[0]
     # What a logger says of itself, or by a value: an outcome of a container, the state of the run directory.
     values = {"log lines were dropped", "served", "nothing", "status"}
-    assert sourcenames.events(*folders) - values == first_column(table) - values
+    assert source_names.events(*folders) - values == first_column(table) - values
 
 
 # Variables, files, headings, targets.
@@ -235,7 +237,7 @@ def test_every_event_of_the_log_is_documented(document: str, folders: tuple[str,
 
 def test_every_variable_that_is_read_is_documented_and_every_documented_one_is_read() -> None:
     text = everywhere(*DOCUMENTS, *SECTIONS)
-    assert {name for name in sourcenames.variables() if name not in text} == set()
+    assert {name for name in source_names.variables() if name not in text} == set()
     used = "\n".join(
         path.read_text(errors="replace")
         for top in ("cdigen", "etc", "tests", "Makefile", ".ci")
@@ -310,11 +312,24 @@ def test_what_the_architecture_names_is_in_the_package() -> None:
     assert len(modules) > 30
 
 
-def test_every_helper_of_the_tests_is_in_their_readme() -> None:
-    helpers = {
-        path.relative_to(REPOSITORY).as_posix()
-        for path in (REPOSITORY / "tests").rglob("*.py")
-        if not path.name.startswith("test_") and path.name != "conftest.py" and path.parent.name != "bench"
+def test_the_page_of_helpers_lists_each_helper_of_the_tests() -> None:
+    folder = REPOSITORY / "tests/support"
+    helpers = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")} - {"__init__.py"}
+    text = (folder / "README.md").read_text()
+    assert set(re.findall(r"^\| `([\w/]+\.py)` \|", text, flags=re.MULTILINE)) == helpers
+
+
+def test_code_that_tests_share_is_in_the_package_support() -> None:
+    tests = REPOSITORY / "tests"
+    programs = ("bench/", "real_gpu/", "support/", "compare_lock.py", "e2e/page_pictures.py")
+    others = {path.relative_to(tests).as_posix() for path in tests.rglob("*.py")}
+    assert {name for name in others if not name.startswith(programs) and "/test_" not in f"/{name}"} == {
+        name for name in others if name.endswith("conftest.py")
     }
-    text = (REPOSITORY / "tests/README.md").read_text()
-    assert set(re.findall(r"^\| `(tests/[\w/]+\.py)` \|", text, flags=re.MULTILINE)) == helpers
+    imports = {
+        f"{path.name}: {node.module}"
+        for path in tests.rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ImportFrom) and str(node.module).rpartition(".")[2].startswith("test_")
+    }
+    assert imports == set()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from examplepods import CONFIGURATION, UUID, ExamplePod, read_pods
+from support.values.example_pods import CONFIGURATION, UUID, ExamplePod, read_pods
 
 from cdigen.cli import resolve
 from cdigen.cli.parser import Parser

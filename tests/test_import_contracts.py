@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from abilities import module
+from support.abilities import module
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PROJECT = REPOSITORY / "pyproject.toml"

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from certificates import made
-from waiting import until
+from support.kubernetes.certificates import made
+from support.waiting import until
 
 from cdigen import __version__
 from cdigen.kubeapi.credentials import from_kubeconfig
@@ -27,7 +27,7 @@ from cdigen.kubelet.labels.feature_file import content
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from command import Run
+    from support.command.fixtures import Run
 
 FOLDER = Path(__file__).resolve().parents[1] / "packaging/kubernetes"
 CONFIGS = sorted(FOLDER.glob("*/config.yaml")) + sorted(FOLDER.glob("overlays/*/config.yaml"))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from lawexamples import examples
+from support.law_examples import examples
 
 TESTS = Path(__file__).parent
-SETTERS = ("conftest.py", "lawexamples.py", "test_law_examples.py")
+SETTERS = ("conftest.py", "law_examples.py", "test_law_examples.py")
 
 
 def test_no_test_has_a_number_of_examples_of_its_own() -> None:

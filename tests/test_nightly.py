@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from abilities import tool
+from support.abilities import tool
 
 NIGHTLY = Path(__file__).with_name("nightly")
 ON_DEBIAN13 = """#!/bin/sh

@@ -4,9 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from owntrees import UnsafePathError, copy_tree, remove_tree
+from support.own_trees import UnsafePathError, copy_tree, remove_tree
+from support.paths import TESTS
 
-E2E = Path(__file__).parent / "e2e"
+# The folders whose code has paths of the provisioned trees.
+FOLDERS = ("e2e", *(f"support/{name}" for name in ("browser", "cluster", "containers", "provisioning")))
 REMOVES = re.compile(r"shutil\.(?:rmtree|move)\(|\[\s*\"rm\"|\(\s*\"rm\"|os\.removedirs")
 
 
@@ -73,8 +75,8 @@ def test_a_relative_path_is_refused(original: Path, tmp_path: Path) -> None:
 def test_the_end_to_end_tests_remove_trees_by_this_module_alone() -> None:
     found = [
         f"{path.name}:{number}"
-        for path in sorted(E2E.rglob("*.py"))
-        if path.name != "owntrees.py"
+        for folder in FOLDERS
+        for path in sorted((TESTS / folder).rglob("*.py"))
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if REMOVES.search(line)
     ]

@@ -1,7 +1,8 @@
 """Each test that does what only root may do declares it."""
 
 import pytest
-from rootcalls import TESTS, Sources
+from support.paths import TESTS
+from support.root_calls import Sources
 
 
 def test_each_test_that_requires_root_declares_it() -> None:

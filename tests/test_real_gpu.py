@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import standin
-from hosttree import debian_13
-from kernelside import example_gpus, write_kernel_side
 from real_gpu.run import Run
 from real_gpu.steps import generate, inspect, matrix, prepare
+from support.hosts.driver_files import debian_13
+from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
+from support.nvml import standin
 
 pytestmark = pytest.mark.process
 

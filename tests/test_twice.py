@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from abilities import module
+from support.abilities import module
 
 TWICE = Path(__file__).with_name("twice")
 PASSES = "def test_passes():\n    pass\n"

@@ -1,7 +1,7 @@
 """How tests wait: for what comes late, also for an entry of a list, and not for ever."""
 
 import pytest
-from waiting import until
+from support.waiting import until
 
 
 def test_an_entry_that_comes_late_is_waited_for() -> None:

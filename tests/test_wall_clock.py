@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from waiting import PATIENCE_S
+from support.paths import TESTS
+from support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-TESTS = Path(__file__).parent
 # Real runtimes, real GPUs and measurements, and the only module that sleeps.
-ELSEWHERE = ("bench", "e2e", "real_gpu", "watch", "waiting.py")
+ELSEWHERE = (
+    "bench/",
+    "e2e/",
+    "real_gpu/",
+    "support/browser/",
+    "support/cluster/",
+    "support/containers/",
+    "support/daemon/watching.py",
+    "support/nri/containerd_plugins.py",
+    "support/waiting.py",
+    "watch/",
+)
 CLOCKS = frozenset({"time.monotonic", "time.perf_counter", "time.time"})
 TOOK = frozenset({"took", "took_s"})
 # Arguments that are deadlines, and methods whose first argument is one.
@@ -51,7 +62,7 @@ class Checked(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         name = ast.unparse(node.func)
         if name == "time.sleep":
-            self._find(node, "sleeps: use `until` or `pause` of tests/waiting.py")
+            self._find(node, "sleeps: use `until` or `pause` of tests/support/waiting.py")
         # A value of ours, such as a hook of a spec, may have a timeout as well.
         is_value = name[:1].isupper() and not name.endswith("Connection")
         given = [each.value for each in node.keywords if each.arg in DEADLINES and not is_value]
@@ -91,7 +102,7 @@ class Checked(ast.NodeVisitor):
 
 def modules() -> Iterator[Path]:
     for path in sorted(TESTS.rglob("*.py")):
-        if path.relative_to(TESTS).parts[0] not in ELSEWHERE:
+        if not path.relative_to(TESTS).as_posix().startswith(ELSEWHERE):
             yield path
 
 

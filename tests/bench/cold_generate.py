@@ -27,14 +27,16 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 TESTS = HERE.parent
-sys.path[:0] = [str(TESTS), str(TESTS / "e2e"), str(TESTS / "nvml"), str(REPOSITORY)]
+sys.path[:0] = [str(TESTS), str(REPOSITORY)]
 
-import amdtree  # noqa: E402 - after the path is set
-import inteltree  # noqa: E402 - likewise
-import standin  # noqa: E402 - likewise
-from bench import toolkit  # noqa: E402 - likewise
-from kernelside import example_gpus, write_kernel_side  # noqa: E402
-from vendors.migside import write_instance, write_minors  # noqa: E402
+from bench import toolkit
+from support.hosts import (
+    amd_tree,
+    intel_tree,
+)
+from support.hosts.mig import write_instance, write_minors
+from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
+from support.nvml import standin
 
 CONFIG = "vendors: [nvidia]\nspec_dirs: [/etc/cdi, /var/run/cdi]\n"
 COUNTS = (8, 125, 250, 500, 1000)
@@ -130,10 +132,10 @@ def _host(root: Path, count: int, tree: Path | None) -> Path:
     if tree is not None:
         subprocess.run(["cp", "--archive", "--link", "--no-target-directory", tree, root], check=True)
     else:
-        import hosttree  # noqa: PLC0415 - only without a real tree
+        from support.hosts import driver_files  # noqa: PLC0415 - only without a real tree
 
         root.mkdir()
-        hosttree.debian_13(root)
+        driver_files.debian_13(root)
     write_kernel_side(root, example_gpus(count))
     return root
 
@@ -164,15 +166,15 @@ def _mig_host(root: Path, tree: Path | None) -> Path:
 def _other_commands(cdigen: str, work: Path) -> dict[str, list[str]]:
     """Return commands for hosts with 8 GPUs, whole and in 64 partitions: the ratio is to the first."""
     hosts = {
-        "8 MI210": amdtree.mi210(),
-        "8 MI300X whole": amdtree.mi300x(1),
-        "8 x 8 in CPX": amdtree.mi300x(),
+        "8 MI210": amd_tree.mi210(),
+        "8 MI300X whole": amd_tree.mi300x(1),
+        "8 x 8 in CPX": amd_tree.mi300x(),
     }
     roots = {name: work / f"host-amd-{place}" for place, name in enumerate(hosts)}
     for name, gpus in hosts.items():
-        amdtree.write(roots[name], gpus)
+        amd_tree.write(roots[name], gpus)
     roots["8 Max 1550"] = work / "host-intel"
-    inteltree.lay(roots["8 Max 1550"], *inteltree.max_1550())
+    intel_tree.lay(roots["8 Max 1550"], *intel_tree.max_1550())
     return {
         f"cdigen generate, {name}": [cdigen, "generate", "--root", str(root)] for name, root in roots.items()
     }

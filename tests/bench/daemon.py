@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 TESTS = HERE.parent
-sys.path[:0] = [str(TESTS), str(TESTS / "e2e"), str(REPOSITORY)]
+sys.path[:0] = [str(TESTS), str(REPOSITORY)]
 
-import hosttree  # noqa: E402 - after the path is set
-from bench.installed import install  # noqa: E402
-from bench.tables import print_table, times_row  # noqa: E402
-from kernelside import example_gpus, write_kernel_side  # noqa: E402
-from vendors.migside import write_instance, write_minors  # noqa: E402
+from bench.installed import install
+from bench.tables import print_table, times_row
+from support.hosts import driver_files
+from support.hosts.mig import write_instance, write_minors
+from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
 
 SPEC = "run/cdi/nvidia.com-gpu.json"
 FILES = ("--layout", "files", "--hook", "none")
@@ -160,7 +160,7 @@ def _options() -> argparse.Namespace:
 
 def _host(root: Path, count: int) -> Path:
     root.mkdir()
-    hosttree.debian_13(root)
+    driver_files.debian_13(root)
     for folder in ("run", "var"):
         (root / folder).mkdir(exist_ok=True)
     (root / "var/run").symlink_to("/run")

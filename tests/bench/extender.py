@@ -16,12 +16,12 @@ import time
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path[:1] = [str(TESTS), str(TESTS / "extender"), str(TESTS / "gpushare"), str(TESTS.parent)]
+sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
-from apiserver import ApiServer  # noqa: E402 - after the path is set
-from bigcluster import big_cluster  # noqa: E402 - likewise
-from extenderprocess import PREFIX, Extender, ready  # noqa: E402 - likewise
-from sharedpods import pod_object  # noqa: E402 - likewise
+from support.kubernetes.api_server import ApiServer
+from support.kubernetes.big_cluster import big_cluster
+from support.kubernetes.extender_process import PREFIX, Extender, ready
+from support.kubernetes.shared_pods import pod_object
 
 FILTER_GOAL_MS, BIND_GOAL_MS, MEMORY_GOAL_MB = 50.0, 100.0, 120.0
 

@@ -31,13 +31,13 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 TESTS = HERE.parent
 # Not this folder, where this file would be taken for the tests' package of the same name.
-sys.path[:1] = [str(TESTS), str(TESTS / "kubelet"), str(REPOSITORY)]
+sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
-import healthhost  # noqa: E402 - after the path is set
-from bench.installed import install  # noqa: E402 - likewise
-from bench.tables import print_table, times_row  # noqa: E402 - likewise
-from kubeletdouble import Endpoint, Kubelet  # noqa: E402 - likewise
-from test_offering import put  # noqa: E402 - likewise
+from bench.installed import install
+from bench.tables import print_table, times_row
+from support.kubelet.double import Endpoint, Kubelet
+from support.kubelet.host_offering import put
+from support.values import unhealthy_gpus
 
 GPU = "nvidia.com/gpu"
 REPLICAS = 625
@@ -59,7 +59,7 @@ def main() -> None:
         bin_dir = install(Path(folder, "venv"), *_wanted(options.grpcio))
         whole, shared = Path(folder, "8"), Path(folder, "5000")
         for root, text in ((whole, ""), (shared, SHARED)):
-            put(root, healthhost.example())
+            put(root, unhealthy_gpus.example())
             (root / "etc/cdigen").mkdir(parents=True)
             (root / "etc/cdigen/config.yaml").write_text(text)
         tables = {
@@ -205,7 +205,7 @@ def _registrations(bin_dir: Path, root: Path, name: str, runs: int) -> list[dict
 
 def _changes(bin_dir: Path, root: Path, name: str, runs: int) -> dict[str, object]:
     """Time from the daemon's new inventory to the kubelet's list."""
-    host = healthhost.example()
+    host = unhealthy_gpus.example()
     times = []
     with _plugin(bin_dir, root), _kubelet(root) as kubelet:
         kubelet.start()
@@ -214,10 +214,12 @@ def _changes(bin_dir: Path, root: Path, name: str, runs: int) -> dict[str, objec
             time.sleep(1.5)
             before = len(endpoint.lists)
             begin = time.monotonic()
-            healthhost.save(root, healthhost.ill(host, 0, healthhost.FELL) if run % 2 == 0 else host)
+            unhealthy_gpus.save(
+                root, unhealthy_gpus.ill(host, 0, unhealthy_gpus.FELL) if run % 2 == 0 else host
+            )
             _wait(partial(_has_more, endpoint, before))
             times.append(endpoint.times[before] - begin)
-        healthhost.save(root, host)
+        unhealthy_gpus.save(root, host)
     return times_row(name, times, goal_ms=1000)
 
 

@@ -37,18 +37,18 @@ TESTS = HERE.parent
 # Not this folder, where this file would be taken for the tests' package of the same name.
 sys.path[:1] = [str(TESTS), str(REPOSITORY)]
 
-from bench.installed import install  # noqa: E402 - after the path is set
-from bench.tables import print_table, times_row  # noqa: E402 - likewise
-from nri.claims import write_claim  # noqa: E402 - likewise
-from nri.pluginside import INJECTS_08, Host, asks  # noqa: E402 - likewise
-from nri.runtimeside import Runtime, SocketTransport, container, pod  # noqa: E402 - likewise
-from nri.serveside import SETTINGS, known_of  # noqa: E402 - likewise
+from bench.installed import install
+from bench.tables import print_table, times_row
+from support.nri.claims import write_claim
+from support.nri.plugin import INJECTS_08, Host, asks
+from support.nri.runtime import Runtime, SocketTransport, container, pod
+from support.nri.serving import SETTINGS, known_of
 
-from cdigen.nri.decision.answer import created  # noqa: E402 - likewise
-from cdigen.nri.decision.compat import abilities  # noqa: E402 - likewise
-from cdigen.nri.wire import mux  # noqa: E402 - likewise
-from cdigen.nri.wire.protobuf import message_class  # noqa: E402 - likewise
-from cdigen.nri.wire.session import CreateContainer, Session  # noqa: E402 - likewise
+from cdigen.nri.decision.answer import created
+from cdigen.nri.decision.compat import abilities
+from cdigen.nri.wire import mux
+from cdigen.nri.wire.protobuf import message_class
+from cdigen.nri.wire.session import CreateContainer, Session
 
 GPUS = 64
 UUIDS = [f"GPU-{number:08x}-0000-4000-8000-000000000000" for number in range(GPUS)]

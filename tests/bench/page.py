@@ -1,8 +1,8 @@
 """Measure the daemon's page: how long it takes to make, and what 10,000 views leave in the daemon's memory.
 
 ``make bench-page`` runs it. A page is made within this process from a value that holds all that it shows
-(tests/daemon/page/samples.py), without figures being asked for. The daemon is the real one on a host made
-here, 8 GPUs without NVML, its modules compiled; views come one after the other over its socket.
+(tests/support/values/page_samples.py), without figures being asked for. The daemon is the real one on a
+host made here, 8 GPUs without NVML, its modules compiled; views come one after the other over its socket.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).resolve().parents[2]
 TESTS = Path(__file__).resolve().parents[1]
 # Not this folder, where files would be taken for the tests' packages of the same names.
-sys.path[:1] = [str(TESTS), str(TESTS / "e2e"), str(TESTS / "nvml"), str(REPOSITORY)]
+sys.path[:1] = [str(TESTS), str(REPOSITORY)]
 
-from daemon.daemonhost import Daemon, Host, daemon  # noqa: E402 - after the path is set
-from daemon.page.samples import SAMPLES  # noqa: E402 - likewise
+from support.daemon.host import Daemon, Host, daemon
+from support.values.page_samples import SAMPLES
 
-from cdigen.daemon.page.document import document  # noqa: E402 - likewise
-from cdigen.daemon.page.page import page  # noqa: E402 - likewise
+from cdigen.daemon.page.document import document
+from cdigen.daemon.page.page import page
 
 # Milliseconds of the daemon's time, by host; a missed goal is marked.
 GOALS_MS = {"healthy": 30.0, "large": 100.0}

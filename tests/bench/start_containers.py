@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 TESTS = HERE.parent
-sys.path[:0] = [str(TESTS), str(TESTS / "e2e"), str(TESTS / "nvml"), str(REPOSITORY)]
+sys.path[:0] = [str(TESTS), str(REPOSITORY)]
 
-from bench import toolkit  # noqa: E402 - after the path is set
-from chroothost import DEBIAN_IMAGE, MANY_IMAGE, Host, running_host  # noqa: E402
-from gpuhosts import install_hook, succeed  # noqa: E402
-from kernelside import example_gpus, write_kernel_side  # noqa: E402
-from owntrees import copy_tree  # noqa: E402
+from bench import toolkit
+from support.containers.chroot_host import DEBIAN_IMAGE, MANY_IMAGE, Host, running_host
+from support.containers.gpu_hosts import install_hook, succeed
+from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
+from support.own_trees import copy_tree
 
 # 12 device nodes in all: 8 GPUs and the four that they share, without DRM.
 GPUS = tuple(replace(gpu, card=None, render=None) for gpu in example_gpus(8))

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import standin
+from support.nvml import standin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kernelside import Gpu
+    from support.hosts.nvidia_kernel import Gpu
 
 PREFIX = "libnvidia-ml.so."
 _CLASS_64 = b"\x7fELF\x02"

@@ -33,13 +33,13 @@ REPOSITORY = HERE.parents[1]
 # In the place of this folder, whose topology is not the tests'.
 sys.path[:1] = [str(HERE.parent), str(REPOSITORY)]
 
-import healthhost  # noqa: E402 - after the path is set
-from topology.machines import hives, nvswitch, partitioned, pcie, replicas  # noqa: E402 - likewise
+from support.values import unhealthy_gpus
+from support.values.topology_machines import hives, nvswitch, partitioned, pcie, replicas
 
-from cdigen.topology.choose import choose  # noqa: E402 - likewise
-from cdigen.topology.matrix import devices_of, matrix, text  # noqa: E402 - likewise
-from cdigen.topology.svg import picture  # noqa: E402 - likewise
-from cdigen.value import replace  # noqa: E402 - likewise
+from cdigen.topology.choose import choose
+from cdigen.topology.matrix import devices_of, matrix, text
+from cdigen.topology.svg import picture
+from cdigen.value import replace
 
 CHOICES: dict[str, Sequence[Accelerator] | Sequence[Share]] = {
     "8 GPUs, NVSwitch": nvswitch(8, 18),
@@ -109,7 +109,7 @@ def _ms(run: Callable[[], object]) -> float:
 def _views(runs: int) -> list[dict[str, object]]:
     rows = []
     for number in (2, 8, 16):
-        gpus = replace(healthhost.example()["nvidia"], accelerators=nvswitch(number, 18))
+        gpus = replace(unhealthy_gpus.example()["nvidia"], accelerators=nvswitch(number, 18))
         devices = devices_of({"nvidia": gpus})
         for name, run in (("matrix", _matrix), ("picture", picture)):
             times = [_ms(partial(run, devices)) for _ in range(runs)]
@@ -135,7 +135,7 @@ def _commands(runs: int) -> list[dict[str, object]]:
         spec = REPOSITORY / "examples/specs/debian13-8xh100.json"
         shutil.copy(spec, host / "var/run/cdi/nvidia.com-gpu.json")
         # The daemon that runs is this process.
-        healthhost.save(host)
+        unhealthy_gpus.save(host)
         python: Path = import_module("bench.cold_generate")._install(work / "venv")
         cdigen = str(python.with_name("cdigen"))
         commands = {

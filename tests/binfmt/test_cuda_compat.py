@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from abilities import tool
-from compatlibrary import NOTE_575, NOTE_590, compat_library
 from hypothesis import given
 from hypothesis import strategies as st
-from lawexamples import examples
+from support.abilities import tool
+from support.hosts.cuda_compat import NOTE_575, NOTE_590, compat_library
+from support.law_examples import examples
 
 from cdigen.binfmt import cuda_compat
 from cdigen.binfmt.cuda_compat import read_note, suits

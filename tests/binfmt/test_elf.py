@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 import pytest
-from abilities import tool
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.enums import ENUM_E_MACHINE
 from hypothesis import given
 from hypothesis import strategies as st
-from lawexamples import examples
+from support.abilities import tool
+from support.law_examples import examples
 
 from cdigen.binfmt import elf
 from cdigen.binfmt.elf import ElfError, SharedObject, read_shared_object

@@ -9,10 +9,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from abilities import tool
 from hypothesis import given
 from hypothesis import strategies as st
-from lawexamples import examples
+from support.abilities import tool
+from support.law_examples import examples
 
 from cdigen.binfmt import ldcache
 from cdigen.binfmt.ldcache import CacheError, LdCacheEntry, parse, read_header

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from binfmt.loadermodel import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.law_examples import examples
+from support.values.loader_model import (
     EXTENDED,
     FOLDER,
     HWCAP,
@@ -25,9 +28,6 @@ from binfmt.loadermodel import (
     patched,
     places,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-from lawexamples import examples
 
 from cdigen.binfmt import ldcache_merge
 from cdigen.binfmt.ldcache import FLAGS_AARCH64, FLAGS_I386, FLAGS_X86_64, LdCacheEntry, parse

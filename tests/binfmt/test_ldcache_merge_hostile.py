@@ -6,7 +6,10 @@ import struct
 import time
 
 import pytest
-from binfmt.loadermodel import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.law_examples import examples
+from support.values.loader_model import (
     EXTENDED,
     FOLDER,
     LIBRARIES,
@@ -19,9 +22,6 @@ from binfmt.loadermodel import (
     patched,
     places,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-from lawexamples import examples
 
 from cdigen.binfmt.ldcache import FLAGS_X86_64, CacheError
 from cdigen.binfmt.ldcache_merge import merge

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run, tool
-from binfmt.loadermodel import (
+from support.abilities import cannot_run, tool
+from support.values.loader_model import (
     DRIVER,
     FOLDER,
     HWCAP,

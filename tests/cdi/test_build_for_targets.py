@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cdi.cdi_documents import verdicts
+from support.values.spec_documents import verdicts
 
 from cdigen.cdi.library import RELEASES
 from cdigen.cdi.validation import validate_content

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cdi.cdi_documents import plain, rich
 from hypothesis import given
 from hypothesis import strategies as st
+from support.values.spec_documents import plain, rich
 
 from cdigen.cdi.compare import NO_EDITS, Changes, EditChanges, compare
 

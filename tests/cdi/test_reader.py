@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from cdi.cdi_documents import plain, rich, to_bytes, verdicts
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.values.spec_documents import plain, rich, to_bytes, verdicts
 
 from cdigen.cdi.reader import MAX_SIZE, parse_document
 from cdigen.cdi.rules.fields import MAX_DEPTH

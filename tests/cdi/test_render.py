@@ -7,7 +7,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from model.inventories import texts
+from support.values.inventories import texts
 
 from cdigen.cdi.render import render
 

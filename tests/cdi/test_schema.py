@@ -5,11 +5,20 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import pytest
-from cdi.cdi_documents import plain, rich, to_bytes, verdicts, with_edits, with_hook, with_mount, with_node
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from lawexamples import examples
+from support.law_examples import examples
+from support.values.spec_documents import (
+    plain,
+    rich,
+    to_bytes,
+    verdicts,
+    with_edits,
+    with_hook,
+    with_mount,
+    with_node,
+)
 
 from cdigen.cdi.reader import parse_document
 from cdigen.cdi.rules.document_rules import check
@@ -22,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from cdi.cdi_documents import Document
     from jsonschema import ValidationError
+    from support.values.spec_documents import Document
 
 SCHEMA = load_schema("cdi.schema.json")
 VALIDATOR = Draft202012Validator(SCHEMA)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from cdi.cdi_documents import plain, rich, to_bytes, with_node
+from support.values.spec_documents import plain, rich, to_bytes, with_node
 
 from cdigen.cdi.schema import check_in_child, check_schema
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cdi.cdi_documents import verdicts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.values.spec_documents import verdicts
 
 from cdigen.cdi.reader import MAX_SIZE
 from cdigen.cdi.validation import validate_content

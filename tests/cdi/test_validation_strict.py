@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from lawexamples import examples
+from support.law_examples import examples
 
 from cdigen.cdi.render import render
 from cdigen.cdi.validation import validate_content

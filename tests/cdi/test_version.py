@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from cdi.cdi_documents import plain, rich, with_edits
 from hypothesis import given
 from hypothesis import strategies as st
+from support.values.spec_documents import plain, rich, with_edits
 
 from cdigen.cdi.version import KNOWN_VERSIONS, is_newer, minimum_version, release_order
 

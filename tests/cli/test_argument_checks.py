@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from command import Run
+from support.command.fixtures import Run
 
 from cdigen.cli.main import COMMANDS
 from cdigen.cli.parser import Parser

@@ -1,40 +1,12 @@
 """Cold start is a hot path: what a command imports is held by a list."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from vendors import gpuhosts
+from support.command.imports import HEAVY, imported
+from support.hosts import nvidia_machines
 
-HEAVY = {
-    "dataclasses",
-    "inspect",
-    "jsonschema",
-    "pathlib",
-    "shutil",
-    "structlog",
-    "tempfile",
-    "typing",
-    "watchdog",
-    "yaml",
-}
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/hosts/debian13-8xh100.json"
-
-
-def imported(*arguments: str) -> set[str]:
-    """Return the modules that a run of the command imports."""
-    script = (
-        "import sys; from cdigen.cli.main import main; code = main(sys.argv[1:]);"
-        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}; {script}", *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return set(done.stderr.splitlines()[-1].split())
 
 
 @pytest.mark.parametrize(
@@ -64,7 +36,7 @@ def test_a_host_without_intels_devices_imports_one_look_for_them(host: Path) -> 
 
 @pytest.mark.usefixtures("real_nodes")
 def test_a_spec_of_gpus_imports_nothing_of_their_health_figures_and_links(tmp_path: Path) -> None:
-    gpuhosts.dgx_h100(tmp_path)
+    nvidia_machines.dgx_h100(tmp_path)
     modules = imported("generate", "--root", str(tmp_path), "--kind", "nvidia.com/gpu")
     assert "cdigen.vendors.nvidia.discovery" in modules
     words = ("health", "figures", "links", "store", "topology")

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from command import Run
-from vendors.addedvendor import install
+from support.command.fixtures import Run
+from support.hosts.added_vendor import install
 
 WRONG = "# ours\ncolour: blue\nstate_dir: 1\nspec_dirs: [/etc/cdi, relative]\n"
 PLACES = [(2, 1), (3, 12), (4, 23)]

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run, tool
-from command import Run
+from support.abilities import cannot_run, tool
+from support.command.fixtures import Run
 
 from cdigen.runtimes.installed import FOLDERS
 

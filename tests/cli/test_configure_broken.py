@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from command import Run
+from support.command.fixtures import Run
 
 MAIN = "etc/containerd/config.toml"
 DROP_IN = "etc/containerd/conf.d/50-other.toml"

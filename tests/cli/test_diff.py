@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from command import Run
+from support.command.fixtures import Run
 
 SPEC = "run/cdi/nvidia.com-gpu.json"
 

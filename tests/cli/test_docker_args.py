@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from command import Run
-from outputs import validator
+from support.command.fixtures import Run
+from support.json_output import validator
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/hosts"
 VOLUME = "--volume=/var/lib/cdigen/volumes/nvidia_driver:/usr/local/nvidia:ro"

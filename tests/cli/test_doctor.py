@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from command import Run
+from support.command.fixtures import Run
 
 
 def test_a_host_that_is_well_ends_with_0_and_says_so(cdigen: Run, host: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from command import GPUS, Run
+from support.command.fixtures import GPUS, Run
 
 DEVICES = ["0", "1", *(gpu.uuid for gpu in GPUS), "none", "all"]
 

@@ -5,9 +5,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import hosttree
 import pytest
-from command import Run
+from support.command.fixtures import Run
+from support.hosts import driver_files
 
 SPEC = "run/cdi/nvidia.com-gpu.json"
 CURRENT = "usr/lib/x86_64-linux-gnu/nvidia/current"
@@ -167,7 +167,7 @@ def test_a_fault_costs_only_what_it_concerns(cdigen: Run, host: Path, case: str)
 
 
 def test_two_drivers_beside_one_another_give_the_running_one(cdigen: Run, host: Path) -> None:
-    hosttree.write_library(host / f"{CURRENT}/libcuda.so.535.261.03", "libcuda.so.1")
+    driver_files.write_library(host / f"{CURRENT}/libcuda.so.535.261.03", "libcuda.so.1")
     done = cdigen("generate", "--root", host, "--verbose")
     assert done.code == 0
     assert "535.261.03 are installed beside the running 550.163.01" in done.err

@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from command import Run
+    from support.command.fixtures import Run
 
 CUDA = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
 FOREIGN = {

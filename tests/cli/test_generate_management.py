@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Run
-from test_generate_profiles import configure, targets
-from vendors.migside import cap_node, write_minors
+from support.command.fixtures import Run
+from support.command.specs import configure, targets
+from support.hosts.mig import cap_node, write_minors
 
 KIND = "management.nvidia.com/gpu"
 NAME = "management.nvidia.com-gpu.json"

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-import inteltree
 import pytest
-from command import Run
-from vendors.migside import write_instance, write_minors
+from support.command.fixtures import Run
+from support.hosts import intel_tree
+from support.hosts.mig import write_instance, write_minors
 
 NARROW = "nri: {narrow: true}\n"
 WHOLE, PARTS = "nvidia.com/gpu", ["nvidia.com/gpu-compute", "nvidia.com/gpu-graphics"]
@@ -58,7 +58,7 @@ def test_a_part_has_the_files_and_nodes_of_its_capabilities(cdigen: Run, host: P
 
 
 def test_other_makers_gpus_have_no_parts(cdigen: Run, host: Path) -> None:
-    inteltree.lay(host, *inteltree.laptop())
+    intel_tree.lay(host, *intel_tree.laptop())
     configure(host, NARROW)
     kinds = [*documents(cdigen, host)]
     assert [kind for kind in kinds if kind.startswith("nvidia.com/")] == [WHOLE, *PARTS]

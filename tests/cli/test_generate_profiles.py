@@ -5,26 +5,17 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import hosttree
 import pytest
-from command import GPUS, Run
-from vendors.migside import cap_node, minor_of, write_instance, write_minors
+from support.command.fixtures import GPUS, Run
+from support.command.specs import configure, targets
+from support.hosts import driver_files
+from support.hosts.mig import cap_node, minor_of, write_instance, write_minors
 
 PROFILES = """
 profiles:
   - {name: all, class: gpu}
   - {name: compute, class: gpu-compute, capabilities: [compute, utility], names: [index]}
 """
-
-
-def configure(host: Path, text: str) -> None:
-    path = host / "etc/cdigen/config.yaml"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
-
-
-def targets(spec: Any) -> list[str]:
-    return [mount["containerPath"] for mount in spec["containerEdits"]["mounts"]]
 
 
 def names(spec: Any) -> list[str]:
@@ -130,7 +121,7 @@ def test_a_switch_takes_its_part_out(cdigen: Run, host: Path, switch: str, part:
 
 def test_32_bit_libraries_come_by_choice(cdigen: Run, host: Path) -> None:
     library = host / "usr/lib/i386-linux-gnu/libcuda.so.550.163.01"
-    hosttree.write_library(library, "libcuda.so.1", machine=hosttree.I386, bits=32)
+    driver_files.write_library(library, "libcuda.so.1", machine=driver_files.I386, bits=32)
     assert not any("i386" in path for path in targets(cdigen("generate", "--root", host).json))
     configure(host, "profiles: [{name: both, class: gpu, compat32: true}]\n")
     found = targets(cdigen("generate", "--root", host).json)

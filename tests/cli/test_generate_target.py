@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import GPUS, Done, Run
-from test_cold_start import EXAMPLE, HEAVY, imported
+from support.command.fixtures import GPUS, Done, Run
+from support.command.imports import HEAVY, imported
+from support.command.resolve import EXAMPLE
 
 UUIDS = [gpu.uuid for gpu in GPUS]
 CARD, RENDER = "/dev/dri/card1", "/dev/dri/renderD129"

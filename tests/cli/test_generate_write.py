@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from command import Run
+from support.command.fixtures import Run
 
 SPEC = "run/cdi/nvidia.com-gpu.json"
 FOREIGN = {

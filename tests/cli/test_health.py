@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command import Run
-from healthhost import ECC, FELL, example, ill, save, split
+from support.command.fixtures import Run
+from support.values.unhealthy_gpus import ECC, FELL, example, ill, save, split
 
 from cdigen.value import replace
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from command import Run
-from healthhost import example, save, split
+from support.command.fixtures import Run
+from support.values.unhealthy_gpus import example, save, split
 
 from cdigen.health import book_file
 from cdigen.health.book import Book, DeviceRecord, Evidence

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from command import Run
-from healthhost import ECC, FELL, example, healthy, ill, save
+from support.command.fixtures import Run
+from support.values.unhealthy_gpus import ECC, FELL, example, healthy, ill, save
 
 from cdigen.model.inventory import Inventory
 from cdigen.model.inventory_json import from_document

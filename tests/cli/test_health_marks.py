@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import Run
-from healthhost import example, save, split
+from support.command.fixtures import Run
+from support.values.unhealthy_gpus import example, save, split
 
 from cdigen.cli.main import main
 from cdigen.health.marks import read_marks

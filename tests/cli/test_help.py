@@ -5,7 +5,7 @@ import shlex
 from importlib import import_module
 
 import pytest
-from command import Run
+from support.command.fixtures import Run
 
 from cdigen.cli.main import COMMANDS
 from cdigen.cli.parser import Parser, parse_examples

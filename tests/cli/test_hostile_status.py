@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Run
-from daemon.test_status_shape import changed, document
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.command.fixtures import Run
+from support.daemon.status_files import changed, document
 
 from cdigen.cli.main import main
 from cdigen.frontend import rundir

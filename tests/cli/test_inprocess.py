@@ -7,9 +7,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from command import Run
-from inprocess import run_on
-from pluginvendors import vendor
+from support.command.fixtures import Run
+from support.command.in_process import run_on
+from support.hosts.added_vendors import vendor
 
 LINES: dict[str, tuple[str, ...]] = {
     "text": ("list",),

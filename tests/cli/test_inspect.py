@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import GPUS, Run
-from vendors.migside import cap_paths, write_instance, write_minors
+from support.command.fixtures import GPUS, Run
+from support.hosts.mig import cap_paths, write_instance, write_minors
 
 
 def test_it_shows_the_driver_the_gpus_and_their_nodes(cdigen: Run, host: Path) -> None:

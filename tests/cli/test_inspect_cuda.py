@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from command import Run
-from healthhost import example, save
-from standin import Machine, install, trusted_folder
+from support.command.fixtures import Run
+from support.nvml.standin import Machine, install, trusted_folder
+from support.values.unhealthy_gpus import example, save
 
 from cdigen.value import replace
 

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import amdtree
-import inteltree
 import pytest
-from command import Run
+from support.command.fixtures import Run
+from support.hosts import amd_tree, intel_tree
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
@@ -23,42 +22,42 @@ def columns(text: str, first: str) -> list[list[str]]:
 
 
 def test_gpus_and_npus_are_told_apart(cdigen: Run, tmp_path: Path) -> None:
-    inteltree.lay(tmp_path, *inteltree.laptop())
+    intel_tree.lay(tmp_path, *intel_tree.laptop())
     text = cdigen("inspect", "--root", tmp_path).out
     rows = columns(text, "CLASS")
-    assert [row[:3] for row in rows[1:]] == [["gpu", "0", inteltree.IGPU], ["npu", "0", "0000:00:0b.0"]]
+    assert [row[:3] for row in rows[1:]] == [["gpu", "0", intel_tree.IGPU], ["npu", "0", "0000:00:0b.0"]]
     assert "intel.com/gpu=INDEX and intel.com/npu=INDEX" in text
 
 
 def test_gpus_alone_need_no_class(cdigen: Run, tmp_path: Path) -> None:
-    amdtree.write(tmp_path, amdtree.mi210(2))
+    amd_tree.write(tmp_path, amd_tree.mi210(2))
     assert columns(cdigen("inspect", "--root", tmp_path).out, "INDEX")[0][0] == "INDEX"
 
 
 def test_a_maker_without_uuids_has_no_column_of_them(cdigen: Run, tmp_path: Path) -> None:
-    inteltree.lay(tmp_path, *inteltree.b60())
+    intel_tree.lay(tmp_path, *intel_tree.b60())
     assert "UUID" not in cdigen("inspect", "--root", tmp_path).out
 
 
 def test_a_node_is_shown_once_whatever_its_names(cdigen: Run, tmp_path: Path) -> None:
-    inteltree.lay(tmp_path, *inteltree.b60(1))
+    intel_tree.lay(tmp_path, *intel_tree.b60(1))
     assert "by-path" not in cdigen("inspect", "--root", tmp_path).out
 
 
 def test_a_gpu_that_is_split_shows_the_numbers_of_its_partitions(cdigen: Run, tmp_path: Path) -> None:
-    amdtree.write(tmp_path, amdtree.mi300x(4, count=2))
+    amd_tree.write(tmp_path, amd_tree.mi300x(4, count=2))
     text = cdigen("inspect", "--root", tmp_path).out
     assert [row[:2] for row in columns(text, "INDEX")[1:]] == [
-        ["0-3", amdtree.ADDRESSES[0]],
-        ["4-7", amdtree.ADDRESSES[1]],
+        ["0-3", amd_tree.ADDRESSES[0]],
+        ["4-7", amd_tree.ADDRESSES[1]],
     ]
     assert [row[0] for row in columns(text, "PARTITION")[1:]] == [str(number) for number in range(8)]
     assert "Devices are named amd.com/gpu=PARTITION, and more" in text
 
 
 def test_the_vendors_of_a_mixed_host_stand_apart(cdigen: Run, tmp_path: Path) -> None:
-    amdtree.write(tmp_path, amdtree.mi210(1))
-    inteltree.lay(tmp_path, inteltree.npu())
+    amd_tree.write(tmp_path, amd_tree.mi210(1))
+    intel_tree.lay(tmp_path, intel_tree.npu())
     text = cdigen("inspect", "--root", tmp_path).out
     assert "\n\nintel: driver" in text
     assert "nvidia-smi" not in text

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from command import Run
+from support.command.fixtures import Run
 
 GOOD = {
     "cdiVersion": "0.5.0",

@@ -3,8 +3,8 @@
 from importlib import import_module
 
 import pytest
-from command import Run
-from inprocess import needs_process
+from support.command.fixtures import Run
+from support.command.in_process import needs_process
 
 import cdigen as package
 from cdigen.cli.main import COMMANDS, VALUE_OPTIONS

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
-from command import Done
+from support.abilities import cannot_run
+from support.command.fixtures import Done
 
 DEVICE = '{"name": "0", "containerEdits": {"env": ["A=1"]}}'
 SPEC = f'{{"cdiVersion": "0.5.0", "kind": "a.com/b", "devices": [{DEVICE}]}}'

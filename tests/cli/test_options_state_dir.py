@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
+from support.abilities import cannot_run
 
 USER = 4201
 REPOSITORY = Path(__file__).resolve().parents[2]

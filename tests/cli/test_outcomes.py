@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from command import Done, Run
+from support.command.fixtures import Done, Run
 
 GPU = "run/cdi/nvidia.com-gpu.json"
 COMPUTE = "run/cdi/nvidia.com-gpu-compute.json"

@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import viewtrees
-from command import Run
-from daemon.page.samples import healthy
-from daemon.reports import CHANGED, FAILED, STARTING
-from healthhost import FELL, example, ill, save
 from jsonschema import Draft202012Validator
-from outputs import OUTPUTS, SCHEMAS, validator
-from test_inspect_figures import busy
-from test_prune import view
-from test_status import saved
-from test_status_kubelet import put_kubelet, served
-from test_status_nri import MISSED, board, put
+from support.command.fixtures import Run
+from support.command.statuses import MISSED, board, put_kubelet, put_nri, saved, served
+from support.json_output import OUTPUTS, SCHEMAS, validator
+from support.nvml.busy_gpu import busy
+from support.store import views
+from support.values.cycle_reports import CHANGED, FAILED, STARTING
+from support.values.page_samples import healthy
+from support.values.unhealthy_gpus import FELL, example, ill, save
 
 from cdigen.cli.main import COMMANDS
 from cdigen.daemon.page.document import document as page_document
@@ -115,8 +112,8 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
     """Return one full output for each schema that has strict objects, as real commands print them."""
     root = ("--root", host)
     save(host, ill(example(), 0, FELL))
-    views = viewtrees.driver(tmp_path / "views")
-    view(views)
+    old = views.driver(tmp_path / "views")
+    views.old_view(old)
     saved(host, next_status(next_status(STARTING, CHANGED, {"files": "it is closed"}), FAILED, {"files": ""}))
     bad = tmp_path / "bad.json"
     bad.write_text('{"cdiVersion": "0.5.0", "kind": "a b/c", "devices": [], "more": 1}')
@@ -126,7 +123,7 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
     plugin.set_audit(AuditResult(missed=(MISSED,), foreign=(), is_complete=True))
     plugin.problems = CHANGED.findings
     plugin.add_container(REFUSED)
-    put(host, plugin)
+    put_nri(host, plugin)
     put_kubelet(host, served())
     (host / "etc/cdigen").mkdir()
     (host / "etc/cdigen/config.yaml").write_text(ALLOWING)
@@ -140,7 +137,7 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
         "docker-args": cdigen("docker-args", *root, "--json"),
         "topology": cdigen("topology", *root, "--json"),
         "validate": cdigen("validate", bad, "--json"),
-        "prune": cdigen("prune", "--root", views, "--dry-run", "--json"),
+        "prune": cdigen("prune", "--root", old, "--dry-run", "--json"),
         "configure": cdigen("configure", "docker", *root, "--dry-run", "--json"),
         "config-check": cdigen("config", "check", "--config", config, "--json"),
         "doctor": cdigen("doctor", *root, "--json"),

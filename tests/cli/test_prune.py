@@ -1,20 +1,20 @@
 """`cdigen prune` on views and specs of a host's tree."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
-import viewtrees
-from abilities import cannot_run
-from command import Run
+from support.abilities import cannot_run
+from support.command.fixtures import Run
+from support.store import views
+from support.store.views import old, old_view
 
 FIRST_NAMESPACE = "pid:[4026531836]"
 
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    return viewtrees.driver(tmp_path / "host")
+    return views.driver(tmp_path / "host")
 
 
 @pytest.fixture
@@ -24,23 +24,15 @@ def sees_all(other_users: None) -> None:  # noqa: ARG001 - only root reads the m
         cannot_run("mounts of all processes are visible only outside of containers")
 
 
-def old(path: Path) -> Path:
-    os.utime(path, (time.time() - 1000, time.time() - 1000))
-    return path
-
-
-def view(base: Path, *, library: bytes = b"library") -> str:
-    viewtrees.put(base, viewtrees.LIBRARY, library)
-    published = viewtrees.publish(base)
-    old(viewtrees.view(base, published))
-    return published.name
-
-
 @pytest.mark.usefixtures("sees_all")
 def test_prune_removes_what_nobody_uses_and_says_why_the_rest_stays(cdigen: Run, base: Path) -> None:
-    unused, used, fresh = view(base, library=b"1"), view(base, library=b"22"), view(base, library=b"333")
-    os.utime(Path(viewtrees.state(base)) / "views" / fresh)
-    spec = viewtrees.put(base, "/etc/cdi/x.json", f"/var/lib/cdigen/views/{used}/lib64".encode())
+    unused, used, fresh = (
+        old_view(base, library=b"1"),
+        old_view(base, library=b"22"),
+        old_view(base, library=b"333"),
+    )
+    os.utime(Path(views.state(base)) / "views" / fresh)
+    spec = views.put(base, "/etc/cdi/x.json", f"/var/lib/cdigen/views/{used}/lib64".encode())
     old(spec.parent)
     done = cdigen("prune", "--root", base, "--json")
     assert (done.code, done.err) == (0, "")
@@ -50,16 +42,16 @@ def test_prune_removes_what_nobody_uses_and_says_why_the_rest_stays(cdigen: Run,
         fresh: ("kept", "it"),
     }
     assert {row["view"] for row in done.json if row["changed"]} == {unused}
-    assert viewtrees.left(base) == sorted([used, fresh])
+    assert views.left(base) == sorted([used, fresh])
 
 
 @pytest.mark.usefixtures("sees_all")
 def test_a_dry_run_shows_a_table_and_removes_nothing(cdigen: Run, base: Path) -> None:
-    name = view(base)
+    name = old_view(base)
     done = cdigen("prune", "--root", base, "--dry-run")
     assert done.code == 0
     assert [line.split()[:2] for line in done.out.splitlines()] == [["VIEW", "RESULT"], [name, "removable"]]
-    assert viewtrees.left(base) == [name]
+    assert views.left(base) == [name]
 
 
 def test_nothing_to_remove_is_said_plainly(cdigen: Run, base: Path) -> None:
@@ -73,12 +65,12 @@ def test_nothing_to_remove_is_said_plainly(cdigen: Run, base: Path) -> None:
 def test_specs_count_in_the_usual_the_configured_and_the_given_directories(
     cdigen: Run, base: Path, place: str
 ) -> None:
-    name = view(base)
+    name = old_view(base)
     for folder in ("run", "given"):
         (base / folder).mkdir()
     (base / "var/run").symlink_to("../run")
-    viewtrees.put(base, "/etc/cdigen/config.yaml", b"spec_dirs: [/srv/cdi]\n")
-    spec = viewtrees.put(base, f"/{place}/foreign.yaml", f"hostPath: /var/lib/cdigen/views/{name}".encode())
+    views.put(base, "/etc/cdigen/config.yaml", b"spec_dirs: [/srv/cdi]\n")
+    spec = views.put(base, f"/{place}/foreign.yaml", f"hostPath: /var/lib/cdigen/views/{name}".encode())
     old(spec.parent)
     done = cdigen("prune", "--root", base, "--spec-dir", base / "given", "--json")
     assert done.json == [{"view": name, "result": "kept", "changed": False, "reason": f"{spec} names it"}]
@@ -86,7 +78,7 @@ def test_specs_count_in_the_usual_the_configured_and_the_given_directories(
 
 
 def test_the_state_directory_is_the_configured_one(cdigen: Run, base: Path) -> None:
-    viewtrees.put(base, "/etc/cdigen/config.yaml", b"state_dir: /srv/state\n")
+    views.put(base, "/etc/cdigen/config.yaml", b"state_dir: /srv/state\n")
     assert f"nothing to remove in {base}/srv/state/views" in cdigen("prune", "--root", base).err
 
 
@@ -98,8 +90,8 @@ def test_a_view_directory_that_is_a_link_is_refused(cdigen: Run, base: Path) -> 
 
 @pytest.mark.usefixtures("sees_all")
 def test_a_view_that_cannot_be_removed_gives_the_exit_code_of_failed_writing(cdigen: Run, base: Path) -> None:
-    name = view(base)
-    folder = Path(viewtrees.state(base)) / "views"
+    name = old_view(base)
+    folder = Path(views.state(base)) / "views"
     flagged = os.system(f"chattr +i {folder}/{name} 2>/dev/null")
     if flagged != 0:
         cannot_run("this file system knows no immutable flag")
@@ -109,7 +101,7 @@ def test_a_view_that_cannot_be_removed_gives_the_exit_code_of_failed_writing(cdi
         os.system(f"chattr -i {folder}/{name} {folder}/.cdigen-* 2>/dev/null")
     assert done.failed(5, name, "cannot be removed: Operation not permitted", "lsattr")
     assert "failed" in done.out
-    assert viewtrees.left(base) == [name]
+    assert views.left(base) == [name]
 
 
 def test_help_explains_the_command(cdigen: Run) -> None:

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from command import Run
+from support.command.fixtures import Run
 
 from cdigen.model.findings import Finding
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from outputs import validator
-from test_resolve_command import CONFIG, Resolve, asked, document, host
+from support.command.resolve import CONFIG, Resolve, asked, document, host
+from support.json_output import validator
 
 from cdigen.cli.image_config import MAX_IMAGE_CONFIG
 from cdigen.model.errors import ConfigError, StoreError

@@ -10,7 +10,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.daemonhost import NEW, Daemon, Host, daemon
+from support.daemon.host import NEW, Daemon, Host, daemon
 
 from cdigen.cli import run as command
 from cdigen.daemon.report import MEANINGS
@@ -19,7 +19,7 @@ from cdigen.host.root import Root
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from command import Run
+    from support.command.fixtures import Run
 
     from cdigen.daemon.setup import DaemonSetup
 

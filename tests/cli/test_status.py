@@ -7,30 +7,19 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from command import Run
-from daemon.reports import CHANGED, FAILED, FILE, KIND, MISMATCH, QUIET, STARTING
+from support.command.fixtures import Run
+from support.command.statuses import SOURCES, STATUS, saved
+from support.values.cycle_reports import CHANGED, FAILED, FILE, KIND, MISMATCH, QUIET, STARTING
 
 from cdigen import __version__
 from cdigen.cli.status import text
 from cdigen.daemon import status as daemon_status
 from cdigen.daemon.report import MEANINGS, VENDOR_STATES, DaemonStatus, next_status
 from cdigen.daemon.report import STARTING as STARTING_STATE
-from cdigen.frontend import rundir
 from cdigen.frontend import status as files
 from cdigen.value import replace
 
-SOURCES = {"files": "", "uevents": "the netlink socket is closed"}
-STATUS = next_status(
-    next_status(STARTING, CHANGED, SOURCES), replace(QUIET, findings=CHANGED.findings), SOURCES
-)
 NOW_S = QUIET.started_s + 100
-
-
-def saved(root: Path, status: DaemonStatus = STATUS) -> Path:
-    run_dir = root / "run/cdigen"
-    rundir.prepare(str(run_dir))
-    rundir.save_status(str(run_dir), daemon_status.document(status, files.this_process()))
-    return run_dir / "status.json"
 
 
 def shown(status: DaemonStatus, *, verbose: bool = False) -> str:

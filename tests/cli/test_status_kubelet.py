@@ -6,23 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Run
-from daemon.reports import STARTING
-from kubeletunits import GPU, card, resource, unit
+from support.command.fixtures import Run
+from support.command.statuses import put_kubelet, served
+from support.kubelet.resources import resource
+from support.values.cycle_reports import STARTING
 
 from cdigen.daemon import status as daemon_status
 from cdigen.frontend import rundir
 from cdigen.frontend import status as files
-from cdigen.kubelet.journal import Allocation
-from cdigen.kubelet.labels.keeper import LabelState
-from cdigen.kubelet.pods import PodDevices
 from cdigen.kubelet.resources.model import Resource
-from cdigen.kubelet.status import Served, View, document
-from cdigen.model.findings import Finding
-from cdigen.model.health import Cause
-
-SICK = Cause(cause="xid-79", since="", detail="", clears_when="")
-WRONG = Finding(severity="warning", rule="r", path="/c", message="something is wrong", hint="mend it")
+from cdigen.kubelet.status import Served, View
 
 
 @pytest.fixture
@@ -32,35 +25,6 @@ def host(tmp_path: Path) -> Path:
     rundir.prepare(str(run_dir))
     rundir.save_status(str(run_dir), daemon_status.document(STARTING, files.this_process()))
     return tmp_path
-
-
-def served() -> View:
-    """Return a process with one resource that is registered and one that is not, and two answers."""
-    units = (unit(card(0, health="healthy")), unit(card(1, health="unhealthy", causes=(SICK,))))
-    return View(
-        started_s=10.0,
-        kubelet_dir="/var/lib/kubelet",
-        served=(
-            Served(resource=Resource(name=GPU, units=units), state="registered", since_s=20.0),
-            Served(resource=Resource(name="x.com/y", units=()), state="taken", since_s=20.0, reason="why"),
-        ),
-        stale=("the daemon does not run",),
-        problems=(WRONG,),
-        allocations=(
-            Allocation(at_s=30.0, resource=GPU, ids=("GPU-0",), names=(f"{GPU}=GPU-0",)),
-            Allocation(at_s=31.0, resource=GPU, ids=("GPU-9",), cause="unknown_id", reason="no GPU-9"),
-        ),
-        pods=(PodDevices(namespace="ml", pod="train", container="main", resource=GPU, ids=("GPU-0",)),),
-        given={GPU: 1},
-        refused={(GPU, "unknown_id"): 1},
-        labels=LabelState(file="/x/cdigen", state="written", labels=(("a.com/b", "1"),), expires_s=60.0),
-    )
-
-
-def put_kubelet(host: Path, view: View) -> None:
-    run_dir = host / "run/cdigen-kubelet"
-    rundir.prepare(str(run_dir))
-    rundir.save_status(str(run_dir), document(view, files.this_process()))
 
 
 def killed(host: Path) -> int:

@@ -5,24 +5,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command import Run
-from daemon.reports import STARTING
+from support.command.fixtures import Run
+from support.command.statuses import MISSED, board, put_nri
+from support.values.cycle_reports import STARTING
 
 from cdigen.daemon import status as daemon_status
 from cdigen.frontend import rundir
 from cdigen.frontend import status as files
 from cdigen.model.findings import Finding
-from cdigen.nri import status as nri
-from cdigen.nri.decision.audit import AuditResult, MissedContainer
+from cdigen.nri.decision.audit import AuditResult
 from cdigen.nri.decision.compat import abilities
-from cdigen.nri.pods import ContainerName
-from cdigen.nri.shared_state import NriMetrics
-
-MISSED = MissedContainer(
-    name=ContainerName(namespace="ml", pod="trainer-0", container="main"),
-    devices=("nvidia.com/gpu=all",),
-    reason="r",
-)
 
 
 @pytest.fixture
@@ -34,28 +26,13 @@ def host(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def board() -> nri.PluginStatus:
-    made = nri.PluginStatus(NriMetrics())
-    made.abilities = abilities("containerd", "2.1.9")
-    made.set_state(nri.REGISTERED)
-    made.metrics.outcomes["inject"] = 12
-    made.metrics.outcomes["refuse"] = made.metrics.refusals["unknown_device"] = 3
-    return made
-
-
-def put(host: Path, made: nri.PluginStatus) -> None:
-    run_dir = host / "run/cdigen-nri"
-    rundir.prepare(str(run_dir))
-    rundir.save_status(str(run_dir), nri.document(made, files.this_process()))
-
-
 def test_a_host_without_a_plugin_says_nothing_of_one(cdigen: Run, host: Path) -> None:
     assert "NRI" not in cdigen("status", "--root", host).out
     assert cdigen("status", "--root", host, "--json").json["nri"] is None
 
 
 def test_the_plugin_shows_with_its_runtime_and_what_it_did(cdigen: Run, host: Path) -> None:
-    put(host, board())
+    put_nri(host, board())
     out = cdigen("status", "--root", host).out
     assert "NRI plugin: registered with containerd 2.1.9 for " in out
     assert "12 containers given devices, 3 refused" in out
@@ -64,7 +41,7 @@ def test_the_plugin_shows_with_its_runtime_and_what_it_did(cdigen: Run, host: Pa
 
 
 def test_a_plugin_that_was_killed_does_not_run_whatever_its_file_says(cdigen: Run, host: Path) -> None:
-    put(host, board())
+    put_nri(host, board())
     path = host / "run/cdigen-nri/status.json"
     found = json.loads(path.read_bytes())
     with subprocess.Popen(["true"]) as ended:
@@ -81,7 +58,7 @@ def test_a_plugin_that_was_killed_does_not_run_whatever_its_file_says(cdigen: Ru
 def test_containers_that_asked_in_vain_are_counted(cdigen: Run, host: Path) -> None:
     made = board()
     made.set_audit(AuditResult(missed=(MISSED,), foreign=(), is_complete=True))
-    put(host, made)
+    put_nri(host, made)
     assert "1 running containers asked and have not got devices" in cdigen("status", "--root", host).out
 
 
@@ -92,7 +69,7 @@ def test_what_is_wrong_with_its_configuration_is_shown(cdigen: Run, host: Path) 
             severity="warning", rule="nri-allows-nobody", path="/c", message="no container may", hint="h"
         ),
     )
-    put(host, made)
+    put_nri(host, made)
     out = cdigen("status", "--root", host).out
     assert "  warning: /c: no container may (h) [nri-allows-nobody]" in out
 
@@ -100,7 +77,7 @@ def test_what_is_wrong_with_its_configuration_is_shown(cdigen: Run, host: Path) 
 def test_a_runtime_that_drops_devices_is_named_with_the_remedy(cdigen: Run, host: Path) -> None:
     made = board()
     made.abilities = abilities("containerd", "1.7.24~ds1")
-    put(host, made)
+    put_nri(host, made)
     out = cdigen("status", "--root", host).out
     assert "injects no CDI devices of plugins; containerd injects CDI devices since 1.7.30 and 2.1.0" in out
 
@@ -115,7 +92,7 @@ def test_a_status_that_is_none_hides_nothing_of_the_daemon(cdigen: Run, host: Pa
 
 
 def test_where_no_daemon_runs_the_plugin_is_shown_all_the_same(cdigen: Run, host: Path) -> None:
-    put(host, board())
+    put_nri(host, board())
     (host / "run/cdigen/status.json").unlink()
     done = cdigen("status", "--root", host)
     assert done.failed(3, "no cdigen daemon")

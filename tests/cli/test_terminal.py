@@ -5,16 +5,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-import viewtrees
-from command import Run
-from daemon.reports import CHANGED, FAILED, STARTING
 from hypothesis import given
 from hypothesis import strategies as st
-from inprocess import needs_process
-from onterminal import on_terminal
-from test_prune import view
-from test_status import saved
-from vendors.gpuhosts import dgx_h100
+from support.command.fixtures import Run
+from support.command.in_process import needs_process
+from support.command.statuses import saved
+from support.command.terminal import on_terminal
+from support.hosts.nvidia_machines import dgx_h100
+from support.store import views
+from support.store.views import old_view
+from support.values.cycle_reports import CHANGED, FAILED, STARTING
 
 from cdigen.cli.main import COMMANDS
 from cdigen.cli.terminal import wrap_table
@@ -37,7 +37,7 @@ def written(cdigen: Run, tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG
     root = tmp_path / "host"
     dgx_h100(root)
     (root / "run").mkdir(exist_ok=True)
-    view(viewtrees.driver(tmp_path / "views"))
+    old_view(views.driver(tmp_path / "views"))
     saved(root, next_status(next_status(STARTING, CHANGED, {"files": ""}), FAILED, {"files": ""}))
     assert cdigen("generate", "--root", root, "--write").code == 0
     (root / "dev/nvidia7").unlink()

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from command import GPUS, Run
-from healthhost import FELL, example, ill, save
-from hosttree import link, put
-from onterminal import on_terminal
-from pciplaces import place
+from support.command.fixtures import GPUS, Run
+from support.command.terminal import on_terminal
+from support.hosts.driver_files import link, put
+from support.hosts.pci_places import place
+from support.values.unhealthy_gpus import FELL, example, ill, save
 
 from cdigen.value import replace
 

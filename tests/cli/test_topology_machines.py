@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import Run
-from hosttree import debian_13, link, put
-from kernelside import write_kernel_side
-from nvlinks import address, linked, on_the_bus, switched
-from pciplaces import place
-from standin import Gpu, Machine, gpu, install, trusted_folder
-from topology.machines import VOLTA
+from support.command.fixtures import Run
+from support.hosts.driver_files import debian_13, link, put
+from support.hosts.nvidia_kernel import write_kernel_side
+from support.hosts.pci_places import place
+from support.nvml.nvlinks import address, linked, on_the_bus, switched
+from support.nvml.standin import Gpu, Machine, gpu, install, trusted_folder
+from support.values.topology_machines import VOLTA
 
 TITLES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 # NVIDIA DGX A100: pairs of GPUs behind two switches each, beside two network cards behind two of the same.

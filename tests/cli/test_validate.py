@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import Run
+from support.command.fixtures import Run
 
 GOOD = {
     "cdiVersion": "0.5.0",

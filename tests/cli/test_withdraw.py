@@ -6,8 +6,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from command import Run
-from daemon.daemonhost import Host, daemon
+from support.command.fixtures import Run
+from support.daemon.host import Host, daemon
 
 KINDS = "profiles: [{name: gpu, class: gpu}, {name: other, class: other}]\n"
 SPEC, OTHER = "nvidia.com-gpu.json", "nvidia.com-other.json"

@@ -5,9 +5,10 @@ import re
 import configuration
 import pytest
 import yaml
-from configtext import KEYS as NAMES
-from configtext import ROOT, SCHEMA, read, refusal
 from jsonschema import Draft202012Validator
+from support.config_text import KEYS as NAMES
+from support.config_text import SCHEMA, read, refusal
+from support.paths import REPOSITORY
 
 from cdigen.config import (
     AllowRule,
@@ -69,12 +70,14 @@ def test_every_field_has_its_key_and_every_key_its_field(keys: tuple[Key, ...], 
 
 
 def test_schema_and_example_are_what_the_table_gives_now() -> None:
-    assert (ROOT / "schemas/config.schema.json").read_text() == configuration.schema(), "run 'make generated'"
-    assert (ROOT / "etc/config.yaml").read_text() == configuration.example(), "run 'make generated'"
+    assert (REPOSITORY / "schemas/config.schema.json").read_text() == configuration.schema(), (
+        "run 'make generated'"
+    )
+    assert (REPOSITORY / "etc/config.yaml").read_text() == configuration.example(), "run 'make generated'"
 
 
 def test_the_page_has_the_tables_that_the_table_gives_now() -> None:
-    page = (ROOT / "docs/configuration.md").read_text()
+    page = (REPOSITORY / "docs/configuration.md").read_text()
     assert page == configuration.page(page), "run 'make generated'"
     for keys, _ in TABLES:
         assert all(f"| `{key.name}` | " in page for key in keys)
@@ -94,7 +97,7 @@ def test_old_names_are_deprecated_in_the_schema() -> None:
 
 
 def test_the_shipped_file_holds_every_key_and_its_lines_are_right_without_the_comment_sign() -> None:
-    shipped = (ROOT / "etc/config.yaml").read_text()
+    shipped = (REPOSITORY / "etc/config.yaml").read_text()
     assert read(shipped) == Settings()
     uncommented = re.sub(r"^#(?=\w+:|  )", "", shipped, flags=re.MULTILINE)
     document = yaml.safe_load(uncommented)

@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from configtext import VALIDATOR, read, refusal
+from support.config_text import VALIDATOR, read, refusal
 
 from cdigen.config import KubeletConfig, ResourceRow, SharingRow
 

@@ -5,7 +5,7 @@ from time import process_time
 
 import pytest
 import yaml
-from configtext import LISTS, PATHS, VALIDATOR, exact_refusal, read, refusal
+from support.config_text import LISTS, PATHS, VALIDATOR, exact_refusal, read, refusal
 
 from cdigen import config
 from cdigen.config import MAX_SIZE, DaemonConfig, Settings

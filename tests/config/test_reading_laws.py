@@ -5,10 +5,10 @@ import sys
 import unicodedata
 
 import yaml
-from configtext import KEYS, SCHEMA, VALIDATOR, refusal
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from lawexamples import examples
+from support.config_text import KEYS, SCHEMA, VALIDATOR, refusal
+from support.law_examples import examples
 
 ANY_TEXTS = st.text(st.characters(exclude_categories=["Cn", "Cs"]), max_size=6) | st.sampled_from(
     [

@@ -1,8 +1,8 @@
 """Figures as a scrape sees them, read by Prometheus's own parser."""
 
 import pytest
-from healthhost import example
 from prometheus_client.parser import text_string_to_metric_families
+from support.values.unhealthy_gpus import example
 
 from cdigen.daemon.figure_metrics import UnknownCollector, wants_figures
 from cdigen.daemon.figures import PENDING, VendorFigures

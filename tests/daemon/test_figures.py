@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from waiting import PATIENCE_S, until
+from support.waiting import PATIENCE_S, until
 
 from cdigen.daemon.figures import FRESH_S, MAX_WAITING, PENDING, FiguresOnDemand, VendorFigures
 from cdigen.host.root import Root

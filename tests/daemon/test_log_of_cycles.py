@@ -3,9 +3,9 @@
 import json
 from itertools import pairwise
 
-from daemon.reports import CHANGED, FAILED, KIND, MISMATCH, QUIET, WRITTEN, document
-from healthhost import ECC, FELL, example, ill
-from logpipe import Read
+from support.log_pipe import Read
+from support.values.cycle_reports import CHANGED, FAILED, KIND, MISMATCH, QUIET, WRITTEN, document
+from support.values.unhealthy_gpus import ECC, FELL, example, ill
 
 from cdigen.cdi.compare import compare
 from cdigen.daemon.log import cycle, health

@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.daemonhost import NEW, OLD, Host, daemon
-from kernelside import example_gpus, write
-from standin import Machine, gpu, install, trusted_folder
-from waiting import PATIENCE_S, limited, pause, until
+from support.daemon.host import NEW, OLD, Host, asking, daemon
+from support.hosts.nvidia_kernel import example_gpus, write
+from support.nvml.standin import Machine, gpu, install, trusted_folder
+from support.waiting import PATIENCE_S, limited, pause, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from command import Run
+    from support.command.fixtures import Run
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 # What is promised is 2 s; a busy machine may take longer.
@@ -154,21 +154,6 @@ def test_a_signal_to_end_in_the_middle_of_a_cycle_that_hangs_is_obeyed(hanging: 
         assert "Traceback" not in running.text
     assert host.rubbish() == []
     assert "status.json" not in os.listdir(host.run_dir)
-
-
-def asking(pid: int) -> list[str]:
-    """Return the numbers of the children that have loaded NVML."""
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        found = file.read().split()
-    return [child for child in found if "libnvidia-ml" in maps(child)]
-
-
-def maps(pid: str) -> str:
-    try:
-        with open(f"/proc/{pid}/maps") as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 def test_a_daemon_that_looks_for_the_first_time_says_so_and_not_what_a_dead_one_said(

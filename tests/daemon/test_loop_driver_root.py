@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.daemonhost import OLD, Host, daemon, unshared
+from support.daemon.host import OLD, Host, daemon, unshared
 
 if TYPE_CHECKING:
     from pathlib import Path

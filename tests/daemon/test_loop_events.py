@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.daemonhost import NEW, OLD, TWO_KINDS, Daemon, Host, daemon, unshared
-from kernelside import example_gpus, make_node
-from vendors.migside import write_instance, write_minors
-from waiting import PATIENCE_S
+from support.daemon.host import NEW, OLD, TWO_KINDS, Daemon, Host, daemon, unshared
+from support.hosts.mig import write_instance, write_minors
+from support.hosts.nvidia_kernel import example_gpus, make_node
+from support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,66 +2,20 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.daemonhost import Daemon, Host, daemon
-from kernelside import example_gpus
 from prometheus_client.parser import text_string_to_metric_families
-from standin import Machine, gpu, install, trusted_folder
-from waiting import PATIENCE_S, limited
+from support.daemon.figures import FIRST, got, scraped, starts
+from support.waiting import PATIENCE_S, limited
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
-# What NVML is first asked for a GPU's figures, and for nothing else.
-FIRST = "nvmlDeviceGetMemoryInfo_v2"
 ASKED = "/metrics?collect[]=figures"
-BUSY = ("nvmlDeviceGetPowerUsage 0 346120", "nvmlDeviceGetTemperature 0 56")
-
-
-@contextmanager
-def scraped(
-    tmp_path: Path, *, switched_on: bool = True, faults: tuple[str, ...] = (), last: tuple[str, ...] = ()
-) -> Iterator[tuple[Daemon, Path]]:
-    """Run the daemon of a host with two GPUs; gives it, and where NVML notes that it was started.
-
-    FAULTS are NVML's, LAST those of the last GPU.
-    """
-    host = Host(tmp_path / "host").make()
-    host.configure(figure_metrics="true" if switched_on else "false")
-    gpus = tuple(
-        gpu(
-            each.minor,
-            address=f"0000{each.bdf.upper()}",
-            uuid=each.uuid,
-            figures=BUSY,
-            faults=last if each.minor else (),
-        )
-        for each in example_gpus(2)
-    )
-    with trusted_folder() as folder:
-        library = install(folder, Machine(gpus=gpus, faults=(f"{FIRST} trace", *faults)))
-        with daemon(host, "--nvml", str(library)) as running:
-            yield running, folder / "calls"
-
-
-def got(running: Daemon, target: str) -> tuple[int, str]:
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(PATIENCE_S)
-        client.connect(str(running.host.run_dir / "http.sock"))
-        client.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
-        data = b""
-        while piece := client.recv(65536):
-            data += piece
-    head, _, body = data.partition(b"\r\n\r\n")
-    return int(head.split(b" ")[1]), body.decode()
 
 
 def figures(text: str) -> dict[tuple[str, str], float]:
@@ -71,11 +25,6 @@ def figures(text: str) -> dict[tuple[str, str], float]:
         for sample in family.samples
         if sample.name in {"cdigen_device_power_watts", "cdigen_figures_success"}
     }
-
-
-def starts(calls: Path) -> int:
-    """Return how often NVML was asked for figures of both GPUs."""
-    return calls.read_text().split().count(FIRST) // 2 if calls.exists() else 0
 
 
 def test_a_scrape_that_asks_gets_figures_beside_the_rest(tmp_path: Path) -> None:

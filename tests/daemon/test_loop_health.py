@@ -10,10 +10,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from daemon.daemonhost import Daemon, Host, daemon
-from kernelrecords import FakeLog, record
-from kernelside import example_gpus
-from waiting import pause
+from support.daemon.host import Daemon, Host, daemon
+from support.daemon.kernel_records import FakeLog, record
+from support.hosts.nvidia_kernel import example_gpus
+from support.waiting import pause
 
 from cdigen.health import marks
 from cdigen.model.inventory_json import from_document

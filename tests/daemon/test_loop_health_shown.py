@@ -7,13 +7,13 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-import outputs
 import pytest
-from abilities import WARNINGS
-from daemon.daemonhost import Host, daemon
-from inprocess import run_here
-from kernelrecords import FakeLog, record
-from kernelside import example_gpus
+from support import json_output
+from support.abilities import WARNINGS
+from support.command.in_process import run_here
+from support.daemon.host import Host, daemon
+from support.daemon.kernel_records import FakeLog, record
+from support.hosts.nvidia_kernel import example_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def cdigen(host: Host, *arguments: str) -> Any:
     words = (*arguments, "--root", str(host.root), "--json")
     environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONWARNINGS": WARNINGS}
     code, out, _ = run_here(words, stdin=b"", environment=environment)
-    outputs.check(words, code, out.decode())
+    json_output.check(words, code, out.decode())
     return json.loads(out)
 
 

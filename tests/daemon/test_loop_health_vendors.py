@@ -6,12 +6,11 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-import amdtree
-import inteltree
 import pytest
-from daemon.daemonhost import Host, daemon
-from hosttree import put
-from kernelrecords import FakeLog, record
+from support.daemon.host import Host, daemon
+from support.daemon.kernel_records import FakeLog, record
+from support.hosts import amd_tree, intel_tree
+from support.hosts.driver_files import put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.usefixtures("real_nodes"), pytest.mark.process]
 
-AMD, XE = amdtree.ADDRESSES[0], "0000:13:00.0"
+AMD, XE = amd_tree.ADDRESSES[0], "0000:13:00.0"
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def causes(host: Host, vendor: str) -> dict[str, tuple[str, list[str]]]:
 
 
 def test_a_reset_of_amds_gpu_is_followed_for_it_and_its_partitions(host: Host, log: FakeLog) -> None:
-    amdtree.write(host.root, amdtree.mi300x(2, count=1))
+    amd_tree.write(host.root, amd_tree.mi300x(2, count=1))
     lay(host, AMD)
 
     def all_are(health: str, *expected: str) -> bool:
@@ -82,7 +81,7 @@ def test_a_reset_of_amds_gpu_is_followed_for_it_and_its_partitions(host: Host, l
 
 def test_a_device_is_unhealthy_while_its_config_space_reads_as_ones(host: Host, log: FakeLog) -> None:
     assert log
-    inteltree.lay(host.root, inteltree.gpu(1, XE, inteltree.B60, "xe"))
+    intel_tree.lay(host.root, intel_tree.gpu(1, XE, intel_tree.B60, "xe"))
     folder = lay(host, XE)
     put(folder / "current_link_width", b"16\n")
     with daemon(host) as running:
@@ -98,7 +97,7 @@ def test_a_device_is_unhealthy_while_its_config_space_reads_as_ones(host: Host, 
 
 
 def test_a_gpu_that_xe_gave_up_stays_so_over_a_restart_of_the_daemon(host: Host, log: FakeLog) -> None:
-    inteltree.lay(host.root, inteltree.gpu(1, XE, inteltree.B60, "xe"))
+    intel_tree.lay(host.root, intel_tree.gpu(1, XE, intel_tree.B60, "xe"))
     lay(host, XE)
     with daemon(host) as running:
         say(log, 1, f"xe {XE}: [drm] *ERROR* CRITICAL: Xe has declared device {XE} as wedged.")

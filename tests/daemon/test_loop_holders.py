@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.daemonhost import Host, daemon
-from daemon.page.test_peers import served
-from daemon.test_loop_figures import got
-from daemon.test_loop_page import words
-from frontend.httpside import free_port, received
-from holders.enginedouble import LISTED, EngineDouble, answers, cdi, container
-from kernelside import example_gpus
-from standin import Machine, gpu, install, trusted_folder
-from waiting import PATIENCE_S, limited, until
+from support.daemon.engine_double import LISTED, EngineDouble, answers, cdi, container
+from support.daemon.figures import got
+from support.daemon.host import Host, daemon
+from support.daemon.http_client import free_port, received
+from support.daemon.page import words
+from support.daemon.peers import served
+from support.hosts.nvidia_kernel import example_gpus
+from support.nvml.standin import Machine, gpu, install, trusted_folder
+from support.waiting import PATIENCE_S, limited, until
 
 if TYPE_CHECKING:
-    from daemon.daemonhost import Daemon
+    from support.daemon.host import Daemon
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 

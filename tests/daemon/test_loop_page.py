@@ -9,24 +9,19 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.test_loop_figures import FIRST, got, scraped, starts
-from outputs import validator
-from waiting import PATIENCE_S, limited, until
+from support.daemon.figures import FIRST, got, scraped, starts
+from support.daemon.page import words
+from support.json_output import validator
+from support.waiting import PATIENCE_S, limited, until
 
 from cdigen.daemon.nvidia_docker.documents import encoded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from daemon.daemonhost import Daemon
+    from support.daemon.host import Daemon
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
-
-
-def words(text: str) -> str:
-    """Return what people read of a page."""
-    plain = re.sub(r"<style>.*?</style>|<svg.*?</svg>", "", text, flags=re.DOTALL)
-    return " ".join(re.sub(r"<[^>]*>", " ", plain).split())
 
 
 def test_the_page_shows_the_devices_with_their_figures(tmp_path: Path) -> None:

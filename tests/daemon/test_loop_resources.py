@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from daemon.daemonhost import Host, daemon
+from support.daemon.host import Host, daemon
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 MOST_INSTANCES, MOST_THREADS = 3, 10

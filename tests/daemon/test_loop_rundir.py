@@ -14,14 +14,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.daemonhost import REPOSITORY, Host, daemon, unshared
-from waiting import PATIENCE_S, limited, until
+from support.daemon.host import Host, daemon, unshared
+from support.paths import REPOSITORY
+from support.waiting import PATIENCE_S, limited, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from command import Run
+    from support.command.fixtures import Run
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 # What is promised is 2 s; a busy machine may take longer.

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.daemonhost import REPOSITORY, Host, daemon
-from waiting import pause, until
+from support.daemon.host import Host, daemon
+from support.paths import REPOSITORY
+from support.waiting import pause, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

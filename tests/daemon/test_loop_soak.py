@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from daemon.daemonhost import NEW, OLD, Daemon, Host, daemon
-from waiting import pause
+from support.daemon.host import NEW, OLD, Daemon, Host, daemon
+from support.waiting import pause
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 KILLS = int(os.environ.get("CDIGEN_SOAK_KILLS", "20"))

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.daemonhost import Daemon, Host, daemon
-from waiting import PATIENCE_S, limited, pause, until
+from support.daemon.host import Daemon, Host, daemon
+from support.waiting import PATIENCE_S, limited, pause, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from command import Run
+    from support.command.fixtures import Run
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 POD = "cdigen-x7k2p"

@@ -9,14 +9,15 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from abilities import cannot_run
-from daemon.daemonhost import REPOSITORY, Host, daemon, unshared
-from waiting import PATIENCE_S, limited, until
+from support.abilities import cannot_run
+from support.daemon.host import Host, daemon, unshared
+from support.paths import REPOSITORY
+from support.waiting import PATIENCE_S, limited, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from daemon.daemonhost import Daemon
+    from support.daemon.host import Daemon
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 READY_WITHIN_S = 5.0

@@ -5,10 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import amdtree
-import inteltree
 import pytest
-from daemon.daemonhost import Host, daemon
+from support.daemon.host import Host, daemon
+from support.hosts import amd_tree, intel_tree
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 AMD, INTEL, NPU = "amd.com-gpu.json", "intel.com-gpu.json", "intel.com-npu.json"
@@ -27,19 +26,19 @@ def numbers(host: Host, name: str) -> int:
     return sum(device.isdigit() for device in host.devices(name))
 
 
-def repartition(root: Path, *gpus: amdtree.AmdGpu) -> None:
+def repartition(root: Path, *gpus: amd_tree.AmdGpu) -> None:
     """Let the GPUs of a host be split in another way, as writing to current_compute_partition does."""
     for folder in ("sys/devices", "sys/class/kfd", "sys/bus/pci/drivers/amdgpu", "sys/bus/pci/devices"):
         shutil.rmtree(root / folder, ignore_errors=True)
     for node in (root / "dev/dri").iterdir():
         node.unlink()
-    amdtree.write(root, gpus)
+    amd_tree.write(root, gpus)
     (root / "sys/class/kfd/kfd/topology/generation_id").write_text("2\n")
 
 
 def test_gpus_that_are_split_and_made_whole_again_are_followed(host: Host) -> None:
-    whole, split = amdtree.mi300x(1, count=2), amdtree.mi300x(8, count=2)
-    amdtree.write(host.root, whole)
+    whole, split = amd_tree.mi300x(1, count=2), amd_tree.mi300x(8, count=2)
+    amd_tree.write(host.root, whole)
     with daemon(host) as running:
         assert numbers(host, AMD) == 2
         repartition(host.root, *split)
@@ -50,14 +49,14 @@ def test_gpus_that_are_split_and_made_whole_again_are_followed(host: Host) -> No
 
 def test_while_a_gpu_is_being_split_no_other_takes_its_numbers(host: Host) -> None:
     host.configure(settle_timeout_s=3600)
-    gpus = amdtree.mi300x(4, count=2)
-    amdtree.write(host.root, gpus)
-    nodes = host.root / amdtree.NODES
+    gpus = amd_tree.mi300x(4, count=2)
+    amd_tree.write(host.root, gpus)
+    nodes = host.root / amd_tree.NODES
     topology = host.root / "sys/class/kfd/kfd/topology/generation_id"
     with daemon(host) as running:
         running.rests()
         before = (host.specs / AMD).read_bytes()
-        lost = [amdtree.node_of(host.root, render).parent for render in gpus[0].renders]
+        lost = [amd_tree.node_of(host.root, render).parent for render in gpus[0].renders]
         for folder in lost:
             folder.rename(host.root / f"kfd-{folder.name}")
         topology.write_text("2\n")
@@ -73,10 +72,10 @@ def test_while_a_gpu_is_being_split_no_other_takes_its_numbers(host: Host) -> No
 
 def test_a_daemon_that_starts_while_a_gpu_is_being_split_waits_with_its_numbers(host: Host) -> None:
     host.configure(settle_timeout_s=3600)
-    gpus = amdtree.mi300x(4, count=2)
-    amdtree.write(host.root, gpus)
+    gpus = amd_tree.mi300x(4, count=2)
+    amd_tree.write(host.root, gpus)
     for render in gpus[0].renders:
-        shutil.rmtree(amdtree.node_of(host.root, render).parent)
+        shutil.rmtree(amd_tree.node_of(host.root, render).parent)
     with daemon(host) as running:
         assert running.state == "settling"
         assert host.document(AMD) is None
@@ -84,21 +83,21 @@ def test_a_daemon_that_starts_while_a_gpu_is_being_split_waits_with_its_numbers(
         # It was not being split: KFD has lost it, and those that are left are counted as AMD's tools do.
         running.sees(lambda: running.state == "degraded")
         assert numbers(host, AMD) == 4
-        assert amdtree.ADDRESSES[0] not in host.devices(AMD)
+        assert amd_tree.ADDRESSES[0] not in host.devices(AMD)
 
 
 def test_an_instinct_that_kfd_lost_makes_the_host_degraded(host: Host) -> None:
-    amdtree.write(host.root, amdtree.mi210(8))
-    shutil.rmtree(amdtree.node_of(host.root, 131).parent)
+    amd_tree.write(host.root, amd_tree.mi210(8))
+    shutil.rmtree(amd_tree.node_of(host.root, 131).parent)
     with daemon(host) as running:
         assert running.state == "degraded"
         assert "cannot compute" in running.status["vendors"][0]["reason"]
         assert numbers(host, AMD) == 7
-        assert amdtree.ADDRESSES[3] not in host.devices(AMD)
+        assert amd_tree.ADDRESSES[3] not in host.devices(AMD)
 
 
 def test_a_word_in_a_partition_file_is_enough_to_look_again(host: Host) -> None:
-    amdtree.write(host.root, amdtree.mi300x(1, count=1))
+    amd_tree.write(host.root, amd_tree.mi300x(1, count=1))
     with daemon(host) as running:
         running.rests()
         file = next((host.root / "sys/devices").glob("*/*/current_memory_partition"))
@@ -107,11 +106,11 @@ def test_a_word_in_a_partition_file_is_enough_to_look_again(host: Host) -> None:
 
 
 def test_a_gpu_that_is_taken_out_goes_from_the_spec_and_the_other_stays(host: Host) -> None:
-    amdtree.write(host.root, amdtree.mi210(2))
+    amd_tree.write(host.root, amd_tree.mi210(2))
     with daemon(host) as running:
-        assert host.devices(AMD) >= {"0", "1", amdtree.ADDRESSES[1]}
-        address = amdtree.ADDRESSES[1]
-        shutil.rmtree(amdtree.node_of(host.root, 129).parent)
+        assert host.devices(AMD) >= {"0", "1", amd_tree.ADDRESSES[1]}
+        address = amd_tree.ADDRESSES[1]
+        shutil.rmtree(amd_tree.node_of(host.root, 129).parent)
         for folder in ("bus/pci/devices", "bus/pci/drivers/amdgpu"):
             (host.root / "sys" / folder / address).unlink()
         shutil.rmtree(host.root / f"sys/devices/pci0000:00/{address}")
@@ -121,8 +120,8 @@ def test_a_gpu_that_is_taken_out_goes_from_the_spec_and_the_other_stays(host: Ho
 
 
 def test_a_module_that_is_unloaded_takes_its_spec_along_and_no_other(host: Host) -> None:
-    amdtree.write(host.root, amdtree.mi210(1))
-    inteltree.lay(host.root, inteltree.npu())
+    amd_tree.write(host.root, amd_tree.mi210(1))
+    intel_tree.lay(host.root, intel_tree.npu())
     with daemon(host) as running:
         assert numbers(host, AMD) == 1
         shutil.rmtree(host.root / "sys/bus/pci/drivers/amdgpu")
@@ -132,14 +131,14 @@ def test_a_module_that_is_unloaded_takes_its_spec_along_and_no_other(host: Host)
 
 
 def test_virtual_functions_that_are_made_and_removed_are_followed(host: Host) -> None:
-    inteltree.lay(host.root, *inteltree.flex_170(0))
+    intel_tree.lay(host.root, *intel_tree.flex_170(0))
     physical = host.root / "sys/bus/pci/devices/0000:4d:00.0"
     (physical / "sriov_numvfs").write_text("0\n")
     with daemon(host) as running:
         assert numbers(host, INTEL) == 2
-        inteltree.lay(host.root, *inteltree.flex_170(3))
+        intel_tree.lay(host.root, *intel_tree.flex_170(3))
         running.sees(lambda: numbers(host, INTEL) == 5 and running.state == "ready")
-        for function in inteltree.flex_170(3)[2:]:
+        for function in intel_tree.flex_170(3)[2:]:
             (host.root / "sys/bus/pci/devices" / function.address).unlink()
             (host.root / f"sys/bus/pci/drivers/i915/{function.address}").unlink()
             shutil.rmtree(host.root / function.folder)
@@ -149,20 +148,20 @@ def test_virtual_functions_that_are_made_and_removed_are_followed(host: Host) ->
 
 def test_a_node_that_udev_makes_late_ends_the_waiting(host: Host) -> None:
     host.configure(settle_timeout_s=3600)
-    inteltree.lay(host.root, *inteltree.laptop())
+    intel_tree.lay(host.root, *intel_tree.laptop())
     node = host.root / "dev/accel/accel0"
     node.unlink()
     with daemon(host) as running:
         assert running.state == "settling"
         assert numbers(host, INTEL) == 1
-        inteltree.lay_nodes(host.root, inteltree.npu())
+        intel_tree.lay_nodes(host.root, intel_tree.npu())
         running.sees(lambda: running.state == "ready" and numbers(host, NPU) == 1)
 
 
 def test_what_kfd_does_not_tell_while_it_changes_is_waited_for(host: Host) -> None:
     host.configure(settle_timeout_s=3600)
-    amdtree.write(host.root, amdtree.mi210(2))
-    properties = amdtree.node_of(host.root, 129)
+    amd_tree.write(host.root, amd_tree.mi210(2))
+    properties = amd_tree.node_of(host.root, 129)
     whole = properties.read_text()
     with daemon(host) as running:
         properties.write_text(
@@ -196,9 +195,9 @@ def test_an_event_of_the_kernel_is_a_reason_to_look(
 ) -> None:
     files = sorted(Path("/sys").glob(f"{pattern}/uevent"))
     if lay == "amd":
-        amdtree.write(host.root, amdtree.mi210(1))
+        amd_tree.write(host.root, amd_tree.mi210(1))
     else:
-        inteltree.lay(host.root, *inteltree.laptop())
+        intel_tree.lay(host.root, *intel_tree.laptop())
     with daemon(host, "--vendor", lay) as running:
         running.rests()
         files[0].write_text("change")

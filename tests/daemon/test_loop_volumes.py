@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from daemon.daemonhost import NEW, OLD, Host, daemon
-from daemon.test_loop_figures import got
+from support.daemon.figures import got
+from support.daemon.host import NEW, OLD, Host, daemon
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 VOLUME = "/var/lib/cdigen/volumes/nvidia_driver"

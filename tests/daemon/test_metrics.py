@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from daemon.reports import CHANGED, FAILED, KIND, MISMATCH, QUIET, STARTED_S, STARTING
-from healthhost import ECC, FELL, example, ill
 from prometheus_client.parser import text_string_to_metric_families
+from support.values.cycle_reports import CHANGED, FAILED, KIND, MISMATCH, QUIET, STARTED_S, STARTING
+from support.values.unhealthy_gpus import ECC, FELL, example, ill
 
 from cdigen.daemon.figures import VendorFigures
 from cdigen.daemon.metrics import DaemonMetrics

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.daemonhost import NEW, OLD, Host, Looker, daemon
-from waiting import limited
+from support.daemon.host import NEW, OLD, Host, Looker, daemon
+from support.waiting import limited
 
 from cdigen.daemon.patience import LOCK_FILES, PRESENCE_FILES, package_manager
 from cdigen.host.root import Root

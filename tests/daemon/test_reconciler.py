@@ -8,9 +8,9 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.daemonhost import NEW, OLD, Host, Looker
-from kernelside import example_gpus, make_node, write_kernel_side
-from vendors.migside import cap_node, minor_of, write_instance, write_minors
+from support.daemon.host import NEW, OLD, Host, Looker
+from support.hosts.mig import cap_node, minor_of, write_instance, write_minors
+from support.hosts.nvidia_kernel import example_gpus, make_node, write_kernel_side
 
 if TYPE_CHECKING:
     from pathlib import Path

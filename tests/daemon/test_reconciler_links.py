@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon.daemonhost import Host, Looker
-from kernelside import example_gpus
-from standin import Gpu, Machine, install, trusted_folder
+from support.daemon.host import Host, Looker
+from support.hosts.nvidia_kernel import example_gpus
+from support.nvml.standin import Gpu, Machine, install, trusted_folder
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from daemon.daemonhost import KIND, NAME, Host, Looker
+from support.daemon.host import KIND, NAME, Host, Looker
 
 MANAGEMENT = "management.nvidia.com/gpu"
 OURS = "management.nvidia.com-gpu.json"

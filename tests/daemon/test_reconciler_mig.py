@@ -12,18 +12,17 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from daemon.daemonhost import OLD, Host, Looker, daemon
-from daemon.test_loop import asking
-from kernelrecords import FakeLog, record
-from kernelside import example_gpus, make_node, write
-from standin import Gpu, Instance, Machine, install, trusted_folder, uuid
-from vendors.migside import cap_paths, write_instance, write_minors
+from support.daemon.host import OLD, Host, Looker, asking, daemon
+from support.daemon.kernel_records import FakeLog, record
+from support.hosts.mig import cap_paths, write_instance, write_minors
+from support.hosts.nvidia_kernel import example_gpus, make_node, write
+from support.nvml.standin import Gpu, Instance, Machine, install, trusted_folder, uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from command import Run
+    from support.command.fixtures import Run
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 

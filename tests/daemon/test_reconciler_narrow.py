@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from daemon.daemonhost import Host, Looker, daemon
+from support.daemon.host import Host, Looker, daemon
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 

@@ -10,7 +10,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.daemonhost import KIND, NAME, REPOSITORY, TWO_KINDS, Host, Looker, unshared
+from support.daemon.host import KIND, NAME, TWO_KINDS, Host, Looker, unshared
+from support.paths import REPOSITORY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -183,7 +184,7 @@ def test_a_kind_that_is_not_configured_any_more_stays_where_the_configuration_sa
 IN_NAMESPACE = """
 import sys
 from pathlib import Path
-from daemon.daemonhost import Host, Looker
+from support.daemon.host import Host, Looker
 import subprocess
 
 root, options = Path(sys.argv[1]), sys.argv[2:]

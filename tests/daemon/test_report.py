@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from daemon.reports import (
+from support.values.cycle_reports import (
     CHANGED,
     FAILED,
     KIND,

@@ -7,16 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from daemon.reports import QUIET, STARTING
-from daemon.test_status_files import HOST
+from support.daemon.status_files import HOST, STATUS, written
+from support.paths import REPOSITORY, TESTS
 
 from cdigen.daemon import status as files
-from cdigen.daemon.report import next_status
 from cdigen.frontend import rundir
-from cdigen.frontend.status import this_process
 from cdigen.model.errors import StoreError
-
-STATUS = next_status(STARTING, QUIET, {})
 
 
 @pytest.fixture
@@ -24,13 +20,6 @@ def run_dir(tmp_path: Path) -> Path:
     path = tmp_path / "run/cdigen"
     rundir.prepare(str(path))
     return path
-
-
-def written(run_dir: Path, name: str) -> None:
-    if name == rundir.STATUS_FILE:
-        rundir.save_status(str(run_dir), files.document(STATUS, this_process()))
-    else:
-        files.save_inventory(str(run_dir), HOST)
 
 
 @pytest.mark.parametrize("name", [rundir.STATUS_FILE, rundir.INVENTORY_FILE])
@@ -51,11 +40,10 @@ def test_a_fifo_is_replaced_and_nobody_waits_for_it(run_dir: Path, name: str) ->
     # As a process of its own: what waits for a FIFO can be ended from outside only.
     code = (
         "import sys; sys.path[:0] = sys.argv[1:3]\n"
-        "from pathlib import Path; from daemon.test_run_directory import written\n"
+        "from pathlib import Path; from support.daemon.status_files import written\n"
         "written(Path(sys.argv[3]), sys.argv[4])"
     )
-    tests = Path(__file__).resolve().parents[1]
-    command = [sys.executable, "-c", code, str(tests), str(tests.parent), str(run_dir), name]
+    command = [sys.executable, "-c", code, str(TESTS), str(REPOSITORY), str(run_dir), name]
     subprocess.run(command, check=True, timeout=60)
     assert json.loads((run_dir / name).read_text())
 

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from daemon.reports import CHANGED, FILE, FINDING, KIND, QUIET, STARTING
+from support.daemon.status_files import HOST
+from support.values.cycle_reports import CHANGED, FILE, FINDING, KIND, QUIET, STARTING
 
 from cdigen.daemon import status as files
 from cdigen.daemon.report import next_status
@@ -21,8 +22,6 @@ from cdigen.store.directory import open_or_create
 from cdigen.store.lock import exclusive
 from cdigen.value import replace
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples/hosts/debian13-8xh100.json"
-HOST = from_document(json.loads(EXAMPLE.read_text()))
 STATUS = next_status(
     next_status(STARTING, CHANGED, {"files": ""}), QUIET, {"files": "", "uevents": "no permission"}
 )

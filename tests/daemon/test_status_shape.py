@@ -5,37 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon.reports import CHANGED, MISMATCH, QUIET, STARTING
+from support.daemon.status_files import PROCESS, STATUS, changed, document
+from support.values.cycle_reports import STARTING
 
 from cdigen.daemon import status as files
-from cdigen.daemon.report import next_status
 from cdigen.frontend.rundir import STATUS_FILE
-from cdigen.frontend.status import Process
 from cdigen.model.errors import StoreError
-from cdigen.value import replace
-
-STATUS = next_status(
-    next_status(STARTING, CHANGED, {"files": ""}),
-    replace(QUIET, findings=CHANGED.findings, vendors=(MISMATCH,)),
-    {"files": "", "uevents": "no permission"},
-)
-PROCESS = Process(pid=1, started=1, namespace="pid:[1]")
-
-
-def document() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(files.document(STATUS, PROCESS)))
-    return found
-
-
-def changed(path: str, value: object) -> bytes:
-    """Return a status with VALUE at PATH, such as ``specs.0.written``."""
-    whole = document()
-    *above, last = (int(part) if part.isdigit() else part for part in path.split("."))
-    place: Any = whole
-    for part in above:
-        place = place[part]
-    place[last] = value
-    return json.dumps(whole).encode()
 
 
 def read(folder: Path, content: bytes) -> dict[str, Any]:

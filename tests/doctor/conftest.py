@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from doctor.brokenhost import BrokenHost
-from doctor.kubenode import KubeNode
+from support.doctor.broken_host import BrokenHost
+from support.doctor.kubernetes_host import KubeNode
 
 
 @pytest.fixture

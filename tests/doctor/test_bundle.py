@@ -7,9 +7,9 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from doctor.brokenhost import KIND, BrokenHost
 from hypothesis import given
 from hypothesis import strategies as st
+from support.doctor.broken_host import KIND, BrokenHost
 
 from cdigen.doctor.bundle import Redaction
 

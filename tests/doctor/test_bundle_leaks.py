@@ -6,8 +6,8 @@ import tarfile
 from typing import Any
 
 import pytest
-from doctor.brokenhost import BrokenHost
-from healthhost import FELL, example, ill, save
+from support.doctor.broken_host import BrokenHost
+from support.values.unhealthy_gpus import FELL, example, ill, save
 
 from cdigen.value import replace
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from abilities import cannot_run
-from waiting import until
+from support.abilities import cannot_run
+from support.waiting import until
 
 from cdigen.doctor.examined import running
 

@@ -5,8 +5,9 @@ import re
 import time
 from pathlib import Path
 
-from doctor.brokenhost import BINARIES, REPOSITORY, BrokenHost
-from waiting import limited
+from support.doctor.broken_host import BINARIES, BrokenHost
+from support.paths import REPOSITORY
+from support.waiting import limited
 
 NAME = re.compile(r"[a-z]+(?:-[a-z]+)+")
 # How a check reports; the first argument is its name.

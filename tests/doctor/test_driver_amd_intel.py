@@ -6,11 +6,10 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-import amdtree
-import inteltree
 import pytest
-from doctor.brokenhost import BrokenHost
-from hosttree import put
+from support.doctor.broken_host import BrokenHost
+from support.hosts import amd_tree, intel_tree
+from support.hosts.driver_files import put
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,16 +31,16 @@ def install_firmware(root: Path) -> None:
 
 
 def lay_amd(root: Path) -> None:
-    amdtree.write(root, amdtree.mi300x(8, count=1))
+    amd_tree.write(root, amd_tree.mi300x(8, count=1))
 
 
 def lay_laptop(root: Path) -> None:
-    inteltree.lay(root, *inteltree.laptop())
+    intel_tree.lay(root, *intel_tree.laptop())
     install_firmware(root)
 
 
 def lay_gaudis(root: Path) -> None:
-    inteltree.lay(root, *inteltree.gaudi_3(2))
+    intel_tree.lay(root, *intel_tree.gaudi_3(2))
 
 
 @pytest.fixture
@@ -76,13 +75,13 @@ def test_a_host_that_is_well_is_said_to_be_and_its_devices_are_counted_by_what_t
 
 def test_a_kernels_own_driver_is_said_to_be_that(laptop: BrokenHost) -> None:
     detail = laptop.result("driver-loaded")["detail"]
-    assert detail == f"the driver of intel is loaded: the one of the kernel {inteltree.RELEASE}"
+    assert detail == f"the driver of intel is loaded: the one of the kernel {intel_tree.RELEASE}"
 
 
 def test_every_maker_of_a_mixed_host_is_told(tmp_path: Path) -> None:
     def lay(root: Path) -> None:
-        amdtree.write(root, amdtree.mi210(2))
-        inteltree.lay(root, inteltree.npu())
+        amd_tree.write(root, amd_tree.mi210(2))
+        intel_tree.lay(root, intel_tree.npu())
         install_firmware(root)
 
     host = BrokenHost(tmp_path / "host").make("podman", lay=lay)
@@ -125,11 +124,11 @@ def test_a_gpu_that_amdgpu_has_not_taken_for_want_of_firmware_is_a_pitfall(amd: 
 @pytest.mark.parametrize(
     ("lay", "node", "numbers", "group"),
     [
-        (lay_amd, "dev/dri/renderD129", (226, 129), amdtree.RENDER_GID),
-        (lay_amd, "dev/kfd", (235, 0), amdtree.RENDER_GID),
-        (lay_laptop, "dev/dri/renderD128", (226, 128), inteltree.RENDER),
-        (lay_laptop, "dev/accel/accel0", (261, 0), inteltree.RENDER),
-        (lay_gaudis, "dev/accel/accel1", (261, 1), inteltree.RENDER),
+        (lay_amd, "dev/dri/renderD129", (226, 129), amd_tree.RENDER_GID),
+        (lay_amd, "dev/kfd", (235, 0), amd_tree.RENDER_GID),
+        (lay_laptop, "dev/dri/renderD128", (226, 128), intel_tree.RENDER),
+        (lay_laptop, "dev/accel/accel0", (261, 0), intel_tree.RENDER),
+        (lay_gaudis, "dev/accel/accel1", (261, 1), intel_tree.RENDER),
     ],
 )
 def test_a_missing_node_is_made_with_the_kernels_numbers_and_udevs_group(
@@ -177,7 +176,7 @@ def test_a_node_that_no_group_opens_is_no_matter_of_nvidias_module(amd: BrokenHo
 
 def test_a_desktops_gpu_that_kfd_does_not_know_is_a_warning(tmp_path: Path) -> None:
     host = BrokenHost(tmp_path / "host").make(
-        "podman", lay=lambda root: amdtree.write(root, (amdtree.radeon(),))
+        "podman", lay=lambda root: amd_tree.write(root, (amd_tree.radeon(),))
     )
     row = host.diagnosis()
     assert (row["check"], row["severity"]) == ("gpus", "warning")

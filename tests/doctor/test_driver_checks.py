@@ -2,8 +2,8 @@
 
 import shutil
 
-from doctor.brokenhost import BrokenHost
-from kernelside import write_driver
+from support.doctor.broken_host import BrokenHost
+from support.hosts.nvidia_kernel import write_driver
 
 
 def test_a_module_that_is_not_loaded_is_the_cause_of_all_that_follows(host: BrokenHost) -> None:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from doctor.brokenhost import KIND, NAME, BrokenHost
+from support.doctor.broken_host import KIND, NAME, BrokenHost
 
 LIBRARY = "usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ptxjitcompiler.so.550.163.01"
 

@@ -7,13 +7,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from doctor.brokenhost import DEVICE, KIND, NAME
-from watch.watching import run_apart
+from support.daemon.watching import run_apart
+from support.doctor.broken_host import DEVICE, KIND, NAME
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from doctor.brokenhost import BrokenHost
+    from support.doctor.broken_host import BrokenHost
 
 
 def wrong(host: BrokenHost, *options: str) -> list[dict[str, Any]]:

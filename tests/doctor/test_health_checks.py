@@ -7,12 +7,12 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from healthhost import FELL, example, ill, save
+from support.values.unhealthy_gpus import FELL, example, ill, save
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from doctor.brokenhost import BrokenHost
+    from support.doctor.broken_host import BrokenHost
 
 GPU = "nvidia.com/gpu"
 BUS = "sys/bus/pci/devices"

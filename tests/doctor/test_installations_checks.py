@@ -1,6 +1,6 @@
 """What the doctor says where more than one cdigen is installed."""
 
-from doctor.brokenhost import BrokenHost
+from support.doctor.broken_host import BrokenHost
 
 DEBIAN = "usr/lib/python3/dist-packages/cdigen/__init__.py"
 PIPX = "opt/pipx/venvs/cdigen/lib/python3.13/site-packages/cdigen/__init__.py"

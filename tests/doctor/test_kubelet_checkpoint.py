@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from doctor.kubenode import POD, checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
-from offered import GPU
+from support.doctor.kubernetes_host import POD, checkpoint
+from support.kubelet.offered import GPU
 
 from cdigen.doctor.kubelet_checkpoint import Checkpoint, Held, parse
 

@@ -8,9 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from abilities import cannot_run
-from doctor.kubenode import CHECKPOINT, FOLDER, PLUGINS, POD, checkpoint, registered
-from offered import GPU
+from support.abilities import cannot_run
+from support.doctor.kubernetes_host import CHECKPOINT, FOLDER, PLUGINS, POD, checkpoint, registered
+from support.kubelet.offered import GPU
 
 from cdigen.config import Settings
 from cdigen.doctor import kubelet_devices
@@ -23,8 +23,8 @@ from cdigen.pipeline.generate import DEFAULT_OPTIONS
 from cdigen.vendors.base import DiscoveryContext
 
 if TYPE_CHECKING:
-    from doctor.brokenhost import BrokenHost
-    from doctor.kubenode import KubeNode
+    from support.doctor.broken_host import BrokenHost
+    from support.doctor.kubernetes_host import KubeNode
 
     from cdigen.doctor.result import CheckResult
 

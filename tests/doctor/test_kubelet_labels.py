@@ -6,14 +6,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from doctor.kubenode import registered
-from nfdworker import FOLDER
+from support.doctor.kubernetes_host import registered
+from support.kubelet.nfd_worker import FOLDER
 
 from cdigen.kubelet.labels.feature_file import content
 from cdigen.kubelet.labels.keeper import LabelState
 
 if TYPE_CHECKING:
-    from doctor.kubenode import KubeNode
+    from support.doctor.kubernetes_host import KubeNode
 
 LABELS = (("nvidia.com/gpu.count", "2"), ("nvidia.com/gpu.product", "T4"))
 FILE = f"/{FOLDER}/cdigen"

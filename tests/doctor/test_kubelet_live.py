@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from watch.watching import run_apart
+from support.daemon.watching import run_apart
 
 from cdigen.runtimes.settings.containerd import DROP_IN
 

@@ -6,11 +6,11 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from doctor.kubenode import CHECKPOINT, FOLDER, checkpoint, registered
-from offered import GPU
+from support.doctor.kubernetes_host import CHECKPOINT, FOLDER, checkpoint, registered
+from support.kubelet.offered import GPU
 
 if TYPE_CHECKING:
-    from doctor.kubenode import KubeNode
+    from support.doctor.kubernetes_host import KubeNode
 
 REGISTRY = f"{FOLDER}/plugins_registry"
 KUBELET = "usr/lib/systemd/system/kubelet.service"

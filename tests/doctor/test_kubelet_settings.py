@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from doctor.kubenode import PLUGINS
+from support.doctor.kubernetes_host import PLUGINS
 
 from cdigen.doctor.kubelet_settings import installed_kubelet
 from cdigen.host.root import Root
@@ -13,7 +13,7 @@ from cdigen.host.root import Root
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from doctor.kubenode import KubeNode
+    from support.doctor.kubernetes_host import KubeNode
 
     from cdigen.doctor.kubelet_settings import Kubelet
 

@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from apiserver import ApiServer
-from clustermodel import Cluster
-from doctor.kubenode import registered
-from sharedpods import node_object
+from support.doctor.kubernetes_host import registered
+from support.kubernetes.api_server import ApiServer
+from support.kubernetes.cluster_model import Cluster
+from support.kubernetes.shared_pods import node_object
 
 from cdigen.config import SharedMemory
 from cdigen.doctor.kubelet_shares import RIGHTS, probe
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from doctor.kubenode import KubeNode
+    from support.doctor.kubernetes_host import KubeNode
 
     from cdigen.kubeapi.calls import Call
 

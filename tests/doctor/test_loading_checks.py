@@ -1,6 +1,6 @@
 """What the doctor says of spec files that runtimes ignore, and of names that no file defines."""
 
-from doctor.brokenhost import DEVICE, KIND, BrokenHost
+from support.doctor.broken_host import DEVICE, KIND, BrokenHost
 
 
 def test_a_host_without_a_spec_gets_one(host: BrokenHost) -> None:

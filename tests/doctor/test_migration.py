@@ -5,10 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import amdtree
-import inteltree
 import pytest
-from doctor.brokenhost import KIND, BrokenHost
+from support.doctor.broken_host import KIND, BrokenHost
+from support.hosts import amd_tree, intel_tree
 
 CTK_HOOK = {"hookName": "createContainer", "path": "/usr/bin/nvidia-cdi-hook"}
 OLD_CRI = "io.containerd.grpc.v1.cri"
@@ -330,11 +329,11 @@ def test_it_excludes_the_bundle(host: BrokenHost) -> None:
 
 
 def lay_amd(root: Path) -> None:
-    amdtree.write(root, amdtree.mi300x(8, count=1))
+    amd_tree.write(root, amd_tree.mi300x(8, count=1))
 
 
 def lay_laptop(root: Path) -> None:
-    inteltree.lay(root, *inteltree.laptop())
+    intel_tree.lay(root, *intel_tree.laptop())
 
 
 @pytest.mark.usefixtures("real_nodes")

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from command import Run
+from support.command.fixtures import Run
 
 from cdigen.doctor.migration.usage import judge
 

@@ -3,8 +3,8 @@
 import os
 import stat
 
-from doctor.brokenhost import BrokenHost
-from kernelside import Node, make_node
+from support.doctor.broken_host import BrokenHost
+from support.hosts.nvidia_kernel import Node, make_node
 
 
 def test_a_node_with_wrong_numbers_is_made_anew(host: BrokenHost) -> None:

@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 import pytest
-from doctor.brokenhost import NAME, BrokenHost
+from support.doctor.broken_host import NAME, BrokenHost
 
 from cdigen.daemon.report import CycleReport, DaemonStatus
 from cdigen.daemon.status import document

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from watch.watching import run_apart
+from support.daemon.watching import run_apart
 
 from cdigen.config import Settings
 from cdigen.doctor import plugin
@@ -22,7 +22,7 @@ from cdigen.value import replace
 from cdigen.vendors.base import DiscoveryContext
 
 if TYPE_CHECKING:
-    from doctor.brokenhost import BrokenHost
+    from support.doctor.broken_host import BrokenHost
 
     from cdigen.doctor.result import CheckResult
 

@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run, tool
-from doctor.brokenhost import BINARIES, BrokenHost
 from hypothesis import given
 from hypothesis import strategies as st
+from support.abilities import cannot_run, tool
+from support.doctor.broken_host import BINARIES, BrokenHost
 
 from cdigen.config import Settings
 from cdigen.doctor.commands import needs_root

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from doctor.brokenhost import BrokenHost
+from support.doctor.broken_host import BrokenHost
 
 CRI = '[plugins."io.containerd.cri.v1.runtime"]\n'
 ALL = ("podman", "docker", "containerd", "crio")

@@ -4,8 +4,8 @@ import os
 from typing import Any
 
 import pytest
-from abilities import cannot_run
-from doctor.brokenhost import DEVICE, NAME, BrokenHost
+from support.abilities import cannot_run
+from support.doctor.broken_host import DEVICE, NAME, BrokenHost
 
 ALICE = "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n"
 HOOK = "usr/libexec/cdigen/cdigen-hook"

@@ -4,7 +4,7 @@ import json
 import os
 from typing import Any
 
-from doctor.brokenhost import KIND, NAME, BrokenHost
+from support.doctor.broken_host import KIND, NAME, BrokenHost
 
 
 def test_a_device_that_the_spec_does_not_have_yet_is_written(host: BrokenHost) -> None:

@@ -1,7 +1,7 @@
 """Make the pictures of the daemon's page in docs/pictures, as a real browser shows it: `make pictures`.
 
-The hosts are those of tests/daemon/page/samples.py, at the same moment each time: what changes in a picture
-is what has changed in the page.
+The hosts are those of tests/support/values/page_samples.py, at the same moment each time: a picture
+changes only if the page changes.
 """
 
 import sys
@@ -9,13 +9,13 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # As pytest has it (pyproject.toml).
-sys.path[:0] = [str(REPOSITORY / folder) for folder in ("tests", "tests/e2e")]
+sys.path.insert(0, str(REPOSITORY / "tests"))
 
-from chromium import Chromium  # noqa: E402
-from daemon.page.samples import SAMPLES  # noqa: E402
-from looks import served  # noqa: E402
+from support.browser.chromium import Chromium
+from support.browser.page_layout import served
+from support.values.page_samples import SAMPLES
 
-from cdigen.daemon.page.page import page  # noqa: E402
+from cdigen.daemon.page.page import page
 
 FOLDER = REPOSITORY / "docs/pictures"
 # A picture: the host, how wide and high the window is, and whether it is dark.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from containerdhost import RELEASES, Containerd, running_containerd
+from support.containers.containerd_host import RELEASES, Containerd, running_containerd
 
 from cdigen.kubelet.answers import annotation_key
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chroothost import DEBIAN_IMAGE, Host, running_host
-from forkyhost import REMOVE_CONTAINERS, START_DAEMONS
-from owntrees import copy_tree
+from support.containers.chroot_host import DEBIAN_IMAGE, Host, running_host
+from support.containers.forky_host import REMOVE_CONTAINERS, START_DAEMONS
+from support.own_trees import copy_tree
 
 import cdigen
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cdi.cdi_documents import plain, to_bytes
-from chroothost import Host, running_host
-from forkyhost import START_DAEMONS, VERSIONS
-from gpuhosts import succeed
-from owntrees import copy_tree
+from support.containers.chroot_host import Host, running_host
+from support.containers.forky_host import START_DAEMONS, VERSIONS
+from support.containers.gpu_hosts import succeed
+from support.own_trees import copy_tree
+from support.values.spec_documents import plain, to_bytes
 
 from cdigen.cdi.loaders.emulation import ACCEPT, PANIC, REJECT, UNKNOWN
 from cdigen.cdi.reader import parse_document

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from chroothost import DEBIAN_IMAGE, ENVIRONMENT, Host
-from forkyhost import lay_driver, running_daemons
-from gpuhosts import GPUS, install_hook, succeed
-from kernelside import information_text, write, write_driver, write_kernel_side
-from owntrees import copy_tree
-from upgradehost import Upgraded, daemon, entered, upgrade_host, wait_until
+from support.containers.chroot_host import DEBIAN_IMAGE, ENVIRONMENT, Host
+from support.containers.forky_host import lay_driver, running_daemons
+from support.containers.gpu_hosts import GPUS, install_hook, succeed
+from support.containers.upgrade_host import Upgraded, daemon, entered, upgrade_host, wait_until
+from support.hosts.nvidia_kernel import information_text, write, write_driver, write_kernel_side
+from support.own_trees import copy_tree
 
 pytestmark = pytest.mark.e2e
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chroothost import DEBIAN_IMAGE, Host
-from enginesockets import looking
-from forkyhost import KINDS, REQUIRED, RUNTIMES, running_forky
-from gpuhosts import GPUS, cache_entries
-from kernelside import Node, control_nodes
+from support.containers.chroot_host import DEBIAN_IMAGE, Host
+from support.containers.engine_sockets import looking
+from support.containers.forky_host import KINDS, REQUIRED, RUNTIMES, running_forky
+from support.containers.gpu_hosts import GPUS, cache_entries
+from support.hosts.nvidia_kernel import Node, control_nodes
 
 pytestmark = pytest.mark.e2e
 

@@ -10,9 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from chroothost import REDHAT_IMAGE, Host
-from doctorhost import DEVICE, MOUNT_KERNEL, RUNTIMES, SPEC, UNMOUNT_KERNEL, diagnosed, verdicts
-from test_images import AS_USER, without_root
+from support.containers.chroot_host import REDHAT_IMAGE, Host
+from support.containers.doctor_host import (
+    DEVICE,
+    MOUNT_KERNEL,
+    RUNTIMES,
+    SPEC,
+    UNMOUNT_KERNEL,
+    diagnosed,
+    verdicts,
+)
+from support.containers.gpu_hosts import AS_USER, without_root
 
 pytestmark = pytest.mark.e2e
 

@@ -6,10 +6,17 @@ from pathlib import Path
 
 import pytest
 import yaml
-from containerdhost import RELEASES, Containerd, running_containerd
-from criclient import CriError
-from examplepods import CONFIGURATION, UUID, ExamplePod, read_pods
-from nriplugins import LIBRARY, NODES, numbers, running_plugin, write_inventory, write_specs
+from support.containers.containerd_host import RELEASES, Containerd, running_containerd
+from support.containers.cri_client import CriError
+from support.nri.containerd_plugins import (
+    LIBRARY,
+    NODES,
+    numbers,
+    running_plugin,
+    write_inventory,
+    write_specs,
+)
+from support.values.example_pods import CONFIGURATION, UUID, ExamplePod, read_pods
 
 pytestmark = pytest.mark.e2e
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chroothost import DEBIAN_IMAGE, Host
-from forkyhost import KINDS, LONE_CGROUP2, running_forky
+from support.containers.chroot_host import DEBIAN_IMAGE, Host
+from support.containers.forky_host import KINDS, LONE_CGROUP2, running_forky
 
 pytestmark = pytest.mark.e2e
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bootedhost import GPUS, KERNEL, REPOSITORY, booted
-from chroothost import DEBIAN_IMAGE, Host
-from gpuhosts import succeed
-from kernelside import write, write_kernel_side
-from owntrees import WRITTEN_IN_PLACE, copy_tree
-from upgradehost import CONTAINERS, STORAGE
+from support.containers.booted_host import GPUS, KERNEL, booted
+from support.containers.chroot_host import DEBIAN_IMAGE, Host
+from support.containers.gpu_hosts import succeed
+from support.containers.upgrade_host import CONTAINERS, STORAGE
+from support.hosts.nvidia_kernel import write, write_kernel_side
+from support.own_trees import WRITTEN_IN_PLACE, copy_tree
+from support.paths import REPOSITORY
 
 pytestmark = pytest.mark.e2e
 

@@ -10,18 +10,18 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from containerdhost import RELEASES, eventually
-from fleetload import Fate, gap_s, is_one_gap, loading, reasons, refused
-from fleetmanifests import CONFIG, LABEL, NAMESPACE, rendered
-from fleetnode import Fleet, built_image, running_fleet
-from gpunode import AMD, GPU, GPUS, INTEL
-from kubernetesnode import NODE
+from support.cluster.fleet_load import Fate, gap_s, is_one_gap, loading, reasons, refused
+from support.cluster.fleet_manifests import CONFIG, LABEL, NAMESPACE, rendered
+from support.cluster.fleet_node import Fleet, built_image, running_fleet
+from support.cluster.gpu_node import AMD, GPU, GPUS, INTEL
+from support.cluster.node import NODE
+from support.containers.containerd_host import RELEASES, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from fleetload import Load
+    from support.cluster.fleet_load import Load
 
 pytestmark = pytest.mark.e2e
 

@@ -9,11 +9,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import amdtree
-import inteltree
 import pytest
-from chroothost import DEBIAN_IMAGE, Host, running_host
-from forkyhost import NAMESPACE, REMOVE_CONTAINERS, START_DAEMONS
+from support.containers.chroot_host import DEBIAN_IMAGE, Host, running_host
+from support.containers.forky_host import NAMESPACE, REMOVE_CONTAINERS, START_DAEMONS
+from support.hosts import amd_tree, intel_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +32,8 @@ LISTING = "find /dev/kfd /dev/dri /dev/accel -type c -not -path '*/by-path/*' 2>
 @pytest.fixture(scope="module")
 def forky(tmp_path_factory: pytest.TempPathFactory, cache: Path, images: Path) -> Iterator[Host]:
     root = tmp_path_factory.mktemp("gpus") / "root"
-    amdtree.write(root, amdtree.mi210(1))
-    inteltree.lay(root, inteltree.gpu(40, "0000:e7:00.0", inteltree.FLEX_170, "i915"))
+    amd_tree.write(root, amd_tree.mi210(1))
+    intel_tree.lay(root, intel_tree.gpu(40, "0000:e7:00.0", intel_tree.FLEX_170, "i915"))
     for folder in ("run", "var"):
         (root / folder).mkdir()
     (root / "var/run").symlink_to("/run")

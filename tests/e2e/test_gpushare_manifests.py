@@ -15,13 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import amdtree
 import pytest
 import yaml
-from busyboximage import IMAGE
-from containerdhost import eventually
-from gpunode import Program
-from gpusharecluster import (
+from support.cluster.api import ApiError
+from support.cluster.gpu_node import Program
+from support.cluster.gpushare_cluster import (
     FOLDER,
     LEDGERS,
     RESOURCES,
@@ -41,11 +39,13 @@ from gpusharecluster import (
     user_of,
     without,
 )
-from hosttree import put
-from kernelrecords import FakeLog
-from kernelside import write
-from kubernetesapi import ApiError
-from kubernetesnode import NODE, Daemon, Node
+from support.cluster.node import NODE, Daemon, Node
+from support.containers.busybox_image import IMAGE
+from support.containers.containerd_host import eventually
+from support.daemon.kernel_records import FakeLog
+from support.hosts import amd_tree
+from support.hosts.driver_files import put
+from support.hosts.nvidia_kernel import write
 
 from cdigen.gpushare.names import ASSIGNED, GPUS, INDEX, LEDGER_IN, OF_GPU
 
@@ -233,8 +233,8 @@ def plugin(cluster: Node) -> Iterator[Node]:
     """Run `cdigen kubelet` with the kubeconfig that the page makes."""
     with tempfile.TemporaryDirectory(prefix="gpushare-", dir=cluster.folder) as folder:
         root = Path(folder) / "root"
-        gpus = amdtree.mi210(len(SIZES))
-        amdtree.write(root, gpus)
+        gpus = amd_tree.mi210(len(SIZES))
+        amd_tree.write(root, gpus)
         for gpu, units in zip(gpus, SIZES, strict=True):
             put(root / f"sys/devices/pci0000:00/{gpu.bdf}/mem_info_vram_total", f"{units << 30}\n".encode())
         for name in ("run/cdi", "run/cdigen", "var/lib/cdigen"):

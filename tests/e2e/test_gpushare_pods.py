@@ -1,7 +1,7 @@
 """Pods that share GPUs by memory on a real Kubernetes: scheduler, extenders, kubelet and containers.
 
 CDIGEN_SOAK_SHARES_S says for how long pods come and go at random; 'make soak' asks for more. What runs, has
-which units and was promised what is looked at all the time (`sharedlooks`).
+which units and was promised what is looked at all the time (`shared_samples`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from busyboximage import IMAGE
-from containerdhost import RELEASES, eventually
-from kubernetesnode import NODE
-from kubernetespods import WAIT, Pod
-from sharedlooks import Looks, annotated, looking, said_of
-from sharednode import NAMESPACE, RESOURCES, SCHEDULERS, SIZES, Shared, running_shared
-from sharedsoak import CONTROL_PLANE, RESTARTED, TOO_MUCH, Traffic
+from support.cluster.node import NODE
+from support.cluster.pods import WAIT, Pod
+from support.cluster.shared_node import NAMESPACE, RESOURCES, SCHEDULERS, SIZES, Shared, running_shared
+from support.cluster.shared_samples import Looks, annotated, looking, said_of
+from support.cluster.shared_soak import CONTROL_PLANE, RESTARTED, TOO_MUCH, Traffic
+from support.containers.busybox_image import IMAGE
+from support.containers.containerd_host import RELEASES, eventually
 
 from cdigen.gpushare.names import ASSIGNED, INDEX, OF_CONTAINER, OF_GPU, OF_POD
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
-from chroothost import DEBIAN_IMAGE, MACHINE, running_host
-from gpuhosts import REPOSITORY, Driven
-from hostileimages import EVIL, EXECUTED, SPEC, Target, arm
+from support.abilities import cannot_run
+from support.containers.chroot_host import DEBIAN_IMAGE, MACHINE, running_host
+from support.containers.gpu_hosts import Driven
+from support.containers.hostile_images import EVIL, EXECUTED, SPEC, Target, arm
+from support.paths import REPOSITORY
 
 pytestmark = pytest.mark.e2e
 

@@ -6,8 +6,8 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from gpuhosts import Driven
-from hostileimages import STRICT, Target, arm, hook_lines
+from support.containers.gpu_hosts import Driven
+from support.containers.hostile_images import STRICT, Target, arm, hook_lines
 
 pytestmark = pytest.mark.e2e
 

@@ -7,8 +7,8 @@ file read shows in its time of last access, one written in all the rest.
 from collections.abc import Callable
 
 import pytest
-from gpuhosts import Driven
-from hostileimages import OUTSIDE, PLACES, STRICT, Target, arm, hook_lines
+from support.containers.gpu_hosts import Driven
+from support.containers.hostile_images import OUTSIDE, PLACES, STRICT, Target, arm, hook_lines
 
 pytestmark = pytest.mark.e2e
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from chroothost import DEBIAN_IMAGE, Host
-from gpuhosts import DEVICE, Driven
+from support.containers.chroot_host import DEBIAN_IMAGE, Host
+from support.containers.gpu_hosts import DEVICE, Driven
 
 pytestmark = pytest.mark.e2e
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from gpuhosts import DEVICE, Driven
-from hostileimages import OUTSIDE, Target, arm, hook_lines
+from support.containers.gpu_hosts import DEVICE, Driven
+from support.containers.hostile_images import OUTSIDE, Target, arm, hook_lines
 
 pytestmark = pytest.mark.e2e
 

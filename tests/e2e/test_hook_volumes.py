@@ -7,9 +7,9 @@ profile that requires every step, so that its reason is seen.
 from collections.abc import Callable
 
 import pytest
-from chroothost import DEBIAN_IMAGE
-from gpuhosts import DEVICE, Driven
-from hostileimages import STRICT, Target, arm, hook_lines
+from support.containers.chroot_host import DEBIAN_IMAGE
+from support.containers.gpu_hosts import DEVICE, Driven
+from support.containers.hostile_images import STRICT, Target, arm, hook_lines
 
 pytestmark = pytest.mark.e2e
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from chroothost import running_host
+from support.containers.chroot_host import running_host
 
 pytestmark = pytest.mark.e2e
 

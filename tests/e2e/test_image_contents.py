@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from imagearchive import REPOSITORY, Contents, build, contents
+from support.containers.image_archive import Contents, build, contents
+from support.paths import REPOSITORY
 
 pytestmark = pytest.mark.e2e
 

@@ -16,15 +16,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from apiserver import ApiServer
-from chroothost import DEBIAN_IMAGE, MACHINE, Host, running_host
-from clustermodel import Cluster
-from containerdhost import RELEASES, running_containerd
-from forkyhost import lay_driver, running_daemons
-from gpuhosts import GPUS
-from imagearchive import IMAGE, PROBE, REPOSITORY
-from kernelside import write_kernel_side
-from owntrees import copy_tree
+from support.containers.chroot_host import DEBIAN_IMAGE, MACHINE, Host, running_host
+from support.containers.containerd_host import RELEASES, running_containerd
+from support.containers.forky_host import lay_driver, running_daemons
+from support.containers.gpu_hosts import GPUS
+from support.containers.image_archive import IMAGE, PROBE
+from support.hosts.nvidia_kernel import write_kernel_side
+from support.kubernetes.api_server import ApiServer
+from support.kubernetes.cluster_model import Cluster
+from support.own_trees import copy_tree
+from support.paths import REPOSITORY
 
 pytestmark = pytest.mark.e2e
 

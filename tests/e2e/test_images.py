@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable
 
 import pytest
-from chroothost import (
+from support.containers.chroot_host import (
     BULLSEYE_IMAGE,
     DEBIAN_IMAGE,
     MANY_IMAGE,
@@ -19,9 +19,16 @@ from chroothost import (
     OLD_DRIVER_ELSEWHERE_IMAGE,
     OLD_DRIVER_IMAGE,
     REDHAT_IMAGE,
-    Host,
 )
-from gpuhosts import DEVICE, HOOKED, HOOKLESS, WAYS, Driven, with_crun
+from support.containers.gpu_hosts import (
+    DEVICE,
+    HOOKED,
+    HOOKLESS,
+    WAYS,
+    Driven,
+    with_crun,
+    without_root,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -174,26 +181,3 @@ def test_nvidia_smi_asks_the_driver_in_every_layout(driven: Callable[[str], Driv
     for way in WAYS:
         answer = driven(way).attempt(DEBIAN_IMAGE, "nvidia-smi")
         assert "couldn't communicate with the NVIDIA driver" in answer.stdout, (way, answer)
-
-
-def without_root(host: Host) -> Driven:
-    """Let a user of the host run podman, with an image of their own (the store's files belong to root)."""
-    host.run(
-        f"""id rl >/dev/null 2>&1 && exit
-        useradd --create-home --shell /bin/bash rl
-        install -d -o rl -m 700 /run/user/$(id -u rl)
-        install -d -o rl /home/rl/.config /home/rl/.config/containers
-        printf '[storage]\\ndriver = "overlay"\\ngraphroot = "%s"\\n' /run/user/$(id -u rl)/storage \
-            >/home/rl/.config/containers/storage.conf # no overlay can carry another: not in its home
-        podman save --quiet --output /tmp/image.tar {REDHAT_IMAGE}
-        chmod 644 /tmp/image.tar
-        {AS_USER} podman load --quiet --input /tmp/image.tar
-        rm /tmp/image.tar"""
-    )
-    return Driven(host=host, podman=f"{AS_USER} podman run --pull=never --rm --device {DEVICE}")
-
-
-AS_USER = (
-    "cd /home/rl; setpriv --reuid rl --regid rl --init-groups env --ignore-environment HOME=/home/rl USER=rl "
-    'LOGNAME=rl PATH="$PATH" XDG_RUNTIME_DIR=/run/user/$(id -u rl) PODMAN_IGNORE_CGROUPSV1_WARNING=1'
-)

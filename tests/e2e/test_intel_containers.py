@@ -10,8 +10,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from chroothost import DEBIAN_IMAGE, Host, running_host
-from inteltree import flex_170, lay, npu
+from support.containers.chroot_host import DEBIAN_IMAGE, Host, running_host
+from support.hosts.intel_tree import flex_170, lay, npu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
-from kernelside import write
-from upgradehost import GPUS, Upgraded, daemon, upgrade_host, wait_until
-from vendors.migside import write_instance, write_minors
+from support.abilities import cannot_run
+from support.containers.upgrade_host import GPUS, Upgraded, daemon, upgrade_host, wait_until
+from support.hosts.mig import write_instance, write_minors
+from support.hosts.nvidia_kernel import write
 
 pytestmark = pytest.mark.e2e
 

@@ -5,10 +5,10 @@ import signal
 import subprocess
 
 import pytest
-from abilities import cannot_run
-from kernellog.logprogram import Program
-from kernelrecords import forge, written_by_the_kernel
-from waiting import until
+from support.abilities import cannot_run
+from support.daemon.kernel_log_program import Program
+from support.daemon.kernel_records import forge, written_by_the_kernel
+from support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.needs_root]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bootedhost import GPUS, GpuHost, eventually, gpu_host
-from kernelrecords import FAULT, FORGED, FakeLog, record
-from kernelside import write
+from support.containers.booted_host import GPUS, GpuHost, eventually, gpu_host
+from support.daemon.kernel_records import FAULT, FORGED, FakeLog, record
+from support.hosts.nvidia_kernel import write
 
 pytestmark = pytest.mark.e2e
 

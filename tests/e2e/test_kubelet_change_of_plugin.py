@@ -6,15 +6,15 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from containerdhost import RELEASES, eventually
-from deviceplugin import KIND, running_device_plugin
-from gpunode import GPU, GPUS, GpuNode, running_gpu_node
+from support.cluster.device_plugin import KIND, running_device_plugin
+from support.cluster.gpu_node import GPU, GPUS, GpuNode, running_gpu_node
+from support.containers.containerd_host import RELEASES, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kubernetespods import Pod
+    from support.cluster.pods import Pod
 
 pytestmark = pytest.mark.e2e
 

@@ -10,11 +10,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from containerdhost import RELEASES, eventually
-from gpunode import AMD, GPU, GPUS, GpuNode, gpu_nodes, look, running_gpu_node
-from kernelrecords import record
-from kubernetesnode import NODE
-from nfdworker import FOLDER, labels_of
+from support.cluster.gpu_node import AMD, GPU, GPUS, GpuNode, gpu_nodes, look, running_gpu_node
+from support.cluster.node import NODE
+from support.containers.containerd_host import RELEASES, eventually
+from support.daemon.kernel_records import record
+from support.kubelet.nfd_worker import FOLDER, labels_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

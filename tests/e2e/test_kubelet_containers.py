@@ -5,17 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from containerdhost import RELEASES
-from gpunode import AMD, AMDS, FLEX, GPU, GPUS, INTEL, GpuNode, gpu_nodes, look, running_gpu_node
-from kubernetespods import WAIT
-from vendors.migside import CAPS_MAJOR, cap_node, minor_of
+from support.cluster.gpu_node import (
+    AMD,
+    AMDS,
+    FLEX,
+    GPU,
+    GPUS,
+    INTEL,
+    GpuNode,
+    gpu_nodes,
+    look,
+    running_gpu_node,
+)
+from support.cluster.pods import WAIT
+from support.containers.containerd_host import RELEASES
+from support.hosts.mig import CAPS_MAJOR, cap_node, minor_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from gpunode import Seen
-    from kubernetespods import Pod
+    from support.cluster.gpu_node import Seen
+    from support.cluster.pods import Pod
 
 pytestmark = pytest.mark.e2e
 

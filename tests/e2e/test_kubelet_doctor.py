@@ -8,15 +8,15 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import hosttree
 import pytest
-from abilities import cannot_run
-from containerdhost import RELEASES, eventually
-from deviceplugin import running_device_plugin
-from gpuhosts import REPOSITORY
-from kernelside import example_gpus, write_kernel_side
-from kubernetesnode import NODE, Node, running_node
-from waiting import HOST_PATIENCE_S
+from support.abilities import cannot_run
+from support.cluster.device_plugin import running_device_plugin
+from support.cluster.node import NODE, Node, running_node
+from support.containers.containerd_host import RELEASES, eventually
+from support.hosts import driver_files
+from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
+from support.paths import REPOSITORY
+from support.waiting import HOST_PATIENCE_S
 
 from cdigen.host.trust import untrusted
 
@@ -92,7 +92,7 @@ def served(
 ) -> Iterator[Served]:
     assert kubernetes_tree.is_dir()
     root = tmp_path_factory.mktemp("host") / "root"
-    hosttree.debian_13(root)
+    driver_files.debian_13(root)
     write_kernel_side(root, example_gpus(2))
     for folder in ("run/cdi", "etc/cdigen"):
         (root / folder).mkdir(parents=True, exist_ok=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from containerdhost import RELEASES, eventually
-from kubernetesnode import NODE, Node, running_node
-from offered import GPU, offer
+from support.cluster.node import NODE, Node, running_node
+from support.containers.containerd_host import RELEASES, eventually
+from support.kubelet.offered import GPU, offer
 
 from cdigen.kubelet.link import Link
 

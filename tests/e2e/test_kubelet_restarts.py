@@ -9,16 +9,16 @@ from itertools import permutations
 from typing import TYPE_CHECKING
 
 import pytest
-from containerdhost import RELEASES
-from gpuholders import Holders, watching
-from gpunode import GPU, GPUS, GpuNode, running_gpu_node
-from gpuregistered import registered_s
+from support.cluster.gpu_holders import Holders, watching
+from support.cluster.gpu_node import GPU, GPUS, GpuNode, running_gpu_node
+from support.cluster.gpu_registered import registered_s
+from support.containers.containerd_host import RELEASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kubernetespods import Pod
+    from support.cluster.pods import Pod
 
 pytestmark = pytest.mark.e2e
 

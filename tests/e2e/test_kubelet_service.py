@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bootedhost import REPOSITORY, GpuHost, eventually, gpu_host, locked_wheels
-from bootedkubelet import GPU, PRETENDED, healthy, kubelet_at
-from chroothost import DEBIAN_IMAGE
-from kernelside import write
-from kubeletdouble import Kubelet
-from nfdworker import FOLDER, labels_of
-from startingcontainers import REFUSAL
+from support.containers.booted_host import GpuHost, eventually, gpu_host, locked_wheels
+from support.containers.booted_kubelet import GPU, PRETENDED, healthy, kubelet_at
+from support.containers.chroot_host import DEBIAN_IMAGE
+from support.containers.starting_containers import REFUSAL
+from support.hosts.nvidia_kernel import write
+from support.kubelet.double import Kubelet
+from support.kubelet.nfd_worker import FOLDER, labels_of
+from support.paths import REPOSITORY
 
 pytestmark = pytest.mark.e2e
 

@@ -14,17 +14,17 @@ from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from containerdhost import RELEASES, eventually
-from gpuholders import Watch, watching
-from gpunode import GPU, GPUS, GpuNode, running_gpu_node
-from gpuregistered import registered_s
-from kubernetesapi import ApiError
+from support.cluster.api import ApiError
+from support.cluster.gpu_holders import Watch, watching
+from support.cluster.gpu_node import GPU, GPUS, GpuNode, running_gpu_node
+from support.cluster.gpu_registered import registered_s
+from support.containers.containerd_host import RELEASES, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from kubernetespods import Pod
+    from support.cluster.pods import Pod
 
 pytestmark = pytest.mark.e2e
 

@@ -14,12 +14,21 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from containerdhost import RELEASES, eventually
-from kubernetesnode import Node, running_node
-from kubernetespods import WAIT, Pod, pod_manifest
-from nri.nrihost import UUID
-from nriplugins import DEVICES, KIND, LIBRARY, Plugin, numbers, running_plugin, write_inventory, write_specs
-from waiting import HOST_PATIENCE_S
+from support.cluster.node import Node, running_node
+from support.cluster.pods import WAIT, Pod, pod_manifest
+from support.containers.containerd_host import RELEASES, eventually
+from support.nri.containerd_plugins import (
+    DEVICES,
+    KIND,
+    LIBRARY,
+    Plugin,
+    numbers,
+    running_plugin,
+    write_inventory,
+    write_specs,
+)
+from support.nri.host import UUID
+from support.waiting import HOST_PATIENCE_S
 
 pytestmark = pytest.mark.e2e
 
@@ -37,7 +46,7 @@ ALIVE = 20
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from containerdhost import RELEASES, running_containerd
+from support.containers.containerd_host import RELEASES, running_containerd
 with running_containerd(Path(sys.argv[1]), RELEASES["forky"]) as containerd:
     containerd.container()
     print(containerd.folder, containerd.holder, flush=True)

@@ -9,11 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from containerdhost import RELEASES, eventually
-from deviceplugin import KIND, VISIBLE, running_device_plugin
-from kubernetesnode import NODE, Node, running_node
-from nri.nrihost import LISTS, UUID
-from nriplugins import LIBRARY, numbers, running_plugin, write_inventory, write_specs
+from support.cluster.device_plugin import KIND, VISIBLE, running_device_plugin
+from support.cluster.node import NODE, Node, running_node
+from support.containers.containerd_host import RELEASES, eventually
+from support.nri.containerd_plugins import LIBRARY, numbers, running_plugin, write_inventory, write_specs
+from support.nri.host import LISTS, UUID
 
 pytestmark = pytest.mark.e2e
 

@@ -6,7 +6,7 @@ The judges are the images' own `ldconfig -p`, their loaders and their Python.
 from collections.abc import Callable
 
 import pytest
-from chroothost import (
+from support.containers.chroot_host import (
     BULLSEYE_IMAGE,
     DEBIAN_IMAGE,
     MANY_IMAGE,
@@ -15,7 +15,7 @@ from chroothost import (
     OLD_DRIVER_IMAGE,
     REDHAT_IMAGE,
 )
-from gpuhosts import HOOKED, HOOKLESS, Driven, cache_entries
+from support.containers.gpu_hosts import HOOKED, HOOKLESS, Driven, cache_entries
 
 pytestmark = pytest.mark.e2e
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from chroothost import BULLSEYE_IMAGE, DEBIAN_IMAGE, REDHAT_IMAGE, Host, running_host
-from gpuhosts import GPUS, Driven, Way, install_hook, succeed, with_crun
-from kernelside import write_kernel_side
-from owntrees import copy_tree
-from vendors import addedvendor
+from support.containers.chroot_host import BULLSEYE_IMAGE, DEBIAN_IMAGE, REDHAT_IMAGE, Host, running_host
+from support.containers.gpu_hosts import GPUS, Driven, Way, install_hook, succeed, with_crun
+from support.hosts import added_vendor
+from support.hosts.nvidia_kernel import write_kernel_side
+from support.own_trees import copy_tree
 
 pytestmark = pytest.mark.e2e
 
@@ -130,7 +130,7 @@ def hosts(cache: Path, driver_tree: Path, images: Path) -> Iterator[Callable[[st
     with tempfile.TemporaryDirectory(prefix="hosts-", dir=cache) as folder, ExitStack() as running:
         packages = Path(folder, "packages")
         packages.mkdir()
-        addedvendor.install(packages, edits=FILES.replace("{prefix}", PREFIX))
+        added_vendor.install(packages, edits=FILES.replace("{prefix}", PREFIX))
 
         def of(name: str) -> Hosted:
             if name not in made:

@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable
 
 import pytest
-from chroothost import DEBIAN_IMAGE, Host
-from gpuhosts import WAYS, Driven
+from support.containers.chroot_host import DEBIAN_IMAGE, Host
+from support.containers.gpu_hosts import WAYS, Driven
 
 pytestmark = pytest.mark.e2e
 

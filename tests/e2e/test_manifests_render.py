@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from containerdhost import RELEASES, eventually
-from kubernetesnode import Node, running_node
+from support.cluster.node import Node, running_node
+from support.containers.containerd_host import RELEASES, eventually
 
 from cdigen import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from command import Run
+    from support.command.fixtures import Run
 
 pytestmark = pytest.mark.e2e
 

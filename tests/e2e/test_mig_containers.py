@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chroothost import DEBIAN_IMAGE, Host, running_host
-from kernelside import Node, control_nodes, example_gpus, write_kernel_side
-from owntrees import copy_tree
-from vendors.migside import cap_node, minor_of, write_instance, write_minors
+from support.containers.chroot_host import DEBIAN_IMAGE, Host, running_host
+from support.hosts.mig import cap_node, minor_of, write_instance, write_minors
+from support.hosts.nvidia_kernel import Node, control_nodes, example_gpus, write_kernel_side
+from support.own_trees import copy_tree
 
 pytestmark = pytest.mark.e2e
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chroothost import DEBIAN_IMAGE, Host
-from doctorhost import RUNTIMES, diagnosed
+from support.containers.chroot_host import DEBIAN_IMAGE, Host
+from support.containers.doctor_host import RUNTIMES, diagnosed
 
 pytestmark = pytest.mark.e2e
 

@@ -10,10 +10,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from containerdhost import RELEASES, Container, Containerd, running_containerd
-from criclient import CriError
-from nri.nrihost import LISTS, UUID
-from nriplugins import LIBRARY, MARK, numbers, running_plugin, write_inventory, write_specs
+from support.containers.containerd_host import RELEASES, Container, Containerd, running_containerd
+from support.containers.cri_client import CriError
+from support.nri.containerd_plugins import (
+    LIBRARY,
+    MARK,
+    numbers,
+    running_plugin,
+    write_inventory,
+    write_specs,
+)
+from support.nri.host import LISTS, UUID
 
 pytestmark = pytest.mark.e2e
 

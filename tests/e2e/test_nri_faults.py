@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from containerdhost import RELEASES, Container, Containerd, eventually, running_containerd
-from nriplugins import MARK, Plugin, numbers, running_plugin, write_inventory, write_specs
+from support.containers.containerd_host import RELEASES, Container, Containerd, eventually, running_containerd
+from support.nri.containerd_plugins import MARK, Plugin, numbers, running_plugin, write_inventory, write_specs
 
 pytestmark = pytest.mark.e2e
 

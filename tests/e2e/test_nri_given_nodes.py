@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from containerdhost import RELEASES, Container, Containerd, running_containerd
-from nri.nrihost import UUID
-from nriplugins import (
+from support.containers.containerd_host import RELEASES, Container, Containerd, running_containerd
+from support.nri.containerd_plugins import (
     KIND,
     LIBRARY,
     MARK,
@@ -19,6 +18,7 @@ from nriplugins import (
     write_inventory,
     write_specs,
 )
+from support.nri.host import UUID
 
 pytestmark = pytest.mark.e2e
 

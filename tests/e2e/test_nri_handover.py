@@ -16,8 +16,15 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from containerdhost import RELEASES, Container, Containerd, containerd_within, eventually, holding_node
-from nriplugins import (
+from support.containers.containerd_host import (
+    RELEASES,
+    Container,
+    Containerd,
+    containerd_within,
+    eventually,
+    holding_node,
+)
+from support.nri.containerd_plugins import (
     KIND,
     LIBRARY,
     MARK,

@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from containerdhost import RELEASES, Containerd, eventually, running_containerd
-from criclient import CriError
-from nri.nrihost import UUID
-from nriplugins import (
+from support.containers.containerd_host import RELEASES, Containerd, eventually, running_containerd
+from support.containers.cri_client import CriError
+from support.nri.containerd_plugins import (
     DEAD,
     DEVICES,
     KIND,
@@ -23,6 +22,7 @@ from nriplugins import (
     write_inventory,
     write_specs,
 )
+from support.nri.host import UUID
 
 from cdigen.holders.cgroups import living
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from containerdhost import RELEASES, Container, Containerd, running_containerd
-from criclient import CriError
-from nriplugins import MARK, running_plugin
+from support.containers.containerd_host import RELEASES, Container, Containerd, running_containerd
+from support.containers.cri_client import CriError
+from support.nri.containerd_plugins import MARK, running_plugin
 
 pytestmark = pytest.mark.e2e
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from containerdhost import RELEASES, Containerd, running_containerd
-from gpuhosts import GPUS, succeed
-from kernelside import write_kernel_side
-from nriplugins import Plugin, plugin_config, running_plugin
-from owntrees import copy_tree
+from support.containers.containerd_host import RELEASES, Containerd, running_containerd
+from support.containers.gpu_hosts import GPUS, succeed
+from support.hosts.nvidia_kernel import write_kernel_side
+from support.nri.containerd_plugins import Plugin, plugin_config, running_plugin
+from support.own_trees import copy_tree
 
 pytestmark = pytest.mark.e2e
 

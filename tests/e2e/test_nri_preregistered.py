@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from containerdhost import RELEASES, Containerd, eventually, running_containerd
-from nriplugins import Plugin, numbers, plugin_config, write_inventory, write_specs
+from support.containers.containerd_host import RELEASES, Containerd, eventually, running_containerd
+from support.nri.containerd_plugins import Plugin, numbers, plugin_config, write_inventory, write_specs
 
 pytestmark = pytest.mark.e2e
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from containerdhost import Place, eventually
-from nri.runtimeside import Runtime, SocketTransport, container, pod
-from nriplugins import KIND, MARK, Plugin, running_plugin, write_inventory, write_specs
+from support.containers.containerd_host import Place, eventually
+from support.nri.containerd_plugins import KIND, MARK, Plugin, running_plugin, write_inventory, write_specs
+from support.nri.runtime import Runtime, SocketTransport, container, pod
 
 PODS, MISSED = 5_000, 60
 WISH = "NVIDIA_VISIBLE_DEVICES=0"

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from containerdhost import RELEASES, Containerd, running_containerd
-from criclient import CriError
-from nriplugins import (
+from support.containers.containerd_host import RELEASES, Containerd, running_containerd
+from support.containers.cri_client import CriError
+from support.nri.containerd_plugins import (
     DEAD,
     KIND,
     LIBRARY,

@@ -11,10 +11,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import amdtree
-import inteltree
 import pytest
-from chroothost import DEBIAN_IMAGE, MACHINE, Host, running_host
+from support.containers.chroot_host import DEBIAN_IMAGE, MACHINE, Host, running_host
+from support.hosts import amd_tree, intel_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 # Two MI300X in DPX, whose nodes are renderD128 to renderD143, a Flex 170 with its firmware, and NPUs of both.
-AMD = amdtree.mi300x(2, count=2)
+AMD = amd_tree.mi300x(2, count=2)
 MEI = (("i915.mei-gscfi.59136", 1),)
-INTEL = (inteltree.gpu(40, "0000:e7:00.0", inteltree.FLEX_170, "i915", mei=MEI), inteltree.npu())
+INTEL = (intel_tree.gpu(40, "0000:e7:00.0", intel_tree.FLEX_170, "i915", mei=MEI), intel_tree.npu())
 # Which release of podman: where it is, and what the specs are made for.
 PODMANS: dict[str, tuple[str, tuple[str, ...]]] = {
     "this machine's": ("", ()),
@@ -34,7 +33,7 @@ PODMANS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 WITH_GIDS = tuple(name for name, (_, options) in PODMANS.items() if options)
 
-KFD = f"/dev/kfd {amdtree.KFD_MAJOR:x}:0"
+KFD = f"/dev/kfd {amd_tree.KFD_MAJOR:x}:0"
 
 
 def drm(card: int, render: int) -> set[str]:
@@ -43,8 +42,8 @@ def drm(card: int, render: int) -> set[str]:
 
 FIRST, SECOND, THIRD, FOURTH = drm(1, 128), drm(2, 129), drm(9, 136), drm(10, 137)
 FLEX = drm(40, 168)
-ACCEL, AMDS_ACCEL = ({f"/dev/accel/accel{number} {inteltree.ACCEL_MAJOR:x}:{number}"} for number in (0, 1))
-FIRMWARE = {f"/dev/mei1 {inteltree.MEI_MAJOR:x}:1"}
+ACCEL, AMDS_ACCEL = ({f"/dev/accel/accel{number} {intel_tree.ACCEL_MAJOR:x}:{number}"} for number in (0, 1))
+FIRMWARE = {f"/dev/mei1 {intel_tree.MEI_MAJOR:x}:1"}
 UUID = f"0x{AMD[1].unique_id:X}"
 REQUESTS = {
     "amd.com/gpu=0": {KFD, *FIRST},
@@ -63,9 +62,9 @@ REQUESTS = {
 }
 # Device -> one of its nodes, and the groups of all of them.
 GROUPS = {
-    "amd.com/gpu=0": ("/dev/kfd", {amdtree.RENDER_GID, amdtree.VIDEO_GID}),
-    "intel.com/gpu=0": ("/dev/dri/renderD168", {inteltree.RENDER, inteltree.VIDEO}),
-    "intel.com/npu=0": ("/dev/accel/accel0", {inteltree.RENDER}),
+    "amd.com/gpu=0": ("/dev/kfd", {amd_tree.RENDER_GID, amd_tree.VIDEO_GID}),
+    "intel.com/gpu=0": ("/dev/dri/renderD168", {intel_tree.RENDER, intel_tree.VIDEO}),
+    "intel.com/npu=0": ("/dev/accel/accel0", {intel_tree.RENDER}),
 }
 # By numbers, as some runtimes bind nodes; udev's names of nodes are left out: they are the same nodes again.
 LISTING = "find /dev -not -path '*/by-path/*' -exec stat -c '%n %t:%T' {} + 2>/dev/null | grep -v ' 0:0$'"
@@ -78,9 +77,9 @@ def podman(
     """Run a host with one of PODMANS, AMD's GPUs and Intel's, and the specs that cdigen writes for it."""
     tree, options = PODMANS[request.param]
     root = tmp_path_factory.mktemp("others") / "root"
-    amdtree.write(root, AMD)
-    amdtree.write_npu(root, number=1)
-    inteltree.lay(root, *INTEL)
+    amd_tree.write(root, AMD)
+    amd_tree.write_npu(root, number=1)
+    intel_tree.lay(root, *INTEL)
     for folder in ("run", "var"):
         (root / folder).mkdir()
     (root / "var/run").symlink_to("/run")
@@ -121,9 +120,9 @@ def test_nodes_have_their_groups_and_modes(podman: tuple[str, Host]) -> None:
     _, host = podman
     script = "stat -c '%u:%g %a' /dev/kfd /dev/dri/card1 /dev/dri/renderD128"
     assert started(host, "amd.com/gpu=0", script).splitlines() == [
-        f"0:{amdtree.RENDER_GID} 660",
-        f"0:{amdtree.VIDEO_GID} 660",
-        f"0:{amdtree.RENDER_GID} 660",
+        f"0:{amd_tree.RENDER_GID} 660",
+        f"0:{amd_tree.VIDEO_GID} 660",
+        f"0:{amd_tree.RENDER_GID} 660",
     ]
 
 

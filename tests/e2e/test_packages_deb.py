@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bootedhost import GPUS, GpuHost, eventually, gpu_host
-from bootedkubelet import GPU, PRETENDED, healthy, kubelet_at
-from chroothost import DEBIAN_IMAGE, running_host
-from debianpackages import APT, NEXT, Debs, build, one_file
-from installation.installing import snapshot
-from kernelside import write_kernel_side
-from owntrees import copy_tree
-from startingcontainers import REFUSAL, Starts
-from upgradehost import REPLAYED
+from support.containers.booted_host import GPUS, GpuHost, eventually, gpu_host
+from support.containers.booted_kubelet import GPU, PRETENDED, healthy, kubelet_at
+from support.containers.chroot_host import DEBIAN_IMAGE, running_host
+from support.containers.debian_packages import APT, NEXT, Debs, build, one_file
+from support.containers.starting_containers import REFUSAL, Starts
+from support.containers.upgrade_host import REPLAYED
+from support.hosts.nvidia_kernel import write_kernel_side
+from support.installation.installing import snapshot
+from support.own_trees import copy_tree
 
 pytestmark = pytest.mark.e2e
 

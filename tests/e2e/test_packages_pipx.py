@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bootedhost import REPOSITORY, GpuHost, eventually, gpu_host, locked_wheels, status, troubles
-from chroothost import DEBIAN_IMAGE
-from installation.wheels import build
-from startingcontainers import LOADED, REFUSAL, Starts
+from support.containers.booted_host import GpuHost, eventually, gpu_host, locked_wheels, status, troubles
+from support.containers.chroot_host import DEBIAN_IMAGE
+from support.containers.starting_containers import LOADED, REFUSAL, Starts
+from support.installation.wheels import build
+from support.paths import REPOSITORY
 
 from cdigen import __version__
 

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from abilities import tool
-from installation.installing import REPOSITORY, done, make, snapshot
-from owntrees import copy_tree
+from support.abilities import tool
+from support.installation.installing import done, make, snapshot
+from support.own_trees import copy_tree
+from support.paths import REPOSITORY
 
 pytestmark = pytest.mark.e2e
 

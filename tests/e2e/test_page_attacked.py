@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from abilities import tool
-from chromium import Chromium, Page
-from frontend.httpside import free_port
-from looks import served
+from support.abilities import tool
+from support.browser.chromium import Chromium, Page
+from support.browser.page_layout import served
+from support.daemon.http_client import free_port
 
 from cdigen.frontend.http import Response, Server
 

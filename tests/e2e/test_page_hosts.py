@@ -6,19 +6,18 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-import amdtree
-import inteltree
 import pytest
-from abilities import tool
-from chromium import Chromium, Page
-from daemon.daemonhost import Host, daemon
-from frontend.httpside import free_port
-from kernelrecords import FakeLog, record
-from kernelside import example_gpus
-from looks import LOOKS
-from standin import Gpu, Instance, Machine, install, trusted_folder, uuid
-from vendors.migside import write_instance, write_minors
-from waiting import PATIENCE_S, until
+from support.abilities import tool
+from support.browser.chromium import Chromium, Page
+from support.browser.page_layout import LOOKS
+from support.daemon.host import Host, daemon
+from support.daemon.http_client import free_port
+from support.daemon.kernel_records import FakeLog, record
+from support.hosts import amd_tree, intel_tree
+from support.hosts.mig import write_instance, write_minors
+from support.hosts.nvidia_kernel import example_gpus
+from support.nvml.standin import Gpu, Instance, Machine, install, trusted_folder, uuid
+from support.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,8 +68,8 @@ def no_gpu(host: Host, _: ExitStack) -> tuple[str, ...]:
 
 def mixed(host: Host, _: ExitStack) -> tuple[str, ...]:
     host.make(2)
-    amdtree.write(host.root, amdtree.mi300x(8, count=1))
-    inteltree.lay(host.root, *inteltree.flex_170())
+    amd_tree.write(host.root, amd_tree.mi300x(8, count=1))
+    intel_tree.lay(host.root, *intel_tree.flex_170())
     return ()
 
 

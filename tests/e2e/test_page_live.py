@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from abilities import tool
-from chromium import Chromium, Page
-from daemon.daemonhost import Host, daemon
-from daemon.test_loop_figures import FIRST
-from frontend.httpside import free_port
-from kernelside import example_gpus
-from looks import LOOKS
-from standin import Machine, gpu, install, trusted_folder
-from upgradehost import daemon as daemon_on
-from upgradehost import upgrade_host, wait_until
+from support.abilities import tool
+from support.browser.chromium import Chromium, Page
+from support.browser.page_layout import LOOKS
+from support.containers.upgrade_host import daemon as daemon_on
+from support.containers.upgrade_host import upgrade_host, wait_until
+from support.daemon.figures import FIRST
+from support.daemon.host import Host, daemon
+from support.daemon.http_client import free_port
+from support.hosts.nvidia_kernel import example_gpus
+from support.nvml.standin import Machine, gpu, install, trusted_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

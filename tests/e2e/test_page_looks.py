@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from abilities import tool
-from chromium import Chromium, Page
-from daemon.page.samples import SAMPLES
-from looks import LOOKS, served
+from support.abilities import tool
+from support.browser.chromium import Chromium, Page
+from support.browser.page_layout import LOOKS, served
+from support.values.page_samples import SAMPLES
 
 from cdigen.daemon.page.page import page
 

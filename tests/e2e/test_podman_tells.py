@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from chroothost import DEBIAN_IMAGE, running_host
-from enginesockets import looking
+from support.containers.chroot_host import DEBIAN_IMAGE, running_host
+from support.containers.engine_sockets import looking
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("real_nodes")]
 NODE = {"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}

@@ -5,20 +5,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
+from support.abilities import cannot_run
+from support.paths import TESTS
 
 pytestmark = pytest.mark.e2e
 
-E2E = Path(__file__).resolve().parent
-PROGRAM = (
-    "provision",
-    "provisioned.py",
-    "test_images.py",
-    "owntrees.py",
-    "provisioning",
-    "recipes",
-    "dlopen-all.c",
-)
+PROGRAM = ("e2e/provision", "e2e/test_images.py", "e2e/recipes", "e2e/dlopen-all.c", "support")
 # In the place of the parts' own recipes: a tree, and a file that needs it.
 TREE = '#!/bin/sh\nmkdir -p "$1/etc" && echo root >"$1/etc/passwd" && echo made "$1"\n'
 FILE = '#!/bin/sh\ntest -f dlopen-all/etc/passwd && head -c 4096 /dev/zero >"$1"\n'
@@ -29,11 +21,12 @@ class Provision:
     """A copy of the program with recipes that take no time, and a cache for it."""
 
     def __init__(self, folder: Path) -> None:
-        self.program = folder / "program"
+        tests = folder / "program/tests"
+        self.program = tests / "e2e"
         self.cache = folder / "cache"
-        self.program.mkdir()
+        self.program.mkdir(parents=True)
         for name in PROGRAM:
-            subprocess.run(["cp", "--recursive", E2E / name, self.program], check=True)
+            subprocess.run(["cp", "--recursive", TESTS / name, (tests / name).parent], check=True)
         self.recipe(NEEDED, TREE)
         self.recipe(NEEDING, FILE)
 

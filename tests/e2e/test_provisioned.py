@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chroothost import DEBIAN_IMAGE, MACHINE, REDHAT_IMAGE, Host, running_host
-from kernelside import Gpu, Node, control_nodes, example_gpus, write_kernel_side
+from support.containers.chroot_host import DEBIAN_IMAGE, MACHINE, REDHAT_IMAGE, Host, running_host
+from support.hosts.nvidia_kernel import Gpu, Node, control_nodes, example_gpus, write_kernel_side
 
 pytestmark = pytest.mark.e2e
 

@@ -10,8 +10,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from startingcontainers import Starts
-from upgradehost import PACKAGES, REPLAYED, SPEC, Reading, Upgraded, daemon, reading, upgrade_host, wait_until
+from support.containers.starting_containers import Starts
+from support.containers.upgrade_host import (
+    PACKAGES,
+    REPLAYED,
+    SPEC,
+    Reading,
+    Upgraded,
+    daemon,
+    reading,
+    upgrade_host,
+    wait_until,
+)
 
 pytestmark = pytest.mark.e2e
 

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from chroothost import DEBIAN_IMAGE, REDHAT_IMAGE, running_host
-from gpuhosts import GPUS, Driven, install_hook, succeed
-from kernelside import write_kernel_side
-from owntrees import copy_tree, remove_tree
+from support.containers.chroot_host import DEBIAN_IMAGE, REDHAT_IMAGE, running_host
+from support.containers.gpu_hosts import GPUS, Driven, install_hook, succeed
+from support.hosts.nvidia_kernel import write_kernel_side
+from support.own_trees import copy_tree, remove_tree
 
 pytestmark = pytest.mark.e2e
 

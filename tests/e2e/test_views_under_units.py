@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bootedhost import GpuHost, eventually, gpu_host, status, troubles
-from chroothost import DEBIAN_IMAGE
-from startingcontainers import LOADED, Starts
-from upgradehost import PACKAGES
+from support.containers.booted_host import GpuHost, eventually, gpu_host, status, troubles
+from support.containers.chroot_host import DEBIAN_IMAGE
+from support.containers.starting_containers import LOADED, Starts
+from support.containers.upgrade_host import PACKAGES
 
 pytestmark = pytest.mark.e2e
 

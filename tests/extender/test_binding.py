@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from clustermodel import Cluster, tell
-from sharedpods import RESOURCES, container, node_object, pod_object
+from support.kubernetes.cluster_model import Cluster, tell
+from support.kubernetes.shared_pods import RESOURCES, container, node_object, pod_object
 
 from cdigen.extender.binding import MAX_ATTEMPTS, Outcome, Terms, Wanted, bind
 from cdigen.extender.index import Index

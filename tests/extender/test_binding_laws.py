@@ -6,11 +6,11 @@ import copy
 from typing import TYPE_CHECKING
 
 import pytest
-from clustermodel import Cluster, tell
 from hypothesis import given
 from hypothesis import strategies as st
-from lawexamples import examples
-from sharedpods import RESOURCES, container, node_object, pod_object
+from support.kubernetes.cluster_model import Cluster, tell
+from support.kubernetes.shared_pods import RESOURCES, container, node_object, pod_object
+from support.law_examples import examples
 
 from cdigen.extender.binding import Outcome, Terms, Wanted, bind
 from cdigen.extender.index import Index

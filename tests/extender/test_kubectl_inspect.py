@@ -10,9 +10,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from apiserver import ApiServer
-from clustermodel import Cluster
-from sharedpods import COUNT, MEMORY, container, node_object, pod_object
+from support.kubernetes.api_server import ApiServer
+from support.kubernetes.cluster_model import Cluster
+from support.kubernetes.shared_pods import COUNT, MEMORY, container, node_object, pod_object
 
 from cdigen.cli.kubectl_gpushare import PAGE
 from cdigen.gpushare.names import ALLOCATION, INDEX

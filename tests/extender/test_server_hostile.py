@@ -14,9 +14,9 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from abilities import tool
-from certificates import made
-from waiting import PATIENCE_S, until
+from support.abilities import tool
+from support.kubernetes.certificates import made
+from support.waiting import PATIENCE_S, until
 
 from cdigen.extender.server import MAX_BODY, MAX_CONNECTIONS, MAX_LARGE, Access, Server
 from cdigen.frontend.http import Response

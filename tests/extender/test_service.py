@@ -9,13 +9,13 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from apiserver import ApiServer
-from certificates import made
-from clustermodel import Cluster
-from extenderprocess import PREFIX, Extender, ready, run_once, running, started
-from outputs import validator
-from sharedpods import node_object, pod_object
-from waiting import PATIENCE_S, pause, until
+from support.json_output import validator
+from support.kubernetes.api_server import ApiServer
+from support.kubernetes.certificates import made
+from support.kubernetes.cluster_model import Cluster
+from support.kubernetes.extender_process import PREFIX, Extender, ready, run_once, running, started
+from support.kubernetes.shared_pods import node_object, pod_object
+from support.waiting import PATIENCE_S, pause, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,11 +6,11 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from apiserver import ApiServer
-from clustermodel import Cluster
-from extenderprocess import PREFIX, Extender, ready
-from sharedpods import node_object, pod_object
-from waiting import limited
+from support.kubernetes.api_server import ApiServer
+from support.kubernetes.cluster_model import Cluster
+from support.kubernetes.extender_process import PREFIX, Extender, ready
+from support.kubernetes.shared_pods import node_object, pod_object
+from support.waiting import limited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from frontend.httpside import AGE_S, Daemon
+from support.daemon.http_client import AGE_S, Daemon
 
 from cdigen.frontend.http import Server
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from waiting import until
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,9 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from nri.pluginside import NAME, Host, spec
-from nri.serveside import settled
-from waiting import until
+from support.nri.plugin import NAME, Host, spec
+from support.nri.serving import settled
+from support.waiting import until
 
 from cdigen.frontend.host_state import HostSources, read_host_state
 

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from frontend.httpside import AGE_S, Daemon, asked, connected, free_port, get, received
-from waiting import PATIENCE_S, limited, pause, until
+from support.daemon.http_client import AGE_S, Daemon, asked, connected, free_port, get, received
+from support.waiting import PATIENCE_S, limited, pause, until
 
 from cdigen.frontend import http
 from cdigen.frontend.http import MAX_CONNECTIONS, Server, standard_routes

@@ -6,8 +6,8 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from frontend.httpside import free_port, received
-from waiting import PATIENCE_S
+from support.daemon.http_client import free_port, received
+from support.waiting import PATIENCE_S
 
 from cdigen.frontend import http
 from cdigen.frontend.browsers import refusal

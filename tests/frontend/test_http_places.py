@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from frontend.httpside import free_port, get, received
-from waiting import PATIENCE_S
+from support.daemon.http_client import free_port, get, received
+from support.waiting import PATIENCE_S
 
 from cdigen.frontend import http
 from cdigen.frontend.http import Server
 from cdigen.model.errors import StoreError
 
 if TYPE_CHECKING:
-    from frontend.httpside import Daemon
+    from support.daemon.http_client import Daemon
 
 
 def test_the_socket_of_a_dead_daemon_is_replaced(daemon: Daemon, path: str) -> None:

@@ -11,10 +11,10 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from abilities import cannot_run
-from daemon.daemonhost import REPOSITORY
-from waiting import until
-from watch.watching import KILLS, Ear
+from support.abilities import cannot_run
+from support.daemon.watching import KILLS, Ear
+from support.paths import REPOSITORY
+from support.waiting import until
 
 from cdigen.frontend.http import Server, standard_routes
 from cdigen.watch.supervisor import Supervisor

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from logpipe import Read
+from support.log_pipe import Read
 
 from cdigen.frontend import log
 

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from waiting import PATIENCE_S, limited, pause
+from support.waiting import PATIENCE_S, limited, pause
 
 from cdigen.frontend import log
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE_S, limited
+from support.waiting import PATIENCE_S, limited
 
 from cdigen.frontend.sd_notify import Notifier
 

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from sharedpods import COUNT, MEMORY, RESOURCES, node_object
+from support.kubernetes.shared_pods import COUNT, MEMORY, RESOURCES, node_object
 
 from cdigen.gpushare.names import GPUS
 from cdigen.gpushare.nodes import Gpu, node_annotation, read_annotation, read_node, unhealthy_gpus

@@ -3,7 +3,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sharedpods import RESOURCES, container, pod_object
+from support.kubernetes.shared_pods import RESOURCES, container, pod_object
 
 from cdigen.gpushare.claims import READ, Claim, Placement, claim_of, is_assigned, read_placement, written
 from cdigen.gpushare.names import ALLOCATION, ASSIGNED, INDEX, OF_POD

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sharedpods import MEMORY, RESOURCES, container, pod_object
+from support.kubernetes.shared_pods import MEMORY, RESOURCES, container, pod_object
 
 from cdigen.gpushare.pods import read_ask, read_pod
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from healthdevices import FIRST, SECOND, at, gpu, inventory, partition
+from support.values.health_devices import FIRST, SECOND, at, gpu, inventory, partition
 
 from cdigen.health.advance import advance
 from cdigen.health.annotate import annotated

@@ -5,7 +5,17 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
-from healthdevices import FIRST, QUIET_S, SECOND, at, cleared, gpu, inventory, partition, policy
+from support.values.health_devices import (
+    FIRST,
+    QUIET_S,
+    SECOND,
+    at,
+    cleared,
+    gpu,
+    inventory,
+    partition,
+    policy,
+)
 
 from cdigen.health.advance import MAX_DETAIL, MAX_EVIDENCE, advance, awaited, due_s
 from cdigen.health.annotate import annotated, lost_devices

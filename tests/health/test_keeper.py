@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.daemonhost import unshared
-from healthdevices import FIRST, QUIET_S, RULES, SECOND, cleared, gpu, inventory
-from waiting import PATIENCE_S
+from support.daemon.host import unshared
+from support.values.health_devices import FIRST, QUIET_S, RULES, SECOND, cleared, gpu, inventory
+from support.waiting import PATIENCE_S
 
 from cdigen.health import book_file, marks
 from cdigen.health.keeper import Keeper, KeeperOptions

@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from healthdevices import FIRST, QUIET_S, RULES, SECOND, cleared, gpu, inventory
+from support.values.health_devices import FIRST, QUIET_S, RULES, SECOND, cleared, gpu, inventory
 
 from cdigen.health import marks
 from cdigen.health.keeper import Keeper, KeeperOptions

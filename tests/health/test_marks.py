@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from healthdevices import FIRST, SECOND, gpu, inventory
+from support.values.health_devices import FIRST, SECOND, gpu, inventory
 
 from cdigen.health import marks
 from cdigen.model.errors import StoreError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from waiting import PATIENCE_S, until
+from support.waiting import PATIENCE_S, until
 
 from cdigen.health.prober import FLOOR_S, HANGS_AFTER_S, Prober
 from cdigen.model.health import Look

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from waiting import PATIENCE_S, until
+from support.waiting import PATIENCE_S, until
 
 from cdigen.holders.asking import FRESH_S, STALE_S, Asking
 

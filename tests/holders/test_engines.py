@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from holders.enginedouble import LISTED, EngineDouble, answers, cdi, container
-from waiting import PATIENCE_S, limited
+from support.daemon.engine_double import LISTED, EngineDouble, answers, cdi, container
+from support.waiting import PATIENCE_S, limited
 
 from cdigen.holders.engines import MAX_CONTAINERS, Engine
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from abilities import tool
-from hook.hookcase import Case
+from support.abilities import tool
+from support.hook.container_root import Case
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

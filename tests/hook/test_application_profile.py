@@ -7,7 +7,7 @@ import stat
 import subprocess
 
 import pytest
-from hook.hookcase import PROFILE, Case
+from support.hook.container_root import PROFILE, Case
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 

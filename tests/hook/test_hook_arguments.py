@@ -1,7 +1,7 @@
 """The command line of the hook, and what the runtime learns from its exit code."""
 
 import pytest
-from hook.hookcase import LDCACHE, LINKS, PROFILE, Case
+from support.hook.container_root import LDCACHE, LINKS, PROFILE, Case
 
 from cdigen.binfmt.ldcache import ABIS
 from cdigen.hook import arguments, main

@@ -7,8 +7,8 @@ import threading
 import time
 
 import pytest
-from hook.hookcase import LDCACHE, VIEW, Case, image_cache, pairs, snapshot
-from waiting import limited
+from support.hook.container_root import LDCACHE, VIEW, Case, image_cache, pairs, snapshot
+from support.waiting import limited
 
 from cdigen.binfmt.ldcache import parse
 from cdigen.hook.container import ContainerPathError, open_container

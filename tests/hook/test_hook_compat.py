@@ -6,9 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from compatlibrary import NOTE_575, NOTE_590, compat_library
-from hook.hookcase import LDCACHE, VIEW, Case, snapshot
-from hosttree import AARCH64, I386, write_library
+from support.hook.container_root import LDCACHE, VIEW, Case, snapshot
+from support.hosts.cuda_compat import NOTE_575, NOTE_590, compat_library
+from support.hosts.driver_files import AARCH64, I386, write_library
 
 from cdigen.binfmt.ldcache import parse
 from cdigen.hook.compat import MAX_FILES

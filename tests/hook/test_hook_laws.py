@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lawexamples import examples
+from support.law_examples import examples
 
 from cdigen.hook.arguments import STEPS, ArgumentError, parse
 from cdigen.hook.state import _decoded

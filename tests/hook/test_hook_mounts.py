@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hook.hookcase import LDCACHE, LINKS, PROFILE, VIEW, Case, snapshot
+from support.hook.container_root import LDCACHE, LINKS, PROFILE, VIEW, Case, snapshot
 
 pytestmark = pytest.mark.usefixtures("own_mounts")
 

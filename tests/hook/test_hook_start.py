@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hook.conftest import REPOSITORY, install
-from hook.hookcase import LDCACHE, LINKS, PROFILE, VIEW, Case, lines_only
+from support.hook.container_root import LDCACHE, LINKS, PROFILE, VIEW, Case, lines_only
 
 if TYPE_CHECKING:
     from pathlib import Path

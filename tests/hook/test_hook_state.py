@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from hook.hookcase import LDCACHE, VIEW, Case
+from support.hook.container_root import LDCACHE, VIEW, Case
 
 MERGED = ("libcuda.so.1", f"{VIEW}/libcuda.so.1")
 

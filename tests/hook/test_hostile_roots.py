@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from hook.hookcase import LDCACHE, LINKS, LONG_AGO_NS, PROFILE, VIEW, Case, snapshot
+from support.hook.container_root import LDCACHE, LINKS, LONG_AGO_NS, PROFILE, VIEW, Case, snapshot
 
 from cdigen.hook import application_profile, container, loader, symlinks
 

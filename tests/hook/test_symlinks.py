@@ -1,6 +1,6 @@
 """create-symlinks: where a link is made, and where the image or the user has the word."""
 
-from hook.hookcase import Case
+from support.hook.container_root import Case
 
 STEP = ("--create-symlinks", "libcuda.so.1", "/usr/lib/libcuda.so")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
-from abilities import cannot_run
-from waiting import PATIENCE_S, by_deadline, limited, until
+from support.abilities import cannot_run
+from support.waiting import PATIENCE_S, by_deadline, limited, until
 
 from cdigen.host.childprocess import OUTPUT_LIMIT, ChildResult, run, stuck
 

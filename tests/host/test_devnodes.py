@@ -5,8 +5,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from hosttree import link
-from vendors.fakehost import make_any_instead, make_instead
+from support.hosts.driver_files import link
+from support.hosts.nvidia import make_any_instead, make_instead
 
 from cdigen.host.devnodes import NotADevice, read_node
 from cdigen.host.root import Root

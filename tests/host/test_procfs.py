@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hosttree import put
+from support.hosts.driver_files import put
 
 from cdigen.host.procfs import kernel_release, read_text
 from cdigen.host.root import Root

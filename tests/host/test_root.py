@@ -8,11 +8,11 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from hosttree import link, put
 from hypothesis import given
 from hypothesis import strategies as st
-from lawexamples import examples
-from vendors.fakehost import empty_root
+from support.hosts.driver_files import link, put
+from support.hosts.nvidia import empty_root
+from support.law_examples import examples
 
 from cdigen.host.root import MAX_LINKS, Root
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
-from hosttree import link, put
+from support.abilities import cannot_run
+from support.hosts.driver_files import link, put
 
 from cdigen.host.root import Root
 

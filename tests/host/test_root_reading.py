@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hosttree import link, put
 from hypothesis import given
 from hypothesis import strategies as st
-from lawexamples import examples
-from vendors.fakehost import empty_root, make_instead
+from support.hosts.driver_files import link, put
+from support.hosts.nvidia import empty_root, make_instead
+from support.law_examples import examples
 
 from cdigen.host.root import Root, is_plain, reason, shown
 

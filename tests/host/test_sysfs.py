@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from hosttree import link, put
 from hypothesis import given
 from hypothesis import strategies as st
-from kernelside import Gpu, example_gpus, write_pci_device
+from support.hosts.driver_files import link, put
+from support.hosts.nvidia_kernel import Gpu, example_gpus, write_pci_device
 
 from cdigen.host.root import Root
 from cdigen.host.sysfs import bound, pci_address, pci_devices, pci_key

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
-from standin import trusted_folder
+from support.abilities import cannot_run
+from support.nvml.standin import trusted_folder
 
 from cdigen.host.trust import untrusted
 

@@ -6,9 +6,9 @@ import sys
 from importlib import import_module
 
 import pytest
-from healthhost import FELL, example, ill, save
-from installation.installing import REPOSITORY
-from installation.shells import Shells
+from support.installation.shells import Shells
+from support.paths import REPOSITORY
+from support.values.unhealthy_gpus import FELL, example, ill, save
 
 from cdigen.cli.main import COMMANDS
 from cdigen.cli.parser import Parser

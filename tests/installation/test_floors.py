@@ -6,8 +6,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from installation.installing import REPOSITORY, make
 from packaging.requirements import Requirement
+from support.installation.installing import make
+from support.paths import REPOSITORY
 
 
 class Distribution:

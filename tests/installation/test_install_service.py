@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon.daemonhost import unshared
-from installation.installing import done, make, snapshot
-from installation.wheels import build, installed
-from outputs import validator
+from support.daemon.host import unshared
+from support.installation.installing import done, make, snapshot
+from support.installation.wheels import build, installed
+from support.json_output import validator
 
 LOCAL = ("INSTALL_DEPS=no", f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
 UNITS = "usr/lib/systemd/system"

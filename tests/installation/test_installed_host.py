@@ -10,11 +10,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
-from bootedhost import eventually
-from installation.installedhost import GPU_HOST, HOST_PYTHON, debian_root, started
-from installation.installing import REPOSITORY, done, make, snapshot
-from nri.runtimeside import Runtime, SocketTransport, container, pod
+from support.abilities import cannot_run
+from support.containers.booted_host import eventually
+from support.installation.installed_host import GPU_HOST, HOST_PYTHON, debian_root, started
+from support.installation.installing import done, make, snapshot
+from support.nri.runtime import Runtime, SocketTransport, container, pod
+from support.paths import REPOSITORY
 
 pytestmark = pytest.mark.e2e
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from bootedhost import eventually
-from installation.installedhost import GPU_HOST, debian_root, started
-from kubeletdouble import Kubelet
-from waiting import pause
+from support.containers.booted_host import eventually
+from support.installation.installed_host import GPU_HOST, debian_root, started
+from support.kubelet.double import Kubelet
+from support.waiting import pause
 
 pytestmark = pytest.mark.e2e
 

@@ -5,9 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
-from installation.installing import done, make
-from installation.unitfiles import ETC, REPOSITORY, complaints, security, settings, systemd_version
+from support.abilities import cannot_run
+from support.installation.installing import done, make
+from support.installation.unit_files import ETC, complaints, security, settings, systemd_version
+from support.paths import REPOSITORY
 
 UNIT = ETC / "cdigen-kubelet.service"
 LOCAL = ("INSTALL_DEPS=no", f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")

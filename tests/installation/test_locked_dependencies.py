@@ -16,9 +16,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from installation.installing import REPOSITORY, done, make
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from support.installation.installing import done, make
+from support.paths import REPOSITORY
 
 HOSTS = "requirements.lock"
 BUILD = "requirements-build.lock"

@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from abilities import module, tool
-from installation.installing import REPOSITORY
+from support.abilities import module, tool
+from support.paths import REPOSITORY
 
 from cdigen.cli.main import COMMANDS
 from cdigen.cli.parser import Parser

@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run, tool
-from daemon.daemonhost import unshared
-from installation.installing import done, make
-from installation.unitfiles import ETC, REPOSITORY, complaints, security, settings, systemd_version
+from support.abilities import cannot_run, tool
+from support.daemon.host import unshared
+from support.installation.installing import done, make
+from support.installation.unit_files import ETC, complaints, security, settings, systemd_version
+from support.paths import REPOSITORY
 
 UNIT = ETC / "cdigen-nri.service"
 WRAPPER = ETC / "nri-plugin/20-cdigen"

@@ -4,8 +4,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run, tool
-from installation.installing import REPOSITORY
+from support.abilities import cannot_run, tool
+from support.paths import REPOSITORY
 
 from cdigen import __version__
 

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from abilities import tool
-from daemon.daemonhost import unshared
-from installation.installing import REPOSITORY, done, make
+from support.abilities import tool
+from support.daemon.host import unshared
+from support.installation.installing import done, make
+from support.paths import REPOSITORY
 
 LOCAL = ("INSTALL_DEPS=no", f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
 UNITS = (

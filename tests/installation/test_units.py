@@ -5,8 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run, tool
-from installation.unitfiles import ETC, REPOSITORY, complaints, security, settings, systemd_version
+from support.abilities import cannot_run, tool
+from support.installation.unit_files import ETC, complaints, security, settings, systemd_version
+from support.paths import REPOSITORY
 
 from cdigen.watch.kernel_log import SOCKET
 

@@ -7,9 +7,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run, tool
-from installation.installing import REPOSITORY
-from installation.wheels import build
+from support.abilities import cannot_run, tool
+from support.installation.wheels import build
+from support.paths import REPOSITORY
 
 # Not for hosts: what makes and checks releases, and the starter of an installation from the sources.
 OF_THE_SOURCES = {"cdigen.starter", "floors.py", "help", "kubectl-inspect-gpushare.starter"}

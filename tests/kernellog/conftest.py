@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernellog.logprogram import Program
-from kernelrecords import FakeLog
+from support.daemon.kernel_log_program import Program
+from support.daemon.kernel_records import FakeLog
 
 
 @pytest.fixture

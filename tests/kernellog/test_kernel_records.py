@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from kernelrecords import AMDGPU, XID, record
+from support.daemon.kernel_records import AMDGPU, XID, record
 
 from cdigen.kernellog.records import parsed
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernellog.logprogram import PROGRAM, Program
-from kernelrecords import AMDGPU, XID, FakeLog, record
-from waiting import PATIENCE_S, pause, until
+from support.daemon.kernel_log_program import PROGRAM, Program
+from support.daemon.kernel_records import AMDGPU, XID, FakeLog, record
+from support.waiting import PATIENCE_S, pause, until
 
 pytestmark = pytest.mark.process
 

@@ -4,7 +4,7 @@ import errno
 from collections.abc import Callable
 
 import pytest
-from kernelrecords import AMDGPU, XID, record
+from support.daemon.kernel_records import AMDGPU, XID, record
 
 from cdigen.kernellog.reading import LONGEST, Reading
 

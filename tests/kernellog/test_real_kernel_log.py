@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run, tool
-from kernellog.logprogram import PROGRAM, Program
-from kernelrecords import FORGED, forge, written_by_the_kernel
-from waiting import PATIENCE_S, pause
+from support.abilities import cannot_run, tool
+from support.daemon.kernel_log_program import PROGRAM, Program
+from support.daemon.kernel_records import FORGED, forge, written_by_the_kernel
+from support.waiting import PATIENCE_S, pause
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.process]
 

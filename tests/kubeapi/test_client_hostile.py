@@ -9,10 +9,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from apiserver import ApiServer
-from clustermodel import Cluster
-from sharedpods import node_object
-from waiting import PATIENCE_S, pause
+from support.kubernetes.api_server import ApiServer
+from support.kubernetes.cluster_model import Cluster
+from support.kubernetes.shared_pods import node_object
+from support.waiting import PATIENCE_S, pause
 
 from cdigen.kubeapi.calls import UNKNOWN, Call, Reply
 from cdigen.kubeapi.client import Client

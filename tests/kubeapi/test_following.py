@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from apiserver import ApiServer
-from clustermodel import Cluster
-from sharedpods import pod_object
-from waiting import PATIENCE_S, until
+from support.kubernetes.api_server import ApiServer
+from support.kubernetes.cluster_model import Cluster
+from support.kubernetes.shared_pods import pod_object
+from support.waiting import PATIENCE_S, until
 
 from cdigen.kubeapi.client import Client
 from cdigen.kubeapi.credentials import Server

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from abilities import cannot_run
-from apiserver import ApiServer
-from certificates import made
-from clustermodel import Cluster
-from sharedpods import node_object
-from waiting import PATIENCE_S
+from support.abilities import cannot_run
+from support.kubernetes.api_server import ApiServer
+from support.kubernetes.certificates import made
+from support.kubernetes.cluster_model import Cluster
+from support.kubernetes.shared_pods import node_object
+from support.waiting import PATIENCE_S
 
 from cdigen.kubeapi.calls import UNKNOWN, Call
 from cdigen.kubeapi.client import Client, Refusal

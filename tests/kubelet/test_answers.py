@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from kubeletunits import GPU, card, changed, ids, migs, node, offered, replicas, resource, unit
+from support.kubelet.resources import GPU, card, changed, ids, migs, node, offered, replicas, resource, unit
 
 from cdigen.kubelet.answers import (
     CAUSES,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import yaml
-from healthhost import example
-from offering import counts, h100, in_mig, offered, with_gpus
+from support.kubelet.offering import counts, h100, in_mig, offered, with_gpus
+from support.values.unhealthy_gpus import example
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/kubernetes/gpu-pods.yaml"
 HOSTS = {

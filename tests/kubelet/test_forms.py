@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-import offering
 import pytest
-from kubeletunits import listed
-from test_held import pod
-from test_memory_desk import AnyPod
-from test_offering import GPU, put
+from support.kubelet import offering
+from support.kubelet.host_offering import GPU, AnyPod, pod, put
+from support.kubelet.resources import listed
 
 from cdigen.config import KubeletConfig, SharedMemory, SharingRow
 from cdigen.kubelet.offering import HostOffering

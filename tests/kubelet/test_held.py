@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import healthhost
 import pytest
-from kubeletunits import listed
-from test_offering import GPU, desk, given, made, put
+from support.kubelet.host_offering import GPU, Kubelet, desk, given, made, pod, put
+from support.values import unhealthy_gpus
 
 from cdigen.config import KubeletConfig, SharingRow
 from cdigen.kubelet.plugin_config import PluginConfig
-from cdigen.kubelet.pods import PodDevices, PodList
-from cdigen.kubelet.wire.clients import KubeletError
+from cdigen.kubelet.pods import PodList
 from cdigen.kubelet.wire.server import Refused
 
 if TYPE_CHECKING:
@@ -25,28 +23,6 @@ if TYPE_CHECKING:
 OTHER = "nvidia.com/h100"
 
 
-class Kubelet:
-    """Says what containers have, and has told it: `pods`, None: it does not answer; `asked` counts."""
-
-    def __init__(self, of: HostOffering, *pods: PodDevices, has_told: bool = True) -> None:
-        self.pods: tuple[PodDevices, ...] | None = pods
-        self.asked = 0
-        of.connect(self.ask, lambda: None)
-        if has_told:
-            of.set_pods(listed(*pods))
-
-    async def ask(self, timeout_s: float) -> PodList:
-        assert timeout_s <= 1.0
-        self.asked += 1
-        if self.pods is None:
-            raise KubeletError("DEADLINE_EXCEEDED", was_reached=True)
-        return listed(*self.pods)
-
-
-def pod(resource: str, *ids: str) -> PodDevices:
-    return PodDevices(namespace="ml", pod="a", container="main", resource=resource, ids=ids)
-
-
 @pytest.fixture
 def of() -> HostOffering:
     return made()
@@ -54,7 +30,7 @@ def of() -> HostOffering:
 
 @pytest.fixture
 def gpus(of: HostOffering, tmp_path: Path) -> Desk:
-    return desk(of, put(tmp_path, healthhost.example()))
+    return desk(of, put(tmp_path, unhealthy_gpus.example()))
 
 
 def first(of: Desk) -> str:
@@ -118,7 +94,7 @@ def test_what_was_just_given_under_another_name_is_asked_about(tmp_path: Path) -
     # As where a GPU is shared under another name from now on.
     row = SharingRow(resource=GPU, replicas=2, rename="nvidia.com/gpu.shared")
     of = made()
-    host = put(tmp_path, healthhost.example())
+    host = put(tmp_path, unhealthy_gpus.example())
     before = desk(of, host)
     kubelet = Kubelet(of)
     id_ = first(before)
@@ -134,7 +110,7 @@ def test_what_was_just_given_under_another_name_is_asked_about(tmp_path: Path) -
 
 def test_a_gpu_that_is_no_longer_shared_is_not_given_beside_its_former_shares(tmp_path: Path) -> None:
     of = made()
-    alone = desk(of, put(tmp_path, healthhost.example()))
+    alone = desk(of, put(tmp_path, unhealthy_gpus.example()))
     id_, other = (unit.id for unit in alone.resource.units[:2])
     Kubelet(of, pod(GPU, f"{id_}::3"))
 
@@ -146,7 +122,7 @@ def test_a_gpu_that_is_no_longer_shared_is_not_given_beside_its_former_shares(tm
 def test_a_gpu_that_is_shared_now_is_not_given_beside_who_had_all_of_it(tmp_path: Path) -> None:
     row = SharingRow(resource=GPU, replicas=2)
     of = made(sharing=(row,))
-    shared = desk(of, put(tmp_path, healthhost.example()))
+    shared = desk(of, put(tmp_path, unhealthy_gpus.example()))
     whole = first(shared).partition("::")[0]
     kubelet = Kubelet(of, pod(GPU, whole))
 

@@ -1,10 +1,10 @@
 """Which pod has what: allocations joined with the kubelet's own list."""
 
 import pytest
-from healthhost import example
-from kubeletunits import GPU, migs, replicas, resource
-from offering import offered
-from offering import resource as resource_of
+from support.kubelet.offering import offered
+from support.kubelet.offering import resource as resource_of
+from support.kubelet.resources import GPU, migs, replicas, resource
+from support.values.unhealthy_gpus import example
 
 from cdigen.kubelet.journal import Allocation, Entry, device_of, entries, holders
 from cdigen.kubelet.pods import PodDevices

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-from kubeletdouble import leave_socket
-from offered import GPU, offer
-from waiting import until
+from support.kubelet.double import leave_socket
+from support.kubelet.offered import GPU, offer
+from support.waiting import until
 
 from cdigen.kubelet.pods import PodDevices, PodList
 from cdigen.kubelet.sockets import sweep
 
 if TYPE_CHECKING:
-    from kubeletdouble import Kubelet
+    from support.kubelet.double import Kubelet
 
     from cdigen.kubelet.link import Link
 
 
-pytest_plugins = ("kubeletside",)
+pytest_plugins = ("support.kubelet.link",)
 
 
 def is_listed(kubelet: Kubelet, *ids: str, resource: str = GPU) -> bool:

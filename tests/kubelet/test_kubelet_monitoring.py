@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kubeletunits import GPU, resource
 from prometheus_client.parser import text_string_to_metric_families
+from support.kubelet.resources import GPU, resource
 
 from cdigen.kubelet.answers import CAUSES, Refusal
 from cdigen.kubelet.counts import Counts

@@ -8,17 +8,18 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from waiting import PATIENCE_S, until
+from support.kubelet.link import status
+from support.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kubeletdouble import Kubelet
+    from support.kubelet.double import Kubelet
 
-pytest_plugins = ("kubeletside",)
+pytest_plugins = ("support.kubelet.link",)
 
 pytestmark = pytest.mark.process
 HERE = Path(__file__).parent
@@ -26,7 +27,7 @@ GPU = "vendor.com/gpu"
 # The resource is the spec's kind, its units the names of devices.
 SCRIPT = """
 import sys
-from offered import Echo, units
+from support.kubelet.offered import Echo, units
 from cdigen.frontend.host_state import HostSources
 from cdigen.frontend.log import make_logger
 from cdigen.frontend.sd_notify import Notifier
@@ -77,14 +78,6 @@ def put_spec(root: Path, *names: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "new").write_text(json.dumps({"cdiVersion": "0.6.0", "kind": GPU, "devices": devices}))
     (folder / "new").rename(folder / "vendor.json")
-
-
-def status(folder: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads((folder / "run" / "status.json").read_bytes())
-    except FileNotFoundError:
-        return {}
-    return found
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from kubeletunits import GPU, card, changed, ids, replicas, resource, unit
-from outputs import validator
+from support.json_output import validator
+from support.kubelet.resources import GPU, card, changed, ids, replicas, resource, unit
 
 from cdigen.cli.front_end_text import kubelet_text
 from cdigen.config import RULE

@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import healthhost
 import pytest
-from kubeletprocess import GPU, Side, cdigen_kubelet, daemon, side_of
-from offered import offer
-from offering import h100, in_mig, with_gpus
-from waiting import until
+from support.kubelet.offered import offer
+from support.kubelet.offering import h100, in_mig, with_gpus
+from support.kubelet.process import GPU, Side, cdigen_kubelet, daemon, side_of
+from support.values import unhealthy_gpus
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kubeletdouble import Kubelet
+    from support.kubelet.double import Kubelet
 
     from cdigen.kubelet.link import Link
 
-pytest_plugins = ("kubeletside",)
+pytest_plugins = ("support.kubelet.link",)
 pytestmark = [pytest.mark.process, pytest.mark.wall_clock]
 LISTED_S = 1.0
 REGISTERED_S = 0.5
@@ -49,7 +49,7 @@ def test_a_link_sends_a_change_within_a_second(kubelet: Kubelet, link: Link) -> 
 
 def test_the_kubelet_has_what_changes_on_the_host_within_a_second(side: Side) -> None:
     side.kubelet.start()
-    sick = healthhost.ill(side.inventories, 0, healthhost.FELL)
+    sick = unhealthy_gpus.ill(side.inventories, 0, unhealthy_gpus.FELL)
     few = with_gpus(in_mig(h100(0), "1g.10gb", "1g.10gb"))
     with daemon(side), cdigen_kubelet(side):
         assert until(lambda: side.lists(8))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from kubeletdouble import PLUGIN_SERVICE, Kubelet
-from offered import GPU, offer
-from waiting import PATIENCE_S, until
+from support.kubelet.double import PLUGIN_SERVICE, Kubelet
+from support.kubelet.offered import GPU, offer
+from support.waiting import PATIENCE_S, until
 
 from cdigen.kubelet.link import Link
 from cdigen.kubelet.registration import PROVE_S
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytest_plugins = ("kubeletside",)
+pytest_plugins = ("support.kubelet.link",)
 
 AMD = "amd.com/gpu"
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from kubeletdouble import PLUGIN_SERVICE
-from offered import GPU, offer
-from waiting import PATIENCE_S, until
+from support.kubelet.double import PLUGIN_SERVICE
+from support.kubelet.offered import GPU, offer
+from support.waiting import PATIENCE_S, until
 
 from cdigen.kubelet.wire.messages import PLUGIN
 
 if TYPE_CHECKING:
-    from kubeletdouble import Kubelet
+    from support.kubelet.double import Kubelet
 
     from cdigen.kubelet.link import Link
 
-pytest_plugins = ("kubeletside",)
+pytest_plugins = ("support.kubelet.link",)
 
 # A field of a later release: number 100, a string.
 LATER = bytes((0xA2, 0x06, 5)) + b"later"

@@ -8,15 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from offered import GPU, offer
-from waiting import pause, until
+from support.kubelet.offered import GPU, offer
+from support.waiting import pause, until
 
 if TYPE_CHECKING:
-    from kubeletdouble import Kubelet
+    from support.kubelet.double import Kubelet
 
     from cdigen.kubelet.link import Link
 
-pytest_plugins = ("kubeletside",)
+pytest_plugins = ("support.kubelet.link",)
 
 STEPS = 10
 NAMES = (GPU, "amd.com/gpu", "gpu.intel.com/xe")

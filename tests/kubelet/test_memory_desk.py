@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, cast
 
-import offering
 import pytest
-from test_held import Kubelet, pod
-from test_mps import control
-from test_offering import GPU, put
+from support.kubelet import offering
+from support.kubelet.host_offering import GPU, AnyPod, Kubelet, mps_control, pod, put
 
 from cdigen.config import KubeletConfig, SharedMemory
 from cdigen.kubelet.desks import MemoryDesk
@@ -20,47 +17,13 @@ from cdigen.model.profile import DEFAULT
 from cdigen.value import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from cdigen.kubelet.answers import Answer
-    from cdigen.kubelet.resources.memory import MemoryOffer
     from cdigen.kubelet.shares.agent import Agent
-    from cdigen.kubelet.shares.settling import Settled
 
 PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
-
-
-class AnyPod:
-    """Promises every unit to a pod that nobody knows more of."""
-
-    problem = ""
-
-    def __init__(self) -> None:
-        self.shown: MemoryOffer | None = None
-        self.is_stopped = False
-        self.heard: Any = None
-
-    def stop(self) -> None:
-        self.is_stopped = True
-
-    def state(self) -> None:
-        """Tell nothing."""
-
-    def show(self, shares: MemoryOffer | None) -> None:
-        self.shown = shares
-
-    def told(self, pods: Any, _asked_s: float) -> None:
-        self.heard = pods
-
-    def prefer(self, free: dict[int, int], _must: Sequence[int], _count: int) -> int | None:
-        return next(iter(free), None)
-
-    def settle(self, _gpu: int, _ids: frozenset[str]) -> Future[Settled]:
-        done: Future[Any] = Future()
-        done.set_result(None)
-        return done
 
 
 def sharing(**settings: Any) -> HostOffering:
@@ -91,7 +54,7 @@ def test_with_mps_a_container_reaches_its_daemon_and_each_process_is_held_to_its
     with pytest.raises(Refused, match=r"m/gpu is shared by MPS: .*control: No such file"):
         given(of, *units(of, 3))
     pipe = root / "m/gpu/pipe"
-    with control(pipe):
+    with mps_control(pipe):
         answer = given(of, *units(of, 3))
     assert [folder.path for folder in answer.folders] == [str(pipe), "/dev/shm"]
     assert {name: text for name, text in answer.variables if name in {PIPE, LIMIT}} == {

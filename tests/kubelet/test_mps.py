@@ -1,35 +1,23 @@
-"""Whether containers may have the pipe directory of a control daemon of MPS."""
+"""Whether containers may have the pipe directory of a mps_control daemon of MPS."""
 
 from __future__ import annotations
 
 import os
-import socket
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from support.kubelet.host_offering import mps_control
 
 from cdigen.kubelet.mps import mps_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 NOBODY = 65534
 
 
-@contextmanager
-def control(pipe: Path) -> Iterator[None]:
-    """Listen as the control daemon in the folder PIPE, and take no connection."""
-    pipe.mkdir(parents=True, exist_ok=True)
-    with socket.socket(socket.AF_UNIX) as daemon:
-        daemon.bind(str(pipe / "control"))
-        daemon.listen(0)
-        yield
-
-
 def test_a_daemon_with_more_waiting_than_it_takes_is_there(tmp_path: Path) -> None:
-    with control(tmp_path):
+    with mps_control(tmp_path):
         assert [mps_problem(str(tmp_path)) for _ in range(4)] == [""] * 4
 
 
@@ -39,7 +27,7 @@ def test_a_way_that_another_user_has_made_is_refused_and_a_daemon_of_another_use
 ) -> None:
     root, target = tmp_path / "mps", tmp_path / "of-root"
     pipe = root / "r/pipe"
-    with control(pipe):
+    with mps_control(pipe):
         os.chown(pipe, NOBODY, NOBODY)
         os.chown(pipe / "control", NOBODY, NOBODY)
         assert mps_problem(str(pipe)) == ""
@@ -49,7 +37,7 @@ def test_a_way_that_another_user_has_made_is_refused_and_a_daemon_of_another_use
     (target / "r").mkdir(parents=True)
     link = tmp_path / "link"
     link.symlink_to(target)
-    with control(target / "r/pipe"):
+    with mps_control(target / "r/pipe"):
         assert mps_problem(f"{link}/r/pipe") == ""
         os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
         assert mps_problem(f"{link}/r/pipe") == f"{link} belongs to the user {NOBODY}, not to root"

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kubeletunits import GPU
+from support.kubelet.resources import GPU
 
 from cdigen.frontend.log import make_logger
 from cdigen.kubelet.listing import ResourceStatus

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
-import healthhost
-import offering
 import pytest
+from support.kubelet import offering
+from support.kubelet.host_offering import GPU, desk, given, made, put, state
+from support.values import unhealthy_gpus
 
 from cdigen.config import KubeletConfig, SharedMemory, SharingRow
-from cdigen.frontend.host_state import HostSources, HostState, read_host_state
 from cdigen.frontend.status import this_process
 from cdigen.host.root import Root
-from cdigen.kubelet.desks import Desk
 from cdigen.kubelet.listing import ResourceStatus
 from cdigen.kubelet.nvidia_settings import with_nvidia_file
 from cdigen.kubelet.offering import HostOffering
@@ -29,46 +27,9 @@ from cdigen.value import replace
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cdigen.kubelet.answers import Answer
+    from cdigen.frontend.host_state import HostSources
     from cdigen.kubelet.resources.memory import MemoryOffer
     from cdigen.kubelet.shares.agent import Agent
-    from cdigen.model.inventory import Inventory
-
-GPU = "nvidia.com/gpu"
-
-
-def put(root: Path, inventories: dict[str, Inventory], *, names: set[str] | None = None) -> HostState:
-    """Write the inventory and specs with NAMES, or all, below ROOT; return the host's state."""
-    healthhost.save(root, inventories)
-    folder = root / "run/cdi"
-    folder.mkdir(parents=True, exist_ok=True)
-    kinds: dict[str, list[dict[str, Any]]] = {}
-    for name in sorted(offering.names_of(inventories) if names is None else names):
-        kind, _, device = name.partition("=")
-        kinds.setdefault(kind, []).append({"name": device, "containerEdits": {"env": ["A=B"]}})
-    for kind, devices in kinds.items():
-        document = {"cdiVersion": "0.6.0", "kind": kind, "devices": devices}
-        (folder / f"{kind.replace('/', '-')}.json").write_text(json.dumps(document))
-    return state(root)
-
-
-def state(root: Path) -> HostState:
-    sources = HostSources(
-        host=str(root), specs=str(root), spec_dirs=("/run/cdi",), runs=str(root), run_dir="/run/cdigen"
-    )
-    return read_host_state(sources, library="1.0.1")
-
-
-def made(**settings: Any) -> HostOffering:
-    return HostOffering(KubeletConfig(**settings), (DEFAULT,), "/var/lib/kubelet")
-
-
-def desk(of: HostOffering, host: HostState, name: str = GPU) -> Desk:
-    found = of.resources(host)
-    assert found is not None
-    (one,) = (one for resource, one in found if resource.name == name)
-    assert isinstance(one, Desk)
-    return one
 
 
 def test_what_was_found_wrong_with_nvidias_file_is_shown(tmp_path: Path) -> None:
@@ -79,7 +40,7 @@ def test_what_was_found_wrong_with_nvidias_file_is_shown(tmp_path: Path) -> None
     of = made()
     sources = cast("HostSources", None)
     of.configure(PluginConfig(kubelet_dir="", run_dir="", sources=sources, settings=read), found)
-    of.resources(put(tmp_path, healthhost.example()))
+    of.resources(put(tmp_path, unhealthy_gpus.example()))
     assert [(row["severity"], row["message"]) for row in shown(of)["problems"]] == [
         ("warning", "/nvidia.yaml:2:30: flags.strange is unknown, and passed over")
     ]
@@ -87,15 +48,15 @@ def test_what_was_found_wrong_with_nvidias_file_is_shown(tmp_path: Path) -> None
 
 def test_a_family_that_no_spec_offers_is_said_as_long_as_none_does(tmp_path: Path) -> None:
     of = made(families=("gds",))
-    names = offering.names_of(healthhost.example())
-    of.resources(put(tmp_path, healthhost.example()))
+    names = offering.names_of(unhealthy_gpus.example())
+    of.resources(put(tmp_path, unhealthy_gpus.example()))
     assert [row["rule"] for row in shown(of)["problems"]] == ["resource-family-missing"]
-    of.resources(put(tmp_path, healthhost.example(), names={*names, "nvidia.com/gds=all"}))
+    of.resources(put(tmp_path, unhealthy_gpus.example(), names={*names, "nvidia.com/gds=all"}))
     assert shown(of)["problems"] == []
 
 
 def test_a_vendor_that_the_daemon_alone_knows_costs_the_others_nothing(tmp_path: Path) -> None:
-    host = healthhost.example()
+    host = unhealthy_gpus.example()
     of = made()
     found = of.resources(put(tmp_path, {**host, "acme": replace(host["nvidia"], vendor="acme")}, names=set()))
     assert found is not None
@@ -111,10 +72,6 @@ def test_a_file_of_nvidias_that_cannot_be_read_changes_nothing_and_is_said(tmp_p
     assert "nvidia.yaml cannot be read: No such file" in found[0].message
     (tmp_path / "nvidia.yaml").write_text("\n".join(f"k{n}: 1" for n in range(80)))
     assert with_nvidia_file(Root(str(tmp_path)), settings)[1][-1].message == "and 30 more"
-
-
-def given(by: Desk, *ids: str) -> Answer:
-    return asyncio.run(by.allocate(ids))
 
 
 def shown(of: HostOffering) -> dict[str, Any]:
@@ -135,7 +92,7 @@ def shown(of: HostOffering) -> dict[str, Any]:
 
 def test_a_container_gets_the_names_of_its_gpus(tmp_path: Path) -> None:
     of = made()
-    found = desk(of, put(tmp_path, healthhost.example()))
+    found = desk(of, put(tmp_path, unhealthy_gpus.example()))
     first, second = (unit.id for unit in found.resource.units[:2])
 
     assert given(found, first, second).cdi_devices == (f"{GPU}={first}", f"{GPU}={second}")
@@ -145,7 +102,7 @@ def test_a_spec_that_vanishes_after_the_list_was_made_is_a_refusal_that_the_jour
     tmp_path: Path,
 ) -> None:
     of = made()
-    found = desk(of, put(tmp_path, healthhost.example()))
+    found = desk(of, put(tmp_path, unhealthy_gpus.example()))
     (tmp_path / "run/cdi/nvidia.com-gpu.json").unlink()
     of.resources(state(tmp_path))
 
@@ -158,7 +115,7 @@ def test_a_spec_that_vanishes_after_the_list_was_made_is_a_refusal_that_the_jour
 
 def test_an_inventory_that_is_gone_changes_nothing_and_is_said(tmp_path: Path) -> None:
     of = made()
-    found = desk(of, put(tmp_path, healthhost.example()))
+    found = desk(of, put(tmp_path, unhealthy_gpus.example()))
     (tmp_path / "run/cdigen/inventory.json").unlink()
 
     assert of.resources(state(tmp_path)) is None
@@ -172,7 +129,7 @@ def test_a_host_without_devices_offers_nothing(tmp_path: Path) -> None:
 
 
 def test_shares_are_spread_or_packed_as_configured(tmp_path: Path) -> None:
-    host = put(tmp_path, healthhost.example())
+    host = put(tmp_path, unhealthy_gpus.example())
     rows = (SharingRow(resource=GPU, replicas=4),)
 
     for word, gpus in (("distributed", 2), ("packed", 1)):
@@ -191,7 +148,7 @@ def mps_root() -> Iterator[str]:
 def test_whether_the_control_daemon_of_mps_listens_counts_at_the_moment_of_the_request(
     tmp_path: Path, mps_root: str
 ) -> None:
-    host = put(tmp_path, healthhost.example())
+    host = put(tmp_path, unhealthy_gpus.example())
     rows = (SharingRow(resource=GPU, replicas=4, mps=True),)
     found = desk(made(sharing=rows, mps_root=mps_root), host)
     ids = (found.resource.units[0].id,)

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
-import healthhost
 import pytest
-from test_kubelet_plugin import status
-from test_offering import GPU, put
-from waiting import until
+from support.kubelet.host_offering import GPU, put
+from support.kubelet.link import status
+from support.values import unhealthy_gpus
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kubeletdouble import Kubelet
+    from support.kubelet.double import Kubelet
 
-pytest_plugins = ("kubeletside",)
+pytest_plugins = ("support.kubelet.link",)
 
 pytestmark = pytest.mark.process
 SCRIPT = """
@@ -57,7 +57,7 @@ def running(root: Path, folder: Path) -> Iterator[None]:
 def test_a_container_gets_its_gpu_by_name_and_the_journal_has_it(
     kubelet: Kubelet, folder: Path, tmp_path: Path
 ) -> None:
-    host = healthhost.example()
+    host = unhealthy_gpus.example()
     put(tmp_path, host)
     ids = sorted(str(gpu.uuid) for gpu in host["nvidia"].accelerators)
     kubelet.start()
@@ -77,6 +77,6 @@ def test_a_container_gets_its_gpu_by_name_and_the_journal_has_it(
             plugin.allocate("GPU-9")
         assert refused.value.details() == f"cdigen: {GPU} has no GPU-9 (any more); it has 8 devices now"
         # An unhealthy GPU is in the list, and is refused with its cause.
-        put(tmp_path, healthhost.ill(host, 0))
+        put(tmp_path, unhealthy_gpus.ill(host, 0))
         assert until(lambda: "Unhealthy" in [one[0] for one in kubelet.list_of(GPU).values()])
         assert until(lambda: [row["state"] for row in status(folder).get("journal", [])][-1:] == ["refused"])

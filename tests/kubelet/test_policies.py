@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from kubeletunits import GPU, card, node, replicas, resource, unit
-from topology.places import inventory
+from support.kubelet.resources import GPU, card, node, replicas, resource, unit
+from support.values.topology_places import inventory
 
 from cdigen.config import KubeletConfig
 from cdigen.kubelet.answers import Mps, Policy

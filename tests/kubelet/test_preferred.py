@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
-from kubeletunits import GPU, ids, migs, replicas, resource, unit
-from topology.machines import PASCAL, PASCAL_SWITCHES, dgx1
+from support.kubelet.resources import GPU, ids, migs, replicas, resource, unit
+from support.values.topology_machines import PASCAL, PASCAL_SWITCHES, dgx1
 
 from cdigen.kubelet.preferred import Preferences
 from cdigen.kubelet.resources.model import Resource

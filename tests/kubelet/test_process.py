@@ -8,10 +8,10 @@ from resource import RLIM_INFINITY, RLIMIT_FSIZE, prlimit
 from typing import TYPE_CHECKING
 
 import grpc
-import healthhost
 import pytest
-from kubeletprocess import GPU, Side, cdigen_kubelet, daemon, side_of
-from waiting import pause, until
+from support.kubelet.process import GPU, Side, cdigen_kubelet, daemon, side_of
+from support.values import unhealthy_gpus
+from support.waiting import pause, until
 
 from cdigen.frontend import status as files
 from cdigen.kubelet.plugin import PODS_S, RESYNC_S
@@ -81,7 +81,7 @@ def test_a_pod_shows_soon_also_where_specs_change_as_it_comes(side: Side) -> Non
 
 def test_what_changes_bit_by_bit_is_one_list(side: Side) -> None:
     side.kubelet.start()
-    sick = healthhost.ill(side.inventories, 0, healthhost.FELL)
+    sick = unhealthy_gpus.ill(side.inventories, 0, unhealthy_gpus.FELL)
     with daemon(side), cdigen_kubelet(side) as process:
         assert until(lambda: side.lists(8))
         assert until(lambda: side.resource()["allocated"] == 0)
@@ -90,7 +90,7 @@ def test_what_changes_bit_by_bit_is_one_list(side: Side) -> None:
         # All changes come before the process reads any of them.
         process.process.send_signal(signal.SIGSTOP)
         for turn in range(41):
-            healthhost.save(side.root, side.inventories if turn % 2 else sick)
+            unhealthy_gpus.save(side.root, side.inventories if turn % 2 else sick)
         process.process.send_signal(signal.SIGCONT)
         assert until(lambda: side.resource()["health"]["unhealthy"] == 1)
         assert len(lists) - before <= 2
@@ -103,7 +103,7 @@ def test_a_status_that_could_not_be_written_is_written_when_there_is_room(side: 
         assert until(lambda: side.resource()["confirmed"] and side.resource()["allocated"] == 0)
         # Longer than its log is by now, shorter than a status.
         prlimit(process.process.pid, RLIMIT_FSIZE, (1_500, RLIM_INFINITY))
-        side.put(healthhost.ill(side.inventories, 0, healthhost.FELL))
+        side.put(unhealthy_gpus.ill(side.inventories, 0, unhealthy_gpus.FELL))
         assert until(lambda: process.lines("status"))
         prlimit(process.process.pid, RLIMIT_FSIZE, (RLIM_INFINITY, RLIM_INFINITY))
         assert until(lambda: side.resource()["health"]["unhealthy"] == 1)
@@ -239,7 +239,7 @@ def test_a_spec_that_cannot_be_read_is_said_once_and_costs_no_other(side: Side) 
         assert until(side.serves_http)
         (side.root / "run/cdi/broken.json").write_text("{")
         assert until(lambda: side.status()["problems"])
-        side.put(healthhost.ill(side.inventories, 0, healthhost.FELL))
+        side.put(unhealthy_gpus.ill(side.inventories, 0, unhealthy_gpus.FELL))
         assert until(lambda: side.resource()["health"]["unhealthy"] == 1)
         assert len([line for line in process.lines("finding") if "broken.json" in line["path"]]) == 1
 
@@ -259,7 +259,7 @@ def test_a_gpu_that_fails_and_comes_back_is_shown_so(side: Side) -> None:
     side.kubelet.start()
     with daemon(side), cdigen_kubelet(side):
         assert until(lambda: side.lists(8))
-        side.put(healthhost.ill(side.inventories, 0, healthhost.FELL))
+        side.put(unhealthy_gpus.ill(side.inventories, 0, unhealthy_gpus.FELL))
         assert until(lambda: "Unhealthy" in [health for health, _ in side.kubelet.list_of(GPU).values()])
         assert until(lambda: side.resource()["devices"][0]["causes"] == ["xid-79"])
         side.put(side.inventories)

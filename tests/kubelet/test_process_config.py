@@ -7,8 +7,8 @@ import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
-from kubeletprocess import GPU, Process, Side, cdigen_kubelet, side_of
-from waiting import until
+from support.kubelet.process import GPU, Process, Side, cdigen_kubelet, side_of
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

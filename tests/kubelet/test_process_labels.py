@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from healthhost import example
-from kubeletprocess import Side, cdigen_kubelet, daemon, side_of
-from nfdworker import FOLDER, labels_of
-from offering import h100, in_mig, with_gpus
-from waiting import until
+from support.kubelet.nfd_worker import FOLDER, labels_of
+from support.kubelet.offering import h100, in_mig, with_gpus
+from support.kubelet.process import Side, cdigen_kubelet, daemon, side_of
+from support.values.unhealthy_gpus import example
+from support.waiting import until
 
 from cdigen.cli.front_end_text import kubelet_text
 from cdigen.kubelet.labels.keeper import LASTS_S

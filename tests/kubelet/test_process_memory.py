@@ -6,11 +6,11 @@ from argparse import ArgumentParser
 from typing import TYPE_CHECKING
 
 import pytest
-from apiserver import ApiServer
-from clustermodel import Cluster
-from kubeletprocess import GPU, Side, cdigen_kubelet, side_of
-from sharedpods import node_object
-from waiting import until
+from support.kubelet.process import GPU, Side, cdigen_kubelet, side_of
+from support.kubernetes.api_server import ApiServer
+from support.kubernetes.cluster_model import Cluster
+from support.kubernetes.shared_pods import node_object
+from support.waiting import until
 
 from cdigen.cli import kubelet
 from cdigen.value import replace

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from kubeletprocess import GPU, Side, cdigen_kubelet, daemon, side_of
-from waiting import pause, until
+from support.kubelet.process import GPU, Side, cdigen_kubelet, daemon, side_of
+from support.waiting import pause, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from kubeletprocess import Side, cdigen_kubelet, side_of
-from waiting import until
+from support.kubelet.process import Side, cdigen_kubelet, side_of
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

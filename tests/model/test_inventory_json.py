@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from lawexamples import examples
-from model.inventories import inventories
+from support.law_examples import examples
+from support.values.inventories import inventories
 
 from cdigen.model.errors import ConfigError
 from cdigen.model.inventory_json import from_document, to_document

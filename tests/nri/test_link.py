@@ -9,8 +9,8 @@ import socket
 import time
 
 import pytest
-from nri.pluginside import asks, given, host, plugin
-from waiting import PATIENCE_S, pause
+from support.nri.plugin import asks, given, host, plugin
+from support.waiting import PATIENCE_S, pause
 
 NO_ONE = "cannot connect to {}: No such file or directory"
 

@@ -6,7 +6,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from nri.pluginside import (
+from support.nri.plugin import (
     DROPS_06,
     INJECTS_08,
     INJECTS_12,
@@ -19,7 +19,7 @@ from nri.pluginside import (
     host,
     plugin,
 )
-from nri.runtimeside import container, pod
+from support.nri.runtime import container, pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

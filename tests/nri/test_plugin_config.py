@@ -7,10 +7,10 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.daemonhost import Manager
-from nri.pluginside import Host, Plugin, asks, given, host, plugin, put
-from nri.runtimeside import Rejected, Runtime
-from waiting import PATIENCE_S, pause
+from support.daemon.host import Manager
+from support.nri.plugin import Host, Plugin, asks, given, host, plugin, put
+from support.nri.runtime import Rejected, Runtime
+from support.waiting import PATIENCE_S, pause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from nri.pluginside import INJECTS_08, INJECTS_12, REQUEST_S, Host, Plugin, asks, given, host, plugin
-from nri.runtimeside import Runtime, SocketTransport, container, pod
-from waiting import PATIENCE_S
+from support.nri.plugin import INJECTS_08, INJECTS_12, REQUEST_S, Host, Plugin, asks, given, host, plugin
+from support.nri.runtime import Runtime, SocketTransport, container, pod
+from support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

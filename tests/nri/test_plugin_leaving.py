@@ -7,10 +7,10 @@ import threading
 import time
 
 import pytest
-from nri.adaptation import CREATE, VALIDATE, Adaptation
-from nri.pluginside import INJECTS_08, INJECTS_10, INJECTS_12, VISIBLE, given, host, plugin
-from nri.runtimeside import Rejected
-from waiting import PATIENCE_S, limited
+from support.nri.adaptation import CREATE, VALIDATE, Adaptation
+from support.nri.plugin import INJECTS_08, INJECTS_10, INJECTS_12, VISIBLE, given, host, plugin
+from support.nri.runtime import Rejected
+from support.waiting import PATIENCE_S, limited
 
 from cdigen.nri import status
 

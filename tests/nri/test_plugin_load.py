@@ -10,8 +10,8 @@ import stat
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from nri.claims import KIND, busy_machine, write_claim
-from nri.pluginside import DROPS_06, INJECTS_08, Host, asks, given, host, plugin
+from support.nri.claims import KIND, busy_machine, write_claim
+from support.nri.plugin import DROPS_06, INJECTS_08, Host, asks, given, host, plugin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,8 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from nri.pluginside import (
+from prometheus_client.parser import text_string_to_metric_families
+from support.nri.plugin import (
     INJECTS_08,
     INJECTS_10,
     INJECTS_12,
@@ -19,8 +20,7 @@ from nri.pluginside import (
     host,
     plugin,
 )
-from nri.runtimeside import Rejected, Runtime, container, pod
-from prometheus_client.parser import text_string_to_metric_families
+from support.nri.runtime import Rejected, Runtime, container, pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

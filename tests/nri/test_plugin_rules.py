@@ -7,7 +7,7 @@ import stat
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from nri.pluginside import (
+from support.nri.plugin import (
     DROPS_06,
     INJECTS_08,
     INJECTS_10,
@@ -21,7 +21,7 @@ from nri.pluginside import (
     host,
     plugin,
 )
-from nri.runtimeside import Rejected, Runtime, container, pod
+from support.nri.runtime import Rejected, Runtime, container, pod
 
 from cdigen.nri.wire.protobuf import message_class
 

@@ -9,9 +9,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from nri.pluginside import NAME, Host, Plugin, asks, given, host, plugin, spec
-from nri.runtimeside import Rejected, Runtime
-from waiting import PATIENCE_S, pause
+from support.nri.plugin import NAME, Host, Plugin, asks, given, host, plugin, spec
+from support.nri.runtime import Rejected, Runtime
+from support.waiting import PATIENCE_S, pause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from nri.adaptation import Adaptation
-from nri.pluginside import INJECTS_10, INJECTS_12, MARK, SEAL, VISIBLE, given, host, plugin, put
-from nri.runtimeside import Rejected
-from waiting import PATIENCE_S, pause
+from support.nri.adaptation import Adaptation
+from support.nri.plugin import INJECTS_10, INJECTS_12, MARK, SEAL, VISIBLE, given, host, plugin, put
+from support.nri.runtime import Rejected
+from support.waiting import PATIENCE_S, pause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nri.pluginside import Host, Plugin
-    from nri.runtimeside import Runtime
+    from support.nri.plugin import Host, Plugin
+    from support.nri.runtime import Runtime
 
 GPU = f"{VISIBLE}=0"
 GPU0 = ["nvidia.com/gpu=0"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from nri.nrihost import POD, container
+from support.nri.host import POD, container
 
 from cdigen.config import NriConfig, Settings
 from cdigen.frontend.earlylog import EarlyLog

@@ -6,11 +6,11 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from nri.holding import held
-from nri.pluginside import Host, asks, given, host, plugin
-from nri.runtimeside import Rejected, Runtime, SocketTransport, pod
-from nri.serveside import known_of, served
-from waiting import limited
+from support.nri.blocked_files import held
+from support.nri.plugin import Host, asks, given, host, plugin
+from support.nri.runtime import Rejected, Runtime, SocketTransport, pod
+from support.nri.serving import known_of, served
+from support.waiting import limited
 
 from cdigen.nri.events import ContainerDecided, PluginActive, Synchronized, Validated
 from cdigen.nri.pods import ContainerName

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nri.pluginside import MARK, SEAL, asks, given, host
-from nri.runtimeside import container, pod
-from nri.serveside import known_of, served
-from waiting import until
+from support.nri.plugin import MARK, SEAL, asks, given, host
+from support.nri.runtime import container, pod
+from support.nri.serving import known_of, served
+from support.waiting import until
 
 from cdigen.nri.events import ContainerDecided
 

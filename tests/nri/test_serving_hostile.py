@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from nri.pluginside import Host, Plugin, asks, given, host, plugin
-from nri.runtimeside import PLUGIN, RUNTIME, Rejected, Runtime
-from nri.serveside import known_of, served
-from waiting import PATIENCE_S
+from support.nri.plugin import Host, Plugin, asks, given, host, plugin
+from support.nri.runtime import PLUGIN, RUNTIME, Rejected, Runtime
+from support.nri.serving import known_of, served
+from support.waiting import PATIENCE_S
 
 from cdigen.nri.wire.protobuf import message_class
 from cdigen.nri.wire.session import SessionError

@@ -6,8 +6,8 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
-from nri.pluginside import VISIBLE, Host, Plugin, asks, given, host, plugin
-from nri.runtimeside import Rejected, Runtime, container, pod
+from support.nri.plugin import VISIBLE, Host, Plugin, asks, given, host, plugin
+from support.nri.runtime import Rejected, Runtime, container, pod
 
 from cdigen.nri.wire.protobuf import message_class
 

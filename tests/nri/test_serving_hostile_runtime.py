@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from nri.pluginside import VISIBLE, Host, Plugin, asks, given, host, plugin
-from nri.runtimeside import Rejected, container, pod
-from waiting import PATIENCE_S
+from support.nri.plugin import VISIBLE, Host, Plugin, asks, given, host, plugin
+from support.nri.runtime import Rejected, container, pod
+from support.waiting import PATIENCE_S
 
 from cdigen.nri.wire.protobuf import message_class
 

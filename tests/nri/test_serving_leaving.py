@@ -5,10 +5,10 @@ from __future__ import annotations
 import select
 
 import pytest
-from nri.pluginside import asks
-from nri.runtimeside import Dropped, Rejected, container, pod
-from nri.serveside import served
-from waiting import until
+from support.nri.plugin import asks
+from support.nri.runtime import Dropped, Rejected, container, pod
+from support.nri.serving import served
+from support.waiting import until
 
 STOPPED = "^cdigen: the plugin is being stopped"
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from asking import asked, refused, reported
-from standin import Machine, gpu, instances, trusted_folder, uuid
+from support.nvml.report import asked, refused, reported
+from support.nvml.standin import Machine, gpu, instances, trusted_folder, uuid
 
 from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlMig
 from cdigen.vendors.nvidia.nvml.shapes import NvmlError

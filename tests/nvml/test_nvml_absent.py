@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import hosttree
 import pytest
-from kernelside import example_gpus, write_kernel_side
-from standin import Machine, gpu, install, trusted_folder
-from vendors.migside import write_instance, write_minors
+from support.hosts import driver_files
+from support.hosts.mig import write_instance, write_minors
+from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
+from support.nvml.standin import Machine, gpu, install, trusted_folder
 
 from cdigen.vendors.nvidia.nvml import ask as parent
 
@@ -45,7 +45,7 @@ def test_the_absence_is_one_finding_that_says_what_is_missed(python: str) -> Non
 def test_a_host_with_mig_gets_its_spec_with_names_that_the_kernel_knows(python: str, tmp_path: Path) -> None:
     host = tmp_path / "host"
     host.mkdir()
-    hosttree.debian_13(host)
+    driver_files.debian_13(host)
     write_kernel_side(host, example_gpus(2))
     write_minors(host, 2)
     write_instance(host, 1, 9)

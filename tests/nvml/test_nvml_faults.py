@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from abilities import tool
-from asking import asked, refused, reported
-from standin import Machine, gpu, install, trusted_folder, uuid
-from waiting import limited
+from support.abilities import tool
+from support.nvml.report import asked, refused, reported
+from support.nvml.standin import Machine, gpu, install, trusted_folder, uuid
+from support.waiting import limited
 
 from cdigen.vendors.nvidia.nvml.ask import MAX_STUCK, ask
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvlinks import FIRST_BUS, address, linked, switched
-from standin import Gpu, Machine, gpu, install, trusted_folder
+from support.nvml.nvlinks import FIRST_BUS, address, linked, switched
+from support.nvml.standin import Gpu, Machine, gpu, install, trusted_folder
 
 from cdigen.vendors.nvidia.links import gpu_links
 from cdigen.vendors.nvidia.nvml.ask import ask

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
-from standin import Machine, gpu, install, instances, trusted_folder, uuid
+from support.abilities import cannot_run
+from support.nvml.standin import Machine, gpu, install, instances, trusted_folder, uuid
 
 from cdigen.vendors.nvidia.nvml.ask import ask
 

@@ -1,10 +1,10 @@
 """What 'docker run' is given for devices, as nvidia-docker 1.0 gave it and as CDI names them."""
 
 import pytest
-from healthhost import example, split
 from hypothesis import given
 from hypothesis import strategies as st
-from model.inventories import inventories as any_inventories
+from support.values.inventories import inventories as any_inventories
+from support.values.unhealthy_gpus import example, split
 
 from cdigen.host.root import shown
 from cdigen.model.errors import HostError

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from standin import Machine, gpu, install, trusted_folder
+from support.nvml.standin import Machine, gpu, install, trusted_folder
 
 from cdigen.host.root import Root
 from cdigen.model.inventory import Driver, Inventory

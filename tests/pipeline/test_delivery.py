@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import hosttree
 import pytest
-from hosttree import put
-from kernelside import Node, make_node
-from vendors.fakehost import boot, discover, places
+from support.hosts import driver_files
+from support.hosts.driver_files import put
+from support.hosts.nvidia import boot, discover, places
+from support.hosts.nvidia_kernel import Node, make_node
 
 from cdigen.model.inventory import DriverFile
 from cdigen.model.profile import DEFAULT
@@ -37,7 +37,7 @@ NO_COMPAT = ("info", "no-forward-compatibility")
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
     """Make a Debian host with a GPU and both hooks."""
-    hosttree.debian_13(tmp_path)
+    driver_files.debian_13(tmp_path)
     boot(tmp_path, 1)
     for program in (SCRIPT, MODULE, PYTHON, NVIDIAS):
         put(tmp_path / f".{program}", b"#!/bin/true\n", 0o755)

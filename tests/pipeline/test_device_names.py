@@ -1,10 +1,10 @@
 """What devices are called, whoever made them: by the vendors' own names."""
 
 import pytest
-from healthhost import example, split
 from hypothesis import given
 from hypothesis import strategies as st
-from model.inventories import inventories as any_inventories
+from support.values.inventories import inventories as any_inventories
+from support.values.unhealthy_gpus import example, split
 
 from cdigen.model.inventory import Inventory
 from cdigen.model.profile import DEFAULT

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import hosttree
 import pytest
-from vendors.fakehost import boot, places
-from vendors.migside import cap_node, minor_of, write_instance, write_minors
+from support.hosts import driver_files
+from support.hosts.mig import cap_node, minor_of, write_instance, write_minors
+from support.hosts.nvidia import boot, places
 
 from cdigen.pipeline.device_nodes import make_nodes
 from cdigen.store.devnodes import make_node
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
     """Boot a host with a MIG instance whose nodes, and their folder, nobody has made."""
-    hosttree.debian_13(tmp_path)
+    driver_files.debian_13(tmp_path)
     boot(tmp_path, 1)
     write_minors(tmp_path, 1)
     write_instance(tmp_path, 0, 7, nodes=False)

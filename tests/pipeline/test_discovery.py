@@ -5,16 +5,16 @@ What becomes of several vendors, and of one whose code fails, is in tests/vendor
 
 from pathlib import Path
 
-import hosttree
 import pytest
-from vendors.fakehost import install, places
+from support.hosts import driver_files
+from support.hosts.nvidia import install, places
 
 from cdigen.pipeline import discovery
 
 
 @pytest.mark.usefixtures("real_nodes")
 def test_a_host_gives_an_inventory_and_no_failure(tmp_path: Path) -> None:
-    install(tmp_path, hosttree.ubuntu, gpus=2)
+    install(tmp_path, driver_files.ubuntu, gpus=2)
     found, failures = discovery.discover(("nvidia",), places(tmp_path))
     assert found.keys() == {"nvidia"}
     assert failures == {}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cdi.cdi_documents import verdicts
 from hypothesis import given
 from hypothesis import strategies as st
+from support.values.spec_documents import verdicts
 
 from cdigen.cdi.build import build
 from cdigen.cdi.library import release_of

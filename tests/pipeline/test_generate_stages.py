@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-import hosttree
 import pytest
 from hypothesis import given
 from jsonschema import Draft202012Validator
-from model.inventories import hosts, inventories
-from vendors.fakehost import discover, install, places
+from support.hosts import driver_files
+from support.hosts.nvidia import discover, install, places
+from support.values.inventories import hosts, inventories
 
 from cdigen.cdi.render import render
 from cdigen.cdi.rules.document_rules import check
@@ -24,7 +24,7 @@ SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "schemas/cdi.schema.j
 @pytest.fixture
 def root(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - asks for the right to make nodes
     """Return a host with a driver and two GPUs."""
-    install(tmp_path, hosttree.ubuntu, gpus=2)
+    install(tmp_path, driver_files.ubuntu, gpus=2)
     return tmp_path
 
 
@@ -47,7 +47,7 @@ def test_a_spec_carries_its_kind_its_document_and_its_bytes(root: Path) -> None:
 
 @pytest.mark.usefixtures("real_nodes")
 def test_twelve_gpus_come_in_the_order_that_people_count(tmp_path: Path) -> None:
-    install(tmp_path, hosttree.ubuntu, gpus=12)
+    install(tmp_path, driver_files.ubuntu, gpus=12)
     (product,), _ = produce(tmp_path, discover(tmp_path))
     names = [device["name"] for device in product.document["devices"]]
     assert names[:12] == [str(index) for index in range(12)]

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hosttree import debian_13
-from kernelside import write_kernel_side
-from nvlinks import address, linked, on_the_bus, switched
-from standin import Gpu, Machine, gpu, install, trusted_folder
+from support.hosts.driver_files import debian_13
+from support.hosts.nvidia_kernel import write_kernel_side
+from support.nvml.nvlinks import address, linked, on_the_bus, switched
+from support.nvml.standin import Gpu, Machine, gpu, install, trusted_folder
 
 from cdigen.cli.main import main
 from cdigen.host.root import Root

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import amdtree
-import inteltree
 import pytest
-from command import Done, Run
+from support.command.fixtures import Done, Run
+from support.hosts import amd_tree, intel_tree
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
@@ -21,7 +20,7 @@ def warnings(done: Done) -> list[str]:
 @pytest.fixture
 def mixed(host: Path) -> Path:
     """Return a host of NVIDIA's and Intel's devices whose profile names them by UUID."""
-    inteltree.lay(host, *inteltree.laptop())
+    intel_tree.lay(host, *intel_tree.laptop())
     config = host / "etc/cdigen/config.yaml"
     config.parent.mkdir(exist_ok=True)
     config.write_text("profiles: [{name: gpus, class: gpu, names: [uuid]}]\n")
@@ -29,7 +28,7 @@ def mixed(host: Path) -> Path:
 
 
 def test_a_naming_that_a_vendor_lacks_is_told_with_those_that_it_has(cdigen: Run, tmp_path: Path) -> None:
-    amdtree.write(tmp_path, amdtree.mi210(1))
+    amd_tree.write(tmp_path, amd_tree.mi210(1))
     done = cdigen("generate", "--root", tmp_path, "--naming", "minor")
     assert done.code == 0, done.err
     assert "0" in [device["name"] for device in done.json["devices"]]
@@ -55,7 +54,7 @@ def test_specs_that_are_named_otherwise_are_not_withdrawn(cdigen: Run, mixed: Pa
 
 def test_a_naming_beside_one_that_the_vendor_has_is_not_told(cdigen: Run, host: Path) -> None:
     # NVIDIA's two have the cards 1 and 2.
-    inteltree.lay(host, inteltree.gpu(3, "0000:18:00.0", inteltree.B60, "xe", pci_class=inteltree.VGA))
+    intel_tree.lay(host, intel_tree.gpu(3, "0000:18:00.0", intel_tree.B60, "xe", pci_class=intel_tree.VGA))
     done = cdigen("generate", "--root", host, "--naming", "uuid", "--naming", "index", "--write")
     assert (done.code, warnings(done)) == (0, [])
     assert set(names(host, cdigen, "intel.com/gpu")) == {"0", "all"}
@@ -71,8 +70,8 @@ def test_a_host_whose_vendor_has_the_naming_hears_nothing(cdigen: Run, host: Pat
 def test_a_profile_of_another_class_makes_no_such_kind_of_gpus(
     cdigen: Run, host: Path, device_class: str
 ) -> None:
-    amdtree.write(host, (amdtree.AmdGpu(bdf="0000:65:00.0", render=140, card=12),))
-    inteltree.lay(host, inteltree.gpu(3, "0000:18:00.0", inteltree.B60, "xe", pci_class=inteltree.VGA))
+    amd_tree.write(host, (amd_tree.AmdGpu(bdf="0000:65:00.0", render=140, card=12),))
+    intel_tree.lay(host, intel_tree.gpu(3, "0000:18:00.0", intel_tree.B60, "xe", pci_class=intel_tree.VGA))
     config = host / "etc/cdigen/config.yaml"
     config.parent.mkdir()
     profiles = f"[{{name: gpus, class: gpu}}, {{name: others, class: {device_class}, names: [index]}}]"

@@ -10,7 +10,7 @@ import pytest
 import tomlkit
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from lawexamples import examples
+from support.law_examples import examples
 
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.documents import DesiredKey, set_json, set_toml

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from runtimes.settings.configtree import Tree
+from support.hosts.runtime_config import Tree
 
 from cdigen.host.root import Root
 from cdigen.runtimes.units import Command, command, unit_values

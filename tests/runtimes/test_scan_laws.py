@@ -10,7 +10,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from waiting import pause
+from support.waiting import pause
 
 from cdigen.host.root import Root
 from cdigen.runtimes.scan import scan

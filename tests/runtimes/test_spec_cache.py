@@ -11,7 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from waiting import pause
+from support.waiting import pause
 
 from cdigen.host.filetimes import shows_changes
 from cdigen.host.root import OpenFile, Root

@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from abilities import cannot_run
-from store.killing import killed_after, moments
-from waiting import pause
+from support.abilities import cannot_run
+from support.store.killing import killed_after, moments
+from support.waiting import pause
 
 from cdigen.host.root import Root
 from cdigen.model.change import Change

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import viewtrees
-from store.test_plainfiles import ALICE, MALLORY, ROOT, by, folder
+from support.store import views
+from support.store.users import ALICE, MALLORY, ROOT, by, folder
 
 from cdigen.model.errors import StoreError
 from cdigen.store import specs
@@ -87,11 +87,11 @@ def test_a_state_directory_of_others_is_refused_and_nothing_is_changed(
 def test_no_view_is_made_where_others_could_change_it(
     place: str, expose: Callable[[Path], None], base: Path
 ) -> None:
-    host = viewtrees.driver(base / "host")
+    host = views.driver(base / "host")
     (host / "var/lib/cdigen/views").mkdir(parents=True)
     expose(host / place)
     with pytest.raises(StoreError, match=rf"directory {host / place} (belongs to uid|is writable by)"):
-        viewtrees.publish(host, copies=True)
+        views.publish(host, copies=True)
     assert list((host / "var/lib/cdigen/views").iterdir()) == []
 
 
@@ -100,11 +100,11 @@ def test_no_view_is_made_where_others_could_change_it(
 def test_no_spec_that_is_only_shown_names_a_view_that_others_could_change(
     place: str, expose: Callable[[Path], None], base: Path
 ) -> None:
-    host = viewtrees.driver(base / "host")
-    viewtrees.publish(host, copies=True)
-    assert viewtrees.find(host)
+    host = views.driver(base / "host")
+    views.publish(host, copies=True)
+    assert views.find(host)
     expose(host / place)
-    assert viewtrees.find(host) is None
+    assert views.find(host) is None
 
 
 @pytest.mark.parametrize("expose", EXPOSED)

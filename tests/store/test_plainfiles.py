@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support.store.users import ALICE, MALLORY, ROOT, by, folder
 
 from cdigen.model.errors import StoreError
 from cdigen.store import plainfiles
@@ -21,7 +22,6 @@ from cdigen.store.directory import open_or_create
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ROOT, ALICE, MALLORY = 0, 4201, 4202
 SECRET = b"root's own"
 NEW = b"a spec"
 
@@ -32,13 +32,6 @@ def base(other_users: None) -> Iterator[Path]:  # noqa: ARG001 - it holds files 
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)
-
-
-def folder(path: Path, owner: int = ROOT, mode: int = 0o1777) -> Path:
-    path.mkdir()
-    os.chown(path, owner, owner)
-    path.chmod(mode)
-    return path
 
 
 def file(path: Path, owner: int = ROOT, mode: int = 0o600) -> Path:
@@ -52,30 +45,6 @@ def link(path: Path, target: Path | str, owner: int) -> Path:
     path.symlink_to(target)
     os.chown(path, owner, owner, follow_symlinks=False)
     return path
-
-
-def by(uid: int, work: Callable[[], None]) -> str:
-    """Do WORK as the user UID, in a process of its own; returns what it was refused with, or nothing."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        said = ""
-        try:
-            os.setresgid(uid, uid, uid)
-            os.setgroups([])
-            os.setresuid(uid, uid, uid)
-            work()
-        except StoreError as error:
-            said = f"{error.message}; {error.hint}"
-        except BaseException as error:  # noqa: BLE001 - it ends this process, and is told to the other
-            said = repr(error)
-        os.write(writing, said.encode())
-        os._exit(0)
-    os.close(writing)
-    with open(reading, encoding="utf-8") as pipe:
-        said = pipe.read()
-    os.waitpid(child, 0)
-    return said
 
 
 def saved(path: Path) -> Callable[[], None]:

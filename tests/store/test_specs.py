@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from store.traces import traces
+from support.store.traces import traces
 
 from cdigen.model.errors import SpecError, StoreError
 from cdigen.store import specs

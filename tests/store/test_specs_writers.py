@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from store.killing import PATIENCE_S, child, killed_after, moments
-from waiting import pause
+from support.store.killing import PATIENCE_S, child, killed_after, moments
+from support.waiting import pause
 
 from cdigen.store import specs, tempfiles
 from cdigen.store.directory import open_or_create

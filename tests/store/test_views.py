@@ -8,10 +8,10 @@ import stat
 from pathlib import Path
 
 import pytest
-import viewtrees
-from abilities import cannot_run
-from store.traces import traces
-from viewtrees import (
+from support.abilities import cannot_run
+from support.store import views
+from support.store.traces import traces
+from support.store.views import (
     FILES,
     LAYER,
     LIBRARY,
@@ -45,7 +45,7 @@ CAPABILITIES = (
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    return viewtrees.driver(tmp_path / "host")
+    return views.driver(tmp_path / "host")
 
 
 def name(base: Path, plan: ViewPlan = PLAN) -> str:

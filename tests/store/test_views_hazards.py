@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import viewtrees
-from abilities import cannot_run
-from store.killing import child, killed_after, moments
-from viewtrees import LIBRARY, PLAN, SMI, is_whole, left, publish, put, state, view
-from waiting import pause
+from support.abilities import cannot_run
+from support.store import views
+from support.store.killing import child, killed_after, moments
+from support.store.views import LIBRARY, PLAN, SMI, is_whole, left, publish, put, state, view
+from support.waiting import pause
 
 from cdigen.host.root import Root
 from cdigen.model.errors import StoreError
@@ -32,7 +32,7 @@ KILLS = 40
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    return viewtrees.driver(tmp_path / "host")
+    return views.driver(tmp_path / "host")
 
 
 def prepared(base: Path) -> tuple[Root, ViewLayout]:

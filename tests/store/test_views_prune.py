@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import viewtrees
-from abilities import cannot_run
-from store.killing import killed_after, moments
-from viewtrees import LIBRARY, in_namespace, left, publish, put, state, while_locked
-from waiting import pause
+from support.abilities import cannot_run
+from support.store import views
+from support.store.killing import killed_after, moments
+from support.store.views import LIBRARY, in_namespace, left, publish, put, state, while_locked
+from support.waiting import pause
 
 from cdigen.store.views import mounts, pruning, volumes
 from cdigen.store.views.folder import VIEW_NAME
@@ -33,7 +33,7 @@ LATER = 100.0
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    return viewtrees.driver(tmp_path / "host")
+    return views.driver(tmp_path / "host")
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_volumes_that_cannot_be_read_keep_every_view(base: Path, proc: Path) -> 
 
 def test_a_spec_that_names_the_stand_in_does_not_keep_the_damaged_view(base: Path, proc: Path) -> None:
     first = publish(base)
-    (viewtrees.view(base, first) / "bin/nvidia-smi").unlink()
+    (views.view(base, first) / "bin/nvidia-smi").unlink()
     second = publish(base)
     spec(base, second.path)
     assert prune(base, proc)[first.name].result == "removed"
@@ -171,7 +171,7 @@ def test_a_fresh_view_stays_for_a_minute(base: Path, proc: Path) -> None:
 
 def test_a_view_that_was_asked_for_again_is_fresh(base: Path, proc: Path) -> None:
     first = publish(base)
-    os.utime(viewtrees.view(base, first), (0, 0))
+    os.utime(views.view(base, first), (0, 0))
     assert prune(base, proc, now=time.time, dry_run=True)[first.name].result == "removable"
     publish(base)
     assert prune(base, proc, now=time.time)[first.name].result == "kept"
@@ -184,7 +184,7 @@ def test_a_spec_directory_that_was_just_written_keeps_every_view(
     first = publish(base)
     spec(base, "{}")
     now = time.time()
-    for path in (base / "cdi", base / "cdi/nvidia.com-gpu.json", viewtrees.view(base, first)):
+    for path in (base / "cdi", base / "cdi/nvidia.com-gpu.json", views.view(base, first)):
         os.utime(path, (now - 100, now - 100))
     os.utime(base / written, (now - 30, now - 30))
     assert "a start may be in flight" in prune(base, proc, now=lambda: now)[first.name].reason
@@ -254,7 +254,7 @@ def test_a_bind_mount_in_another_mount_namespace_keeps_its_view(base: Path) -> N
         cannot_run("this is no first process namespace")
     first, second = two(base)
     (base / "mnt").mkdir()
-    source = viewtrees.view(base, first)
+    source = views.view(base, first)
     script = 'mount --bind -o ro "$1" "$2"; echo ready; read -r line'
     command = ["unshare", "--mount", "--propagation", "private", "sh", "-euc", script, "sh"]
     with subprocess.Popen(
@@ -314,7 +314,7 @@ def test_a_remover_killed_at_any_moment_leaves_whole_views_only(base: Path, proc
                 files = [
                     path for path in (Path(state(base)) / "views" / name).rglob("*") if not path.is_dir()
                 ]
-                assert len(files) == len(viewtrees.PLAN.paths())
+                assert len(files) == len(views.PLAN.paths())
             else:
                 rubbish.append(name)
     prune(base, proc)
@@ -324,7 +324,7 @@ def test_a_remover_killed_at_any_moment_leaves_whole_views_only(base: Path, proc
 def test_a_publisher_and_a_pruner_at_the_same_time_never_lose_the_view_that_was_asked_for(
     base: Path, proc: Path
 ) -> None:
-    folder = viewtrees.view(base, publish(base))
+    folder = views.view(base, publish(base))
 
     def prune_for_ever() -> None:
         while True:
@@ -334,7 +334,7 @@ def test_a_publisher_and_a_pruner_at_the_same_time_never_lose_the_view_that_was_
         for _ in range(60):
             with suppress(FileNotFoundError):  # the pruner was faster
                 os.utime(folder, (0, 0))
-            assert viewtrees.is_whole(base, publish(base))
+            assert views.is_whole(base, publish(base))
 
 
 def after_boot(base: Path, proc: Path, now: Callable[[], float] = later) -> dict[str, str]:
@@ -367,7 +367,7 @@ def test_in_the_boot_in_which_the_first_view_was_made_none_goes(base: Path, proc
 def test_while_starts_may_be_in_flight_the_boot_is_not_done(base: Path, proc: Path) -> None:
     first = publish(base)
     (base / "cdi").mkdir()
-    os.utime(viewtrees.view(base, first), (0, 0))
+    os.utime(views.view(base, first), (0, 0))
     boot(base)
     assert after_boot(base, proc, now=time.time) == {first.name: "kept"}
     assert after_boot(base, proc) == {first.name: "removed"}

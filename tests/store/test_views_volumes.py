@@ -5,8 +5,8 @@ import threading
 from pathlib import Path
 
 import pytest
-import viewtrees
-from viewtrees import LIBRARY, publish, put, state
+from support.store import views
+from support.store.views import LIBRARY, publish, put, state
 
 from cdigen.host.root import Root
 from cdigen.model.errors import StoreError
@@ -17,7 +17,7 @@ NAME = "nvidia_driver"
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    return viewtrees.driver(tmp_path / "host")
+    return views.driver(tmp_path / "host")
 
 
 def folder(base: Path) -> Path:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
-import viewtrees
-from abilities import cannot_run, tool
-from viewtrees import in_namespace
+from support.abilities import cannot_run, tool
+from support.store import views
+from support.store.views import in_namespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("own_mounts")
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    return viewtrees.driver(tmp_path / "host")
+    return views.driver(tmp_path / "host")
 
 
 @pytest.mark.parametrize("mounts_of_case", [STATE_ON_TMPFS, HARDENED], ids=["tmpfs", "hardened"])
@@ -123,7 +123,7 @@ copy = view(base, publish(base, copies=True)) / "lib64/libcuda.so.1"
 print(os.getxattr(copy, "security.selinux"), oct(copy.stat().st_mode))
 """
     try:
-        os.setxattr(base / viewtrees.LIBRARY[1:], "security.selinux", b"x:x:x:s0")
+        os.setxattr(base / views.LIBRARY[1:], "security.selinux", b"x:x:x:s0")
     except OSError:
         cannot_run("this file system keeps no SELinux labels")
     assert in_namespace(STATE_ON_TMPFS + script, base) == "b'system_u:object_r:lib_t:s0' 0o100644\n"
@@ -239,18 +239,18 @@ print(whole.how, is_whole(base, whole), whole.name == f"{published.name}-2", pub
     mounts_of_case = 'mkdir -p "$1/var/lib/cdigen"\n---\nimport subprocess\n'
     assert in_namespace(mounts_of_case + script, base).splitlines() == [
         "linked ('bin/nvidia-smi',) () 0 0o100000",
-        f"info view-apart {viewtrees.SMI}",
+        f"info view-apart {views.SMI}",
         "found True ('bin/nvidia-smi',) 1",
         "copied True True found",
     ]
 
 
 def test_an_empty_file_is_no_place_unless_it_has_the_time_of_the_one_that_it_stands_for(base: Path) -> None:
-    published = viewtrees.publish(base)
-    damaged = viewtrees.view(base, published) / "bin/nvidia-smi"
+    published = views.publish(base)
+    damaged = views.view(base, published) / "bin/nvidia-smi"
     damaged.unlink()
     damaged.write_bytes(b"")
-    assert viewtrees.find(base) is None
+    assert views.find(base) is None
 
 
 def test_where_most_libraries_would_be_apart_there_is_no_view(base: Path) -> None:

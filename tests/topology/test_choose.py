@@ -1,7 +1,7 @@
 """Which devices one container gets: cases that NVIDIA and AMD published, and each rule by itself."""
 
 import pytest
-from topology.machines import (
+from support.values.topology_machines import (
     PASCAL,
     PASCAL_SWITCHES,
     VOLTA,
@@ -17,7 +17,7 @@ from topology.machines import (
     replicas,
     rtx8000,
 )
-from topology.places import gpu
+from support.values.topology_places import gpu
 
 from cdigen.model.inventory import Accelerator
 from cdigen.topology.choose import Share, choose

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from topology.machines import any_machine, hives, nvswitch, partitioned, pcie, replicas
+from support.values.topology_machines import any_machine, hives, nvswitch, partitioned, pcie, replicas
 
 from cdigen.model.inventory import Accelerator
 from cdigen.topology.choose import Share, choose

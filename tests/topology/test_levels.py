@@ -1,7 +1,7 @@
 """How near two devices are: by their folders, their NUMA nodes and their links."""
 
 import pytest
-from topology.places import gpu, links
+from support.values.topology_places import gpu, links
 
 from cdigen.topology.levels import Relation, islands, path, relation
 

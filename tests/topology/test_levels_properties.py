@@ -2,8 +2,8 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from model.inventories import inventories
-from topology.places import gpu
+from support.values.inventories import inventories
+from support.values.topology_places import gpu
 
 from cdigen.model.inventory import Accelerator, Inventory, Link
 from cdigen.topology.levels import islands, relation

@@ -3,7 +3,7 @@
 The expectations are what people pasted; the machines are laid out so that their folders give it.
 """
 
-from topology.places import gpu, inventory, links
+from support.values.topology_places import gpu, inventory, links
 
 from cdigen.topology.matrix import Device, devices_of, matrix, text
 from cdigen.value import replace

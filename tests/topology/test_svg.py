@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from topology.machines import (
+from support.values.topology_machines import (
     VOLTA,
     VOLTA_SWITCHES,
     any_machine,

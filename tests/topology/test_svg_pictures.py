@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from healthhost import example
-from topology.machines import dgx_a100, nvswitch, partition, pcie, placed
+from support.values.topology_machines import dgx_a100, nvswitch, partition, pcie, placed
+from support.values.unhealthy_gpus import example
 
 from cdigen.model.health import Cause
 from cdigen.model.inventory import Accelerator

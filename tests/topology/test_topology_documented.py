@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from command import Run
-from sourcenames import REPOSITORY
+from support.command.fixtures import Run
+from support.paths import REPOSITORY
 
 TEXT = (REPOSITORY / "docs/topology.md").read_text()
 SHOWN = re.findall(r"^```\n\$ cdigen topology --inventory (\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pluginvendors import EXAMPLE, install, lay_npus
+from support.hosts.added_vendors import EXAMPLE, install, lay_npus
 
 
 @pytest.fixture(scope="session")

@@ -6,16 +6,15 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-import amdtree
-import inteltree
 import pytest
-from daemon.daemonhost import Host, daemon
-from pluginvendors import EXAMPLE, install, lay_npus, like_acme
+from support.daemon.host import Host, daemon
+from support.hosts import amd_tree, intel_tree
+from support.hosts.added_vendors import EXAMPLE, install, lay_npus, like_acme
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from command import Run
+    from support.command.fixtures import Run
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
@@ -65,7 +64,7 @@ def squats(folder: Path, *paths: str) -> None:
 @pytest.fixture
 def laptop(tmp_path: Path) -> Path:
     root = tmp_path / "laptop"
-    inteltree.lay(root, *inteltree.laptop())
+    intel_tree.lay(root, *intel_tree.laptop())
     return root
 
 
@@ -106,7 +105,7 @@ def test_alone_each_has_it(cdigen_process: Run, laptop: Path, guests: Path) -> N
 
 
 def test_only_the_device_with_the_node_is_lost(cdigen_process: Run, laptop: Path, guests: Path) -> None:
-    inteltree.make_node(laptop / OWN.lstrip("/"), 240, 0)
+    intel_tree.make_node(laptop / OWN.lstrip("/"), 240, 0)
     squats(guests, RENDER, OWN)
     _, documents = generated(cdigen_process, laptop, guests, "intel", "squatter")
     assert paths(documents["squatter.example/npu"]) == {OWN}
@@ -114,7 +113,7 @@ def test_only_the_device_with_the_node_is_lost(cdigen_process: Run, laptop: Path
 
 
 def test_a_node_under_another_name_is_the_same_node(cdigen_process: Run, laptop: Path, guests: Path) -> None:
-    inteltree.make_node(laptop / OWN.lstrip("/"), inteltree.ACCEL_MAJOR, 0)
+    intel_tree.make_node(laptop / OWN.lstrip("/"), intel_tree.ACCEL_MAJOR, 0)
     squats(guests, OWN)
     done, documents = generated(cdigen_process, laptop, guests, "intel", "squatter")
     assert "squatter.example/npu" not in documents
@@ -125,7 +124,7 @@ def test_vendors_whose_nodes_are_their_own_are_left_alone(
     cdigen_process: Run, tmp_path: Path, guests: Path
 ) -> None:
     root = tmp_path / "host"
-    inteltree.lay(root, inteltree.npu(5))
+    intel_tree.lay(root, intel_tree.npu(5))
     lay_npus(root)
     done, documents = generated(cdigen_process, root, guests, "intel", "acme")
     assert documents.keys() == {"intel.com/npu", "acme.example/npu"}
@@ -135,8 +134,8 @@ def test_vendors_whose_nodes_are_their_own_are_left_alone(
 def test_the_daemon_says_whose_node_it_is(tmp_path: Path, guests: Path) -> None:
     host = Host(tmp_path / "host").prepare()
     host.configure("vendors: [intel, squatter]\n")
-    inteltree.lay(host.root, *inteltree.laptop())
-    inteltree.make_node(host.root / OWN.lstrip("/"), 240, 0)
+    intel_tree.lay(host.root, *intel_tree.laptop())
+    intel_tree.make_node(host.root / OWN.lstrip("/"), 240, 0)
     squats(guests, ACCEL, OWN)
     with daemon(host, PYTHONPATH=str(guests)) as running:
         states = {one["vendor"]: one["state"] for one in running.status["vendors"]}
@@ -150,16 +149,16 @@ def test_the_daemon_says_whose_node_it_is(tmp_path: Path, guests: Path) -> None:
 
 def null(root: Path, path: str) -> None:
     """Put the null device in the place of a node, and let the kernel tell no numbers of it."""
-    inteltree.make_node(root / path.lstrip("/"), 1, 3, mode=0o666)
+    intel_tree.make_node(root / path.lstrip("/"), 1, 3, mode=0o666)
     for file in (root / "sys").rglob(f"{os.path.basename(path)}/dev"):
         file.unlink()
 
 
 @pytest.mark.parametrize("path", ["/dev/dri/card3", "/dev/dri/renderD131"])
 def test_the_null_device_is_no_node_of_amds(cdigen: Run, tmp_path: Path, path: str) -> None:
-    gpu = amdtree.AmdGpu(bdf="0000:05:00.0", render=131, card=3)
-    other = amdtree.AmdGpu(bdf="0000:06:00.0", render=132, card=4)
-    amdtree.write(tmp_path, (gpu, other))
+    gpu = amd_tree.AmdGpu(bdf="0000:05:00.0", render=131, card=3)
+    other = amd_tree.AmdGpu(bdf="0000:06:00.0", render=132, card=4)
+    amd_tree.write(tmp_path, (gpu, other))
     null(tmp_path, path)
     done = cdigen("generate", "--root", tmp_path)
     assert done.code == 0
@@ -198,6 +197,6 @@ def test_the_null_device_is_no_node_of_another_packages(
 def test_a_node_that_cannot_be_one_is_named_as_wrong_where_the_kernel_tells_its_numbers(
     cdigen: Run, laptop: Path
 ) -> None:
-    inteltree.make_node(laptop / "dev/dri/card0", 1, 3)
+    intel_tree.make_node(laptop / "dev/dri/card0", 1, 3)
     done = cdigen("doctor", "--root", laptop, "--vendor", "intel", "--json")
     assert "/dev/dri/card0" in json.dumps([row for row in done.json if not row["ok"]])

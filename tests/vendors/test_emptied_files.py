@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-import hosttree
 import pytest
-from vendors.fakehost import boot, discover
-from vendors.migside import write_instance, write_minors
+from support.hosts import driver_files
+from support.hosts.mig import write_instance, write_minors
+from support.hosts.nvidia import boot, discover
 
 from cdigen.host.root import Root
 from cdigen.model.errors import HostError
@@ -26,7 +26,7 @@ def said(root: Path) -> tuple[Finding, ...] | HostError:
 
 
 def test_each_emptied_file_has_its_finding_and_costs_no_traceback(tmp_path: Path) -> None:
-    hosttree.debian_13(tmp_path)
+    driver_files.debian_13(tmp_path)
     boot(tmp_path, 2)
     write_minors(tmp_path, 2)
     write_instance(tmp_path, 0, 7)

@@ -7,7 +7,7 @@ import pytest
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.enums import ENUM_E_MACHINE
-from hosttree import AARCH64, I386, X86_64, write_library, write_loader_cache
+from support.hosts.driver_files import AARCH64, I386, X86_64, write_library, write_loader_cache
 
 from cdigen.binfmt.elf import SharedObject, read_shared_object
 

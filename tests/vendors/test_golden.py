@@ -8,20 +8,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import hosttree
 import pytest
-from hosttree import Laid
-from vendors import platformtrees
-from vendors.fakehost import discover, install
+from support.hosts import driver_files, nvidia_platforms
+from support.hosts.nvidia import discover, install
 
 from cdigen.pipeline import generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from support.hosts.driver_files import Laid
+
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-LAYOUTS = (hosttree.debian_13, hosttree.debian_tesla_470, hosttree.red_hat, hosttree.nixos)
-PLATFORMS = (platformtrees.orin, platformtrees.thor, platformtrees.wsl2)
+LAYOUTS = (driver_files.debian_13, driver_files.debian_tesla_470, driver_files.red_hat, driver_files.nixos)
+PLATFORMS = (nvidia_platforms.orin, nvidia_platforms.thor, nvidia_platforms.wsl2)
 
 
 @pytest.mark.usefixtures("real_nodes")

@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import hosttree
 import pytest
-from hosttree import put
-from vendors.fakehost import discover, install, places
+from support.hosts import driver_files
+from support.hosts.driver_files import put
+from support.hosts.nvidia import discover, install, places
 
 from cdigen.config import Settings
 from cdigen.model.profile import DEFAULT, STEPS
@@ -36,7 +36,7 @@ WAYS: dict[str, dict[str, Any]] = {
 def test_the_spec_of_a_way_is_the_golden_one(
     way: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    install(tmp_path, hosttree.debian_13, gpus=2)
+    install(tmp_path, driver_files.debian_13, gpus=2)
     known = Settings()
     module = f"{known.hook.rpartition('/')[0]}/lib/cdigen/hook/main.py"
     for program in (known.hook, module, known.hook_python, known.nvidia_hook):

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Run
-from vendors.fakehost import places
-from vendors.gpuhosts import MACHINES, dgx_h100, driver_container
+from support.command.fixtures import Run
+from support.hosts.nvidia import places
+from support.hosts.nvidia_machines import MACHINES, dgx_h100, driver_container
 
 from cdigen.cdi.render import render
 from cdigen.model.errors import HostError

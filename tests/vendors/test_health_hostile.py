@@ -6,10 +6,10 @@ import string
 from typing import TYPE_CHECKING
 
 import pytest
-from hosttree import link, put
 from hypothesis import given
 from hypothesis import strategies as st
-from vendors.fakehost import empty_root, places
+from support.hosts.driver_files import link, put
+from support.hosts.nvidia import empty_root, places
 
 from cdigen.model.health import DeviceEvent, LogRecord, Measurement, Recovery, Symptom
 from cdigen.model.inventory import Accelerator, Driver, Inventory

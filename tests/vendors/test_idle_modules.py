@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import amdtree
-import inteltree
 import pytest
-from daemon.daemonhost import Host, Looker
-from hosttree import link, put
+from support.daemon.host import Host, Looker
+from support.hosts import amd_tree, intel_tree
+from support.hosts.driver_files import link, put
 
 from cdigen.host.root import Root
 from cdigen.model.errors import HostError
@@ -18,7 +17,7 @@ from cdigen.vendors import registry
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from command import Run
+    from support.command.fixtures import Run
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
@@ -39,7 +38,7 @@ def lay_on_bus(root: Path) -> None:
 def laptop(tmp_path: Path) -> Path:
     """Return a host with one GPU of Intel's, and amdgpu."""
     root = tmp_path / "laptop"
-    inteltree.lay(root, *inteltree.laptop())
+    intel_tree.lay(root, *intel_tree.laptop())
     lay_idle(root)
     return root
 
@@ -91,7 +90,7 @@ def test_a_vendor_that_was_named_is_told_all_the_same(cdigen: Run, laptop: Path)
 def test_the_daemon_does_not_wait_for_a_module_without_a_device(tmp_path: Path) -> None:
     host = Host(tmp_path / "host").prepare()
     host.configure()
-    inteltree.lay(host.root, *inteltree.laptop())
+    intel_tree.lay(host.root, *intel_tree.laptop())
     lay_idle(host.root)
     cycle = Looker(host).look()
     assert (cycle.report.result, cycle.needs_retry) == ("changed", False)
@@ -100,6 +99,6 @@ def test_the_daemon_does_not_wait_for_a_module_without_a_device(tmp_path: Path) 
 def test_the_daemon_waits_for_a_gpu_that_a_module_has_not_taken_yet(tmp_path: Path) -> None:
     host = Host(tmp_path / "host").prepare()
     host.configure()
-    amdtree.write(host.root, ())
+    amd_tree.write(host.root, ())
     lay_on_bus(host.root)
     assert Looker(host).look().needs_retry

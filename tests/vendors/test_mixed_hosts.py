@@ -7,32 +7,31 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import amdtree
-import inteltree
 import pytest
-from daemon.daemonhost import NAME as NVIDIAS
-from daemon.daemonhost import Host, daemon
+from support.daemon.host import NAME as NVIDIAS
+from support.daemon.host import Host, daemon
+from support.hosts import amd_tree, intel_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from command import Run
+    from support.command.fixtures import Run
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
 AMDS, INTELS = "amd.com-gpu.json", "intel.com-gpu.json"
-IGPU = f"sys/devices/pci0000:00/{inteltree.IGPU}"
+IGPU = f"sys/devices/pci0000:00/{intel_tree.IGPU}"
 FILES = {"nvidia": NVIDIAS, "amd": AMDS, "intel": INTELS}
 # NVIDIA's two have the cards 1 and 2.
-AMD = (replace(amdtree.radeon(), card=3, render=131),)
-INTEL = (inteltree.gpu(0, inteltree.IGPU, "0xa780", "i915", pci_class=inteltree.VGA),)
+AMD = (replace(amd_tree.radeon(), card=3, render=131),)
+INTEL = (intel_tree.gpu(0, intel_tree.IGPU, "0xa780", "i915", pci_class=intel_tree.VGA),)
 
 
 def lay_others(root: Path) -> None:
     """Lay AMD's GPU, whose nodes are card3 and renderD131, and Intel's, card0 and renderD128."""
-    amdtree.write(root, AMD)
-    inteltree.lay(root, *INTEL)
+    amd_tree.write(root, AMD)
+    intel_tree.lay(root, *INTEL)
 
 
 @pytest.fixture

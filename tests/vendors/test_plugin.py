@@ -12,14 +12,14 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from daemon.daemonhost import Host, daemon
-from hosttree import link, put
-from pluginvendors import EXAMPLE, lay_npus, like_acme, vendor
+from support.daemon.host import Host, daemon
+from support.hosts.added_vendors import EXAMPLE, lay_npus, like_acme, vendor
+from support.hosts.driver_files import link, put
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from command import Done, Run
+    from support.command.fixtures import Done, Run
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 

@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from vendors.addedvendor import CODE, WELL, install
-from vendors.fakehost import places
+from support.hosts.added_vendor import CODE, WELL, install
+from support.hosts.nvidia import places
 
 from cdigen.model.errors import ConfigError, HostError
 from cdigen.pipeline import device_nodes, discovery, generate
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from command import Run
+    from support.command.fixtures import Run
 
 DEFECTIVE = "raise RuntimeError('two\\nlines')"
 

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from vendors.addedvendor import CODE, WELL, install
+from support.hosts.added_vendor import CODE, WELL, install
 
 from cdigen.model.errors import HostError
 from cdigen.model.names import is_kind

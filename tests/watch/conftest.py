@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from watch.watching import Ear
+from support.daemon.watching import Ear
 
 from cdigen.watch.files import FileSource
 

@@ -12,8 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
-from waiting import PATIENCE_S, until
-from watch.watching import (
+from support.daemon.watching import (
     KILLS,
     Ear,
     descriptors,
@@ -23,6 +22,7 @@ from watch.watching import (
     run_apart,
     thread_of,
 )
+from support.waiting import PATIENCE_S, until
 
 from cdigen.watch.files import FileSource
 from cdigen.watch.triggers import Inbox, Trigger
@@ -124,7 +124,7 @@ def rename_until(done: threading.Event, folder: Path) -> None:
 NO_WATCHES = """
 import sys
 from pathlib import Path
-from watch.watching import KILLS, Ear
+from support.daemon.watching import KILLS, Ear
 from cdigen.watch.files import FileSource
 from cdigen.watch.supervisor import Supervisor
 
@@ -188,7 +188,7 @@ def test_without_descriptors_it_says_so_and_keeps_none() -> None:
 COMPARED = """
 import os, sys
 from pathlib import Path
-from watch.watching import KILLS, Ear
+from support.daemon.watching import KILLS, Ear
 from cdigen.watch.files import FileSource
 
 Path("/proc/sys/user", sys.argv[1]).write_text(sys.argv[2])
@@ -236,7 +236,7 @@ def test_what_cannot_be_watched_is_compared(limit: str, number: int, tmp_path: P
 FEW_WATCHES = """
 import sys
 from pathlib import Path
-from watch.watching import KILLS, Ear
+from support.daemon.watching import KILLS, Ear
 from cdigen.watch.files import FileSource
 
 folder, ear = Path(sys.argv[1]), Ear()

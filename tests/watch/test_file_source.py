@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from waiting import PATIENCE_S, until
-from watch.watching import Ear, descriptors, is_watched, quickest, threads, watches
+from support.daemon.watching import Ear, descriptors, is_watched, quickest, threads, watches
+from support.waiting import PATIENCE_S, until
 
 from cdigen.watch.files import FileSource
 

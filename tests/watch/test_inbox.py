@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 
-from waiting import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 from cdigen.watch.triggers import MAX_REASONS, NO_EVENTS, Inbox, Trigger
 

@@ -6,8 +6,8 @@ from errno import EBADF, ENOTDIR
 from typing import TYPE_CHECKING
 
 import pytest
-from waiting import PATIENCE_S
-from watch.watching import descriptors, watches
+from support.daemon.watching import descriptors, watches
+from support.waiting import PATIENCE_S
 
 from cdigen.watch.inotify import IN_CREATE, FolderObserver
 

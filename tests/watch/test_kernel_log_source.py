@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from kernellog.logprogram import PROGRAM
-from kernelrecords import AMDGPU, XID, FakeLog, record
-from waiting import PATIENCE_S, until
-from watch.watching import descriptors, quickest, threads
+from support.daemon.kernel_log_program import PROGRAM
+from support.daemon.kernel_records import AMDGPU, XID, FakeLog, record
+from support.daemon.watching import descriptors, quickest, threads
+from support.waiting import PATIENCE_S, until
 
 from cdigen.model.errors import HostError
 from cdigen.watch.kernel_log import LONGEST_LINE, MOST, KernelLogSource
@@ -26,7 +26,7 @@ from cdigen.watch.kernel_log import LONGEST_LINE, MOST, KernelLogSource
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from watch.watching import Ear
+    from support.daemon.watching import Ear
 
     from cdigen.model.health import LogRecord
 

@@ -6,9 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from abilities import cannot_run
-from waiting import until
-from watch.watching import Ear, run_apart
+from support.abilities import cannot_run
+from support.daemon.watching import Ear, run_apart
+from support.waiting import until
 
 from cdigen.watch.poll import PollSource
 
@@ -54,7 +54,7 @@ def test_a_root_that_comes_goes_or_is_another_folder_is_told(
 
 MOUNTED = """
 import subprocess, sys, time
-from watch.watching import Ear
+from support.daemon.watching import Ear
 from cdigen.watch.poll import PollSource
 root, tree = sys.argv[1:]
 ear, source = Ear(), PollSource((), 0.02)
@@ -90,7 +90,7 @@ def test_what_is_mounted_over_a_root_is_told_even_if_it_is_much_like_the_last(tm
 # A file system in user space whose server does not answer until it ends.
 SLOW = """
 import ctypes, os, sys
-from watch.watching import Ear, quickest
+from support.daemon.watching import Ear, quickest
 from cdigen.watch.poll import FIRST_S, PollSource
 folder = sys.argv[1]
 server = os.open("/dev/fuse", os.O_RDWR)

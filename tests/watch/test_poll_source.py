@@ -6,9 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from abilities import cannot_run
-from waiting import until
-from watch.watching import KILLS, Ear, kill, quickest, run_apart, thread_of, threads
+from support.abilities import cannot_run
+from support.daemon.watching import KILLS, Ear, kill, quickest, run_apart, thread_of, threads
+from support.waiting import until
 
 from cdigen.watch.poll import PollSource
 
@@ -144,8 +144,8 @@ def test_a_thread_that_is_killed_is_a_problem(tmp_path: Path, ear: Ear, poll: Po
 # A file system in user space whose server does not answer: a read hangs until the server ends.
 HANGING = """
 import ctypes, os, sys
-from watch.watching import KILLS, Ear, is_in, quickest, thread_of, threads
-from waiting import until
+from support.daemon.watching import KILLS, Ear, is_in, quickest, thread_of, threads
+from support.waiting import until
 from cdigen.watch.files import FileSource
 from cdigen.watch.poll import PollSource
 

@@ -10,9 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
-from waiting import until
-from watch.test_uevent_source import send
-from watch.watching import is_watched, run_apart
+from support.daemon.watching import is_watched, run_apart, send
+from support.waiting import until
 
 from cdigen.watch.uevents import UeventSource
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from watch.watching import Ear
+    from support.daemon.watching import Ear
 
     from cdigen.watch.files import FileSource
 
@@ -71,7 +70,7 @@ def test_a_folder_that_vanishes_while_watches_are_planned_is_watched_again(
 BOUND = """
 import subprocess, sys
 from pathlib import Path
-from watch.watching import Ear, watches
+from support.daemon.watching import Ear, watches
 from cdigen.watch.files import FileSource
 
 folder, ear = Path(sys.argv[1]), Ear()
@@ -118,7 +117,7 @@ def test_a_folder_that_is_removed_is_no_fault_of_a_thread(
 UNMOUNTED = """
 import subprocess, sys
 from pathlib import Path
-from watch.watching import Ear
+from support.daemon.watching import Ear
 from cdigen.watch.files import FileSource
 
 folder, ear = Path(sys.argv[1], "driver"), Ear()
@@ -145,8 +144,8 @@ def test_a_file_system_that_is_unmounted_is_seen(tmp_path: Path) -> None:
 LOCKED = """
 import os, sys
 from pathlib import Path
-from waiting import until
-from watch.watching import Ear
+from support.waiting import until
+from support.daemon.watching import Ear
 from cdigen.watch.files import FileSource
 
 os.setresuid(65534, 65534, 65534)

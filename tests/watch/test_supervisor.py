@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from waiting import until
-from watch.watching import KILLS, Ear, kill, thread_of, threads
+from support.daemon.watching import KILLS, Ear, kill, thread_of, threads
+from support.waiting import until
 
 from cdigen.watch.files import FileSource
 from cdigen.watch.poll import PollSource

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from abilities import cannot_run
-from waiting import PATIENCE_S, until
-from watch.watching import (
+from support.abilities import cannot_run
+from support.daemon.watching import (
     KILLS,
     Ear,
     descriptors,
@@ -20,9 +19,11 @@ from watch.watching import (
     put_null_in_place_of,
     quickest,
     run_apart,
+    send,
     thread_of,
     threads,
 )
+from support.waiting import PATIENCE_S, until
 
 from cdigen.watch.uevents import MOST, UeventSource
 
@@ -33,12 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("uevents")
 
-NULL = Path("/sys/devices/virtual/mem/null/uevent")
 OTHER = Path("/sys/devices/virtual/tty/tty/uevent")
-
-
-def send(file: Path = NULL, action: str = "change") -> None:
-    file.write_text(action)
 
 
 @pytest.fixture
@@ -201,7 +197,7 @@ def test_a_socket_that_is_gone_is_a_problem_and_can_be_started_again(ear: Ear) -
 
 LISTEN = """
 from pathlib import Path
-from watch.watching import KILLS, Ear
+from support.daemon.watching import KILLS, Ear
 from cdigen.watch.uevents import MOST, UeventSource
 
 ear = Ear()

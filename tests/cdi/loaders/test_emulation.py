@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from cdi.cdi_documents import plain, rich, to_bytes, verdicts, with_edits, with_node
+from support.values.spec_documents import plain, rich, to_bytes, verdicts, with_edits, with_node
 
 from cdigen.cdi.library import DEFAULT_RELEASES
 from cdigen.cdi.loaders.emulation import loader_verdicts

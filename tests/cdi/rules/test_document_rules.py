@@ -5,9 +5,9 @@ import sys
 from time import process_time
 
 import pytest
-from cdi.cdi_documents import Document, plain, rich, with_edits, with_hook, with_mount, with_node
 from hypothesis import given
 from hypothesis import strategies as st
+from support.values.spec_documents import Document, plain, rich, with_edits, with_hook, with_mount, with_node
 
 from cdigen.cdi.rules.document_rules import check, is_annotation_key
 from cdigen.cdi.rules.fields import MAX_PATH, MAX_TEXT

@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hosttree import link, put
+from support.hosts.driver_files import link, put
 
 from cdigen.cdi.rules.hostcheck import check_host
 from cdigen.host.root import Root

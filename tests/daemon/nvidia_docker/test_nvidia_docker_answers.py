@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from daemon.nvidia_docker.machines10 import BUSY, others, two_p100
+from support.values.nvidia_docker_devices import BUSY, others, two_p100
 
 from cdigen.daemon.nvidia_docker.devices import Device, listed
 from cdigen.daemon.nvidia_docker.documents import encoded, info, mesos, status

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.page.samples import SAMPLES, degraded, healthy
+from support.values.page_samples import SAMPLES, degraded, healthy
 
 from cdigen.daemon.page.document import document
 from cdigen.daemon.page.page import page

@@ -1,34 +1,11 @@
 """Elements, and what becomes of texts in them."""
 
-from html.parser import HTMLParser
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.daemon.page import read
 
 from cdigen.daemon.page.html import MAX_TEXT, Html, element, joined, plain
-
-
-class Reader(HTMLParser):
-    """Keeps what a browser would see: elements with their attributes, and text."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def read(markup: str) -> Reader:
-    reader = Reader()
-    reader.feed(markup)
-    reader.close()
-    return reader
 
 
 def test_text_is_escaped_in_elements_and_attributes() -> None:

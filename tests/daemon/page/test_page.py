@@ -5,7 +5,8 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from daemon.page.samples import (
+from support.daemon.page import read
+from support.values.page_samples import (
     FELL,
     KUBELET,
     NOW_S,
@@ -19,7 +20,6 @@ from daemon.page.samples import (
     mixed,
     no_gpu,
 )
-from daemon.page.test_html import read
 
 from cdigen.daemon.page.devices import counts
 from cdigen.daemon.page.page import POLICY, page

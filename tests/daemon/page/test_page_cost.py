@@ -6,7 +6,7 @@ import tracemalloc
 from statistics import median
 
 import pytest
-from daemon.page.samples import healthy, large
+from support.values.page_samples import healthy, large
 
 from cdigen.daemon.page.page import page
 from cdigen.daemon.page.view import PageView

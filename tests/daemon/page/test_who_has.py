@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from daemon.page.samples import NOW_S, well
-from healthhost import example
+from support.values.page_samples import NOW_S, well
+from support.values.unhealthy_gpus import example
 
 from cdigen.daemon.figures import VendorFigures
 from cdigen.daemon.page.holders import DRIVER, ENGINES, OPEN, Heard, pids_of, who_has

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from nfdworker import FOLDER, LIMIT, labels_of
+from support.kubelet.nfd_worker import FOLDER, LIMIT, labels_of
 
 from cdigen.kubelet.labels.feature_file import MAX_BYTES, MAX_LABELS, bounded, content, is_ours
 from cdigen.kubelet.labels.keeper import LASTS_S, RENEW_S, LabelFile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from nfdworker import WORD
+from support.kubelet.nfd_worker import WORD
 
 from cdigen.kubelet.labels.words import fitting, is_label, spread
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from healthhost import ECC, example, ill
-from labelled import labels, some
-from offering import h100, in_mig, with_gpus
+from support.kubelet.labels import labels, some
+from support.kubelet.offering import h100, in_mig, with_gpus
+from support.values.unhealthy_gpus import ECC, example, ill
 
 from cdigen.config import ResourceRow, SharedMemory, SharingRow
 from cdigen.model.inventory import Driver, Group, GroupDevice

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from labelled import labels, some
-from offering import h100, in_mig, with_gpus
+from support.kubelet.labels import labels, some
+from support.kubelet.offering import h100, in_mig, with_gpus
 
 from cdigen.config import SharingRow
 from cdigen.value import replace

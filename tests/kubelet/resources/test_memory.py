@@ -1,11 +1,11 @@
 """GPUs by their memory: each by its own, in ids that carry it, never more than a kubelet reads."""
 
 import pytest
-from healthhost import example
 from hypothesis import example as case
 from hypothesis import given
 from hypothesis import strategies as st
-from offering import h100, in_mig, names_of, with_gpus
+from support.kubelet.offering import h100, in_mig, names_of, with_gpus
+from support.values.unhealthy_gpus import example
 
 from cdigen.config import SharedMemory
 from cdigen.kubelet.resources.memory import MARK, MemoryOffer, _fitting, share_memory, unit_id, unit_mib

@@ -7,10 +7,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from healthhost import example
 from hypothesis import given
 from hypothesis import strategies as st
-from offering import counts, h100, in_mig, with_gpus
+from support.kubelet.offering import counts, h100, in_mig, with_gpus
+from support.values.unhealthy_gpus import example
 
 from cdigen.config import KubeletConfig, ResourceRow, SharingRow
 from cdigen.kubelet.resources.nvidia_file import apply

@@ -3,11 +3,11 @@
 import re
 from collections import Counter
 
-from healthhost import example
 from hypothesis import given
 from hypothesis import strategies as st
-from model.inventories import inventories as any_inventories
-from offering import h100, in_mig, offered, with_gpus
+from support.kubelet.offering import h100, in_mig, offered, with_gpus
+from support.values.inventories import inventories as any_inventories
+from support.values.unhealthy_gpus import example
 
 from cdigen.config import KubeletConfig, ResourceRow, SharingRow
 from cdigen.config.settings import MIG_STRATEGIES

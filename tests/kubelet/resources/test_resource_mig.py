@@ -1,7 +1,7 @@
 """MIG strategies: what the parts of GPUs are called, and what one GPU that is split otherwise costs."""
 
 import pytest
-from offering import counts, h100, in_mig, offered, with_gpus
+from support.kubelet.offering import counts, h100, in_mig, offered, with_gpus
 
 from cdigen.config import ResourceRow
 from cdigen.value import replace

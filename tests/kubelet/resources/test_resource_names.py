@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from healthhost import ECC, FELL, example, ill, split
-from inteltree import Device, b60, flex_170, gaudi_3, laptop
-from offering import counts, h100, in_mig, names_of, offered, resource, with_gpus
-from vendors import platformtrees
-from vendors.intel.intelhost import discover
+from support.hosts import nvidia_platforms
+from support.hosts.intel import discover
+from support.hosts.intel_tree import Device, b60, flex_170, gaudi_3, laptop
+from support.kubelet.offering import counts, h100, in_mig, names_of, offered, resource, with_gpus
+from support.values.unhealthy_gpus import ECC, FELL, example, ill, split
 
 from cdigen.config import KubeletConfig, SharingRow
 from cdigen.host.root import Root
@@ -204,7 +204,8 @@ def of_platform(root: Path, lay: Callable[[Path], None]) -> Inventory:
 
 @pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize(
-    ("lay", "name"), [(platformtrees.wsl2, "nvidia.com/gpu=all"), (platformtrees.orin, "nvidia.com/gpu=0")]
+    ("lay", "name"),
+    [(nvidia_platforms.wsl2, "nvidia.com/gpu=all"), (nvidia_platforms.orin, "nvidia.com/gpu=0")],
 )
 def test_a_host_whose_gpus_are_one_device_has_one_unit(
     tmp_path: Path, lay: Callable[[Path], None], name: str

@@ -1,8 +1,8 @@
 """Names by configuration: any for any selection, each device in one resource."""
 
 import pytest
-from healthhost import example
-from offering import counts, h100, in_mig, offered, resource, with_gpus
+from support.kubelet.offering import counts, h100, in_mig, offered, resource, with_gpus
+from support.values.unhealthy_gpus import example
 
 from cdigen.config import ResourceRow
 from cdigen.model.inventory import Inventory

@@ -3,8 +3,8 @@
 import time
 
 import pytest
-from healthhost import example
-from offering import counts, h100, in_mig, offered, resource, with_gpus
+from support.kubelet.offering import counts, h100, in_mig, offered, resource, with_gpus
+from support.values.unhealthy_gpus import example
 
 from cdigen.config import ResourceRow, SharingRow
 from cdigen.kubelet.resources.offer import MAX_MESSAGE

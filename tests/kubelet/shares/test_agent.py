@@ -9,12 +9,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from apiserver import ApiServer
-from kubeletunits import listed
-from sharedpods import RESOURCES
-from sharesside import OFFER, PATIENT, SIZES, Side, bound, wait
-from sharesworld import NODE, World
-from waiting import PATIENCE_S
+from support.kubelet.resources import listed
+from support.kubelet.shares_side import OFFER, PATIENT, SIZES, Side, bound, wait
+from support.kubelet.shares_world import NODE, World
+from support.kubernetes.api_server import ApiServer
+from support.kubernetes.shared_pods import RESOURCES
+from support.waiting import PATIENCE_S
 
 from cdigen.gpushare import names
 from cdigen.kubeapi.credentials import from_kubeconfig

@@ -7,11 +7,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from apiserver import ApiServer
-from kubeletunits import listed
-from sharedpods import MEMORY, RESOURCES, pod_object
-from sharesside import OFFER, SIZES, Side, bound, wait
-from sharesworld import NODE, POD, World
+from support.kubelet.resources import listed
+from support.kubelet.shares_side import OFFER, SIZES, Side, bound, wait
+from support.kubelet.shares_world import NODE, POD, World
+from support.kubernetes.api_server import ApiServer
+from support.kubernetes.shared_pods import MEMORY, RESOURCES, pod_object
 
 from cdigen.gpushare import names
 from cdigen.kubelet.answers import Answer, Refusal

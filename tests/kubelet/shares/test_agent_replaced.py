@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-import offering
 import pytest
-from apiserver import ApiServer
-from kubeletunits import listed
-from sharedpods import RESOURCES
-from sharesside import PATIENT, Side, bound, wait
-from sharesworld import NODE, World
-from test_offering import put
-from waiting import PATIENCE_S
+from support.kubelet import offering
+from support.kubelet.host_offering import put
+from support.kubelet.resources import listed
+from support.kubelet.shares_side import PATIENT, Side, bound, wait
+from support.kubelet.shares_world import NODE, World
+from support.kubernetes.api_server import ApiServer
+from support.kubernetes.shared_pods import RESOURCES
+from support.waiting import PATIENCE_S
 
 from cdigen.config import KubeletConfig, SharedMemory
 from cdigen.gpushare.names import Resources

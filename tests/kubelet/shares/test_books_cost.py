@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from sharedpods import RESOURCES, pod_object
+from support.kubernetes.shared_pods import RESOURCES, pod_object
 
 from cdigen.gpushare.claims import Placement, written
 from cdigen.kubelet.shares.books import Books

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sharesworld import NODE, POD, TERMS, World
+from support.kubelet.shares_world import NODE, POD, TERMS, World
 
 from cdigen.gpushare.ledger import read_ledger
 from cdigen.gpushare.names import ASSIGNED, INDEX, ledger_name

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from lawexamples import examples
-from sharesworld import POD, World
+from support.kubelet.shares_world import POD, World
+from support.law_examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

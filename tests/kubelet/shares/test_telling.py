@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from clustermodel import Cluster
-from sharedpods import COUNT, MEMORY, RESOURCES, node_object
+from support.kubernetes.cluster_model import Cluster
+from support.kubernetes.shared_pods import COUNT, MEMORY, RESOURCES, node_object
 
 from cdigen.gpushare.names import GPUS
 from cdigen.gpushare.nodes import read_node

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from abilities import cannot_run
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from hypothesis import given
 from hypothesis import strategies as st
-from offered import Echo, units
+from support.abilities import cannot_run
+from support.kubelet.offered import Echo, units
 
 from cdigen.frontend.descriptors import MessageError
 from cdigen.kubelet.pods import PodDevices, PodList

@@ -5,7 +5,7 @@ from time import process_time
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from nri.nrihost import devices, outcome
+from support.nri.host import devices, outcome
 
 from cdigen.nri.decision.annotations import PREFIXES
 from cdigen.nri.decision.refusal import CAUSES

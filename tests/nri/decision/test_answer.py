@@ -5,54 +5,34 @@ from __future__ import annotations
 import json
 import os
 import stat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from nri.chain import chained
-from nri.nrihost import ALLOWED, POD, container
-from nri.serveside import known_of
+from support.nri.answers import (
+    ASKS,
+    INJECTS,
+    LIBRARY,
+    RAW,
+    VISIBLE,
+    Node,
+    knowledge,
+    sets,
+)
+from support.nri.host import ALLOWED, POD, container
+from support.nri.serving import known_of
 
 from cdigen.config import NriConfig, Settings
 from cdigen.nri.decision.answer import MARK, created, validated
-from cdigen.nri.decision.compat import abilities
 from cdigen.nri.pods import Adjustment, ContainerDevice, ContainerMount
 from cdigen.value import replace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nri.chain import Plugin
+    from support.nri.chain import Plugin
 
     from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.pods import Container
-
-VISIBLE = "NVIDIA_VISIBLE_DEVICES"
-LIBRARY = "/usr/lib/libcuda.so.1"
-INJECTS = abilities("containerd", "2.3.4", "v0.12.0")
-# Not one that is known: what it drops nobody can say, and it validates.
-RAW = abilities("something", "1", "v0.12.0")
-FILES_ALONE = {"name": "none", "containerEdits": {"env": [f"{VISIBLE}=void"]}}
-
-
-def device(minor: int) -> dict[str, Any]:
-    node = {"path": f"/dev/nvidia{minor}", "type": "c", "major": 195, "minor": minor}
-    return {"name": str(minor), "containerEdits": {"deviceNodes": [node]}}
-
-
-def knowledge(root: Path, *env: str) -> DecisionContext:
-    """Return what is known of a host whose spec of two GPUs sets ENV."""
-    spec = {
-        "cdiVersion": "0.5.0",
-        "kind": "nvidia.com/gpu",
-        "devices": [device(0), device(1), FILES_ALONE],
-        "containerEdits": {
-            "env": list(env),
-            "mounts": [{"hostPath": LIBRARY, "containerPath": LIBRARY, "options": ["ro", "bind"]}],
-        },
-    }
-    (root / "etc/cdi").mkdir(parents=True)
-    (root / "etc/cdi/gpu.json").write_text(json.dumps(spec))
-    return known_of(root, Settings(nri=NriConfig(allow=ALLOWED, unsupported_cdi="raw")))
 
 
 @pytest.fixture
@@ -60,36 +40,14 @@ def context(tmp_path: Path) -> DecisionContext:
     return knowledge(tmp_path, "A=B")
 
 
-class Node:
-    """A runtime with cdigen among other plugins."""
-
-    def __init__(self, context: DecisionContext, able: Any) -> None:
-        self.context, self.able = context, able
-
-    def cdigen(self, given: Container) -> Adjustment:
-        found = created(POD, given, self.context, self.able)
-        assert found.outcome != "refuse", found.reason
-        return found.adjustment
-
-    def verdict(self, asked: Container, *plugins: Plugin) -> str:
-        return validated(POD, asked, chained(asked, *plugins), self.context, self.able).reason
-
-
 @pytest.fixture(params=["injects", "raw"])
 def node(context: DecisionContext, request: pytest.FixtureRequest) -> Node:
     return Node(context, INJECTS if request.param == "injects" else RAW)
 
 
-def sets(name: str, value: str = "") -> Plugin:
-    return lambda _: Adjustment(env={name: value})
-
-
 def gives(*paths: str) -> Plugin:
     devices = tuple(ContainerDevice(path=path, type="c", major=195, minor=0) for path in paths)
     return lambda _: Adjustment(devices=devices)
-
-
-ASKS = container("PATH=/bin", f"{VISIBLE}=0")
 
 
 def test_what_nobody_else_touched_may_start(node: Node) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nri.runtimeside import container, pod
-from nri.serveside import known_of
-from nri.synchronizing import parts
+from support.nri.runtime import container, pod
+from support.nri.serving import known_of
+from support.nri.synchronization import parts
 
 from cdigen.config import AllowRule, NriConfig, Settings
 from cdigen.nri.decision.answer import MARK

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from nri.chain import chained, owned
-from nri.decision.test_answer import ASKS, INJECTS, LIBRARY, RAW, VISIBLE, Node, knowledge, sets
-from nri.nrihost import POD, container
+from support.nri.answers import ASKS, INJECTS, LIBRARY, RAW, VISIBLE, Node, knowledge, sets
+from support.nri.chain import chained, owned
+from support.nri.host import POD, container
 
 from cdigen.nri.decision.answer import validated
 from cdigen.nri.decision.blame import blame
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from nri.chain import Plugin
+    from support.nri.chain import Plugin
 
     from cdigen.nri.pods import Container
 

@@ -7,9 +7,9 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from nri.nrihost import POD, container
-from nri.pluginside import put, spec
-from nri.serveside import known_of
+from support.nri.host import POD, container
+from support.nri.plugin import put, spec
+from support.nri.serving import known_of
 
 from cdigen.nri.decision.answer import created
 from cdigen.nri.decision.compat import abilities

@@ -7,7 +7,7 @@ themselves are told by containerd from 2.3 on alone.
 """
 
 import pytest
-from nri.nrihost import DEVICES, LISTS, UUID, container, listing, outcome
+from support.nri.host import DEVICES, LISTS, UUID, container, listing, outcome
 
 from cdigen.config import AllowRule
 from cdigen.nri.decision.select import DeviceNames

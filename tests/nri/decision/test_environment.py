@@ -5,7 +5,7 @@ from time import process_time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nri.nrihost import AMD, COMPUTE, DEVICES, MIG, UUID, UUID1, devices, outcome
+from support.nri.host import AMD, COMPUTE, DEVICES, MIG, UUID, UUID1, devices, outcome
 
 from cdigen.config import GpuKind
 from cdigen.model.profile import CAPABILITIES

@@ -1,8 +1,8 @@
 """What somebody else has given a container already, and who else may."""
 
 import pytest
-from nri.nrihost import container, content, devices, inventory, outcome
-from nri.nrihost import machine as machine_by
+from support.nri.host import container, content, devices, inventory, outcome
+from support.nri.host import machine as machine_by
 
 from cdigen.config import GpuKind
 from cdigen.model.inventory import HostNode, Partition

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from nri.nrihost import COMPUTE, KINDS, UUID, container, content, inventory, outcome
-from nri.nrihost import machine as machine_by
+from support.nri.host import COMPUTE, KINDS, UUID, container, content, inventory, outcome
+from support.nri.host import machine as machine_by
 
 from cdigen.config import AllowRule
 from cdigen.model.inventory import HostNode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from nri.nrihost import POD, container
+from support.nri.host import POD, container
 
 from cdigen.nri.book import MAX_DEVICES
 from cdigen.nri.decision.answer import MARK

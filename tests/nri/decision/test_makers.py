@@ -7,7 +7,7 @@ from time import process_time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nri.nrihost import DEVICES, container, devices, outcome
+from support.nri.host import DEVICES, container, devices, outcome
 
 from cdigen.config import AllowRule, Settings
 from cdigen.nri.decision.makers import makers_of
@@ -251,7 +251,7 @@ def test_a_row_that_names_no_kinds_allows_what_variables_name(variable: str) -> 
 
 @pytest.mark.parametrize("variable", VARIABLES)
 def test_a_container_with_a_makers_variable_is_one_that_asks(variable: str) -> None:
-    from nri.nrihost import POD, policy  # noqa: PLC0415 - of this test alone
+    from support.nri.host import POD, policy  # noqa: PLC0415 - of this test alone
 
     asking = container(f"{variable}=0")
     assert needs_decision(POD, asking, policy())

@@ -5,7 +5,7 @@ from time import process_time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nri.nrihost import AMD, DEVICES, LISTS, MIG, POD, UUID, container, devices, listing, outcome, policy
+from support.nri.host import AMD, DEVICES, LISTS, MIG, POD, UUID, container, devices, listing, outcome, policy
 
 from cdigen.config import AllowRule
 from cdigen.nri.decision import mounts

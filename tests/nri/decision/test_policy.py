@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 import yaml
-from configtext import SCHEMA, VALIDATOR, read, refusal
 from hypothesis import given
 from hypothesis import strategies as st
-from nri.nrihost import ALLOWED, DEVICES, POD, container, devices, listing, outcome, policy
+from support.config_text import SCHEMA, VALIDATOR, read, refusal
+from support.nri.host import ALLOWED, DEVICES, POD, container, devices, listing, outcome, policy
 
 from cdigen.config import AllowRule, GpuKind, NriConfig, Settings
 from cdigen.model.profile import CAPABILITIES, Profile

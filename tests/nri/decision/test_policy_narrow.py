@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nri.nrihost import DEVICES, GPU_NAMES, MACHINE, POD, UUID, container, outcome
+from support.nri.host import DEVICES, GPU_NAMES, MACHINE, POD, UUID, container, outcome
 
 from cdigen.config import AllowRule, GpuKind, NriConfig, Settings
 from cdigen.model.profile import CAPABILITIES, Profile

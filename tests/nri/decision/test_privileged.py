@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from nri.nrihost import container
+from support.nri.host import container
 
 from cdigen.nri.decision.privileged import is_privileged
 from cdigen.nri.pods import ContainerMount

@@ -7,8 +7,8 @@ from time import process_time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nri.nrihost import DRIVER, content, devices, inventory, outcome
-from nri.nrihost import machine as machine_by
+from support.nri.host import DRIVER, content, devices, inventory, outcome
+from support.nri.host import machine as machine_by
 
 from cdigen.nri.decision.machine import Machine, canonical
 from cdigen.nri.decision.requirements import Facts, holds, parse, unknown

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from nri.nrihost import COMPUTE, DEVICES, MACHINE, devices, outcome
+from support.nri.host import COMPUTE, DEVICES, MACHINE, devices, outcome
 
 from cdigen.config import AllowRule
 from cdigen.host.root import Root

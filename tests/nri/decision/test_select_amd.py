@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import amdtree
 import pytest
+from support.hosts import amd_tree
 
 from cdigen.cli import generate, resolve
 from cdigen.cli.parser import Parser
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("real_nodes")
 CONFIG = "nri: {allow: [{namespaces: [ml]}]}\n"
 # The ids of the tree's GPUs as `amd-ctk gpu list` writes them.
-IDS = [f"0x{number:X}" for number in amdtree.UNIQUE_IDS]
+IDS = [f"0x{number:X}" for number in amd_tree.UNIQUE_IDS]
 
 Asked = Callable[[str], tuple[int, list[str], str]]
 
@@ -28,8 +28,8 @@ Asked = Callable[[str], tuple[int, list[str], str]]
 def asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Asked]:
     """Return what makes a host of GPUs, with its specs, and asks there."""
 
-    def host(*gpus: amdtree.AmdGpu) -> Asked:
-        amdtree.write(tmp_path, gpus)
+    def host(*gpus: amd_tree.AmdGpu) -> Asked:
+        amd_tree.write(tmp_path, gpus)
         for folder in ("run", "var", "etc/cdigen"):
             (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / "var/run").symlink_to("/run")
@@ -66,15 +66,15 @@ def asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., A
         (IDS[1].removeprefix("0x").lower(), [IDS[1]]),
         (IDS[1].replace("0x", "0X"), [IDS[1]]),
         # As sysfs has them.
-        (f"{amdtree.UNIQUE_IDS[0]:016x}", [IDS[0]]),
-        (f"0x{amdtree.UNIQUE_IDS[0]:016x}", [IDS[0]]),
+        (f"{amd_tree.UNIQUE_IDS[0]:016x}", [IDS[0]]),
+        (f"0x{amd_tree.UNIQUE_IDS[0]:016x}", [IDS[0]]),
         (f"{IDS[0]},{IDS[2]}", [IDS[0], IDS[2]]),
     ],
 )
 def test_whole_gpus_are_found_by_number_range_id_and_all(
     asked: Callable[..., Asked], value: str, names: list[str]
 ) -> None:
-    assert asked(*amdtree.mi210(4))(value)[:2] == (0, names)
+    assert asked(*amd_tree.mi210(4))(value)[:2] == (0, names)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_whole_gpus_are_found_by_number_range_id_and_all(
 def test_partitions_are_found_by_number_and_their_gpu_by_its_id(
     asked: Callable[..., Asked], value: str, names: list[str]
 ) -> None:
-    assert asked(*amdtree.mi300x(8, count=2))(value)[:2] == (0, names)
+    assert asked(*amd_tree.mi300x(8, count=2))(value)[:2] == (0, names)
 
 
 def test_an_id_of_digits_alone_is_no_index(asked: Callable[..., Asked]) -> None:
-    first, second = amdtree.mi210(2)
+    first, second = amd_tree.mi210(2)
     ask = asked(first, replace(second, unique_id=0x1234567890123456))
     assert ask("1234567890123456")[:2] == (0, ["0x1234567890123456"])
     assert ask("1")[:2] == (0, ["1"])
@@ -104,6 +104,6 @@ def test_an_id_of_digits_alone_is_no_index(asked: Callable[..., Asked]) -> None:
 def test_what_is_not_there_is_refused_and_what_there_is_is_named(
     asked: Callable[..., Asked], value: str
 ) -> None:
-    code, names, reason = asked(*amdtree.mi210(4))(value)
+    code, names, reason = asked(*amd_tree.mi210(4))(value)
     assert (code, names) == (1, [])
     assert reason

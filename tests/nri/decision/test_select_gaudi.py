@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import inteltree
 import pytest
+from support.hosts import intel_tree
 
 from cdigen.cli import generate, resolve
 from cdigen.cli.parser import Parser
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
     """Return a host with Gaudis, whose nodes are not in the order of their addresses, and their spec."""
-    gaudis = [inteltree.gaudi(number, f"0000:{bus}:00.0") for number, bus in ((1, "19"), (0, "b3"))]
-    inteltree.lay(tmp_path, *gaudis)
+    gaudis = [intel_tree.gaudi(number, f"0000:{bus}:00.0") for number, bus in ((1, "19"), (0, "b3"))]
+    intel_tree.lay(tmp_path, *gaudis)
     for folder in ("run", "var", "etc/cdigen"):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
     (tmp_path / "var/run").symlink_to("/run")

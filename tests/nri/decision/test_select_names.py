@@ -1,7 +1,7 @@
 """GPUs by the beginning of their UUID, and by the kind that NVIDIA's runtime makes up."""
 
 import pytest
-from nri.nrihost import (
+from support.nri.host import (
     DEVICES,
     MACHINE,
     MIG,

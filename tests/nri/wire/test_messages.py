@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from abilities import cannot_run
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from hypothesis import given
 from hypothesis import strategies as st
+from support.abilities import cannot_run
 
 from cdigen.nri.pods import Adjustment, ContainerDevice, ContainerHook, ContainerMount
 from cdigen.nri.wire import messages

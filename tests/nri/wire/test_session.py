@@ -7,8 +7,8 @@ import struct
 import threading
 
 import pytest
-from nri.directly import GPU, Directly, asked, codes, configured, connected, gives_gpu, is_silent, only
-from nri.runtimeside import PLUGIN, Dropped, Rejected, Runtime, SocketTransport, container, pod
+from support.nri.runtime import PLUGIN, Dropped, Rejected, Runtime, SocketTransport, container, pod
+from support.nri.session import GPU, Directly, asked, codes, configured, connected, gives_gpu, is_silent, only
 
 from cdigen.nri.pods import Adjustment
 from cdigen.nri.wire import ttrpc

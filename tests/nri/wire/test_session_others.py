@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nri.directly import asked, codes, configured, connected, only
-from nri.runtimeside import PLUGIN, RUNTIME, Rejected, container, pod
+from support.nri.runtime import PLUGIN, RUNTIME, Rejected, container, pod
+from support.nri.session import asked, codes, configured, connected, only
 
 from cdigen.nri.wire import mux, ttrpc
 from cdigen.nri.wire.messages import read_create, write_error

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from runtimes.settings.configtree import Tree, said
+from support.hosts.runtime_config import Tree, said
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

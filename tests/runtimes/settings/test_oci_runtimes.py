@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from runtimes.settings.configtree import Tree
+from support.hosts.runtime_config import Tree
 
 from cdigen.runtimes.settings.oci_runtimes import OciRuntime
 

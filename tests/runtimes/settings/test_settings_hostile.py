@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lawexamples import examples
-from runtimes.settings.configtree import Tree, said
+from support.hosts.runtime_config import Tree, said
+from support.law_examples import examples
 
 FILES = {
     "podman": "/etc/containers/containers.conf",

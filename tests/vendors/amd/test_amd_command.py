@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import amdtree
-import hosttree
 import pytest
-from amdtree import mi300x, radeon
-from kernelside import example_gpus, write_kernel_side
+from support.hosts import amd_tree, driver_files
+from support.hosts.amd_tree import mi300x, radeon
+from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from command import Run
+    from support.command.fixtures import Run
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
@@ -25,14 +24,14 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "run").mkdir()
     (tmp_path / "var").mkdir()
     (tmp_path / "var/run").symlink_to("/run")
-    amdtree.write(tmp_path, mi300x(count=2))
+    amd_tree.write(tmp_path, mi300x(count=2))
     return tmp_path
 
 
 @pytest.fixture
 def mixed(root: Path) -> Path:
     """Return the same with two GPUs of NVIDIA's."""
-    hosttree.debian_13(root)
+    driver_files.debian_13(root)
     write_kernel_side(root, example_gpus(2))
     return root
 
@@ -105,7 +104,7 @@ def test_a_spec_of_amds_goes_when_its_module_goes(cdigen: Run, mixed: Path) -> N
 
 
 def test_a_desktop_says_that_its_gpu_does_not_compute(cdigen: Run, tmp_path: Path) -> None:
-    amdtree.write(tmp_path, (radeon(),))
+    amd_tree.write(tmp_path, (radeon(),))
     done = cdigen("generate", "--root", tmp_path)
     assert done.code == 0, done.err
     assert "0000:03:00.0 can be used for graphics only" in done.err

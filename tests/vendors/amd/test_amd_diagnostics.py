@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import amdtree
 import pytest
-from amdtree import mi210, mi300x, radeon
-from hosttree import put
-from vendors.amd.amdhost import discover, places
+from support.hosts import amd_tree
+from support.hosts.amd import discover, places
+from support.hosts.amd_tree import mi210, mi300x, radeon
+from support.hosts.driver_files import put
 
 from cdigen.vendors.amd.vendor import VENDOR
 
@@ -38,7 +38,7 @@ def test_a_host_that_is_well_has_none(tmp_path: Path) -> None:
 
 
 def test_nodes_that_only_root_can_open_are_named(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi210(1))
+    amd_tree.write(tmp_path, mi210(1))
     for node in ("dev/dri/renderD128", "dev/kfd"):
         (tmp_path / node).chmod(0o600)
     findings = VENDOR.diagnostics(places(tmp_path), discover(tmp_path))
@@ -48,7 +48,7 @@ def test_nodes_that_only_root_can_open_are_named(tmp_path: Path) -> None:
 
 
 def test_a_kfd_that_is_closed_to_those_who_may_render_is_named(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi210(1))
+    amd_tree.write(tmp_path, mi210(1))
     (tmp_path / "dev/kfd").chmod(0o600)
     assert found(tmp_path, discover(tmp_path)) == [("warning", "kfd-mode")]
 
@@ -85,7 +85,7 @@ def test_a_gpu_of_a_virtual_machine_is_no_trouble(tmp_path: Path) -> None:
 
 
 def test_nodes_partitions_and_kfd_are_watched(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi300x(2, count=1))
+    amd_tree.write(tmp_path, mi300x(2, count=1))
     watches = VENDOR.watches(places(tmp_path))
     assert set(watches.files) == {f"{tmp_path}/dev/{name}" for name in ("kfd", "dri/*", "accel/*")}
     driver = f"{tmp_path}/sys/bus/pci/drivers/amdgpu"

@@ -8,11 +8,11 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import amdtree
 import pytest
-from amdtree import mi210, mi300x, node_of, radeon
-from hosttree import link, put
-from vendors.amd.amdhost import discover, numbered, offered, places, refusal, rules
+from support.hosts import amd_tree
+from support.hosts.amd import discover, numbered, offered, places, refusal, rules
+from support.hosts.amd_tree import mi210, mi300x, node_of, radeon
+from support.hosts.driver_files import link, put
 
 from cdigen.vendors.amd.vendor import VENDOR
 
@@ -27,7 +27,7 @@ PCI = "sys/devices/pci0000:00"
 
 
 def lay(root: Path, count: int = 3) -> None:
-    amdtree.write(root, mi210(count))
+    amd_tree.write(root, mi210(count))
 
 
 def change(root: Path, render: int, pattern: str, text: str) -> None:
@@ -39,7 +39,7 @@ def change(root: Path, render: int, pattern: str, text: str) -> None:
 def first_is_left_out(root: Path, inventory: Inventory) -> None:
     """Hold that the first GPU has no name at all, and the others are counted as AMD's tool does."""
     offers = offered(root, inventory)
-    assert numbered(offers) == amdtree.counted_by_amd(root)
+    assert numbered(offers) == amd_tree.counted_by_amd(root)
     assert "0000:05:00.0" not in offers
     assert "/dev/dri/renderD128" not in offers["all"]
     assert [(gpu.address, gpu.usable) for gpu in inventory.accelerators][-1] == ("0000:05:00.0", False)
@@ -52,17 +52,17 @@ def test_a_gpu_whose_place_kfd_does_not_tell_comes_after_the_others(tmp_path: Pa
     assert rules(inventory) == [("error", "kfd-node-unusable")]
     assert "has no location_id" in inventory.findings[0].message
     offers = offered(tmp_path, inventory)
-    assert numbered(offers) == [*amdtree.counted_by_amd(tmp_path), "/dev/dri/renderD128"]
+    assert numbered(offers) == [*amd_tree.counted_by_amd(tmp_path), "/dev/dri/renderD128"]
     assert "/dev/kfd" in offers["2"]
 
 
 def test_a_partition_whose_place_kfd_does_not_tell_is_left_out(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi300x(2, count=2))
+    amd_tree.write(tmp_path, mi300x(2, count=2))
     change(tmp_path, 129, r"^location_id .*\n", "")
     inventory = discover(tmp_path)
     assert rules(inventory) == [("error", "kfd-node-unusable"), ("error", "partition-contradiction")]
     assert "0000:05:00.0 says DPX, but KFD has one part" in inventory.findings[1].message
-    assert numbered(offered(tmp_path, inventory)) == amdtree.counted_by_amd(tmp_path)
+    assert numbered(offered(tmp_path, inventory)) == amd_tree.counted_by_amd(tmp_path)
     lost = inventory.accelerators[-1]
     assert (lost.usable, [part.address for part in lost.partitions]) == (False, ["amdgpu_xcp_0"])
 
@@ -114,7 +114,7 @@ def test_two_gpus_at_one_place_are_counted_together_as_amd_does(tmp_path: Path) 
     inventory = discover(tmp_path)
     assert rules(inventory) == [("warning", "kfd-location-repeated")]
     offers = offered(tmp_path, inventory)
-    assert numbered(offers) == amdtree.counted_by_amd(tmp_path)
+    assert numbered(offers) == amd_tree.counted_by_amd(tmp_path)
     assert [path for path in offers["1"] if "renderD" in path] == ["/dev/dri/renderD130"]
     assert offers["0000:46:00.0"] == offers["1"]
 
@@ -124,7 +124,7 @@ def test_of_two_nodes_with_one_render_node_the_last_counts(tmp_path: Path) -> No
     change(tmp_path, 130, "^drm_render_minor .*", "drm_render_minor 128")
     inventory = discover(tmp_path)
     assert ("warning", "kfd-node-repeated") in rules(inventory)
-    assert numbered(offered(tmp_path, inventory))[:2] == amdtree.counted_by_amd(tmp_path)
+    assert numbered(offered(tmp_path, inventory))[:2] == amd_tree.counted_by_amd(tmp_path)
 
 
 @pytest.mark.parametrize("target", ["../nowhere", "0000:05:00.0"], ids=["dangling", "cyclic"])
@@ -133,7 +133,7 @@ def test_a_link_that_leads_nowhere_costs_its_own_gpu_alone(tmp_path: Path, targe
     link(tmp_path / "sys/bus/pci/drivers/amdgpu/0000:05:00.0", target)
     inventory = discover(tmp_path)
     assert rules(inventory) == [("error", "gpu-lost")]
-    assert numbered(offered(tmp_path, inventory)) == amdtree.counted_by_amd(tmp_path)
+    assert numbered(offered(tmp_path, inventory)) == amd_tree.counted_by_amd(tmp_path)
     assert [(gpu.index, gpu.usable) for gpu in inventory.accelerators] == [(0, True), (1, True), (2, False)]
 
 
@@ -148,7 +148,7 @@ def test_a_gpu_that_vanishes_between_listing_and_reading_costs_no_other(tmp_path
 
 def test_a_card_without_a_render_node_shows_pictures_only(tmp_path: Path) -> None:
     first, *others = mi210(3)
-    amdtree.write(tmp_path, (replace(first, pci_class=0x030000), *others))
+    amd_tree.write(tmp_path, (replace(first, pci_class=0x030000), *others))
     os.unlink(tmp_path / PCI / "0000:05:00.0/drm/renderD128/dev")
     os.rmdir(tmp_path / PCI / "0000:05:00.0/drm/renderD128")
     inventory = discover(tmp_path)
@@ -168,16 +168,16 @@ def test_an_instinct_without_a_render_node_gets_no_device(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("word", ["XPX", "UNKNOWN", "", "cpx spx", "\x1b[2J"])
 def test_words_that_no_kernel_uses_are_a_finding_and_the_devices_count(tmp_path: Path, word: str) -> None:
-    amdtree.write(tmp_path, mi300x(2, count=2))
+    amd_tree.write(tmp_path, mi300x(2, count=2))
     put(tmp_path / PCI / "0000:05:00.0/current_compute_partition", word.encode())
     inventory = discover(tmp_path)
     assert rules(inventory) == [("warning", "partition-unknown")]
     assert [part.profile for part in inventory.accelerators[0].partitions] == ["nps1", "nps1"]
-    assert numbered(offered(tmp_path, inventory)) == amdtree.counted_by_amd(tmp_path)
+    assert numbered(offered(tmp_path, inventory)) == amd_tree.counted_by_amd(tmp_path)
 
 
 def test_a_mode_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi300x(2, count=1))
+    amd_tree.write(tmp_path, mi300x(2, count=1))
     file = tmp_path / PCI / "0000:05:00.0/current_memory_partition"
     file.unlink()
     file.mkdir()
@@ -185,7 +185,7 @@ def test_a_mode_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_says_it_is_whole_while_kfd_has_its_parts_is_offered_in_parts(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi300x(2, count=1))
+    amd_tree.write(tmp_path, mi300x(2, count=1))
     put(tmp_path / PCI / "0000:05:00.0/current_compute_partition", b"SPX\n")
     inventory = discover(tmp_path)
     assert rules(inventory) == [("error", "partition-contradiction")]
@@ -194,10 +194,10 @@ def test_a_gpu_that_says_it_is_whole_while_kfd_has_its_parts_is_offered_in_parts
 
 
 def test_partitions_of_a_gpu_that_is_not_on_the_bus_are_offered(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi300x(2, count=2))
+    amd_tree.write(tmp_path, mi300x(2, count=2))
     (tmp_path / "sys/bus/pci/drivers/amdgpu/0000:05:00.0").unlink()
     inventory = discover(tmp_path)
-    assert numbered(offered(tmp_path, inventory)) == amdtree.counted_by_amd(tmp_path)
+    assert numbered(offered(tmp_path, inventory)) == amd_tree.counted_by_amd(tmp_path)
     assert [gpu.address for gpu in inventory.accelerators] == ["0000:26:00.0", "0000:05:00.0"]
 
 
@@ -209,12 +209,12 @@ def test_a_render_node_that_nobody_made_costs_its_gpu_and_can_be_made(tmp_path: 
     assert "1" not in offered(tmp_path, inventory)
     (missing,) = VENDOR.missing_nodes(places(tmp_path))
     assert (missing.path, missing.major, missing.minor) == ("/dev/dri/renderD129", 226, 129)
-    assert (missing.mode, missing.gid) == (0o660, amdtree.RENDER_GID)
+    assert (missing.mode, missing.gid) == (0o660, amd_tree.RENDER_GID)
 
 
 def test_a_node_of_another_device_is_none(tmp_path: Path) -> None:
     lay(tmp_path)
-    amdtree._make(tmp_path, "/dev/dri/renderD129", 226, 130, 0)
+    amd_tree._make(tmp_path, "/dev/dri/renderD129", 226, 130, 0)
     inventory = discover(tmp_path)
     assert rules(inventory) == [("error", "gpu-node-missing")]
     assert "226:130, but the kernel's are 226:129" in inventory.findings[0].message
@@ -227,7 +227,7 @@ def test_a_missing_card_costs_the_card_alone(tmp_path: Path) -> None:
     inventory = discover(tmp_path)
     assert rules(inventory) == [("warning", "drm-node-missing")]
     assert offered(tmp_path, inventory)["0"] == ["/dev/dri/renderD128", "/dev/kfd"]
-    assert VENDOR.missing_nodes(places(tmp_path))[0].gid == amdtree.VIDEO_GID
+    assert VENDOR.missing_nodes(places(tmp_path))[0].gid == amd_tree.VIDEO_GID
 
 
 def test_without_kfds_node_nothing_that_computes_is_offered(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_without_kfds_node_nothing_that_computes_is_offered(tmp_path: Path) -> N
 
 
 def test_without_kfds_node_a_gpu_that_never_computes_is_offered(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, (*mi210(1), replace(radeon(), render=140, card=9)))
+    amd_tree.write(tmp_path, (*mi210(1), replace(radeon(), render=140, card=9)))
     (tmp_path / "dev/kfd").unlink()
     inventory = discover(tmp_path)
     assert ("error", "control-node-missing") in rules(inventory)
@@ -255,16 +255,16 @@ def test_a_host_without_the_module_is_told_how_to_load_it(tmp_path: Path) -> Non
 
 
 def test_a_module_without_a_gpu_is_an_error(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, ())
+    amd_tree.write(tmp_path, ())
     assert refusal(tmp_path).kind == "no-gpu"
 
 
 def test_gpus_without_a_usable_node_are_an_error(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi210(2), nodes=False)
+    amd_tree.write(tmp_path, mi210(2), nodes=False)
     error = refusal(tmp_path)
     assert (error.kind, error.driver) == ("no-nodes", "6.8.0-60-generic")
     assert "/dev/kfd does not exist" in error.message
-    amdtree._make(tmp_path, "/dev/kfd", amdtree.KFD_MAJOR, 0, amdtree.RENDER_GID)
+    amd_tree._make(tmp_path, "/dev/kfd", amd_tree.KFD_MAJOR, 0, amd_tree.RENDER_GID)
     error = refusal(tmp_path)
     assert (error.kind, "/dev/dri/renderD128 does not exist" in error.message) == ("no-nodes", True)
 
@@ -302,14 +302,14 @@ def test_an_instinct_that_kfd_lost_takes_no_healthy_ones_number(tmp_path: Path) 
     assert rules(inventory) == [("error", "gpu-without-kfd")]
     assert "cannot compute and gets no device" in inventory.findings[0].message
     offers = offered(tmp_path, inventory)
-    assert numbered(offers) == amdtree.counted_by_amd(tmp_path)
+    assert numbered(offers) == amd_tree.counted_by_amd(tmp_path)
     assert len(numbered(offers)) == 7
     assert not any("/dev/dri/renderD131" in paths for paths in offers.values())
 
 
 def test_an_instinct_that_kfd_lost_comes_after_gpus_for_graphics(tmp_path: Path) -> None:
     desktop = replace(radeon("0000:f3:00.0"), render=140, card=9)
-    amdtree.write(tmp_path, (*mi210(2), desktop))
+    amd_tree.write(tmp_path, (*mi210(2), desktop))
     forget(tmp_path, 128)
     offers = offered(tmp_path)
     assert offers["1"] == offers["0000:f3:00.0"] == ["/dev/dri/card9", "/dev/dri/renderD140"]
@@ -320,7 +320,7 @@ def test_an_instinct_that_kfd_lost_comes_after_gpus_for_graphics(tmp_path: Path)
 def test_a_gpu_that_is_being_split_gets_no_device_and_is_said_to_be_uncertain(
     tmp_path: Path, word: str
 ) -> None:
-    amdtree.write(tmp_path, mi300x(4, count=2))
+    amd_tree.write(tmp_path, mi300x(4, count=2))
     put(tmp_path / PCI / "0000:05:00.0/current_compute_partition", f"{word}\n".encode())
     forget(tmp_path, 128, 129, 130, 131)
     inventory = discover(tmp_path)
@@ -329,22 +329,22 @@ def test_a_gpu_that_is_being_split_gets_no_device_and_is_said_to_be_uncertain(
 
 
 def test_a_gpu_of_fewer_partitions_than_its_mode_has_is_said(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi300x(4, count=1))
+    amd_tree.write(tmp_path, mi300x(4, count=1))
     forget(tmp_path, 131)
     inventory = discover(tmp_path)
     assert rules(inventory) == [("error", "partition-contradiction")]
     assert "says QPX, but KFD has 3 partitions of it" in inventory.findings[0].message
-    assert numbered(offered(tmp_path, inventory)) == amdtree.counted_by_amd(tmp_path)
+    assert numbered(offered(tmp_path, inventory)) == amd_tree.counted_by_amd(tmp_path)
 
 
 def test_seven_partitions_where_others_have_eight_are_said(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi300x(8, count=8))
-    forget(tmp_path, 128 + 3 * amdtree.XCC_PLACES + 7)
+    amd_tree.write(tmp_path, mi300x(8, count=8))
+    forget(tmp_path, 128 + 3 * amd_tree.XCC_PLACES + 7)
     inventory = discover(tmp_path)
     assert rules(inventory) == [("error", "partition-missing")]
     text = inventory.findings[0].message
-    assert f"GPU {amdtree.ADDRESSES[3]} has 7 partitions in CPX, others of its kind have 8" in text
-    assert numbered(offered(tmp_path, inventory)) == amdtree.counted_by_amd(tmp_path)
+    assert f"GPU {amd_tree.ADDRESSES[3]} has 7 partitions in CPX, others of its kind have 8" in text
+    assert numbered(offered(tmp_path, inventory)) == amd_tree.counted_by_amd(tmp_path)
 
 
 def test_gpus_of_another_kind_may_have_fewer_partitions(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import amdtree
 import pytest
-from amdtree import mi210, mi300x, node_of
-from hosttree import put
-from vendors.amd.amdhost import discover, numbered, offered, refusal, rules
+from support.hosts import amd_tree
+from support.hosts.amd import discover, numbered, offered, refusal, rules
+from support.hosts.amd_tree import mi210, mi300x, node_of
+from support.hosts.driver_files import put
 
 from cdigen.vendors.amd import kfd
 
@@ -26,7 +26,7 @@ FIRST = f"{PCI}/0000:05:00.0"
 
 def take_domains(root: Path, *renders: int) -> None:
     """Let KFD tell no domain of the nodes with RENDERS, or of none, as kernels once did."""
-    files = [node_of(root, render) for render in renders] or (root / amdtree.NODES).glob("*/properties")
+    files = [node_of(root, render) for render in renders] or (root / amd_tree.NODES).glob("*/properties")
     for file in files:
         file.write_text(re.sub(r"^domain .*\n", "", file.read_text(), flags=re.MULTILINE))
 
@@ -42,7 +42,7 @@ def make_unreadable(root: Path, render: int) -> None:
 
 @pytest.mark.parametrize("split", [1, 2, 4, 8])
 def test_where_kfd_knows_no_gpu_one_that_is_there_to_compute_is_an_error(tmp_path: Path, split: int) -> None:
-    amdtree.write(tmp_path, (replace(mi300x(split, count=1)[0], kfd=False),))
+    amd_tree.write(tmp_path, (replace(mi300x(split, count=1)[0], kfd=False),))
     error = refusal(tmp_path)
     assert (error.kind, "KFD knows no GPU that computes" in error.message) == ("no-gpu", True)
     assert "HSA_AMD" in error.hint
@@ -53,12 +53,12 @@ def test_of_split_gpus_the_one_that_kfd_does_not_know_gets_no_device(tmp_path: P
     inventory = discover(tmp_path, replace(first, kfd=False), second)
     assert rules(inventory) == [("error", "partition-contradiction")]
     offers = offered(tmp_path, inventory)
-    assert numbered(offers) == amdtree.counted_by_amd(tmp_path)
+    assert numbered(offers) == amd_tree.counted_by_amd(tmp_path)
     assert "0000:05:00.0" not in offers
 
 
 def test_a_partition_that_kfd_does_not_know_gets_no_device(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi300x(2, count=1))
+    amd_tree.write(tmp_path, mi300x(2, count=1))
     shutil.rmtree(node_of(tmp_path, 128).parent)
     inventory = discover(tmp_path)
     assert rules(inventory) == [("error", "partition-without-kfd")]
@@ -67,7 +67,7 @@ def test_a_partition_that_kfd_does_not_know_gets_no_device(tmp_path: Path) -> No
 
 
 def test_gpus_whose_only_card_nobody_made_are_an_error_of_one_line(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, (replace(mi210(1)[0], pci_class=0x030000),))
+    amd_tree.write(tmp_path, (replace(mi210(1)[0], pci_class=0x030000),))
     shutil.rmtree(tmp_path / FIRST / "drm/renderD128")
     (tmp_path / "dev/dri/card1").unlink()
     error = refusal(tmp_path)
@@ -76,7 +76,7 @@ def test_gpus_whose_only_card_nobody_made_are_an_error_of_one_line(tmp_path: Pat
 
 def test_a_gpu_whose_only_card_nobody_made_is_one_finding(tmp_path: Path) -> None:
     first, second = mi210(2)
-    amdtree.write(tmp_path, (replace(first, pci_class=0x030000), second))
+    amd_tree.write(tmp_path, (replace(first, pci_class=0x030000), second))
     shutil.rmtree(tmp_path / FIRST / "drm/renderD128")
     (tmp_path / "dev/dri/card1").unlink()
     inventory = discover(tmp_path)
@@ -88,7 +88,7 @@ def test_a_gpu_whose_only_card_nobody_made_is_one_finding(tmp_path: Path) -> Non
 
 
 def test_a_gpu_whose_properties_cannot_be_read_is_not_said_to_be_unknown(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi210(2))
+    amd_tree.write(tmp_path, mi210(2))
     make_unreadable(tmp_path, 128)
     told = discover(tmp_path).findings[-1]
     assert told.rule == "gpu-without-kfd"
@@ -96,15 +96,15 @@ def test_a_gpu_whose_properties_cannot_be_read_is_not_said_to_be_unknown(tmp_pat
 
 
 def test_where_no_properties_can_be_read_kfd_is_not_said_to_know_no_gpu(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi210(1))
+    amd_tree.write(tmp_path, mi210(1))
     make_unreadable(tmp_path, 128)
     assert "KFD could not be asked about any GPU" in refusal(tmp_path).message
 
 
 def test_many_broken_nodes_are_told_by_the_first_few_and_their_number(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi210(1))
+    amd_tree.write(tmp_path, mi210(1))
     for node in range(100, 200):
-        put(tmp_path / amdtree.NODES / str(node) / "properties", b"")
+        put(tmp_path / amd_tree.NODES / str(node) / "properties", b"")
     found = discover(tmp_path).findings
     assert len(found) == kfd.MAX_TOLD + 1
     assert {finding.rule for finding in found} == {"kfd-node-unusable"}
@@ -113,9 +113,9 @@ def test_many_broken_nodes_are_told_by_the_first_few_and_their_number(tmp_path: 
 
 def test_nodes_beyond_what_is_read_are_told(tmp_path: Path) -> None:
     first, second = mi210(2)
-    amdtree.write(tmp_path, (replace(first, pci_class=0x030000), second))
+    amd_tree.write(tmp_path, (replace(first, pci_class=0x030000), second))
     for node in range(10_000, 10_000 + kfd.MAX_NODES):
-        (tmp_path / amdtree.NODES / str(node)).mkdir()
+        (tmp_path / amd_tree.NODES / str(node)).mkdir()
     assert ("warning", "kfd-nodes-unread") in rules(discover(tmp_path))
 
 
@@ -123,7 +123,7 @@ def test_nodes_beyond_what_is_read_are_told(tmp_path: Path) -> None:
 
 
 def test_a_kernel_too_old_to_tell_domains_is_one_warning(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi210(3))
+    amd_tree.write(tmp_path, mi210(3))
     take_domains(tmp_path)
     inventory = discover(tmp_path)
     assert rules(inventory) == [("warning", "kfd-without-domain")]
@@ -134,14 +134,14 @@ def test_a_kernel_too_old_to_tell_domains_is_one_warning(tmp_path: Path) -> None
 
 
 def test_a_gpu_without_a_domain_comes_after_those_that_amd_counts(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi210(3))
+    amd_tree.write(tmp_path, mi210(3))
     take_domains(tmp_path, 128)
     offers = offered(tmp_path, discover(tmp_path))
-    assert numbered(offers) == [*amdtree.counted_by_amd(tmp_path), "/dev/dri/renderD128"]
+    assert numbered(offers) == [*amd_tree.counted_by_amd(tmp_path), "/dev/dri/renderD128"]
 
 
 def test_partitions_without_a_domain_are_those_of_the_gpu_at_their_bus_and_device(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi300x(8, count=2))
+    amd_tree.write(tmp_path, mi300x(8, count=2))
     take_domains(tmp_path)
     inventory = discover(tmp_path)
     assert rules(inventory) == [("warning", "kfd-without-domain")]
@@ -157,7 +157,7 @@ def test_partitions_without_a_domain_that_could_be_of_two_gpus_are_listed_and_un
     tmp_path: Path,
 ) -> None:
     first, second = mi300x(2, count=2)
-    amdtree.write(tmp_path, (first, replace(second, bdf="0001:05:00.0")))
+    amd_tree.write(tmp_path, (first, replace(second, bdf="0001:05:00.0")))
     take_domains(tmp_path, 129)
     inventory = discover(tmp_path)
     assert rules(inventory) == [
@@ -167,11 +167,11 @@ def test_partitions_without_a_domain_that_could_be_of_two_gpus_are_listed_and_un
     ]
     lost = inventory.accelerators[-1]
     assert [(part.address, part.usable) for part in lost.partitions] == [("amdgpu_xcp_0", False)]
-    assert numbered(offered(tmp_path, inventory)) == amdtree.counted_by_amd(tmp_path)
+    assert numbered(offered(tmp_path, inventory)) == amd_tree.counted_by_amd(tmp_path)
 
 
 def test_a_gpu_that_is_not_on_the_bus_is_told_nothing_by_files_of_the_hosts_root(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi300x(2, count=2))
+    amd_tree.write(tmp_path, mi300x(2, count=2))
     (tmp_path / "sys/bus/pci/drivers/amdgpu/0000:05:00.0").unlink()
     put(tmp_path / "device", b"0xdead\n")
     put(tmp_path / "product_name", b"evil\n")
@@ -183,7 +183,7 @@ def test_a_gpu_that_is_not_on_the_bus_is_told_nothing_by_files_of_the_hosts_root
 
 
 def test_a_unique_id_that_partitions_share_in_pairs_names_the_pairs(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi300x(4, count=1))
+    amd_tree.write(tmp_path, mi300x(4, count=1))
     for place in range(4):
         file = node_of(tmp_path, 128 + place)
         file.write_text(re.sub(r"unique_id \d+", f"unique_id {0xA0 + place // 2}", file.read_text()))
@@ -202,15 +202,15 @@ def test_a_unique_id_that_partitions_share_in_pairs_names_the_pairs(tmp_path: Pa
 
 @pytest.mark.parametrize("line", ["", "unique_id 0\n"])
 def test_a_unique_id_that_kfd_does_not_tell_is_that_of_sysfs(tmp_path: Path, line: str) -> None:
-    amdtree.write(tmp_path, mi210(1))
+    amd_tree.write(tmp_path, mi210(1))
     file = node_of(tmp_path, 128)
     file.write_text(re.sub(r"unique_id .*\n", line, file.read_text()))
-    assert discover(tmp_path).accelerators[0].uuid == f"0x{amdtree.UNIQUE_IDS[0]:X}"
+    assert discover(tmp_path).accelerators[0].uuid == f"0x{amd_tree.UNIQUE_IDS[0]:X}"
 
 
 @pytest.mark.parametrize("text", ["084CAFEAE17E7696", "0x084cafeae17e7696", "0X84CAFEAE17E7696"])
 def test_a_unique_id_is_understood_in_either_case_and_with_or_without_0x(tmp_path: Path, text: str) -> None:
-    amdtree.write(tmp_path, mi210(1))
+    amd_tree.write(tmp_path, mi210(1))
     file = node_of(tmp_path, 128)
     file.write_text(re.sub(r"unique_id .*\n", "", file.read_text()))
     put(tmp_path / FIRST / "unique_id", f"{text}\n".encode())

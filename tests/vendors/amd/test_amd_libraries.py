@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import amdtree
 import pytest
-from amdtree import mi210
-from hosttree import I386, link, put, write_library
-from vendors.amd.amdhost import document, places, rules
+from support.hosts import amd_tree
+from support.hosts.amd import document, places, rules
+from support.hosts.amd_tree import mi210
+from support.hosts.driver_files import I386, link, put, write_library
 
 from cdigen.model.profile import DEFAULT
 from cdigen.value import replace
@@ -28,7 +28,7 @@ SYSTEM = "usr/lib/x86_64-linux-gnu"
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Return a host with ROCm 6.2 as AMD's packages lay it."""
-    amdtree.write(tmp_path, mi210(1))
+    amd_tree.write(tmp_path, mi210(1))
     link(tmp_path / "opt/rocm", "rocm-6.2.0")
     library(tmp_path, ROCM, "libamdhip64.so.6", "6.2.41133", "libamd_comgr.so.2", "libhsa-runtime64.so.1")
     library(tmp_path, ROCM, "libamd_comgr.so.2", "2.8.0", "libc.so.6", "libstdc++.so.6")
@@ -88,7 +88,7 @@ def test_a_library_that_is_needed_and_missing_is_a_finding(root: Path) -> None:
 
 
 def test_a_host_without_rocm_says_what_will_not_work(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi210(1))
+    amd_tree.write(tmp_path, mi210(1))
     found = inventory(tmp_path)
     assert rules(found) == [("warning", "library-missing"), ("warning", "library-missing")]
     assert found.files == ()

@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import amdtree
 import pytest
-from amdtree import AmdGpu, mi210, mi300x, mi308x, radeon
 from hypothesis import given
 from hypothesis import strategies as st
-from vendors.amd.amdhost import discover, numbered, offered, places, refusal, rules
-from vendors.fakehost import empty_root
+from support.hosts import amd_tree
+from support.hosts.amd import discover, numbered, offered, places, refusal, rules
+from support.hosts.amd_tree import AmdGpu, mi210, mi300x, mi308x, radeon
+from support.hosts.nvidia import empty_root
 
 from cdigen.pipeline import generate
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden/amd"
-SPELLINGS = (amdtree.UNDERSCORE, amdtree.DOT)
+SPELLINGS = (amd_tree.UNDERSCORE, amd_tree.DOT)
 
 
 def mi210_x8() -> tuple[AmdGpu, ...]:
@@ -73,7 +73,7 @@ def test_eight_mi300x_in_cpx_are_64_devices_in_amds_order(tmp_path: Path, spelli
     inventory = discover(tmp_path, *mi300x(), spelling=spelling)
     assert inventory.findings == ()
     assert numbered(offered(tmp_path, inventory)) == [f"/dev/dri/renderD{128 + each}" for each in range(64)]
-    assert numbered(offered(tmp_path, inventory)) == amdtree.counted_by_amd(tmp_path)
+    assert numbered(offered(tmp_path, inventory)) == amd_tree.counted_by_amd(tmp_path)
 
 
 def test_eight_mi308x_in_qpx_are_32_devices_and_what_is_idle_is_not_mentioned(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_eight_mi308x_in_qpx_are_32_devices_and_what_is_idle_is_not_mentioned(tm
 def test_a_gpu_that_is_not_split_is_one_device_however_many_the_kernel_made(tmp_path: Path) -> None:
     inventory = discover(tmp_path, *mi300x(1))
     assert [gpu.partitioned for gpu in inventory.accelerators] == [False] * 8
-    assert numbered(offered(tmp_path, inventory)) == amdtree.counted_by_amd(tmp_path)
+    assert numbered(offered(tmp_path, inventory)) == amd_tree.counted_by_amd(tmp_path)
     assert inventory.accelerators[0].model == "AMD Instinct MI300X OAM (SPX, NPS1)"
 
 
@@ -120,7 +120,7 @@ def test_a_host_without_kfd_says_so_once(tmp_path: Path) -> None:
 
 
 def test_modules_of_dkms_are_told_from_the_kernels_own(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi210(1), version="6.8.5")
+    amd_tree.write(tmp_path, mi210(1), version="6.8.5")
     driver = discover(tmp_path).driver
     assert (driver.version, driver.flavour, driver.architecture) == ("6.8.5", "dkms", "x86_64")
     (tmp_path / "sys/module/amdgpu/version").unlink()
@@ -147,8 +147,8 @@ def machines(draw: st.DrawFn) -> tuple[AmdGpu, ...]:
 @given(machines(), st.sampled_from(SPELLINGS))
 def test_any_machine_is_counted_as_amds_tool_counts_it(machine: tuple[AmdGpu, ...], spelling: str) -> None:
     with empty_root() as root:
-        amdtree.write(root, machine, spelling=spelling)
-        counted = amdtree.counted_by_amd(root)
+        amd_tree.write(root, machine, spelling=spelling)
+        counted = amd_tree.counted_by_amd(root)
         for_graphics = sum(not gpu.kfd and gpu.pci_class == 0x030000 for gpu in machine)
         if not counted and not for_graphics:
             assert refusal(root).kind == "no-gpu"

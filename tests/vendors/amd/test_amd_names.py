@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import amdtree
 import pytest
-from amdtree import mi210, mi300x
-from hosttree import put
-from vendors.amd.amdhost import discover, document, offered, rules
+from support.hosts import amd_tree
+from support.hosts.amd import discover, document, offered, rules
+from support.hosts.amd_tree import mi210, mi300x
+from support.hosts.driver_files import put
 
 from cdigen.model.profile import DEFAULT
 from cdigen.vendors.amd.vendor import VENDOR
@@ -24,14 +24,14 @@ def test_a_gpu_is_named_by_number_unique_id_and_address(tmp_path: Path) -> None:
     offers = offered(tmp_path, discover(tmp_path, *mi210(2)))
     assert set(offers) == {
         *("0", "1", "0000:05:00.0", "0000:26:00.0", "all"),
-        *(f"0x{unique_id:X}" for unique_id in amdtree.UNIQUE_IDS[:2]),
+        *(f"0x{unique_id:X}" for unique_id in amd_tree.UNIQUE_IDS[:2]),
     }
 
 
 def test_a_gpu_that_is_split_is_named_as_a_whole_by_what_its_partitions_share(tmp_path: Path) -> None:
     offers = offered(tmp_path, discover(tmp_path, *mi300x(2, count=2)))
     whole = offers["0000:05:00.0"]
-    assert whole == offers[f"0x{amdtree.UNIQUE_IDS[0]:X}"]
+    assert whole == offers[f"0x{amd_tree.UNIQUE_IDS[0]:X}"]
     assert whole == [
         "/dev/dri/card1",
         "/dev/dri/card2",
@@ -44,7 +44,7 @@ def test_a_gpu_that_is_split_is_named_as_a_whole_by_what_its_partitions_share(tm
 
 def test_partitions_with_unique_ids_of_their_own_are_named_by_them(tmp_path: Path) -> None:
     offers = offered(tmp_path, discover(tmp_path, *mi300x(2, count=1, own_ids=True)))
-    first, second = (f"0x{amdtree.UNIQUE_IDS[0] + part:X}" for part in range(2))
+    first, second = (f"0x{amd_tree.UNIQUE_IDS[0] + part:X}" for part in range(2))
     assert offers[first] == offers["0"]
     assert offers[second] == offers["1"]
     assert len(offers["0000:05:00.0"]) == 5
@@ -75,13 +75,13 @@ def test_where_no_naming_fits_amds_own_names_are_given(tmp_path: Path) -> None:
 def test_nodes_of_a_group_bring_the_group_along(tmp_path: Path) -> None:
     inventory = discover(tmp_path, *mi210(1))
     (draft,) = VENDOR.edits(inventory, (DEFAULT,))
-    assert draft.devices[0].edits.additional_gids == (amdtree.VIDEO_GID, amdtree.RENDER_GID)
+    assert draft.devices[0].edits.additional_gids == (amd_tree.VIDEO_GID, amd_tree.RENDER_GID)
     nodes = document(tmp_path, inventory)["devices"][0]["containerEdits"]["deviceNodes"]
     assert all("major" not in node and node["permissions"] == "rw" for node in nodes)
 
 
 def test_nodes_that_everybody_may_open_need_no_group(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi210(1))
+    amd_tree.write(tmp_path, mi210(1))
     for node in ("kfd", "dri/card1", "dri/renderD128"):
         (tmp_path / "dev" / node).chmod(0o666)
     (draft,) = VENDOR.edits(discover(tmp_path), (DEFAULT,))
@@ -103,13 +103,13 @@ def test_a_gpu_for_which_the_kernel_makes_no_card_is_served(tmp_path: Path) -> N
     ("text", "mib"), [("68702699520\n", 65520), ("0\n", None), ("-1\n", None), ("x\n", None)]
 )
 def test_a_gpu_has_the_memory_that_amdgpu_tells(tmp_path: Path, text: str, mib: int | None) -> None:
-    amdtree.write(tmp_path, mi210(2))
+    amd_tree.write(tmp_path, mi210(2))
     put(next(tmp_path.glob("sys/devices/**/0000:05:00.0")) / "mem_info_vram_total", text.encode())
     assert [gpu.memory_mib for gpu in discover(tmp_path).accelerators] == [mib, None]
 
 
 def test_a_partition_has_the_memory_that_kfd_tells(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, mi300x(2, count=1))
+    amd_tree.write(tmp_path, mi300x(2, count=1))
     for number, size in ((2, "51522830336"), (3, "9" * 40)):
         bank = tmp_path / f"sys/class/kfd/kfd/topology/nodes/{number}/mem_banks/0/properties"
         put(bank, f"heap_type 1\nsize_in_bytes {size}\nflags 0\n".encode())

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import amdtree
-import inteltree
 import pytest
-from daemon.daemonhost import Host, daemon
-from vendors.amd.amdhost import discover, places, refusal, rules
+from support.daemon.host import Host, daemon
+from support.hosts import amd_tree, intel_tree
+from support.hosts.amd import discover, places, refusal, rules
 
 from cdigen.model.profile import DEFAULT
 from cdigen.pipeline import generate
@@ -18,7 +17,7 @@ from cdigen.vendors.amd.vendor import VENDOR
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from command import Run
+    from support.command.fixtures import Run
 
     from cdigen.model.profile import Profile
 
@@ -45,7 +44,7 @@ def _devices(document: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def test_an_npu_alone_is_offered_by_number_and_address(tmp_path: Path) -> None:
-    amdtree.write_npu(tmp_path)
+    amd_tree.write_npu(tmp_path)
     node = ["/dev/accel/accel0"]
     assert documents(tmp_path) == {KIND: {"0": node, "0000:c5:00.1": node, "all": node}}
     inventory = discover(tmp_path)
@@ -54,8 +53,8 @@ def test_an_npu_alone_is_offered_by_number_and_address(tmp_path: Path) -> None:
 
 
 def test_an_npu_beside_a_gpu_is_a_kind_of_its_own(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, (amdtree.radeon(),))
-    amdtree.write_npu(tmp_path)
+    amd_tree.write(tmp_path, (amd_tree.radeon(),))
+    amd_tree.write_npu(tmp_path)
     found = documents(tmp_path)
     assert found.keys() == {"amd.com/gpu", KIND}
     assert found["amd.com/gpu"]["all"] == ["/dev/dri/card1", "/dev/dri/renderD128"]
@@ -63,27 +62,27 @@ def test_an_npu_beside_a_gpu_is_a_kind_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_cannot_be_used_costs_the_npu_nothing(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, amdtree.mi210(1))
-    amdtree.write_npu(tmp_path)
+    amd_tree.write(tmp_path, amd_tree.mi210(1))
+    amd_tree.write_npu(tmp_path)
     (tmp_path / "dev/kfd").unlink()
     assert documents(tmp_path).keys() == {KIND}
     assert ("error", "control-node-missing") in rules(discover(tmp_path))
 
 
 def test_an_npu_without_its_node_is_an_error_and_the_node_can_be_made(tmp_path: Path) -> None:
-    amdtree.write_npu(tmp_path, nodes=False)
+    amd_tree.write_npu(tmp_path, nodes=False)
     error = refusal(tmp_path)
     assert (error.kind, "/dev/accel/accel0 does not exist" in error.message) == ("no-nodes", True)
     (missing,) = VENDOR.missing_nodes(places(tmp_path))
     assert (missing.path, missing.major, missing.minor, missing.gid) == (
         *("/dev/accel/accel0", 261, 0),
-        amdtree.RENDER_GID,
+        amd_tree.RENDER_GID,
     )
 
 
 def test_a_profile_of_the_class_chooses_the_names(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, (amdtree.radeon(),))
-    amdtree.write_npu(tmp_path)
+    amd_tree.write(tmp_path, (amd_tree.radeon(),))
+    amd_tree.write_npu(tmp_path)
     npus = replace(DEFAULT, name="npus", device_class="npu", names=("card",))
     found = documents(tmp_path, DEFAULT, npus)
     assert found[KIND].keys() == {"accel0", "all"}
@@ -96,8 +95,8 @@ def test_the_module_without_a_device_is_no_driver(tmp_path: Path) -> None:
 
 
 def test_npus_of_two_makers_are_told_apart_by_their_devices(cdigen: Run, tmp_path: Path) -> None:
-    amdtree.write_npu(tmp_path, number=1)
-    inteltree.lay(tmp_path, inteltree.npu(0))
+    amd_tree.write_npu(tmp_path, number=1)
+    intel_tree.lay(tmp_path, intel_tree.npu(0))
     done = cdigen("generate", "--root", tmp_path, "--write")
     assert (done.code, "amd.com/npu" in done.err, "intel.com/npu" in done.err) == (0, True, True)
     assert "claimed" not in done.err
@@ -106,8 +105,8 @@ def test_npus_of_two_makers_are_told_apart_by_their_devices(cdigen: Run, tmp_pat
 def test_the_daemon_follows_the_npus_module(tmp_path: Path) -> None:
     host = Host(tmp_path / "host").prepare()
     host.configure()
-    inteltree.lay(host.root, *inteltree.laptop()[:1])
+    intel_tree.lay(host.root, *intel_tree.laptop()[:1])
     with daemon(host) as running:
         running.rests()
-        amdtree.write_npu(host.root)
+        amd_tree.write_npu(host.root)
         running.sees(lambda: host.devices("amd.com-npu.json") == {"0", "0000:c5:00.1", "all"})

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from inteltree import FLEX_170, Device, lay
+from support.hosts.intel_tree import FLEX_170, Device, lay
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from command import Run
+    from support.command.fixtures import Run
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 

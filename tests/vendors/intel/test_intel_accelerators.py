@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hosttree import put
-from inteltree import Device, gaudi, gaudi_3, laptop, lay, lay_nodes, npu
-from vendors.intel.intelhost import discover, kinds, offered, refusal, rules
+from support.hosts.driver_files import put
+from support.hosts.intel import discover, kinds, offered, refusal, rules
+from support.hosts.intel_tree import Device, gaudi, gaudi_3, laptop, lay, lay_nodes, npu
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import hosttree
 import pytest
-from inteltree import flex_170, laptop, lay
-from kernelside import example_gpus, write_kernel_side
+from support.hosts import driver_files
+from support.hosts.intel_tree import flex_170, laptop, lay
+from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from command import Run
+    from support.command.fixtures import Run
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
@@ -72,7 +72,7 @@ def test_the_configuration_offers_what_is_for_virtual_machines(cdigen: Run, root
 @pytest.fixture
 def mixed(root: Path) -> Path:
     """Return the root of the laptop with two GPUs of NVIDIA's beside."""
-    hosttree.debian_13(root)
+    driver_files.debian_13(root)
     write_kernel_side(root, example_gpus(2))
     lay(root, *laptop())
     return root

@@ -5,9 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hosttree import put
-from inteltree import FLEX_170, RELEASE, Device, b60, flex_170, gpu, laptop, lay, make_node, npu
-from vendors.intel.intelhost import discover, places
+from support.hosts.driver_files import put
+from support.hosts.intel import discover, places
+from support.hosts.intel_tree import (
+    FLEX_170,
+    RELEASE,
+    Device,
+    b60,
+    flex_170,
+    gpu,
+    laptop,
+    lay,
+    make_node,
+    npu,
+)
 
 from cdigen.vendors.intel.vendor import VENDOR
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hypothesis import given
-from model.inventories import hosts
+from support.values.inventories import hosts
 
 from cdigen.cdi.build import build
 from cdigen.model.inventory import Accelerator, Driver, HostNode, Inventory

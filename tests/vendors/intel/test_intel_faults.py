@@ -7,13 +7,13 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from hosttree import link, put
 from hypothesis import given
 from hypothesis import strategies as st
-from inteltree import B60, b60, flex_170, gaudi_3, gpu, laptop, lay, make_node
-from lawexamples import examples
-from vendors.fakehost import empty_root, make_any_instead, make_instead
-from vendors.intel.intelhost import discover, kinds, places, plain, refusal, rules
+from support.hosts.driver_files import link, put
+from support.hosts.intel import discover, kinds, places, plain, refusal, rules
+from support.hosts.intel_tree import B60, b60, flex_170, gaudi_3, gpu, laptop, lay, make_node
+from support.hosts.nvidia import empty_root, make_any_instead, make_instead
+from support.law_examples import examples
 
 from cdigen.host.root import Root
 from cdigen.model.errors import HostError

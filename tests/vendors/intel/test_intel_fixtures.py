@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hosttree import link, put
-from inteltree import (
+from support.hosts.driver_files import link, put
+from support.hosts.intel import discover, kinds, offered, plain, rules
+from support.hosts.intel_tree import (
     lay_device_plugin_gpus,
     lay_device_plugin_npu,
     lay_older_gaudi,
@@ -14,7 +15,6 @@ from inteltree import (
     lay_resource_driver_gpu,
     lay_resource_driver_vfio,
 )
-from vendors.intel.intelhost import discover, kinds, offered, plain, rules
 
 if TYPE_CHECKING:
     from pathlib import Path

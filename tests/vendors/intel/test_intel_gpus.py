@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hosttree import put
-from inteltree import (
+from support.hosts.driver_files import put
+from support.hosts.intel import discover, kinds, offered, places, plain, refusal, rules
+from support.hosts.intel_tree import (
     B60,
     FLEX_170,
     IGPU,
@@ -22,7 +23,6 @@ from inteltree import (
     lay,
     max_1550,
 )
-from vendors.intel.intelhost import discover, kinds, offered, places, plain, refusal, rules
 
 from cdigen.vendors.intel.vendor import VENDOR
 

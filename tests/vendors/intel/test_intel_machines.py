@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from inteltree import arc_a770, b60, flex_170, gaudi_3, laptop, max_1550
-from vendors.intel.intelhost import discover, places, rules
+from support.hosts.intel import discover, places, rules
+from support.hosts.intel_tree import arc_a770, b60, flex_170, gaudi_3, laptop, max_1550
 
 from cdigen.pipeline import generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from inteltree import Device
+    from support.hosts.intel_tree import Device
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hosttree import put
-from inteltree import arc_a770, b60, gpu, laptop, lay
-from vendors.intel.intelhost import discover, kinds, offered, places, rules
+from support.hosts.driver_files import put
+from support.hosts.intel import discover, kinds, offered, places, rules
+from support.hosts.intel_tree import arc_a770, b60, gpu, laptop, lay
 
 from cdigen.model.profile import DEFAULT
 from cdigen.pipeline import generate

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from inteltree import FLEX_170, Device, flex_170, lay
-from vendors.intel.intelhost import discover, kinds, rules
+from support.hosts.intel import discover, kinds, rules
+from support.hosts.intel_tree import FLEX_170, Device, flex_170, lay
 
 from cdigen.model.errors import HostError
 

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from hosttree import put
-from waiting import by_deadline
+from support.hosts.driver_files import put
+from support.waiting import by_deadline
 
 from cdigen.host.root import Root
 from cdigen.vendors.kernel.device_files import NO_ANSWER, Wanted, read_devices

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hosttree import link, put
+from support.hosts.driver_files import link, put
 
 from cdigen.host.root import Root
 from cdigen.model.inventory import HostNode

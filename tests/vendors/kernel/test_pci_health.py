@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hosttree import link, put
+from support.hosts.driver_files import link, put
 
 from cdigen.host.root import Root
 from cdigen.model.health import LogRecord, Look, Recovery, Symptom

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hosttree import link, put
+from support.hosts.driver_files import link, put
 
 from cdigen.host.root import Root
 from cdigen.vendors.kernel.pci_health import look_at

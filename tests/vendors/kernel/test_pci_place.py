@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-import amdtree
-import inteltree
 import pytest
-from hosttree import debian_13, link
-from pciplaces import place
-from vendors.amd.amdhost import discover as discover_amd
-from vendors.fakehost import boot, discover
-from vendors.intel.intelhost import discover as discover_intel
+from support.hosts import amd_tree, intel_tree
+from support.hosts.amd import discover as discover_amd
+from support.hosts.driver_files import debian_13, link
+from support.hosts.intel import discover as discover_intel
+from support.hosts.nvidia import boot, discover
+from support.hosts.pci_places import place
 
 from cdigen.host.root import Root
 from cdigen.model.inventory import Accelerator
@@ -87,9 +86,9 @@ def test_nvidia_gpus_have_their_places(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("real_nodes")
 def test_amd_gpus_and_npus_have_their_places(tmp_path: Path) -> None:
-    gpus = amdtree.mi210(1)
-    amdtree.write(tmp_path, gpus)
-    amdtree.write_npu(tmp_path, bdf="0000:c5:00.1")
+    gpus = amd_tree.mi210(1)
+    amd_tree.write(tmp_path, gpus)
+    amd_tree.write_npu(tmp_path, bdf="0000:c5:00.1")
     link(tmp_path / "sys/bus/pci/devices/0000:c5:00.1", "../../../devices/pci0000:00/0000:c5:00.1")
     place(tmp_path, gpus[0].bdf, BRIDGES, numa_node=0, cpus="0-31")
     found, npu = discover_amd(tmp_path).accelerators
@@ -99,10 +98,10 @@ def test_amd_gpus_and_npus_have_their_places(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("real_nodes")
 def test_intels_gpus_and_their_virtual_functions_have_their_places(tmp_path: Path) -> None:
-    inteltree.lay(
+    intel_tree.lay(
         tmp_path,
-        inteltree.gpu(0, "0000:4d:00.0", "0x56c0", "i915", vfs=("0000:4d:00.1",)),
-        inteltree.gpu(1, "0000:4d:00.1", "0x56c0", "i915"),
+        intel_tree.gpu(0, "0000:4d:00.0", "0x56c0", "i915", vfs=("0000:4d:00.1",)),
+        intel_tree.gpu(1, "0000:4d:00.1", "0x56c0", "i915"),
     )
     for address in ("0000:4d:00.0", "0000:4d:00.1"):
         place(tmp_path, address, BRIDGES, numa_node=1, cpus="32-63")

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hosttree import put
+from support.hosts.driver_files import put
 
 from cdigen.host.root import Root
 from cdigen.vendors.kernel.processes import MAX_NAME, process_name

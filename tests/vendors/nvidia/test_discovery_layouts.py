@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import NamedTuple
 
-import hosttree
 import pytest
-from hosttree import Laid
-from vendors.fakehost import boot, discover, install, places
+from support.hosts import driver_files
+from support.hosts.driver_files import Laid
+from support.hosts.nvidia import boot, discover, install, places
 
 from cdigen.model.inventory import Inventory
 from cdigen.pipeline import generate
@@ -15,17 +15,17 @@ from cdigen.vendors.nvidia.vendor import VENDOR
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
 LAYOUTS = (
-    hosttree.debian_13,
-    hosttree.debian_12,
-    hosttree.debian_tesla_470,
-    hosttree.ubuntu,
-    hosttree.ubuntu_aarch64,
-    hosttree.red_hat,
-    hosttree.arch,
-    hosttree.nixos,
-    hosttree.container_optimized_os,
-    hosttree.talos,
-    hosttree.bottlerocket,
+    driver_files.debian_13,
+    driver_files.debian_12,
+    driver_files.debian_tesla_470,
+    driver_files.ubuntu,
+    driver_files.ubuntu_aarch64,
+    driver_files.red_hat,
+    driver_files.arch,
+    driver_files.nixos,
+    driver_files.container_optimized_os,
+    driver_files.talos,
+    driver_files.bottlerocket,
 )
 
 
@@ -86,8 +86,8 @@ def test_the_spec_breaks_no_rule_and_holds_on_the_host(host: Host) -> None:
 
 @pytest.mark.parametrize("folder", ["/opt/vendor/nvidia", "/mnt/state/drivers"])
 def test_a_driver_that_only_the_loader_cache_names_is_found(tmp_path: Path, folder: str) -> None:
-    laid = hosttree.own_folder(tmp_path, folder=folder)
-    hosttree.write_loader_cache(tmp_path, f"{folder}/lib64")
+    laid = driver_files.own_folder(tmp_path, folder=folder)
+    driver_files.write_loader_cache(tmp_path, f"{folder}/lib64")
     boot(tmp_path)
     inventory = discover(tmp_path)
     assert libraries(inventory) == laid.libraries
@@ -95,14 +95,14 @@ def test_a_driver_that_only_the_loader_cache_names_is_found(tmp_path: Path, fold
 
 
 def test_a_driver_in_two_folders_of_which_the_loader_cache_names_one_is_found_whole(tmp_path: Path) -> None:
-    laid = hosttree.container_optimized_os(tmp_path)
+    laid = driver_files.container_optimized_os(tmp_path)
     moved = "/opt/vendor/nvidia/lib64"
     source = tmp_path / "home/kubernetes/bin/nvidia/lib64"
     target = tmp_path / moved.lstrip("/")
     target.mkdir(parents=True)
     for path in source.glob("libnvidia-*"):
         path.rename(target / path.name)
-    hosttree.write_loader_cache(tmp_path, moved)
+    driver_files.write_loader_cache(tmp_path, moved)
     boot(tmp_path)
     found = libraries(discover(tmp_path))
     assert found.keys() == laid.libraries.keys()
@@ -111,14 +111,14 @@ def test_a_driver_in_two_folders_of_which_the_loader_cache_names_one_is_found_wh
 
 
 def test_the_driver_of_plain_container_optimized_os_needs_no_loader_cache(tmp_path: Path) -> None:
-    laid = hosttree.own_folder(tmp_path, folder="/var/lib/nvidia")
+    laid = driver_files.own_folder(tmp_path, folder="/var/lib/nvidia")
     boot(tmp_path)
     assert libraries(discover(tmp_path)) == laid.libraries
 
 
 def test_a_driver_container_gives_host_paths_with_its_prefix_and_places_without(tmp_path: Path) -> None:
     prefix = "/run/nvidia/driver"
-    laid = hosttree.ubuntu(tmp_path / prefix.lstrip("/"))
+    laid = driver_files.ubuntu(tmp_path / prefix.lstrip("/"))
     boot(tmp_path)
     inventory = VENDOR.discover(places(tmp_path, driver=prefix))
     assert libraries(inventory) == {name: prefix + path for name, path in laid.libraries.items()}
@@ -126,7 +126,7 @@ def test_a_driver_container_gives_host_paths_with_its_prefix_and_places_without(
 
 
 def test_a_dev_root_gives_nodes_their_usual_names_in_the_container(tmp_path: Path) -> None:
-    hosttree.ubuntu(tmp_path)
+    driver_files.ubuntu(tmp_path)
     boot(tmp_path)
     (tmp_path / "srv").mkdir()
     (tmp_path / "dev").rename(tmp_path / "srv/dev")
@@ -137,17 +137,17 @@ def test_a_dev_root_gives_nodes_their_usual_names_in_the_container(tmp_path: Pat
 
 
 def test_talos_earlier_folders_are_known(tmp_path: Path) -> None:
-    laid = hosttree.talos(tmp_path, libraries="/usr/local/glibc/usr/lib")
+    laid = driver_files.talos(tmp_path, libraries="/usr/local/glibc/usr/lib")
     boot(tmp_path)
     assert libraries(discover(tmp_path)) == laid.libraries
 
 
 @pytest.mark.parametrize("stem", ["libEGL", "libGL", "libGLESv1_CM", "libGLESv2", "libGLX", "libOpenCL"])
 def test_what_all_vendors_share_is_never_the_drivers(tmp_path: Path, stem: str) -> None:
-    laid = hosttree.ubuntu(tmp_path)
+    laid = driver_files.ubuntu(tmp_path)
     folder = tmp_path / "usr/lib/x86_64-linux-gnu"
-    for name in (f"{stem}.so.{hosttree.V550}", f"libnvidia-{stem}.so.{hosttree.V550}"):
-        hosttree.write_library(folder / name, f"{stem}.so.1")
+    for name in (f"{stem}.so.{driver_files.V550}", f"libnvidia-{stem}.so.{driver_files.V550}"):
+        driver_files.write_library(folder / name, f"{stem}.so.1")
     boot(tmp_path)
     inventory = discover(tmp_path)
     assert libraries(inventory) == laid.libraries
@@ -155,23 +155,23 @@ def test_what_all_vendors_share_is_never_the_drivers(tmp_path: Path, stem: str) 
 
 
 def test_library_search_paths_replace_every_other_folder(tmp_path: Path) -> None:
-    hosttree.ubuntu(tmp_path)
-    laid = hosttree.own_folder(tmp_path, folder="/opt/other")
+    driver_files.ubuntu(tmp_path)
+    laid = driver_files.own_folder(tmp_path, folder="/opt/other")
     boot(tmp_path)
     inventory = VENDOR.discover(places(tmp_path, libraries=("/opt/other/lib64",)))
     assert libraries(inventory) == laid.libraries
 
 
 def test_libraries_are_taken_from_the_first_folder_that_has_them(tmp_path: Path) -> None:
-    laid = hosttree.ubuntu(tmp_path)
-    hosttree.own_folder(tmp_path, folder="/usr/local/nvidia")
+    laid = driver_files.ubuntu(tmp_path)
+    driver_files.own_folder(tmp_path, folder="/usr/local/nvidia")
     boot(tmp_path)
     assert libraries(discover(tmp_path)) == laid.libraries
 
 
 def test_a_debian_host_with_two_flavours_gives_the_one_that_runs(tmp_path: Path) -> None:
-    hosttree.debian_12(tmp_path)
-    laid = install(tmp_path, hosttree.debian_tesla_470)
+    driver_files.debian_12(tmp_path)
+    laid = install(tmp_path, driver_files.debian_tesla_470)
     inventory = discover(tmp_path)
     assert libraries(inventory) == laid.libraries
     assert targets(inventory) == laid.files

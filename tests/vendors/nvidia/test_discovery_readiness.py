@@ -4,11 +4,11 @@ import shutil
 from errno import EACCES
 from pathlib import Path
 
-import hosttree
 import pytest
-from hosttree import V535, V550, link
-from kernelside import example_gpus
-from vendors.fakehost import boot, discover, install, make_instead, places, refusal, rules
+from support.hosts import driver_files
+from support.hosts.driver_files import V535, V550, link
+from support.hosts.nvidia import boot, discover, install, make_instead, places, refusal, rules
+from support.hosts.nvidia_kernel import example_gpus
 
 from cdigen.host.root import Root
 from cdigen.model.errors import HostError
@@ -23,7 +23,7 @@ VERSION = "proc/driver/nvidia/version"
 
 
 def test_a_host_without_the_kernel_module_is_told_to_load_it(tmp_path: Path) -> None:
-    hosttree.ubuntu(tmp_path)
+    driver_files.ubuntu(tmp_path)
     error = refusal(tmp_path)
     assert error.kind == "driver-not-loaded"
     assert "modprobe nvidia" in error.hint
@@ -43,14 +43,14 @@ def test_a_host_without_the_kernel_module_is_told_to_load_it(tmp_path: Path) -> 
     ids=["empty", "newline", "binary", "no version", "words", "GCC only", "huge"],
 )
 def test_a_version_file_that_makes_no_sense_is_no_driver(tmp_path: Path, content: bytes) -> None:
-    install(tmp_path, hosttree.ubuntu)
+    install(tmp_path, driver_files.ubuntu)
     (tmp_path / VERSION).write_bytes(content)
     assert refusal(tmp_path).kind == "driver-not-loaded"
 
 
 @pytest.mark.parametrize("kind", ["folder", "FIFO", "looping link"])
 def test_a_version_file_that_is_no_file_is_no_driver(tmp_path: Path, kind: str) -> None:
-    install(tmp_path, hosttree.ubuntu)
+    install(tmp_path, driver_files.ubuntu)
     make_instead(tmp_path / VERSION, kind)
     error = refusal(tmp_path)
     assert error.kind == "driver-not-loaded"
@@ -58,13 +58,13 @@ def test_a_version_file_that_is_no_file_is_no_driver(tmp_path: Path, kind: str) 
 
 
 def test_a_driver_without_gpus_is_no_gpu(tmp_path: Path) -> None:
-    hosttree.ubuntu(tmp_path)
+    driver_files.ubuntu(tmp_path)
     boot(tmp_path, 0)
     assert refusal(tmp_path).kind == "no-gpu"
 
 
 def test_gpus_that_are_all_excluded_are_no_gpu(tmp_path: Path) -> None:
-    hosttree.ubuntu(tmp_path)
+    driver_files.ubuntu(tmp_path)
     (gpu,) = boot(tmp_path, 1)
     information = tmp_path / f"proc/driver/nvidia/gpus/{gpu.bdf}/information"
     information.write_text(information.read_text().replace("No", "Yes"))
@@ -72,7 +72,7 @@ def test_gpus_that_are_all_excluded_are_no_gpu(tmp_path: Path) -> None:
 
 
 def test_a_driver_without_any_node_is_told_how_to_make_them(tmp_path: Path) -> None:
-    install(tmp_path, hosttree.ubuntu)
+    install(tmp_path, driver_files.ubuntu)
     shutil.rmtree(tmp_path / "dev")
     error = refusal(tmp_path)
     assert error.kind == "no-nodes"
@@ -80,14 +80,14 @@ def test_a_driver_without_any_node_is_told_how_to_make_them(tmp_path: Path) -> N
 
 
 def test_gpus_without_their_nodes_are_no_nodes(tmp_path: Path) -> None:
-    install(tmp_path, hosttree.ubuntu, gpus=2)
+    install(tmp_path, driver_files.ubuntu, gpus=2)
     for node in (tmp_path / "dev").glob("nvidia[0-9]"):
         node.unlink()
     assert refusal(tmp_path).kind == "no-nodes"
 
 
 def test_without_the_control_node_no_gpu_can_be_used(tmp_path: Path) -> None:
-    install(tmp_path, hosttree.ubuntu)
+    install(tmp_path, driver_files.ubuntu)
     (tmp_path / "dev/nvidiactl").unlink()
     error = refusal(tmp_path)
     assert error.kind == "no-nodes"
@@ -100,7 +100,7 @@ def test_without_the_control_node_no_gpu_can_be_used(tmp_path: Path) -> None:
 def test_another_missing_control_node_is_a_finding_by_its_weight(
     tmp_path: Path, name: str, severity: str
 ) -> None:
-    install(tmp_path, hosttree.ubuntu)
+    install(tmp_path, driver_files.ubuntu)
     (tmp_path / "dev" / name).unlink()
     inventory = discover(tmp_path)
     assert rules(inventory) == {"control-node-missing": severity}
@@ -126,7 +126,7 @@ def test_a_driver_whose_libraries_are_not_installed_is_not_found(tmp_path: Path)
 
 
 def test_libraries_that_outlive_those_which_programs_load_are_no_driver(tmp_path: Path) -> None:
-    install(tmp_path, hosttree.ubuntu)
+    install(tmp_path, driver_files.ubuntu)
     for name in ("libcuda", "libnvidia-ml", "libGLX_nvidia", "libEGL_nvidia"):
         for file in tmp_path.glob(f"usr/lib/x86_64-linux-gnu/{name}.so*"):
             file.unlink()
@@ -135,7 +135,7 @@ def test_libraries_that_outlive_those_which_programs_load_are_no_driver(tmp_path
 
 
 def test_libraries_of_another_version_than_the_kernel_module_are_a_mismatch(tmp_path: Path) -> None:
-    hosttree.ubuntu(tmp_path, V535)
+    driver_files.ubuntu(tmp_path, V535)
     boot(tmp_path)
     error = refusal(tmp_path)
     assert error.kind == "version-mismatch"
@@ -145,8 +145,8 @@ def test_libraries_of_another_version_than_the_kernel_module_are_a_mismatch(tmp_
 
 
 def test_two_installed_versions_give_the_one_that_runs(tmp_path: Path) -> None:
-    hosttree.ubuntu(tmp_path, V535)
-    laid = install(tmp_path, hosttree.ubuntu)
+    driver_files.ubuntu(tmp_path, V535)
+    laid = install(tmp_path, driver_files.ubuntu)
     inventory = discover(tmp_path)
     found = {name: file.host_path for file in inventory.files for name in file.names}
     assert found == laid.libraries
@@ -154,8 +154,8 @@ def test_two_installed_versions_give_the_one_that_runs(tmp_path: Path) -> None:
 
 
 def test_the_version_that_runs_is_given_even_where_the_links_lead_to_the_other(tmp_path: Path) -> None:
-    laid = hosttree.ubuntu(tmp_path)
-    hosttree.ubuntu(tmp_path, V535)
+    laid = driver_files.ubuntu(tmp_path)
+    driver_files.ubuntu(tmp_path, V535)
     boot(tmp_path)
     found = {name: file.host_path for file in discover(tmp_path).files for name in file.names}
     assert found.items() <= laid.libraries.items()
@@ -164,17 +164,17 @@ def test_the_version_that_runs_is_given_even_where_the_links_lead_to_the_other(t
 
 @pytest.mark.parametrize("stem", ["libcuda", "libnvidia-ml"])
 def test_an_upgrade_that_replaced_a_required_library_is_a_mismatch(tmp_path: Path, stem: str) -> None:
-    install(tmp_path, hosttree.ubuntu)
+    install(tmp_path, driver_files.ubuntu)
     folder = tmp_path / "usr/lib/x86_64-linux-gnu"
     (folder / f"{stem}.so.{V550}").rename(folder / f"{stem}.so.580.95.05")
-    hosttree.link(folder / f"{stem}.so.1", f"{stem}.so.580.95.05")
+    driver_files.link(folder / f"{stem}.so.1", f"{stem}.so.580.95.05")
     error = refusal(tmp_path)
     assert error.kind == "version-mismatch"
     assert "580.95.05" in error.message
 
 
 def test_an_upgrade_that_replaced_another_library_leaves_the_rest_usable(tmp_path: Path) -> None:
-    install(tmp_path, hosttree.ubuntu)
+    install(tmp_path, driver_files.ubuntu)
     folder = tmp_path / "usr/lib/x86_64-linux-gnu"
     (folder / f"libnvidia-glcore.so.{V550}").rename(folder / "libnvidia-glcore.so.580.95.05")
     inventory = discover(tmp_path)
@@ -196,7 +196,7 @@ def test_a_kernel_module_of_the_open_kind_is_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_whole_host_is_ready(tmp_path: Path) -> None:
-    install(tmp_path, hosttree.ubuntu, gpus=12)
+    install(tmp_path, driver_files.ubuntu, gpus=12)
     inventory = discover(tmp_path)
     assert [gpu.uuid for gpu in inventory.accelerators] == [gpu.uuid for gpu in example_gpus(12)]
     assert inventory.findings == ()
@@ -213,7 +213,7 @@ class ClosedRoot(Root):
 
 @pytest.mark.parametrize("with_sys", [True, False])
 def test_gpus_that_may_not_be_listed_are_not_called_absent(tmp_path: Path, *, with_sys: bool) -> None:
-    install(tmp_path, hosttree.ubuntu)
+    install(tmp_path, driver_files.ubuntu)
     if not with_sys:
         shutil.rmtree(tmp_path / "sys")
     with pytest.raises(HostError, match=f"{gpus.GPUS} cannot be read: Permission denied") as caught:
@@ -222,14 +222,14 @@ def test_gpus_that_may_not_be_listed_are_not_called_absent(tmp_path: Path, *, wi
 
 
 def test_libraries_whose_folder_may_not_be_listed_are_not_called_absent(tmp_path: Path) -> None:
-    install(tmp_path, hosttree.ubuntu)
+    install(tmp_path, driver_files.ubuntu)
     with pytest.raises(HostError, match="cannot be looked into: Permission denied") as caught:
         VENDOR.discover(replace(places(tmp_path), driver=ClosedRoot(str(tmp_path))))
     assert caught.value.hint == "run as root"
 
 
 def test_a_closed_folder_beside_the_libraries_is_named(tmp_path: Path) -> None:
-    install(tmp_path, hosttree.ubuntu)
+    install(tmp_path, driver_files.ubuntu)
     link(tmp_path / "usr/local/nvidia/lib64", "lib64")
     (finding,) = [each for each in discover(tmp_path).findings if each.rule == "library-unusable"]
     assert finding.severity == "warning"

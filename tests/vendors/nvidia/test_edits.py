@@ -6,11 +6,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from abilities import cannot_run
 from hypothesis import given
 from hypothesis import strategies as st
-from model.inventories import CAPABILITIES, hosts
-from vendors.fakehost import delivered
+from support.abilities import cannot_run
+from support.hosts.nvidia import delivered
+from support.values.inventories import CAPABILITIES, hosts
 
 from cdigen.cdi.build import build
 from cdigen.cdi.render import render

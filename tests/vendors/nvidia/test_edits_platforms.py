@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from vendors.fakehost import discover
-from vendors.platformtrees import orin, wsl2
+from support.hosts.nvidia import discover
+from support.hosts.nvidia_platforms import orin, wsl2
 
 from cdigen.model.profile import DEFAULT, Profile
 from cdigen.value import replace

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hosttree import put
-from kernelside import Node, control_nodes, make_node, write
-from vendors.fakehost import DRIVER, delivered, make_any_instead, places
+from support.hosts.driver_files import put
+from support.hosts.nvidia import DRIVER, delivered, make_any_instead, places
+from support.hosts.nvidia_kernel import Node, control_nodes, make_node, write
 
 from cdigen.cdi.build import build
 from cdigen.cdi.rules.document_rules import check

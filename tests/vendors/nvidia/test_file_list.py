@@ -6,10 +6,10 @@ No driver that Debian packages has the list: these are written in the form that 
 import json
 from pathlib import Path
 
-import hosttree
 import pytest
-from hosttree import V550, put, write_library
-from vendors.fakehost import boot, discover, places, rules
+from support.hosts import driver_files
+from support.hosts.driver_files import V550, put, write_library
+from support.hosts.nvidia import boot, discover, places, rules
 
 from cdigen.model.inventory import DriverFile, Inventory
 from cdigen.value import replace
@@ -42,7 +42,7 @@ ENTRIES = (
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    hosttree.ubuntu(tmp_path)
+    driver_files.ubuntu(tmp_path)
     boot(tmp_path)
     for name, soname in (
         ("libnvidia-new.so.2.1.0", "libnvidia-new.so.2"),

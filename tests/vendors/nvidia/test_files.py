@@ -5,8 +5,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from hosttree import V535, V550, link, put
-from vendors.fakehost import DRIVER, make_instead, places
+from support.hosts.driver_files import V535, V550, link, put
+from support.hosts.nvidia import DRIVER, make_instead, places
 
 from cdigen.model.findings import Finding
 from cdigen.value import replace

@@ -6,8 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelside import Gpu, Node, example_gpus, information_text, link, make_node, write, write_pci_device
-from vendors.fakehost import boot, make_any_instead, make_instead, places
+from support.hosts.nvidia import boot, make_any_instead, make_instead, places
+from support.hosts.nvidia_kernel import (
+    Gpu,
+    Node,
+    example_gpus,
+    information_text,
+    link,
+    make_node,
+    write,
+    write_pci_device,
+)
 
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator

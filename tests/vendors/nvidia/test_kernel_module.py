@@ -5,7 +5,7 @@ import os
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from kernelside import example_gpus, information_text
+from support.hosts.nvidia_kernel import example_gpus, information_text
 
 from cdigen.vendors.nvidia.kernel_module import is_uuid, is_version, parse_lines, parse_version
 

@@ -5,10 +5,10 @@ import struct
 from pathlib import Path
 
 import pytest
-from hosttree import V550, put, write_library, write_loader_cache
 from hypothesis import given
 from hypothesis import strategies as st
-from vendors.fakehost import DRIVER, empty_root, make_instead, places
+from support.hosts.driver_files import V550, put, write_library, write_loader_cache
+from support.hosts.nvidia import DRIVER, empty_root, make_instead, places
 
 from cdigen.binfmt.ldcache import MAX_SIZE
 from cdigen.vendors.nvidia.libraries import LibrarySearch, find_libraries

@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
-import hosttree
 import pytest
-from hosttree import AARCH64, I386, V535, V550, link, put, write_library
 from hypothesis import given
 from hypothesis import strategies as st
-from vendors.fakehost import (
+from support.hosts import driver_files
+from support.hosts.driver_files import AARCH64, I386, V535, V550, link, put, write_library
+from support.hosts.nvidia import (
     DRIVER,
     discover,
     empty_root,
@@ -92,7 +92,7 @@ def test_a_required_library_that_is_no_library_is_an_error(tmp_path: Path, stem:
 
 @pytest.mark.usefixtures("real_nodes")
 def test_a_text_file_named_libcuda_ends_discovery_with_its_path(tmp_path: Path) -> None:
-    install(tmp_path, hosttree.ubuntu)
+    install(tmp_path, driver_files.ubuntu)
     file(tmp_path, "libcuda").write_text("no library\n")
     error = refusal(tmp_path)
     assert error.kind == "driver-broken"
@@ -104,7 +104,7 @@ def test_a_text_file_named_libcuda_ends_discovery_with_its_path(tmp_path: Path) 
 def test_something_else_in_an_optional_librarys_place_costs_that_library_only(
     tmp_path: Path, kind: str
 ) -> None:
-    laid = install(tmp_path, hosttree.ubuntu)
+    laid = install(tmp_path, driver_files.ubuntu)
     make_any_instead(file(tmp_path, "libnvidia-cfg"), kind)
     inventory = discover(tmp_path)
     names = {name for file in inventory.files for name in file.names}

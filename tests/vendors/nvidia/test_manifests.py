@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from hosttree import link, put
 from hypothesis import given
 from hypothesis import strategies as st
-from vendors.fakehost import empty_root
+from support.hosts.driver_files import link, put
+from support.hosts.nvidia import empty_root
 
 from cdigen.host.root import Root
 from cdigen.model.findings import Finding

@@ -5,12 +5,9 @@ from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
-import hosttree
 import pytest
-import standin
-from kernelside import Gpu, write
-from vendors.fakehost import boot, places
-from vendors.migside import (
+from support.hosts import driver_files
+from support.hosts.mig import (
     access_text,
     cap_node,
     cap_paths,
@@ -18,6 +15,9 @@ from vendors.migside import (
     write_instance,
     write_minors,
 )
+from support.hosts.nvidia import boot, places
+from support.hosts.nvidia_kernel import Gpu, write
+from support.nvml import standin
 
 from cdigen.cdi.build import build
 from cdigen.model.errors import HostError
@@ -38,7 +38,7 @@ def trusted() -> Iterator[Path]:
 
 def host(root: Path, *instances: tuple[int, int], gpus: int = 2, nodes: bool = True) -> tuple[Gpu, ...]:
     """Boot a host with these MIG instances (GPU, GPU instance)."""
-    hosttree.debian_13(root)
+    driver_files.debian_13(root)
     booted = boot(root, gpus)
     write_minors(root, gpus)
     for gpu, gi in instances:
@@ -246,14 +246,14 @@ def test_nvml_that_fails_costs_names_and_nothing_else(tmp_path: Path, trusted: P
 
 
 def test_nvml_is_not_asked_where_nothing_is_missing(tmp_path: Path, trusted: Path) -> None:
-    hosttree.debian_13(tmp_path)
+    driver_files.debian_13(tmp_path)
     booted = boot(tmp_path, 2)
     machine = changed(nvml_machine(booted), faults=("load crash",))
     assert discover(tmp_path, standin.install(trusted, machine)).findings == ()
 
 
 def test_nvml_tells_a_uuid_that_the_kernel_does_not_know_yet(tmp_path: Path, trusted: Path) -> None:
-    hosttree.debian_13(tmp_path)
+    driver_files.debian_13(tmp_path)
     booted = boot(tmp_path, 1)
     path = tmp_path / f"proc/driver/nvidia/gpus/{booted[0].bdf}/information"
     path.write_text(path.read_text().replace(booted[0].uuid, "GPU-????????-????-????-????-????????????"))

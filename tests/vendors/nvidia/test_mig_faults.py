@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import hosttree
 import pytest
-import standin
-from kernelside import Gpu, Node, make_node, write
-from vendors.fakehost import boot, places
-from vendors.migside import access_text, cap_node, minor_of, write_instance, write_minors
+from support.hosts import driver_files
+from support.hosts.mig import access_text, cap_node, minor_of, write_instance, write_minors
+from support.hosts.nvidia import boot, places
+from support.hosts.nvidia_kernel import Gpu, Node, make_node, write
+from support.nvml import standin
 
 from cdigen.cdi.build import build
 from cdigen.host.root import Root
@@ -80,7 +80,7 @@ def remembered(gpu: Gpu, *migs: NvmlMig) -> GpuPartitionNames:
     """Return what is kept of GPU whose instances NVML named so."""
     return GpuPartitionNames(
         vendor="nvidia",
-        driver=hosttree.V550,
+        driver=driver_files.V550,
         address=gpu.bdf,
         minor=gpu.minor,
         uuid=gpu.uuid,
@@ -298,7 +298,7 @@ def trusted() -> Iterator[Path]:
 def test_names_stay_unique_where_nvml_itself_repeats_a_uuid(
     tmp_path: Path, host: tuple[Gpu, ...], trusted: Path
 ) -> None:
-    hosttree.ubuntu(tmp_path)
+    driver_files.ubuntu(tmp_path)
     same = standin.uuid(1, "MIG")
     instances = tuple(
         standin.Instance(gpu_instance=gi, compute_instance=0, uuid=same, profile="1g.10gb") for gi in (7, 8)

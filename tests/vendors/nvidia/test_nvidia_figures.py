@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hosttree import link, put
-from standin import Gpu, Instance, Machine, gpu, install, trusted_folder, uuid
-from waiting import PATIENCE_S, limited
+from support.hosts.driver_files import link, put
+from support.nvml.standin import Gpu, Instance, Machine, gpu, install, trusted_folder, uuid
+from support.waiting import PATIENCE_S, limited
 
 from cdigen.host.root import Root
 from cdigen.model.figures import MAX_PROCESSES, DeviceFigures, DeviceProcess

@@ -3,11 +3,11 @@
 import os
 from pathlib import Path
 
-import amdtree
 import pytest
-from hosttree import link, put
-from vendors.amd.amdhost import discover, places
-from waiting import by_deadline
+from support.hosts import amd_tree
+from support.hosts.amd import discover, places
+from support.hosts.driver_files import link, put
+from support.waiting import by_deadline
 
 from cdigen.model.figures import MAX_PROCESSES, DeviceFigures
 from cdigen.vendors.amd.health import HEALTH
@@ -15,7 +15,7 @@ from cdigen.vendors.amd.health.figures import figures
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
-GPU, OTHER = amdtree.ADDRESSES[:2]
+GPU, OTHER = amd_tree.ADDRESSES[:2]
 GIB = 1 << 30
 NODES = "sys/class/kfd/kfd/topology/nodes"
 FILES = {
@@ -52,7 +52,7 @@ def told(host: Path) -> dict[tuple[str, str], DeviceFigures]:
 
 
 def test_every_figure_that_amdgpu_tells_is_there(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, amdtree.mi300x(1, count=1))
+    amd_tree.write(tmp_path, amd_tree.mi300x(1, count=1))
     fill(tmp_path, GPU, FILES)
     assert told(tmp_path)[GPU, ""] == DeviceFigures(
         address=GPU, memory_total=192 * GIB, memory_used=10 * GIB, utilization=97.0, memory_utilization=31.0,
@@ -63,12 +63,12 @@ def test_every_figure_that_amdgpu_tells_is_there(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_tells_nothing_is_unknown_in_all(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, (amdtree.radeon(),))
+    amd_tree.write(tmp_path, (amd_tree.radeon(),))
     assert told(tmp_path) == {("0000:03:00.0", ""): DeviceFigures(address="0000:03:00.0")}
 
 
 def test_readings_that_cannot_be_are_unknown(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, amdtree.mi300x(1, count=1))
+    amd_tree.write(tmp_path, amd_tree.mi300x(1, count=1))
     fill(
         tmp_path,
         GPU,
@@ -91,7 +91,7 @@ def test_readings_that_cannot_be_are_unknown(tmp_path: Path) -> None:
 
 
 def test_the_edge_is_measured_where_there_is_a_sensor(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, amdtree.mi210(1))
+    amd_tree.write(tmp_path, amd_tree.mi210(1))
     fill(
         tmp_path,
         GPU,
@@ -107,7 +107,7 @@ def test_the_edge_is_measured_where_there_is_a_sensor(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_sleeps_is_not_asked(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, amdtree.mi210(2))
+    amd_tree.write(tmp_path, amd_tree.mi210(2))
     fill(tmp_path, GPU, FILES | {"power/runtime_status": "suspended"})
     fill(tmp_path, OTHER, FILES)
     found = told(tmp_path)
@@ -116,7 +116,7 @@ def test_a_gpu_that_sleeps_is_not_asked(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_hangs_keeps_no_other_from_being_read(tmp_path: Path) -> None:
-    amdtree.write(tmp_path, amdtree.mi210(2))
+    amd_tree.write(tmp_path, amd_tree.mi210(2))
     inventory = discover(tmp_path)
     fill(tmp_path, GPU, FILES)
     fill(tmp_path, OTHER, FILES)
@@ -134,7 +134,7 @@ def test_a_gpu_that_hangs_keeps_no_other_from_being_read(tmp_path: Path) -> None
 @pytest.fixture
 def computing(tmp_path: Path) -> Path:
     """Lay a GPU in two partitions with KFD's numbers, and three programs on them."""
-    amdtree.write(tmp_path, amdtree.mi300x(2, count=1))
+    amd_tree.write(tmp_path, amd_tree.mi300x(2, count=1))
     for number, gpu_id in ((2, 11), (3, 22)):
         folder = tmp_path / NODES / str(number)
         put(folder / "gpu_id", f"{gpu_id}\n".encode())
@@ -171,7 +171,7 @@ def test_of_many_processes_those_with_most_memory_are_told(computing: Path) -> N
 def test_a_gpu_without_a_program_has_no_processes_and_one_unknown_to_kfd_has_unknown_ones(
     tmp_path: Path,
 ) -> None:
-    amdtree.write(tmp_path, (*amdtree.mi210(1), amdtree.radeon("0000:99:00.0")))
+    amd_tree.write(tmp_path, (*amd_tree.mi210(1), amd_tree.radeon("0000:99:00.0")))
     put(tmp_path / NODES / "2/gpu_id", b"11\n")
     found = told(tmp_path)
     assert found[GPU, ""].processes == ()

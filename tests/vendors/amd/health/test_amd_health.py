@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import amdtree
 import pytest
-from hosttree import put
-from vendors.amd.amdhost import discover, places
-from waiting import by_deadline
+from support.hosts import amd_tree
+from support.hosts.amd import discover, places
+from support.hosts.driver_files import put
+from support.waiting import by_deadline
 
 from cdigen.model.health import DeviceEvent, LogRecord, Measurement, Recovery, Symptom
 from cdigen.model.inventory import Inventory
@@ -16,14 +16,14 @@ from cdigen.vendors import registry
 from cdigen.vendors.amd.health import HEALTH
 from cdigen.vendors.amd.health.ras import probe
 
-GPU, OTHER = amdtree.ADDRESSES[:2]
+GPU, OTHER = amd_tree.ADDRESSES[:2]
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
     """Lay two MI300Xs, one of them split, with what the PCI bus shows of them."""
-    gpus = (*amdtree.mi300x(8, count=1), *amdtree.mi300x(1, count=2)[1:])
-    amdtree.write(tmp_path, gpus)
+    gpus = (*amd_tree.mi300x(8, count=1), *amd_tree.mi300x(1, count=2)[1:])
+    amd_tree.write(tmp_path, gpus)
     for address in (GPU, OTHER):
         put(tmp_path / "sys/devices/pci0000:00" / address / "config", bytes.fromhex("0210a174") + bytes(60))
         put(tmp_path / "sys/devices/pci0000:00" / address / "power/runtime_status", b"active\n")

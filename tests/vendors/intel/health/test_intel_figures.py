@@ -5,12 +5,12 @@ import threading
 import time
 from pathlib import Path
 
-import inteltree
 import pytest
-from hosttree import link, put
-from inteltree import Device
-from vendors.intel.intelhost import discover, places
-from waiting import by_deadline
+from support.hosts import intel_tree
+from support.hosts.driver_files import link, put
+from support.hosts.intel import discover, places
+from support.hosts.intel_tree import Device
+from support.waiting import by_deadline
 
 from cdigen.model.figures import DeviceFigures
 from cdigen.vendors.intel.health import HEALTH
@@ -19,12 +19,12 @@ from cdigen.vendors.kernel.device_files import APART_S
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
-XE, I915, NPU, GAUDI = "0000:03:00.0", inteltree.IGPU, "0000:00:0b.0", "0000:33:00.0"
+XE, I915, NPU, GAUDI = "0000:03:00.0", intel_tree.IGPU, "0000:00:0b.0", "0000:33:00.0"
 DEVICES = (
-    inteltree.gpu(1, XE, inteltree.B60, "xe"),
-    inteltree.gpu(0, I915, "0xa780", "i915", pci_class=inteltree.VGA),
-    inteltree.npu(),
-    inteltree.gaudi(1, GAUDI),
+    intel_tree.gpu(1, XE, intel_tree.B60, "xe"),
+    intel_tree.gpu(0, I915, "0xa780", "i915", pci_class=intel_tree.VGA),
+    intel_tree.npu(),
+    intel_tree.gaudi(1, GAUDI),
 )
 GIB = 1 << 30
 MONITOR = "hwmon/hwmon3"
@@ -51,7 +51,7 @@ def fill(host: Path, device: Device, files: dict[str, str]) -> None:
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
     """Lay one device of each driver."""
-    inteltree.lay(tmp_path, *DEVICES)
+    intel_tree.lay(tmp_path, *DEVICES)
     return tmp_path
 
 

@@ -3,23 +3,23 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import inteltree
 import pytest
-from hosttree import put
-from inteltree import Device
-from vendors.intel.intelhost import discover, places
+from support.hosts import intel_tree
+from support.hosts.driver_files import put
+from support.hosts.intel import discover, places
+from support.hosts.intel_tree import Device
 
 from cdigen.model.health import DeviceEvent, LogRecord, Recovery, Symptom
 from cdigen.vendors import registry
 from cdigen.vendors.intel.health import HEALTH
 from cdigen.vendors.intel.health.causes import LINES
 
-XE, I915, NPU, GAUDI = "0000:03:00.0", inteltree.IGPU, "0000:00:0b.0", "0000:33:00.0"
+XE, I915, NPU, GAUDI = "0000:03:00.0", intel_tree.IGPU, "0000:00:0b.0", "0000:33:00.0"
 DEVICES = (
-    inteltree.gpu(1, XE, inteltree.B60, "xe"),
-    inteltree.gpu(0, I915, "0xa780", "i915", pci_class=inteltree.VGA),
-    inteltree.npu(),
-    inteltree.gaudi(1, GAUDI),
+    intel_tree.gpu(1, XE, intel_tree.B60, "xe"),
+    intel_tree.gpu(0, I915, "0xa780", "i915", pci_class=intel_tree.VGA),
+    intel_tree.npu(),
+    intel_tree.gaudi(1, GAUDI),
 )
 
 
@@ -30,7 +30,7 @@ def folder(host: Path, address: str) -> Path:
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
     """Lay one device of each driver, all awake."""
-    inteltree.lay(tmp_path, *DEVICES)
+    intel_tree.lay(tmp_path, *DEVICES)
     for device in DEVICES:
         put(tmp_path / device.folder / "config", bytes.fromhex("8680") + bytes(62))
         put(tmp_path / device.folder / "power/runtime_status", b"active\n")
@@ -168,8 +168,8 @@ def test_a_gpu_that_calls_itself_critical_is_told_by_the_probe(host: Path) -> No
 
 @pytest.mark.usefixtures("real_nodes")
 def test_a_device_of_a_virtual_machine_is_looked_at_like_others(tmp_path: Path) -> None:
-    given = Device(address=XE, device_id=inteltree.B60, driver="vfio-pci", group=70)
-    inteltree.lay(tmp_path, given, inteltree.gpu(0, I915, "0xa780", "i915"))
+    given = Device(address=XE, device_id=intel_tree.B60, driver="vfio-pci", group=70)
+    intel_tree.lay(tmp_path, given, intel_tree.gpu(0, I915, "0xa780", "i915"))
     put(tmp_path / given.folder / "config", b"\xff" * 64)
     inventory = discover(tmp_path, vfio=True)
     assert words(HEALTH.look(places(tmp_path), inventory).symptoms) == [(XE, "pci-off-bus")]

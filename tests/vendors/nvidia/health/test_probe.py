@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hosttree import put
-from standin import Gpu, Machine, gpu, install, trusted_folder, uuid
-from waiting import by_deadline
+from support.hosts.driver_files import put
+from support.nvml.standin import Gpu, Machine, gpu, install, trusted_folder, uuid
+from support.waiting import by_deadline
 
 from cdigen.host.root import Root
 from cdigen.model.health import Look, Symptom

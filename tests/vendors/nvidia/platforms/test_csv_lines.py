@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hosttree import AARCH64, link, put, write_library
 from hypothesis import given
 from hypothesis import strategies as st
-from lawexamples import examples
-from vendors.fakehost import empty_root, make_any_instead, places
-from vendors.platformtrees import (
+from support.hosts.driver_files import AARCH64, link, put, write_library
+from support.hosts.nvidia import empty_root, make_any_instead, places
+from support.hosts.nvidia_platforms import (
     LISTS,
     OWN,
     SYSTEM,
@@ -21,6 +20,7 @@ from vendors.platformtrees import (
     only_files,
     said,
 )
+from support.law_examples import examples
 
 from cdigen.host.root import Root
 from cdigen.vendors.nvidia.platforms import csv_lines, tegra

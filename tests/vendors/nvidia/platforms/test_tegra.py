@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hosttree import put
-from vendors.fakehost import make_any_instead, places
-from vendors.platformtrees import (
+from support.hosts.driver_files import put
+from support.hosts.nvidia import make_any_instead, places
+from support.hosts.nvidia_platforms import (
     LISTS,
     OPENRM,
     OWN,

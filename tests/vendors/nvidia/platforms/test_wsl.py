@@ -8,9 +8,9 @@ from time import process_time
 from typing import TYPE_CHECKING
 
 import pytest
-from hosttree import AARCH64, X86_64, link, put
-from vendors.fakehost import make_any_instead, make_instead, places
-from vendors.platformtrees import (
+from support.hosts.driver_files import AARCH64, X86_64, link, put
+from support.hosts.nvidia import make_any_instead, make_instead, places
+from support.hosts.nvidia_platforms import (
     INF,
     LIBRARIES,
     STORE,

@@ -1,0 +1,1 @@
+"""Helpers that tests share; README.md in this folder lists them."""

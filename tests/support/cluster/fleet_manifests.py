@@ -1,0 +1,60 @@
+"""The manifests of packaging/kubernetes as a user's own overlay has them: `rendered`."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from os.path import relpath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from support.paths import REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MANIFESTS = REPOSITORY / "packaging/kubernetes"
+NAMESPACE = "cdigen-system"
+# Which nodes are labelled so by NFD.
+LABEL = "feature.node.kubernetes.io/pci-10de.present"
+# The nodes have no driver behind them, which the daemon's look at devices would find.
+CONFIG = """\
+profiles: [{name: default, class: gpu, layout: files, hook: none}]
+health: {ignore: [node-unusable]}
+daemon: {settle_timeout_s: 2}
+nri: {allow: [{namespaces: ["*"]}]}
+"""
+KUSTOMIZATION = """\
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [{resources}]
+nameSuffix: "{suffix}"
+labels: [{{pairs: {{app.kubernetes.io/name: "cdigen{suffix}"}}, includeSelectors: true}}]
+configMapGenerator: [{{name: cdigen-config, behavior: replace, files: [config.yaml]}}]
+"""
+
+
+def rendered(
+    kubectl: Path,
+    *,
+    overlays: Iterable[str] = ("overlays/old-kubernetes",),
+    suffix: str = "",
+    config: str = CONFIG,
+) -> list[dict[str, Any]]:
+    """Return the objects of OVERLAYS with CONFIG, as `kubectl kustomize` makes them; names end in SUFFIX."""
+    with tempfile.TemporaryDirectory(prefix="overlay-") as name:
+        folder = Path(name)
+        resources = ", ".join(relpath(MANIFESTS / overlay, folder.resolve()) for overlay in overlays)
+        text = KUSTOMIZATION.format(resources=resources, suffix=suffix)
+        (folder / "kustomization.yaml").write_text(text)
+        (folder / "config.yaml").write_text(config)
+        return as_it_is(kubectl, folder)
+
+
+def as_it_is(kubectl: Path, folder: Path) -> list[dict[str, Any]]:
+    """Return the objects of the kustomization in FOLDER."""
+    done = subprocess.run([kubectl, "kustomize", folder], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr, done.stderr
+    return list(yaml.safe_load_all(done.stdout))

@@ -1,0 +1,37 @@
+"""Waiting until the resources of a node with GPUs are registered with its present kubelet: `registered_s`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from support.containers.containerd_host import eventually
+
+if TYPE_CHECKING:
+    from support.cluster.gpu_node import GpuNode
+
+
+def registered_s(gpu_node: GpuNode, since_s: float) -> float:
+    """Wait until all resources are registered with a kubelet whose socket was made since SINCE_S (Unix time).
+
+    Returns how long that took from the making of the socket on.
+    """
+    socket = gpu_node.node.folder / "kubelet/device-plugins/kubelet.sock"
+
+    def registered() -> float | None:
+        gpu_node.revive()
+        try:
+            born_s, status = socket.stat().st_ctime, gpu_node.status()
+        except OSError:
+            return None
+        states = {row["state"] for row in status["resources"]}
+        # One that was killed has left its status.
+        is_now = gpu_node.plugin.process and status["pid"] == gpu_node.plugin.process.pid
+        if not is_now or states != {"registered"} or born_s < since_s:
+            return None
+        # When the last resource was registered, or came to be what it is.
+        times = (datetime.fromisoformat(row["since"]).timestamp() for row in status["resources"])
+        after_s = max(times) - born_s
+        return after_s if after_s >= 0 else None
+
+    return eventually(registered, "all are registered", told=gpu_node.told)

@@ -1,0 +1,295 @@
+"""A real Kubernetes with the manifests of examples/kubernetes/gpushare: `running_gpushare`.
+
+The extender runs as its Deployment says, but on the node itself: the image comes from elsewhere. `cdigen
+kubelet` has the kubeconfig that docs/sharing.md makes of the token.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import re
+import signal
+import subprocess
+import sys
+from contextlib import closing, contextmanager
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from support.cluster.api import ADDRESS, PORT, network_of
+from support.cluster.node import Daemon, Node, running_node
+from support.containers.busybox_image import IMAGE
+from support.containers.containerd_host import RELEASES, eventually
+from support.paths import REPOSITORY
+
+from cdigen.gpushare.names import GPUS, Resources, ledger_name
+from cdigen.gpushare.nodes import Gpu, node_annotation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER = REPOSITORY / "examples/kubernetes/gpushare"
+RESOURCES = Resources()
+LEDGERS = "cdigen"
+FENCED = re.compile(r"^ *```[a-z]*\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+ROLES = "/apis/rbac.authorization.k8s.io/v1"
+
+# Another user, who may write to nothing but what is its own; the tests' Python may be in root's home.
+MAY_READ = (f"--{which}=-all,+dac_read_search" for which in ("bounding-set", "inh-caps", "ambient-caps"))
+USER = ("setpriv", "--reuid=65532", "--regid=65532", "--clear-groups", "--no-new-privs", *MAY_READ)
+# As the Deployment's pod: another user, no capabilities, a root that nobody writes to; RUN is an emptyDir's.
+AS_POD = """
+cp -r "$1/pod/." /run/
+mkdir -p /run/cdigen-extender && chmod 777 /run/cdigen-extender
+mount --bind / / && mount -o remount,bind,ro /
+shift
+exec "$@"
+"""
+
+
+@contextmanager
+def running_gpushare(cache: Path) -> Iterator[Node]:
+    """Run a cluster that asks RBAC, with what the manifests make, and the extender of its scheduler."""
+    with running_node(cache, RELEASES["forky"]) as node:
+        restart(node, "api-server", **{"--authorization-mode": "RBAC"})
+        node.answers(node.daemons["api-server"], "/readyz")
+        # Nodes without a kubelet would be called dead.
+        restart(
+            node, "controllers", **{"--node-monitor-grace-period": "1h", "--node-startup-grace-period": "1h"}
+        )
+        as_the_page_says(node, "apply -k", REPOSITORY)
+        add_node(node)
+        lay_pod(node)
+        start_extender(node)
+        start_scheduler(node)
+        yield node
+
+
+def restart(node: Node, name: str, **flags: str) -> None:
+    daemon = node.daemons[name]
+    daemon.stop(signal.SIGKILL)  # the API server would wait for those who watch
+    kept = [flag for flag in daemon.flags if flag.partition("=")[0] not in flags]
+    daemon.flags = [*kept, *(f"{flag}={value}" for flag, value in flags.items())]
+    daemon.start()
+
+
+def add_node(node: Node) -> None:
+    """Add the node of gpushare's guide, without a kubelet: two GPUs, of 15 GiB and less."""
+    node.api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "guide"}})
+    amounts = {"cpu": "64", "memory": "64Gi", "pods": "200"}
+    ready = {"type": "Ready", "status": "True", "reason": "x", "message": "x"}
+    addresses = [{"type": "InternalIP", "address": "10.99.0.7"}]
+    status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready], "addresses": addresses}
+    node.api.patch("/api/v1/nodes/guide/status", {"status": status})
+    node.api.patch("/api/v1/nodes/guide", {"spec": {"taints": None}})
+    offer(node, 15, 8)
+
+
+def offer(node: Node, *sizes: int) -> None:
+    """Let the node of the guide have GPUs of SIZES, in units."""
+    gpus = [Gpu(index=index, units=units, uuid=f"GPU-{index}") for index, units in enumerate(sizes)]
+    node.api.patch("/api/v1/nodes/guide", {"metadata": {"annotations": {GPUS: node_annotation(gpus)}}})
+    amounts = {RESOURCES.memory: str(sum(sizes)), RESOURCES.count: str(len(sizes))}
+    node.api.patch("/api/v1/nodes/guide/status", {"status": {"capacity": amounts, "allocatable": amounts}})
+
+
+def lay_pod(node: Node) -> None:
+    """Write what the kubelet would mount into the extender's pod; it is copied to /run."""
+    account = node.folder / "pod/secrets/kubernetes.io/serviceaccount"
+    account.mkdir(parents=True)
+    (account / "token").write_text(token_of(node, "cdigen-extender"))
+    (account / "ca.crt").write_bytes((node.folder / "api-server/apiserver.crt").read_bytes())
+    (account / "namespace").write_text(LEDGERS)
+    (node.folder / "pod/token").write_text(own_token(node))
+
+
+def token_of(node: Node, account: str, namespace: str = LEDGERS) -> str:
+    def found() -> Any:
+        rows = node.api.get(f"/api/v1/namespaces/{namespace}/secrets")["items"]
+        for row in rows:
+            owner = row["metadata"].get("annotations", {}).get("kubernetes.io/service-account.name")
+            if owner == account and "token" in row.get("data", {}):
+                return base64.b64decode(row["data"]["token"]).decode()
+        return None
+
+    return str(eventually(found, f"the token of {account}", told=str))
+
+
+def own_token(node: Node) -> str:
+    """Return what the page's command made for the extender and its scheduler."""
+    found = node.api.get(f"/api/v1/namespaces/{LEDGERS}/secrets/cdigen-extender")
+    return base64.b64decode(found["data"]["token"]).decode()
+
+
+def deployment() -> dict[str, Any]:
+    documents = yaml.safe_load_all((FOLDER / "extender.yaml").read_text())
+    found: dict[str, Any] = next(each for each in documents if each["kind"] == "Deployment")
+    return found
+
+
+def start_extender(node: Node) -> None:
+    container = deployment()["spec"]["template"]["spec"]["containers"][0]
+    arguments = [each.replace("/etc/cdigen-extender/token", "/run/token") for each in container["args"]]
+    api = (f"KUBERNETES_SERVICE_HOST={ADDRESS}", f"KUBERNETES_SERVICE_PORT={PORT}")
+    program = (*container["command"][1:], *arguments)
+    flags = ("--mount", "bash", "-euc", AS_POD, "pod", str(node.folder), *USER, "env", *api)
+    daemon = Daemon(
+        enter=node.enter,
+        program=Path("/usr/bin/unshare"),
+        flags=[*flags, sys.executable, "-m", "cdigen", *program],
+        log_file=node.folder / "extender.log",
+    )
+    node.daemons["extender"] = daemon
+    begin_extender(node)
+
+
+def begin_extender(node: Node) -> None:
+    """Start the extender, and wait until it is ready, as the Deployment's probe asks it."""
+
+    def asked() -> bool | None:
+        node.daemons["extender"].check()
+        try:
+            with network_of(node.holder):
+                connection = http.client.HTTPConnection("127.0.0.1", 12345, timeout=5)
+                connection.connect()
+            connection.request("GET", probe["path"])
+            with closing(connection):
+                return connection.getresponse().status == 200 or None
+        except OSError:
+            return None
+
+    probe = deployment()["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]["httpGet"]
+    node.daemons["extender"].start()
+    eventually(asked, "the extender is ready", told=lambda: said(node))
+
+
+def start_scheduler(node: Node) -> None:
+    node.daemons["scheduler"].stop()
+    text = (FOLDER / "scheduler-v1beta1.yaml").read_text()
+    config = node.folder / "scheduler.yaml"
+    config.write_text(own(node, text))
+    node.start("scheduler", "kube-scheduler", config=str(config))
+
+
+def own(node: Node, text: str) -> str:
+    """Return a scheduler's configuration with this cluster's own file, token and port."""
+    text = text.replace("/etc/kubernetes/scheduler.conf", f"{node.folder}/kubeconfig")
+    return text.replace("cdigen:TOKEN@", f"cdigen:{own_token(node)}@").replace(":32766/", ":12345/")
+
+
+def create(node: Node, name: str, units: int, **spec: Any) -> None:
+    limits = {"limits": {RESOURCES.memory: str(units)}}
+    container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "resources": limits}
+    document = {"containers": [container], "automountServiceAccountToken": False, **spec}
+    metadata = {"name": name, "namespace": "default"}
+    node.api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": document})
+
+
+def delete(node: Node, name: str) -> None:
+    node.api.delete(f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
+
+
+def said(node: Node, name: str = "extender") -> str:
+    return f"{node.daemons[name].log}\n{node.daemons['scheduler'].log[-1500:]}"
+
+
+def is_said(node: Node, name: str, words: str) -> None:
+    """Wait until a program has said WORDS."""
+    log = node.daemons[name].log_file
+    eventually(lambda: words in log.read_text() or None, words, told=lambda: said(node, name))
+
+
+def told_of(node: Node, name: str, words: str) -> str:
+    """Wait until an event or the status of a pod has WORDS, and return them."""
+
+    def found() -> str | None:
+        rows = node.api.get("/api/v1/namespaces/default/events")["items"]
+        texts = [row["message"] for row in rows if row["involvedObject"]["name"] == name]
+        texts.append(str(node.pods("default")[name]["status"].get("message")))
+        return next((text for text in texts if words in text), None)
+
+    return str(eventually(found, f"{name} is told {words}", told=lambda: said(node)))
+
+
+@contextmanager
+def without(node: Node, role: str, resource: str, *verbs: str) -> Iterator[None]:
+    """Take VERBS on RESOURCE out of a ROLE until the context ends."""
+    before = node.api.get(role)
+    rules = json.loads(json.dumps(before["rules"]))
+    taken = [rule for rule in rules if resource in rule["resources"] and set(verbs) <= set(rule["verbs"])]
+    assert len(taken) == 1, (role, resource, verbs)
+    others = [each for each in taken[0]["resources"] if each != resource]
+    rest = [verb for verb in taken[0]["verbs"] if verb not in verbs]
+    rules.remove(taken[0])
+    if others:
+        rules.append({**taken[0], "resources": others})
+    if rest:
+        rules.append({**taken[0], "resources": [resource], "verbs": rest})
+    node.api.patch(role, {"rules": rules})
+    try:
+        yield
+    finally:
+        node.api.patch(role, {"rules": before["rules"]})
+
+
+def remove_ledger(node: Node, name: str) -> None:
+    node.api.delete(f"/api/v1/namespaces/{LEDGERS}/configmaps/{ledger_name(name)}")
+
+
+def inspect(node: Node, config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Let a user who is not root call `kubectl inspect gpushare` with a kubeconfig."""
+    programs = node.folder / "programs"
+    if not programs.exists():
+        programs.mkdir()
+        starter = (REPOSITORY / "etc/kubectl-inspect-gpushare.starter").read_text()
+        plugin = programs / "kubectl-inspect-gpushare"
+        plugin.write_text(starter.replace("@python@", sys.executable).replace("@tree@", str(REPOSITORY)))
+        plugin.chmod(0o755)
+    environment = (f"PATH={programs}:/usr/bin:/bin", f"KUBECONFIG={config}", "HOME=/nowhere")
+    kubectl = node.tree / "bin/kubectl"
+    command: tuple[str | Path, ...] = (kubectl, "inspect", "gpushare", *arguments)
+    return subprocess.run(
+        node.enter(*USER, "env", *environment, *command), check=False, capture_output=True, text=True
+    )
+
+
+def user_of(node: Node, name: str) -> Path:
+    """Make a service account in the namespace default, and return a kubeconfig of it that all can read."""
+    metadata = {"name": name, "namespace": "default"}
+    node.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    document = json.loads((node.folder / "kubeconfig").read_text())
+    document["users"] = [{"name": "admin", "user": {"token": token_of(node, name, "default")}}]
+    node.folder.chmod(0o711)
+    config = node.folder / f"{name}.conf"
+    config.write_text(json.dumps(document))
+    config.chmod(0o644)
+    return config
+
+
+def kubeconfig_of_the_page(node: Node) -> Path:
+    """Run what docs/sharing.md says, as administrator; returns the file."""
+    work = node.folder / "work"
+    work.mkdir()
+    as_the_page_says(node, "set-cluster", work)
+    made = work / "kubelet.conf"
+    assert made.stat().st_mode & 0o077 == 0
+    return made
+
+
+def as_the_page_says(node: Node, words: str, folder: Path) -> None:
+    """Run the commands of docs/sharing.md that have WORDS in FOLDER, as administrator of the cluster."""
+    page = (REPOSITORY / "docs/sharing.md").read_text()
+    (commands,) = [dedent(block) for block in FENCED.findall(page) if words in block]
+    admin = json.loads((node.folder / "kubeconfig").read_text())
+    authority = f"{node.folder}/api-server/apiserver.crt"
+    server = {"server": f"https://{ADDRESS}:{PORT}", "certificate-authority": authority}
+    admin["clusters"] = [{"name": "node", "cluster": server}]
+    config = node.folder / "admin.conf"
+    config.write_text(json.dumps(admin))
+    environment = (f"PATH={node.tree}/bin:/usr/bin:/bin", f"KUBECONFIG={config}")
+    command = node.enter("env", *environment, "bash", "-euc", f"cd {folder}\n{commands}")
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}"

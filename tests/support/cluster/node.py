@@ -1,0 +1,326 @@
+"""A Kubernetes of one node, of which nothing is the machine's own: `running_node`.
+
+etcd, API server, scheduler, controllers and kubelet are 1.20.2 (the part `kubernetes` of provision), and
+containerd is one of containerd_host's. What they write is in a folder; processes, mounts and network are in
+namespaces; what the kernel has for the whole machine (flags, cgroups) is guarded, or removed by hold-node.
+"""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from support.cluster.api import ADDRESS, PORT, TOKEN, Api, ApiError
+from support.cluster.pods import NAMESPACE, Pod, pod_manifest
+from support.containers.containerd_host import (
+    Containerd,
+    Place,
+    Release,
+    containerd_within,
+    eventually,
+    holding_node,
+    only_child,
+)
+from support.waiting import HOST_PATIENCE_S
+
+NODE = "node1"
+ETCD = "http://127.0.0.1:2379"
+
+# The bridge's network is the node's own; nothing is translated, as nothing leads out of it.
+NETWORK = {
+    "cniVersion": "0.4.0",
+    "name": "pods",
+    "type": "bridge",
+    "bridge": "pods0",
+    "isGateway": True,
+    "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.98.0.0/16"}]]},
+}
+
+# oomScoreAdj: less needs CAP_SYS_RESOURCE. Queries are limited to 5 a second by default, and with them how
+# fast pods start and end.
+KUBELET = {
+    "apiVersion": "kubelet.config.k8s.io/v1beta1",
+    "kind": "KubeletConfiguration",
+    "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+    "authorization": {"mode": "AlwaysAllow"},
+    "cgroupDriver": "cgroupfs",
+    "eventRecordQPS": 0,
+    "evictionHard": {"memory.available": "50Mi"},
+    "failSwapOn": False,
+    "imageGCHighThresholdPercent": 100,
+    "kubeAPIBurst": 200,
+    "kubeAPIQPS": 100,
+    "nodeStatusUpdateFrequency": "2s",
+    "oomScoreAdj": 0,
+    "resolvConf": "",
+    "syncFrequency": "5s",
+}
+
+
+@dataclass(kw_only=True)
+class Daemon:
+    """A program in a node's namespaces that can be stopped and started; FLAGS can be changed in between.
+
+    One that COMES_BACK is started again where it has ended by itself, as by its unit.
+    """
+
+    enter: Callable[..., list[str | Path]]
+    program: Path
+    flags: Sequence[str]
+    log_file: Path
+    comes_back: bool = False
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> str:
+        """The last that it has said."""
+        return self.log_file.read_text(errors="replace")[-4000:]
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended since it was started."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it, without waiting for anything."""
+        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.enter(self.program, *self.flags),
+                env={"PATH": path},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End it by a signal, if it runs."""
+        assert self._process
+        if self.runs:
+            # nsenter does not pass signals on to the process that it waits for.
+            os.kill(only_child(self._process.pid), number)
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait for its end."""
+        assert self._process
+        self._process.wait(timeout=HOST_PATIENCE_S)
+
+    def check(self) -> None:
+        """Make sure that it runs."""
+        assert self._process
+        if self.comes_back and not self.runs:
+            self.start()
+        assert self._process.poll() is None, self.log
+
+
+@dataclass(kw_only=True)
+class Node(Place):
+    """A node that runs pods, and the control plane beside it; both have everything below FOLDER."""
+
+    tree: Path
+    holder: int
+    api: Api
+    containerd: Containerd
+    daemons: dict[str, Daemon] = field(default_factory=dict)
+
+    @property
+    def kubelet(self) -> Daemon:
+        """Its kubelet."""
+        return self.daemons["kubelet"]
+
+    def enter(self, *command: str | Path) -> list[str | Path]:
+        """Return COMMAND as one that runs in the node's namespaces."""
+        return self.containerd.enter(*command)
+
+    def reap(self) -> None:
+        """Wait for the programs, which the end of their namespaces has ended."""
+        for daemon in self.daemons.values():
+            daemon.wait()
+
+    def kubectl(self, *arguments: str | Path, stdin: str = "") -> str:
+        """Call kubectl as administrator, which must succeed, and return its output."""
+        command = (self.tree / "bin/kubectl", f"--kubeconfig={self.folder}/kubeconfig", *arguments)
+        done = subprocess.run(
+            self.enter(*command),
+            check=False,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=HOST_PATIENCE_S,
+        )
+        assert done.returncode == 0, f"kubectl {arguments}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def start(self, name: str, program: str, **flags: str) -> Daemon:
+        """Start a program of Kubernetes; FLAGS have underscores where theirs have dashes."""
+        given = [f"--{flag.replace('_', '-')}={value}" for flag, value in flags.items()]
+        log_file = self.folder / f"{name}.log"
+        daemon = Daemon(
+            enter=self.containerd.enter, program=self.tree / "bin" / program, flags=given, log_file=log_file
+        )
+        daemon.start()
+        self.daemons[name] = daemon
+        return daemon
+
+    def answers(self, daemon: Daemon, path: str, *, truth: Callable[[Any], bool] = bool) -> None:
+        """Wait until the API server answers for PATH what is TRUTH; DAEMON has to run meanwhile."""
+
+        def asked() -> bool | None:
+            daemon.check()
+            try:
+                return truth(self.api.get(path)) or None
+            except (ApiError, OSError):
+                return None
+
+        eventually(asked, f"{path} is as it should be", told=lambda: daemon.log)
+
+    def is_ready(self) -> None:
+        """Wait until pods can run on it."""
+
+        def ready(node: Mapping[str, Any]) -> bool:
+            return {row["type"]: row["status"] for row in node["status"]["conditions"]}.get("Ready") == "True"
+
+        self.answers(self.kubelet, f"/api/v1/nodes/{NODE}", truth=ready)
+        # What the API server has of a node whose kubelet was away is what that said before.
+        self.answers(self.kubelet, f"/api/v1/nodes/{NODE}/proxy/healthz")
+
+    def namespace(self, name: str) -> None:
+        """Create a namespace, and wait until pods can be created in it."""
+        self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        self.answers(self.daemons["controllers"], f"/api/v1/namespaces/{name}/serviceaccounts/default")
+
+    def pod(self, name: str, *env: str, **fields: Any) -> "Pod":
+        """Create a pod of `pod_manifest`."""
+        manifest = pod_manifest(name, *env, **fields)
+        self.api.create(manifest)
+        return Pod(node=self, name=name, namespace=manifest["metadata"]["namespace"])
+
+    def pods(self, namespace: str = NAMESPACE) -> dict[str, Any]:
+        """Return all pods of a namespace as they are, by their names."""
+        rows = self.api.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return {row["metadata"]["name"]: row for row in rows}
+
+    def remove_pods(self) -> None:
+        """Delete all pods of all namespaces, and wait until none of their containers runs."""
+        for pod in self.api.get("/api/v1/pods")["items"]:
+            Pod(node=self, namespace=pod["metadata"]["namespace"], name=pod["metadata"]["name"]).delete()
+        list_pods = partial(self.containerd.cri.call, "ListPodSandbox")
+        eventually(
+            lambda: all(pod.state for pod in list_pods().items) or None,
+            "the pods are gone",
+            told=lambda: self.kubelet.log,
+        )
+
+
+@contextmanager
+def running_node(cache: Path, release: Release) -> Iterator[Node]:
+    """Run a node until the context ends.
+
+    Its pods and all else that it has are gone then, and when the tests were killed, too.
+    """
+    with ExitStack() as ended, holding_node() as (holder, folder), ExitStack() as running:
+        tree = cache / "kubernetes"
+        containerd = running.enter_context(
+            containerd_within(
+                holder,
+                folder,
+                cache=cache,
+                release=release,
+                settings=network_settings(release, folder, tree),
+            )
+        )
+        api = running.enter_context(closing(Api(holder)))
+        node = Node(folder=folder, tree=tree, holder=holder, api=api, containerd=containerd)
+        ended.callback(node.reap)
+        start_control_plane(node)
+        start_kubelet(node)
+        node.is_ready()
+        print(containerd.version(), node.api.get(f"/api/v1/nodes/{NODE}")["status"]["nodeInfo"])
+        yield node
+
+
+def network_settings(release: Release, folder: Path, tree: Path) -> str:
+    """Describe pods' network below FOLDER, and return the table of containerd's configuration for it."""
+    (folder / "net.d").mkdir()
+    (folder / "net.d/10-pods.conf").write_text(json.dumps(NETWORK))
+    programs = f'bin_dirs = ["{tree}/cni"]' if release.version > 2 else f'bin_dir = "{tree}/cni"'
+    return f'[plugins."{release.runtime}".cni]\n{programs}\nconf_dir = "{folder}/net.d"\n'
+
+
+def start_control_plane(node: Node) -> None:
+    """Start etcd, API server, scheduler and controllers, and wait until pods can be made."""
+    folder, tree = node.folder, node.tree
+    key = f"{tree}/service-accounts.key"
+    (folder / "tokens.csv").write_text(f"{TOKEN},admin,admin,system:masters\n")
+    config = kubeconfig(folder)
+    etcd = {"listen_client_urls": ETCD, "advertise_client_urls": ETCD, "data_dir": f"{folder}/etcd"}
+    node.start("etcd", "etcd", unsafe_no_fsync="true", **etcd)
+    api_server = node.start(
+        "api-server",
+        "kube-apiserver",
+        advertise_address=ADDRESS,
+        allow_privileged="true",
+        authorization_mode="AlwaysAllow",
+        bind_address=ADDRESS,
+        cert_dir=f"{folder}/api-server",
+        endpoint_reconciler_type="none",
+        etcd_servers=ETCD,
+        kubelet_preferred_address_types="InternalIP",
+        secure_port=str(PORT),
+        service_account_issuer="https://node1",
+        service_account_key_file=key,
+        service_account_signing_key_file=key,
+        service_cluster_ip_range="10.97.0.0/24",
+        token_auth_file=f"{folder}/tokens.csv",
+    )
+    node.answers(api_server, "/readyz")
+    node.start("scheduler", "kube-scheduler", kubeconfig=config, leader_elect="false")
+    controllers = node.start(
+        "controllers",
+        "kube-controller-manager",
+        kubeconfig=config,
+        leader_elect="false",
+        service_account_private_key_file=key,
+    )
+    node.answers(controllers, "/api/v1/namespaces/default/serviceaccounts/default")
+    node.namespace(NAMESPACE)
+
+
+def kubeconfig(folder: Path) -> str:
+    """Write what tells programs where the API server is, and return the file's path."""
+    server = {"server": f"https://{ADDRESS}:{PORT}", "insecure-skip-tls-verify": True}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "node", "cluster": server}],
+        "users": [{"name": "admin", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "node", "context": {"cluster": "node", "user": "admin"}}],
+        "current-context": "node",
+    }
+    (folder / "kubeconfig").write_text(json.dumps(document))
+    return f"{folder}/kubeconfig"
+
+
+def start_kubelet(node: Node) -> None:
+    """Start the kubelet."""
+    folder = node.folder
+    config = {**KUBELET, "cgroupRoot": f"/{folder.name}"}
+    (folder / "kubelet.json").write_text(json.dumps(config))
+    node.start(
+        "kubelet",
+        "kubelet",
+        config=f"{folder}/kubelet.json",
+        container_runtime="remote",
+        container_runtime_endpoint=f"unix://{folder}/c.sock",
+        hostname_override=NODE,
+        image_service_endpoint=f"unix://{folder}/c.sock",
+        kubeconfig=f"{folder}/kubeconfig",
+        node_ip=ADDRESS,
+    )

@@ -1,0 +1,36 @@
+"""A configuration as the code reads it, and the schema beside it."""
+
+import json
+import re
+
+from jsonschema import Draft202012Validator
+
+from cdigen.config import Settings, parse
+from cdigen.model.errors import ConfigError
+from cdigen.vendors.registry import VENDORS
+from support.paths import REPOSITORY
+
+SCHEMA = json.loads((REPOSITORY / "schemas/config.schema.json").read_text())
+VALIDATOR = Draft202012Validator(SCHEMA)
+KEYS = tuple(SCHEMA["properties"])
+LISTS = ("vendors", "spec_dirs", "library_search_paths", "binary_search_paths", "config_search_paths")
+PATHS = ("state_dir", "driver_root", "dev_root")
+
+
+def read(text: str | bytes) -> Settings:
+    data = text.encode() if isinstance(text, str) else text
+    return parse(data, file="c.yaml", vendors=tuple(VENDORS))
+
+
+def refusal(text: str | bytes) -> str:
+    """Return why TEXT is refused, by lines alone, or nothing where it is read."""
+    return re.sub(r"(c\.yaml:\d+):\d+: ", r"\1: ", exact_refusal(text))
+
+
+def exact_refusal(text: str | bytes) -> str:
+    """Return why TEXT is refused, by line and column, or nothing where it is read."""
+    try:
+        read(text)
+    except ConfigError as error:
+        return f"{error.message} ({error.hint})"
+    return ""

@@ -1,0 +1,209 @@
+"""Debian roots booted by their own systemd, in namespaces (tests/support/containers/boot-systemd).
+
+`booted` boots a root. `gpu_host` makes one with the real driver, and cdigen installed as its administrator
+would, by `make install` in it if nothing else is said. Its GPUs are at /, all files below one mount, copied
+by hard links on the file system of the cache: there is no overlay, which has hard links of its own kind.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.abilities import cannot_run
+from support.containers.chroot_host import Host
+from support.containers.upgrade_host import CONTAINERS, PACKAGES, STORAGE
+from support.hosts.nvidia_kernel import example_gpus, information_text, write, write_driver, write_kernel_side
+from support.own_trees import WRITTEN_IN_PLACE, copy_tree, remove_tree
+from support.paths import REPOSITORY
+from support.waiting import HOST_PATIENCE_S
+
+BOOT = REPOSITORY / "tests/support/containers/boot-systemd"
+UNITS = ("cdigen", "cdigen-once")
+GPUS = example_gpus(2)
+# Where the tree has what the kernel would show of its GPUs.
+KERNEL = "kernel"
+# The units start with a /proc of their own, which has nothing of a driver that the machine lacks.
+SHOWN = (
+    f"[Service]\nBindReadOnlyPaths=/{KERNEL}/proc/driver:/proc/driver /{KERNEL}/proc/devices:/proc/devices\n"
+)
+# What would reach out of a systemd in namespaces: settings of the machine's kernel and devices.
+MASKED = (
+    "systemd-binfmt.service", "systemd-modules-load.service", "systemd-network-generator.service",
+    "systemd-random-seed.service", "systemd-remount-fs.service", "systemd-sysctl.service",
+)  # fmt: skip
+# In the root, with the sources at /cdigen and the modules that it needs in /wheels: nothing is fetched.
+INSTALL = """
+mount --bind {repository} {root}/cdigen
+mount -o remount,bind,ro {root}/cdigen
+mount -t proc proc {root}/proc
+exec chroot {root} env -i PATH=/usr/sbin:/usr/bin HOME=/root PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels \
+    make --silent --directory=/cdigen install
+"""
+
+
+@contextmanager
+def booted(root: Path, *, kernel: Path | None = None, images: Path | None = None) -> Iterator[int]:
+    """Boot the systemd of ROOT, and give the number of its first process once multi-user.target is there.
+
+    KERNEL has the nodes of its /dev, IMAGES are podman's.
+    """
+    units = root / "etc/systemd/system"
+    for name in MASKED:
+        (units / name).unlink(missing_ok=True)
+        (units / name).symlink_to("/dev/null")
+    write(root / "etc/machine-id", "0123456789abcdef0123456789abcdef\n")
+    started = subprocess.Popen([BOOT, root, kernel or "", images or ""], stderr=subprocess.PIPE, text=True)
+    try:
+        if not eventually(lambda: started.poll() is not None or bool(_first_process(started))):
+            cannot_run(f"systemd does not come up as first process here: {_waits_for(started)}")
+        if started.poll() is not None:
+            cannot_run(f"systemd does not start as first process here: {started.returncode}")
+        yield _first_process(started)
+    finally:
+        started.kill()
+        started.communicate(timeout=HOST_PATIENCE_S)
+        # Its processes end with it, a moment later.
+        eventually(lambda: not _left_over_groups(started.pid))
+
+
+def _first_process(started: "subprocess.Popen[str]") -> int:
+    """Return the number of the first process once multi-user.target is active, and 0 before."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        first = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
+        target = "systemctl show --property=ActiveState multi-user.target"
+        if first and "=active" in Host(pid=int(first[0])).attempt(target, timeout_s=5).stdout:
+            return int(first[0])
+    return 0
+
+
+def _waits_for(started: "subprocess.Popen[str]") -> str:
+    """Return what a systemd that has not come up has still to do, and the last of its journal."""
+    first = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
+    if not first:
+        return "it has no first process"
+    asked = Host(pid=int(first[0])).attempt(
+        "systemctl list-jobs; systemctl --failed; journalctl -n 40 --no-pager"
+    )
+    return asked.stdout + asked.stderr
+
+
+def _left_over_groups(booter: int) -> list[Path]:
+    """Remove the control groups of the systemd that process BOOTER booted, and return those still in use."""
+    tops = [path for at in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{at}cdigen-test-{booter}")]
+    for top in tops:
+        for folder, _, _ in os.walk(top, topdown=False):
+            with suppress(OSError):
+                os.rmdir(folder)
+    return [top for top in tops if top.exists()]
+
+
+def eventually(true: Callable[[], bool], *, within_s: float = HOST_PATIENCE_S) -> bool:
+    """Return whether TRUE comes true in time."""
+    deadline = time.monotonic() + within_s
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuHost:
+    """A booted host with GPUs; ``root`` is its tree."""
+
+    host: Host
+    root: Path
+    version: str
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The versions of the driver that can be installed."""
+        folder = self.root / PACKAGES
+        return tuple(sorted(path.name for path in folder.iterdir())) if folder.exists() else (self.version,)
+
+    def load_module(self, version: str) -> None:
+        """Show the kernel module of VERSION, as after a reload."""
+        driver = self.root / KERNEL / "proc/driver/nvidia"
+        write_driver(driver, version, open_module=False)
+        for gpu in GPUS:
+            write(driver / f"gpus/{gpu.bdf}/information", information_text(gpu, version))
+
+
+def status(gpus: GpuHost) -> dict[str, Any]:
+    """Return what the daemon of that host reports."""
+    found: dict[str, Any] = json.loads(gpus.host.attempt("cdigen status --json").stdout or "{}")
+    return found
+
+
+def troubles(gpus: GpuHost) -> list[dict[str, Any]]:
+    """Return the daemon's warnings and errors, but for those about what this machine cannot show.
+
+    NVML: the real one misses the driver's module. /sys: a unit with a network namespace of its own has a
+    fresh one, in which the GPUs are not.
+    """
+    return [
+        row
+        for row in status(gpus)["findings"]
+        if row["severity"] != "info"
+        and row["rule"] != "gpu-without-device"
+        and "NVML_ERROR_DRIVER_NOT_LOADED" not in row["message"]
+    ]
+
+
+def make_install(root: Path) -> None:
+    """Run `make install` in ROOT, without a network."""
+    locked_wheels(root)
+    (root / "cdigen").mkdir()
+    _succeed("unshare", "--mount", "sh", "-euc", INSTALL.format(repository=REPOSITORY, root=root))
+
+
+@contextmanager
+def gpu_host(
+    tree: Path, version: str, *, images: Path, install: Callable[[Path], None] = make_install
+) -> Iterator[GpuHost]:
+    """Boot a copy of TREE (host-SUITE), with GPUs whose module is of VERSION, and cdigen as INSTALL puts it.
+
+    Copied by hard links, but for what dpkg and cdigen write into.
+    """
+    work = tree.parent / f"booted-{tree.name}-{os.getpid()}"
+    root = work / "root"
+    try:
+        work.mkdir()
+        copy_tree(tree, root, own=WRITTEN_IN_PLACE)
+        write_kernel_side(root / KERNEL, GPUS, driver_version=version)
+        for unit in UNITS:
+            write(root / f"etc/systemd/system/{unit}.service.d/kernel.conf", SHOWN)
+        write(root / "etc/containers/storage.conf", STORAGE)
+        # No limit of processes: the control groups may be without controllers.
+        limits = CONTAINERS.replace("[containers]\n", "[containers]\npids_limit = 0\n")
+        write(root / "etc/containers/containers.conf", limits)
+        install(root)
+        with booted(root, kernel=root / KERNEL, images=images) as first:
+            host = Host(pid=first)
+            try:
+                yield GpuHost(host=host, root=root, version=version)
+            finally:
+                host.attempt("podman rm --all --force --time 0")
+    finally:
+        remove_tree(work, within=tree.parent)
+
+
+def locked_wheels(root: Path) -> None:
+    """Put the wheels of requirements.lock for the Python of ROOT into its folder /wheels."""
+    said = _succeed("chroot", root, "python3", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
+    lock = ("--requirement", REPOSITORY / "requirements.lock", "--require-hashes", "--only-binary=:all:")
+    wheels = (f"--python-version={said.strip()}", "--dest", root / "wheels")
+    _succeed(sys.executable, "-m", "pip", "--quiet", "download", *lock, *wheels)
+
+
+def _succeed(*command: str | Path) -> str:
+    done = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout

@@ -1,0 +1,96 @@
+"""The Debian packages, built once, a next version of them, and hosts without a network for apt."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.own_trees import copy_tree
+from support.paths import REPOSITORY
+
+NEXT = "0.2.0"
+# What brings its own modules.
+SELF_CONTAINED = frozenset({"bookworm"})
+APT = (
+    "DEBIAN_FRONTEND=noninteractive apt-get --quiet --assume-yes --no-install-recommends --allow-downgrades "
+    "--option=Dpkg::Options::=--force-unsafe-io --option=APT::AutoRemove::RecommendsImportant=false "
+    "--option=APT::AutoRemove::SuggestsImportant=false"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Debs:
+    """Folders with the packages of this version, of a next one, and what they need as a repository."""
+
+    now: Path
+    later: Path
+    archives: Path | None
+
+    def lay_into(self, root: Path) -> None:
+        """Put all of them below the root of a host, whose apt asks for nothing else."""
+        (root / "debs").mkdir()
+        for name, folder in (("now", self.now), ("later", self.later), ("archives", self.archives)):
+            if folder is not None:
+                copy_tree(folder, root / "debs" / name)
+        sources = root / "etc/apt/sources.list"
+        sources.unlink()  # a hard link, perhaps
+        sources.write_text("deb [trusted=yes] file:/debs/archives ./\n" if self.archives else "")
+
+
+def build(cache: Path, suite: str, folder: Path) -> Debs:
+    """Build the packages for SUITE into FOLDER, and a next version; FOLDER is in the file system of CACHE."""
+    now, later = folder / "now", folder / "later"
+    packager = cache / f"packager-{suite}"
+    environment = {**os.environ, "DEB_ROOT": str(packager)}
+    if suite in SELF_CONTAINED:
+        environment |= {"SELF_CONTAINED": "yes", "PIP": f"{sys.executable} -m pip"}
+    command = [REPOSITORY / "packaging/build-deb", now]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    later.mkdir()
+    for deb in now.glob("*.deb"):
+        _next_version(deb, later)
+    archives = packager / "archives"
+    return Debs(now=now, later=later, archives=archives if archives.exists() else None)
+
+
+def one_file(folder: Path, path: str) -> Path:
+    """Make a package of one file, which lies at PATH, as those of drivers have theirs there."""
+    with tempfile.TemporaryDirectory(dir=folder.parent) as made:
+        tree = Path(made) / "tree"
+        (tree / "DEBIAN").mkdir(parents=True)
+        name = "a-driver"
+        fields = f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: Nobody <root@localhost>\n"
+        (tree / "DEBIAN/control").write_text(f"{fields}Description: a file\n")
+        (tree / path).parent.mkdir(parents=True)
+        (tree / path).touch()
+        _pack(tree, folder / f"{name}.deb")
+    return folder / f"{name}.deb"
+
+
+def _next_version(deb: Path, folder: Path) -> None:
+    """Make a later version of DEB, in which a module of the hook has another name."""
+    with tempfile.TemporaryDirectory(dir=folder.parent) as made:
+        tree = Path(made) / "tree"
+        subprocess.run(["dpkg-deb", "--raw-extract", deb, tree], check=True)
+        control = tree / "DEBIAN/control"
+        control.write_text(re.sub(r"\b0\.1\.0-", f"{NEXT}-", control.read_text()))
+        (tree / "DEBIAN/md5sums").unlink()
+        for init in tree.rglob("cdigen/__init__.py"):
+            init.write_text(init.read_text().replace("0.1.0", NEXT))
+            hook = init.parent / "hook"
+            (hook / "loader.py").rename(hook / "next_loader.py")
+            for module in hook.glob("*.py"):
+                module.write_text(module.read_text().replace("cdigen.hook.loader", "cdigen.hook.next_loader"))
+            # Where there is byte code, it is for the sources as they were, and nothing compares the two.
+            for stale in init.parent.rglob("*.pyc"):
+                stale.unlink()
+        _pack(tree, folder)
+
+
+def _pack(tree: Path, target: Path) -> None:
+    options = ("-Znone", "--root-owner-group", "--build")
+    subprocess.run(["dpkg-deb", *options, tree, target], check=True, stdout=subprocess.DEVNULL)

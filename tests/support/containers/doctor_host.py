@@ -1,0 +1,161 @@
+"""A GPU host with real runtimes whose own `cdigen` looks at it, to be broken and fixed.
+
+`diagnosed` is the one to call. What a driver shows in /proc and /sys is mounted over the machine's own, the
+runtimes' daemons run, and a stand-in for systemctl restarts them, for there is no systemd to do so.
+"""
+
+import importlib.util
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.containers.chroot_host import DEBIAN_IMAGE, Host, running_host
+from support.containers.forky_host import NAMESPACE, REMOVE_CONTAINERS, START_DAEMONS, lay_driver
+from support.containers.gpu_hosts import GPUS, install_hook
+from support.hosts.nvidia_kernel import write_kernel_side
+from support.own_trees import copy_tree
+
+import cdigen
+
+DEVICE = "nvidia.com/gpu=0"
+SPEC = "/var/run/cdi/nvidia.com-gpu.json"
+# Below the host's root: what the kernel shows of the driver, kept where no real /proc and /sys hides it.
+KERNEL = "opt/kernel"
+
+COMMAND = '#!/bin/sh\nPYTHONPATH=/opt/cdigen exec python3 -B -m cdigen "$@"\n'
+
+MOUNT_KERNEL = f"""
+mount -t tmpfs driver /proc/driver
+cp -a /{KERNEL}/proc/driver/nvidia /proc/driver/
+mount --bind /{KERNEL}/proc/devices /proc/devices
+mount -t tmpfs pci /sys/bus/pci
+mkdir -p /sys/bus/pci/devices /sys/bus/pci/drivers/nvidia
+cp -r /{KERNEL}/pci/. /sys/bus/pci/devices/
+"""
+
+UNMOUNT_KERNEL = "umount /proc/driver /proc/devices /sys/bus/pci"
+
+# What 'systemctl restart docker' does, for daemons that nobody watches.
+SYSTEMCTL = """#!/bin/bash
+[ "$1" = restart ] || exit 0
+case "$2" in docker*) name=dockerd;; containerd*) name=containerd;; *) exit 5;; esac
+for pid in $(pidof "$name"); do kill "$pid"; done
+for _ in $(seq 100); do pidof "$name" >/dev/null || break; sleep 0.1; done
+rm -f /run/docker.pid /var/run/docker.pid
+setsid "$name" </dev/null >>"/run/$name.log" 2>&1 &
+for _ in $(seq 300); do
+    if [ "$name" = dockerd ]; then docker version >/dev/null 2>&1 && exit 0; fi
+    if [ "$name" = containerd ]; then ctr version >/dev/null 2>&1 && exit 0; fi
+    sleep 0.1
+done
+exit 1
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """How a runtime starts a container with the device."""
+
+    name: str
+    run: str
+
+    def start(self, host: Host) -> bool:
+        """Start a container, and return whether it has the GPU's node."""
+        return host.attempt(f"{self.run} test -c /dev/nvidia0").returncode == 0
+
+
+RUNTIMES = {
+    "podman": Runtime(name="podman", run=f"podman run --rm --device {DEVICE} {DEBIAN_IMAGE}"),
+    "docker": Runtime(name="docker", run=f"docker run --network none --rm --device {DEVICE} {DEBIAN_IMAGE}"),
+    "containerd": Runtime(
+        name="containerd",
+        run=f"ctr --namespace {NAMESPACE} run --rm --device {DEVICE} {DEBIAN_IMAGE}:latest t-$RANDOM-$RANDOM",
+    ),
+}
+
+
+def install_cdigen(root: Path) -> None:
+    """Copy this cdigen and what it needs into the tree ROOT, for the Python that is there."""
+    packages = [Path(cdigen.__file__).parent]
+    for name in ("tomlkit", "yaml"):
+        spec = importlib.util.find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        packages.append(Path(spec.origin).parent)
+    for package in packages:
+        # Compiled modules are for this machine's Python; PyYAML does without its own.
+        left_out = shutil.ignore_patterns("__pycache__", "*.so")
+        shutil.copytree(package, root / "opt/cdigen" / package.name, ignore=left_out)
+    shutil.copytree(Path(cdigen.__file__).parents[1] / "schemas", root / "opt/cdigen/schemas")
+    put_program(root / "usr/bin/cdigen", COMMAND)
+
+
+def put_program(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def keep_kernel_side(root: Path, version: str) -> None:
+    """Write the kernel side, and keep a copy of what the host's own /proc and /sys will hide."""
+    write_kernel_side(root, GPUS, driver_version=version)
+    kept = root / KERNEL
+    shutil.copytree(root / "proc/driver", kept / "proc/driver")
+    shutil.copy(root / "proc/devices", kept / "proc/devices")
+    for gpu in GPUS:
+        source = (root / "sys/bus/pci/devices" / gpu.bdf).resolve()
+        target = kept / "pci" / gpu.bdf
+        for name in ("vendor", "device", "class", "uevent"):
+            target.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source / name, target / name)
+        (target / "driver").symlink_to("/sys/bus/pci/drivers/nvidia")
+        for node in gpu.nodes[1:]:
+            folder = target / "drm" / Path(node.path).name
+            folder.mkdir(parents=True)
+            shutil.copy(source / "drm" / folder.name / "dev", folder / "dev")
+
+
+@contextmanager
+def diagnosed(
+    cache: Path, *, tree: Path, driver_tree: Path | None, images: Path, version: str
+) -> Iterator[Host]:
+    """Run a host of TREE, with Docker and containerd if they are in it, until the context ends.
+
+    DRIVER_TREE has the driver's files, which are of VERSION, where TREE has not.
+    """
+    with tempfile.TemporaryDirectory(prefix="doctor-", dir=cache) as folder:
+        root = Path(folder) / "root"
+        copy_tree(tree, root)
+        if driver_tree is not None:
+            lay_driver(root, driver_tree)
+        keep_kernel_side(root, version)
+        install_hook(root)
+        install_cdigen(root)
+        put_program(root / "usr/bin/systemctl", SYSTEMCTL)
+        has_docker = (root / "usr/sbin/dockerd").exists()
+        with running_host(root, images=images) as host:
+            host.run(MOUNT_KERNEL)
+            host.run("cdigen generate --write")
+            if has_docker:
+                host.run(START_DAEMONS)
+                archive = f"podman save --quiet --uncompressed --format oci-archive {DEBIAN_IMAGE}"
+                host.run(f"{archive} | docker load --quiet")
+            try:
+                yield host
+            finally:
+                if has_docker:
+                    host.attempt(REMOVE_CONTAINERS)
+
+
+def verdicts(host: Host, *options: str) -> list[dict[str, Any]]:
+    """Ask the host's doctor."""
+    done = host.attempt(f"cdigen doctor --json {' '.join(options)}")
+    assert done.returncode in {0, 1}, done.stderr
+    rows: list[dict[str, Any]] = json.loads(done.stdout)
+    assert done.returncode == any(not row["ok"] for row in rows)
+    return rows

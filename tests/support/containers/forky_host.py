@@ -1,0 +1,173 @@
+"""A GPU host with the newest runtimes that Debian packages, their daemons running.
+
+`running_forky` is the one to call; `RUNTIMES` says how each runtime starts a container. The host has one spec
+for each of `KINDS`. Its daemons, containers and their storage are in the host's namespaces and end with it.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.containers.chroot_host import DEBIAN_IMAGE, Host, running_host
+from support.containers.gpu_hosts import GPUS, Driven, install_hook, succeed
+from support.hosts.nvidia_kernel import write_kernel_side
+from support.own_trees import copy_tree
+
+# The class of the kind nvidia.com/CLASS for each way in which the driver reaches a container.
+KINDS = {"view+hook": "gpu", "files": "gpu-files", "hwcaps": "gpu-hwcaps"}
+REQUIRED = "gpu-required"  # view+hook, and no container without it
+PROFILES = f"""\
+profiles:
+  - {{name: view, class: {KINDS["view+hook"]}, layout: view, hook: cdigen}}
+  - {{name: files, class: {KINDS["files"]}, layout: files, hook: none}}
+  - {{name: required, class: {REQUIRED}, layout: view, hook: cdigen, hook_required: [update-ldcache]}}
+"""
+
+# The folders of this layout are the default kind's alone: here its spec lies under another name beside it.
+HWCAPS_PROFILE = "profiles:\n  - {name: hwcaps, class: gpu, layout: hwcaps, hook: none}\n"
+
+# The source packages of the driver's files in driver-trixie.
+DRIVER_SOURCES = ("egl-wayland", "nvidia-graphics-drivers", "nvidia-persistenced")
+
+# The namespace in which Docker keeps its images in containerd: ctr starts the same image from there.
+NAMESPACE = "moby"
+
+# Storage on file systems of its own, because an overlay (the host's root) cannot carry another one. Docker's
+# network would need iptables; the older of its two image stores would copy the image for each container.
+START_DAEMONS = """
+mkdir --parents /etc/docker /var/lib/docker /var/lib/containerd
+mount -t tmpfs docker /var/lib/docker
+mount -t tmpfs containerd /var/lib/containerd
+cat >/etc/docker/daemon.json <<JSON
+{
+    "bridge": "none", "iptables": false, "ip6tables": false,
+    "containerd": "/run/containerd/containerd.sock",
+    "exec-opts": ["native.cgroupdriver=cgroupfs"],
+    "features": {"containerd-snapshotter": true}
+}
+JSON
+setsid containerd </dev/null >/run/containerd.log 2>&1 &
+setsid dockerd </dev/null >/run/dockerd.log 2>&1 &
+for _ in $(seq 300); do
+    if docker version >/dev/null 2>&1; then exit; fi
+    sleep 0.1
+done
+tail --lines 20 /run/containerd.log /run/dockerd.log >&2
+exit 1
+"""
+
+# By hand: containers' cgroups lie outside of every namespace of the host.
+REMOVE_CONTAINERS = f"""
+docker ps --all --quiet | xargs --no-run-if-empty docker rm --force
+ctr --namespace {NAMESPACE} tasks list --quiet |
+    xargs --no-run-if-empty ctr --namespace {NAMESPACE} tasks delete --force
+"""
+
+VERSIONS = "podman --version; docker --version; containerd --version; runc --version; crun --version"
+
+# crun refuses to work where both versions of cgroups are mounted.
+LONE_CGROUP2 = (
+    "unshare --mount --propagation private sh -c 'umount --recursive --lazy /sys && "
+    'mount -t sysfs sysfs /sys && mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec "$@"\' sh'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """How containers are started: the command up to its options, and the image (and name) before theirs."""
+
+    run: str
+    image: str = DEBIAN_IMAGE
+    volume: str = "--volume {path}:{path}:{mode}"
+
+    def on(self, host: Host, kind: str = KINDS["view+hook"], device: str = "0") -> Driven:
+        """Return what containers with this device of nvidia.com/KIND find."""
+        return Driven(host=host, podman=f"{self.run} --device nvidia.com/{kind}={device}")
+
+    def host_folder(self, path: str, mode: str) -> str:
+        """Return the option that mounts the host's folder in its own place; mode is rw or ro."""
+        return self.volume.format(path=path, mode=mode)
+
+
+RUNTIMES = {
+    "podman, runc": Runtime(run="podman run --rm"),
+    "podman, crun": Runtime(run=f"{LONE_CGROUP2} podman --runtime crun run --cgroups=disabled --rm"),
+    "docker": Runtime(run="docker run --network none --rm"),
+    "containerd": Runtime(
+        run=f"ctr --namespace {NAMESPACE} run --rm",
+        image=f"{DEBIAN_IMAGE}:latest test-$RANDOM-$RANDOM",
+        volume="--mount type=bind,src={path},dst={path},options=rbind:{mode}",
+    ),
+}
+
+
+@contextmanager
+def running_forky(root: Path, *, tree: Path, driver_tree: Path, images: Path) -> Iterator[Host]:
+    """Run the host until the context ends; ROOT is made of the runtimes' tree and the driver's files.
+
+    Prints the runtimes' versions: forky moves, and whoever reads a failure must know where it is.
+    """
+    copy_tree(tree, root)
+    lay_driver(root, driver_tree)
+    write_kernel_side(root, GPUS)
+    install_hook(root)
+    write_specs(root)
+    with running_host(root, images=images) as host, running_daemons(host):
+        yield host
+
+
+@contextmanager
+def running_daemons(host: Host) -> Iterator[None]:
+    """Run Docker and containerd on HOST, with the image of Debian, until the context ends."""
+    print(host.run(VERSIONS))
+    host.run(START_DAEMONS)
+    archive = f"podman save --quiet --uncompressed --format oci-archive {DEBIAN_IMAGE}"
+    host.run(f"{archive} | docker load --quiet")
+    try:
+        yield
+    finally:
+        host.attempt(REMOVE_CONTAINERS)
+
+
+def write_specs(root: Path) -> None:
+    """Write the specs of all kinds: ``generate --write`` those of PROFILES, and the one of ``hwcaps``."""
+    config = root / "etc/cdigen/config.yaml"
+    config.parent.mkdir()
+    generate = (sys.executable, "-m", "cdigen", "generate", "--root", str(root))
+    # A layout that the host cannot give is replaced by another, with a warning.
+    config.write_text(HWCAPS_PROFILE)
+    said = succeed(*generate, "--write")
+    assert "warning" not in said, said
+    written = root / "run/cdi/nvidia.com-gpu.json"
+    hwcaps = {**json.loads(written.read_text()), "kind": f"nvidia.com/{KINDS['hwcaps']}"}
+    config.write_text(PROFILES)
+    said = succeed(*generate, "--write")
+    assert "warning" not in said, said
+    (root / f"run/cdi/nvidia.com-{KINDS['hwcaps']}.json").write_text(json.dumps(hwcaps))
+
+
+def lay_driver(root: Path, driver_tree: Path) -> None:
+    """Hard-link the driver's files of one tree into another, at the same places.
+
+    The packages themselves cannot be installed there: forky has the driver in other versions, or not at all,
+    from one month to the next. Which files are the driver's, the tree's dpkg knows; the links that their
+    scripts made through /etc/alternatives are found by their targets.
+    """
+    in_tree = ("chroot", str(driver_tree))
+    shown = succeed(*in_tree, "dpkg-query", "--show", "--showformat=${source:Package} ${Package}\n")
+    rows = [line.split() for line in shown.splitlines()]
+    packages = [package for source, package in rows if source in DRIVER_SOURCES]
+    listed = succeed(*in_tree, "dpkg-query", "--listfiles", *packages)
+    leads = "-lname /etc/alternatives/nvidia* -o -lname /etc/alternatives/glx*"
+    named = "-path /etc/alternatives/nvidia* -o -path /etc/alternatives/glx*"
+    links = succeed(*in_tree, "find", "/etc", "/usr", "-type", "l", *f"( {leads} -o {named} )".split())
+    for path in {*listed.splitlines(), *links.splitlines()}:
+        source, target = (folder / path.lstrip("/") for folder in (driver_tree, root))
+        if source.is_symlink() or source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.link(source, target, follow_symlinks=False)
+    succeed("chroot", str(root), "/usr/sbin/ldconfig")

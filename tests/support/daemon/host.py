@@ -1,0 +1,375 @@
+"""Hosts that live: a fake tree whose driver and GPUs come and go, cycles on it, and the real daemon."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from support.abilities import WARNINGS, cannot_run, tool
+from support.hosts import driver_files
+from support.hosts.nvidia_kernel import (
+    control_nodes,
+    example_gpus,
+    make_node,
+    write_driver,
+    write_kernel_side,
+)
+from support.json_output import validator
+from support.paths import REPOSITORY
+from support.waiting import PATIENCE_S, pause, until
+
+from cdigen.cli import run as command
+from cdigen.daemon.reconciler import CycleOutcome, Reconciler
+from cdigen.frontend.rundir import INVENTORY_FILE
+from cdigen.watch.triggers import NO_EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cdigen.daemon.setup import DaemonSetup
+
+
+OLD, NEW = driver_files.V550, "550.200.07"
+KIND = "nvidia.com/gpu"
+NAME = "nvidia.com-gpu.json"
+# Two kinds, so that one can be in trouble without the other; times that tests can wait for.
+TWO_KINDS = "profiles:\n  - {name: gpu, class: gpu}\n  - {name: other, class: other}\n"
+QUICK = "debounce_s: 0.05, backoff_min_s: 0.1, backoff_max_s: 0.3, settle_timeout_s: 1, poll_s: 0.2"
+
+
+class Host:
+    """A fake host below a folder; what its administrator, driver and kernel do to it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.specs = root / "run/cdi"
+        self.spec = self.specs / NAME
+        self.run_dir = root / "run/cdigen"
+
+    def make(self, gpus: int = 2, version: str = OLD) -> Host:
+        """Lay a host with a driver that runs."""
+        self.prepare()
+        self.install(version)
+        self.load(gpus, version)
+        return self
+
+    def prepare(self) -> Host:
+        """Lay what every host has."""
+        for folder in ("run", "var", "etc"):
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
+        (self.root / "var/run").symlink_to("/run")
+        return self
+
+    def configure(self, text: str = "", **daemon: object) -> None:
+        """Write the configuration: TEXT, and the keys of `daemon` after those of QUICK."""
+        changes = "".join(f", {key}: {value}" for key, value in daemon.items())
+        keys = dict(pair.split(": ") for pair in (QUICK + changes).split(", "))
+        times = ", ".join(f"{key}: {value}" for key, value in keys.items())
+        self.put("etc/cdigen/config.yaml", f"{text}daemon: {{{times}}}\n")
+
+    def put(self, path: str, text: str) -> Path:
+        """Put a file in place in one step, as packages and careful administrators do."""
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        new = file.with_name(f"{file.name}.new")
+        new.write_text(text)
+        new.rename(file)
+        return file
+
+    def install(self, version: str) -> None:
+        """Put the user space of a driver in the place of the last one."""
+        self.uninstall()
+        driver_files.ubuntu(self.root, version)
+
+    def uninstall(self) -> None:
+        shutil.rmtree(self.root / "usr", ignore_errors=True)
+        for folder in ("etc/OpenCL", "etc/vulkan"):
+            shutil.rmtree(self.root / folder, ignore_errors=True)
+
+    def load(self, gpus: int = 2, version: str = OLD, *, nodes: bool = True) -> None:
+        """Load the module, for so many GPUs."""
+        write_kernel_side(self.root, example_gpus(gpus), driver_version=version, nodes=nodes)
+
+    def say_version(self, version: str) -> None:
+        """Let another module run."""
+        write_driver(self.root / "proc/driver/nvidia", version, open_module=False)
+
+    def unload(self) -> None:
+        """Unload the module; its nodes stay, as nobody removes them."""
+        shutil.rmtree(self.root / "proc/driver/nvidia")
+
+    def make_nodes(self, gpus: int = 2) -> None:
+        for node in (*control_nodes(), *(node for gpu in example_gpus(gpus) for node in gpu.nodes)):
+            make_node(self.root, node)
+
+    def remove_gpu(self, number: int) -> None:
+        """Take a GPU out, as its hot removal does."""
+        gpu = example_gpus(number + 1)[number]
+        shutil.rmtree(self.root / f"proc/driver/nvidia/gpus/{gpu.bdf}")
+        for folder in ("bus/pci/devices", "bus/pci/drivers/nvidia"):
+            (self.root / "sys" / folder / gpu.bdf).unlink()
+        for node in gpu.nodes:
+            self.root.joinpath(node.path.lstrip("/")).unlink()
+
+    def document(self, name: str = NAME) -> Any:
+        """Return the spec on the disk; None where there is none."""
+        try:
+            return json.loads((self.specs / name).read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def devices(self, name: str = NAME) -> set[str]:
+        """Return the names of the spec's devices but UUIDs and ``none``; nothing where there is no spec."""
+        document = self.document(name) or {"devices": []}
+        names = {device["name"] for device in document["devices"]}
+        return {each for each in names if each != "none" and not each.startswith("GPU-")}
+
+    def driver(self) -> str:
+        """Return the version of the driver whose files the spec mounts; it must be one."""
+        text = json.dumps(self.document())
+        found = {version for version in (OLD, NEW) if f"libcuda.so.{version}" in text}
+        return found.pop() if len(found) == 1 else f"{sorted(found)}"
+
+    def driver_of_view(self) -> str:
+        """Return the version of the driver in the view that the spec mounts; nothing where there is none."""
+        edits = (self.document() or {}).get("containerEdits", {})
+        folders = [
+            mount["hostPath"] for mount in edits.get("mounts", ()) if "/views/nvidia-" in mount["hostPath"]
+        ]
+        found = {
+            version
+            for version in (OLD, NEW)
+            for folder in folders
+            if (self.root / folder.lstrip("/") / f"lib64/libcuda.so.{version}").exists()
+        }
+        return found.pop() if len(found) == 1 else ""
+
+    def rubbish(self) -> list[str]:
+        """Return what a writer left in the folders that the daemon writes to."""
+        folders = (self.specs, self.run_dir, self.root / "var/lib/cdigen", self.root / "var/lib/cdigen/views")
+        return [
+            str(folder / name)
+            for folder in folders
+            if folder.is_dir()
+            for name in os.listdir(folder)
+            if name.endswith(".tmp") or name.startswith(".")
+        ]
+
+    def files(self) -> dict[str, tuple[int, int, int]]:
+        """Return every file of the tree: its inode, and when content and inode were changed."""
+        found = {}
+        for top, _, names in os.walk(self.root):
+            for name in names:
+                path = os.path.join(top, name)
+                status = os.lstat(path)
+                found[path] = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+        return found
+
+
+class Looker:
+    """The cycles of a daemon, one by one, by a clock that the test moves."""
+
+    def __init__(self, host: Host, *options: str) -> None:
+        self.host = host
+        self.now_s = 1000.0
+        self._options = options
+        self._keeper = Reconciler(clock=lambda: self.now_s)
+
+    def setup(self) -> DaemonSetup:
+        parser = argparse.ArgumentParser()
+        command.add_options(parser)
+        return command.setup(parser.parse_args(["--root", str(self.host.root), *self._options]))
+
+    def look(self, after_s: float = 0.0) -> CycleOutcome:
+        """Let time pass, and run a cycle."""
+        self.now_s += after_s
+        return self._keeper.cycle(self.setup(), NO_EVENTS)
+
+    def state(self, after_s: float = 0.0) -> str:
+        """Run a cycle and return the state that it found; no look may end in an error."""
+        report = self.look(after_s).report
+        assert report.error == "", report.error
+        (vendor,) = report.vendors
+        return vendor.state
+
+
+class Manager:
+    """A service manager: a real datagram socket to be told on, in a folder whose path is short enough."""
+
+    def __init__(self, folder: str) -> None:
+        self.path = f"{folder}/notify"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(self.path)
+        self.heard: list[str] = []
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def hears(self, *words: str, within_s: float = PATIENCE_S) -> float | None:
+        """Wait for a message that holds all WORDS; returns how long that took, None if it never came."""
+        began = time.monotonic()
+        while (left := began + within_s - time.monotonic()) > 0:
+            if not select.select([self._socket], [], [], left)[0]:
+                return None
+            self.heard.append(self._socket.recv(65536).decode())
+            if all(word in self.heard[-1] for word in words):
+                return time.monotonic() - began
+        return None
+
+    def drain(self) -> list[str]:
+        """Return what has been said meanwhile."""
+        said = []
+        while select.select([self._socket], [], [], 0)[0]:
+            said.append(self._socket.recv(65536).decode())
+        return said
+
+
+class Daemon:
+    """A real `cdigen run`, and what it shows of itself."""
+
+    def __init__(self, host: Host, log: Path, process: subprocess.Popen[bytes], manager: Manager) -> None:
+        self.host = host
+        self.process = process
+        self.manager = manager
+        self._log = log
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What status.json says; nothing before this process has written one."""
+        try:
+            found: dict[str, Any] = json.loads((self.host.run_dir / "status.json").read_bytes())
+        except FileNotFoundError:
+            return {}
+        return found if found["pid"] == self.process.pid else {}
+
+    @property
+    def state(self) -> str:
+        return str(self.status.get("state", ""))
+
+    @property
+    def cycles(self) -> int:
+        return int(self.status.get("last_cycle", {}).get("number", 0))
+
+    @property
+    def text(self) -> str:
+        return self._log.read_text()
+
+    def lines(self, event: str = "cycle") -> list[dict[str, Any]]:
+        """Return the whole lines of its log about EVENT; each must be JSON."""
+        found = [json.loads(line) for line in self.text.splitlines(keepends=True) if line.endswith("\n")]
+        return [line for line in found if line["event"] == event]
+
+    def sees(self, truth: Callable[[], object], within_s: float = PATIENCE_S) -> float:
+        """Wait until TRUTH holds; returns how long that took."""
+
+        def holds() -> object:
+            assert self.process.poll() is None, f"it ended with {self.process.returncode}: {self.text}"
+            return truth()
+
+        began = time.monotonic()
+        assert until(holds, within_s), f"{self.status}\n{self.text}"
+        return time.monotonic() - began
+
+    def rests(self, for_s: float = 0.25) -> int:
+        """Wait until the daemon sleeps and no cycle has ended for a while; returns how many have."""
+        while True:
+            before = self.cycles
+            # Where a cycle takes long, the next one may be at work all the while.
+            pause(for_s + 2 * self.status.get("last_cycle", {}).get("duration_s", 0))
+            if self.cycles == before and not self.is_runnable():
+                return before
+
+    def is_runnable(self) -> bool:
+        """Return whether a thread of it runs, or waits for a processor or the disk."""
+        states = set()
+        for stat in Path(f"/proc/{self.process.pid}/task").glob("*/stat"):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                states.add(stat.read_text().rpartition(")")[2].split()[0])
+        return not states.isdisjoint("RD")
+
+    def resident_kb(self) -> int:
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(text.partition("VmRSS:")[2].split()[0])
+
+    def stop(self, number: int = signal.SIGTERM, within_s: float = PATIENCE_S) -> tuple[int, float]:
+        """Send it a signal; returns its exit code and how long it took to end."""
+        began = time.monotonic()
+        self.process.send_signal(number)
+        return self.process.wait(within_s), time.monotonic() - began
+
+
+@contextmanager
+def daemon(
+    host: Host, *options: str, wait: bool = True, before: tuple[str, ...] = (), **environment: str
+) -> Iterator[Daemon]:
+    """Start the daemon on HOST, and kill it in the end if it still runs.
+
+    WAIT for its first status; BEFORE is a command that starts it, such as unshare(1).
+    """
+    with tempfile.TemporaryDirectory(prefix="cdigen-") as folder:
+        manager = Manager(folder)
+        log = Path(folder, "log")
+        with log.open("wb") as stderr:
+            process = subprocess.Popen(
+                [*before, sys.executable, "-m", "cdigen", "run", "--root", str(host.root), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=stderr,
+                stderr=stderr,
+                cwd=REPOSITORY,
+                env={**os.environ, "NOTIFY_SOCKET": manager.path, "PYTHONWARNINGS": WARNINGS, **environment},
+            )
+        running = Daemon(host, log, process, manager)
+        try:
+            if wait:
+                running.sees(lambda: running.cycles)
+            yield running
+            _check_documents(running)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            manager.close()
+
+
+def _check_documents(running: Daemon) -> None:
+    """Hold what RUNNING shows last against the schemas of it; one that has ended shows no status."""
+    if running.process.poll() is None and (status := running.status):
+        validator("daemon-status").validate(status)
+    if (file := running.host.run_dir / INVENTORY_FILE).is_file():
+        validator("inspect").validate(json.loads(file.read_bytes()))
+
+
+def unshared(*options: str) -> tuple[str, ...]:
+    """Return the command that starts another in namespaces of its own; ends the test where it cannot."""
+    start = (tool("unshare", "util-linux"), *options)
+    trial = subprocess.run([*start, "true"], check=False, capture_output=True, text=True)
+    if trial.returncode != 0:
+        cannot_run(f"{' '.join(start)}: {trial.stderr.strip()}")
+    return start
+
+
+def asking(pid: int) -> list[str]:
+    """Return the numbers of the children that have loaded NVML."""
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        found = file.read().split()
+    return [child for child in found if "libnvidia-ml" in maps(child)]
+
+
+def maps(pid: str) -> str:
+    try:
+        with open(f"/proc/{pid}/maps") as file:
+            return file.read()
+    except OSError:
+        return ""

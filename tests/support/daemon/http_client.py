@@ -1,0 +1,63 @@
+"""What a server of metrics and health is asked for, and raw clients that ask it: ``Daemon``, ``get``."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+
+from support.waiting import PATIENCE_S
+
+from cdigen.frontend import http
+from cdigen.frontend.http import standard_routes
+
+AGE_S = 1.5
+
+
+class Daemon:
+    """What the server is asked for."""
+
+    def __init__(self) -> None:
+        self.dead = ""
+        self.unready = ""
+        self.body = b"cdigen_up 1\n"
+
+    def routes(self) -> dict[str, http.Route]:
+        return standard_routes(metrics=lambda: self.body, alive=lambda: self.dead, ready=lambda: self.unready)
+
+
+def connected(path: str) -> socket.socket:
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(PATIENCE_S)
+    client.connect(path)
+    return client
+
+
+def received(client: socket.socket) -> bytes:
+    """Return all that comes until the server closes."""
+    data = b""
+    try:
+        while piece := client.recv(65536):
+            data += piece
+    except ConnectionResetError:
+        pass
+    return data
+
+
+def asked(path: str, request: bytes) -> bytes:
+    with connected(path) as client:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            client.sendall(request)
+        return received(client)
+
+
+def get(path: str, target: str, method: str = "GET") -> tuple[int, bytes, bytes]:
+    answer = asked(path, f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split(b" ")[1]), head, body
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((http.LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,32 @@
+"""The page of the daemon as text."""
+
+import re
+from html.parser import HTMLParser
+
+
+class Reader(HTMLParser):
+    """Keeps what a browser would see: elements with their attributes, and text."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(markup: str) -> Reader:
+    reader = Reader()
+    reader.feed(markup)
+    reader.close()
+    return reader
+
+
+def words(text: str) -> str:
+    """Return what people read of a page."""
+    plain = re.sub(r"<style>.*?</style>|<svg.*?</svg>", "", text, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]*>", " ", plain).split())

@@ -1,0 +1,38 @@
+"""Status files of the services beside the daemon."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from support.kubelet.resources import GPU, card, unit
+from support.values.page_samples import NOW_S
+
+from cdigen.frontend.status import this_process
+from cdigen.kubelet import status as kubelet
+from cdigen.kubelet.journal import Allocation
+from cdigen.kubelet.pods import PodDevices
+from cdigen.kubelet.resources.model import Resource
+
+
+def served(folder: Path, **more: Any) -> str:
+    """Let the folder have the status of one that serves two GPUs, and a container has the first."""
+    units = tuple(unit(card(n, health="healthy"), cdi_names=(f"{GPU}={n}",)) for n in range(2))
+    shown = kubelet.View(
+        started_s=NOW_S - 60,
+        kubelet_dir="/var/lib/kubelet",
+        served=(kubelet.Served(resource=Resource(name=GPU, units=units), state="registered", since_s=NOW_S),),
+        allocations=(
+            Allocation(at_s=NOW_S - 30, resource=GPU, ids=("GPU-0",)),
+            Allocation(
+                at_s=NOW_S - 20, resource=GPU, ids=("GPU-9",), cause="unknown", reason="no such device"
+            ),
+        ),
+        pods=(PodDevices(namespace="ml", pod="train", container="main", resource=GPU, ids=("GPU-0",)),),
+    )
+    return saved(folder, {**kubelet.document(shown, this_process()), **more})
+
+
+def saved(folder: Path, document: dict[str, Any]) -> str:
+    folder.mkdir(mode=0o755)
+    (folder / "status.json").write_text(json.dumps(document))
+    return str(folder)

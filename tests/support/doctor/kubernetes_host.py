@@ -1,0 +1,94 @@
+"""A fake host that is a node of Kubernetes and lacks nothing, as a folder: `KubeNode`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from support.doctor.broken_host import BrokenHost
+from support.kubelet.offered import GPU, units
+from support.paths import REPOSITORY
+
+from cdigen.frontend.rundir import prepare, save_status
+from cdigen.frontend.status import this_process
+from cdigen.kubelet.resources.model import Resource
+from cdigen.kubelet.status import Served, View, document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOLDER = "var/lib/kubelet"
+PLUGINS = f"{FOLDER}/device-plugins"
+CHECKPOINT = f"{PLUGINS}/kubelet_internal_checkpoint"
+POD = "0b1c2d3e-0000-4000-8000-00000000000a"
+CONTAINERD = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = true\n'
+
+
+def registered(*ids: str, of: str = GPU, **more: Any) -> Served:
+    fields = {"state": "registered", "since_s": time.time() - 3600, "is_confirmed": True, **more}
+    return Served(resource=Resource(name=of, units=units(*ids)), **fields)
+
+
+def checkpoint(
+    *held: tuple[str, str, list[str]], registered: dict[str, list[str] | None] | None = None
+) -> dict[str, Any]:
+    """Return the kubelet's record: pods with a resource and its devices, and the devices that it knows."""
+    rows = [
+        {
+            "PodUID": pod,
+            "ContainerName": "main",
+            "ResourceName": resource,
+            "DeviceIDs": {"0": ids},
+            "AllocResp": "GhAK",
+        }
+        for pod, resource, ids in held
+    ]
+    return {"Data": {"PodDeviceEntries": rows, "RegisteredDevices": registered or {}}, "Checksum": 4}
+
+
+class KubeNode(BrokenHost):
+    """A host with two GPUs and containerd, whose kubelet has both from us."""
+
+    def make_node(self) -> KubeNode:
+        self.make("containerd")
+        self.put("etc/containerd/config.toml", CONTAINERD)
+        self.put("usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet\n")
+        unit = self.root / "usr/lib/systemd/system/cdigen-kubelet.service"
+        shutil.copy(REPOSITORY / "etc/cdigen-kubelet.service", unit)
+        wants = self.root / "etc/systemd/system/multi-user.target.wants"
+        wants.mkdir(parents=True)
+        (wants / unit.name).symlink_to(f"/usr/lib/systemd/system/{unit.name}")
+        (self.root / PLUGINS).mkdir(parents=True)
+        self.listen("kubelet.sock")
+        self.listen("cdigen-nvidia.com_gpu-01234567.sock")
+        self.put(CHECKPOINT, checkpoint(registered={GPU: ["GPU-a", "GPU-b"]}))
+        self.say(registered("GPU-a", "GPU-b"))
+        return self
+
+    def listen(self, name: str, folder: str = PLUGINS) -> Path:
+        """Make a socket; in a folder it is not known whether anybody listens."""
+        path = self.root / folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with socket.socket(socket.AF_UNIX) as made:
+            # The whole path is too long for an address.
+            fd = os.open(path.parent, os.O_PATH)
+            try:
+                made.bind(f"/proc/self/fd/{fd}/{name}")
+            finally:
+                os.close(fd)
+        return path
+
+    def say(self, *served: Served, **more: Any) -> None:
+        """Write the status of a `cdigen kubelet` that serves SERVED."""
+        run_dir = str(self.root / "run/cdigen-kubelet")
+        prepare(run_dir)
+        fields = {"started_s": time.time() - 3600, "kubelet_dir": f"/{FOLDER}", **more}
+        save_status(run_dir, document(View(served=served, **fields), this_process()))
+
+    def wrong(self, *options: str) -> dict[str, dict[str, Any]]:
+        """Return what is wrong, by check."""
+        rows = self.ask("--for kubelet", *options)
+        return {row["check"]: row for row in reversed(rows) if not row["ok"]}

@@ -1,0 +1,77 @@
+"""Hosts with AMD's GPUs for the tests: what is found there, and what is offered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.hosts import amd_tree
+
+from cdigen.host.root import Root
+from cdigen.model.errors import HostError
+from cdigen.model.profile import DEFAULT
+from cdigen.pipeline import generate
+from cdigen.value import replace
+from cdigen.vendors.amd.vendor import VENDOR
+from cdigen.vendors.base import DiscoveryContext
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.hosts.amd_tree import AmdGpu
+
+    from cdigen.model.inventory import Inventory
+
+
+def places(root: Path, *, rocm: bool = False) -> DiscoveryContext:
+    host = Root(str(root))
+    options = {"amd": {"rocm_libraries": True}} if rocm else {}
+    return DiscoveryContext(host=host, driver=host, dev=host, options=options)
+
+
+def discover(root: Path, *gpus: AmdGpu, spelling: str = amd_tree.UNDERSCORE) -> Inventory:
+    """Write GPUS, if any, and read the host."""
+    if gpus:
+        amd_tree.write(root, gpus, spelling=spelling)
+    return VENDOR.discover(places(root))
+
+
+def refusal(root: Path) -> HostError:
+    """Return the error that ends discovery: one line, and what to do next."""
+    with pytest.raises(HostError) as caught:
+        discover(root)
+    assert caught.value.message.isprintable()
+    assert caught.value.hint
+    return caught.value
+
+
+def document(root: Path, inventory: Inventory, **profile: object) -> dict[str, Any]:
+    """Return the checked spec of INVENTORY, for a profile with these fields."""
+    options = generate.GenerateOptions(profiles=(replace(DEFAULT, **profile),))
+    products, broken = generate.generate_specs({"amd": inventory}, host=places(root).host, options=options)
+    assert broken == {}
+    return products[0].document if products else {"devices": []}
+
+
+def offered(root: Path, inventory: Inventory | None = None, **profile: object) -> dict[str, list[str]]:
+    """Return what is offered: device -> paths of its nodes in a container."""
+    devices = document(root, discover(root) if inventory is None else inventory, **profile)["devices"]
+    return {
+        device["name"]: [node["path"] for node in device["containerEdits"]["deviceNodes"]]
+        for device in devices
+    }
+
+
+def numbered(offers: dict[str, list[str]]) -> list[str]:
+    """Return the render nodes of the devices that have numbers, in the order of these."""
+    numbers = sorted(int(name) for name in offers if name.isdigit())
+    assert numbers == list(range(len(numbers)))
+    return [next(path for path in offers[str(number)] if "renderD" in path) for number in numbers]
+
+
+def rules(inventory: Inventory) -> list[tuple[str, str]]:
+    """Return the findings, each as its severity and its rule."""
+    for finding in inventory.findings:
+        assert finding.message.isprintable(), finding
+        assert finding.hint.isprintable(), finding
+    return [(finding.severity, finding.rule) for finding in inventory.findings]

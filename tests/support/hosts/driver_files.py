@@ -1,0 +1,424 @@
+"""Driver user-space trees of the distributions, laid as small files below a fake root.
+
+One function per layout (`debian_13`, `ubuntu`, ...) lays a whole driver of one version, links included, and
+returns a `Laid`: what a container shall get, and from which file of the host. Libraries are real ELF files of
+some hundred bytes (`write_library`). nvidia_kernel.py writes the kernel's side.
+
+Sources: `dpkg -L` of Debian 12 and 13, and of Ubuntu 24.04's nvidia-*-550; RPM Fusion's and negativo17's
+spec files; Arch's nvidia-utils; nixpkgs' nvidia-x11/builder.sh; Container-Optimized OS's cos-gpu-installer;
+Talos' extensions (siderolabs/extensions); Bottlerocket's kmod packages.
+"""
+
+import json
+import os
+import struct
+import subprocess
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from pathlib import Path
+
+X86_64, I386, AARCH64 = 62, 3, 183
+V550, V535, V470 = "550.163.01", "535.261.03", "470.256.02"
+VERSIONED = ""  # a SONAME that ends in the driver's version
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library of the driver: how its SONAME ends, and what else software asks for.
+
+    `dev`: by a link without any version as well. `own`: the version of its own in its file's name.
+    """
+
+    stem: str
+    major: str = VERSIONED
+    dev: bool = field(default=False, kw_only=True)
+    also: tuple[str, ...] = field(default=(), kw_only=True)
+    own: str = field(default="", kw_only=True)
+    needed: tuple[str, ...] = field(default=(), kw_only=True)
+    folder: str = field(default="", kw_only=True)
+
+    def file(self, version: str) -> str:
+        return f"{self.stem}.so.{self.own or version}"
+
+    def soname(self, version: str) -> str:
+        return f"{self.stem}.so.{self.major or version}"
+
+    def names(self, version: str) -> tuple[str, ...]:
+        dev = (f"{self.stem}.so",) if self.dev else ()
+        return (self.soname(version), *dev, *(name.format(v=version) for name in self.also))
+
+
+GLSI, TLS, GLCORE = "libnvidia-glsi.so.{v}", "libnvidia-tls.so.{v}", "libnvidia-glcore.so.{v}"
+COMMON = (
+    Library("libEGL_nvidia", "0", needed=(GLSI,)),
+    Library("libGLESv1_CM_nvidia", "1"),
+    Library("libGLESv2_nvidia", "2"),
+    Library("libGLX_nvidia", "0", also=("libGLX_indirect.so.0",), needed=(GLSI, TLS, GLCORE, "libX11.so.6")),
+    Library("libcuda", "1", dev=True, needed=("libm.so.6", "libc.so.6")),
+    Library("libnvcuvid", "1", dev=True),
+    Library("libnvidia-allocator", "1", also=("gbm/nvidia-drm_gbm.so",)),
+    Library("libnvidia-cfg", "1"),
+    Library("libnvidia-egl-gbm", "1", own="1.1.0"),
+    Library("libnvidia-egl-wayland", "1", own="1.1.18", needed=("libwayland-client.so.0",)),
+    Library("libnvidia-eglcore", needed=(GLSI,)),
+    Library("libnvidia-encode", "1", dev=True, needed=("libnvcuvid.so.1",)),
+    Library("libnvidia-fbc", "1", dev=True),
+    Library("libnvidia-glcore", needed=(TLS,)),
+    Library("libnvidia-glsi"),
+    Library("libnvidia-glvkspirv"),
+    Library("libnvidia-ml", "1", dev=True),
+    Library("libnvidia-ngx", "1", dev=True),
+    Library("libnvidia-opencl", "1"),
+    Library("libnvidia-opticalflow", "1", dev=True),
+    Library("libnvidia-ptxjitcompiler", "1"),
+    Library("libnvidia-rtcore"),
+    Library("libnvidia-tls"),
+    Library("libnvoptix", "1"),
+    Library("libvdpau_nvidia", "1", also=("vdpau/libvdpau_nvidia.so.1",), folder="vdpau"),
+)
+NVVM = Library("libnvidia-nvvm", "4", also=("libnvidia-nvvm.so.{v}",))
+OLD_NVVM = replace(NVVM, own="4.0.0")
+CUDADEBUGGER, GPUCOMP = Library("libcudadebugger", "1"), Library("libnvidia-gpucomp")
+PKCS11 = Library("libnvidia-pkcs11-openssl3")
+PRODUCER = Library("libnvidia-vulkan-producer", also=("libnvidia-vulkan-producer.so",))
+ONLY_OLD = (Library("libnvidia-cbl"), Library("libnvidia-compiler"), Library("libnvidia-ifr", "1"))
+DRIVER_550 = (*COMMON, NVVM, CUDADEBUGGER, GPUCOMP, PKCS11)
+DRIVER_535 = (*COMMON, NVVM, PKCS11, PRODUCER)
+DRIVER_470 = (*COMMON, OLD_NVVM, PRODUCER, *ONLY_OLD)
+PROGRAMS = ("cuda-mps-control", "cuda-mps-server", "debugdump", "persistenced", "smi")
+BINARIES = tuple(f"nvidia-{program}" for program in PROGRAMS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laid:
+    """What was laid: a library's name or a file's place in the container -> its file on the host."""
+
+    libraries: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+
+
+def write_library(
+    path: Path,
+    soname: str,
+    needed: tuple[str, ...] = (),
+    *,
+    machine: int = X86_64,
+    bits: int = 64,
+    contains: bytes = b"",
+) -> None:
+    """Write a shared object: header, PT_LOAD, PT_DYNAMIC, dynamic section, names, then CONTAINS.
+
+    It has no SONAME where SONAME is empty.
+    """
+    word, header_size, segment_size = ("Q", 64, 56) if bits == 64 else ("I", 52, 32)
+    strings = [b"", os.fsencode(soname), *(os.fsencode(name) for name in needed)]
+    offsets = [0, *accumulate(len(string) + 1 for string in strings)]
+    names = b"\0".join(strings) + b"\0"
+    tags = [*([(14, offsets[1])] if soname else []), *((1, offset) for offset in offsets[2:-1])]
+    dynamic_at = header_size + 2 * segment_size
+    dynamic_size = struct.calcsize(f"<2{word}") * (len(tags) + 3)
+    tags += [(5, dynamic_at + dynamic_size), (10, len(names)), (0, 0)]
+    size = dynamic_at + dynamic_size + len(names)
+    ident = struct.pack("<4sBBB9x", b"\x7fELF", bits // 32, 1, 1)
+    header = struct.pack(
+        f"<HHI3{word}I6H", 3, machine, 1, 0, header_size, 0, 0, header_size, segment_size, 2, 0, 0, 0
+    )
+    segments = [(1, 0, size), (2, dynamic_at, dynamic_size)]
+    if bits == 64:
+        table = [struct.pack("<II6Q", kind, 4, at, at, at, long, long, 8) for kind, at, long in segments]
+    else:
+        table = [struct.pack("<8I", kind, at, at, at, long, long, 4, 4) for kind, at, long in segments]
+    dynamic = b"".join(struct.pack(f"<2{word}", *tag) for tag in tags)
+    put(path, b"".join((ident, header, *table, dynamic, names, contains)))
+
+
+def put(path: Path, content: bytes = b"", mode: int = 0o644) -> None:
+    """Write a file and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    path.chmod(mode)
+
+
+def link(path: Path, target: str) -> None:
+    """Make a symbolic link, in place of an old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
+class _Tree:
+    """A driver of one version being laid below a root."""
+
+    def __init__(self, root: Path, version: str, machine: int = X86_64) -> None:
+        self.root = root
+        self.version = version
+        self.machine = machine
+        self.laid = Laid()
+
+    def at(self, path: str) -> Path:
+        return self.root / path.lstrip("/")
+
+    def link(self, path: str, target: str) -> None:
+        link(self.at(path), target)
+
+    def library(self, library: Library, folder: str) -> None:
+        """Lay a library and the links beside it."""
+        file, soname = library.file(self.version), library.soname(self.version)
+        needed = tuple(name.format(v=self.version) for name in library.needed)
+        write_library(self.at(f"{folder}/{file}"), soname, needed, machine=self.machine)
+        if soname != file:
+            self.link(f"{folder}/{soname}", file)
+        if library.dev:
+            self.link(f"{folder}/{library.stem}.so", soname)
+        self.laid.libraries.update(dict.fromkeys(library.names(self.version), f"{folder}/{file}"))
+
+    def libraries(self, libraries: tuple[Library, ...], folder: str) -> None:
+        """Lay libraries as most distributions do: all in one folder, those of VDPAU one below."""
+        for library in libraries:
+            self.library(library, f"{folder}/{library.folder}".rstrip("/"))
+        self.link(f"{folder}/gbm/nvidia-drm_gbm.so", "../libnvidia-allocator.so.1")
+
+    def file(self, path: str, target: str = "", *, content: bytes = b"laid\n", mode: int = 0o644) -> None:
+        """Lay a file that a container gets at TARGET."""
+        put(self.at(path), content, mode)
+        self.laid.files[target or path] = path
+
+    def binaries(self, folder: str) -> None:
+        for name in BINARIES:
+            self.file(f"{folder}/{name}", f"/usr/bin/{name}", content=b"\x7fELF", mode=0o755)
+
+    def firmware(self, folder: str) -> None:
+        for name in ("gsp_ga10x.bin", "gsp_tu10x.bin"):
+            below = f"nvidia/{self.version}/{name}"
+            self.file(f"{folder}/{below}", f"/lib/firmware/{below}")
+
+    def xorg(self, drivers: str, extensions: str, *, versioned: bool = True) -> None:
+        """Lay the X server's modules; packages of Red Hat's kind drop the version from one's name."""
+        put(self.at(f"{drivers}/nvidia_drv.so"), self.version.encode())
+        name, plain = f"libglxserver_nvidia.so.{self.version}", "libglxserver_nvidia.so"
+        real = f"{extensions}/{name if versioned else plain}"
+        write_library(self.at(real), "", (TLS.format(v=self.version),), machine=self.machine)
+        if versioned:
+            self.link(f"{extensions}/{plain}", name)
+        for top in ("/usr/lib/xorg/modules", "/usr/lib64/xorg/modules"):
+            self.laid.files[f"{top}/drivers/nvidia_drv.so"] = f"{drivers}/nvidia_drv.so"
+            self.laid.files[f"{top}/extensions/{plain}"] = real
+            self.laid.files[f"{top}/extensions/{name}"] = real
+
+    def manifests(self, share: str, etc: str, *, libraries: str = "", icd: str = "nvidia_icd.json") -> None:
+        """Lay what names libraries; LIBRARIES is the folder that NixOS puts before each name."""
+        for name, library, target in (
+            (
+                "egl/egl_external_platform.d/10_nvidia_wayland.json",
+                "libnvidia-egl-wayland.so.1",
+                "/usr/share",
+            ),
+            ("egl/egl_external_platform.d/15_nvidia_gbm.json", "libnvidia-egl-gbm.so.1", "/usr/share"),
+            ("glvnd/egl_vendor.d/10_nvidia.json", "libEGL_nvidia.so.0", "/usr/share"),
+            (f"vulkan/icd.d/{icd}", "libGLX_nvidia.so.0", "/etc"),
+            ("vulkan/implicit_layer.d/nvidia_layers.json", "libGLX_nvidia.so.0", "/etc"),
+            ("OpenCL/vendors/nvidia.icd", "libnvidia-opencl.so.1", "/etc"),
+        ):
+            part = "layer" if "layer" in name else "ICD"
+            document = {"file_format_version": "1.0.0", part: {"library_path": libraries + library}}
+            text = f"{libraries}{library}\n" if "OpenCL" in name else json.dumps(document)
+            folder = etc if "OpenCL" in name else share
+            self.file(f"{folder}/{name}", f"{target}/{name}", content=text.encode())
+            if libraries:
+                self.laid.files[libraries + library] = self.laid.libraries[library]
+
+    def data(self, share: str) -> None:
+        """Lay the files that the libraries themselves read."""
+        for name in ("nvoptix.bin", f"nvidia-application-profiles-{self.version}-rc"):
+            self.file(f"{share}/nvidia/{name}", f"/usr/share/nvidia/{name}")
+
+    def usual_files(self, icd: str = "nvidia_icd.json") -> None:
+        self.firmware("/usr/lib/firmware")
+        self.manifests("/usr/share", "/etc", icd=icd)
+        self.data("/usr/share")
+
+
+def debian_13(root: Path) -> Laid:
+    """Lay Debian 13's driver: libraries in two folders, one behind update-alternatives."""
+    return _debian(root, V550, "current", DRIVER_550)
+
+
+def debian_12(root: Path) -> Laid:
+    """Lay Debian 12's driver."""
+    return _debian(root, V535, "current", DRIVER_535)
+
+
+def debian_tesla_470(root: Path) -> Laid:
+    """Lay Debian 12's legacy driver: a folder of its own, and an NVVM without the driver's version."""
+    return _debian(root, V470, "tesla-470", DRIVER_470)
+
+
+def _debian(root: Path, version: str, flavour: str, libraries: tuple[Library, ...]) -> Laid:
+    tree = _Tree(root, version)
+    _usr_merge(root)
+    system = "/usr/lib/x86_64-linux-gnu"
+    own, tools = f"{system}/nvidia/{flavour}", f"/usr/lib/nvidia/{flavour}"
+
+    def alternative(name: str, target: str, suffix: str = "-x86_64-linux-gnu") -> str:
+        tree.link(f"/etc/alternatives/nvidia--{name}{suffix}", target)
+        return f"/etc/alternatives/nvidia--{name}{suffix}"
+
+    for library in libraries:
+        is_shared = library.major == VERSIONED or library.own.startswith("1.1.")
+        tree.library(library, system if is_shared and library != PRODUCER else own)
+        if not is_shared:
+            soname = library.soname(version)
+            tree.link(f"{system}/{library.folder}/{soname}", alternative(soname, f"{own}/{soname}"))
+    tree.link(f"{system}/libcuda.so", alternative("libcuda.so", f"{own}/libcuda.so"))
+    gbm = "nvidia-drm_gbm.so"
+    tree.link(f"{system}/gbm/{gbm}", alternative(gbm, f"{own}/libnvidia-allocator.so.1"))
+    tree.link("/etc/alternatives/nvidia", tools)
+    tree.link("/usr/lib/nvidia/nvidia", "/etc/alternatives/nvidia")
+    tree.binaries(tools)
+    for name in BINARIES:
+        tree.link(f"/usr/bin/{name}", alternative(name, f"{tools}/{name}", ""))
+    tree.usual_files()
+    display = "nvidia-drm-outputclass.conf"
+    tree.file(f"/etc/nvidia/{flavour}/{display}", f"/usr/share/X11/xorg.conf.d/{display}")
+    target = alternative(display, f"/etc/nvidia/{flavour}/{display}", "")
+    tree.link(f"/usr/share/X11/xorg.conf.d/{display}", target)
+    tree.xorg(tools, tools)
+    for folder, name in (("drivers", "nvidia_drv.so"), ("extensions", "libglxserver_nvidia.so")):
+        tree.link(f"/usr/lib/xorg/modules/{folder}/{name}", alternative(name, f"{tools}/{name}", ""))
+    return tree.laid
+
+
+def ubuntu(root: Path, version: str = V550, *, machine: int = X86_64) -> Laid:
+    """Lay Ubuntu's driver: everything in one folder, 32-bit libraries in another."""
+    tree = _Tree(root, version, machine)
+    _usr_merge(root)
+    folder = f"/usr/lib/{'x86_64' if machine == X86_64 else 'aarch64'}-linux-gnu"
+    tree.libraries(DRIVER_550, folder)
+    _lay_32_bit(tree, "/usr/lib/i386-linux-gnu")
+    tree.binaries("/usr/bin")
+    tree.usual_files()
+    tree.file("/usr/share/X11/xorg.conf.d/10-nvidia.conf")
+    tree.xorg(f"{folder}/nvidia/xorg", f"{folder}/nvidia/xorg")
+    return tree.laid
+
+
+def ubuntu_aarch64(root: Path, version: str = V550) -> Laid:
+    """Lay Ubuntu's driver of an Arm server."""
+    return ubuntu(root, version, machine=AARCH64)
+
+
+def red_hat(root: Path, version: str = V550) -> Laid:
+    """Lay the driver as on Red Hat Enterprise Linux and Fedora: /usr/lib64, 32-bit ones in /usr/lib."""
+    tree = _Tree(root, version)
+    _usr_merge(root)
+    tree.libraries(DRIVER_550, "/usr/lib64")
+    _lay_32_bit(tree, "/usr/lib")
+    tree.binaries("/usr/bin")
+    tree.usual_files(icd="nvidia_icd.x86_64.json")
+    put(tree.at("/usr/share/vulkan/icd.d/nvidia_icd.i686.json"), b"{}\n")
+    tree.file("/usr/share/X11/xorg.conf.d/10-nvidia.conf")
+    modules = "/usr/lib64/xorg/modules"
+    tree.xorg(f"{modules}/drivers", f"{modules}/extensions", versioned=False)
+    return tree.laid
+
+
+def arch(root: Path, version: str = V550) -> Laid:
+    """Lay Arch Linux's driver: everything in /usr/lib, of which /usr/lib64 is another name."""
+    tree = _Tree(root, version)
+    for path, target in (("lib", "usr/lib"), ("lib64", "usr/lib"), ("bin", "usr/bin"), ("sbin", "usr/bin")):
+        link(root / path, target)
+    link(root / "usr/lib64", "lib")
+    link(root / "usr/sbin", "bin")
+    tree.libraries(DRIVER_550, "/usr/lib")
+    _lay_32_bit(tree, "/usr/lib32")
+    tree.binaries("/usr/bin")
+    tree.usual_files()
+    tree.xorg("/usr/lib/xorg/modules/drivers", "/usr/lib/nvidia/xorg")
+    return tree.laid
+
+
+def nixos(root: Path, version: str = V550) -> Laid:
+    """Lay NixOS's driver: packages in /nix/store, a farm of links at /run/opengl-driver."""
+    tree = _Tree(root, version)
+    package = f"/nix/store/0a1b2c3d4e5f6g7h8i9j0k1l2m3n4p5q-nvidia-x11-{version}-6.12.30"
+    tree.libraries(DRIVER_550, f"{package}/lib")
+    for library in DRIVER_550:  # builder.sh links every library under .so and .so.1 as well
+        folder = f"{package}/lib/{library.folder}".rstrip("/")
+        for name in (f"{library.stem}.so", f"{library.stem}.so.1"):
+            if not tree.at(f"{folder}/{name}").is_symlink():
+                tree.link(f"{folder}/{name}", library.file(version))
+    own, icd = f"{package}/lib/", "nvidia_icd.x86_64.json"
+    tree.manifests(f"{package}/share", f"{package}/etc", libraries=own, icd=icd)
+    farm = "/nix/store/1b2c3d4e5f6g7h8i9j0k1l2m3n4p5q6r-graphics-drivers"
+    for top, _, names in os.walk(tree.at(package)):
+        below = os.path.relpath(top, tree.at(package))
+        for name in names:
+            tree.link(f"{farm}/{below}/{name}", f"{package}/{below}/{name}")
+    tree.link("/run/opengl-driver", farm)
+    tree.binaries(f"{package}-bin/origBin")
+    for name in BINARIES:  # patched to load libraries from the store: of no use in a container
+        put(tree.at(f"{package}-bin/bin/{name}"), package.encode(), 0o755)
+        tree.link(f"/nix/store/2c3d-system-path/bin/{name}", f"{package}-bin/bin/{name}")
+    tree.firmware(f"{package}-firmware/lib/firmware")
+    tree.link("/nix/store/3d4e-nixos-system/sw", "/nix/store/2c3d-system-path")
+    tree.link("/nix/store/3d4e-nixos-system/firmware", f"{package}-firmware/lib/firmware")
+    tree.link("/run/current-system", "/nix/store/3d4e-nixos-system")
+    return tree.laid
+
+
+def own_folder(root: Path, version: str = V550, *, folder: str) -> Laid:
+    """Lay a driver in a folder of its own, as on Container-Optimized OS, whose system is read-only."""
+    tree = _Tree(root, version)
+    tree.libraries(DRIVER_550, f"{folder}/lib64")
+    tree.binaries(f"{folder}/bin")
+    tree.manifests(folder, folder)
+    tree.data(f"{folder}/share")
+    tree.firmware(f"{folder}/firmware")
+    put(tree.at("/sys/module/firmware_class/parameters/path"), f"{folder}/firmware\n".encode())
+    return tree.laid
+
+
+def container_optimized_os(root: Path, version: str = V550) -> Laid:
+    """Lay the driver where GKE's installer puts it."""
+    return own_folder(root, version, folder="/home/kubernetes/bin/nvidia")
+
+
+def talos(root: Path, version: str = V550, *, libraries: str = "/usr/local/lib") -> Laid:
+    """Lay the driver as Talos' system extension does: all below /usr/local, of which /usr is read-only."""
+    tree = _Tree(root, version)
+    _usr_merge(root)
+    tree.libraries(DRIVER_550, libraries)
+    tree.binaries("/usr/local/bin")
+    tree.manifests("/usr/local/share", "/usr/local/etc")
+    tree.data("/usr/local/share")
+    tree.firmware("/usr/lib/firmware")
+    return tree.laid
+
+
+def bottlerocket(root: Path, version: str = V550) -> Laid:
+    """Lay Bottlerocket's driver: libraries and programs each in a folder of the flavour's own."""
+    tree = _Tree(root, version)
+    _usr_merge(root)
+    tree.libraries(tuple(replace(library, folder="") for library in DRIVER_550), "/usr/lib/nvidia/tesla")
+    tree.binaries("/usr/libexec/nvidia/tesla/bin")
+    tree.usual_files()
+    return tree.laid
+
+
+def write_loader_cache(root: Path, *folders: str) -> None:
+    """Write /etc/ld.so.cache below ROOT by the machine's own ldconfig, for FOLDERS."""
+    put(root / "etc/ld.so.conf", "".join(f"{folder}\n" for folder in folders).encode())
+    subprocess.run(["/sbin/ldconfig", "-r", root], check=True, capture_output=True)
+
+
+def _usr_merge(root: Path) -> None:
+    for name in ("bin", "lib", "lib64", "sbin"):
+        (root / "usr" / name).mkdir(parents=True, exist_ok=True)
+        link(root / name, f"usr/{name}")
+
+
+def _lay_32_bit(tree: _Tree, folder: str) -> None:
+    for stem in ("libcuda", "libnvidia-ml", "libnvidia-glcore"):
+        path = tree.at(f"{folder}/{stem}.so.{tree.version}")
+        write_library(path, f"{stem}.so.1", machine=I386, bits=32)
+        link(path.with_name(f"{stem}.so.1"), path.name)

@@ -1,0 +1,71 @@
+"""Hosts with Intel's accelerators for the tests: what is found there, and what is offered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.hosts.intel_tree import Device, lay
+
+from cdigen.host.root import Root
+from cdigen.model.errors import HostError
+from cdigen.pipeline import generate
+from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.intel.vendor import VENDOR
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cdigen.model.inventory import Inventory
+
+
+def places(root: Path, *, vfio: bool = False) -> DiscoveryContext:
+    host = Root(str(root))
+    return DiscoveryContext(host=host, driver=host, dev=host, options={"intel": {"vfio": vfio}})
+
+
+def discover(root: Path, *devices: Device, vfio: bool = False) -> Inventory:
+    """Lay DEVICES, if any, and read the host."""
+    if devices:
+        lay(root, *devices)
+    return VENDOR.discover(places(root, vfio=vfio))
+
+
+def refusal(root: Path) -> HostError:
+    """Return the error that ends discovery: one line, and what to do next."""
+    with pytest.raises(HostError) as caught:
+        VENDOR.discover(places(root))
+    assert caught.value.message.isprintable()
+    assert caught.value.hint
+    return caught.value
+
+
+def kinds(root: Path, inventory: Inventory) -> dict[str, dict[str, list[str]]]:
+    """Return what is offered, from checked specs: kind -> device -> paths of its nodes in a container."""
+    products, broken = generate.generate_specs({"intel": inventory}, host=places(root).host)
+    assert broken == {}
+    return {product.kind: _devices(product.document) for product in products}
+
+
+def offered(root: Path, *devices: Device, kind: str = "intel.com/gpu") -> dict[str, list[str]]:
+    """Lay DEVICES, if any, and return the devices of KIND with the paths of their nodes."""
+    return kinds(root, discover(root, *devices))[kind]
+
+
+def _devices(document: dict[str, Any]) -> dict[str, list[str]]:
+    return {
+        device["name"]: [node["path"] for node in device["containerEdits"]["deviceNodes"]]
+        for device in document["devices"]
+    }
+
+
+def plain(paths: list[str]) -> list[str]:
+    """Return PATHS without udev's names."""
+    return [path for path in paths if "/by-path/" not in path]
+
+
+def rules(inventory: Inventory) -> dict[str, str]:
+    """Return the findings: rule -> severity; of one rule the last."""
+    for finding in inventory.findings:
+        assert finding.message.isprintable(), finding
+    return {finding.rule: finding.severity for finding in inventory.findings}

@@ -1,0 +1,398 @@
+"""Hosts with Intel's accelerators, from a few lines of description: /sys, and real nodes in /dev where root.
+
+`lay(root, *devices)` lays what the kernel and udev show of them; each `Device` is one line. `gpu`, `npu`
+and `gaudi` are the usual ones. The last functions lay the trees that Intel's own tests make, which lack
+much of what a kernel shows.
+
+Sources: the kernel's Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-drm and driver-api/vfio.rst;
+udev's 50-udev-default.rules and 60-drm.rules. Addresses and numbers of devices are those of Intel's system
+guides.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from support.hosts.driver_files import link, put
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RELEASE = "6.17.0-8-generic"
+DRM_MAJOR, ACCEL_MAJOR, HABANA_MAJOR, VERBS_MAJOR, GROUP_MAJOR, CDEV_MAJOR = 226, 261, 508, 231, 243, 511
+MEI_MAJOR = 238
+MISC_MAJOR, VFIO_MINOR, IOMMU_MINOR = 10, 196, 195
+VIDEO, RENDER = 44, 993
+
+IGPU = "0000:00:02.0"
+FLEX_170, B60, MAX_1550, GAUDI_3, LUNAR_LAKE_GPU, LUNAR_LAKE_NPU = (
+    "0x56c0",
+    "0xe211",
+    "0x0bd5",
+    "0x1060",
+    "0x64a0",
+    "0x643e",
+)
+VGA, DISPLAY, ACCELERATOR = "0x030000", "0x038000", "0x120000"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A PCI function: where, what, which driver has it, and the numbers of its nodes; None: no such node."""
+
+    address: str
+    device_id: str
+    driver: str = ""
+    pci_class: str = DISPLAY
+    vendor: str = "0x8086"
+    card: int | None = None
+    render: int | None = None
+    accel: int | None = None
+    control: bool = False
+    uverbs: int | None = None
+    group: int | None = None
+    vfio: int | None = None
+    parent: str = ""
+    vfs: tuple[str, ...] = ()
+    mei: tuple[tuple[str, int], ...] = ()
+    entries: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> str:
+        """Its folder, as the kernel lays it out."""
+        return f"sys/devices/pci{self.address[:7]}/{self.address}"
+
+
+def gpu(number: int, address: str, device_id: str, driver: str, **more: Any) -> Device:
+    """Describe a GPU with a card and a render node, both with NUMBER."""
+    return Device(
+        address=address, device_id=device_id, driver=driver, card=number, render=128 + number, **more
+    )
+
+
+def npu(number: int = 0, address: str = "0000:00:0b.0", device_id: str = LUNAR_LAKE_NPU) -> Device:
+    """Describe an NPU."""
+    return Device(
+        address=address, device_id=device_id, driver="intel_vpu", pci_class=ACCELERATOR, accel=number
+    )
+
+
+def gaudi(number: int, address: str, *, uverbs: bool = True) -> Device:
+    """Describe a Gaudi with its control node and its network's."""
+    return Device(
+        address=address,
+        device_id=GAUDI_3,
+        driver="habanalabs",
+        vendor="0x1da3",
+        pci_class=ACCELERATOR,
+        accel=number,
+        control=True,
+        uverbs=number if uverbs else None,
+    )
+
+
+def lay(root: Path, *devices: Device, nodes: bool = True) -> None:
+    """Lay DEVICES below ROOT, with real nodes unless told otherwise: these can be made by root only."""
+    put(root / "proc/sys/kernel/osrelease", f"{RELEASE}\n".encode())
+    put(root / "proc/sys/kernel/arch", b"x86_64\n")
+    put(root / "etc/group", f"root:x:0:\nvideo:x:{VIDEO}:\nrender:x:{RENDER}:\n".encode())
+    for device in devices:
+        _lay_function(root, device)
+        _lay_minors(root, device)
+        _lay_virtual_functions(root, device)
+        if nodes:
+            lay_nodes(root, device)
+
+
+def _lay_function(root: Path, device: Device) -> None:
+    folder = root / device.folder
+    for name, content in (
+        ("vendor", device.vendor),
+        ("device", device.device_id),
+        ("class", device.pci_class),
+        *device.entries.items(),
+    ):
+        put(folder / name, f"{content}\n".encode())
+    target = device.folder.removeprefix("sys/")
+    link(root / "sys/bus/pci/devices" / device.address, f"../../../{target}")
+    if device.driver:
+        drivers = root / "sys/bus/pci/drivers" / device.driver
+        put(drivers / "bind")
+        link(drivers / device.address, f"../../../../{target}")
+        link(folder / "driver", f"../../../bus/pci/drivers/{device.driver}")
+        (root / "sys/module" / device.driver.replace("-", "_")).mkdir(parents=True, exist_ok=True)
+
+
+def _lay_minors(root: Path, device: Device) -> None:
+    for subsystem, name, major, minor in _minors(device):
+        own = root / device.folder / subsystem / name
+        put(own / "dev", f"{major}:{minor}\n".encode())
+        link(own / "device", f"../../../{device.address}")
+        target = f"../../{device.folder.removeprefix('sys/')}/{subsystem}/{name}"
+        link(root / "sys/class" / subsystem / name, target)
+    if device.control:
+        control = root / f"sys/devices/virtual/accel/accel_controlD{device.accel}"
+        put(control / "dev", f"{HABANA_MAJOR}:{device.accel}\n".encode())
+        link(root / "sys/class/accel" / control.name, f"../../devices/virtual/accel/{control.name}")
+    for auxiliary, number in device.mei:
+        own = root / device.folder / auxiliary / f"mei/mei{number}"
+        put(own / "dev", f"{MEI_MAJOR}:{number}\n".encode())
+        link(own / "device", "../../../" + auxiliary)
+        link(
+            root / f"sys/class/mei/mei{number}",
+            f"../../{device.folder.removeprefix('sys/')}/{auxiliary}/mei/mei{number}",
+        )
+    if device.group is not None:
+        (root / f"sys/kernel/iommu_groups/{device.group}").mkdir(parents=True, exist_ok=True)
+        link(root / device.folder / "iommu_group", f"../../../kernel/iommu_groups/{device.group}")
+    if device.vfio is not None:
+        put(
+            root / device.folder / f"vfio-dev/vfio{device.vfio}/dev",
+            f"{CDEV_MAJOR}:{device.vfio}\n".encode(),
+        )
+
+
+def _minors(device: Device) -> list[tuple[str, str, int, int]]:
+    """Name the kernel's minors of a device: subsystem, name, major, minor."""
+    found = []
+    if device.card is not None:
+        found.append(("drm", f"card{device.card}", DRM_MAJOR, device.card))
+    if device.render is not None:
+        found.append(("drm", f"renderD{device.render}", DRM_MAJOR, device.render))
+    if device.accel is not None:
+        found.append(("accel", f"accel{device.accel}", ACCEL_MAJOR, device.accel))
+    if device.uverbs is not None:
+        found.append(("infiniband_verbs", f"uverbs{device.uverbs}", VERBS_MAJOR, 192 + device.uverbs))
+    return found
+
+
+def _lay_virtual_functions(root: Path, device: Device) -> None:
+    folder = root / device.folder
+    if device.parent:
+        link(folder / "physfn", f"../{device.parent}")
+    if device.vfs:
+        for name, content in (("sriov_totalvfs", "31"), ("sriov_numvfs", str(len(device.vfs)))):
+            put(folder / name, f"{content}\n".encode())
+    for number, address in enumerate(device.vfs):
+        link(folder / f"virtfn{number}", f"../{address}")
+
+
+def lay_nodes(root: Path, device: Device) -> None:
+    """Make the nodes of DEVICE as devtmpfs and udev do."""
+    places = {"drm": "dri", "accel": "accel", "infiniband_verbs": "infiniband"}
+    for subsystem, name, major, minor in _minors(device):
+        gid, mode = (VIDEO, 0o660) if name.startswith("card") else (RENDER, 0o660)
+        if subsystem == "infiniband_verbs":
+            gid, mode = 0, 0o666
+        make_node(root / "dev" / places[subsystem] / name, major, minor, gid=gid, mode=mode)
+        if subsystem == "drm":
+            word = "card" if name.startswith("card") else "render"
+            link(root / f"dev/dri/by-path/pci-{device.address}-{word}", f"../{name}")
+    if device.control:
+        name = f"accel_controlD{device.accel}"
+        make_node(root / "dev/accel" / name, HABANA_MAJOR, device.accel or 0, gid=RENDER)
+    for _, number in device.mei:
+        make_node(root / f"dev/mei{number}", MEI_MAJOR, number, mode=0o600)
+    if device.group is not None:
+        make_node(root / f"dev/vfio/{device.group}", GROUP_MAJOR, device.group, mode=0o600)
+        make_node(root / "dev/vfio/vfio", MISC_MAJOR, VFIO_MINOR, mode=0o666)
+    if device.vfio is not None:
+        make_node(root / f"dev/vfio/devices/vfio{device.vfio}", CDEV_MAJOR, device.vfio, mode=0o600)
+        make_node(root / "dev/iommu", MISC_MAJOR, IOMMU_MINOR, mode=0o660)
+
+
+def make_node(path: Path, major: int, minor: int, *, gid: int = 0, mode: int = 0o660) -> None:
+    """Make a real character device, whatever the umask."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mknod(path, stat.S_IFCHR | mode, os.makedev(major, minor))
+    os.chown(path, 0, gid)
+    path.chmod(mode)
+
+
+# Machines.
+
+
+def arc_a770() -> tuple[Device, ...]:
+    """Describe a desktop with an Arc of i915 and one of xe, and the processor's own management engine.
+
+    The i915 one has both interfaces of its GSC; the number in their names is that of the PCI address.
+    """
+    return (
+        Device(
+            address="0000:00:16.0", device_id="0x7ae8", driver="mei_me", pci_class="0x078000", mei=(("", 0),)
+        ),
+        gpu(
+            0, "0000:03:00.0", "0x56a0", "i915", pci_class=VGA,
+            mei=(("i915.mei-gsc.768", 1), ("i915.mei-gscfi.768", 2)),
+        ),
+        gpu(1, "0000:07:00.0", B60, "xe", pci_class=VGA, mei=(("xe.mei-gscfi.1792", 3),)),
+    )  # fmt: skip
+
+
+def laptop() -> tuple[Device, ...]:
+    """Describe a laptop of Lunar Lake: its GPU and its NPU."""
+    return (gpu(0, IGPU, LUNAR_LAKE_GPU, "xe", pci_class=VGA), npu())
+
+
+def flex_170(vfs: int = 4, *, vfio: tuple[int, ...] = ()) -> tuple[Device, ...]:
+    """Describe a processor's GPU, and a Flex 170 with virtual functions, of which VFIO has the given ones."""
+    addresses = tuple(f"0000:4d:{number // 8:02x}.{number % 8}" for number in range(1, vfs + 1))
+    parent = "0000:4d:00.0"
+    virtual = (
+        Device(
+            address=address,
+            device_id=FLEX_170,
+            driver="vfio-pci",
+            group=70 + number,
+            vfio=number,
+            parent=parent,
+        )
+        if number in vfio
+        else gpu(2 + number, address, FLEX_170, "i915", parent=parent)
+        for number, address in enumerate(addresses)
+    )
+    return (
+        gpu(0, IGPU, "0xa780", "i915", pci_class=VGA),
+        gpu(1, parent, FLEX_170, "i915", vfs=addresses),
+        *virtual,
+    )
+
+
+def b60(count: int = 4) -> tuple[Device, ...]:
+    """Describe Arc Pro B60s, beside a display adapter that is no GPU of Intel's and has card0."""
+    return tuple(
+        gpu(1 + number, f"0000:{0x18 + 0x21 * number:02x}:00.0", B60, "xe", pci_class=VGA)
+        for number in range(count)
+    )
+
+
+def max_1550(count: int = 8) -> tuple[Device, ...]:
+    """Describe Max 1550s, whose cards the kernel numbered in another order than the bus."""
+    return tuple(
+        gpu(count - 1 - number, f"0000:{0x18 + 0x1A * number:02x}:00.0", MAX_1550, "i915")
+        for number in range(count)
+    )
+
+
+def gaudi_3(count: int = 8) -> tuple[Device, ...]:
+    """Describe Gaudis, which their driver numbers in another order than the bus."""
+    buses = ("33", "9a", "34", "9b", "4d", "b3", "4e", "b4")
+    return tuple(gaudi(number, f"0000:{bus}:00.0") for number, bus in enumerate(buses[:count]))
+
+
+# The trees of Intel's own tests: the kernel tells no numbers of nodes. (There, all are those of /dev/null.)
+
+_FORMS = (
+    (r"card(\d+)|renderD(\d+)", DRM_MAJOR),
+    (r"accel(\d+)", ACCEL_MAJOR),
+    (r"accel_controlD(\d+)|hl(\d+)|hl_controlD(\d+)", HABANA_MAJOR),
+    (r"vfio(\d+)", CDEV_MAJOR),
+    (r"(\d+)", GROUP_MAJOR),
+)
+
+
+def _make_by_name(path: Path) -> None:
+    """Make the node PATH with numbers that such a node has."""
+    for pattern, major in _FORMS:
+        if found := re.fullmatch(pattern, path.name):
+            make_node(path, major, int(next(filter(None, found.groups()))), mode=0o644)
+            return
+    make_node(path, MISC_MAJOR, VFIO_MINOR, mode=0o644)
+
+
+def lay_resource_driver_gpu(
+    root: Path, address: str, device_id: str, driver: str, *, card: str, render: str = ""
+) -> None:
+    """Lay a GPU as intel-resource-drivers' pkg/fakesysfs does: the class of cards leads out of the tree."""
+    folder = root / f"sys/devices/pci0000:00/{address}"
+    for name, content in (
+        ("device", device_id),
+        ("vendor", "0x8086"),
+        ("class", VGA),
+        ("driver_override", ""),
+    ):
+        put(folder / name, content.encode())
+    link(root / "sys/bus/pci/devices" / address, f"../../../devices/pci0000:00/{address}")
+    link(root / f"sys/bus/pci/drivers/{driver}/{address}", f"../../../../devices/pci0000:00/{address}")
+    link(folder / "driver", f"../../../bus/pci/drivers/{driver}")
+    for name, word in ((card, "card"), (render, "render")):
+        if name:
+            (folder / "drm" / name).mkdir(parents=True)
+            _make_by_name(root / "dev/dri" / name)
+            link(root / f"dev/dri/by-path/pci-{address}-{word}", f"../{name}")
+    link(root / "sys/class/drm" / card, f"{root}/sys/bus/pci/devices/{address}/drm/{card}")
+
+
+def lay_resource_driver_vfio(root: Path, address: str, device_id: str, vfio: str, group: str) -> None:
+    """Lay a GPU for virtual machines as pkg/fakesysfs does: the folder of its group does not exist."""
+    folder = root / f"sys/devices/pci0000:00/{address}"
+    for name, content in (("device", device_id), ("vendor", "0x8086"), ("class", VGA)):
+        put(folder / name, content.encode())
+    link(root / "sys/bus/pci/devices" / address, f"../../../devices/pci0000:00/{address}")
+    link(root / f"sys/bus/pci/drivers/vfio-pci/{address}", f"../../../../devices/pci0000:00/{address}")
+    link(folder / "driver", "../../../bus/pci/drivers/vfio-pci")
+    link(folder / "iommu_group", f"../../../kernel/iommu_groups/{group}")
+    (folder / "vfio-dev" / vfio).mkdir(parents=True)
+    for path in (f"vfio/{group}", "vfio/vfio", f"vfio/devices/{vfio}"):
+        _make_by_name(root / "dev" / path)
+
+
+def lay_resource_driver_gaudi(root: Path, address: str, number: int) -> None:
+    """Lay a Gaudi as intel-resource-drivers' pkg/fakesysfs does: without vendor and class."""
+    folder = root / f"sys/devices/pci0000:15/{address}"
+    for name, content in (("device", "0x1020"), ("pci_addr", address), ("module_id", str(number))):
+        put(folder / name, content.encode())
+    (folder / f"accel/accel{number}").mkdir(parents=True)
+    link(folder / "driver", "../../../bus/pci/drivers/habanalabs")
+    link(root / "sys/bus/pci/devices" / address, f"../../../devices/pci0000:15/{address}")
+    link(root / f"sys/bus/pci/drivers/habanalabs/{address}", f"../../../../devices/pci0000:15/{address}")
+    link(root / f"sys/class/accel/accel{number}", f"../../devices/pci0000:15/{address}")
+    for name in (
+        f"accel/accel{number}",
+        f"accel/accel_controlD{number}",
+        f"hl{number}",
+        f"hl_controlD{number}",
+    ):
+        _make_by_name(root / "dev" / name)
+
+
+def lay_older_gaudi(root: Path, address: str, number: int) -> None:
+    """Lay a Gaudi as older releases of pkg/fakesysfs do: its node belongs to a device of no bus."""
+    put(root / f"sys/bus/pci/drivers/habanalabs/{address}/device", b"0x1020")
+    put(root / f"sys/devices/virtual/accel/accel{number}/device/pci_addr", address.encode())
+    (root / f"sys/devices/virtual/accel/accel_controlD{number}").mkdir(parents=True)
+    for name in (f"accel{number}", f"accel_controlD{number}"):
+        link(root / "sys/class/accel" / name, f"../../devices/virtual/accel/{name}")
+        _make_by_name(root / "dev/accel" / name)
+
+
+def lay_device_plugin_gpus(root: Path, count: int, driver: str = "i915") -> None:
+    """Lay GPUs as intel-device-plugins' pkg/fakedri does; from the tenth on their addresses are none."""
+    for number in range(count):
+        card, render = f"card{number}", f"renderD{128 + number}"
+        bus = root / f"sys/bus/pci/drivers/{driver}/0000:00:0{number}.0"
+        put(bus / "device", b"0x4905")
+        device = root / f"sys/class/drm/{card}/device"
+        for name in (card, render):
+            _make_by_name(bus / "drm" / name)
+            (device / "drm" / name).mkdir(parents=True)
+            _make_by_name(root / "dev/dri" / name)
+        link(device / "driver", f"../../../../bus/pci/drivers/{driver}")
+        put(device / "vendor", b"0x8086")
+        put(device / "numa_node", b"0")
+        link(root / f"dev/dri/by-path/pci-0000:{number:02d}:02.0-card", f"../{card}")
+        link(root / f"dev/dri/by-path/pci-0000:{number:02d}:02.0-render", f"../{render}")
+
+
+def lay_device_plugin_npu(root: Path, number: int, device_id: str) -> None:
+    """Lay an NPU as the tests of intel-device-plugins' npu_plugin do: in the class of accelerators alone."""
+    device = root / f"sys/class/accel/accel{number}/device"
+    (device / f"drm/accel{number}").mkdir(parents=True)
+    put(device / "vendor", b"0x8086")
+    put(device / "device", device_id.encode())
+    _make_by_name(root / f"dev/accel/accel{number}")

@@ -1,0 +1,77 @@
+"""A clean Debian root with a GPU host in it (`debian_root`), and its systemd with cdigen (`started`)."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from support.abilities import cannot_run
+from support.containers.booted_host import booted
+from support.hosts.driver_files import V535, debian_12
+from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
+from support.installation.installing import done, make
+from support.paths import REPOSITORY
+
+NAMESPACES = ("--mount", "--pid", "--ipc", "--net", "--cgroup")
+HOST_PYTHON = "HOST_PYTHON=/usr/bin/python3"
+# The host whose GPUs are offered: cdigen gets it as --root.
+GPU_HOST = "gpu-host"
+
+
+@contextmanager
+def debian_root(cache: Path) -> Iterator[Path]:
+    """Make a clean Debian root of this machine's release, with systemd and Python, and a GPU host in it."""
+    release = dict(
+        line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line
+    )
+    if release.get("ID") != "debian" or not Path("/usr/bin/python3").exists():
+        cannot_run("needs Debian, and its python3: modules are installed for the same Python in a root")
+    with tempfile.TemporaryDirectory(prefix="installed-", dir=cache) as folder:
+        root = Path(folder) / "root"
+        recipe = (
+            REPOSITORY / "tests/e2e/recipes/debian-root",
+            "--variant=minbase",
+            "--include=python3,systemd-sysv",
+            "--quiet",
+            root,
+        )
+        environment = {**os.environ, "SUITE": release["VERSION_CODENAME"]}
+        subprocess.run(recipe, check=True, env=environment, stdin=subprocess.DEVNULL)
+        gpu_host = root / GPU_HOST
+        gpu_host.mkdir()
+        debian_12(gpu_host)
+        write_kernel_side(gpu_host, example_gpus(2), driver_version=V535)
+        (gpu_host / "run").mkdir()
+        (gpu_host / "var").mkdir(exist_ok=True)
+        (gpu_host / "var/run").symlink_to("../run")
+        (gpu_host / "usr/bin").mkdir(exist_ok=True)
+        shutil.copy("/usr/bin/python3", gpu_host / "usr/bin/python3")
+        done(make("install-hook", gpu_host))
+        yield root
+
+
+@contextmanager
+def started(root: Path, **commands: str) -> Iterator[Callable[..., str]]:
+    """Boot ROOT's own systemd with cdigen installed; gives what runs a command there.
+
+    COMMANDS start units in the place of their own commands: a drop-in has them.
+    """
+    done(make("install", root, HOST_PYTHON))
+    for unit, command in commands.items():
+        folder = root / f"etc/systemd/system/{unit.replace('_', '-')}.service.d"
+        folder.mkdir()
+        (folder / "root.conf").write_text(f"[Service]\nExecStart=\nExecStart={command}\n")
+    with booted(root) as first:
+
+        def run(*command: str) -> str:
+            enter = ["nsenter", f"--target={first}", *NAMESPACES, "--root", "--wd"]
+            result = subprocess.run(
+                [*enter, *command], check=False, capture_output=True, text=True, timeout=60
+            )
+            assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
+            return result.stdout
+
+        yield run

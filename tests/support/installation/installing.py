@@ -1,0 +1,57 @@
+"""`make install` and `make uninstall` for tests, and what a tree looks like."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from support.abilities import tool
+from support.paths import REPOSITORY
+
+
+def make(
+    target: str,
+    destination: Path,
+    *settings: str,
+    umask: int = 0o022,
+    tree: Path = REPOSITORY,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> subprocess.CompletedProcess[str]:
+    """Run a target of the Makefile of TREE for DESTINATION, with this Python; return what became of it."""
+    command = [tool("make"), "-s", target, f"DESTDIR={destination}", f"PYTHON={sys.executable}", *settings]
+    return subprocess.run(
+        command,
+        cwd=tree,
+        check=False,
+        capture_output=True,
+        text=True,
+        umask=umask,
+        env={**_environment(), **environment},
+    )
+
+
+def done(result: subprocess.CompletedProcess[str]) -> str:
+    """Return what a command printed, which must have succeeded."""
+    assert result.returncode == 0, f"{result.stdout}{result.stderr}"
+    return result.stdout
+
+
+def snapshot(root: Path) -> dict[str, tuple[int, int, int, int, str]]:
+    """Return everything below ROOT: its mode, whose it is, where a link leads or a file's size."""
+    found: dict[str, tuple[int, int, int, int, str]] = {}
+    for top, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            path = os.path.join(top, name)
+            status = os.lstat(path)
+            is_link = os.path.islink(path)
+            told = os.readlink(path) if is_link else str(status.st_size * (name in files))
+            found[os.path.relpath(path, root)] = (status.st_mode, status.st_uid, status.st_gid, is_link, told)
+    return found
+
+
+def _environment() -> dict[str, str]:
+    # What a 'make test' around us hands down would be taken for settings of the installation.
+    handed = ("MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS")
+    return {name: value for name, value in os.environ.items() if name not in handed}

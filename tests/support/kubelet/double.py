@@ -1,0 +1,222 @@
+"""A double of a kubelet's device manager in grpcio: `Kubelet`.
+
+It does what pkg/kubelet/cm/devicemanager of 1.34 does: it empties its folder at the start, connects back
+while Register is running, asks for the options and then for the list. Other than there, it ends the stream of
+who had the resource before: from 1.25 on the kubelet goes on reading that list as well.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from support.waiting import PATIENCE_S, pause
+
+from cdigen.kubelet.wire.messages import PLUGIN, PODS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PLUGIN_SERVICE = "/v1beta1.DevicePlugin/"
+# Of go-grpc: what a message may have.
+_OPTIONS = [("grpc.max_receive_message_length", 4 << 20), ("grpc.use_local_subchannel_pool", 1)]
+
+
+class Endpoint:
+    """A registered plugin: `lists` are those that it has sent, each by id with health and NUMA nodes."""
+
+    def __init__(self, resource: str, path: str) -> None:
+        self.resource = resource
+        self.name = os.path.basename(path)
+        self.lists: list[dict[str, tuple[str, tuple[int, ...]]]] = []
+        self.times: list[float] = []
+        self.ended = threading.Event()
+        self.problem = ""
+        self._channel = grpc.insecure_channel(f"unix:{path}", options=_OPTIONS)
+        self.on_end: Callable[[], object] = lambda: None
+        self._stream: Any = None
+
+    def ask(self, method: str, request: Any, answer: str, timeout_s: float = PATIENCE_S) -> Any:
+        call = self._channel.unary_unary(PLUGIN_SERVICE + method)
+        return PLUGIN[answer].FromString(call(request.SerializeToString(), timeout=timeout_s))
+
+    def options(self) -> Any:
+        return self.ask("GetDevicePluginOptions", PLUGIN["Empty"](), "DevicePluginOptions")
+
+    def allocate(self, *ids: str) -> Any:
+        request = PLUGIN["AllocateRequest"](container_requests=[{"device_ids": ids}])
+        return self.ask("Allocate", request, "AllocateResponse").container_responses[0]
+
+    def prefer(self, available: list[str], must: list[str], count: int) -> list[str]:
+        asked = {
+            "available_device_ids": available,
+            "must_include_device_ids": must,
+            "allocation_size": count,
+        }
+        request = PLUGIN["PreferredAllocationRequest"](container_requests=[asked])
+        answer = self.ask("GetPreferredAllocation", request, "PreferredAllocationResponse")
+        return list(answer.container_responses[0].device_ids)
+
+    def watch(self) -> None:
+        self._stream = self._channel.unary_stream(PLUGIN_SERVICE + "ListAndWatch")(b"")
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            for data in self._stream:
+                devices = PLUGIN["ListAndWatchResponse"].FromString(data).devices
+                self.times.append(time.monotonic())
+                self.lists.append(
+                    {
+                        each.id: (each.health, tuple(node.id for node in each.topology.nodes))
+                        for each in devices
+                    }
+                )
+        except grpc.RpcError as error:
+            self.problem = str(error)
+        self.ended.set()
+        self.on_end()
+
+    def stop(self) -> None:
+        if self._stream is not None:
+            self._stream.cancel()
+        self._channel.close()
+
+
+class Kubelet:
+    """A kubelet with its sockets in FOLDER/device-plugins and FOLDER/pod-resources.
+
+    `registered` has each Register's time, resource and endpoint. `watches`: it asks for lists; `register` may
+    be replaced by what answers in its place; GetAllocatableResources shows what `shown` says, if it `shows`;
+    `forgets_after_s`: the end of a stream makes it forget what is registered under that name, so late, as
+    kubelets up to 1.35 do; None: as those of 1.36. `forgotten` counts those ends. List is answered once
+    `lists_at_once` is set.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.plugins, self.pods = folder / "device-plugins", folder / "pod-resources"
+        self.endpoints: dict[str, Endpoint] = {}
+        self.registered: list[tuple[float, str, str]] = []
+        self.watches = True
+        self.forgets_after_s: float | None = None
+        self.forgotten = 0
+        self.shows = True
+        self.listed: list[dict[str, Any]] = []
+        self.lists_at_once = threading.Event()
+        self.lists_at_once.set()
+        self.register: Callable[[Any, Any], object] = self._register
+        self.shown: Callable[[], dict[str, list[str]]] = self._healthy
+        self._servers: list[Any] = []
+
+    def start(self) -> None:
+        """Start, as the process of a kubelet does."""
+        for folder in (self.plugins, self.pods):
+            folder.mkdir(parents=True, exist_ok=True)
+            for entry in folder.iterdir():
+                if not entry.is_dir():
+                    # A plugin may remove its own meanwhile.
+                    entry.unlink(missing_ok=True)
+        self.serve_registration()
+        asked = {"GetAllocatableResources": (self._show, None), "List": (self._list, None)}
+        self._serve(self.pods, "v1.PodResourcesLister", asked)
+
+    def serve_registration(self) -> None:
+        """Make the socket at which plugins register."""
+        self._serve(self.plugins, "v1beta1.Registration", {"Register": (self._take, "RegisterRequest")})
+
+    def kill(self) -> None:
+        """End as by a kill: connections are closed, sockets stay."""
+        # Somebody may register meanwhile, in a thread of the server.
+        while self.endpoints:
+            self.endpoints.popitem()[1].stop()
+        for server in self._servers:
+            server.stop(grace=None).wait()
+        self._servers.clear()
+        # grpcio removes the socket, a killed process does not.
+        for folder in (self.plugins, self.pods):
+            if folder.is_dir():
+                leave_socket(folder / "kubelet.sock")
+
+    def stop(self) -> None:
+        self.kill()
+
+    def list_of(self, resource: str) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Return the last list of RESOURCE; LookupError: none."""
+        endpoint = self.endpoints[resource]
+        # What it has not forgotten yet it shows.
+        if endpoint.ended.is_set() and self.forgets_after_s is None:
+            raise LookupError("the stream has ended")
+        return endpoint.lists[-1]
+
+    def _serve(self, folder: Path, service: str, methods: dict[str, Any]) -> None:
+        def handler(call: Any, kind: str | None) -> Any:
+            reading = PLUGIN[kind].FromString if kind else None
+            return grpc.unary_unary_rpc_method_handler(call, reading)
+
+        server = grpc.server(ThreadPoolExecutor(8))
+        handlers = {name: handler(*method) for name, method in methods.items()}
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, handlers)])
+        server.add_insecure_port(f"unix:{folder / 'kubelet.sock'}")
+        server.start()
+        self._servers.append(server)
+
+    def _take(self, request: Any, context: Any) -> bytes:
+        self.registered.append((time.monotonic(), request.resource_name, request.endpoint))
+        self.register(request, context)
+        return b""
+
+    def _register(self, request: Any, context: Any) -> None:
+        if request.version != "v1beta1":
+            context.abort(grpc.StatusCode.UNKNOWN, "the version is not supported")
+        endpoint = Endpoint(request.resource_name, str(self.plugins / request.endpoint))
+        try:
+            endpoint.options()
+        except grpc.RpcError as error:
+            context.abort(grpc.StatusCode.UNKNOWN, f"failed to dial device plugin: {error.code()}")
+        former = self.endpoints.get(request.resource_name)
+        self.endpoints[request.resource_name] = endpoint
+        if former is not None:
+            former.stop()
+        endpoint.on_end = lambda: self._forget(request.resource_name)
+        if self.watches:
+            endpoint.watch()
+
+    def _forget(self, resource: str) -> None:
+        """Forget RESOURCE by its name alone, late: kubernetes/kubernetes#121994."""
+        if self.forgets_after_s is not None:
+            pause(self.forgets_after_s)
+            self.endpoints.pop(resource, None)
+            self.forgotten += 1
+
+    def _healthy(self) -> dict[str, list[str]]:
+        found = {}
+        for resource in tuple(self.endpoints):
+            with suppress(LookupError):
+                found[resource] = [
+                    name for name, (health, _) in self.list_of(resource).items() if health == "Healthy"
+                ]
+        return found
+
+    def _show(self, _: bytes, context: Any) -> bytes:
+        if not self.shows:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "unknown method GetAllocatableResources")
+        devices = [{"resource_name": name, "device_ids": ids} for name, ids in self.shown().items()]
+        data: bytes = PODS["AllocatableResourcesResponse"](devices=devices).SerializeToString()
+        return data
+
+    def _list(self, _: bytes, __: Any) -> bytes:
+        self.lists_at_once.wait(2 * PATIENCE_S)
+        data: bytes = PODS["ListPodResourcesResponse"](pod_resources=self.listed).SerializeToString()
+        return data
+
+
+def leave_socket(path: Path) -> None:
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))

@@ -1,0 +1,46 @@
+"""The labels of a node, of its inventories and a configuration: `labels`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from support.kubelet.nfd_worker import parse
+from support.kubelet.offering import offered
+
+from cdigen.config import KubeletConfig
+from cdigen.kubelet.labels.feature_file import content
+from cdigen.kubelet.labels.rows import Offered, node_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cdigen.model.inventory import Inventory
+
+
+def labels(
+    inventories: Mapping[str, Inventory],
+    *,
+    machine: str = "",
+    running: Mapping[str, str] | None = None,
+    **settings: Any,
+) -> dict[str, str]:
+    """Return the labels that NFD makes of what is offered of INVENTORIES with these SETTINGS."""
+    found = offered(inventories, **settings)
+    made = node_labels(
+        Offered(
+            resources=found.resources,
+            inventories=inventories,
+            by_mps=found.by_mps,
+            memory=found.memory.resource.name if found.memory else "",
+            mig_strategy=KubeletConfig(**settings).mig_strategy,
+            running=running or {},
+            machine=machine,
+        )
+    )
+    assert dict(made) == parse(content(made, 2**33).decode())
+    return dict(made)
+
+
+def some(found: Mapping[str, str], start: str) -> dict[str, str]:
+    """Return the labels of FOUND whose names begin with START, without it."""
+    return {name.removeprefix(start): value for name, value in found.items() if name.startswith(start)}

@@ -1,0 +1,179 @@
+"""`cdigen kubelet` as a process on a host of its own, beside a double of a kubelet: `side_of`."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from support.abilities import WARNINGS
+from support.json_output import validator
+from support.kubelet.double import Kubelet
+from support.kubelet.host_offering import put
+from support.values import unhealthy_gpus
+from support.waiting import PATIENCE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cdigen.model.inventory import Inventory
+
+GPU = "nvidia.com/gpu"
+
+
+class Side:
+    """A host below `root` with eight GPUs, whose daemon runs while `daemon` is held; and its kubelet."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.kubelet_dir = root / "k"
+        self.run_dir = root / "run/cdigen-kubelet"
+        self.config = root / "etc/cdigen/config.yaml"
+        for folder in ("etc/cdigen", "run/cdi", "run/cdigen", "sys/module/nvidia", "var", "k"):
+            (root / folder).mkdir(parents=True)
+        (root / "var/run").symlink_to("/run")
+        self.kubelet = Kubelet(self.kubelet_dir)
+        self.inventories = unhealthy_gpus.example()
+        self.ids = sorted(str(gpu.uuid) for gpu in self.inventories["nvidia"].accelerators)
+        self.put(self.inventories)
+
+    def put(self, inventories: dict[str, Inventory], *, names: set[str] | None = None) -> None:
+        """Let the daemon know INVENTORIES, and specs have NAMES, or all of their devices."""
+        put(self.root, inventories, names=names)
+
+    def configure(self, text: str, file: Path | None = None) -> None:
+        """Put TEXT into the configuration, renamed into its place as all do."""
+        path = file or self.config
+        new = path.with_name("new")
+        new.write_text(text)
+        new.rename(path)
+
+    def driver_goes(self) -> None:
+        """Let the daemon find no devices, and take the specs away, as after rmmod."""
+        unhealthy_gpus.save(self.root, {})
+        for spec in (self.root / "run/cdi").glob("*.json"):
+            spec.unlink()
+
+    def status(self) -> dict[str, Any]:
+        """Return status.json, as its schema has it; nothing where there is none."""
+        try:
+            found: dict[str, Any] = json.loads((self.run_dir / "status.json").read_bytes())
+        except FileNotFoundError:
+            return {}
+        validator("kubelet-status").validate(found)
+        return found
+
+    def resource(self, name: str = GPU) -> dict[str, Any]:
+        """Return the resource's row of the status; LookupError: there is none yet."""
+        rows = {row["resource"]: row for row in self.status()["resources"]}
+        found: dict[str, Any] = rows[name]
+        return found
+
+    def lists(self, count: int, resource: str = GPU) -> bool:
+        """Whether the kubelet has COUNT devices of RESOURCE."""
+        return len(self.kubelet.list_of(resource)) == count
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Return the status and the text of PATH on the process's socket."""
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(self.run_dir / "http.sock"))
+            asking = HTTPConnection("localhost")
+            asking.sock = client
+            asking.request("GET", path)
+            answer = asking.getresponse()
+            return answer.status, answer.read().decode()
+
+    def serves_http(self) -> bool:
+        """Whether the process answers already."""
+        try:
+            return self.get("/healthz")[0] == 200
+        except OSError:
+            return False
+
+
+class Process:
+    """A `cdigen kubelet` that runs; `lines` are what it has logged, `text` all that came on stderr."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process = process
+        self._log = log
+
+    @property
+    def text(self) -> str:
+        return self._log.read_text()
+
+    def lines(self, event: str = "") -> list[dict[str, Any]]:
+        """Return the lines of the log, all of which are JSON; those about EVENT, if it is given."""
+        whole = [json.loads(line) for line in self.text.splitlines(keepends=True) if line.endswith("\n")]
+        return [line for line in whole if event in {"", line["event"]}]
+
+    def hup(self) -> None:
+        self.process.send_signal(signal.SIGHUP)
+
+    def kill(self) -> None:
+        """Kill it, as by the kernel."""
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
+    def stop(self) -> int:
+        """End it, and return its exit code."""
+        self.process.terminate()
+        return self.process.wait(PATIENCE_S)
+
+
+@contextmanager
+def cdigen_kubelet(
+    side: Side,
+    *arguments: str | Path,
+    environment: Mapping[str, str] | None = None,
+    verbose: bool = False,
+    log: str = "log",
+) -> Iterator[Process]:
+    """Run the command on SIDE's host until the body ends; what it logs is in the file LOG there."""
+    command = [sys.executable, "-m", "cdigen", "kubelet", "--root", str(side.root)]
+    if "--kubelet-dir" not in arguments:
+        command += ["--kubelet-dir", str(side.kubelet_dir)]
+    command += [*map(str, arguments), *(["-v"] if verbose else [])]
+    file = side.root / log
+    with (
+        file.open("wb") as stderr,
+        subprocess.Popen(
+            command, stderr=stderr, env={**os.environ, "PYTHONWARNINGS": WARNINGS, **(environment or {})}
+        ) as process,
+    ):
+        try:
+            yield Process(process, file)
+        finally:
+            process.kill()
+
+
+@contextmanager
+def daemon(side: Side) -> Iterator[None]:
+    """Hold the daemon's lock and have its status there, as if one ran."""
+    status = side.root / "run/cdigen/status.json"
+    with (side.root / "run/cdigen/lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        status.write_text("{}")
+        yield
+        status.unlink()
+
+
+@contextmanager
+def side_of() -> Iterator[Side]:
+    """Make a host, whose kubelet has not started yet."""
+    # Short: a socket's path has 107 bytes at most.
+    with tempfile.TemporaryDirectory(prefix="k") as root:
+        made = Side(Path(root))
+        try:
+            yield made
+        finally:
+            made.kubelet.stop()

@@ -1,0 +1,93 @@
+"""Resources as the kubelet is offered them, from a few words: ``resource``, ``replicas``, ``migs``."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from support.values.topology_places import gpu
+
+from cdigen.kubelet.pods import PodDevices, PodList
+from cdigen.kubelet.resources.model import Resource, Unit
+from cdigen.model.inventory import Accelerator, HostNode, Partition
+from cdigen.value import replace
+
+GPU = "nvidia.com/gpu"
+
+
+def node(path: str) -> HostNode:
+    return HostNode(path=path, host_path=path, role="gpu", major=195, minor=0, mode=0o666, uid=0, gid=0)
+
+
+def card(index: int, **more: Any) -> Accelerator:
+    """Return the GPU INDEX with its device node."""
+    at = f"pci0000:{index // 4:02x}/0000:{index:02x}:00.0"
+    return gpu(index, at, **{"nodes": (node(f"/dev/nvidia{index}"),), **more})
+
+
+def unit(gpu: Accelerator, *, replica: int | None = None, part: Partition | None = None, **more: Any) -> Unit:
+    """Return a unit of GPU, or of its PART, that its UUID names."""
+    device = part or gpu
+    values: dict[str, Any] = {
+        "id": str(device.uuid) if replica is None else f"{device.uuid}::{replica}",
+        "health": device.health,
+        "numa": gpu.numa_node,
+        "accelerator": gpu,
+        "partition": part,
+        "replica": replica,
+        "cdi_names": (f"{GPU}={device.uuid}",),
+        **more,
+    }
+    return Unit(**values)
+
+
+def resource(count: int, **more: Any) -> Resource:
+    """Return COUNT whole GPUs, each with MORE, as nvidia.com/gpu."""
+    return Resource(name=GPU, units=tuple(unit(card(index, **more)) for index in range(count)))
+
+
+def replicas(gpus: int, count: int) -> Resource:
+    """Return GPUS of which each is shared by COUNT."""
+    cards = [card(index) for index in range(gpus)]
+    return Resource(name=GPU, units=tuple(unit(one, replica=n) for one in cards for n in range(count)))
+
+
+def migs(gpus: int, count: int) -> Resource:
+    """Return the MIG instances of GPUS that are split into COUNT each."""
+    units = []
+    for index in range(gpus):
+        parts = tuple(
+            Partition(
+                index=n,
+                uuid=f"MIG-{index}-{n}",
+                profile="1g.10gb",
+                instance=f"gi{n}/ci0",
+                graphics=False,
+                nodes=(node(f"/dev/nvidia-caps/nvidia-cap{index * 10 + n}"),),
+                usable=True,
+            )
+            for n in range(count)
+        )
+        whole = card(index, partitioned=True, partitions=parts)
+        units += [unit(whole, part=part) for part in parts]
+    return Resource(name="nvidia.com/mig-1g.10gb", units=tuple(units))
+
+
+def offered(*of: Resource) -> set[str]:
+    """Return the CDI names that specs have where everything is OF is in one."""
+    return {name for one in of for each in one.units for name in each.cdi_names}
+
+
+def listed(*devices: PodDevices) -> PodList:
+    """Return the list of a kubelet whose pods have DEVICES, but for one that has none."""
+    names = {f"{one.namespace}/{one.pod}" for one in devices} | {"kube-system/idle"}
+    return PodList(devices=devices, names=frozenset(names))
+
+
+def ids(of: Resource, places: Iterable[int]) -> list[str]:
+    return [of.units[place].id for place in places]
+
+
+def changed(of: Resource, place: int, **changes: Any) -> Resource:
+    """Return OF whose unit at PLACE has CHANGES."""
+    units = list(of.units)
+    units[place] = replace(units[place], **changes)
+    return replace(of, units=tuple(units))

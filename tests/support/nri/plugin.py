@@ -1,0 +1,338 @@
+"""The plugin's real process on a host of its own: `plugin`, and the host, on which a test runtime listens.
+
+`Host.runtime` plays the runtime on the plugin's next connection. Nobody here waits for a fixed time: what has
+to happen is waited for, and only a failing test waits long.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from support.abilities import WARNINGS, tool
+from support.json_output import validator
+from support.nri.host import content
+from support.nri.runtime import Runtime, SocketTransport, container, pod
+from support.paths import REPOSITORY
+from support.waiting import PATIENCE_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+# Of this the plugin takes half before it refuses by itself: on a busy machine nothing else takes so long.
+REQUEST_S = 40.0
+MARK = "cdigen.dev/injected"
+SEAL = "cdigen.dev/injected-into"
+NAME = "nvidia.com-gpu.json"
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+
+# Runtimes as they introduce themselves: name, version, NRI.
+DROPS_06: dict[str, Any] = {"name": "containerd", "version": "1.7.24~ds1", "nri": (0, 6)}
+INJECTS_08: dict[str, Any] = {"name": "containerd", "version": "2.1.9+unknown", "nri": (0, 8)}
+INJECTS_10: dict[str, Any] = {"name": "cri-o", "version": "1.34.0", "nri": (0, 10)}
+INJECTS_12: dict[str, Any] = {"name": "containerd", "version": "v2.3.4", "nri": (0, 12)}
+
+
+class Host:
+    """A host below a folder: its specs, its configuration, and the socket where plugins connect."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for folder in (
+            "etc/cdi",
+            "etc/cdigen",
+            "run/cdi",
+            "run/nri",
+            "run/cdigen",
+            "sys/module/nvidia",
+            "var",
+        ):
+            (root / folder).mkdir(parents=True)
+        # As it is everywhere, and in the host's own words: it leads to nowhere, or elsewhere, outside of it.
+        (root / "var/run").symlink_to("/run")
+        self.specs = root / "run/cdi"
+        self.run_dir = root / "run/cdigen-nri"
+        self.socket = root / "run/nri/nri.sock"
+        self.inventory = root / "run/cdigen/inventory.json"
+        self._listener: socket.socket | None = None
+        self._connections: list[socket.socket] = []
+        self.configure()
+
+    def configure(self, *, namespaces: Sequence[str] = ("ml",), text: str = "", **nri: object) -> None:
+        """Write the configuration: NAMESPACES may ask for all, and the keys of `nri`; or TEXT."""
+        settings = {"nri": {"allow": [{"namespaces": list(namespaces), "kinds": ["*"]}], **nri}}
+        put(self.root / "etc/cdigen/config.yaml", text or json.dumps(settings))
+
+    def write_spec(
+        self,
+        names: Iterable[str] = ("0", "1", "all"),
+        *,
+        kind: str = "nvidia.com/gpu",
+        file: str = NAME,
+        folder: str = "run/cdi",
+        **edits: object,
+    ) -> None:
+        """Write a spec with devices called NAMES, renamed into its place as all do; EDITS are for all."""
+        put(self.root / folder / file, json.dumps(spec(names, kind=kind, **edits)))
+
+    def write_inventory(self, driver: str = "550.163.01", data: bytes | None = None) -> None:
+        """Let DRIVER run, and write the inventory of 550.163.01, or DATA."""
+        put(self.root / "sys/module/nvidia/version", f"{driver}\n")
+        put(self.inventory, content() if data is None else data)
+
+    def listen(self, backlog: int = 8) -> None:
+        """Listen for plugins."""
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(_short(self.socket))
+        self._listener.listen(backlog)
+
+    def deaf(self) -> None:
+        """Listen no more, and take the socket away."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+            self.socket.unlink()
+
+    def accept(self) -> socket.socket:
+        """Return the plugin's next connection."""
+        if self._listener is None:
+            self.listen()
+        assert self._listener is not None
+        self._listener.settimeout(0.15)
+        until_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until_s:
+            try:
+                connection = self._listener.accept()[0]
+            except TimeoutError:
+                # A plugin whose last runtimes were short-lived waits for seconds, or for its socket.
+                self.socket.chmod(0o700)
+                continue
+            self._connections.append(connection)
+            if not _is_left(connection):
+                return connection
+        raise TimeoutError("the plugin does not connect")
+
+    def close(self) -> None:
+        """Close all that is open."""
+        self.deaf()
+        for connection in self._connections:
+            connection.close()
+
+    def runtime(
+        self,
+        pods: Sequence[Any] = (),
+        containers: Sequence[Any] = (),
+        *,
+        reply_first: bool = True,
+        **flavour: Any,
+    ) -> Runtime:
+        """Return a runtime with which the plugin is registered on its next connection; PODS are there."""
+        made = self.begun(**flavour)
+        made.start(reply_first=reply_first)
+        made.synchronize(pods, containers)
+        return made
+
+    def begun(self, **flavour: Any) -> Runtime:
+        """Return a runtime on the plugin's next connection, before anything is said."""
+        given = {
+            "request_timeout_s": REQUEST_S,
+            "registration_timeout_s": PATIENCE_S,
+            **INJECTS_08,
+            **flavour,
+        }
+        return Runtime(SocketTransport(self.accept()), **given)
+
+
+class Plugin:
+    """A real `cdigen nri`, and what it shows of itself."""
+
+    def __init__(self, host: Host, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.host = host
+        self.process = process
+        self._log = log
+
+    @property
+    def text(self) -> str:
+        """What it has logged."""
+        return self._log.read_text()
+
+    def lines(self, event: str = "") -> list[dict[str, Any]]:
+        """Return the whole lines of its log, about EVENT if that is given; each must be JSON."""
+        found = [json.loads(line) for line in self.text.splitlines(keepends=True) if line.endswith("\n")]
+        return [line for line in found if event in ("", line["event"])]
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What status.json says, which must be whole; nothing before this process has written one."""
+        try:
+            found: dict[str, Any] = json.loads((self.host.run_dir / "status.json").read_bytes())
+        except FileNotFoundError:
+            return {}
+        return found if found["pid"] == self.process.pid else {}
+
+    @property
+    def state(self) -> str:
+        return str(self.status.get("state", ""))
+
+    def sees(self, truth: Callable[[], object]) -> None:
+        """Wait until TRUTH holds."""
+
+        def holds() -> object:
+            assert self.process.poll() is None, f"it ended with {self.process.returncode}: {self.text}"
+            return truth()
+
+        assert until(holds), f"{json.dumps(self.status)}\n{self.text}"
+
+    def get(self, target: str) -> tuple[int, str]:
+        """Return the code and the body of what it answers over HTTP; 0 before it does."""
+        path = self.host.run_dir / "http.sock"
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(PATIENCE_S)
+            try:
+                client.connect(_short(path))
+                client.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+                data = b"".join(iter(lambda: client.recv(1 << 16), b""))
+            except (FileNotFoundError, ConnectionError):
+                return 0, ""
+        if not data:
+            return 0, ""
+        head, _, body = data.decode().partition("\r\n\r\n")
+        return int(head.split(" ")[1]), body
+
+    def metric(self, row: str) -> float:
+        """Return the metric with that name and labels; it must be there."""
+        text = self.get("/metrics")[1]
+        rows = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        return float(rows[row])
+
+    def serves(self) -> None:
+        """Wait until it answers over HTTP: all of its start is done."""
+        self.sees(lambda: self.get("/healthz")[0] == 200)
+
+    def resident_kb(self) -> int:
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(text.partition("VmRSS:")[2].split()[0])
+
+    def processor_s(self) -> float:
+        """Return the processor time that it has taken so far; the kernel counts in hundredths of a second."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send it a signal; returns its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE_S)
+
+
+@contextmanager
+def host() -> Iterator[Host]:
+    """Make a host in a folder whose path is short enough for sockets, with a spec of two GPUs."""
+    with tempfile.TemporaryDirectory(prefix="cdigen-") as folder:
+        made = Host(Path(folder, "host"))
+        made.write_spec()
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+@contextmanager
+def plugin(
+    on: Host,
+    *options: str,
+    listen: bool = True,
+    environment: Mapping[str, str] | None = None,
+    before: Sequence[str] = (),
+    **more: Any,
+) -> Iterator[Plugin]:
+    """Start the plugin ON a host that listens, and kill it in the end if it still runs.
+
+    ENVIRONMENT is all that it has, where it is given; BEFORE is a command that starts it, MORE is for Popen.
+    """
+    if listen and not on.socket.exists():
+        on.listen()
+    given = os.environ if environment is None else environment
+    with tempfile.TemporaryDirectory(prefix="cdigen-") as folder:
+        log = Path(folder, "log")
+        with log.open("wb") as stderr:
+            process = subprocess.Popen(
+                # It ends with the tests, however they end.
+                [
+                    tool("setpriv", "util-linux"),
+                    "--pdeathsig",
+                    "KILL",
+                    *before,
+                    sys.executable,
+                    "-m",
+                    "cdigen",
+                    "nri",
+                    "--root",
+                    str(on.root),
+                    "-v",
+                    *options,
+                ],
+                stdout=stderr,
+                stderr=stderr,
+                cwd=REPOSITORY,
+                env={"PYTHONWARNINGS": WARNINGS, **given},
+                **{"stdin": subprocess.DEVNULL, **more},
+            )
+        try:
+            plugin = Plugin(on, process, log)
+            yield plugin
+            if status := plugin.status:
+                validator("nri-status").validate(status)
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            process.wait()
+
+
+def put(path: Path, text: str | bytes) -> None:
+    """Write a file and rename it into its place."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_bytes(text.encode() if isinstance(text, str) else text)
+    new.rename(path)
+
+
+def spec(names: Iterable[str], *, kind: str = "nvidia.com/gpu", **edits: object) -> dict[str, Any]:
+    """Return a spec: each device has /dev/NAME, which is this machine's /dev/null."""
+    devices = [
+        {"name": name, "containerEdits": {"deviceNodes": [{"path": f"/dev/{name}", "hostPath": "/dev/null"}]}}
+        for name in names
+    ]
+    common = {"env": [f"{VISIBLE}=void"], **edits}
+    return {"cdiVersion": "0.5.0", "kind": kind, "devices": devices, "containerEdits": common}
+
+
+def asks(visible: str | None, *more: str, **fields: Any) -> tuple[Any, Any]:
+    """Return a pod that may ask, and a container of it whose variable has the value VISIBLE."""
+    env = ["PATH=/usr/bin", *([f"{VISIBLE}={visible}"] if visible is not None else []), *more]
+    return pod(namespace="ml", **fields), container(env=env)
+
+
+def given(adjustment: Any) -> list[str]:
+    """Return the CDI devices in ADJUSTMENT."""
+    return [device.name for device in adjustment.cdi_devices]
+
+
+def _is_left(connection: socket.socket) -> bool:
+    """Return whether the plugin has closed CONNECTION already: it waits for 30 s to be registered."""
+    poll = select.poll()
+    poll.register(connection, select.POLLRDHUP)
+    return bool(poll.poll(0))
+
+
+def _short(path: Path) -> str:
+    assert len(os.fsencode(path)) <= 107, f"{path} is too long for a socket: set TMPDIR"
+    return str(path)

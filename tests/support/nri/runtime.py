@@ -1,0 +1,372 @@
+"""A runtime for tests: the other side of an NRI plugin's connection, as containerd's adaptation plays it.
+
+``Runtime`` serves RegisterPlugin on connection 2, calls the plugin on connection 1, and insists on what Go
+insists on: the order of registration, the events it knows, streams, split Synchronize, and how Go reads. It
+shares only nri.proto's classes with cdigen; frames and messages are taken apart and made here anew.
+Source: containerd/nri, pkg/adaptation/plugin.go and pkg/net/multiplex/mux.go; containerd/ttrpc, channel.go.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+from collections import deque
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from support.nri.go_reader import BUFFER, GoReader
+from support.nri.synchronization import parts
+from support.waiting import PATIENCE_S
+
+from cdigen.nri.wire.protobuf import message_class
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Mapping, Sequence
+
+PLUGIN, RUNTIME = 1, 2
+MAX_DATA = 4 << 20
+QUEUE = 256  # frames of one connection that wait to be read
+REQUEST, RESPONSE = 1, 2
+UNIMPLEMENTED = 12
+SERVICES = {PLUGIN: "nri.pkg.api.v1alpha1.Plugin", RUNTIME: "nri.pkg.api.v1alpha1.Runtime"}
+
+# What containerd 2.1 and later sends with every request: metadata, field 5 of Request.
+_PAIR = b"\x0a\x1acontainerd-namespace-ttrpc\x12\x06k8s.io"
+METADATA = b"\x2a" + bytes([len(_PAIR)]) + _PAIR
+
+# Event -> number and method of its own in NRI 0.12 (the others are calls of their own in all releases).
+STATE_CHANGES = {
+    "RunPodSandbox": 1,
+    "StopPodSandbox": 2,
+    "RemovePodSandbox": 3,
+    "PostCreateContainer": 5,
+    "StartContainer": 6,
+    "PostStartContainer": 7,
+    "PostUpdateContainer": 9,
+    "RemoveContainer": 11,
+    "PostUpdatePodSandbox": 13,
+}
+
+
+class Dropped(Exception):
+    """The runtime has closed the connection: from here on containers start without the plugin."""
+
+
+class Rejected(Exception):
+    """The plugin has answered with an error: the container is not created."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"{message} (code {code})")
+        self.code = code
+        self.message = message
+
+
+class Transport(Protocol):
+    """Where bytes come from and go to: a socket, or a session of ours directly."""
+
+    def send(self, data: bytes) -> None: ...
+
+    def receive(self, timeout_s: float) -> bytes:
+        """Return some bytes, none at the end; TimeoutError."""
+
+    def close(self) -> None: ...
+
+
+class SocketTransport:
+    """A connected socket."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def send(self, data: bytes) -> None:
+        self._connection.settimeout(PATIENCE_S)
+        self._connection.sendall(data)
+
+    def receive(self, timeout_s: float) -> bytes:
+        self._connection.settimeout(max(timeout_s, 0.001))
+        try:
+            return self._connection.recv(1 << 16)
+        except ConnectionResetError:
+            return b""
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Runtime:
+    """The runtime NAME of VERSION, with NRI of version NRI, on one plugin's connection.
+
+    It tells the plugin ``request_timeout_s``, and drops a plugin that has not answered after PATIENCE_S: the
+    machine may be busy.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        name: str = "containerd",
+        version: str = "2.1.9+unknown",
+        nri: tuple[int, int] = (0, 8),
+        request_timeout_s: float = 2.0,
+        registration_timeout_s: float = 5.0,
+    ) -> None:
+        self.transport = transport
+        self.name, self.version, self.nri = name, version, nri
+        self.request_timeout_s = request_timeout_s
+        self.registration_timeout_s = registration_timeout_s
+        self.queues: dict[int, deque[bytes]] = {PLUGIN: deque(), RUNTIME: deque()}
+        self.plugin_name = self.plugin_index = ""
+        self.events = 0
+        self.late = 0  # answers that nobody waited for
+        self.is_closed = False
+        self._unread = bytearray()
+        self._readers = {number: GoReader(self, number) for number in self.queues}
+        self._stream = -1
+        self._waiting: set[int] = set()
+        self._answers: dict[int, Any] = {}
+
+    # Registration.
+
+    def start(self, *, config: str = "", reply_first: bool = True) -> None:
+        """Wait for RegisterPlugin, answer it, and configure the plugin, or the other way round."""
+        deadline = time.monotonic() + self.registration_timeout_s
+        stream, request = self._request(deadline)
+        if request.service != SERVICES[RUNTIME] or request.method != "RegisterPlugin":
+            self.drop(f"{request.service}/{request.method} came before RegisterPlugin")
+        register = message_class("RegisterPluginRequest").FromString(request.payload)
+        self.plugin_name, self.plugin_index = register.plugin_name, register.plugin_idx
+        if len(self.plugin_index) != 2 or not self.plugin_index.isdigit():
+            self._answer(stream, code=2, message="invalid plugin index")
+            self.drop(f"invalid plugin index {self.plugin_index!r}")
+        if reply_first:
+            self._answer(stream)
+            self.configure(config)
+            return
+        call = self.begin("Configure", self._configure_request(config))
+        self._answer(stream)
+        self._configured(self.finish(call))
+
+    def refuse_registration(self, message: str) -> None:
+        """Wait for RegisterPlugin and answer it with an error."""
+        stream, _ = self._request(time.monotonic() + self.registration_timeout_s)
+        self._answer(stream, code=2, message=message)
+
+    def configure(self, config: str = "") -> None:
+        """Call Configure, and take the plugin's events."""
+        self._configured(self.call("Configure", self._configure_request(config)))
+
+    def synchronize(
+        self, pods: Sequence[Any] = (), containers: Sequence[Any] = (), *, shuffled: bool = False
+    ) -> int:
+        """Call Synchronize, in as many messages as are needed, and return their number.
+
+        SHUFFLED: in any order, as runtimes tell their state, and always the same.
+        """
+        if shuffled:
+            chance = random.Random(len(pods))
+            pods, containers = chance.sample(pods, len(pods)), chance.sample(containers, len(containers))
+        requests = list(parts(pods, containers, limit=MAX_DATA if self.nri >= (0, 7) else 1 << 62))
+        for request in requests:
+            answer = message_class("SynchronizeResponse").FromString(
+                self.call("Synchronize", request.SerializeToString())
+            )
+            if request.more and not answer.more:
+                self.drop("plugin does not handle split sync requests")
+        return len(requests)
+
+    # Events.
+
+    def create(self, pod: Any, container: Any) -> Any:
+        """Call CreateContainer, and return the adjustment."""
+        return self.created(self.finish(self.begin_create(pod, container)))
+
+    def begin_create(self, pod: Any, container: Any) -> int:
+        """Send CreateContainer, and return its stream."""
+        request = message_class("CreateContainerRequest")(pod=pod, container=container)
+        return self.begin("CreateContainer", request.SerializeToString())
+
+    def created(self, payload: bytes) -> Any:
+        """Return the adjustment in a CreateContainerResponse."""
+        return message_class("CreateContainerResponse").FromString(payload).adjust
+
+    def validate(
+        self,
+        pod: Any,
+        container: Any,
+        adjustment: Any,
+        plugins: Sequence[str] = (),
+        owners: Mapping[int, Mapping[str, str]] = MappingProxyType({}),
+    ) -> str:
+        """Call ValidateContainerAdjustment, and return why the adjustment is rejected, if it is.
+
+        OWNERS are whose what is, by api.proto's Field (6: variables).
+        """
+        owning = message_class("OwningPlugins")()
+        owning.owners[container.id].SetInParent()
+        for number, rows in owners.items():
+            owning.owners[container.id].compound[number].owners.update(rows)
+        request = message_class("ValidateContainerAdjustmentRequest")(
+            pod=pod,
+            container=container,
+            adjust=adjustment,
+            owners=owning.SerializeToString(),
+            plugins=[{"index": name[:2], "name": name[3:]} for name in plugins],
+        )
+        answer = message_class("ValidateContainerAdjustmentResponse").FromString(
+            self.call("ValidateContainerAdjustment", request.SerializeToString())
+        )
+        return answer.reason or "rejected" if answer.reject else ""
+
+    def tell(self, event: str, *, pod: str = "", container: str = "") -> str:
+        """Tell the plugin of an EVENT as this release does, and return the method that it took."""
+        ids = {name: {"id": value} for name, value in (("pod", pod), ("container", container)) if value}
+        if self.nri >= (0, 12) or event not in STATE_CHANGES:
+            payload = message_class("CreateContainerRequest")(**ids).SerializeToString()
+            try:
+                self.call(event, payload)
+            except Rejected as error:
+                if error.code != UNIMPLEMENTED:
+                    raise
+            else:
+                return event
+        # The event is field 1 of the message.
+        self.call("StateChange", bytes((8, STATE_CHANGES[event])))
+        return "StateChange"
+
+    def remove(self, container: str) -> None:
+        """Tell the plugin that the runtime has removed CONTAINER, as this release does."""
+        if self.nri >= (0, 12):
+            request = message_class("CreateContainerRequest")(pod={"id": "p1"}, container={"id": container})
+            self.call("RemoveContainer", request.SerializeToString())
+            return
+        event = message_class("StateChangeEvent")(event=11, container={"id": container})
+        self.call("StateChange", event.SerializeToString())
+
+    # Calls.
+
+    def call(self, method: str, payload: bytes) -> bytes:
+        """Call METHOD of the plugin and return the answer's payload; Rejected, Dropped."""
+        return self.finish(self.begin(method, payload))
+
+    def begin(self, method: str, payload: bytes, *, service: str = SERVICES[PLUGIN]) -> int:
+        """Send the request, and return its stream."""
+        self._stream += 2
+        request = message_class("Request")(
+            service=service,
+            method=method,
+            payload=payload,
+            timeout_nano=int(self.request_timeout_s * 1e9),
+        )
+        data = request.SerializeToString() + METADATA
+        self._waiting.add(self._stream)
+        self.send(PLUGIN, struct.pack(">IIBB", len(data), self._stream, REQUEST, 0) + data)
+        return self._stream
+
+    def finish(self, stream: int) -> bytes:
+        """Wait for the answer to STREAM, and return its payload; Rejected, Dropped."""
+        deadline = time.monotonic() + max(self.request_timeout_s, PATIENCE_S)
+        while stream not in self._answers:
+            kind, number, data = self._message(PLUGIN, deadline)
+            if kind != RESPONSE:
+                self.drop(f"a message of type {kind} on the plugin's connection")
+            if number not in self._waiting:
+                self.late += 1
+                continue
+            self._waiting.discard(number)
+            self._answers[number] = message_class("Response").FromString(data)
+        answer = self._answers.pop(stream)
+        if answer.status.code:
+            raise Rejected(answer.status.code, answer.status.message)
+        payload: bytes = answer.payload
+        return payload
+
+    def send(self, connection: int, message: bytes) -> None:
+        """Send MESSAGE as Go does: what fills its buffer first, then the rest."""
+        for piece in (message[:BUFFER], message[BUFFER:]):
+            if piece:
+                self.transport.send(struct.pack(">II", connection, len(piece)) + piece)
+
+    def drop(self, reason: str) -> NoReturn:
+        """Close the connection, as the runtime does with a plugin that breaks a rule or is late."""
+        self.close()
+        raise Dropped(reason)
+
+    def close(self) -> None:
+        """Close the connection, as when the runtime ends."""
+        self.is_closed = True
+        self.transport.close()
+
+    def pump(self, deadline: float) -> None:
+        """Receive some bytes and queue the frames that they complete."""
+        left = deadline - time.monotonic()
+        try:
+            data = self.transport.receive(left) if left > 0 else None
+        except TimeoutError:
+            data = None
+        if data is None:
+            self.drop("context deadline exceeded")
+        if not data:
+            self.drop("the plugin has closed the connection")
+        self._unread += data
+        while len(self._unread) >= 8:
+            connection, length = struct.unpack_from(">II", self._unread)
+            if len(self._unread) < 8 + length:
+                break
+            if connection in self.queues:
+                self.queues[connection].append(bytes(self._unread[8 : 8 + length]))
+                if len(self.queues[connection]) > QUEUE:
+                    self.drop("failed to queue payload for reading")
+            del self._unread[: 8 + length]
+
+    def _message(self, connection: int, deadline: float) -> tuple[int, int, bytes]:
+        reader = self._readers[connection]
+        length, stream, kind, _ = struct.unpack(">IIBB", reader.read_full(10, deadline))
+        if length > MAX_DATA:
+            self.drop(f"message length {length} exceed maximum message size of {MAX_DATA}")
+        return kind, stream, reader.read_full(length, deadline)
+
+    def _request(self, deadline: float) -> tuple[int, Any]:
+        kind, stream, data = self._message(RUNTIME, deadline)
+        if kind != REQUEST or stream % 2 != 1:
+            self.drop(f"a message of type {kind} and stream {stream} where a request is due")
+        return stream, message_class("Request").FromString(data)
+
+    def _answer(self, stream: int, *, code: int = 0, message: str = "") -> None:
+        response = message_class("Response")()
+        if code:
+            response.status.code, response.status.message = code, message
+        data = response.SerializeToString()
+        self.send(RUNTIME, struct.pack(">IIBB", len(data), stream, RESPONSE, 0) + data)
+
+    def _configure_request(self, config: str) -> bytes:
+        request = message_class("ConfigureRequest")(
+            config=config, runtime_name=self.name, runtime_version=self.version
+        )
+        if self.nri >= (0, 7):
+            request.registration_timeout = int(self.registration_timeout_s * 1000)
+            request.request_timeout = int(self.request_timeout_s * 1000)
+        if self.nri >= (0, 12):
+            request.nri_version = f"v{self.nri[0]}.{self.nri[1]}.0"
+        payload: bytes = request.SerializeToString()
+        return payload
+
+    def _configured(self, payload: bytes) -> None:
+        valid = 0x3FFF if self.nri >= (0, 10) else 0x07FF
+        events = message_class("ConfigureResponse").FromString(payload).events
+        if events & ~valid:
+            self.drop(f"invalid plugin events: 0x{events & ~valid:x}")
+        self.events = events or valid
+
+
+def pod(**fields: Any) -> Any:
+    """Return a Pod."""
+    return message_class("Pod")(**{"id": "p1", "name": "trainer", "namespace": "default", **fields})
+
+
+def container(**fields: Any) -> Any:
+    """Return a Container."""
+    return message_class("Container")(
+        **{"id": "c1", "pod_sandbox_id": "p1", "name": "main", "env": ["PATH=/usr/bin:/bin"], **fields}
+    )

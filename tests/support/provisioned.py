@@ -1,0 +1,104 @@
+"""Fixtures of the end-to-end tests: what `provision` made, and a host root that a test may change.
+
+A test that cannot run here is skipped with the reason; where CI is set in the environment it fails instead.
+"""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from support.abilities import cannot_run
+from support.containers.chroot_host import running_host
+from support.containers.gpu_hosts import WAYS, Driven, gpu_root
+from support.containers.image_archive import build as build_image
+from support.own_trees import copy_tree
+from support.paths import TESTS
+
+E2E = TESTS / "e2e"
+
+
+@pytest.fixture(scope="session")
+def cache(own_mounts: None) -> Path:  # noqa: ARG001 - hosts run in mount namespaces
+    """Return the folder that `provision` filled; the test cannot run if the folder is not complete."""
+    unshare = ["unshare", "--pid", "--fork", "true"]
+    if subprocess.run(unshare, check=False, capture_output=True).returncode != 0:
+        cannot_run("process namespaces cannot be made: run as root")
+    check_provisioned()
+    return Path(os.environ.get("CDIGEN_E2E_CACHE") or E2E.parents[1] / ".e2e").resolve()
+
+
+@pytest.fixture(scope="session")
+def kubernetes_tree(cache: Path) -> Path:
+    """Return the folder with Kubernetes' programs, which only these tests need."""
+    check_provisioned("--part", "kubernetes")
+    return cache / "kubernetes"
+
+
+@pytest.fixture(scope="session")
+def kubectl(cache: Path) -> Path:
+    """Return a kubectl whose kustomize knows components, which that of Kubernetes 1.20 does not."""
+    check_provisioned("--part", "kubectl")
+    return cache / "kubectl"
+
+
+def check_provisioned(*options: str) -> None:
+    """Make sure that `provision` has made what OPTIONS ask for; else the test cannot run."""
+    check = subprocess.run(
+        [E2E / "provision", "--check", *options], check=False, capture_output=True, text=True
+    )
+    if check.returncode != 0:
+        cannot_run(check.stdout.strip() or check.stderr.strip())
+
+
+@pytest.fixture(scope="session")
+def driver_tree(cache: Path) -> Path:
+    """Return the root of a Debian 13 GPU host, without its kernel side. Shared: not to be changed."""
+    return cache / "driver-trixie"
+
+
+@pytest.fixture(scope="session")
+def upgrade_tree(cache: Path) -> Path:
+    """Return the root of a Debian 12 GPU host with two versions of the driver. Shared: not to be changed."""
+    return cache / "driver-bookworm"
+
+
+@pytest.fixture(scope="session")
+def images(cache: Path) -> Path:
+    """Return podman's store of the images (the names are in containers/chroot_host.py)."""
+    return cache / "images"
+
+
+@pytest.fixture(scope="session")
+def image_archive(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an archive with the image of cdigen as this tree makes it (image_archive.IMAGE)."""
+    return build_image(cache, tmp_path_factory.mktemp("image") / "cdigen.tar.zst")
+
+
+@pytest.fixture
+def host_root(cache: Path, driver_tree: Path) -> Iterator[Path]:
+    """Copy the driver tree for one test, to write a kernel side and specs into."""
+    with tempfile.TemporaryDirectory(prefix="host-", dir=cache) as folder:
+        root = Path(folder) / "root"
+        copy_tree(driver_tree, root)
+        yield root
+
+
+@pytest.fixture(scope="session")
+def driven(cache: Path, driver_tree: Path, images: Path) -> Iterator[Callable[[str], Driven]]:
+    """Return a function that gives the running GPU host for a name in gpu_hosts.WAYS, once asked for."""
+    hosts: dict[str, Driven] = {}
+    with tempfile.TemporaryDirectory(prefix="hosts-", dir=cache) as folder, ExitStack() as running:
+
+        def of(way: str) -> Driven:
+            if way not in hosts:
+                root = Path(folder) / way
+                gpu_root(root, driver_tree, WAYS[way])
+                hosts[way] = Driven(host=running.enter_context(running_host(root, images=images)))
+            return hosts[way]
+
+        yield of

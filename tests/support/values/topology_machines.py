@@ -1,0 +1,188 @@
+"""Accelerators of known machines, as values: `dgx1`, `hives`, `nvswitch`, `pcie`; and any, for hypothesis."""
+
+from collections.abc import Iterable
+from itertools import combinations
+from typing import Any
+
+from hypothesis import strategies as st
+from support.values.topology_places import gpu
+
+from cdigen.model.inventory import Accelerator, Link, Partition
+from cdigen.topology.choose import Share
+
+# NVIDIA's go-gpuallocator has these (gpuallocator/common_test.go): how many NVLinks are between which GPUs.
+PASCAL = {(a, b): 1 for half in (0, 4) for a in range(half, half + 4) for b in range(a + 1, half + 4)}
+PASCAL |= {(a, a + 4): 1 for a in range(4)}
+VOLTA = {
+    (0, 1): 1, (0, 2): 1, (0, 3): 2, (0, 4): 2, (1, 2): 2, (1, 3): 1, (1, 5): 2, (2, 3): 2, (2, 6): 1,
+    (3, 7): 1, (4, 5): 1, (4, 6): 1, (4, 7): 2, (5, 6): 2, (5, 7): 1, (6, 7): 2,
+}  # fmt: skip
+# Which GPUs have one PCIe switch: of the Pascal machine 0 and 2, of the Volta machine 0 and 1.
+PASCAL_SWITCHES = (0, 1, 0, 1, 2, 3, 2, 3)
+VOLTA_SWITCHES = (0, 0, 1, 1, 2, 2, 3, 3)
+
+
+def address(index: int) -> str:
+    return f"0000:{index * 14 + 17:02x}:00.0"
+
+
+def mesh(technology: Any, counts: dict[tuple[int, int], int], index: int) -> tuple[Link, ...]:
+    """Return the links of the GPU INDEX where COUNTS has how many are between which two."""
+    both = counts | {(b, a): count for (a, b), count in counts.items()}
+    return tuple(
+        Link(peer=address(b), technology=technology, count=count)
+        for (a, b), count in sorted(both.items())
+        if a == index
+    )
+
+
+def placed(index: int, *, socket: int | None, switch: int | None = None, **more: object) -> Accelerator:
+    """Return a GPU below the SWITCH, or below a root port of its own, of the host bridge of its SOCKET."""
+    bus = (socket or 0) * 0x40
+    above = f"0000:{bus:02x}:{index + 1:02x}.0"
+    if switch is not None:
+        # A root port, the switch's port to it, and that to the GPU.
+        first = bus + 4 * switch + 1
+        above = f"0000:{bus:02x}:{switch + 1:02x}.0/0000:{first:02x}:00.0/0000:{first + 1:02x}:{index:02x}.0"
+    return gpu(index, f"pci0000:{bus:02x}/{above}/{address(index)}", numa_node=socket, **more)
+
+
+def dgx1(counts: dict[tuple[int, int], int], switches: tuple[int, ...]) -> tuple[Accelerator, ...]:
+    """Return the 8 GPUs of a DGX-1: two sockets, four switches, NVLinks as a cube mesh."""
+    return tuple(
+        placed(n, socket=n // 4, switch=switches[n], links=mesh("nvlink", counts, n)) for n in range(8)
+    )
+
+
+def rtx8000() -> tuple[Accelerator, ...]:
+    """Return 4 GPUs on two sockets, bridged by NVLink across them: 0 and 3, 1 and 2."""
+    bridges = {(0, 3): 2, (1, 2): 2}
+    return tuple(placed(n, socket=n // 2, links=mesh("nvlink", bridges, n)) for n in range(4))
+
+
+def pairs(counts: Iterable[int]) -> tuple[Accelerator, ...]:
+    """Return pairs of GPUs of which nothing is known but how many NVLinks are between both."""
+    bridges = {(2 * n, 2 * n + 1): count for n, count in enumerate(counts)}
+    devices = sorted({n for both in bridges for n in both})
+    return tuple(gpu(n, address(n), links=mesh("nvlink", bridges, n)) for n in devices)
+
+
+def hives(count: int, size: int, *, per_socket: int) -> tuple[Accelerator, ...]:
+    """Return COUNT GPUs of AMD in XGMI hives of SIZE, each linked to each of its hive."""
+    linked = {(a, b): 1 for a in range(count) for b in range(a + 1, count) if a // size == b // size}
+    return tuple(
+        placed(
+            n,
+            socket=n // per_socket,
+            links=mesh("xgmi", linked, n),
+            island=f"hive-{n // size}",
+            model="AMD Instinct",
+        )
+        for n in range(count)
+    )
+
+
+def nvswitch(count: int, links: int, *, island: int = 0) -> tuple[Accelerator, ...]:
+    """Return COUNT GPUs on two sockets, two to a PCIe switch, with so many LINKS to NVSwitches.
+
+    ISLAND is how many GPUs the same NVSwitches join, all by default.
+    """
+    link = (Link(peer="", technology="nvlink", count=links),)
+    return tuple(
+        placed(
+            n, socket=n * 2 // count, switch=n // 2, links=link, island=f"nvswitch-{n // (island or count)}"
+        )
+        for n in range(count)
+    )
+
+
+def dgx_a100() -> tuple[Accelerator, ...]:
+    """Return the 8 GPUs of a DGX A100: pairs behind switches behind a switch, on four NUMA nodes."""
+    nodes = ((3, "48-63,176-191"), (1, "16-31,144-159"), (7, "112-127,240-255"), (5, "80-95,208-223"))
+    link = (Link(peer="", technology="nvlink", count=12),)
+    gpus = []
+    for index in range(8):
+        node, cpus = nodes[index // 2]
+        bus, half = f"0000:{(index // 2) * 4:x}", index % 2
+        switch = f"{bus}0:01.1/{bus}1:00.0/{bus}2:{half:02x}.0"
+        above = f"pci{bus}0/{switch}/{bus}{3 + half}:00.0/{bus}{5 + half}:00.0"
+        gpus.append(
+            gpu(
+                index,
+                f"{above}/{bus}{7 + half}:00.0",
+                numa_node=node,
+                cpus=cpus,
+                links=link,
+                island="nvswitch",
+                model="NVIDIA A100-SXM4-80GB",
+            )
+        )
+    return tuple(gpus)
+
+
+def pcie(count: int, *, per_socket: int, per_switch: int | None = None) -> tuple[Accelerator, ...]:
+    """Return COUNT GPUs without links of their own."""
+    return tuple(
+        placed(n, socket=n // per_socket, switch=None if per_switch is None else n // per_switch)
+        for n in range(count)
+    )
+
+
+def partitioned(devices: tuple[Accelerator, ...], count: int) -> tuple[Share, ...]:
+    """Return COUNT partitions of each of DEVICES, named as ``<GPU>:<partition>``."""
+    return tuple(
+        Share(name=f"{device.index}:{n}", accelerator=device, partition=partition(n))
+        for device in devices
+        for n in range(count)
+    )
+
+
+def partition(index: int) -> Partition:
+    return Partition(
+        index=index,
+        uuid=None,
+        profile="1g.10gb",
+        instance=f"gi{index}/ci0",
+        graphics=False,
+        nodes=(),
+        usable=True,
+    )
+
+
+def replicas(devices: tuple[Accelerator, ...], count: int) -> tuple[Share, ...]:
+    """Return COUNT replicas of each of DEVICES, named as NVIDIA's device plugin does: ``GPU-0::1``."""
+    return tuple(
+        Share(name=f"GPU-{device.index}::{n}", accelerator=device) for device in devices for n in range(count)
+    )
+
+
+# Folders of two host bridges and three switches, and one that nobody could read.
+PATHS = (
+    (),
+    ("pci0000:00", "0000:00:01.0"),
+    ("pci0000:00", "0000:00:02.0", "0000:01:00.0"),
+    ("pci0000:00", "0000:00:02.0", "0000:01:01.0"),
+    ("pci0000:40", "0000:40:01.0", "0000:41:00.0"),
+    ("pci0000:40", "0000:40:02.0"),
+)
+
+
+@st.composite
+def any_machine(draw: st.DrawFn, most: int = 12) -> tuple[Accelerator, ...]:
+    count = draw(st.integers(1, most))
+    every = list(combinations(range(count), 2))
+    counts = draw(st.dictionaries(st.sampled_from(every), st.integers(1, 4), max_size=8)) if every else {}
+    switched = draw(st.booleans())
+    return tuple(
+        gpu(
+            n,
+            "/".join((*draw(st.sampled_from(PATHS)), draw(st.sampled_from((address(n), address(n), ""))))),
+            numa_node=draw(st.sampled_from((None, 0, 1))),
+            links=(
+                *mesh("nvlink", counts, n),
+                *((Link(peer="", technology="nvlink", count=2),) if switched else ()),
+            ),
+            island=draw(st.sampled_from(("", "one", "two"))),
+        )
+        for n in range(count)
+    )
