@@ -9,27 +9,26 @@ import socket
 import time
 
 import pytest
-from support.nri.plugin import asks, given, host, plugin
+from support.nri.plugin import Host, Plugin, asks, given, host, plugin
 from support.waiting import PATIENCE_S, pause
 
 NO_ONE = "cannot connect to {}: No such file or directory"
 
 
-def test_it_comes_back_to_a_runtime_that_restarts_and_counts_that() -> None:
-    with host() as here, plugin(here) as running:
-        runtimes = []
-        for _ in range(2):
-            runtime = here.runtime()
-            runtimes.append(runtime)
-            assert given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
-            running.sees(lambda: running.status.get("connections") == len(runtimes))
-            here.deaf()
-            runtime.close()
-            running.sees(lambda: running.state == "connecting")
-            here.listen()
-        running.serves()
-        assert running.metric("cdigen_nri_connections_total") == 2
-        assert "not registered" in {line["event"] for line in running.lines()}
+def test_it_comes_back_to_a_runtime_that_restarts_and_counts_that(here: Host, running: Plugin) -> None:
+    runtimes = []
+    for _ in range(2):
+        runtime = here.runtime()
+        runtimes.append(runtime)
+        assert given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
+        running.sees(lambda: running.status.get("connections") == len(runtimes))
+        here.deaf()
+        runtime.close()
+        running.sees(lambda: running.state == "connecting")
+        here.listen()
+    running.serves()
+    assert running.metric("cdigen_nri_connections_total") == 2
+    assert "not registered" in {line["event"] for line in running.lines()}
 
 
 def test_while_the_runtime_is_away_it_is_alive_and_not_ready() -> None:
@@ -142,39 +141,38 @@ def test_a_listener_whose_queue_is_full_keeps_it_neither_from_waiting_nor_from_e
                 assert not (here.run_dir / "status.json").exists()
 
 
-def test_a_listener_that_accepts_nobody_does_no_harm() -> None:
-    with host() as here, plugin(here) as running:
-        running.serves()
-        running.sees(lambda: running.status.get("state") == "connecting")
-        assert running.get("/readyz") == (503, "the runtime has not registered the plugin yet\n")
-        assert running.stop() == 0
+def test_a_listener_that_accepts_nobody_does_no_harm(running: Plugin) -> None:
+    running.serves()
+    running.sees(lambda: running.status.get("state") == "connecting")
+    assert running.get("/readyz") == (503, "the runtime has not registered the plugin yet\n")
+    assert running.stop() == 0
 
 
 @pytest.mark.parametrize("says", ["nothing", "accepts it only", "configures it only"])
-def test_a_runtime_that_does_not_finish_the_registration_is_waited_for_and_left_at_will(says: str) -> None:
-    with host() as here, plugin(here) as running:
+def test_a_runtime_that_does_not_finish_the_registration_is_waited_for_and_left_at_will(
+    here: Host, running: Plugin, says: str
+) -> None:
+    runtime = here.begun()
+    if says != "nothing":
+        runtime.start()
+    running.serves()
+    running.sees(lambda: running.state == ("connecting" if says == "nothing" else "registering"))
+    assert running.get("/readyz")[0] == 503
+    assert running.get("/healthz")[0] == 200
+    assert running.metric("cdigen_nri_connections_total") == 0
+    runtime.close()
+    assert given(here.runtime().create(*asks("0"))) == ["nvidia.com/gpu=0"]
+    assert running.stop() == 0
+
+
+def test_a_runtime_that_refuses_it_is_tried_again_and_its_words_are_told(here: Host, running: Plugin) -> None:
+    for _ in range(3):
         runtime = here.begun()
-        if says != "nothing":
-            runtime.start()
-        running.serves()
-        running.sees(lambda: running.state == ("connecting" if says == "nothing" else "registering"))
-        assert running.get("/readyz")[0] == 503
-        assert running.get("/healthz")[0] == 200
-        assert running.metric("cdigen_nri_connections_total") == 0
+        runtime.refuse_registration("no plugins today\x1b[31m" + "x" * 5000)
+        running.sees(lambda: "no plugins today" in str(running.status.get("reason")))
         runtime.close()
-        assert given(here.runtime().create(*asks("0"))) == ["nvidia.com/gpu=0"]
-        assert running.stop() == 0
-
-
-def test_a_runtime_that_refuses_it_is_tried_again_and_its_words_are_told() -> None:
-    with host() as here, plugin(here) as running:
-        for _ in range(3):
-            runtime = here.begun()
-            runtime.refuse_registration("no plugins today\x1b[31m" + "x" * 5000)
-            running.sees(lambda: "no plugins today" in str(running.status.get("reason")))
-            runtime.close()
-        assert len(running.lines("not registered")) == 1
-        assert given(here.runtime().create(*asks("0"))) == ["nvidia.com/gpu=0"]
+    assert len(running.lines("not registered")) == 1
+    assert given(here.runtime().create(*asks("0"))) == ["nvidia.com/gpu=0"]
 
 
 @pytest.mark.parametrize("state", ["no runtime", "registering", "registered"])
@@ -201,16 +199,15 @@ def test_a_second_one_with_the_same_run_directory_ends_in_one_line() -> None:
         assert given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
 
 
-def test_a_run_directory_that_was_removed_is_made_again() -> None:
-    with host() as here, plugin(here) as running:
-        here.runtime()
-        running.sees(lambda: running.state == "registered")
-        running.serves()
-        shutil.rmtree(here.run_dir)
-        running.sees(lambda: running.state == "registered")
-        running.serves()
-        with plugin(here) as second:
-            assert second.process.wait(PATIENCE_S) == 5
+def test_a_run_directory_that_was_removed_is_made_again(here: Host, running: Plugin) -> None:
+    here.runtime()
+    running.sees(lambda: running.state == "registered")
+    running.serves()
+    shutil.rmtree(here.run_dir)
+    running.sees(lambda: running.state == "registered")
+    running.serves()
+    with plugin(here) as second:
+        assert second.process.wait(PATIENCE_S) == 5
 
 
 def test_what_a_killed_one_has_left_is_in_nobody_s_way() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.nri.plugin import (
@@ -19,22 +19,7 @@ from support.nri.plugin import (
     host,
     plugin,
 )
-from support.nri.runtime import container, pod
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture
-def at() -> Iterator[tuple[Host, Plugin]]:
-    with host() as here, plugin(here) as running:
-        yield here, running
-
-
-def there(number: int, *env: str, namespace: str = "ml", **fields: Any) -> tuple[Any, Any]:
-    """Return a pod that runs, and its container."""
-    made = pod(id=f"p{number}", name=f"pod-{number}", namespace=namespace)
-    return made, container(id=f"c{number}", pod_sandbox_id=f"p{number}", env=list(env), **fields)
+from support.nri.runtime import container, pod, there
 
 
 def missed(running: Plugin) -> set[tuple[str, str, str]]:
@@ -84,30 +69,30 @@ def holders(running: Plugin) -> list[tuple[str, str, list[str], bool]]:
 
 
 @pytest.mark.parametrize("flavour", [INJECTS_08, INJECTS_12], ids=["StateChange", "RemoveContainer"])
-def test_the_book_has_who_was_given_devices_until_it_is_removed(flavour: dict[str, Any]) -> None:
-    with host() as here, plugin(here) as running:
-        runtime = here.runtime(**flavour)
-        first, second = there(1, f"{VISIBLE}=0"), there(2, ALL)
-        runtime.create(*first)
-        mark = dict(runtime.create(*second).annotations)
-        runtime.create(*there(3))
-        running.sees(lambda: len(holders(running)) == 2)
-        assert holders(running) == [
-            ("c1", "pod-1", ["nvidia.com/gpu=0"], True),
-            ("c2", "pod-2", ["nvidia.com/gpu=all"], True),
-        ]
-        for known in ("c1", "c3", "never"):
-            runtime.remove(known)
-        running.sees(lambda: [row[0] for row in holders(running)] == ["c2"])
-        runtime.close()
-        # Another runtime, or the same that comes again, tells what it has.
-        second[1].annotations.update(mark)
-        here.runtime([second[0]], [second[1]], **flavour)
-        running.sees(lambda: holders(running) == [("c2", "pod-2", ["nvidia.com/gpu=all"], False)])
+def test_the_book_has_who_was_given_devices_until_it_is_removed(
+    here: Host, running: Plugin, flavour: dict[str, Any]
+) -> None:
+    runtime = here.runtime(**flavour)
+    first, second = there(1, f"{VISIBLE}=0"), there(2, ALL)
+    runtime.create(*first)
+    mark = dict(runtime.create(*second).annotations)
+    runtime.create(*there(3))
+    running.sees(lambda: len(holders(running)) == 2)
+    assert holders(running) == [
+        ("c1", "pod-1", ["nvidia.com/gpu=0"], True),
+        ("c2", "pod-2", ["nvidia.com/gpu=all"], True),
+    ]
+    for known in ("c1", "c3", "never"):
+        runtime.tell("RemoveContainer", pod="p1", container=known)
+    running.sees(lambda: [row[0] for row in holders(running)] == ["c2"])
+    runtime.close()
+    # Another runtime, or the same that comes again, tells what it has.
+    second[1].annotations.update(mark)
+    here.runtime([second[0]], [second[1]], **flavour)
+    running.sees(lambda: holders(running) == [("c2", "pod-2", ["nvidia.com/gpu=all"], False)])
 
 
-def test_one_that_would_have_been_refused_is_named_with_the_reason(at: tuple[Host, Plugin]) -> None:
-    here, running = at
+def test_one_that_would_have_been_refused_is_named_with_the_reason(here: Host, running: Plugin) -> None:
     one = there(1, f"{VISIBLE}=77")
     here.runtime([one[0]], [one[1]])
     running.sees(lambda: running.status.get("missed_count") == 1)
@@ -116,15 +101,13 @@ def test_one_that_would_have_been_refused_is_named_with_the_reason(at: tuple[Hos
     assert row["devices"] == []
 
 
-def test_it_is_audited_where_the_runtime_drops_devices_as_well(at: tuple[Host, Plugin]) -> None:
-    here, running = at
+def test_it_is_audited_where_the_runtime_drops_devices_as_well(here: Host, running: Plugin) -> None:
     one = there(1, ALL)
     here.runtime([one[0]], [one[1]], **DROPS_06)
     running.sees(lambda: missed(running) == {("ml", "pod-1", "main")})
 
 
-def test_containers_whose_pods_are_told_in_another_part_are_found(at: tuple[Host, Plugin]) -> None:
-    here, running = at
+def test_containers_whose_pods_are_told_in_another_part_are_found(here: Host, running: Plugin) -> None:
     rows = [there(number, ALL if number % 1000 == 0 else "F=" + "x" * 1500) for number in range(4000)]
     for row in rows:
         row[0].annotations["filler"] = "x" * 1500
@@ -137,8 +120,7 @@ def test_containers_whose_pods_are_told_in_another_part_are_found(at: tuple[Host
     assert running.status["missed_complete"]
 
 
-def test_of_very_many_the_first_are_named_and_all_counted(at: tuple[Host, Plugin]) -> None:
-    here, running = at
+def test_of_very_many_the_first_are_named_and_all_counted(here: Host, running: Plugin) -> None:
     rows = [there(number, ALL) for number in range(300)]
     here.runtime([row[0] for row in rows], [row[1] for row in rows])
     running.sees(lambda: running.status.get("missed_count") == 300)
@@ -148,8 +130,7 @@ def test_of_very_many_the_first_are_named_and_all_counted(at: tuple[Host, Plugin
     assert lines[-1]["more"] == 250
 
 
-def test_another_plugin_that_serves_the_same_annotations_is_named(at: tuple[Host, Plugin]) -> None:
-    here, running = at
+def test_another_plugin_that_serves_the_same_annotations_is_named(here: Host, running: Plugin) -> None:
     mine = pod(id="p1", namespace="ml", annotations={"nvidia.cdi.k8s.io/pod": "nvidia.com/gpu=0"})
     theirs = container(pod_sandbox_id="p1", linux={"devices": [{"path": "/dev/nvidia0"}]})
     here.runtime([mine], [theirs])
@@ -170,8 +151,7 @@ def test_a_plugin_that_the_runtime_starts_and_reads_the_same_annotations_is_name
             assert "10-device-injector" in running.lines("other injector")[0]["message"]
 
 
-def test_what_cannot_be_read_of_what_is_there_is_left_out(at: tuple[Host, Plugin]) -> None:
-    here, running = at
+def test_what_cannot_be_read_of_what_is_there_is_left_out(here: Host, running: Plugin) -> None:
     runtime = here.begun()
     runtime.start()
     good = there(2, ALL)
@@ -192,8 +172,7 @@ class Raw:
         return self._data
 
 
-def test_the_mark_is_what_the_audit_looks_for(at: tuple[Host, Plugin]) -> None:
-    here, running = at
+def test_the_mark_is_what_the_audit_looks_for(here: Host, running: Plugin) -> None:
     adjustment = here.runtime().create(*asks("0,1"))
     assert adjustment.annotations[MARK] == "nvidia.com/gpu=0,nvidia.com/gpu=1"
     running.sees(lambda: running.status.get("counts", {}).get("inject") == 1)

@@ -3,55 +3,40 @@
 from __future__ import annotations
 
 import signal
-import time
-from typing import TYPE_CHECKING
+from contextlib import closing
 
 import pytest
 from support.daemon.host import Manager
-from support.nri.plugin import Host, Plugin, asks, given, host, plugin, put
+from support.nri.plugin import Host, Plugin, asks, gets_soon, given, host, plugin, put
 from support.nri.runtime import Rejected, Runtime
-from support.waiting import PATIENCE_S, pause
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from support.waiting import PATIENCE_S, until
 
 WRONG = "nri: {allow: [{namespaces: 7}]}\n"
 
 
 @pytest.fixture
-def at() -> Iterator[tuple[Host, Plugin, Runtime]]:
-    with host() as here, plugin(here) as running:
-        runtime = here.runtime()
-        running.serves()
-        yield here, running, runtime
+def runtime(here: Host, running: Plugin) -> Runtime:
+    made = here.runtime()
+    running.serves()
+    return made
 
 
 def injects(runtime: Runtime) -> bool:
     return given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
 
 
-def until(truth: bool, runtime: Runtime) -> None:  # noqa: FBT001 - the test says what it waits for
-    """Wait until a container that asks gets its device, or does not any more."""
-    until_s = time.monotonic() + PATIENCE_S
-    while injects(runtime) != truth:
-        assert time.monotonic() < until_s
-        pause(0.02)
-
-
-def test_a_configuration_that_is_replaced_counts_soon(at: tuple[Host, Plugin, Runtime]) -> None:
-    here, _, runtime = at
+def test_a_configuration_that_is_replaced_counts_soon(here: Host, runtime: Runtime) -> None:
     assert injects(runtime)
     for _ in range(3):
         here.configure(namespaces=["other"])
-        until(truth=False, runtime=runtime)
+        assert until(lambda: not injects(runtime))
         here.configure(namespaces=["m*"])
-        until(truth=True, runtime=runtime)
+        assert until(lambda: injects(runtime))
 
 
 def test_a_configuration_that_is_written_in_place_counts_soon_and_one_that_has_gone_does_not(
-    at: tuple[Host, Plugin, Runtime],
+    here: Host, running: Plugin, runtime: Runtime
 ) -> None:
-    here, running, runtime = at
     file = here.root / "etc/cdigen/config.yaml"
     before = file.read_text()
 
@@ -62,9 +47,9 @@ def test_a_configuration_that_is_written_in_place_counts_soon_and_one_that_has_g
         running.process.send_signal(signal.SIGCONT)
 
     write(before.replace("ml", "other"))
-    until(truth=False, runtime=runtime)
+    assert until(lambda: not injects(runtime))
     write(before)
-    until(truth=True, runtime=runtime)
+    assert until(lambda: injects(runtime))
     file.unlink()
     running.sees(lambda: "was deleted" in str(running.lines("configuration")))
     (line,) = running.lines("configuration")
@@ -92,15 +77,14 @@ def test_without_a_configuration_no_container_gets_devices_and_log_and_status_sa
             here.configure(text="nri: {}\n")
             running.sees(lambda: "is empty" in str(running.status["problems"]))
             here.configure()
-            until(truth=True, runtime=runtime)
+            assert until(lambda: injects(runtime))
             running.sees(lambda: running.status["problems"] == [])
 
 
 @pytest.mark.parametrize("text", [WRONG, "nri: [", "\0", "nri: {allowed: []}\n"])
 def test_one_that_is_wrong_is_said_once_and_the_last_good_one_counts(
-    at: tuple[Host, Plugin, Runtime], text: str
+    here: Host, running: Plugin, runtime: Runtime, text: str
 ) -> None:
-    here, running, runtime = at
     here.configure(text=text)
     running.sees(lambda: running.lines("configuration"))
     assert injects(runtime)
@@ -118,25 +102,23 @@ def test_one_that_is_wrong_is_said_once_and_the_last_good_one_counts(
 
 
 def test_sighup_reads_it_again_and_the_manager_hears_when_it_counts() -> None:
-    with host() as here:
-        manager = Manager(str(here.root.parent))
-        try:
-            with plugin(here, environment={"NOTIFY_SOCKET": manager.path}) as running:
-                runtime = here.runtime()
-                assert manager.hears("READY=1", "STATUS=") is not None
-                here.configure(namespaces=["other"])
-                running.process.send_signal(signal.SIGHUP)
-                assert manager.hears("RELOADING=1", "MONOTONIC_USEC=") is not None
-                assert manager.hears("READY=1") is not None
-                assert not injects(runtime)
-                assert running.stop() == 0
-                assert manager.hears("STOPPING=1") is not None
-        finally:
-            manager.close()
+    with (
+        host() as here,
+        closing(Manager(str(here.root.parent))) as manager,
+        plugin(here, environment={"NOTIFY_SOCKET": manager.path}) as running,
+    ):
+        runtime = here.runtime()
+        assert manager.hears("READY=1", "STATUS=") is not None
+        here.configure(namespaces=["other"])
+        running.process.send_signal(signal.SIGHUP)
+        assert manager.hears("RELOADING=1", "MONOTONIC_USEC=") is not None
+        assert manager.hears("READY=1") is not None
+        assert not injects(runtime)
+        assert running.stop() == 0
+        assert manager.hears("STOPPING=1") is not None
 
 
-def test_a_storm_of_signals_harms_nothing(at: tuple[Host, Plugin, Runtime]) -> None:
-    _, running, runtime = at
+def test_a_storm_of_signals_harms_nothing(running: Plugin, runtime: Runtime) -> None:
     for _ in range(200):
         running.process.send_signal(signal.SIGHUP)
     assert injects(runtime)
@@ -144,21 +126,20 @@ def test_a_storm_of_signals_harms_nothing(at: tuple[Host, Plugin, Runtime]) -> N
 
 
 def test_the_manager_hears_that_the_runtime_has_gone_and_come() -> None:
-    with host() as here:
-        manager = Manager(str(here.root.parent))
-        try:
-            with plugin(here, environment={"NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "300000"}):
-                assert manager.hears("READY=1") is not None
-                runtime = here.runtime()
-                assert manager.hears("STATUS=registered with containerd 2.1.9+unknown") is not None
-                assert manager.hears("WATCHDOG=1") is not None
-                here.deaf()
-                runtime.close()
-                assert manager.hears("STATUS=connecting; the runtime has closed the connection") is not None
-                # A runtime that is away is no reason to be killed for.
-                assert manager.hears("WATCHDOG=1") is not None
-        finally:
-            manager.close()
+    with (
+        host() as here,
+        closing(Manager(str(here.root.parent))) as manager,
+        plugin(here, environment={"NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "300000"}),
+    ):
+        assert manager.hears("READY=1") is not None
+        runtime = here.runtime()
+        assert manager.hears("STATUS=registered with containerd 2.1.9+unknown") is not None
+        assert manager.hears("WATCHDOG=1") is not None
+        here.deaf()
+        runtime.close()
+        assert manager.hears("STATUS=connecting; the runtime has closed the connection") is not None
+        # A runtime that is away is no reason to be killed for.
+        assert manager.hears("WATCHDOG=1") is not None
 
 
 def test_with_a_configuration_that_is_wrong_at_the_start_whoever_asks_is_refused_until_it_is_right() -> None:
@@ -171,15 +152,7 @@ def test_with_a_configuration_that_is_wrong_at_the_start_whoever_asks_is_refused
             assert runtime.create(*asks(None)).ByteSize() == 0
             running.sees(lambda: running.status.get("refused") == {"configuration": 1})
             here.configure()
-            until_s = time.monotonic() + PATIENCE_S
-            while time.monotonic() < until_s:
-                try:
-                    assert injects(runtime)
-                except Rejected:
-                    pause(0.02)
-                else:
-                    return
-            pytest.fail("the right one never counted")
+            gets_soon(runtime, "nvidia.com/gpu=0", "0")
 
 
 def test_a_configuration_that_is_named_and_wrong_ends_it_in_one_line() -> None:
@@ -191,22 +164,15 @@ def test_a_configuration_that_is_named_and_wrong_ends_it_in_one_line() -> None:
             assert "namespaces must be a list" in line
 
 
-def test_dropper_and_require_count_when_they_are_changed(at: tuple[Host, Plugin, Runtime]) -> None:
-    here, running, runtime = at
+def test_dropper_and_require_count_when_they_are_changed(
+    here: Host, running: Plugin, runtime: Runtime
+) -> None:
     needs = "NVIDIA_REQUIRE_CUDA=cuda>=99"
     with pytest.raises(Rejected, match="there is no inventory"):
         runtime.create(*asks("0", needs))
     here.configure(require="off")
     running.process.send_signal(signal.SIGHUP)
-    until_s = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until_s:
-        try:
-            assert given(runtime.create(*asks("0", needs))) == ["nvidia.com/gpu=0"]
-        except Rejected:
-            pause(0.02)
-        else:
-            return
-    pytest.fail("it is still required")
+    gets_soon(runtime, "nvidia.com/gpu=0", "0", needs)
 
 
 def test_a_spec_directory_of_its_command_line_that_is_not_there_is_logged() -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,16 +57,12 @@ def served(here: Host, claims: int, *, raw: bool = False) -> None:
         assert running.metric('cdigen_nri_refused_total{cause="late"}') == 0
 
 
-def test_two_hundred_claims_of_which_one_comes_and_one_goes(here: Host) -> None:
-    served(here, 200)
-
-
-def test_a_thousand_claims_of_which_one_comes_and_one_goes(here: Host) -> None:
-    served(here, 1_000)
+@pytest.mark.parametrize("claims", [200, 1_000])
+def test_many_claims_of_which_one_comes_and_one_goes(here: Host, claims: int) -> None:
+    served(here, claims)
 
 
 @pytest.mark.usefixtures("real_nodes")
 def test_two_hundred_claims_that_are_given_without_cdi(here: Host) -> None:
-    (here.root / "dev").mkdir()
-    os.mknod(here.root / "dev/null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    here.make_null()
     served(here, 200, raw=True)

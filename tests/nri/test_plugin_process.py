@@ -28,16 +28,9 @@ if TYPE_CHECKING:
 FLAVOURS = [INJECTS_08, INJECTS_10, INJECTS_12]
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[tuple[Host, Plugin]]:
-    """Give a plugin that connects anew whenever its runtime closes."""
-    with host() as here, plugin(here) as running:
-        yield here, running
-
-
 @pytest.fixture(params=FLAVOURS, ids=lambda flavour: f"NRI {flavour['nri'][0]}.{flavour['nri'][1]}")
-def runtime(served: tuple[Host, Plugin], request: pytest.FixtureRequest) -> Iterator[Runtime]:
-    made = served[0].runtime(**request.param)
+def runtime(shared: Plugin, request: pytest.FixtureRequest) -> Iterator[Runtime]:
+    made = shared.host.runtime(**request.param)
     yield made
     made.close()
 
@@ -47,9 +40,9 @@ def runtime(served: tuple[Host, Plugin], request: pytest.FixtureRequest) -> Iter
 
 @pytest.mark.parametrize("reply_first", [True, False])
 def test_it_registers_whether_the_configuration_or_the_reply_comes_first(
-    served: tuple[Host, Plugin], *, reply_first: bool
+    shared: Plugin, *, reply_first: bool
 ) -> None:
-    runtime = served[0].runtime(reply_first=reply_first)
+    runtime = shared.host.runtime(reply_first=reply_first)
     assert (runtime.plugin_name, runtime.plugin_index) == ("cdigen", "20")
     runtime.close()
 
@@ -66,9 +59,9 @@ def test_it_registers_whether_the_configuration_or_the_reply_comes_first(
     ],
 )
 def test_it_subscribes_to_what_the_release_of_nri_knows(
-    served: tuple[Host, Plugin], flavour: dict[str, Any], events: int
+    shared: Plugin, flavour: dict[str, Any], events: int
 ) -> None:
-    runtime = served[0].runtime(**flavour)
+    runtime = shared.host.runtime(**flavour)
     assert runtime.events == events
     runtime.close()
 
@@ -120,15 +113,14 @@ def test_the_annotation_counts_alone_beside_an_environment(runtime: Runtime) -> 
     assert given(adjustment) == ["nvidia.com/gpu=0"]
 
 
-def test_an_empty_annotation_above_a_variable_is_logged() -> None:
-    with host() as here, plugin(here) as running:
-        runtime = here.runtime()
-        visible = asks("all", annotations={"devices.cdigen.dev": ""})
-        assert given(runtime.create(*visible)) == []
-        running.sees(lambda: running.lines("overruled"))
-        (line,) = running.lines("overruled")
-        assert line["level"] == "info"
-        assert "the annotation devices.cdigen.dev is empty" in line["notes"][0]
+def test_an_empty_annotation_above_a_variable_is_logged(here: Host, running: Plugin) -> None:
+    runtime = here.runtime()
+    visible = asks("all", annotations={"devices.cdigen.dev": ""})
+    assert given(runtime.create(*visible)) == []
+    running.sees(lambda: running.lines("overruled"))
+    (line,) = running.lines("overruled")
+    assert line["level"] == "info"
+    assert "the annotation devices.cdigen.dev is empty" in line["notes"][0]
 
 
 @pytest.mark.parametrize("visible", [None, "", "void"])
@@ -173,69 +165,68 @@ def test_a_hundred_requests_at_a_time_are_all_answered(runtime: Runtime) -> None
 # What it shows.
 
 
-def test_what_it_did_is_in_status_metrics_and_log() -> None:
-    with host() as here, plugin(here) as running:
-        runtime = here.runtime(**INJECTS_12)
-        runtime.create(*asks("0", name="trainer"))
-        runtime.create(*asks(None))
-        with pytest.raises(Rejected):
-            runtime.create(*asks("77", name="greedy"))
-        running.sees(lambda: running.status.get("counts", {}).get("refuse") == 1)
-        status = running.status
-        assert (status["state"], status["reason"], status["connections"]) == ("registered", "", 1)
-        assert status["counts"] == {"nothing": 1, "served": 0, "inject": 1, "refuse": 1}
-        assert status["refused"] == {"unknown_device": 1}
-        assert status["runtime"] == {
-            "name": "containerd",
-            "version": "v2.3.4",
-            "nri": "0.12",
-            "cdi": "injects",
-            "validates": True,
-            "remedy": "",
-        }
-        assert [(entry["pod"], entry["outcome"]) for entry in status["journal"]] == [
-            ("trainer", "inject"),
-            ("greedy", "refuse"),
-        ]
-        running.serves()
-        assert running.get("/readyz")[0] == 200
-        assert running.metric("cdigen_nri_registered") == 1
-        assert running.metric("cdigen_nri_connections_total") == 1
-        assert running.metric('cdigen_nri_containers_total{outcome="inject"}') == 1
-        assert running.metric('cdigen_nri_containers_total{outcome="nothing"}') == 1
-        assert running.metric('cdigen_nri_refused_total{cause="unknown_device"}') == 1
-        assert running.metric("cdigen_nri_request_seconds_count") == 3
-        assert list(text_string_to_metric_families(running.get("/metrics")[1]))
-        (line,) = running.lines("injected")
-        assert (line["namespace"], line["pod"], line["container"]) == ("ml", "trainer", "main")
-        assert (line["level"], line["devices"]) == ("info", "nvidia.com/gpu=0")
-        (line,) = running.lines("refused")
-        assert (line["level"], line["cause"]) == ("warning", "unknown_device")
-        assert line["reason"].startswith("NVIDIA_VISIBLE_DEVICES asks for '77'")
-        assert [line["event"] for line in running.lines()].count("registered") == 1
+def test_what_it_did_is_in_status_metrics_and_log(here: Host, running: Plugin) -> None:
+    runtime = here.runtime(**INJECTS_12)
+    runtime.create(*asks("0", name="trainer"))
+    runtime.create(*asks(None))
+    with pytest.raises(Rejected):
+        runtime.create(*asks("77", name="greedy"))
+    running.sees(lambda: running.status.get("counts", {}).get("refuse") == 1)
+    status = running.status
+    assert (status["state"], status["reason"], status["connections"]) == ("registered", "", 1)
+    assert status["counts"] == {"nothing": 1, "served": 0, "inject": 1, "refuse": 1}
+    assert status["refused"] == {"unknown_device": 1}
+    assert status["runtime"] == {
+        "name": "containerd",
+        "version": "v2.3.4",
+        "nri": "0.12",
+        "cdi": "injects",
+        "validates": True,
+        "remedy": "",
+    }
+    assert [(entry["pod"], entry["outcome"]) for entry in status["journal"]] == [
+        ("trainer", "inject"),
+        ("greedy", "refuse"),
+    ]
+    running.serves()
+    assert running.get("/readyz")[0] == 200
+    assert running.metric("cdigen_nri_registered") == 1
+    assert running.metric("cdigen_nri_connections_total") == 1
+    assert running.metric('cdigen_nri_containers_total{outcome="inject"}') == 1
+    assert running.metric('cdigen_nri_containers_total{outcome="nothing"}') == 1
+    assert running.metric('cdigen_nri_refused_total{cause="unknown_device"}') == 1
+    assert running.metric("cdigen_nri_request_seconds_count") == 3
+    assert list(text_string_to_metric_families(running.get("/metrics")[1]))
+    (line,) = running.lines("injected")
+    assert (line["namespace"], line["pod"], line["container"]) == ("ml", "trainer", "main")
+    assert (line["level"], line["devices"]) == ("info", "nvidia.com/gpu=0")
+    (line,) = running.lines("refused")
+    assert (line["level"], line["cause"]) == ("warning", "unknown_device")
+    assert line["reason"].startswith("NVIDIA_VISIBLE_DEVICES asks for '77'")
+    assert [line["event"] for line in running.lines()].count("registered") == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_when_it_is_told_to_and_takes_its_status_away(number: int) -> None:
-    with host() as here, plugin(here) as running:
-        runtime = here.runtime()
-        running.serves()
-        running.sees(lambda: running.state == "registered")
-        assert running.stop(number) == 0
-        assert not (here.run_dir / "status.json").exists()
-        assert not (here.run_dir / "http.sock").exists()
-        assert running.lines()[-1]["event"] == "stopped"
-        assert runtime.transport.receive(1) == b""
+def test_it_ends_when_it_is_told_to_and_takes_its_status_away(
+    here: Host, running: Plugin, number: int
+) -> None:
+    runtime = here.runtime()
+    running.serves()
+    running.sees(lambda: running.state == "registered")
+    assert running.stop(number) == 0
+    assert not (here.run_dir / "status.json").exists()
+    assert not (here.run_dir / "http.sock").exists()
+    assert running.lines()[-1]["event"] == "stopped"
+    assert runtime.transport.receive(1) == b""
 
 
-def test_its_status_is_whole_at_each_moment() -> None:
-    with host() as here, plugin(here) as running:
-        runtime = here.runtime()
-        names = [f"{number}-{'x' * 200}" for number in range(40)]
-        here.write_spec(names)
-        shown: set[int] = set()
-        while len(shown) < 3:
-            runtime.create(*asks(names[0], names[1]))
-            # Each read is of one whole document.
-            shown.add(running.status.get("counts", {}).get("inject", 0))
-        assert len(running.status["journal"]) <= 20
+def test_its_status_is_whole_at_each_moment(here: Host, running: Plugin) -> None:
+    runtime = here.runtime()
+    names = [f"{number}-{'x' * 200}" for number in range(40)]
+    here.write_spec(names)
+    shown: set[int] = set()
+    while len(shown) < 3:
+        runtime.create(*asks(names[0], names[1]))
+        # Each read is of one whole document.
+        shown.add(running.status.get("counts", {}).get("inject", 0))
+    assert len(running.status["journal"]) <= 20

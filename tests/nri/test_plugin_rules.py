@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import stat
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,30 +27,27 @@ from cdigen.nri.wire.protobuf import message_class
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DROPPERS: tuple[dict[str, Any], ...] = (
-    DROPS_06,
-    {"name": "containerd", "version": "2.0.5", "nri": (0, 8)},
-    {"name": "containerd", "version": "v1.7.29", "nri": (0, 8)},
-    {"name": "cri-o", "version": "1.33.2", "nri": (0, 9)},
-)
+DROPPED = "drops CDI devices of NRI plugins silently; .* since "
 DOCKER: dict[str, Any] = {"name": "docker", "version": "29.3.0", "nri": (0, 11)}
-STRANGER: dict[str, Any] = {"name": "isulad", "version": "2.1.9", "nri": (0, 8)}
+# Runtimes that do not inject CDI devices, each with the reason for which it gets none.
+OTHERS: tuple[tuple[dict[str, Any], str], ...] = (
+    (DROPS_06, DROPPED),
+    ({"name": "containerd", "version": "2.0.5", "nri": (0, 8)}, DROPPED),
+    ({"name": "containerd", "version": "v1.7.29", "nri": (0, 8)}, DROPPED),
+    ({"name": "cri-o", "version": "1.33.2", "nri": (0, 9)}, DROPPED),
+    (DOCKER, "takes no devices from NRI plugins: .* --device"),
+    ({"name": "isulad", "version": "2.1.9", "nri": (0, 8)}, "is not known to cdigen"),
+)
 NEEDS = "NVIDIA_REQUIRE_CUDA=cuda>=12.9"
 MET = "NVIDIA_REQUIRE_CUDA=cuda>=11.0 driver>=535"
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[tuple[Host, Plugin]]:
-    with host() as here, plugin(here) as running:
-        yield here, running
 
 
 # Validation: what all plugins together have made of a container.
 
 
 @pytest.fixture(params=[INJECTS_10, INJECTS_12], ids=["NRI 0.10", "NRI 0.12"])
-def validating(served: tuple[Host, Plugin], request: pytest.FixtureRequest) -> Iterator[Runtime]:
-    made = served[0].runtime(**request.param)
+def validating(shared: Plugin, request: pytest.FixtureRequest) -> Iterator[Runtime]:
+    made = shared.host.runtime(**request.param)
     yield made
     made.close()
 
@@ -93,82 +89,65 @@ def test_what_it_refuses_is_rejected_with_the_same_reason(validating: Runtime) -
     assert validating.validate(*asks("77"), message_class("Adjustment")()) == caught.value.message
 
 
-def test_a_rejection_for_the_change_of_another_plugin_names_that_plugin() -> None:
-    with host() as here, plugin(here) as running:
-        runtime = here.runtime(**INJECTS_12)
-        adjustment = runtime.create(*asks("0"))
-        adjustment.env.add(key=VISIBLE, value="0,1")
-        owners = {1: {MARK: "20-cdigen"}, 6: {VISIBLE: "90-greedy"}}
-        reason = runtime.validate(*asks("0"), adjustment, ["20-cdigen", "90-greedy"], owners)
-        assert reason.endswith("without nvidia.com/gpu=1: the plugin 90-greedy has changed what it asks for")
-        running.sees(lambda: running.lines("rejected"))
-        (line,) = running.lines("rejected")
-        assert line["plugin"] == "90-greedy"
-        assert "the plugin 90-greedy" in line["reason"]
+def test_a_rejection_for_the_change_of_another_plugin_names_that_plugin(here: Host, running: Plugin) -> None:
+    runtime = here.runtime(**INJECTS_12)
+    adjustment = runtime.create(*asks("0"))
+    adjustment.env.add(key=VISIBLE, value="0,1")
+    owners = {1: {MARK: "20-cdigen"}, 6: {VISIBLE: "90-greedy"}}
+    reason = runtime.validate(*asks("0"), adjustment, ["20-cdigen", "90-greedy"], owners)
+    assert reason.endswith("without nvidia.com/gpu=1: the plugin 90-greedy has changed what it asks for")
+    running.sees(lambda: running.lines("rejected"))
+    (line,) = running.lines("rejected")
+    assert line["plugin"] == "90-greedy"
+    assert "the plugin 90-greedy" in line["reason"]
 
 
-def test_verdicts_are_counted_and_rejections_logged() -> None:
-    with host() as here, plugin(here) as running:
-        runtime = here.runtime(**INJECTS_12)
-        runtime.validate(*asks(None), message_class("Adjustment")())
-        runtime.validate(*asks("1", name="robbed"), message_class("Adjustment")())
-        running.sees(lambda: running.lines("rejected"))
-        running.sees(lambda: running.status.get("validations") == {"passed": 1, "rejected": 1})
-        (line,) = running.lines("rejected")
-        assert (line["level"], line["pod"]) == ("warning", "robbed")
-        running.serves()
-        assert running.metric('cdigen_nri_validations_total{verdict="rejected"}') == 1
+def test_verdicts_are_counted_and_rejections_logged(here: Host, running: Plugin) -> None:
+    runtime = here.runtime(**INJECTS_12)
+    runtime.validate(*asks(None), message_class("Adjustment")())
+    runtime.validate(*asks("1", name="robbed"), message_class("Adjustment")())
+    running.sees(lambda: running.lines("rejected"))
+    running.sees(lambda: running.status.get("validations") == {"passed": 1, "rejected": 1})
+    (line,) = running.lines("rejected")
+    assert (line["level"], line["pod"]) == ("warning", "robbed")
+    running.serves()
+    assert running.metric('cdigen_nri_validations_total{verdict="rejected"}') == 1
 
 
 # Runtimes that drop CDI devices.
 
 
-@pytest.mark.parametrize("flavour", DROPPERS, ids=lambda flavour: f"{flavour['name']} {flavour['version']}")
-def test_a_runtime_that_drops_devices_starts_no_container_that_asks(
-    served: tuple[Host, Plugin], flavour: dict[str, Any]
+@pytest.mark.parametrize(
+    ("flavour", "reason"), OTHERS, ids=[f"{each['name']} {each['version']}" for each, _ in OTHERS]
+)
+def test_a_runtime_that_injects_no_cdi_devices_starts_no_container_that_asks(
+    shared: Plugin, flavour: dict[str, Any], reason: str
 ) -> None:
-    runtime = served[0].runtime(**flavour)
-    with pytest.raises(Rejected, match=r"drops CDI devices of NRI plugins silently; .* since ") as caught:
+    runtime = shared.host.runtime(**flavour)
+    with pytest.raises(Rejected, match=re.escape(f"{flavour['name']} {flavour['version']} ") + reason):
         runtime.create(*asks("0"))
-    assert f"{flavour['name']} {flavour['version']}" in caught.value.message
     assert runtime.create(*asks(None)).ByteSize() == 0
     runtime.close()
 
 
-def test_docker_is_told_to_be_asked_by_its_own_option(served: tuple[Host, Plugin]) -> None:
-    runtime = served[0].runtime(**DOCKER)
-    with pytest.raises(Rejected, match=r"docker 29\.3\.0 takes no devices from NRI plugins: .* --device"):
-        runtime.create(*asks("0"))
-    runtime.close()
-
-
-def test_a_runtime_that_is_not_known_starts_no_container_that_asks(served: tuple[Host, Plugin]) -> None:
-    runtime = served[0].runtime(**STRANGER)
-    with pytest.raises(Rejected, match=r"isulad 2\.1\.9 is not known to cdigen"):
-        runtime.create(*asks("0"))
-    runtime.close()
-
-
-def test_a_dropper_is_named_in_log_status_and_metrics() -> None:
-    with host() as here, plugin(here) as running:
-        here.runtime(**DROPS_06)
-        running.sees(lambda: running.lines("runtime"))
-        (line,) = running.lines("runtime")
-        assert (line["level"], line["policy"]) == ("warning", "refuse")
-        assert "containerd 1.7.24~ds1 does not inject CDI devices of NRI plugins (drops)" in line["message"]
-        assert line["hint"] == "containerd injects CDI devices since 1.7.30 and 2.1.0"
-        running.sees(lambda: running.status.get("runtime", {}).get("cdi") == "drops")
-        running.serves()
-        row = '{cdi="drops",nri="0.6",runtime="containerd",version="1.7.24~ds1"}'
-        assert running.metric(f"cdigen_nri_runtime_info{row}") == 1
+def test_a_dropper_is_named_in_log_status_and_metrics(here: Host, running: Plugin) -> None:
+    here.runtime(**DROPS_06)
+    running.sees(lambda: running.lines("runtime"))
+    (line,) = running.lines("runtime")
+    assert (line["level"], line["policy"]) == ("warning", "refuse")
+    assert "containerd 1.7.24~ds1 does not inject CDI devices of NRI plugins (drops)" in line["message"]
+    assert line["hint"] == "containerd injects CDI devices since 1.7.30 and 2.1.0"
+    running.sees(lambda: running.status.get("runtime", {}).get("cdi") == "drops")
+    running.serves()
+    row = '{cdi="drops",nri="0.6",runtime="containerd",version="1.7.24~ds1"}'
+    assert running.metric(f"cdigen_nri_runtime_info{row}") == 1
 
 
 @pytest.mark.usefixtures("real_nodes")
 def test_by_policy_a_dropper_gets_nodes_mounts_and_variables() -> None:
     with host() as here:
         here.configure(unsupported_cdi="raw")
-        (here.root / "dev").mkdir()
-        make_null(here)
+        here.make_null()
         here.write_spec(mounts=[{"hostPath": "/lib/x.so", "containerPath": "/lib/x.so", "options": ["ro"]}])
         with plugin(here):
             runtime = here.runtime(**DROPS_06)
@@ -185,18 +164,13 @@ def test_by_policy_a_dropper_gets_nodes_mounts_and_variables() -> None:
 def test_docker_and_those_that_inject_get_nothing_raw() -> None:
     with host() as here:
         here.configure(unsupported_cdi="raw")
-        (here.root / "dev").mkdir()
-        make_null(here)
+        here.make_null()
         with plugin(here):
             runtime = here.runtime(**DOCKER)
             with pytest.raises(Rejected, match="takes no devices"):
                 runtime.create(*asks("0"))
             runtime.close()
             assert given(here.runtime(**INJECTS_08).create(*asks("0"))) == ["nvidia.com/gpu=0"]
-
-
-def make_null(here: Host) -> None:
-    os.mknod(here.root / "dev/null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
 
 
 # Requirements, by the daemon's inventory of a driver that gives CUDA 12.4.
@@ -249,16 +223,15 @@ def test_an_inventory_of_another_driver_than_the_one_that_runs_does_not_count(
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b"null", b"\xff\xfe"])
-def test_an_inventory_that_is_none_does_not_count_and_harms_nothing(data: bytes) -> None:
-    with host() as here, plugin(here):
-        here.write_inventory(data=data)
-        runtime = here.runtime()
-        create(runtime, "enforce", "the inventory cannot be read", MET)
-        assert given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
+def test_an_inventory_that_is_none_does_not_count_and_harms_nothing(here: Host, data: bytes) -> None:
+    here.write_inventory(data=data)
+    runtime = here.runtime()
+    create(runtime, "enforce", "the inventory cannot be read", MET)
+    assert given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
 
 
-def test_what_disables_requirements_is_obeyed(served: tuple[Host, Plugin]) -> None:
-    runtime = served[0].runtime()
+def test_what_disables_requirements_is_obeyed(shared: Plugin) -> None:
+    runtime = shared.host.runtime()
     assert given(runtime.create(*asks("0", NEEDS, "NVIDIA_DISABLE_REQUIRE=true"))) == ["nvidia.com/gpu=0"]
     assert runtime.create(pod(namespace="ml"), container(env=[NEEDS])).ByteSize() == 0
     runtime.close()

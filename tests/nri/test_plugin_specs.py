@@ -5,24 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
-from typing import TYPE_CHECKING
 
 import pytest
-from support.nri.plugin import NAME, Host, Plugin, asks, given, host, plugin, spec
+from support.nri.plugin import NAME, Host, Plugin, asks, gets_soon, given, spec
 from support.nri.runtime import Rejected, Runtime
-from support.waiting import PATIENCE_S, pause
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RACES = 200
 
 
 @pytest.fixture
-def at() -> Iterator[tuple[Host, Plugin, Runtime]]:
-    with host() as here, plugin(here) as running:
-        yield here, running, here.runtime()
+def runtime(here: Host) -> Runtime:
+    return here.runtime()
 
 
 def refused(runtime: Runtime, visible: str) -> str:
@@ -31,21 +24,7 @@ def refused(runtime: Runtime, visible: str) -> str:
     return caught.value.message
 
 
-def eventually(runtime: Runtime, visible: str, device: str) -> None:
-    """Ask until a container gets DEVICE, and not anything else."""
-    until_s = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until_s:
-        try:
-            assert given(runtime.create(*asks(visible))) == [device]
-        except Rejected:
-            pause(0.02)
-        else:
-            return
-    pytest.fail(f"it never got {device}")
-
-
-def test_the_answer_is_by_a_spec_that_was_replaced_right_before(at: tuple[Host, Plugin, Runtime]) -> None:
-    here, _, runtime = at
+def test_the_answer_is_by_a_spec_that_was_replaced_right_before(here: Host, runtime: Runtime) -> None:
     for number in range(RACES):
         here.write_spec([f"gpu{number}"])
         assert given(runtime.create(*asks(f"gpu{number}"))) == [f"nvidia.com/gpu=gpu{number}"]
@@ -54,9 +33,8 @@ def test_the_answer_is_by_a_spec_that_was_replaced_right_before(at: tuple[Host, 
 
 
 def test_the_answer_is_by_a_spec_that_was_added_or_withdrawn_right_before(
-    at: tuple[Host, Plugin, Runtime],
+    here: Host, runtime: Runtime
 ) -> None:
-    here, _, runtime = at
     for number in range(RACES // 4):
         here.write_spec(["x"], file="more.json", kind="nvidia.com/more")
         assert given(runtime.create(*asks("nvidia.com/more=x"))) == ["nvidia.com/more=x"]
@@ -64,8 +42,7 @@ def test_the_answer_is_by_a_spec_that_was_added_or_withdrawn_right_before(
         assert "there are only specs of nvidia.com/gpu" in refused(runtime, "nvidia.com/more=x"), number
 
 
-def test_several_are_answered_by_the_new_spec_at_once(at: tuple[Host, Plugin, Runtime]) -> None:
-    here, _, runtime = at
+def test_several_are_answered_by_the_new_spec_at_once(here: Host, runtime: Runtime) -> None:
     for number in range(5):
         here.write_spec([f"gpu{number}"])
         calls = [runtime.begin_create(*asks(f"gpu{number}", f"N={one}")) for one in range(20)]
@@ -74,23 +51,20 @@ def test_several_are_answered_by_the_new_spec_at_once(at: tuple[Host, Plugin, Ru
 
 
 def test_a_device_withdrawn_before_a_container_starts_is_refused_with_the_kind_s_others(
-    at: tuple[Host, Plugin, Runtime],
+    here: Host, runtime: Runtime
 ) -> None:
-    here, _, runtime = at
     assert given(runtime.create(*asks("1"))) == ["nvidia.com/gpu=1"]
     here.write_spec(["0"])
     assert "nvidia.com/gpu has 0" in refused(runtime, "1")
 
 
-def test_a_spec_that_is_written_in_place_counts_soon(at: tuple[Host, Plugin, Runtime]) -> None:
-    here, running, runtime = at
+def test_a_spec_that_is_written_in_place_counts_soon(here: Host, running: Plugin, runtime: Runtime) -> None:
     running.serves()
     (here.specs / NAME).write_text(json.dumps(spec(["new"])))
-    eventually(runtime, "new", "nvidia.com/gpu=new")
+    gets_soon(runtime, "nvidia.com/gpu=new", "new")
 
 
-def test_a_spec_directory_that_appears_later_counts(at: tuple[Host, Plugin, Runtime]) -> None:
-    here, _, runtime = at
+def test_a_spec_directory_that_appears_later_counts(here: Host, runtime: Runtime) -> None:
     for _ in range(3):
         shutil.rmtree(here.root / "run/cdi")
         shutil.rmtree(here.root / "etc/cdi")
@@ -103,8 +77,9 @@ def test_a_spec_directory_that_appears_later_counts(at: tuple[Host, Plugin, Runt
         assert given(runtime.create(*asks("later"))) == ["nvidia.com/gpu=later"]
 
 
-def test_a_spec_directory_behind_a_link_of_the_host_s_is_the_host_s(at: tuple[Host, Plugin, Runtime]) -> None:
-    here, running, runtime = at
+def test_a_spec_directory_behind_a_link_of_the_host_s_is_the_host_s(
+    here: Host, running: Plugin, runtime: Runtime
+) -> None:
     running.serves()
     # The default, /var/run/cdi, by the link to /run that all hosts have.
     assert os.readlink(here.root / "var/run") == "/run"
@@ -113,8 +88,9 @@ def test_a_spec_directory_behind_a_link_of_the_host_s_is_the_host_s(at: tuple[Ho
     assert given(runtime.create(*asks("there"))) == ["nvidia.com/gpu=there"]
 
 
-def test_specs_that_are_none_are_told_and_harm_no_others(at: tuple[Host, Plugin, Runtime]) -> None:
-    here, running, runtime = at
+def test_specs_that_are_none_are_told_and_harm_no_others(
+    here: Host, running: Plugin, runtime: Runtime
+) -> None:
     (here.specs / "a.json").write_text("{")
     (here.specs / "b.yaml").write_text("[" * 50_000)
     (here.specs / "c.json").write_bytes(b"\xff\xfe\0")
@@ -137,18 +113,14 @@ def problems(running: Plugin) -> set[str]:
     return {problem["path"].rpartition("/")[2] for problem in running.status.get("problems", ())}
 
 
-def test_a_fifo_among_the_specs_is_refused_as_it_makes_the_runtime_hang(
-    at: tuple[Host, Plugin, Runtime],
-) -> None:
-    here, _, runtime = at
+def test_a_fifo_among_the_specs_is_refused_as_it_makes_the_runtime_hang(here: Host, runtime: Runtime) -> None:
     os.mkfifo(here.specs / "f.json")
     assert "f.json" in refused(runtime, "0")
     (here.specs / "f.json").unlink()
     assert given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
 
 
-def test_three_hundred_specs_are_read(at: tuple[Host, Plugin, Runtime]) -> None:
-    here, _, runtime = at
+def test_three_hundred_specs_are_read(here: Host, runtime: Runtime) -> None:
     for number in range(300):
         here.write_spec(["x"], file=f"s{number}.json", kind=f"example.com/class{number}")
     assert given(runtime.create(*asks("example.com/class299=x,0"))) == [

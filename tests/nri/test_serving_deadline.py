@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.nri.blocked_files import held
-from support.nri.plugin import Host, asks, given, host, plugin
+from support.nri.plugin import Host, Plugin, asks, given, host, plugin
 from support.nri.runtime import Rejected, Runtime, SocketTransport, pod
-from support.nri.serving import known_of, served
+from support.nri.serving import served
 from support.waiting import limited
 
 from cdigen.nri.events import ContainerDecided, PluginActive, Synchronized, Validated
@@ -19,16 +19,9 @@ from cdigen.nri.wire.protobuf import message_class
 from cdigen.nri.wire.session import SessionError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from cdigen.nri.decision.context import DecisionContext
 
 LATE = "the devices of this host could not be looked up within"
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Host:
-    made = Host(tmp_path / "host")
-    made.write_spec()
-    return made
 
 
 @limited(4)
@@ -68,22 +61,22 @@ def test_a_request_whose_time_is_over_is_refused_at_once() -> None:
             runtime.finish(call)
 
 
-def test_what_is_known_later_answers_those_who_wait(here: Host) -> None:
+def test_what_is_known_later_answers_those_who_wait(known: DecisionContext) -> None:
     with served() as link:
         runtime = link.runtime()
         calls = [runtime.begin_create(*asks("0")) for _ in range(50)]
-        link.shared.set_context(known_of(here.root))
+        link.shared.set_context(known)
         for call in calls:
             assert given(runtime.created(runtime.finish(call))) == ["nvidia.com/gpu=0"]
 
 
-def test_so_many_may_wait_and_no_more(here: Host) -> None:
+def test_so_many_may_wait_and_no_more(known: DecisionContext) -> None:
     with served() as link:
         runtime = link.runtime()
         calls = [runtime.begin_create(*asks("0")) for _ in range(257)]
         with pytest.raises(Rejected, match="too many containers wait"):
             runtime.finish(calls[-1])
-        link.shared.set_context(known_of(here.root))
+        link.shared.set_context(known)
         assert given(runtime.created(runtime.finish(calls[0]))) == ["nvidia.com/gpu=0"]
 
 
@@ -135,8 +128,8 @@ def test_news_of_containers_are_bounded_and_those_of_the_runtime_are_not() -> No
     assert isinstance(shared.events[-1], PluginActive)
 
 
-def test_news_of_a_container_hold_no_more_than_is_said_of_it(here: Host) -> None:
-    with served(known_of(here.root)) as link:
+def test_news_of_a_container_hold_no_more_than_is_said_of_it(known: DecisionContext) -> None:
+    with served(known) as link:
         runtime = link.runtime()
         long = pod(namespace="ml", name="n" * 100_000, labels={"a": "x" * 1_000_000})
         runtime.create(long, asks("0")[1])
@@ -153,32 +146,32 @@ def test_news_of_a_container_hold_no_more_than_is_said_of_it(here: Host) -> None
 
 
 @pytest.mark.needs_root
-def test_while_its_look_at_the_specs_hangs_a_container_is_refused_and_served_afterwards() -> None:
-    with host() as here, plugin(here) as running:
-        runtime = here.runtime(request_timeout_s=4)
-        assert given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
-        running.serves()
-        with held(here.specs) as hold:
-            here.write_spec(["0", "new"])
-            with pytest.raises(Rejected, match=f"^cdigen: {LATE} 2 s"):
-                runtime.create(*asks("new"))
-            assert hold.waiting.is_set()
-            assert runtime.create(*asks(None)).ByteSize() == 0
-            hold.release()
-            runtime.request_timeout_s = 40
-            assert given(runtime.create(*asks("new"))) == ["nvidia.com/gpu=new"]
-        assert running.metric('cdigen_nri_refused_total{cause="late"}') == 1
+def test_while_its_look_at_the_specs_hangs_a_container_is_refused_and_served_afterwards(
+    here: Host, running: Plugin
+) -> None:
+    runtime = here.runtime(request_timeout_s=4)
+    assert given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
+    running.serves()
+    with held(here.specs) as hold:
+        here.write_spec(["0", "new"])
+        with pytest.raises(Rejected, match=f"^cdigen: {LATE} 2 s"):
+            runtime.create(*asks("new"))
+        assert hold.waiting.is_set()
+        assert runtime.create(*asks(None)).ByteSize() == 0
+        hold.release()
+        runtime.request_timeout_s = 40
+        assert given(runtime.create(*asks("new"))) == ["nvidia.com/gpu=new"]
+    assert running.metric('cdigen_nri_refused_total{cause="late"}') == 1
 
 
 @pytest.mark.needs_root
-def test_it_ends_while_its_look_at_the_specs_hangs() -> None:
-    with host() as here, plugin(here) as running:
-        here.runtime()
-        running.serves()
-        with held(here.specs) as hold:
-            here.write_spec(["0", "new"])
-            hold.waiting.wait(60)
-            assert running.stop() == 0
+def test_it_ends_while_its_look_at_the_specs_hangs(here: Host, running: Plugin) -> None:
+    here.runtime()
+    running.serves()
+    with held(here.specs) as hold:
+        here.write_spec(["0", "new"])
+        hold.waiting.wait(60)
+        assert running.stop() == 0
 
 
 @pytest.mark.needs_root

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from support.nri.plugin import MARK, SEAL, asks, given, host
+from typing import TYPE_CHECKING
+
+from support.nri.plugin import MARK, SEAL, asks, given
 from support.nri.runtime import container, pod
-from support.nri.serving import known_of, served
+from support.nri.serving import served
 from support.waiting import until
 
 from cdigen.nri.events import ContainerDecided
 
+if TYPE_CHECKING:
+    from cdigen.nri.decision.context import DecisionContext
+
 GPU = "nvidia.com/gpu=0"
 
 
-def test_beside_an_older_version_its_mark_alone_counts_and_only_while_this_one_stands_by() -> None:
-    with host() as here, served(known_of(here.root)) as link:
+def test_beside_an_older_version_its_mark_alone_counts_and_only_while_this_one_stands_by(
+    known: DecisionContext,
+) -> None:
+    with served(known) as link:
         runtime = link.runtime()
         sandbox, made = asks("0")
         made.annotations[MARK] = GPU
@@ -41,8 +48,8 @@ def test_what_another_has_given_is_neither_counted_nor_looked_up() -> None:
         assert decided.answer.outcome == "served"
 
 
-def test_who_stands_by_counts_what_it_gives_and_not_what_it_leaves() -> None:
-    with host() as here, served(known_of(here.root)) as link:
+def test_who_stands_by_counts_what_it_gives_and_not_what_it_leaves(known: DecisionContext) -> None:
+    with served(known) as link:
         runtime = link.runtime()
         link.shared.stands_by = True
         assert not runtime.create(*asks(None)).ListFields()

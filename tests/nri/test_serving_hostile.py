@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from support.nri.plugin import Host, Plugin, asks, given, host, plugin
+from support.nri.plugin import asks, given
 from support.nri.runtime import PLUGIN, RUNTIME, Rejected, Runtime
-from support.nri.serving import known_of, served
+from support.nri.serving import served
 from support.waiting import PATIENCE_S
 
 from cdigen.nri.wire.protobuf import message_class
@@ -20,39 +20,24 @@ from cdigen.nri.wire.session import SessionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from support.nri.plugin import Plugin
 
     from cdigen.nri.decision.context import DecisionContext
 
 BIG = 0xFFFFFFFF
 
 
-@pytest.fixture(scope="module")
-def at() -> Iterator[tuple[Host, Plugin]]:
-    with host() as here, plugin(here) as running:
-        yield here, running
-        assert "Traceback" not in running.text
-        assert "defect" not in running.text
-
-
 @pytest.fixture
-def runtime(at: tuple[Host, Plugin]) -> Iterator[Runtime]:
+def runtime(shared: Plugin) -> Iterator[Runtime]:
     """Give a runtime that is registered; afterwards another one must be served."""
-    here, running = at
-    made = here.runtime()
+    made = shared.host.runtime()
     yield made
     made.close()
-    assert running.process.poll() is None
-    after = here.runtime()
+    assert shared.process.poll() is None
+    after = shared.host.runtime()
     assert given(after.create(*asks("0"))) == ["nvidia.com/gpu=0"]
     after.close()
-
-
-@pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> DecisionContext:
-    made = Host(tmp_path_factory.mktemp("known") / "host")
-    made.write_spec()
-    return known_of(made.root)
 
 
 def ended(runtime: Runtime) -> bool:
@@ -160,44 +145,42 @@ def test_a_question_that_comes_byte_by_byte_is_answered(runtime: Runtime) -> Non
     runtime._stream = 201
 
 
-def test_random_bytes_end_the_connection_or_wait_for_more(at: tuple[Host, Plugin]) -> None:
-    here, running = at
+def test_random_bytes_end_the_connection_or_wait_for_more(shared: Plugin) -> None:
     chance = random.Random(20261121)
     for _ in range(10):
-        made = here.runtime()
+        made = shared.host.runtime()
         with suppress(BrokenPipeError, ConnectionResetError):
             made.transport.send(chance.randbytes(chance.choice((1, 7, 8, 9, 100, 70_000))))
         made.close()
-    assert running.process.poll() is None
+    assert shared.process.poll() is None
 
 
-def test_random_bytes_instead_of_a_registration_harm_nothing(at: tuple[Host, Plugin]) -> None:
-    here, running = at
+def test_random_bytes_instead_of_a_registration_harm_nothing(shared: Plugin) -> None:
     chance = random.Random(7)
     for _ in range(4):
-        made = here.begun()
+        made = shared.host.begun()
         with suppress(BrokenPipeError, ConnectionResetError):
             made.transport.send(chance.randbytes(3000))
         assert ended(made)
-        here.runtime().close()
-    assert running.process.poll() is None
+        shared.host.runtime().close()
+    assert shared.process.poll() is None
 
 
 # The same loop without its process: what takes long there is done here for every byte.
 
 
-def test_a_connection_that_ends_at_any_byte_ends_without_an_error(context: DecisionContext) -> None:
+def test_a_connection_that_ends_at_any_byte_ends_without_an_error(known: DecisionContext) -> None:
     data = question(stream=5)
     for end in range(len(data) + 1):
-        with served(context) as link:
+        with served(known) as link:
             runtime = link.runtime()
             runtime.transport.send(data[:end])
             runtime.close()
             assert not isinstance(link.result(), SessionError), end
 
 
-def test_a_question_may_be_split_at_any_byte(context: DecisionContext) -> None:
-    with served(context) as link:
+def test_a_question_may_be_split_at_any_byte(known: DecisionContext) -> None:
+    with served(known) as link:
         runtime = link.runtime()
         for number, cut in enumerate(range(1, len(question()))):
             data = question(stream=5 + 2 * number)
@@ -209,11 +192,11 @@ def test_a_question_may_be_split_at_any_byte(context: DecisionContext) -> None:
 
 
 def test_a_question_with_any_byte_flipped_is_answered_or_ends_the_connection(
-    context: DecisionContext,
+    known: DecisionContext,
 ) -> None:
     good = question(stream=5)
     for at in range(len(good)):
-        with served(context) as link:
+        with served(known) as link:
             runtime = link.runtime()
             bad = bytearray(good)
             bad[at] ^= 0x81
@@ -221,8 +204,3 @@ def test_a_question_with_any_byte_flipped_is_answered_or_ends_the_connection(
             runtime.close()
             error = link.result()
             assert error is None or isinstance(error, SessionError | OSError), (at, error)
-
-
-def test_known_is_what_the_host_has(context: DecisionContext, tmp_path: Path) -> None:
-    assert context.names.find("nvidia.com/gpu", "0")
-    assert not list(tmp_path.iterdir())

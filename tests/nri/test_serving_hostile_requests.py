@@ -3,59 +3,42 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.nri.plugin import VISIBLE, Host, Plugin, asks, given, host, plugin
+from support.nri.host import LISTS
+from support.nri.plugin import VISIBLE, Plugin, asks, given
 from support.nri.runtime import Rejected, Runtime, container, pod
 
 from cdigen.nri.wire.protobuf import message_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
 MOST_KB = 160 * 1024
 
 
 @pytest.fixture(scope="module")
-def at() -> Iterator[tuple[Host, Plugin]]:
-    with host() as here:
-        here.write_inventory()
-        with plugin(here) as running:
-            yield here, running
-            assert "Traceback" not in running.text
-            assert "cdigen has a defect" not in running.text
-
-
-@pytest.fixture(scope="module")
-def connected(at: tuple[Host, Plugin]) -> Runtime:
+def connected(shared: Plugin) -> Runtime:
     """Give one connection for all tests: what is wrong with a request fails that one alone."""
-    return at[0].runtime()
+    shared.host.write_inventory()
+    return shared.host.runtime()
 
 
 @pytest.fixture
-def runtime(at: tuple[Host, Plugin], connected: Runtime) -> Iterator[Runtime]:
+def runtime(shared: Plugin, connected: Runtime) -> Iterator[Runtime]:
     yield connected
     assert given(connected.create(*asks("0"))) == ["nvidia.com/gpu=0"]
-    assert at[1].resident_kb() < MOST_KB
+    assert shared.resident_kb() < MOST_KB
 
 
-def refused(runtime: Runtime, *env: str, **fields: object) -> str:
+def refused(runtime: Runtime, asked: Any, **fields: object) -> str:
+    """Return the reason, in one line, for which the container ASKED of a pod with FIELDS is rejected."""
     with pytest.raises(Rejected) as caught:
-        runtime.create(pod(namespace="ml", **fields), container(env=list(env)))
+        runtime.create(pod(namespace="ml", **fields), asked)
     assert "\n" not in caught.value.message
     assert len(caught.value.message) <= 4096
     return caught.value.message
-
-
-def test_an_environment_that_is_not_utf_8_is_refused(runtime: Runtime) -> None:
-    request = message_class("CreateContainerRequest")(container=container(env=["A=??"])).SerializeToString()
-    with pytest.raises(Rejected, match="cannot be read"):
-        runtime.call("CreateContainer", request.replace(b"??", b"\xff\xfe"))
-
-
-LISTS = "/var/run/nvidia-container-devices"
 
 
 def listing(*names: str, source: str = "/dev/null") -> Any:
@@ -64,8 +47,9 @@ def listing(*names: str, source: str = "/dev/null") -> Any:
     return container(env=[f"{VISIBLE}={LISTS}"], mounts=mounts)
 
 
-def test_a_mount_that_is_not_utf_8_is_refused(runtime: Runtime) -> None:
-    request = message_class("CreateContainerRequest")(container=listing("??")).SerializeToString()
+@pytest.mark.parametrize("asked", [container(env=["A=??"]), listing("??")], ids=["variable", "mount"])
+def test_text_that_is_not_utf_8_is_refused(runtime: Runtime, asked: Any) -> None:
+    request = message_class("CreateContainerRequest")(container=asked).SerializeToString()
     with pytest.raises(Rejected, match="cannot be read"):
         runtime.call("CreateContainer", request.replace(b"??", b"\xff\xfe"))
 
@@ -87,11 +71,7 @@ def test_a_mount_that_is_not_utf_8_is_refused(runtime: Runtime) -> None:
 def test_a_device_list_that_nobody_makes_is_refused_in_one_line(
     runtime: Runtime, names: list[str], reason: str
 ) -> None:
-    with pytest.raises(Rejected) as caught:
-        runtime.create(pod(namespace="ml"), listing(*names))
-    assert reason in caught.value.message
-    assert "\n" not in caught.value.message
-    assert len(caught.value.message) <= 4096
+    assert reason in refused(runtime, listing(*names))
 
 
 def test_ten_thousand_mounts_are_looked_through(runtime: Runtime) -> None:
@@ -113,7 +93,7 @@ def test_ten_thousand_wishes_in_variables_count_as_the_last_one(runtime: Runtime
 
 @pytest.mark.parametrize("text", ["0," * 500_000, "x" * 1_000_000, "\x1b[31m" * 10_000, "0\n1", "\u202e0"])
 def test_a_wish_that_nobody_writes_is_refused_in_one_line(runtime: Runtime, text: str) -> None:
-    assert VISIBLE in refused(runtime, f"{VISIBLE}={text}")
+    assert VISIBLE in refused(runtime, container(env=[f"{VISIBLE}={text}"]))
 
 
 @pytest.mark.parametrize(
@@ -128,12 +108,13 @@ def test_a_wish_that_nobody_writes_is_refused_in_one_line(runtime: Runtime, text
     ],
 )
 def test_a_requirement_of_any_length_is_judged_or_refused(runtime: Runtime, text: str) -> None:
-    assert "NVIDIA_REQUIRE" in refused(runtime, f"{VISIBLE}=all", f"NVIDIA_REQUIRE_CUDA={text}")
+    asked = container(env=[f"{VISIBLE}=all", f"NVIDIA_REQUIRE_CUDA={text}"])
+    assert "NVIDIA_REQUIRE" in refused(runtime, asked)
 
 
 def test_ten_thousand_requirements_are_refused(runtime: Runtime) -> None:
     rows = [f"NVIDIA_REQUIRE_{number}=cuda>=1.0" for number in range(10_000)]
-    assert "NVIDIA_REQUIRE_* hold more than" in refused(runtime, f"{VISIBLE}=all", *rows)
+    assert "NVIDIA_REQUIRE_* hold more than" in refused(runtime, container(env=[f"{VISIBLE}=all", *rows]))
 
 
 @pytest.mark.parametrize(
@@ -156,27 +137,25 @@ def test_ten_thousand_requirements_are_refused(runtime: Runtime) -> None:
     "name", ["devices.cdigen.dev", "cdi-devices.noderesource.dev/pod", "nvidia.cdi.k8s.io"]
 )
 def test_an_annotation_that_is_no_list_of_devices_is_refused(runtime: Runtime, name: str, text: str) -> None:
-    assert "annotation" in refused(runtime, annotations={name: text})
+    assert "annotation" in refused(runtime, container(env=[]), annotations={name: text})
 
 
 def test_labels_and_annotations_of_a_megabyte_are_carried_along_and_not_kept(
-    at: tuple[Host, Plugin], runtime: Runtime
+    shared: Plugin, runtime: Runtime
 ) -> None:
-    _, running = at
-    before = running.resident_kb()
+    before = shared.resident_kb()
     for number in range(40):
         huge = {"note": f"{number}" + "x" * 1_000_000}
         assert given(runtime.create(*asks("0", labels=huge, annotations=huge))) == ["nvidia.com/gpu=0"]
-    assert running.resident_kb() - before < 60 * 1024
+    assert shared.resident_kb() - before < 60 * 1024
 
 
-def test_names_of_a_megabyte_are_cut_where_they_are_shown(at: tuple[Host, Plugin], runtime: Runtime) -> None:
-    _, running = at
+def test_names_of_a_megabyte_are_cut_where_they_are_shown(shared: Plugin, runtime: Runtime) -> None:
     for _ in range(30):
         runtime.create(*asks("0", name="n" * 1_000_000))
     name = "n" * 253
-    running.sees(lambda: running.status["journal"][-1]["pod"] == name)
-    assert len(str(running.status)) < 100_000
+    shared.sees(lambda: shared.status["journal"][-1]["pod"] == name)
+    assert len(str(shared.status)) < 100_000
 
 
 def test_a_container_with_ten_thousand_nodes_and_mounts_is_decided_on(runtime: Runtime) -> None:

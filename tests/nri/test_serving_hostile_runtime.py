@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from support.nri.plugin import VISIBLE, Host, Plugin, asks, given, host, plugin
+from support.nri.plugin import VISIBLE, Plugin, asks, given
 from support.nri.runtime import Rejected, container, pod
 from support.waiting import PATIENCE_S
 
 from cdigen.nri.wire.protobuf import message_class
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 MOST_KB = 160 * 1024
 
 
-@pytest.fixture(scope="module")
-def at() -> Iterator[tuple[Host, Plugin]]:
-    with host() as here, plugin(here) as running:
-        yield here, running
-        assert "Traceback" not in running.text
-        assert "cdigen has a defect" not in running.text
-
-
-def test_what_is_said_of_itself_by_a_runtime_may_be_anything(at: tuple[Host, Plugin]) -> None:
-    here, running = at
+def test_what_is_said_of_itself_by_a_runtime_may_be_anything(shared: Plugin) -> None:
+    here = shared.host
     for name, version in (
         ("", ""),
         ("x" * 1_000_000, "y" * 1_000_000),
@@ -37,15 +25,15 @@ def test_what_is_said_of_itself_by_a_runtime_may_be_anything(at: tuple[Host, Plu
         ("\u0663", "\u0663.\u0663"),
     ):
         made = here.runtime(name=name, version=version)
-        running.sees(lambda: running.state == "registered")
-        running.serves()
-        assert running.get("/metrics")[0] == 200
+        shared.sees(lambda: shared.state == "registered")
+        shared.serves()
+        assert shared.get("/metrics")[0] == 200
         made.close()
 
 
 @pytest.mark.parametrize("milliseconds", [-(2**62), -1, 1, 2**62])
-def test_a_time_limit_may_be_anything(at: tuple[Host, Plugin], milliseconds: int) -> None:
-    here, _ = at
+def test_a_time_limit_may_be_anything(shared: Plugin, milliseconds: int) -> None:
+    here = shared.host
     made = here.runtime()
     request = message_class("ConfigureRequest")(
         runtime_name="containerd", runtime_version="2.1.9", request_timeout=milliseconds
@@ -64,10 +52,10 @@ def test_a_time_limit_may_be_anything(at: tuple[Host, Plugin], milliseconds: int
 # Too many, too fast.
 
 
-def test_twenty_thousand_requests_in_a_row_are_all_answered(at: tuple[Host, Plugin]) -> None:
-    here, running = at
+def test_twenty_thousand_requests_in_a_row_are_all_answered(shared: Plugin) -> None:
+    here = shared.host
     made = here.runtime()
-    before = running.resident_kb()
+    before = shared.resident_kb()
     payloads = [
         message_class("CreateContainerRequest")(pod=asking, container=asked).SerializeToString()
         for asking, asked in (asks("0"), asks("77"))
@@ -81,13 +69,13 @@ def test_twenty_thousand_requests_in_a_row_are_all_answered(at: tuple[Host, Plug
             except Rejected as error:
                 reasons.add(error.message)
     assert len(reasons) == 1
-    running.sees(lambda: running.metric('cdigen_nri_containers_total{outcome="refuse"}') >= 10_000)
-    assert running.resident_kb() - before < 40 * 1024
+    shared.sees(lambda: shared.metric('cdigen_nri_containers_total{outcome="refuse"}') >= 10_000)
+    assert shared.resident_kb() - before < 40 * 1024
     made.close()
 
 
-def test_a_runtime_that_reads_no_answer_is_left_before_memory_is_full(at: tuple[Host, Plugin]) -> None:
-    here, running = at
+def test_a_runtime_that_reads_no_answer_is_left_before_memory_is_full(shared: Plugin) -> None:
+    here = shared.host
     # Each answer has some 50 kB.
     here.write_spec([f"{number}-{'x' * 200}" for number in range(250)])
     made = here.runtime()
@@ -101,10 +89,10 @@ def test_a_runtime_that_reads_no_answer_is_left_before_memory_is_full(at: tuple[
             made.begin("CreateContainer", payload)
             sent += 1
             if sent % 100 == 0:
-                assert running.resident_kb() < 2 * MOST_KB
+                assert shared.resident_kb() < 2 * MOST_KB
     except (BrokenPipeError, ConnectionResetError):
         pass
-    running.sees(lambda: "the runtime does not read what it is told" in running.text)
+    shared.sees(lambda: "the runtime does not read what it is told" in shared.text)
     made.close()
     here.write_spec()
     after = here.runtime()
@@ -112,12 +100,12 @@ def test_a_runtime_that_reads_no_answer_is_left_before_memory_is_full(at: tuple[
     after.close()
 
 
-def test_twenty_registrations_leave_nothing_behind(at: tuple[Host, Plugin]) -> None:
-    here, running = at
-    files = len(list(_open_files(running)))
+def test_twenty_registrations_leave_nothing_behind(shared: Plugin) -> None:
+    here = shared.host
+    files = len(list(_open_files(shared)))
     for _ in range(20):
         here.runtime().close()
-    running.sees(lambda: len(list(_open_files(running))) <= files + 1)
+    shared.sees(lambda: len(list(_open_files(shared))) <= files + 1)
 
 
 def _open_files(running: Plugin) -> list[str]:

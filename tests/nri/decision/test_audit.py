@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import random
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.nri.runtime import container, pod
+from support.nri.host import allowed
+from support.nri.runtime import there
 from support.nri.serving import known_of
 from support.nri.synchronization import parts
 
-from cdigen.config import AllowRule, NriConfig, Settings
+from cdigen.config import NriConfig, Settings
 from cdigen.nri.decision.answer import MARK
 from cdigen.nri.decision.audit import AuditResult, audit
 from cdigen.nri.decision.handover import SEAL
@@ -28,24 +27,14 @@ if TYPE_CHECKING:
 ALL = "NVIDIA_VISIBLE_DEVICES=all"
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made: Path = tmp_path_factory.mktemp("host")
-    (made / "etc/cdi").mkdir(parents=True)
-    devices = [{"name": name, "containerEdits": {"env": ["A=B"]}} for name in ("0", "all")]
-    spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
-    (made / "etc/cdi/gpu.json").write_text(json.dumps(spec))
-    return made
-
-
-@pytest.fixture(scope="module")
-def context(root: Path) -> DecisionContext:
-    return known_of(root)
-
-
 def found(context: DecisionContext, *messages: Any) -> AuditResult:
     """Return what there is to say of MESSAGES, requests of Synchronize, in this order."""
     return audit([read_synchronize(message.SerializeToString()) for message in messages], context)
+
+
+def by(root: Path, **row: Any) -> DecisionContext:
+    """Return what decisions on the host below ROOT know, by a policy of one ROW."""
+    return known_of(root, Settings(nri=NriConfig(allow=allowed(**row))))
 
 
 PRIVILEGED = {"devices": [{"allow": True, "access": "rwm"}]}
@@ -58,26 +47,21 @@ def part(*rows: Any) -> Any:
     return kind(pods=pods, containers=containers)
 
 
-def there(number: int, *env: str, namespace: str = "ml", **fields: Any) -> tuple[Any, Any]:
-    made = pod(id=f"p{number}", name=f"pod-{number}", namespace=namespace)
-    return made, container(id=f"c{number}", pod_sandbox_id=f"p{number}", env=[*env, "PATH=/bin"], **fields)
-
-
 def names(findings: AuditResult) -> list[str]:
     return sorted(one.name.pod for one in findings.missed)
 
 
-def test_a_container_that_comes_before_its_pod_is_found(context: DecisionContext) -> None:
+def test_a_container_that_comes_before_its_pod_is_found(known: DecisionContext) -> None:
     one, its = there(1, ALL)
     for messages in ([part(its), part(one)], [part(one), part(its)], [part(one, its)]):
-        findings = found(context, *messages)
+        findings = found(known, *messages)
         assert names(findings) == ["pod-1"]
         assert findings.is_complete
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 5))
 def test_the_order_in_which_a_runtime_tells_its_state_changes_nothing(
-    context: DecisionContext, chance: Any, count: int
+    known: DecisionContext, chance: Any, count: int
 ) -> None:
     rows = [
         there(1, ALL),
@@ -96,14 +80,14 @@ def test_the_order_in_which_a_runtime_tells_its_state_changes_nothing(
     flat = [row for pair in rows for row in pair]
     chance.shuffle(flat)
     size = -(-len(flat) // count)
-    findings = found(context, *[part(*flat[at : at + size]) for at in range(0, len(flat), size)])
+    findings = found(known, *[part(*flat[at : at + size]) for at in range(0, len(flat), size)])
     assert names(findings) == ["pod-1", "pod-10", "pod-2", "pod-6", "pod-8"]
     assert findings.foreign == ("nvidia.cdi.k8s.io",)
     assert findings.is_complete
 
 
 def test_a_mark_that_came_with_a_checkpoint_or_from_the_pod_hides_no_container(
-    context: DecisionContext,
+    known: DecisionContext,
 ) -> None:
     gpu = "nvidia.com/gpu=all"
     rows = [
@@ -118,12 +102,12 @@ def test_a_mark_that_came_with_a_checkpoint_or_from_the_pod_hides_no_container(
     ]
     for asking, _ in rows[2:4]:
         asking.annotations[MARK] = gpu
-    findings = found(context, part(*[row for pair in rows for row in pair]))
+    findings = found(known, part(*[row for pair in rows for row in pair]))
     assert names(findings) == ["pod-2", "pod-3"]
     assert [held.id for held in findings.given] == ["c1", "c4", "c5"]
 
 
-def test_a_container_whose_devices_mounts_list_is_found(root: Path) -> None:
+def test_a_container_whose_devices_mounts_list_is_found(host_root: Path) -> None:
     mounts = [{"source": "/dev/null", "destination": "/var/run/nvidia-container-devices/0"}]
     rows = [
         *there(1, mounts=mounts),
@@ -131,19 +115,16 @@ def test_a_container_whose_devices_mounts_list_is_found(root: Path) -> None:
         *there(3, ALL),
     ]
     for sources, missed in ((("mounts",), ["pod-1"]), (("environment",), ["pod-3"])):
-        allow = (AllowRule(namespaces=("ml",), sources=sources),)
-        assert names(found(known_of(root, Settings(nri=NriConfig(allow=allow))), part(*rows))) == missed
+        assert names(found(by(host_root, sources=sources), part(*rows))) == missed
 
 
-def test_a_container_is_missed_by_a_row_for_privileged_ones_if_it_is_one(root: Path) -> None:
-    allow = (AllowRule(namespaces=("ml",), privileged=True),)
+def test_a_container_is_missed_by_a_row_for_privileged_ones_if_it_is_one(host_root: Path) -> None:
     rows = [*there(1, ALL), *there(2, ALL, linux={"resources": PRIVILEGED})]
-    assert names(found(known_of(root, Settings(nri=NriConfig(allow=allow))), part(*rows))) == ["pod-2"]
+    assert names(found(by(host_root, privileged=True), part(*rows))) == ["pod-2"]
 
 
-def test_labels_that_the_policy_names_count_in_any_order(root: Path) -> None:
-    allow = (AllowRule(namespaces=("ml",), labels=(("gpus", "yes"),)),)
-    context = known_of(root, Settings(nri=NriConfig(allow=allow)))
+def test_labels_that_the_policy_names_count_in_any_order(host_root: Path) -> None:
+    context = by(host_root, labels=(("gpus", "yes"),))
     one, its = there(1, ALL)
     assert names(found(context, part(its), part(one))) == []
     one.labels["gpus"] = "yes"
@@ -151,26 +132,26 @@ def test_labels_that_the_policy_names_count_in_any_order(root: Path) -> None:
     assert names(found(context, part(its), part(one))) == ["pod-1"]
 
 
-def test_a_container_whose_pod_never_comes_makes_the_audit_incomplete(context: DecisionContext) -> None:
-    assert not found(context, part(there(1, ALL)[1])).is_complete
+def test_a_container_whose_pod_never_comes_makes_the_audit_incomplete(known: DecisionContext) -> None:
+    assert not found(known, part(there(1, ALL)[1])).is_complete
 
 
-def test_a_container_that_was_served_needs_no_pod(context: DecisionContext) -> None:
+def test_a_container_that_was_served_needs_no_pod(known: DecisionContext) -> None:
     _, its = there(1, ALL, annotations={MARK: "nvidia.com/gpu=all"})
-    assert found(context, part(its)).is_complete
+    assert found(known, part(its)).is_complete
 
 
-def test_what_cannot_be_read_makes_the_audit_incomplete(context: DecisionContext) -> None:
+def test_what_cannot_be_read_makes_the_audit_incomplete(known: DecisionContext) -> None:
     one, its = there(1, ALL)
     for field in ("pods", "containers"):
         broken = part(one, its)
         getattr(broken, field).append(b"\xff\xff\xff")
-        findings = found(context, broken)
+        findings = found(known, broken)
         assert names(findings) == ["pod-1"]
         assert not findings.is_complete
 
 
-def test_five_thousand_pods_in_the_order_of_go_are_found(context: DecisionContext) -> None:
+def test_five_thousand_pods_in_the_order_of_go_are_found(known: DecisionContext) -> None:
     env = [
         ALL,
         f"NVIDIA_REQUIRE_CUDA={'cuda>=1 ' * 200}",
@@ -183,6 +164,6 @@ def test_five_thousand_pods_in_the_order_of_go_are_found(context: DecisionContex
     pods = random.Random(1).sample([one for one, _ in rows], len(rows))
     messages = list(parts(pods, [its for _, its in rows], limit=4 << 20))
     assert len(messages) > 3
-    findings = found(context, *messages)
+    findings = found(known, *messages)
     assert len(findings.missed) == 500
     assert findings.is_complete

@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from support.abilities import WARNINGS, tool
 from support.json_output import validator
 from support.nri.host import content
-from support.nri.runtime import Runtime, SocketTransport, container, pod
+from support.nri.runtime import Rejected, Runtime, SocketTransport, container, pod
 from support.paths import REPOSITORY
 from support.waiting import PATIENCE_S, until
 
@@ -89,6 +90,11 @@ class Host:
         """Let DRIVER run, and write the inventory of 550.163.01, or DATA."""
         put(self.root / "sys/module/nvidia/version", f"{driver}\n")
         put(self.inventory, content() if data is None else data)
+
+    def make_null(self) -> None:
+        """Make /dev/null, the node that all devices of `spec` are on the host."""
+        (self.root / "dev").mkdir()
+        os.mknod(self.root / "dev/null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
 
     def listen(self, backlog: int = 8) -> None:
         """Listen for plugins."""
@@ -319,6 +325,21 @@ def asks(visible: str | None, *more: str, **fields: Any) -> tuple[Any, Any]:
     """Return a pod that may ask, and a container of it whose variable has the value VISIBLE."""
     env = ["PATH=/usr/bin", *([f"{VISIBLE}={visible}"] if visible is not None else []), *more]
     return pod(namespace="ml", **fields), container(env=env)
+
+
+def gets_soon(runtime: Runtime, device: str, *asked: str) -> None:
+    """Wait until a container that asks, by the arguments ASKED of `asks`, gets DEVICE and no other.
+
+    Until then the plugin may reject it.
+    """
+
+    def gets() -> bool:
+        with suppress(Rejected):
+            assert given(runtime.create(*asks(*asked))) == [device]
+            return True
+        return False
+
+    assert until(gets), f"no container gets {device}"
 
 
 def given(adjustment: Any) -> list[str]:

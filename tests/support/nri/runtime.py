@@ -231,18 +231,9 @@ class Runtime:
                     raise
             else:
                 return event
-        # The event is field 1 of the message.
-        self.call("StateChange", bytes((8, STATE_CHANGES[event])))
+        change = message_class("StateChangeEvent")(event=STATE_CHANGES[event], container=ids.get("container"))
+        self.call("StateChange", change.SerializeToString())
         return "StateChange"
-
-    def remove(self, container: str) -> None:
-        """Tell the plugin that the runtime has removed CONTAINER, as this release does."""
-        if self.nri >= (0, 12):
-            request = message_class("CreateContainerRequest")(pod={"id": "p1"}, container={"id": container})
-            self.call("RemoveContainer", request.SerializeToString())
-            return
-        event = message_class("StateChangeEvent")(event=11, container={"id": container})
-        self.call("StateChange", event.SerializeToString())
 
     # Calls.
 
@@ -370,3 +361,9 @@ def container(**fields: Any) -> Any:
     return message_class("Container")(
         **{"id": "c1", "pod_sandbox_id": "p1", "name": "main", "env": ["PATH=/usr/bin:/bin"], **fields}
     )
+
+
+def there(number: int, *env: str, namespace: str = "ml", **fields: Any) -> tuple[Any, Any]:
+    """Return the pod with NUMBER and its container, which has the variables ENV and FIELDS."""
+    its_pod = pod(id=f"p{number}", name=f"pod-{number}", namespace=namespace)
+    return its_pod, container(id=f"c{number}", pod_sandbox_id=f"p{number}", env=list(env), **fields)
