@@ -7,7 +7,7 @@ themselves are told by containerd from 2.3 on alone.
 """
 
 import pytest
-from support.nri.host import DEVICES, LISTS, UUID, container, listing, outcome
+from support.nri.host import DEVICES, LISTS, UUID, allowed, container, listing, outcome
 
 from cdigen.config import AllowRule
 from cdigen.nri.decision.select import DeviceNames
@@ -24,11 +24,8 @@ GDS, MOFED, GDRCOPY = (f"nvidia.com/{name}=all" for name in ("gds", "mofed", "gd
 GATED = ("NVIDIA_GDS=enabled", "NVIDIA_MOFED=enabled", "NVIDIA_GDRCOPY=enabled")
 
 
-def rows(*sources: str) -> tuple[AllowRule, ...]:
-    return (AllowRule(namespaces=("ml",), sources=sources),)
-
-
-ANY, LISTS_ONLY = rows("annotation", "mounts", "environment"), rows("mounts")
+ANY = allowed("annotation", "mounts", "environment")
+LISTS_ONLY, ENV_ONLY = allowed("mounts"), allowed("environment")
 
 
 def given(
@@ -64,8 +61,8 @@ MOUNTS = given(f"{VISIBLE}={LISTS}", mounts=(UUID,))
         pytest.param(given(f"{VISIBLE}=0"), ANY, "inject", ["nvidia.com/gpu=0"], id="envvar by index"),
         pytest.param(MOUNTS, ANY, "inject", [GPU], id="volume-mounts"),
         pytest.param(MOUNTS, LISTS_ONLY, "inject", [GPU], id="volume-mounts, where they alone count"),
-        pytest.param(MOUNTS, rows("environment"), "refuse", [], id="volume-mounts, where they do not count"),
-        pytest.param(MOUNTS, rows("annotation"), "nothing", [], id="volume-mounts, where neither counts"),
+        pytest.param(MOUNTS, ENV_ONLY, "refuse", [], id="volume-mounts, where they do not count"),
+        pytest.param(MOUNTS, allowed("annotation"), "nothing", [], id="volume-mounts, where neither counts"),
         pytest.param(
             given(f"{VISIBLE}={LISTS}", *GATED, mounts=(UUID, "imex/7")),
             LISTS_ONLY,

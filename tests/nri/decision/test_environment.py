@@ -5,7 +5,7 @@ from time import process_time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.nri.host import AMD, COMPUTE, DEVICES, MIG, UUID, UUID1, devices, outcome
+from support.nri.host import COMPUTE, DEVICES, MIG, UUID, UUID1, devices, outcome
 
 from cdigen.config import GpuKind
 from cdigen.model.profile import CAPABILITIES
@@ -25,16 +25,12 @@ def test_these_ask_for_no_gpu(value: str) -> None:
     assert devices(f"{VISIBLE}={value}") == ()
 
 
-def test_none_is_the_driver_without_a_gpu_where_a_spec_offers_that() -> None:
-    assert devices(f"{VISIBLE}=none", names=DeviceNames((*DEVICES, f"{GPU}=none"))) == (f"{GPU}=none",)
-
-
 @pytest.mark.parametrize("value", ["all", "ALL", "0,all", " all "])
 def test_all_decides_wherever_it_stands(value: str) -> None:
     assert devices(f"{VISIBLE}={value}") == (f"{GPU}=all",)
 
 
-@pytest.mark.parametrize("value", ["all,void", "void,all", "all,none,void", "0,void"])
+@pytest.mark.parametrize("value", ["void", "all,void", "void,all", "all,none,void", "0,void"])
 def test_void_decides_before_none_and_none_before_all(value: str) -> None:
     names = DeviceNames((*DEVICES, f"{GPU}=none"))
     assert devices(f"{VISIBLE}={value}", names=names) == ()
@@ -213,34 +209,6 @@ def test_migs_administration_is_given_only_in_namespaces_of_its_own_list(name: s
     assert devices(*env, management_namespaces=("ml",)) == (f"{GPU}=0", f"nvidia.com/mig=mig-{name}")
     refused = outcome(env[0], f"NVIDIA_MIG_{name.upper()}_DEVICES=0")
     assert (refused.cause, refused.reason.count("'all'")) == ("malformed", 1)
-
-
-@pytest.mark.parametrize(
-    ("value", "names"),
-    [
-        ("all", ["all"]),
-        ("0", ["0"]),
-        ("0-2,10", ["0", "1", "2", "10"]),
-        ("1,0-1", ["1", "0"]),
-        ("0xea35f57cc80deb35", ["0xEA35F57CC80DEB35"]),
-        ("amd.com/gpu=1", ["1"]),
-        ("void", []),
-        ("", []),
-    ],
-)
-def test_amd_gpus_are_asked_for_by_their_own_variable(value: str, names: list[str]) -> None:
-    found = devices(f"AMD_VISIBLE_DEVICES={value}", names=DeviceNames(AMD))
-    assert found == tuple(f"amd.com/gpu={name}" for name in names)
-
-
-@pytest.mark.parametrize("value", ["2-0", "0-100000", "7", "0-"])
-def test_amd_gpus_that_cannot_be_are_refused(value: str) -> None:
-    assert outcome(f"AMD_VISIBLE_DEVICES={value}", names=DeviceNames(AMD)).outcome == "refuse"
-
-
-def test_without_specs_of_amd_their_variable_does_not_count() -> None:
-    decision = outcome("AMD_VISIBLE_DEVICES=all")
-    assert (decision.outcome, [note.cause for note in decision.notes]) == ("nothing", ["no_spec"])
 
 
 @pytest.mark.wall_clock

@@ -94,14 +94,6 @@ def test_other_nodes_are_no_gpus(path: str) -> None:
     assert devices(GPU0, here=container(devices=(path,))) == ("nvidia.com/gpu=0",)
 
 
-def test_amd_gpus_show_by_their_nodes_as_well() -> None:
-    from cdigen.nri.decision.select import DeviceNames  # noqa: PLC0415 - of this test alone
-
-    names = DeviceNames(["amd.com/gpu=0"])
-    assert devices("AMD_VISIBLE_DEVICES=0", names=names) == ("amd.com/gpu=0",)
-    assert devices("AMD_VISIBLE_DEVICES=0", names=names, here=container(devices=("/dev/kfd",))) == ()
-
-
 @pytest.mark.parametrize(
     "name",
     [

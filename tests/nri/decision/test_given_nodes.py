@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from support.nri.host import COMPUTE, KINDS, UUID, container, content, inventory, outcome
+from support.nri.host import COMPUTE, KINDS, UUID, allowed, container, content, inventory, outcome
 from support.nri.host import machine as machine_by
 
-from cdigen.config import AllowRule
 from cdigen.model.inventory import HostNode
 from cdigen.nri.decision.select import DeviceNames
 from cdigen.value import replace
@@ -53,7 +52,7 @@ def test_the_files_are_those_of_the_kind_that_was_named() -> None:
 
 def test_a_kind_of_gpus_that_the_policy_does_not_list_is_one_too() -> None:
     asked = {"devices.cdigen.dev": "nvidia.com/gpu-compute=0"}
-    rows = (AllowRule(namespaces=("ml",), kinds=("nvidia.com/*",)),)
+    rows = allowed(kinds=("nvidia.com/*",))
     here = container(devices=NODES)
     assert outcome(asked=asked, here=here, names=NAMES, allow=rows).devices == (
         "nvidia.com/gpu-compute=none",
@@ -135,11 +134,6 @@ def test_a_privileged_container_gets_what_it_asks_for() -> None:
     """Its nodes are the host's: nobody has chosen among them."""
     here = replace(GIVEN, may_use_all_devices=True)
     assert outcome(here=here, names=NAMES).devices == (f"nvidia.com/gpu={UUID}",)
-
-
-def test_the_driver_without_a_gpu_can_be_asked_for() -> None:
-    assert outcome("NVIDIA_VISIBLE_DEVICES=none", names=NAMES).devices == ("nvidia.com/gpu=none",)
-    assert outcome("NVIDIA_VISIBLE_DEVICES=0,none", names=NAMES).devices == ("nvidia.com/gpu=none",)
 
 
 def test_the_driver_without_a_gpu_is_no_part_of_all() -> None:

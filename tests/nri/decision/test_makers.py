@@ -1,21 +1,20 @@
 """Devices of other makers than NVIDIA, asked for by their own variables."""
 
 import re
-from pathlib import Path
 from time import process_time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.nri.host import DEVICES, container, devices, outcome
+from support.nri.host import DEVICES, POD, allowed, container, devices, outcome, policy
+from support.paths import REPOSITORY
 
-from cdigen.config import AllowRule, Settings
+from cdigen.config import Settings
 from cdigen.nri.decision.makers import makers_of
 from cdigen.nri.decision.policy import needs_decision, policy_of, requests_devices
 from cdigen.nri.decision.select import DeviceNames
 from cdigen.vendors.registry import visible_devices
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 # Variable -> the kind that it means.
 KINDS = {
     "AMD_VISIBLE_DEVICES": "amd.com/gpu",
@@ -77,6 +76,7 @@ def test_a_spec_that_has_all_gives_it(variable: str) -> None:
         ("ASCEND_VISIBLE_DEVICES", "npu-3", "3", "3"),
         ("AMD_VISIBLE_DEVICES", "ea35f57cc80deb35", "0xEA35F57CC80DEB35", "0xEA35F57CC80DEB35"),
         ("AMD_VISIBLE_DEVICES", "0xEA35F57CC80DEB35", "0xEA35F57CC80DEB35", "0xEA35F57CC80DEB35"),
+        ("AMD_VISIBLE_DEVICES", "0xea35f57cc80deb35", "0xEA35F57CC80DEB35", "0xEA35F57CC80DEB35"),
     ],
 )
 def test_devices_are_found_by_the_names_that_specs_give_them(
@@ -87,19 +87,23 @@ def test_devices_are_found_by_the_names_that_specs_give_them(
 
 
 @pytest.mark.parametrize(
-    ("variable", "names"),
+    ("variable", "value", "names"),
     [
-        ("AMD_VISIBLE_DEVICES", ["0", "1", "2"]),
-        ("DOCKER_RESOURCE_GPU", ["0", "1", "2"]),
-        ("ASCEND_VISIBLE_DEVICES", ["0", "1", "2"]),
+        ("AMD_VISIBLE_DEVICES", "0-2", ["0", "1", "2"]),
+        ("AMD_VISIBLE_DEVICES", "1,0-1", ["1", "0"]),
+        ("AMD_VISIBLE_DEVICES", "0-1,3", ["0", "1", "3"]),
+        ("DOCKER_RESOURCE_GPU", "0-2", ["0", "1", "2"]),
+        ("ASCEND_VISIBLE_DEVICES", "0-2", ["0", "1", "2"]),
         # Its runtime takes numbers alone.
-        ("HABANA_VISIBLE_DEVICES", None),
-        ("AWS_NEURON_VISIBLE_DEVICES", None),
-        ("TPU_VISIBLE_DEVICES", None),
+        ("HABANA_VISIBLE_DEVICES", "0-2", None),
+        ("AWS_NEURON_VISIBLE_DEVICES", "0-2", None),
+        ("TPU_VISIBLE_DEVICES", "0-2", None),
     ],
 )
-def test_ranges_are_those_of_the_makers_that_have_them(variable: str, names: list[str] | None) -> None:
-    decision = outcome(f"{variable}=0-2", names=spec(KINDS[variable]))
+def test_ranges_are_those_of_the_makers_that_have_them(
+    variable: str, value: str, names: list[str] | None
+) -> None:
+    decision = outcome(f"{variable}={value}", names=spec(KINDS[variable]))
     if names is None:
         assert (decision.outcome, decision.cause) == ("refuse", "unknown_device")
     else:
@@ -137,18 +141,15 @@ def test_what_names_its_kind_is_meant_for_this_host() -> None:
 def test_of_two_kinds_the_first_that_is_there_and_allowed_serves_a_variable(
     variable: str, second: str
 ) -> None:
-    def allow(*kinds: str) -> tuple[AllowRule, ...]:
-        return (AllowRule(namespaces=("ml",), kinds=kinds),)
-
     first = KINDS[variable]
     both = DeviceNames([f"{first}=1", f"{second}=1"])
     for kinds in ((first, second), ("*",)):
-        assert devices(f"{variable}=1", names=spec(second), allow=allow(*kinds)) == (f"{second}=1",)
-        assert devices(f"{variable}=1", names=both, allow=allow(*kinds)) == (f"{first}=1",)
-    assert devices(f"{variable}=1", names=both, allow=allow(second)) == (f"{second}=1",)
-    annotated = (AllowRule(namespaces=("ml",), sources=("annotation",)), *allow(second))
+        assert devices(f"{variable}=1", names=spec(second), allow=allowed(kinds=kinds)) == (f"{second}=1",)
+        assert devices(f"{variable}=1", names=both, allow=allowed(kinds=kinds)) == (f"{first}=1",)
+    assert devices(f"{variable}=1", names=both, allow=allowed(kinds=(second,))) == (f"{second}=1",)
+    annotated = (*allowed("annotation"), *allowed(kinds=(second,)))
     assert devices(f"{variable}=1", names=both, allow=annotated) == (f"{second}=1",)
-    decision = outcome(f"{variable}=1", names=both, allow=allow("amd.com/gpu"))
+    decision = outcome(f"{variable}=1", names=both, allow=allowed(kinds=("amd.com/gpu",)))
     assert (decision.outcome, [note.cause for note in decision.notes]) == ("nothing", ["not_counted"])
     assert first in decision.notes[0].text
 
@@ -164,7 +165,7 @@ def test_what_a_driver_gives_to_claims_is_allowed_by_name_alone() -> None:
     in_full = "ascend.com/npu=0"
     assert outcome(f"ASCEND_VISIBLE_DEVICES={in_full}", names=both).cause == "not_permitted"
     assert outcome(asked={"devices.cdigen.dev": in_full}, names=both).cause == "not_permitted"
-    named = (AllowRule(namespaces=("ml",), kinds=("ascend.com/npu",)),)
+    named = allowed(kinds=("ascend.com/npu",))
     assert devices("ASCEND_VISIBLE_DEVICES=all", names=claims, allow=named) == (in_full, "ascend.com/npu=1")
 
 
@@ -240,19 +241,14 @@ def test_what_chooses_among_devices_that_are_there_asks_for_none(name: str) -> N
 def test_a_row_that_names_no_kinds_allows_what_variables_name(variable: str) -> None:
     kind = KINDS[variable]
     assert devices(f"{variable}=0", names=spec(kind)) == (f"{kind}=0",)
-    elsewhere = (AllowRule(namespaces=("ml",), kinds=("nvidia.com/gpu",)),)
-    decision = outcome(f"{variable}=0", names=spec(kind), allow=elsewhere)
+    decision = outcome(f"{variable}=0", names=spec(kind), allow=allowed(kinds=("nvidia.com/gpu",)))
     assert (decision.outcome, [note.cause for note in decision.notes]) == ("nothing", ["not_counted"])
-    named = (AllowRule(namespaces=("ml",), kinds=(kind,)),)
-    assert devices(f"{variable}=0", names=spec(kind), allow=named) == (f"{kind}=0",)
-    annotations = (AllowRule(namespaces=("ml",), sources=("annotation",)),)
-    assert devices(f"{variable}=0", names=spec(kind), allow=annotations) == ()
+    assert devices(f"{variable}=0", names=spec(kind), allow=allowed(kinds=(kind,))) == (f"{kind}=0",)
+    assert devices(f"{variable}=0", names=spec(kind), allow=allowed("annotation")) == ()
 
 
 @pytest.mark.parametrize("variable", VARIABLES)
 def test_a_container_with_a_makers_variable_is_one_that_asks(variable: str) -> None:
-    from support.nri.host import POD, policy  # noqa: PLC0415 - of this test alone
-
     asking = container(f"{variable}=0")
     assert needs_decision(POD, asking, policy())
     assert requests_devices(POD, asking)
@@ -339,6 +335,9 @@ def test_beside_all_devices_of_a_maker_no_single_one_counts() -> None:
         "0-999999999",
         "0-9999999999999999999",
         "999999999-0",
+        "2-0",
+        "0-",
+        "7",
         "0-1000000000",
         "0-255," * 10_000,
         ",".join(f"{first}-255" for first in range(256)) * 30,

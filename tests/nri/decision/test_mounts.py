@@ -5,9 +5,21 @@ from time import process_time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.nri.host import AMD, DEVICES, LISTS, MIG, POD, UUID, container, devices, listing, outcome, policy
+from support.nri.host import (
+    AMD,
+    DEVICES,
+    LISTS,
+    MIG,
+    POD,
+    UUID,
+    allowed,
+    container,
+    devices,
+    listing,
+    outcome,
+    policy,
+)
 
-from cdigen.config import AllowRule
 from cdigen.nri.decision import mounts
 from cdigen.nri.decision.policy import needs_decision, requests_devices
 from cdigen.nri.decision.refusal import CAUSES
@@ -19,10 +31,6 @@ GPU = "nvidia.com/gpu"
 LISTED = f"NVIDIA_VISIBLE_DEVICES={LISTS}"
 ALL = "NVIDIA_VISIBLE_DEVICES=all"
 OWN = {"devices.cdigen.dev": f"{GPU}=1:0"}
-
-
-def allowed(*sources: str, kinds: tuple[str, ...] = ()) -> tuple[AllowRule, ...]:
-    return (AllowRule(namespaces=("ml",), sources=sources, kinds=kinds),)
 
 
 ONLY = allowed("mounts")
@@ -254,15 +262,14 @@ def test_rows_that_say_what_the_switches_of_nvidias_runtime_say_give_the_same(
 ) -> None:
     (gpus, visible), (channels, imex) = asked, beside
     accepts_mounts, accepts_unprivileged, is_privileged = switches
-    allow = [
-        AllowRule(namespaces=("ml",), sources=("environment",), privileged=not accepts_unprivileged),
-        *([AllowRule(namespaces=("ml",), sources=("mounts",))] if accepts_mounts else []),
-    ]
+    allow = allowed("environment", privileged=not accepts_unprivileged)
+    if accepts_mounts:
+        allow += allowed("mounts")
     here = replace(
         listing(*gpus, *(f"imex/{number}" for number in channels)), may_use_all_devices=is_privileged
     )
     env = (f"NVIDIA_VISIBLE_DEVICES={','.join(visible)}", f"NVIDIA_IMEX_CHANNELS={','.join(imex)}")
-    given_devices = devices(*env, here=here, allow=tuple(allow))
+    given_devices = devices(*env, here=here, allow=allow)
     accepted = {"accepts_mounts": accepts_mounts, "accepts_variable": is_privileged or accepts_unprivileged}
     found = by_nvidia(gpus, visible, **accepted)
     found_channels = by_nvidia(channels, imex, **accepted) if found else set()

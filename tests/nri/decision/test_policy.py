@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from support.config_text import SCHEMA, VALIDATOR, read, refusal
-from support.nri.host import ALLOWED, DEVICES, POD, container, devices, listing, outcome, policy
+from support.nri.host import ALLOWED, DEVICES, POD, allowed, container, devices, listing, outcome, policy
 
 from cdigen.config import AllowRule, GpuKind, NriConfig, Settings
 from cdigen.model.profile import CAPABILITIES, Profile
@@ -83,8 +83,7 @@ def test_a_namespace_is_named_or_how_it_begins(pattern: str, *, counts: bool) ->
     ],
 )
 def test_a_container_has_to_fit_in_every_respect(row: dict[str, Any], *, counts: bool) -> None:
-    allow = (AllowRule(**{"namespaces": ("ml",), **row}),)
-    assert bool(devices(ALL, allow=allow)) is counts
+    assert bool(devices(ALL, allow=allowed(**row))) is counts
 
 
 PRIVILEGED = replace(container(), may_use_all_devices=True)
@@ -96,7 +95,7 @@ AS_BY_NVIDIA = (
 
 
 def test_an_empty_runtime_handler_is_a_pod_without_a_runtime_class() -> None:
-    rows = policy(allow=(AllowRule(namespaces=("ml",), runtime_handlers=("",)),))
+    rows = policy(allow=allowed(runtime_handlers=("",)))
     assert rows.grant(replace(POD, runtime_handler="")).counts("environment")
 
 
@@ -122,7 +121,7 @@ def test_what_counts_for_privileged_containers_alone_may_count_for_a_pod() -> No
 
 
 def test_sources_count_one_by_one() -> None:
-    allow = (AllowRule(namespaces=("ml",), sources=("environment",)),)
+    allow = allowed("environment")
     assert devices(ALL, asked=OWN, allow=allow) == ("nvidia.com/gpu=all",)
     assert devices(asked=OWN, allow=allow) == ()
 
@@ -176,7 +175,7 @@ def test_without_kinds_of_its_own_a_row_allows_what_variables_can_name(
     kind: str, source: str, *, counts: bool
 ) -> None:
     assert policy().grant(POD).permits(source, kind) is counts
-    written = policy(allow=(AllowRule(namespaces=("ml",), kinds=(kind,)),)).grant(POD)
+    written = policy(allow=allowed(kinds=(kind,))).grant(POD)
     assert written.permits(source, kind) is (kind != "nvidia.com/nvswitch")
 
 
@@ -191,7 +190,7 @@ def test_devices_of_other_pods_and_vendors_have_to_be_allowed_by_name() -> None:
     for device in ("k8s.gpu.nvidia.com/claim=0b1c-gpu-0", "example.com/hostroot=all"):
         assert outcome(asked={"devices.cdigen.dev": device}, names=names).cause == "not_permitted"
         assert outcome(f"NVIDIA_VISIBLE_DEVICES={device}", names=names).cause == "not_permitted"
-        allow = (AllowRule(namespaces=("ml",), kinds=(device.partition("=")[0],)),)
+        allow = allowed(kinds=(device.partition("=")[0],))
         assert devices(asked={"devices.cdigen.dev": device}, names=names, allow=allow) == (device,)
 
 

@@ -5,14 +5,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.nri.host import DEVICES, GPU_NAMES, MACHINE, POD, UUID, container, outcome
+from support.nri.host import DEVICES, GPU_NAMES, UUID, allowed, container, outcome
 
-from cdigen.config import AllowRule, GpuKind, NriConfig, Settings
+from cdigen.config import AllowRule, GpuKind, Settings
 from cdigen.model.profile import CAPABILITIES, Profile
-from cdigen.nri.decision.decide import Decision, decide
-from cdigen.nri.decision.policy import policy_of
+from cdigen.nri.decision.decide import Decision
 from cdigen.nri.decision.select import DeviceNames
-from cdigen.value import replace
 
 GPU, COMPUTE, GRAPHICS = "nvidia.com/gpu", "nvidia.com/gpu-compute", "nvidia.com/gpu-graphics"
 NARROWED = DeviceNames([*DEVICES, *(f"{GRAPHICS}={name}" for name in GPU_NAMES)])
@@ -25,19 +23,13 @@ def found(
     *env: str,
     asked: str = "",
     names: DeviceNames = NARROWED,
-    profiles: tuple[Profile, ...] = Settings().profiles,
     nodes: tuple[str, ...] = (),
-    **nri: Any,
+    **settings: Any,
 ) -> Decision:
     """Return what becomes of a container with ENV and NODES, annotated with ASKED, where NRI is narrow."""
-    keys = {"allow": (AllowRule(namespaces=("ml",)),), "narrow": True, **nri}
-    return decide(
-        replace(POD, annotations={OWN: asked} if asked else {}),
-        container(*env, devices=nodes),
-        policy=policy_of(Settings(profiles=profiles, nri=NriConfig(**keys))),
-        names=names,
-        machine=MACHINE,
-    )
+    annotations = {OWN: asked} if asked else {}
+    here = container(devices=nodes)
+    return outcome(*env, asked=annotations, names=names, here=here, **{"narrow": True, **settings})
 
 
 @pytest.mark.parametrize(
@@ -110,23 +102,20 @@ def test_where_a_narrow_spec_lacks_a_gpu_the_whole_driver_is_given() -> None:
 
 @pytest.mark.parametrize("kinds", [(), (GPU,), ("nvidia.com/*",), (GPU, "amd.com/gpu")])
 def test_who_may_have_the_kind_may_have_its_parts(kinds: tuple[str, ...]) -> None:
-    allow = (AllowRule(namespaces=("ml",), kinds=kinds),)
+    allow = allowed(kinds=kinds)
     assert found(VISIBLE, allow=allow).devices == (f"{COMPUTE}=0",)
     assert found(asked=f"{GRAPHICS}=0", allow=allow).devices == (f"{GRAPHICS}=0",)
 
 
 def test_who_may_not_have_the_kind_may_not_have_its_parts_either() -> None:
-    allow = (AllowRule(namespaces=("ml",), kinds=("amd.com/gpu",)),)
-    assert found(asked=f"{COMPUTE}=0", allow=allow).cause == "not_permitted"
+    assert found(asked=f"{COMPUTE}=0", allow=allowed(kinds=("amd.com/gpu",))).cause == "not_permitted"
     assert found(asked=f"{COMPUTE}=0", allow=(AllowRule(namespaces=("other",)),)).outcome == "nothing"
-    managed = found(
-        asked=f"{COMPUTE}=0", allow=(AllowRule(namespaces=("ml",), kinds=("*",)),), management_kinds=(GPU,)
-    )
+    managed = found(asked=f"{COMPUTE}=0", allow=allowed(kinds=("*",)), management_kinds=(GPU,))
     assert managed.cause == "not_permitted"
 
 
 def test_a_row_may_allow_a_part_alone() -> None:
-    allow = (AllowRule(namespaces=("ml",), kinds=(COMPUTE,)),)
+    allow = allowed(kinds=(COMPUTE,))
     assert found(VISIBLE, allow=allow).devices == (f"{COMPUTE}=0",)
     refused = found(VISIBLE, "NVIDIA_DRIVER_CAPABILITIES=all", allow=allow)
     assert (refused.outcome, refused.cause) == ("refuse", "not_permitted")
@@ -174,7 +163,7 @@ TOKENS = st.lists(st.sampled_from(["0", "1:0", "all", UUID, f"{GPU}=0"]), min_si
 def test_nobody_loses_a_gpu_by_it_or_gains_one(
     kinds: tuple[str, ...], managed: tuple[str, ...], words: str, tokens: str, *, are_written: bool
 ) -> None:
-    rows = (AllowRule(namespaces=("ml",), kinds=kinds),)
+    rows = allowed(kinds=kinds)
     env = (f"NVIDIA_VISIBLE_DEVICES={tokens}", f"NVIDIA_DRIVER_CAPABILITIES={words}")
     given_names = NARROWED if are_written else WHOLE_ONLY
     before, after = (

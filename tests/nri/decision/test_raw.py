@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.paths import REPOSITORY
 
 from cdigen.cdi.library import CdiLibrary
 from cdigen.cdi.loaders.decoding import decode_document
@@ -20,9 +20,11 @@ from cdigen.nri.pods import Adjustment, ContainerDevice, ContainerHook, Containe
 from cdigen.nri.wire import messages
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cdigen.nri.decision.raw import Numbers
 
-EXAMPLE = Path(__file__).parents[3] / "examples/specs/debian13-8xh100.json"
+EXAMPLE = REPOSITORY / "examples/specs/debian13-8xh100.json"
 # A GPU's node as NVIDIA's driver makes it.
 OPEN_NODE: Numbers = ("c", 195, 0, 0o666, 0, 0)
 RENDER_NODE: Numbers = ("c", 226, 128, 0o660, 0, 105)
@@ -160,21 +162,22 @@ def test_a_value_may_hold_an_equals_sign() -> None:
 @pytest.mark.parametrize(
     ("fields", "found"),
     [
-        ({}, ("c", 195, 0, 0o666)),
-        ({"type": "c"}, ("c", 195, 0, 0o666)),
-        ({"type": "c", "major": 7, "minor": 5}, ("c", 7, 5, 0o666)),
-        ({"type": "b", "major": 7, "minor": 5}, ("b", 7, 5, 0o666)),
-        ({"major": 7, "minor": 5}, ("c", 7, 5, 0o666)),
-        ({"minor": 5}, ("c", 195, 0, 0o666)),
-        ({"major": 0, "minor": 5, "type": ""}, ("c", 195, 0, 0o666)),
-        ({"fileMode": 0o600, "uid": 5}, ("c", 195, 0, 0o600)),
+        ({}, ("c", 195, 0, 0o666, 0, 0)),
+        ({"type": "c"}, ("c", 195, 0, 0o666, 0, 0)),
+        ({"type": "c", "major": 7, "minor": 5}, ("c", 7, 5, 0o666, 0, 0)),
+        ({"type": "b", "major": 7, "minor": 5}, ("b", 7, 5, 0o666, 0, 0)),
+        ({"major": 7, "minor": 5}, ("c", 7, 5, 0o666, 0, 0)),
+        ({"minor": 5}, ("c", 195, 0, 0o666, 0, 0)),
+        ({"major": 0, "minor": 5, "type": ""}, ("c", 195, 0, 0o666, 0, 0)),
+        ({"fileMode": 0o600, "uid": 5}, ("c", 195, 0, 0o600, 5, 0)),
+        ({"fileMode": 0o600, "uid": 1000, "gid": 100}, ("c", 195, 0, 0o600, 1000, 100)),
     ],
 )
 def test_what_a_spec_leaves_out_of_a_node_comes_from_the_host(
-    fields: dict[str, Any], found: tuple[str, int, int, int]
+    fields: dict[str, Any], found: tuple[str, int, int, int, int, int]
 ) -> None:
     (device,) = given(node(**fields))[0].devices
-    assert (device.type, device.major, device.minor, device.file_mode) == found
+    assert found == (device.type, device.major, device.minor, device.file_mode, device.uid, device.gid)
 
 
 def test_a_node_that_a_spec_describes_in_full_need_not_be_on_the_host() -> None:
@@ -217,11 +220,6 @@ def test_a_node_for_some_only_has_the_hosts_owner_and_a_note() -> None:
     assert [note.cause for note in notes] == ["raw_owner"]
 
 
-def test_a_node_whose_owner_the_spec_names_is_nothing_to_note() -> None:
-    adjustment, notes = given(node(fileMode=0o600, uid=1000, gid=100))
-    assert (adjustment.devices[0].uid, adjustment.devices[0].gid, notes) == (1000, 100, ())
-
-
 @pytest.mark.parametrize(
     ("edits", "cause"),
     [
@@ -238,13 +236,17 @@ def test_what_cannot_be_carried_and_need_not_be_is_noted(edits: dict[str, Any], 
     assert adjustment.env or adjustment.devices
 
 
-@pytest.mark.parametrize("permissions", ["", "rw", "rwm", "wr"])
-def test_permissions_that_the_runtime_gives_by_itself_are_nothing_to_note(permissions: str) -> None:
-    assert given(node(permissions=permissions))[1] == ()
-
-
-def test_a_group_of_root_is_none() -> None:
-    assert given({"env": ["A=1"], "additionalGids": [0]})[1] == ()
+@pytest.mark.parametrize(
+    "edits",
+    [
+        *(node(permissions=each) for each in ("", "rw", "rwm", "wr")),
+        node(fileMode=0o600, uid=1000, gid=100),
+        {"env": ["A=1"], "additionalGids": [0]},
+    ],
+    ids=str,
+)
+def test_what_the_runtime_gives_as_the_spec_has_it_is_nothing_to_note(edits: dict[str, Any]) -> None:
+    assert given(edits)[1] == ()
 
 
 @pytest.mark.parametrize(
@@ -324,14 +326,9 @@ def test_a_link_or_a_file_is_no_node_of_the_host(tmp_path: Path) -> None:
 def test_a_path_that_no_file_can_have_is_an_error_of_the_host(path: str) -> None:
     with pytest.raises(OSError, match=r"name|NUL"):
         read_numbers(Root("/"), path)
-    found = raw_refusal_of(path)
-    assert found.cause == "raw_node"
-
-
-def raw_refusal_of(path: str) -> Refusal:
     with pytest.raises(Refusal) as caught:
         raw_adjustment([(spec(node(path)), "0")], lambda path: read_numbers(Root("/"), path))
-    return caught.value
+    assert caught.value.cause == "raw_node"
 
 
 def test_links_in_the_way_to_a_node_stay_within_the_host(tmp_path: Path) -> None:

@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from support.nri.host import COMPUTE, DEVICES, MACHINE, devices, outcome
+from support.nri.host import COMPUTE, DEVICES, MACHINE, allowed, devices, outcome
 
-from cdigen.config import AllowRule
 from cdigen.host.root import Root
 from cdigen.nri.decision.machine import Machine
 from cdigen.nri.decision.request import DeviceRequest
@@ -14,7 +13,7 @@ from cdigen.nri.decision.select import DeviceNames, choose
 from cdigen.runtimes.scan import scan
 
 ALL = "NVIDIA_VISIBLE_DEVICES=all"
-EVERY = (AllowRule(namespaces=("ml",), kinds=("*",)),)
+EVERY = allowed(kinds=("*",))
 UNKNOWN = Machine(problem="there is no inventory")
 
 
@@ -90,7 +89,7 @@ def test_a_reason_shows_some_names_and_counts_the_others() -> None:
 
 @pytest.mark.parametrize("kind", ["nvidia.com/gpu", "nvidia.com/gpu-compute"])
 def test_the_policy_chooses_among_kinds_that_give_enough(kind: str) -> None:
-    allow = (AllowRule(namespaces=("ml",), kinds=(kind,)),)
+    allow = allowed(kinds=(kind,))
     assert devices(ALL, allow=allow, gpu_kinds=COMPUTE) == (f"{kind}=all",)
     wanted = outcome(ALL, "NVIDIA_DRIVER_CAPABILITIES=video", allow=allow, gpu_kinds=COMPUTE)
     assert wanted.cause == ("" if kind == "nvidia.com/gpu" else "not_permitted")

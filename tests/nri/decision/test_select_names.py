@@ -7,6 +7,7 @@ from support.nri.host import (
     MIG,
     UUID,
     UUID1,
+    allowed,
     container,
     content,
     devices,
@@ -16,7 +17,6 @@ from support.nri.host import (
     outcome,
 )
 
-from cdigen.config import AllowRule
 from cdigen.nri.decision.machine import Machine
 from cdigen.nri.decision.select import DeviceNames
 from cdigen.value import replace
@@ -82,7 +82,7 @@ def test_a_name_of_another_spec_is_not_taken_for_the_beginning_of_a_uuid() -> No
     kind = "k8s.gpu.nvidia.com/device"
     names = DeviceNames((*DEVICES, f"{kind}=gpu-3", f"{kind}=0"))
     asked = {OWN: f"{kind}=0,{kind}=gpu-3"}
-    allow = (AllowRule(namespaces=("ml",), kinds=(kind,)),)
+    allow = allowed(kinds=(kind,))
     assert devices(asked=asked, names=names, allow=allow) == (f"{kind}=0", f"{kind}=gpu-3")
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 import struct
-import threading
 
 import pytest
-from support.nri.runtime import PLUGIN, Dropped, Rejected, Runtime, SocketTransport, container, pod
+from support.nri.runtime import PLUGIN, Dropped, Rejected, Runtime, container, pod
 from support.nri.session import GPU, Directly, asked, codes, configured, connected, gives_gpu, is_silent, only
 
 from cdigen.nri.pods import Adjustment
@@ -265,27 +263,3 @@ def test_an_adjustment_that_lacks_the_device_can_be_rejected() -> None:
         nri=(0, 10),
     )
     assert runtime.validate(pod(), container(), message_class("Adjustment")()) == "no GPU"
-
-
-def test_it_works_over_a_socket_as_well() -> None:
-    ours, theirs = socket.socketpair()
-    thread = threading.Thread(target=serve, args=(ours,))
-    thread.start()
-    runtime = Runtime(SocketTransport(theirs))
-    runtime.start()
-    runtime.synchronize([pod()], [container()])
-    env = ["F=" + "x" * 1_000_000]
-    for _ in range(3):
-        assert runtime.create(pod(), container(env=env)).cdi_devices[0].name == "nvidia.com/gpu=0"
-    runtime.close()
-    thread.join(60)
-    assert not thread.is_alive()
-
-
-def serve(connection: socket.socket) -> None:
-    session = Session("cdigen", "20")
-    with connection:
-        connection.sendall(session.start())
-        while data := connection.recv(1 << 16):
-            sent, events = session.feed(data)
-            connection.sendall(sent + b"".join(gives_gpu(session, event) for event in events))

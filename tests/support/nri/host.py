@@ -90,8 +90,16 @@ COMPUTE = (
 )
 
 
+def allowed(*sources: str, **row: Any) -> tuple[AllowRule, ...]:
+    """Return the rows of a policy: a single one for the namespace `ml`; no SOURCES are all of them."""
+    keys = {"sources": sources, **row} if sources else row
+    return (AllowRule(namespaces=("ml",), **keys),)
+
+
 def policy(**settings: Any) -> Policy:
-    return policy_of(Settings(nri=NriConfig(**{"allow": ALLOWED, **settings})))
+    """Return the policy of SETTINGS: `profiles`, and keys of `nri`."""
+    profiles = settings.pop("profiles", Settings().profiles)
+    return policy_of(Settings(profiles=profiles, nri=NriConfig(**{"allow": ALLOWED, **settings})))
 
 
 def container(
