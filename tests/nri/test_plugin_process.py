@@ -38,15 +38,6 @@ def runtime(shared: Plugin, request: pytest.FixtureRequest) -> Iterator[Runtime]
 # The registration.
 
 
-@pytest.mark.parametrize("reply_first", [True, False])
-def test_it_registers_whether_the_configuration_or_the_reply_comes_first(
-    shared: Plugin, *, reply_first: bool
-) -> None:
-    runtime = shared.host.runtime(reply_first=reply_first)
-    assert (runtime.plugin_name, runtime.plugin_index) == ("cdigen", "20")
-    runtime.close()
-
-
 @pytest.mark.parametrize(
     ("flavour", "events"),
     [
@@ -72,20 +63,6 @@ def test_name_and_index_come_from_the_options() -> None:
         assert (runtime.plugin_name, runtime.plugin_index) == ("gpus.example-1", "07")
 
 
-def test_whatever_happens_to_pods_and_containers_is_answered(runtime: Runtime) -> None:
-    for event in (
-        "RunPodSandbox",
-        "PostCreateContainer",
-        "StartContainer",
-        "StopContainer",
-        "RemovePodSandbox",
-    ):
-        runtime.tell(event, pod="p1", container="c1")
-    with pytest.raises(Rejected) as caught:
-        runtime.call("SuspendContainer", b"")
-    assert caught.value.code == 12
-
-
 # Answers.
 
 
@@ -108,11 +85,6 @@ def test_a_container_whose_pod_asks_by_annotation_gets_its_device(runtime: Runti
     assert given(runtime.create(*asks(None, annotations={annotation: text}))) == ["nvidia.com/gpu=1"]
 
 
-def test_the_annotation_counts_alone_beside_an_environment(runtime: Runtime) -> None:
-    adjustment = runtime.create(*asks("all", annotations={"devices.cdigen.dev": "nvidia.com/gpu=0"}))
-    assert given(adjustment) == ["nvidia.com/gpu=0"]
-
-
 def test_an_empty_annotation_above_a_variable_is_logged(here: Host, running: Plugin) -> None:
     runtime = here.runtime()
     visible = asks("all", annotations={"devices.cdigen.dev": ""})
@@ -126,10 +98,6 @@ def test_an_empty_annotation_above_a_variable_is_logged(here: Host, running: Plu
 @pytest.mark.parametrize("visible", [None, "", "void"])
 def test_a_container_that_does_not_ask_is_left_as_it_is(runtime: Runtime, visible: str | None) -> None:
     assert runtime.create(*asks(visible)).ByteSize() == 0
-
-
-def test_an_environment_counts_in_the_namespaces_of_the_policy_alone(runtime: Runtime) -> None:
-    assert runtime.create(pod(namespace="web"), asks("all")[1]).ByteSize() == 0
 
 
 def test_a_container_that_was_served_already_gets_nothing_twice(runtime: Runtime) -> None:
@@ -147,11 +115,6 @@ def test_a_device_that_there_is_not_is_refused_with_the_reason(runtime: Runtime)
     ) as caught:
         runtime.create(*asks("77"))
     assert caught.value.code == 2
-
-
-def test_an_annotation_with_a_device_that_there_is_not_is_refused(runtime: Runtime) -> None:
-    with pytest.raises(Rejected, match=r"nvidia\.com/gpu=9"):
-        runtime.create(*asks(None, annotations={"devices.cdigen.dev": "nvidia.com/gpu=9"}))
 
 
 def test_a_hundred_requests_at_a_time_are_all_answered(runtime: Runtime) -> None:

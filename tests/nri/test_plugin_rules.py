@@ -20,7 +20,7 @@ from support.nri.plugin import (
     host,
     plugin,
 )
-from support.nri.runtime import Rejected, Runtime, container, pod
+from support.nri.runtime import Rejected, Runtime, pod
 
 from cdigen.nri.wire.protobuf import message_class
 
@@ -228,10 +228,3 @@ def test_an_inventory_that_is_none_does_not_count_and_harms_nothing(here: Host, 
     runtime = here.runtime()
     create(runtime, "enforce", "the inventory cannot be read", MET)
     assert given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
-
-
-def test_what_disables_requirements_is_obeyed(shared: Plugin) -> None:
-    runtime = shared.host.runtime()
-    assert given(runtime.create(*asks("0", NEEDS, "NVIDIA_DISABLE_REQUIRE=true"))) == ["nvidia.com/gpu=0"]
-    assert runtime.create(pod(namespace="ml"), container(env=[NEEDS])).ByteSize() == 0
-    runtime.close()

@@ -50,14 +50,6 @@ def test_several_are_answered_by_the_new_spec_at_once(here: Host, runtime: Runti
             assert given(runtime.created(runtime.finish(call))) == [f"nvidia.com/gpu=gpu{number}"]
 
 
-def test_a_device_withdrawn_before_a_container_starts_is_refused_with_the_kind_s_others(
-    here: Host, runtime: Runtime
-) -> None:
-    assert given(runtime.create(*asks("1"))) == ["nvidia.com/gpu=1"]
-    here.write_spec(["0"])
-    assert "nvidia.com/gpu has 0" in refused(runtime, "1")
-
-
 def test_a_spec_that_is_written_in_place_counts_soon(here: Host, running: Plugin, runtime: Runtime) -> None:
     running.serves()
     (here.specs / NAME).write_text(json.dumps(spec(["new"])))
@@ -118,12 +110,3 @@ def test_a_fifo_among_the_specs_is_refused_as_it_makes_the_runtime_hang(here: Ho
     assert "f.json" in refused(runtime, "0")
     (here.specs / "f.json").unlink()
     assert given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
-
-
-def test_three_hundred_specs_are_read(here: Host, runtime: Runtime) -> None:
-    for number in range(300):
-        here.write_spec(["x"], file=f"s{number}.json", kind=f"example.com/class{number}")
-    assert given(runtime.create(*asks("example.com/class299=x,0"))) == [
-        "example.com/class299=x",
-        "nvidia.com/gpu=0",
-    ]

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from support.config_text import SCHEMA, VALIDATOR, read, refusal
+from support.config_text import VALIDATOR, read, refusal
 from support.nri.host import ALLOWED, DEVICES, POD, allowed, container, devices, listing, outcome, policy
 
 from cdigen.config import AllowRule, GpuKind, NriConfig, Settings
@@ -14,7 +14,7 @@ from cdigen.model.profile import CAPABILITIES, Profile
 from cdigen.nri.decision.policy import needs_decision, policy_of
 from cdigen.nri.decision.select import DeviceNames
 from cdigen.nri.pods import Container
-from cdigen.value import fields, replace
+from cdigen.value import replace
 
 ALL = "NVIDIA_VISIBLE_DEVICES=all"
 OWN = {"devices.cdigen.dev": "nvidia.com/gpu=0"}
@@ -278,20 +278,6 @@ def test_what_is_wrong_with_the_policy_is_named(text: str, problem: str) -> None
     assert problem in refusal(text)
     if "twice" not in problem:  # a mapping in Python has no key twice
         assert not VALIDATOR.is_valid(yaml.safe_load(text))
-
-
-def test_schema_and_policy_have_the_same_keys_and_defaults() -> None:
-    schema = SCHEMA["properties"]["nri"]["properties"]
-    rows = schema["allow"]["items"]["properties"]
-    for given_keys, value in ((schema, NriConfig()), (rows, AllowRule(namespaces=("a",)))):
-        names = {key: rule for key, rule in given_keys.items() if "deprecated" not in rule}
-        assert set(names) == set(fields(value))
-        for key, rule in names.items():
-            if "default" in rule:
-                found = getattr(value, key)
-                assert rule["default"] == (
-                    dict(found) if key == "labels" else list(found) if isinstance(found, tuple) else found
-                )
 
 
 WORDS = st.sampled_from(

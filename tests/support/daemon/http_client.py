@@ -28,7 +28,11 @@ class Daemon:
 def connected(path: str) -> socket.socket:
     client = socket.socket(socket.AF_UNIX)
     client.settimeout(PATIENCE_S)
-    client.connect(path)
+    try:
+        client.connect(path)
+    except OSError:
+        client.close()
+        raise
     return client
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from support.containers.containerd_host import Place, eventually
+from support.daemon import http_client
 from support.nri.host import UUID, content
 from support.waiting import HOST_PATIENCE_S
 
@@ -109,13 +110,8 @@ class Plugin:
 
     def ask(self, path: str) -> tuple[int, str]:
         """Return the status and the body of an HTTP answer from its socket."""
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(10)
-            connection.connect(str(self.run_dir / "http.sock"))
-            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: plugin\r\nConnection: close\r\n\r\n".encode())
-            answer = b"".join(iter(lambda: connection.recv(1 << 16), b"")).decode()
-        head, _, body = answer.partition("\r\n\r\n")
-        return int(head.split()[1]), body
+        code, _, body = http_client.get(str(self.run_dir / "http.sock"), path)
+        return code, body.decode()
 
     def metric(self, row: str) -> float:
         """Return the value of a metric by its name with labels; 0 where it has none yet."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from support.abilities import WARNINGS, tool
+from support.daemon import http_client
 from support.json_output import validator
 from support.nri.host import content
 from support.nri.runtime import Rejected, Runtime, SocketTransport, container, pod
@@ -201,19 +202,11 @@ class Plugin:
 
     def get(self, target: str) -> tuple[int, str]:
         """Return the code and the body of what it answers over HTTP; 0 before it does."""
-        path = self.host.run_dir / "http.sock"
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(PATIENCE_S)
-            try:
-                client.connect(_short(path))
-                client.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-                data = b"".join(iter(lambda: client.recv(1 << 16), b""))
-            except (FileNotFoundError, ConnectionError):
-                return 0, ""
-        if not data:
-            return 0, ""
-        head, _, body = data.decode().partition("\r\n\r\n")
-        return int(head.split(" ")[1]), body
+        # An empty answer has no code: IndexError.
+        with suppress(FileNotFoundError, ConnectionError, IndexError):
+            code, _, body = http_client.get(_short(self.host.run_dir / "http.sock"), target)
+            return code, body.decode()
+        return 0, ""
 
     def metric(self, row: str) -> float:
         """Return the metric with that name and labels; it must be there."""
