@@ -168,16 +168,22 @@ def test_a_runtime_that_refuses_it_is_tried_again_and_its_words_are_told(here: H
     assert given(here.runtime().create(*asks("0"))) == ["nvidia.com/gpu=0"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("state", ["no runtime", "registering", "registered"])
-def test_it_ends_in_each_state_without_a_rest(state: str) -> None:
+def test_it_ends_in_each_state_without_a_rest(state: str, number: int) -> None:
     with host() as here, plugin(here, listen=state != "no runtime") as running:
         if state == "registering":
             here.begun().start()
         elif state == "registered":
-            here.runtime()
+            runtime = here.runtime()
+            running.serves()
+            running.sees(lambda: running.state == "registered")
         running.sees((here.run_dir / "lock").exists)
-        assert running.stop() == 0
+        assert running.stop(number) == 0
         assert [name for name in os.listdir(here.run_dir) if name != "lock"] == []
+        if state == "registered":
+            assert running.lines()[-1]["event"] == "stopped"
+            assert runtime.transport.receive(1) == b""
 
 
 def test_a_second_one_with_the_same_run_directory_ends_in_one_line() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -167,20 +166,6 @@ def test_what_it_did_is_in_status_metrics_and_log(here: Host, running: Plugin) -
     assert (line["level"], line["cause"]) == ("warning", "unknown_device")
     assert line["reason"].startswith("NVIDIA_VISIBLE_DEVICES asks for '77'")
     assert [line["event"] for line in running.lines()].count("registered") == 1
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_when_it_is_told_to_and_takes_its_status_away(
-    here: Host, running: Plugin, number: int
-) -> None:
-    runtime = here.runtime()
-    running.serves()
-    running.sees(lambda: running.state == "registered")
-    assert running.stop(number) == 0
-    assert not (here.run_dir / "status.json").exists()
-    assert not (here.run_dir / "http.sock").exists()
-    assert running.lines()[-1]["event"] == "stopped"
-    assert runtime.transport.receive(1) == b""
 
 
 def test_its_status_is_whole_at_each_moment(here: Host, running: Plugin) -> None:

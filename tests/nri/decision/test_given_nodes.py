@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from support.nri.host import COMPUTE, KINDS, UUID, allowed, container, content, inventory, outcome
 from support.nri.host import machine as machine_by
@@ -36,27 +38,24 @@ def test_so_it_does_whatever_it_asks_for(asked: str) -> None:
     assert outcome(here=here, names=NAMES).devices == ("nvidia.com/gpu=none",)
 
 
-def test_the_files_are_those_of_the_capabilities() -> None:
-    found = outcome("NVIDIA_DRIVER_CAPABILITIES=utility", here=GIVEN, names=NAMES, gpu_kinds=COMPUTE)
-    assert found.devices == ("nvidia.com/gpu-compute=none",)
-    every = outcome("NVIDIA_DRIVER_CAPABILITIES=all", here=GIVEN, names=NAMES, gpu_kinds=COMPUTE)
-    assert every.devices == ("nvidia.com/gpu=none",)
+@pytest.mark.parametrize(
+    ("capabilities", "kind"), [("utility", "nvidia.com/gpu-compute"), ("all", "nvidia.com/gpu")]
+)
+def test_the_files_are_those_of_the_capabilities(capabilities: str, kind: str) -> None:
+    env = f"NVIDIA_DRIVER_CAPABILITIES={capabilities}"
+    assert outcome(env, here=GIVEN, names=NAMES, gpu_kinds=COMPUTE).devices == (f"{kind}=none",)
 
 
-def test_the_files_are_those_of_the_kind_that_was_named() -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [{"gpu_kinds": COMPUTE}, {"allow": allowed(kinds=("nvidia.com/*",))}],
+    ids=["listed", "allowed"],
+)
+def test_the_files_are_those_of_the_kind_that_was_named(settings: dict[str, Any]) -> None:
+    """Also if the policy allows the kind, and does not list it among the kinds of GPUs."""
     asked = {"devices.cdigen.dev": "nvidia.com/gpu-compute=0"}
-    here = container(devices=NODES)
-    found = outcome(asked=asked, here=here, names=NAMES, gpu_kinds=COMPUTE)
+    found = outcome(asked=asked, here=container(devices=NODES), names=NAMES, **settings)
     assert found.devices == ("nvidia.com/gpu-compute=none",)
-
-
-def test_a_kind_of_gpus_that_the_policy_does_not_list_is_one_too() -> None:
-    asked = {"devices.cdigen.dev": "nvidia.com/gpu-compute=0"}
-    rows = allowed(kinds=("nvidia.com/*",))
-    here = container(devices=NODES)
-    assert outcome(asked=asked, here=here, names=NAMES, allow=rows).devices == (
-        "nvidia.com/gpu-compute=none",
-    )
 
 
 def test_other_devices_come_beside() -> None:

@@ -1,10 +1,10 @@
 """From what is asked for to names that resolve, with real spec files and without."""
 
-import json
 from pathlib import Path
 
 import pytest
 from support.nri.host import COMPUTE, DEVICES, MACHINE, allowed, devices, outcome
+from support.nri.plugin import Host
 
 from cdigen.host.root import Root
 from cdigen.nri.decision.machine import Machine
@@ -96,17 +96,11 @@ def test_the_policy_chooses_among_kinds_that_give_enough(kind: str) -> None:
 
 
 def test_names_and_reasons_come_from_the_specs_as_a_runtime_reads_them(tmp_path: Path) -> None:
-    spec = {
-        "cdiVersion": "0.5.0",
-        "kind": "nvidia.com/gpu",
-        "devices": [{"name": "0", "containerEdits": {"env": ["A=B"]}}],
-    }
-    folder = tmp_path / "etc/cdi"
-    folder.mkdir(parents=True)
-    (folder / "a.json").write_text(json.dumps(spec))
-    (folder / "b.json").write_text(json.dumps({**spec, "kind": "nvidia.com/other"}))
-    (folder / "c.json").write_text(json.dumps({**spec, "kind": "nvidia.com/other"}))
-    view = scan(("/etc/cdi",), Root(str(tmp_path)), library="1.0.1")
+    here = Host(tmp_path / "host")
+    here.write_spec(["0"])
+    for file in ("b.json", "c.json"):
+        here.write_spec(["0"], kind="nvidia.com/other", file=file)
+    view = scan(("/run/cdi",), Root(str(here.root)), library="1.0.1")
     names = DeviceNames.by_kind(view.names, lambda name: view.resolve(name).reason)
     assert devices("NVIDIA_VISIBLE_DEVICES=0", names=names) == ("nvidia.com/gpu=0",)
     refused = outcome(asked={"devices.cdigen.dev": "nvidia.com/other=0"}, names=names, allow=EVERY)
