@@ -6,7 +6,18 @@ import struct
 
 import pytest
 from support.nri.runtime import PLUGIN, Dropped, Rejected, Runtime, container, pod
-from support.nri.session import GPU, Directly, asked, codes, configured, connected, gives_gpu, is_silent, only
+from support.nri.session import (
+    GPU,
+    Directly,
+    asked,
+    codes,
+    configured,
+    connected,
+    gives_gpu,
+    is_silent,
+    on,
+    only,
+)
 
 from cdigen.nri.pods import Adjustment
 from cdigen.nri.wire import ttrpc
@@ -64,7 +75,6 @@ def test_configure_may_come_before_and_after_the_answer_to_the_registration(*, r
 def test_the_runtime_introduces_itself(nri: tuple[int, int], timeout_ms: int, nri_version: str) -> None:
     _, ends = connected(nri=nri)
     (event,) = only(ends.events, Configure)
-    assert isinstance(event, Configure)
     told = event.configuration
     assert (told.runtime, told.version, told.nri_version) == ("containerd", "2.1.9+unknown", nri_version)
     assert told.request_timeout_ms == timeout_ms
@@ -72,10 +82,8 @@ def test_the_runtime_introduces_itself(nri: tuple[int, int], timeout_ms: int, nr
 
 
 def test_events_that_the_runtime_does_not_know_end_the_connection() -> None:
-    ends = Directly(
-        Session("cdigen", "20"),
-        lambda session, event: session.subscribe(event.call, 0x2008) if isinstance(event, Configure) else b"",
-    )
+    subscribes = on(Configure, lambda session, event: session.subscribe(event.call, 0x2008))
+    ends = Directly(Session("cdigen", "20"), subscribes)
     with pytest.raises(Dropped, match="invalid plugin events: 0x2000"):
         Runtime(ends, nri=(0, 8)).start()
     assert ends.is_closed
@@ -106,7 +114,6 @@ def test_what_is_there_already_is_told() -> None:
     runtime, ends = connected()
     assert runtime.synchronize([pod()], [container(env=["NVIDIA_VISIBLE_DEVICES=all"])]) == 1
     (event,) = only(ends.events, Synchronize)
-    assert isinstance(event, Synchronize)
     assert [one.id for one in event.part.pods()] == ["p1"]
     assert [one.env for one in event.part.containers()] == [("NVIDIA_VISIBLE_DEVICES=all",)]
     assert not event.part.more
@@ -145,7 +152,6 @@ def test_a_container_gets_its_device(nri: tuple[int, int]) -> None:
     adjustment = runtime.create(pod(), container(env=["NVIDIA_VISIBLE_DEVICES=0"]))
     assert [device.name for device in adjustment.cdi_devices] == ["nvidia.com/gpu=0"]
     (event,) = only(ends.events, CreateContainer)
-    assert isinstance(event, CreateContainer)
     assert event.container.env == ("NVIDIA_VISIBLE_DEVICES=0",)
     assert event.pod.namespace == "default"
     assert event.timeout_s == 2.0
@@ -178,13 +184,8 @@ def test_answers_may_come_in_any_order() -> None:
 
 
 def test_a_refusal_fails_the_container_with_its_reason_and_not_the_connection() -> None:
-    runtime, _ = connected(
-        lambda session, event: (
-            session.refuse(event.call, "no such device: nvidia.com/gpu=9")
-            if isinstance(event, CreateContainer)
-            else gives_gpu(session, event)
-        )
-    )
+    reason = "no such device: nvidia.com/gpu=9"
+    runtime, _ = connected(on(CreateContainer, lambda session, event: session.refuse(event.call, reason)))
     for _ in range(2):
         with pytest.raises(Rejected, match=r"no such device: nvidia\.com/gpu=9 \(code 2\)"):
             runtime.create(pod(), container())
@@ -192,13 +193,8 @@ def test_a_refusal_fails_the_container_with_its_reason_and_not_the_connection() 
 
 @pytest.mark.parametrize("size", [0, 3000, 4069, 4070, 4071, 4072, 4073, 5000, 8192, 1_500_000, 4_194_000])
 def test_answers_of_any_length_arrive(size: int) -> None:
-    runtime, _ = connected(
-        lambda session, event: (
-            session.adjust(event.call, Adjustment(env={"F": "x" * size}))
-            if isinstance(event, CreateContainer)
-            else gives_gpu(session, event)
-        )
-    )
+    long = Adjustment(env={"F": "x" * size})
+    runtime, _ = connected(on(CreateContainer, lambda session, event: session.adjust(event.call, long)))
     for _ in range(2):
         assert len(runtime.create(pod(), container()).env[0].value) == size
 
@@ -248,18 +244,13 @@ def test_what_all_plugins_did_is_judged() -> None:
     adjustment = runtime.create(pod(), container())
     assert runtime.validate(pod(), container(), adjustment, ["10-nvidia", "20-cdigen"]) == ""
     (event,) = only(ends.events, ValidateAdjustment)
-    assert isinstance(event, ValidateAdjustment)
     assert event.adjustment == GPU
     assert event.plugins == ("10-nvidia", "20-cdigen")
 
 
 def test_an_adjustment_that_lacks_the_device_can_be_rejected() -> None:
-    runtime, _ = connected(
-        lambda session, event: (
-            session.validate(event.call, "" if event.adjustment.cdi_devices else "no GPU")
-            if isinstance(event, ValidateAdjustment)
-            else gives_gpu(session, event)
-        ),
-        nri=(0, 10),
-    )
+    def judge(session: Session, event: ValidateAdjustment) -> bytes:
+        return session.validate(event.call, "" if event.adjustment.cdi_devices else "no GPU")
+
+    runtime, _ = connected(on(ValidateAdjustment, judge), nri=(0, 10))
     assert runtime.validate(pod(), container(), message_class("Adjustment")()) == "no GPU"

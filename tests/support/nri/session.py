@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from support.nri.runtime import PLUGIN, Runtime
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from cdigen.nri.wire.session import SessionEvent
 
+T = TypeVar("T")
 GPU = Adjustment(cdi_devices=("nvidia.com/gpu=0",))
 
 
@@ -84,7 +85,14 @@ def connected(
     return runtime, ends
 
 
-def only(events: list[SessionEvent], kind: type[SessionEvent]) -> list[SessionEvent]:
+def on(kind: type[T], respond: Callable[[Session, T], bytes]) -> Callable[[Session, SessionEvent], bytes]:
+    """Return a function that answers events of KIND by RESPOND, and others as `gives_gpu` does."""
+    return lambda session, event: (
+        respond(session, event) if isinstance(event, kind) else gives_gpu(session, event)
+    )
+
+
+def only(events: list[SessionEvent], kind: type[T]) -> list[T]:
     return [event for event in events if isinstance(event, kind)]
 
 
