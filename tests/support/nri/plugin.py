@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from support.abilities import WARNINGS, tool
+from support.command.fixtures import COVERAGE
 from support.daemon import http_client
 from support.json_output import validator
 from support.nri.host import content
@@ -283,7 +284,7 @@ def plugin(
                 stdout=stderr,
                 stderr=stderr,
                 cwd=REPOSITORY,
-                env={"PYTHONWARNINGS": WARNINGS, **given},
+                env={"PYTHONWARNINGS": WARNINGS, **COVERAGE, **given},
                 **{"stdin": subprocess.DEVNULL, **more},
             )
         try:
