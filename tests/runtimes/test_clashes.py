@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import json
-
 import pytest
+from support.values.spec_documents import put_spec
 
 from cdigen.runtimes.clashes import clashes
 from cdigen.runtimes.scan import SpecScan, scan
@@ -15,24 +14,6 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
 
 KIND = "nvidia.com/gpu"
-
-
-def put(directory: Path, file_name: str, *names: str, kind: str = KIND, version: str = "0.5.0") -> str:
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / file_name
-    devices = [{"name": name, "containerEdits": {"env": [f"GPU={name}"]}} for name in names]
-    path.write_text(json.dumps({"cdiVersion": version, "kind": kind, "devices": devices}))
-    return str(path)
-
-
-@pytest.fixture
-def etc(tmp_path: Path) -> Path:
-    return tmp_path / "etc/cdi"
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return tmp_path / "run/cdi"
 
 
 def look(*directories: Path) -> SpecScan:
@@ -51,12 +32,12 @@ def meet(found: SpecScan, directory: Path, *names: str) -> tuple[Finding, ...]:
 
 def test_an_empty_host_and_our_own_file_are_no_clash(etc: Path, run: Path) -> None:
     assert meet(look(etc, run), run, "0") == ()
-    put(run, "nvidia.com-gpu.json", "0")
+    put_spec(run, "nvidia.com-gpu.json", "0")
     assert meet(look(etc, run), run, "0", "1") == ()
 
 
 def test_a_file_of_the_same_directory_that_shares_a_device_is_an_error_with_the_remedy(run: Path) -> None:
-    foreign = put(run, "nvidia.yaml", "0", "all", "old")
+    foreign = put_spec(run, "nvidia.yaml", "0", "all", "old")
     (finding,) = meet(look(run), run, "0", "1", "all")
     assert rules([finding]) == [("error", "foreign-same-directory")]
     assert finding.path == foreign
@@ -66,20 +47,20 @@ def test_a_file_of_the_same_directory_that_shares_a_device_is_an_error_with_the_
 
 
 def test_a_file_of_the_same_directory_that_shares_nothing_is_no_clash(run: Path) -> None:
-    put(run, "a.yaml", "other")
-    put(run, "b.yaml", "0", kind="amd.com/gpu")
+    put_spec(run, "a.yaml", "other")
+    put_spec(run, "b.yaml", "0", kind="amd.com/gpu")
     assert meet(look(run), run, "0") == ()
 
 
 def test_a_refused_file_of_the_same_directory_is_only_a_warning(run: Path) -> None:
-    put(run, "nvidia.yaml", "0", version="9.9.9")
+    put_spec(run, "nvidia.yaml", "0", cdiVersion="9.9.9")
     (finding,) = meet(look(run), run, "0")
     assert rules([finding]) == [("warning", "foreign-same-directory")]
     assert "no runtime loads" in finding.message
 
 
 def test_a_file_below_is_told_what_will_be_hidden_and_what_will_stay(etc: Path, run: Path) -> None:
-    foreign = put(etc, "nvidia.yaml", "0", "1", "2")
+    foreign = put_spec(etc, "nvidia.yaml", "0", "1", "2")
     (finding,) = meet(look(etc, run), run, "0", "1")
     assert rules([finding]) == [("warning", "foreign-shadowed")]
     assert finding.path == foreign
@@ -89,14 +70,14 @@ def test_a_file_below_is_told_what_will_be_hidden_and_what_will_stay(etc: Path, 
 
 
 def test_a_file_below_that_shares_only_the_kind_is_worth_an_info(etc: Path, run: Path) -> None:
-    put(etc, "nvidia.yaml", "gpu0")
+    put_spec(etc, "nvidia.yaml", "gpu0")
     (finding,) = meet(look(etc, run), run, "0")
     assert rules([finding]) == [("info", "foreign-same-kind")]
     assert "device gpu0 will stay visible" in finding.message
 
 
 def test_two_files_below_that_conflict_hide_our_device_too(etc: Path, run: Path) -> None:
-    first, second = put(etc, "a.json", "0", "1", "2", "3"), put(etc, "b.json", "0", "2")
+    first, second = put_spec(etc, "a.json", "0", "1", "2", "3"), put_spec(etc, "b.json", "0", "2")
     findings = meet(look(etc, run), run, "0", "1")
     assert "device 3 will stay visible" in findings[0].message
     assert "visible" not in findings[1].message
@@ -114,7 +95,7 @@ def test_two_files_below_that_conflict_hide_our_device_too(etc: Path, run: Path)
 def test_a_file_above_will_hide_ours(etc: Path, run: Path, exists: bool) -> None:  # noqa: FBT001
     if exists:
         etc.mkdir(parents=True)
-    foreign = put(run, "nvidia.yaml", "0", "other")
+    foreign = put_spec(run, "nvidia.yaml", "0", "other")
     (finding,) = meet(look(etc, run), etc, "0", "1")
     assert rules([finding]) == [("warning", "foreign-shadows-ours")]
     assert foreign in finding.message
@@ -122,28 +103,28 @@ def test_a_file_above_will_hide_ours(etc: Path, run: Path, exists: bool) -> None
 
 
 def test_refused_files_elsewhere_are_no_clash(etc: Path, run: Path) -> None:
-    put(etc, "nvidia.yaml", "0", version="9.9.9")
+    put_spec(etc, "nvidia.yaml", "0", cdiVersion="9.9.9")
     assert meet(look(etc, run), run, "0") == ()
 
 
 def test_our_own_file_is_known_under_both_names_of_its_directory(tmp_path: Path, run: Path) -> None:
-    put(run, "nvidia.com-gpu.json", "0")
+    put_spec(run, "nvidia.com-gpu.json", "0")
     (tmp_path / "var").mkdir()
     (tmp_path / "var/run").symlink_to("../run")
     other = tmp_path / "var/run/cdi"
     for directory in (run, other):
         assert meet(look(run, other), directory, "0") == ()
-        put(run, "nvidia.yaml", "0")
+        put_spec(run, "nvidia.yaml", "0")
         assert rules(meet(look(run, other), directory, "0")) == [("error", "foreign-same-directory")]
         (run / "nvidia.yaml").unlink()
 
 
 def test_a_directory_that_was_not_scanned_counts_as_the_last(etc: Path, tmp_path: Path) -> None:
-    put(etc, "nvidia.yaml", "0")
+    put_spec(etc, "nvidia.yaml", "0")
     assert rules(meet(look(etc), tmp_path / "elsewhere", "0")) == [("warning", "foreign-shadowed")]
 
 
 def test_many_devices_are_cut_short(run: Path) -> None:
-    put(run, "nvidia.yaml", *map(str, range(20)))
+    put_spec(run, "nvidia.yaml", *map(str, range(20)))
     (finding,) = meet(look(run), run, *map(str, range(20)))
     assert "devices 0, 1, 2, 3, 4, 5 and 14 more" in finding.message

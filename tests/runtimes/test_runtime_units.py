@@ -1,21 +1,13 @@
 from __future__ import annotations
 
-import pytest
-from support.hosts.runtime_config import Tree
-
 from cdigen.host.root import Root
 from cdigen.runtimes.units import Command, command, unit_values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
+    from support.hosts.runtime_config import Tree
 
 UNIT = "/usr/lib/systemd/system/x.service"
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    return Tree(tmp_path)
 
 
 def line(tree: Tree) -> Command:

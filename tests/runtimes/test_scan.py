@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.values.spec_documents import of_devices
 
 from cdigen.host.root import Root
 from cdigen.runtimes.scan import Resolution, SpecScan, scan
@@ -21,9 +22,8 @@ DIRS = (ETC, RUN)
 USER = Reader(uid=1234, gids=(1234, 44))
 
 
-def document(*names: str, kind: str = KIND, **changes: object) -> bytes:
-    devices = [{"name": name, "containerEdits": {"env": [f"GPU={name}"]}} for name in names]
-    return json.dumps({"cdiVersion": "0.5.0", "kind": kind, "devices": devices} | changes).encode()
+def document(*names: str, **changes: Any) -> bytes:
+    return json.dumps(of_devices(*names, **changes)).encode()
 
 
 class Specs:
@@ -66,6 +66,10 @@ def cause(found: Resolution) -> tuple[str, str]:
     assert not found.ok
     assert found.reason
     return found.rule, found.file
+
+
+def problems(found: SpecScan) -> list[tuple[str, str, str]]:
+    return [(each.severity, each.rule, each.path) for each in found.problems]
 
 
 # What is found
@@ -184,14 +188,26 @@ def test_a_library_that_nobody_has_observed_makes_all_uncertain(specs: Specs) ->
 def test_a_file_with_nearly_the_right_name_is_the_cause(specs: Specs, name: str) -> None:
     path = specs.put(f"{RUN}/{name}", document("0"))
     assert cause(specs.ask()) == ("file-name-ignored", path)
-    assert [(found.severity, found.path) for found in specs.view().problems] == [("warning", path)]
+    assert problems(specs.view()) == [("warning", "file-name-ignored", path)]
+    assert specs.view().definitions() == ()
 
 
-@pytest.mark.parametrize("name", ["a.json.bak", ".a.json.tmp", "a", "json"])
-def test_other_files_are_nothing(specs: Specs, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a.json.bak",
+        "a.json.tmp",
+        ".a.json.tmp",
+        "a",
+        "json",
+        "a.json.foreign-20260811T120000Z",
+        "below.json/a.json",
+    ],
+)
+def test_other_files_and_those_of_folders_below_are_nothing(specs: Specs, name: str) -> None:
     specs.put(f"{RUN}/{name}", document("0"))
     assert cause(specs.ask()) == ("no-specs", "")
-    assert specs.view().problems == ()
+    assert (specs.view().problems, specs.view().definitions()) == ((), ())
 
 
 def test_names_and_kinds_that_nothing_defines_come_with_what_there_is(specs: Specs) -> None:
@@ -220,7 +236,7 @@ def test_a_linked_directory_is_the_cause_unless_the_runtime_follows_it(specs: Sp
     found = specs.ask()
     assert (found.rule, found.ok) == ("directory-symlink", False)
     assert "/opt/cdi" in found.reason
-    assert [problem.rule for problem in specs.view().problems] == ["directory-symlink"]
+    assert problems(specs.view()) == [("error", "directory-symlink", ETC)]
     assert specs.view(links=True).resolve(DEVICE).ok
     assert specs.ask(library="main").ok
 
@@ -287,6 +303,7 @@ def test_main_of_the_library_stops_at_a_directory_that_is_none(specs: Specs) -> 
     specs.put(f"{RUN}/a.json", document("0"))
     specs.put(ETC, b"")
     assert specs.ask().ok
+    assert problems(specs.view()) == [("error", "not-a-directory", ETC)]
     assert cause(specs.ask(library="main")) == ("scan-stops", f"{RUN}/a.json")
 
 
@@ -309,12 +326,7 @@ def test_what_is_no_file_is_never_waited_for(specs: Specs, what: str) -> None:
         case "link to itself":
             place.symlink_to("a.json")
     assert specs.ask().file == good
-    assert [found.rule for found in specs.view().problems] == ["file-unreadable"]
-
-
-def test_a_folder_below_is_not_looked_at(specs: Specs) -> None:
-    specs.put(f"{RUN}/below.json/a.json", document("0"))
-    assert cause(specs.ask()) == ("no-specs", "")
+    assert problems(specs.view()) == [("error", "file-unreadable", f"{RUN}/a.json")]
 
 
 def test_of_thousands_of_names_some_are_told_and_always_the_same(specs: Specs) -> None:

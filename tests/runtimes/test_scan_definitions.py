@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.values.spec_documents import of_devices, put_spec
 
 from cdigen.runtimes.scan import Definition, SpecScan, scan
 
@@ -21,28 +22,6 @@ if TYPE_CHECKING:
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 KIND = "nvidia.com/gpu"
-
-
-def document(*names: str, kind: str = KIND) -> dict[str, object]:
-    devices = [{"name": name, "containerEdits": {"env": [f"GPU={name}"]}} for name in names]
-    return {"cdiVersion": "0.5.0", "kind": kind, "devices": devices}
-
-
-def put(directory: Path, file_name: str, *names: str, kind: str = KIND) -> str:
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / file_name
-    path.write_text(json.dumps(document(*names, kind=kind)))
-    return str(path)
-
-
-@pytest.fixture
-def etc(tmp_path: Path) -> Path:
-    return tmp_path / "etc/cdi"
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return tmp_path / "run/cdi"
 
 
 def look(*directories: Path) -> SpecScan:
@@ -69,7 +48,7 @@ def rules(findings: Iterable[Finding]) -> list[tuple[str, str]]:
 
 
 def test_the_devices_of_one_file_are_rows_in_the_order_people_expect(run: Path) -> None:
-    path = put(run, "a.json", "10", "2", "all")
+    path = put_spec(run, "a.json", "10", "2", "all")
     found = look(run)
     assert found.definitions() == tuple(
         Definition(device=f"{KIND}={name}", kind=KIND, name=name, file=path, usable=True, reason="")
@@ -80,7 +59,7 @@ def test_the_devices_of_one_file_are_rows_in_the_order_people_expect(run: Path) 
 
 
 def test_missing_directories_are_no_problem(tmp_path: Path, run: Path) -> None:
-    put(run, "a.json", "0")
+    put_spec(run, "a.json", "0")
     found = look(tmp_path / "none", run)
     assert list(usable(found)) == ["0"]
     assert found.problems == ()
@@ -89,7 +68,7 @@ def test_missing_directories_are_no_problem(tmp_path: Path, run: Path) -> None:
 def test_the_later_directory_wins_and_the_earlier_row_says_which_file_has_priority(
     etc: Path, run: Path
 ) -> None:
-    low, high = put(etc, "nvidia.yaml", "0", "1"), put(run, "nvidia.json", "0")
+    low, high = put_spec(etc, "nvidia.yaml", "0", "1"), put_spec(run, "nvidia.json", "0")
     found = look(etc, run)
     assert usable(found) == {"0": high, "1": low}
     assert reasons(found)["0", low] == f"{high} has priority"
@@ -97,7 +76,7 @@ def test_the_later_directory_wins_and_the_earlier_row_says_which_file_has_priori
 
 
 def test_two_files_of_one_directory_make_what_they_share_unresolvable_and_nothing_else(run: Path) -> None:
-    first, second = put(run, "a.json", "0", "1"), put(run, "b.json", "0", "2")
+    first, second = put_spec(run, "a.json", "0", "1"), put_spec(run, "b.json", "0", "2")
     found = look(run)
     assert usable(found) == {"1": first, "2": second}
     assert second in reasons(found)["0", first]
@@ -106,7 +85,8 @@ def test_two_files_of_one_directory_make_what_they_share_unresolvable_and_nothin
 
 
 def test_a_conflict_in_the_low_directory_sticks_to_the_clean_definition_above(etc: Path, run: Path) -> None:
-    first, second, high = put(etc, "a.json", "0"), put(etc, "b.json", "0"), put(run, "c.json", "0", "1")
+    first, second = put_spec(etc, "a.json", "0"), put_spec(etc, "b.json", "0")
+    high = put_spec(run, "c.json", "0", "1")
     found = look(etc, run)
     assert usable(found) == {"1": high}
     assert first in reasons(found)["0", high]
@@ -114,17 +94,17 @@ def test_a_conflict_in_the_low_directory_sticks_to_the_clean_definition_above(et
 
 
 def test_a_conflict_in_the_high_directory_does_not_fall_back_to_the_low_one(etc: Path, run: Path) -> None:
-    low = put(etc, "a.json", "0")
-    put(run, "b.json", "0")
-    put(run, "c.json", "0")
+    low = put_spec(etc, "a.json", "0")
+    put_spec(run, "b.json", "0")
+    put_spec(run, "c.json", "0")
     found = look(etc, run)
     assert usable(found) == {}
     assert "unresolvable everywhere" in reasons(found)["0", low]
 
 
 def test_kinds_do_not_meet(run: Path) -> None:
-    put(run, "a.json", "0")
-    put(run, "b.json", "0", kind="amd.com/gpu")
+    put_spec(run, "a.json", "0")
+    put_spec(run, "b.json", "0", kind="amd.com/gpu")
     assert [row.device for row in look(run).definitions() if row.usable] == [
         "amd.com/gpu=0",
         "nvidia.com/gpu=0",
@@ -134,7 +114,7 @@ def test_kinds_do_not_meet(run: Path) -> None:
 def test_one_directory_under_two_names_is_no_conflict_and_the_later_name_wins(
     tmp_path: Path, run: Path
 ) -> None:
-    put(run, "a.json", "0")
+    put_spec(run, "a.json", "0")
     (tmp_path / "var").mkdir()
     (tmp_path / "var/run").symlink_to("../run")
     found = look(run, tmp_path / "var/run/cdi")
@@ -173,7 +153,7 @@ def test_any_directories_give_what_the_cache_of_the_library_gives(
         for path, files in zip(paths, directories, strict=True):
             path.mkdir()
             for file_name, names in files.items():
-                put(path, file_name, *sorted(names))
+                put_spec(path, file_name, *sorted(names))
         found = look(*paths)
         expected = {
             name: str(paths[priority] / file_name)
@@ -188,82 +168,41 @@ def test_any_directories_give_what_the_cache_of_the_library_gives(
 # Which files are read
 
 
-@pytest.mark.parametrize("name", ["a.json.tmp", "a.json.foreign-20260811T120000Z", "json"])
-def test_files_with_another_extension_are_ignored(run: Path, name: str) -> None:
-    put(run, name, "0")
-    found = look(run)
-    assert (found.definitions(), found.problems) == ((), ())
-
-
-@pytest.mark.parametrize("name", ["a.yml", "a.JSON"])
-def test_files_with_nearly_the_right_extension_are_ignored_and_told(run: Path, name: str) -> None:
-    path = put(run, name, "0")
-    found = look(run)
-    assert found.definitions() == ()
-    assert [(finding.rule, finding.path) for finding in found.problems] == [("file-name-ignored", path)]
-
-
 @pytest.mark.parametrize("name", [".hidden.json", ".json", "a.b.yaml", " .json"])
 def test_dot_files_and_odd_names_with_the_extension_are_read(run: Path, name: str) -> None:
-    put(run, name, "0")
+    put_spec(run, name, "0")
     assert list(usable(look(run))) == ["0"]
 
 
-def test_directories_below_are_not_read_even_if_called_json(run: Path) -> None:
-    put(run / "below.json", "a.json", "0")
-    found = look(run)
-    assert (found.definitions(), found.problems) == ((), ())
-
-
-def test_a_symlink_to_a_file_is_followed_and_a_dangling_one_is_a_problem(tmp_path: Path, run: Path) -> None:
-    put(tmp_path, "real", "0")
-    run.mkdir(parents=True)
-    (run / "a.json").symlink_to(tmp_path / "real")
-    (run / "b.json").symlink_to("nowhere")
-    found = look(run)
-    assert usable(found) == {"0": f"{run}/a.json"}
-    assert [(finding.rule, finding.path) for finding in found.problems] == [
-        ("file-unreadable", f"{run}/b.json")
-    ]
-
-
-def test_a_symlinked_directory_is_not_followed_and_says_so(tmp_path: Path, run: Path) -> None:
-    put(run, "a.json", "0")
-    (tmp_path / "cdi").symlink_to(run)
-    found = look(tmp_path / "cdi")
-    assert found.definitions() == ()
-    assert rules(found.problems) == [("error", "directory-symlink")]
-
-
-def test_a_file_in_the_place_of_a_directory_hides_nothing_else(tmp_path: Path, run: Path) -> None:
-    put(run, "a.json", "0")
-    (tmp_path / "cdi").write_text("x")
-    found = look(tmp_path / "cdi", run)
-    assert list(usable(found)) == ["0"]
-    assert rules(found.problems) == [("error", "not-a-directory")]
-
-
-@pytest.mark.parametrize("what", ["symlink to a directory", "device"])
-def test_what_is_no_file_is_a_problem_and_is_never_opened(run: Path, what: str) -> None:
-    put(run, "b.json", "0")
-    (run / "a.json").symlink_to("/" if what == "symlink to a directory" else "/dev/null")
+def test_a_link_to_a_device_is_a_problem_and_is_never_opened(run: Path) -> None:
+    put_spec(run, "b.json", "0")
+    (run / "a.json").symlink_to("/dev/null")
     found = look(run)
     assert list(usable(found)) == ["0"]
     assert rules(found.problems) == [("error", "file-unreadable")]
 
 
-@pytest.mark.parametrize("what", ["fifo", "crashing file"])
-def test_what_ends_a_runtime_costs_every_device(etc: Path, run: Path, what: str) -> None:
-    good = put(etc, "b.json", "0")
+@pytest.mark.parametrize(
+    ("what", "rule", "words"),
+    [
+        ("fifo", "runtime-hangs", ""),
+        ("crashing file", "runtime-crashes", "runtimes crash on this file"),
+    ],
+)
+def test_what_ends_a_runtime_costs_every_device(
+    etc: Path, run: Path, what: str, rule: str, words: str
+) -> None:
+    good = put_spec(etc, "b.json", "0")
     if what == "fifo":
         run.mkdir(parents=True)
         os.mkfifo(run / "a.json")
     else:
-        put(run, "a.json", "0", kind="v/g")
+        put_spec(run, "a.json", "0", kind="v/g")
     found = look(etc, run)
     assert (found.devices, usable(found)) == ((), {})
     assert f"{run}/a.json" in reasons(found)["0", good]
-    assert rules(found.problems) == [("error", "runtime-hangs" if what == "fifo" else "runtime-crashes")]
+    assert rules(found.problems) == [("error", rule)]
+    assert words in found.problems[0].message
 
 
 def test_a_relative_directory_gives_nothing_and_says_so() -> None:
@@ -278,14 +217,14 @@ REFUSED = {
     "empty": b"",
     "half": b'{"cdiVersion": "0.5.0",',
     "binary": bytes(range(256)),
-    "escaped slash": json.dumps(document("0")).replace("/", "\\/").encode(),
+    "escaped slash": json.dumps(of_devices("0")).replace("/", "\\/").encode(),
 }
 
 
 @pytest.mark.parametrize("content", REFUSED.values(), ids=REFUSED)
 @pytest.mark.parametrize("name", ["a.json", "a.yaml"])
 def test_a_file_that_cannot_be_parsed_is_a_problem_of_its_own(run: Path, name: str, content: bytes) -> None:
-    put(run, "b.json", "0")
+    put_spec(run, "b.json", "0")
     (run / name).write_bytes(content)
     found = look(run)
     assert usable(found) == {"0": f"{run}/b.json"}
@@ -293,36 +232,22 @@ def test_a_file_that_cannot_be_parsed_is_a_problem_of_its_own(run: Path, name: s
     assert "no runtime loads this file" in found.problems[0].message
 
 
-def write(directory: Path, file_name: str, **changes: object) -> str:
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / file_name
-    path.write_text(json.dumps(document("0", "1") | changes))
-    return str(path)
-
-
 @pytest.mark.parametrize(
-    "changes", [{"cdiVersion": "9.9.9"}, {"unknown": 1}, {"devices": document("0", "0")["devices"]}]
+    "changes", [{"cdiVersion": "9.9.9"}, {"unknown": 1}, {"devices": of_devices("0", "0")["devices"]}]
 )
 def test_the_devices_of_a_refused_file_are_rows_with_the_reason_and_hide_nothing(
     etc: Path, run: Path, changes: dict[str, object]
 ) -> None:
-    low, high = put(etc, "a.json", "0"), write(run, "b.json", **changes)
+    low, high = put_spec(etc, "a.json", "0"), put_spec(run, "b.json", "0", "1", **changes)
     found = look(etc, run)
     assert usable(found) == {"0": low}
     assert reasons(found)["0", high].startswith("no runtime loads this file: $")
     assert [finding.path for finding in found.problems] == [high]
 
 
-def test_a_file_that_crashes_runtimes_says_so(run: Path) -> None:
-    put(run, "a.json", "0", kind="v/g")
-    found = look(run)
-    assert usable(found) == {}
-    assert "runtimes crash on this file" in found.problems[0].message
-
-
 def test_what_only_our_rules_forbid_is_usable(run: Path) -> None:
     relative = [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "dev/nvidia0"}]}}]
-    path = write(run, "a.json", devices=relative)
+    path = put_spec(run, "a.json", devices=relative)
     found = look(run)
     assert usable(found) == {"0": path}
     assert found.problems == ()
@@ -338,7 +263,7 @@ def test_what_only_the_runtimes_yaml_parser_can_read_is_usable(run: Path) -> Non
 
 
 def test_good_files_are_read_without_the_yaml_library(run: Path) -> None:
-    put(run, "a.json", "0")
+    put_spec(run, "a.json", "0")
     code = (
         "import sys; from cdigen.runtimes.scan import scan; "
         f"assert scan(({str(run)!r},)).definitions()[0].usable; "

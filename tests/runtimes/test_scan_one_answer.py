@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.values.spec_documents import of_devices
 
 from cdigen.cdi.loaders.emulation import loader_verdicts
 from cdigen.cli.main import main
@@ -41,29 +42,19 @@ KINDS = ("nvidia.com/gpu", "amd.com/gpu", "example.com/net.vf")
 DEVICES = ("0", "1", "2", "10", "all")
 FILE_NAMES = ("a.json", "b.json", "c.yaml", ".d.json", "e f.json", "g.yml", "H.JSON", "i.json.bak", "j")
 DIRECTORIES = (
-    "/etc/cdi",
-    "/run/cdi",
-    "/var/run/cdi",
-    "/opt/linked",
-    "/opt/file",
-    "/opt/missing",
-    "/opt/more",
-)
-
-
-def document(kind: str, names: tuple[str, ...], **changes: object) -> dict[str, Any]:
-    devices = [{"name": name, "containerEdits": {"env": [f"GPU={name}"]}} for name in names]
-    return {"cdiVersion": "0.6.0", "kind": kind, "devices": devices, **changes}
+    "/etc/cdi", "/run/cdi", "/var/run/cdi", "/opt/linked", "/opt/file", "/opt/missing", "/opt/more",
+)  # fmt: skip
 
 
 def dumped(kind: str, names: tuple[str, ...], **changes: object) -> bytes:
-    return json.dumps(document(kind, names, **changes)).encode()
+    document = of_devices(*names, kind=kind, **{"cdiVersion": "0.6.0", **changes})
+    return json.dumps(document).encode()
 
 
 def with_null(kind: str, names: tuple[str, ...]) -> bytes:
     """Return a document over which the libraries crash: they follow the pointer of a null entry."""
     device = {"name": "x", "containerEdits": {"env": ["A=B"], "hooks": [None]}}
-    return dumped(kind, names, devices=[*document(kind, names)["devices"], device])
+    return dumped(kind, names, devices=[*of_devices(*names)["devices"], device])
 
 
 CONTENTS: dict[str, Callable[[str, tuple[str, ...]], bytes]] = {

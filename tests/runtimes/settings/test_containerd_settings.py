@@ -1,23 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from support.hosts.runtime_config import Tree, said
+from support.hosts.runtime_config import BOTH, Tree, said
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-
-BOTH = ("/etc/cdi", "/var/run/cdi")
 MAIN = "/etc/containerd/config.toml"
 DROP = "/etc/containerd/conf.d/x.toml"
 OLD, NEW, NRI = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime", "io.containerd.nri.v1.nri"
 GLOB = 'imports = ["conf.d/*.toml"]'
 V1_7, V2_1, V2_3 = (1, 7, 24), (2, 1, 9), (2, 3, 0)
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    return Tree(tmp_path)
 
 
 def table(name: str, *lines: str) -> str:

@@ -1,21 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from support.hosts.runtime_config import Tree, said
+from support.hosts.runtime_config import BOTH, Tree, said
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-
-BOTH = ("/etc/cdi", "/var/run/cdi")
 MAIN = "/etc/crio/crio.conf"
 FOLDER = "/etc/crio/crio.conf.d"
 UNIT = "/usr/lib/systemd/system/crio.service"
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    return Tree(tmp_path)
 
 
 def dirs(*paths: str) -> str:

@@ -3,20 +3,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.hosts.runtime_config import ALICE, Tree, said
+from support.hosts.runtime_config import ALICE, BOTH, Tree, said
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-
-BOTH = ("/etc/cdi", "/var/run/cdi")
 FILE = "/etc/docker/daemon.json"
 UNIT = "/usr/lib/systemd/system/docker.service"
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    return Tree(tmp_path)
 
 
 def unit(arguments: str) -> str:

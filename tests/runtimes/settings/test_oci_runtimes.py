@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.hosts.runtime_config import Tree
 
 from cdigen.runtimes.settings.oci_runtimes import OciRuntime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
+    from support.hosts.runtime_config import Tree
 
 WRAPPER = "/usr/bin/nvidia-container-runtime"
 DAEMON_JSON, MAIN, DROP_IN = (
@@ -19,11 +18,6 @@ DAEMON_JSON, MAIN, DROP_IN = (
     "/etc/containerd/config.toml",
     "/etc/containerd/conf.d/99-nvidia.toml",
 )
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    return Tree(tmp_path)
 
 
 def nvidia(*files: str, path: str = WRAPPER, is_default: bool = False) -> OciRuntime:

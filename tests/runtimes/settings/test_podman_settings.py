@@ -1,22 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from support.hosts.runtime_config import ALICE, Tree, said
+from support.hosts.runtime_config import ALICE, BOTH, Tree, said
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-
-BOTH = ("/etc/cdi", "/var/run/cdi")
 MAIN = "/etc/containers/containers.conf"
 DROP = "/etc/containers/containers.conf.d/10.conf"
 ROOT_MAIN = "/root/.config/containers/containers.conf"
 ROOT_DROP = "/root/.config/containers/containers.conf.d/x.conf"
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    return Tree(tmp_path)
 
 
 def dirs(value: str) -> str:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from cdigen.runtimes.releases import Release
     from cdigen.runtimes.settings.config_files import RuntimeSettings
 
+# The spec directories of a runtime whose configuration names none.
+BOTH = ("/etc/cdi", "/var/run/cdi")
 ALICE = User(
     name="alice",
     uid=1234,

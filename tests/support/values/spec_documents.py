@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cdigen.cdi.library import DEFAULT_RELEASES
 from cdigen.cdi.loaders.emulation import loader_verdicts
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Document = dict[str, Any]
 
@@ -23,6 +26,20 @@ def plain() -> Document:
         "kind": "vendor.com/gpu",
         "devices": [{"name": "0", "containerEdits": {"env": ["A=B"]}}],
     }
+
+
+def of_devices(*names: str, kind: str = "nvidia.com/gpu", **changes: object) -> Document:
+    """Return a document with devices of NAMES, each with a variable of its own, and with CHANGES."""
+    devices = [{"name": name, "containerEdits": {"env": [f"GPU={name}"]}} for name in names]
+    return {"cdiVersion": "0.5.0", "kind": kind, "devices": devices, **changes}
+
+
+def put_spec(directory: Path, file_name: str, *names: str, **changes: Any) -> str:
+    """Write ``of_devices(*names, **changes)`` into DIRECTORY, and return the path of the file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / file_name
+    path.write_text(json.dumps(of_devices(*names, **changes)))
+    return str(path)
 
 
 def rich() -> Document:
