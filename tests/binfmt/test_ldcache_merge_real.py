@@ -29,13 +29,9 @@ LDCONFIG = "/sbin/ldconfig"
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 PLACEHOLDER = "lib" + "x" * 60
 IMAGE = (
-    "libcuda.so.1",
-    "libnvidia-ml.so.9",
-    "libnvidia-ml.so.10",
-    "libnvidia-ml-2.so",
-    "libimage.so.1",
+    "libcuda.so.1", "libnvidia-ml.so.9", "libnvidia-ml.so.10", "libnvidia-ml-2.so", "libimage.so.1",
     "liba.so",
-)
+)  # fmt: skip
 
 
 def run(*command: str | Path) -> bytes:

@@ -226,53 +226,15 @@ def test_without_a_file_name_a_brace_means_json() -> None:
 HOSTILE = st.lists(
     st.sampled_from(
         [
-            *(
-                b"{",
-                b"}",
-                b"[",
-                b"]",
-                b'"',
-                b":",
-                b",",
-                b"\\",
-                b"\\u",
-                b"\\ud83d",
-                b"d800",
-                b"/",
-                b"\t",
-                b"\n",
-            ),
-            *(
-                b"---\n",
-                b"...\n",
-                b"&a ",
-                b"*a",
-                b"<<: ",
-                b"!!int ",
-                b"? ",
-                b"- ",
-                b"#",
-                b"|\n ",
-                b">",
-                b"%YAML 9",
-            ),
-            *(
-                b"NaN",
-                b"-",
-                b"1e999",
-                b"9" * 30,
-                b"null",
-                b"\xff",
-                b"\xf0\x9f",
-                b"\x00",
-                b"\x7f",
-                b"\xc2\x85",
-            ),
-            *(b'"a": 1', b"a: 1\n", b'{"a": [', b"\xef\xbb\xbf", b"\xff\xfe", b"\\U00110000", b"'", b"0x"),
+            b"{", b"}", b"[", b"]", b'"', b":", b",", b"\\", b"\\u", b"\\ud83d", b"d800", b"/", b"\t",
+            b"\n", b"---\n", b"...\n", b"&a ", b"*a", b"<<: ", b"!!int ", b"? ", b"- ", b"#", b"|\n ", b">",
+            b"%YAML 9", b"NaN", b"-", b"1e999", b"9" * 30, b"null", b"\xff", b"\xf0\x9f", b"\x00", b"\x7f",
+            b"\xc2\x85", b'"a": 1', b"a: 1\n", b'{"a": [', b"\xef\xbb\xbf", b"\xff\xfe", b"\\U00110000",
+            b"'", b"0x",
         ]
     ),
     max_size=30,
-).map(b"".join)
+).map(b"".join)  # fmt: skip
 
 
 @settings(deadline=2000)

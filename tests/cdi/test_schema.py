@@ -38,36 +38,19 @@ SCHEMA = load_schema("cdi.schema.json")
 VALIDATOR = Draft202012Validator(SCHEMA)
 
 TEXTS = (
-    *("", "a", "A=B", "=B", "A=\n", "A=b\n", "A=\x00", "A=\x7f\u2028", "A=\U0001f600", "a=b", "é", "x" * 300),
-    *("/dev/x", "/", "//", "/a/", "/a/../b", "/a/..", "/.a", "/..a/b", "/a\n", "/\u00e9", "/dev/x ", "dev"),
-    *(
-        "vendor.com/gpu",
-        "v/gpu",
-        "a1/b2\n",
-        "vendor.com/g.u",
-        "v" * 254 + "/gp",
-        "\u212aa/bb",
-        "a" * 253 + "/x",
-    ),
-    *("0", "a:b", "a\n", "-a", "0.3.0", "0.5.0", "1.1.0", "0.5.0\n", "b", "c", "p", "u", "rwm", "rr", "none"),
-    *("bind", "rbind", "createContainer", "prestart", "..", "c" * 4095, "c" * 4096, "example.com/a", "A/b"),
-)
+    "", "a", "A=B", "=B", "A=\n", "A=b\n", "A=\x00", "A=\x7f\u2028", "A=\U0001f600", "a=b", "é", "x" * 300,
+    "/dev/x", "/", "//", "/a/", "/a/../b", "/a/..", "/.a", "/..a/b", "/a\n", "/\u00e9", "/dev/x ", "dev",
+    "vendor.com/gpu", "v/gpu", "a1/b2\n", "vendor.com/g.u", "v" * 254 + "/gp", "\u212aa/bb",
+    "a" * 253 + "/x", "0", "a:b", "a\n", "-a", "0.3.0", "0.5.0", "1.1.0", "0.5.0\n", "b", "c", "p", "u",
+    "rwm", "rr", "none", "bind", "rbind", "createContainer", "prestart", "..", "c" * 4095, "c" * 4096,
+    "example.com/a", "A/b",
+)  # fmt: skip
 NUMBERS = (0, 1, -1, 438, 0o7777, 0o10000, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 1.0, 1.5, 10**30)
 KEYS = (
-    *(
-        "cdiVersion",
-        "kind",
-        "annotations",
-        "devices",
-        "containerEdits",
-        "name",
-        "env",
-        "deviceNodes",
-        "mounts",
-    ),
-    *("netDevices", "hooks", "intelRdt", "additionalGids", "path", "hostPath", "type", "options", "timeout"),
-    *("example.com/a", "enableCMT", "schemata", "bad key", "x", "\u212a.com/a", "a\n", "y" * 64),
-)
+    "cdiVersion", "kind", "annotations", "devices", "containerEdits", "name", "env", "deviceNodes",
+    "mounts", "netDevices", "hooks", "intelRdt", "additionalGids", "path", "hostPath", "type", "options",
+    "timeout", "example.com/a", "enableCMT", "schemata", "bad key", "x", "\u212a.com/a", "a\n", "y" * 64,
+)  # fmt: skip
 LONG = ("x" * 131_072, "/" + "x" * 4095, "/" + "x" * 131_071, "x=" + "y" * 131_070)
 SCALARS = (*TEXTS, *NUMBERS, True, False, None)
 

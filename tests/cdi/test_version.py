@@ -52,13 +52,7 @@ JSON = st.recursive(
         | st.dictionaries(
             st.sampled_from(
                 [
-                    "devices",
-                    "containerEdits",
-                    "intelRdt",
-                    "deviceNodes",
-                    "mounts",
-                    "kind",
-                    "name",
+                    "devices", "containerEdits", "intelRdt", "deviceNodes", "mounts", "kind", "name",
                     "annotations",
                 ]
             ),
@@ -67,7 +61,7 @@ JSON = st.recursive(
         )
     ),
     max_leaves=12,
-)
+)  # fmt: skip
 
 
 @given(st.dictionaries(st.sampled_from(["devices", "containerEdits", "kind", "annotations"]), JSON))

@@ -19,25 +19,13 @@ if TYPE_CHECKING:
 
 # Allowed besides what a bare 'python3 -I -S' has.
 ALWAYS = {
-    "__future__",
-    "_json",
-    "_stat",
-    "cdigen",
-    "cdigen.hook",
-    "cdigen.hook.arguments",
-    "cdigen.hook.container",
-    "cdigen.hook.main",
-    "cdigen.hook.state",
-    "cdigen.value",
-}
+    "__future__", "_json", "_stat", "cdigen", "cdigen.hook", "cdigen.hook.arguments",
+    "cdigen.hook.container", "cdigen.hook.main", "cdigen.hook.state", "cdigen.value",
+}  # fmt: skip
 LOADER = {
-    "_struct",
-    "cdigen.binfmt",
-    "cdigen.binfmt.ldcache",
-    "cdigen.binfmt.ldcache_merge",
-    "cdigen.hook.loader",
-    "struct",
-}
+    "_struct", "cdigen.binfmt", "cdigen.binfmt.ldcache", "cdigen.binfmt.ldcache_merge",
+    "cdigen.hook.loader", "struct",
+}  # fmt: skip
 MERGED = ("libcuda.so.1", f"{VIEW}/libcuda.so.1")
 
 

@@ -26,26 +26,13 @@ def test_escaped_slashes_and_space_around_the_state_are_read(case: Case) -> None
 @pytest.mark.parametrize(
     "state",
     [
-        b"",
-        b"null",
-        b"[]",
-        b"{",
-        b"{} {}",
-        b'{"bundle": 1}',
-        b'{"bundle": "relative"}',
-        b'{"bundle": "/nowhere"}',
-        b'{"bundle": "/dev"}',
-        b'{"bundle": "/\\u0000"}',
-        b'{"bundle": "/\\ud800"}',
-        b'{"bundle": "/' + b"x" * 5000 + b'"}',
-        b"\xff\xfe",
-        b"[" * 200_000,
-        b'{"bundle": 1e999999, "x": NaN}',
-        b"9" * 10_000,
-        b" " * (5 << 20),
+        b"", b"null", b"[]", b"{", b"{} {}", b'{"bundle": 1}', b'{"bundle": "relative"}',
+        b'{"bundle": "/nowhere"}', b'{"bundle": "/dev"}', b'{"bundle": "/\\u0000"}',
+        b'{"bundle": "/\\ud800"}', b'{"bundle": "/' + b"x" * 5000 + b'"}', b"\xff\xfe", b"[" * 200_000,
+        b'{"bundle": 1e999999, "x": NaN}', b"9" * 10_000, b" " * (5 << 20),
     ],
     ids=range(17),
-)
+)  # fmt: skip
 @pytest.mark.parametrize(("required", "code"), [((), 0), (("--require", "update-ldcache"), 1)])
 def test_a_state_that_names_no_root_is_one_line(
     case: Case, state: bytes, required: tuple[str, ...], code: int

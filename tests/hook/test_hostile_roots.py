@@ -76,39 +76,15 @@ def empty_folder(_: Case, place: Path) -> None:
 
 
 ATTACKS: tuple[Attack, ...] = (
-    absolute,
-    relative,
-    through_proc,
-    to_a_file,
-    chain,
-    cycle,
-    fifo,
-    plain_file,
-    hard_link,
-    empty_folder,
-)
+    absolute, relative, through_proc, to_a_file, chain, cycle, fifo, plain_file, hard_link, empty_folder,
+)  # fmt: skip
 PLACES = (
-    "etc",
-    "etc/ld.so.cache",
-    "etc/ld.so.conf.d",
-    "etc/ld.so.conf.d/00-cdigen.conf",
-    "etc/nvidia",
+    "etc", "etc/ld.so.cache", "etc/ld.so.conf.d", "etc/ld.so.conf.d/00-cdigen.conf", "etc/nvidia",
     "etc/nvidia/nvidia-application-profiles-rc.d",
-    "etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf",
-    "usr",
-    "usr/lib",
-    "usr/lib/libcuda.so",
-    "usr/local",
-    "usr/local/cuda",
-    "usr/local/cuda/compat",
-    "usr/local/cuda/compat/libcuda.so.570.1.1",
-    "proc",
-    "proc/driver",
-    "proc/driver/nvidia",
-    "proc/driver/nvidia/params",
-    "dev",
-    "dev/nvidia0",
-)
+    "etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf", "usr", "usr/lib", "usr/lib/libcuda.so",
+    "usr/local", "usr/local/cuda", "usr/local/cuda/compat", "usr/local/cuda/compat/libcuda.so.570.1.1",
+    "proc", "proc/driver", "proc/driver/nvidia", "proc/driver/nvidia/params", "dev", "dev/nvidia0",
+)  # fmt: skip
 
 
 def clear(place: Path) -> None:

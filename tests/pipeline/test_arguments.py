@@ -64,24 +64,10 @@ def test_of_several_uuids_that_begin_so_it_is_the_first_as_with_1_0() -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        "8",
-        "-1",
-        "0x1",
-        "1.0",
-        "../..",
-        "GPU-",
-        "GPU-zz",
-        "gpu-0a7e",
-        "0\t1",
-        "\u0661",
-        "1_0",
-        "9" * 30,
-        "nvidia.com/gpu=8",
-        "nvidia.com/gpu=all",
-        "none",
-        "=",
+        "8", "-1", "0x1", "1.0", "../..", "GPU-", "GPU-zz", "gpu-0a7e", "0\t1", "\u0661", "1_0", "9" * 30,
+        "nvidia.com/gpu=8", "nvidia.com/gpu=all", "none", "=",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_device_is_refused_in_the_words_of_one_dot_zero(asked: str) -> None:
     with pytest.raises(InvalidChoiceError) as refused:
         chosen(of(), [asked])

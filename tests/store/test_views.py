@@ -214,17 +214,10 @@ def a_link_itself(folder: Path) -> None:
 @pytest.mark.parametrize(
     "harm",
     [
-        without_a_file,
-        without_a_link,
-        with_one_more,
-        with_another_link,
-        with_an_empty_file,
-        with_a_fifo,
-        without_a_folder,
-        with_a_linked_folder,
-        a_link_itself,
+        without_a_file, without_a_link, with_one_more, with_another_link, with_an_empty_file, with_a_fifo,
+        without_a_folder, with_a_linked_folder, a_link_itself,
     ],
-)
+)  # fmt: skip
 def test_a_damaged_view_is_never_mended_but_another_stands_in(
     base: Path, harm: Callable[[Path], None]
 ) -> None:

@@ -224,20 +224,10 @@ def test_annotation_keys_are_qualified_names(key: str, is_good: bool) -> None:  
 
 
 FIELDS = (
-    *(
-        "cdiVersion",
-        "kind",
-        "annotations",
-        "devices",
-        "containerEdits",
-        "name",
-        "env",
-        "deviceNodes",
-        "hooks",
-    ),
-    *("netDevices", "mounts", "intelRdt", "additionalGids", "path", "hostPath", "type", "major", "fileMode"),
-    *("permissions", "hookName", "timeout", "options", "containerPath", "closID"),
-)
+    "cdiVersion", "kind", "annotations", "devices", "containerEdits", "name", "env", "deviceNodes", "hooks",
+    "netDevices", "mounts", "intelRdt", "additionalGids", "path", "hostPath", "type", "major", "fileMode",
+    "permissions", "hookName", "timeout", "options", "containerPath", "closID",
+)  # fmt: skip
 VALUES = st.recursive(
     st.sampled_from([None, True, 0, -1, 10**30, 1.5, "", "a", "0.5.0", "a.b/c", "/x", "A=B", "\ud800", "\n"]),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=6),

@@ -28,21 +28,13 @@ VALUES = st.recursive(
 )
 KEYS = st.sampled_from(
     [
-        "version",
-        "imports",
-        "disabled_plugins",
-        "plugins",
-        "engine",
-        "engine.cdi_spec_dirs",
-        "crio.runtime.cdi_spec_dirs",
-        "crio.nri.enable_nri",
-        "crio",
-        'plugins."io.containerd.cri.v1.runtime"',
-        'plugins."io.containerd.grpc.v1.cri".cdi_spec_dirs',
+        "version", "imports", "disabled_plugins", "plugins", "engine", "engine.cdi_spec_dirs",
+        "crio.runtime.cdi_spec_dirs", "crio.nri.enable_nri", "crio",
+        'plugins."io.containerd.cri.v1.runtime"', 'plugins."io.containerd.grpc.v1.cri".cdi_spec_dirs',
         'plugins."io.containerd.cri.v1.runtime".enable_cdi',
         'plugins."io.containerd.nri.v1.nri".socket_path',
     ]
-)
+)  # fmt: skip
 
 
 def read_all(tree: Tree) -> None:
