@@ -1,15 +1,14 @@
 """The evidence for a bug report: what is in it, what is not, and what is redacted."""
 
-import io
 import json
 import os
-import tarfile
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.doctor.broken_host import KIND, BrokenHost
+from support.doctor.bundles import packed
 
 from cdigen.doctor.bundle import Redaction
 
@@ -17,26 +16,8 @@ UUID = "GPU-5a1c7e42-8f0e-4d3b-9c52-7b6d1e0f0000"
 SECRET = "s3cr3t-registry-token"
 
 
-def pack(host: BrokenHost, *options: str, code: int | None = 0) -> dict[str, str]:
-    """Pack the evidence and return its texts by their names; the doctor ends with CODE, None for any."""
-    file = host.root.parent / "report.tar.gz"
-    file.unlink(missing_ok=True)
-    words = " ".join(("cdigen doctor --quiet", f"--root {host.root} --bundle {file}", *options))
-    host.shell(f"{words} || test $? = 1" if code is None else words, code=code or 0)
-    with tarfile.open(fileobj=io.BytesIO(file.read_bytes())) as archive:
-        members = archive.getmembers()
-        assert all(member.isfile() and member.name.startswith("cdigen-doctor/") for member in members)
-        assert not any(".." in member.name.split("/") for member in members)
-        texts = {}
-        for member in members:
-            content = archive.extractfile(member)
-            assert content is not None
-            texts[member.name.removeprefix("cdigen-doctor/")] = content.read().decode()
-    return texts
-
-
 def test_it_holds_what_cdigen_derived_of_the_host(host: BrokenHost) -> None:
-    texts = pack(host)
+    texts = packed(host)
     assert texts.keys() == {
         "doctor.json", "versions.json", "configuration.json", "inventory.json", "failures.json", "specs.json",
         "wanted/nvidia.com-gpu.json",
@@ -50,7 +31,7 @@ def test_it_holds_what_cdigen_derived_of_the_host(host: BrokenHost) -> None:
 def test_it_tells_what_each_runtime_makes_of_the_spec_files(host: BrokenHost) -> None:
     broken = {"cdiVersion": "0.5.0", "kind": "other.com/thing", "devices": []}
     host.put("etc/cdi/other.json", broken)
-    own, podman = json.loads(pack(host, code=1)["specs.json"])
+    own, podman = json.loads(packed(host, code=1)["specs.json"])
     assert [own["runtime"], podman["runtime"]] == ["cdigen", "podman"]
     refused, ours = podman["specs"]
     assert (refused["path"], refused["state"]) == ("/etc/cdi/other.json", "file-refused")
@@ -59,14 +40,14 @@ def test_it_tells_what_each_runtime_makes_of_the_spec_files(host: BrokenHost) ->
 
 
 def test_of_families_that_quote_files_no_detail_is_told(host: BrokenHost) -> None:
-    rows = json.loads(pack(host)["doctor.json"])
+    rows = json.loads(packed(host)["doctor.json"])
     assert {row["topic"] for row in rows if "detail" in row} <= {
         "configuration", "driver", "nodes", "daemon", "user"
     }  # fmt: skip
 
 
 def test_only_its_owner_may_read_it(host: BrokenHost) -> None:
-    pack(host)
+    packed(host)
     assert (host.root.parent / "report.tar.gz").stat().st_mode & 0o777 == 0o600
 
 
@@ -99,12 +80,12 @@ def test_credentials_and_the_environment_of_configurations_stay_at_home(tmp_path
     )
     registry = 'plugins."io.containerd.grpc.v1.cri".registry.configs."r.example".auth'
     host.put("etc/containerd/config.toml", f'version = 2\n[{registry}]\npassword = "{SECRET}"\n')
-    assert not [name for name, text in pack(host).items() if SECRET in text]
+    assert not [name for name, text in packed(host).items() if SECRET in text]
 
 
 def test_nothing_is_told_of_a_configuration_that_cannot_be_parsed(host: BrokenHost) -> None:
     host.put("etc/containers/containers.conf", f'[containers\nenv = ["TOKEN={SECRET}"]\n')
-    assert not [name for name, text in pack(host, code=1).items() if SECRET in text]
+    assert not [name for name, text in packed(host, code=1).items() if SECRET in text]
 
 
 def test_links_out_of_the_host_are_not_followed(host: BrokenHost, tmp_path: Path) -> None:
@@ -112,14 +93,14 @@ def test_links_out_of_the_host_are_not_followed(host: BrokenHost, tmp_path: Path
     outside.write_text(json.dumps({"kind": SECRET}))
     host.put("etc/cdi/x", "")
     host.link("etc/cdi/leak.json", str(outside))
-    assert not [name for name, text in pack(host, code=1).items() if SECRET in text]
+    assert not [name for name, text in packed(host, code=1).items() if SECRET in text]
 
 
 def test_what_identifies_has_another_name_the_same_one_everywhere(host: BrokenHost) -> None:
     host.put("etc/hostname", "gpu-box-17.lab.example.org\n")
     host.put("etc/passwd", "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n")
     host.put("etc/cdigen/config.yaml", "spec_dirs: [/home/bob/gpu-box-17, /srv/alice, /var/run/cdi]\n")
-    texts = pack(host, code=None)
+    texts = packed(host, code=None)
     everything = "".join(texts.values())
     for name in (UUID, "alice", "bob", "gpu-box-17", "lab.example.org"):
         assert name not in everything
@@ -129,12 +110,12 @@ def test_what_identifies_has_another_name_the_same_one_everywhere(host: BrokenHo
 
 
 def test_nothing_in_it_is_called_a_serial_number(host: BrokenHost) -> None:
-    assert "serial" not in "".join(pack(host).values()).lower()
+    assert "serial" not in "".join(packed(host).values()).lower()
 
 
 def test_the_option_of_older_releases_means_a_bundle(host: BrokenHost) -> None:
     host.shell(f"cdigen doctor --root {host.root} --mask", code=2)
-    pack(host, "--mask")
+    packed(host, "--mask")
 
 
 WORDS = st.sampled_from([UUID, "alice", "host1", "MIG-5a1c7e428f0e4d3b9c527b6d1e0f0000", "/home/bob/x"])

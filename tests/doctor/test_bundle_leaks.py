@@ -2,11 +2,11 @@
 
 import json
 import os
-import tarfile
 from typing import Any
 
 import pytest
 from support.doctor.broken_host import BrokenHost
+from support.doctor.bundles import packed
 from support.values.unhealthy_gpus import FELL, example, ill, save
 
 from cdigen.value import replace
@@ -17,17 +17,7 @@ ALICE = "root:x:0:0::/root:/bin/sh\nalice:x:4242:4242::/home/alice:/bin/sh\n"
 
 def bundle(host: BrokenHost, *options: str) -> dict[str, str]:
     """Pack the evidence, whatever the doctor finds, and return its texts by their names."""
-    file = host.root.parent / "leaks.tar.gz"
-    file.unlink(missing_ok=True)
-    words = " ".join(("cdigen doctor --quiet", f"--root {host.root} --bundle {file}", *options))
-    host.shell(f"{words} || test $? = 1")
-    texts = {}
-    with tarfile.open(file) as archive:
-        for member in archive:
-            content = archive.extractfile(member)
-            assert content is not None
-            texts[member.name.removeprefix("cdigen-doctor/")] = content.read().decode()
-    return texts
+    return packed(host, *options, code=None)
 
 
 def specs(texts: dict[str, str]) -> list[dict[str, Any]]:

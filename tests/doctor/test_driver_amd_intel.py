@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from support.doctor.broken_host import BrokenHost
+from support.doctor.broken_host import ALICE, BrokenHost
 from support.hosts import amd_tree, intel_tree
 from support.hosts.driver_files import put
 
@@ -161,14 +161,14 @@ def test_a_render_node_of_another_device_is_an_error(amd: BrokenHost) -> None:
 
 
 def test_a_user_has_to_be_in_the_group_of_the_render_nodes(laptop: BrokenHost) -> None:
-    laptop.put("etc/passwd", "alice:x:1000:1000::/home/alice:/bin/sh\n")
+    laptop.put("etc/passwd", ALICE)
     row = laptop.result("node-access", "--user", "alice")
     assert not row["ok"]
     assert laptop.told(row) == "usermod --append --groups video,render alice"
 
 
 def test_a_node_that_no_group_opens_is_no_matter_of_nvidias_module(amd: BrokenHost) -> None:
-    amd.put("etc/passwd", "alice:x:1000:1000::/home/alice:/bin/sh\n")
+    amd.put("etc/passwd", ALICE)
     for node in (*amd.path("dev/dri").iterdir(), amd.path("dev/kfd")):
         node.chmod(0o600)
     assert "NVreg" not in amd.result("node-access", "--user", "alice")["detail"]

@@ -104,10 +104,7 @@ def test_a_directory_that_was_a_link_is_copied_beside_what_was_left_over(host: B
 
 
 def test_what_somebody_has_put_in_etc_for_nvidias_service_is_kept(host: BrokenHost) -> None:
-    unit = "usr/lib/systemd/system/nvidia-cdi-refresh.path"
-    host.put(unit, "[Path]\n")
-    (host.root / "etc/systemd/system/multi-user.target.wants").mkdir(parents=True)
-    host.link("etc/systemd/system/multi-user.target.wants/nvidia-cdi-refresh.path", f"/{unit}")
+    host.enable("nvidia-cdi-refresh.path", "[Path]\n")
     host.put("run/cdi/nvidia.yaml", host.document())
     host.put("etc/cdi/nvidia.yaml", host.document())
     remedy = host.result("nvidia-refresh")["remedy"]

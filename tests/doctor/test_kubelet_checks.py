@@ -9,18 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.abilities import cannot_run
+from support.doctor.bundles import packed
 from support.doctor.kubernetes_host import CHECKPOINT, FOLDER, PLUGINS, POD, checkpoint, registered
+from support.doctor.requests import doctor_context
 from support.kubelet.offered import GPU
 
-from cdigen.config import Settings
 from cdigen.doctor import kubelet_devices
-from cdigen.doctor.context import Context, DoctorRequest
-from cdigen.host.root import Root
 from cdigen.kubelet.journal import Allocation
 from cdigen.model.findings import Finding
-from cdigen.pipeline.delivery import DEFAULT_DELIVERY
-from cdigen.pipeline.generate import DEFAULT_OPTIONS
-from cdigen.vendors.base import DiscoveryContext
 
 if TYPE_CHECKING:
     from support.doctor.broken_host import BrokenHost
@@ -326,24 +322,9 @@ def test_a_refusal_of_a_moment_ago_is_told_with_its_reason(node: KubeNode) -> No
 
 def live(node: KubeNode) -> list[CheckResult]:
     """Return what the status of NODE says of devices, as if it were this machine's."""
-    host = Root("/")
     status = json.loads((node.root / "run/cdigen-kubelet/status.json").read_text())
-    request = DoctorRequest(
-        host=host,
-        configuration=Settings(),
-        discovery_context=DiscoveryContext(host=host, driver=host, dev=host),
-        generate_options=DEFAULT_OPTIONS,
-        delivery_options=DEFAULT_DELIVERY,
-        vendors=(),
-        spec_dirs=(),
-        state_dir="/nonexistent",
-        daemon=lambda: (None, ""),
-        plugin=lambda: None,
-        restart=lambda _: (),
-        for_kubelet=True,
-        kubelet=lambda: (status, ""),
-    )
-    return [result for check in kubelet_devices.CHECKS for result in check(Context(request))]
+    context = doctor_context(for_kubelet=True, kubelet=lambda: (status, ""))
+    return [result for check in kubelet_devices.CHECKS for result in check(context)]
 
 
 def test_a_registration_under_way_has_half_a_minute(node: KubeNode) -> None:
@@ -404,9 +385,7 @@ def test_cdi_that_is_off_in_the_kubelets_runtime_is_an_error(node: KubeNode) -> 
 def test_the_bundle_says_how_the_kubelet_is_served_and_names_no_pod(node: KubeNode) -> None:
     (node.root / FOLDER / "pods" / POD).mkdir(parents=True)
     node.put(CHECKPOINT, checkpoint((POD, GPU, ["GPU-gone"]), registered={GPU: ["GPU-a"]}))
-    file = node.root.parent / "bundle.tar.gz"
-    node.shell(f"cdigen doctor --for kubelet --root {node.root} --bundle {file}", code=1)
-    text = node.shell(f"tar -xzOf {file}")
+    text = "".join(packed(node, "--for kubelet", code=1).values())
     assert '"kubelet-checkpoint"' in text
     assert POD not in text
     assert '"resource": "nvidia.com/gpu"' in text

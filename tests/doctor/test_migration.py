@@ -47,10 +47,7 @@ def install_packages(host: BrokenHost) -> None:
 
 def enable_refresh(host: BrokenHost) -> None:
     for unit in ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"):
-        host.put(f"usr/lib/systemd/system/{unit}", "[Unit]\n")
-        wants = host.root / "etc/systemd/system/multi-user.target.wants"
-        wants.mkdir(parents=True, exist_ok=True)
-        (wants / unit).symlink_to(f"/usr/lib/systemd/system/{unit}")
+        host.enable(unit)
 
 
 def put_toolkits_spec(host: BrokenHost, name: str, *devices: str) -> Path:

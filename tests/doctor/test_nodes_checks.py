@@ -3,7 +3,7 @@
 import os
 import stat
 
-from support.doctor.broken_host import BrokenHost
+from support.doctor.broken_host import ALICE, BrokenHost
 from support.hosts.nvidia_kernel import Node, make_node
 
 
@@ -35,7 +35,7 @@ def test_links_in_dev_char_matter_where_systemd_runs(host: BrokenHost) -> None:
 
 
 def test_a_node_that_is_open_to_a_group_wants_the_user_in_it(host: BrokenHost) -> None:
-    host.put("etc/passwd", "alice:x:1000:1000::/home/alice:/bin/sh\n")
+    host.put("etc/passwd", ALICE)
     host.put("etc/group", "render:x:105:\n")
     node = host.path("dev/nvidia0")
     os.chown(node, 0, 105)
@@ -49,7 +49,7 @@ def test_a_node_that_is_open_to_a_group_wants_the_user_in_it(host: BrokenHost) -
 
 
 def test_a_node_that_is_open_to_root_alone_is_opened(host: BrokenHost) -> None:
-    host.put("etc/passwd", "alice:x:1000:1000::/home/alice:/bin/sh\n")
+    host.put("etc/passwd", ALICE)
     host.path("dev/nvidia0").chmod(0o600)
     row = host.result("node-access", "--user", "alice")
     assert not row["ok"]

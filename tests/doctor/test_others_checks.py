@@ -15,15 +15,8 @@ from cdigen.value import replace
 OLD_CRI = "io.containerd.grpc.v1.cri"
 
 
-def enable(host: BrokenHost, unit: str) -> None:
-    host.put(f"usr/lib/systemd/system/{unit}", "[Unit]\n")
-    wants = host.root / "etc/systemd/system/multi-user.target.wants"
-    wants.mkdir(parents=True, exist_ok=True)
-    (wants / unit).symlink_to(f"/usr/lib/systemd/system/{unit}")
-
-
 def test_nvidias_refresh_service_beside_cdigens_spec_is_the_cause_of_the_conflict(host: BrokenHost) -> None:
-    enable(host, "nvidia-cdi-refresh.path")
+    host.enable("nvidia-cdi-refresh.path")
     host.put("run/cdi/nvidia.yaml", host.document())
     rows = [row for row in host.doctor(wrong=True) if not row["ok"]]
     assert [row["check"] for row in rows][:2] == ["nvidia-refresh", "spec-conflict"]
@@ -32,7 +25,7 @@ def test_nvidias_refresh_service_beside_cdigens_spec_is_the_cause_of_the_conflic
 
 
 def test_a_masked_refresh_service_does_nothing(host: BrokenHost) -> None:
-    enable(host, "nvidia-cdi-refresh.path")
+    host.enable("nvidia-cdi-refresh.path")
     host.root.joinpath("dev").mkdir(exist_ok=True)
     host.put("dev/null", "")
     (host.root / "etc/systemd/system/nvidia-cdi-refresh.path").symlink_to("/dev/null")
@@ -82,7 +75,7 @@ def test_podmans_legacy_hook_is_found(host: BrokenHost) -> None:
 def test_an_enabled_daemon_that_has_left_a_status_and_is_dead_is_said_of_a_living_host_alone(
     host: BrokenHost,
 ) -> None:
-    enable(host, "cdigen.service")
+    host.enable("cdigen.service")
     assert not host.result("daemon-running")["checked"]
 
 

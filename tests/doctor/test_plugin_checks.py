@@ -6,20 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.daemon.watching import run_apart
+from support.doctor.requests import doctor_context
 
-from cdigen.config import Settings
 from cdigen.doctor import plugin
-from cdigen.doctor.context import Context, DoctorRequest
 from cdigen.frontend.rundir import prepare, save_status
 from cdigen.frontend.status import this_process
-from cdigen.host.root import Root
 from cdigen.nri import status as nri
 from cdigen.nri.decision.compat import abilities
 from cdigen.nri.shared_state import NriMetrics
-from cdigen.pipeline.delivery import DEFAULT_DELIVERY
-from cdigen.pipeline.generate import DEFAULT_OPTIONS
 from cdigen.value import replace
-from cdigen.vendors.base import DiscoveryContext
 
 if TYPE_CHECKING:
     from support.doctor.broken_host import BrokenHost
@@ -44,21 +39,8 @@ def save(host: BrokenHost, made: nri.PluginStatus, *, pid: int = 0) -> None:
 
 def live(status: dict[str, Any] | None) -> list[CheckResult]:
     """Return what is said on this machine, where no plugin's service is enabled, of a plugin with STATUS."""
-    host = Root("/")
-    request = DoctorRequest(
-        host=host,
-        configuration=Settings(),
-        discovery_context=DiscoveryContext(host=host, driver=host, dev=host),
-        generate_options=DEFAULT_OPTIONS,
-        delivery_options=DEFAULT_DELIVERY,
-        vendors=(),
-        spec_dirs=(),
-        state_dir="/nonexistent",
-        daemon=lambda: (None, ""),
-        plugin=lambda: status,
-        restart=lambda _: (),
-    )
-    return [result for check in plugin.CHECKS for result in check(Context(request))]
+    context = doctor_context(plugin=lambda: status)
+    return [result for check in plugin.CHECKS for result in check(context)]
 
 
 def test_a_host_without_the_plugin_lacks_nothing(host: BrokenHost) -> None:

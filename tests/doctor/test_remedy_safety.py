@@ -10,18 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.abilities import cannot_run, tool
-from support.doctor.broken_host import BINARIES, BrokenHost
+from support.doctor.broken_host import ALICE, BINARIES, BrokenHost
+from support.doctor.requests import doctor_context
 
-from cdigen.config import Settings
 from cdigen.doctor.commands import needs_root
-from cdigen.doctor.context import Context, DoctorRequest
 from cdigen.doctor.result import Remedy, Topic, command_line, filter_remedies, quoted
-from cdigen.host.root import Root
-from cdigen.pipeline.delivery import DEFAULT_DELIVERY
-from cdigen.pipeline.generate import DEFAULT_OPTIONS
-from cdigen.vendors.base import DiscoveryContext
 
-ALICE = "alice:x:1000:1000::/home/alice:/bin/sh\n"
 CONFIGURATION = "home/alice/.config/containers/containers.conf"
 
 
@@ -193,22 +187,7 @@ def test_nothing_is_to_be_run_on_this_machine_for_a_host_that_is_a_folder(host: 
 def test_a_remedy_names_the_folder_that_was_judged_and_no_link_to_it(tmp_path: Path) -> None:
     (tmp_path / "judged").mkdir()
     (tmp_path / "link").symlink_to("judged")
-    host = Root()
-    context = Context(
-        DoctorRequest(
-            host=host,
-            configuration=Settings(),
-            discovery_context=DiscoveryContext(host=host, driver=host, dev=host),
-            generate_options=DEFAULT_OPTIONS,
-            delivery_options=DEFAULT_DELIVERY,
-            vendors=(),
-            spec_dirs=(),
-            state_dir=str(tmp_path),
-            daemon=lambda: (None, ""),
-            plugin=lambda: None,
-            restart=lambda _: (),
-        )
-    )
+    context = doctor_context(state_dir=str(tmp_path))
     assert context.outer(f"{tmp_path}/link/a.json") == f"{tmp_path}/judged/a.json"
     assert context.outer(f"{tmp_path}/link") == f"{tmp_path}/link"
 

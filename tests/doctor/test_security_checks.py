@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 from support.abilities import cannot_run
-from support.doctor.broken_host import DEVICE, NAME, BrokenHost
+from support.doctor.broken_host import ALICE, DEVICE, NAME, BrokenHost
 
-ALICE = "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n"
 HOOK = "usr/libexec/cdigen/cdigen-hook"
 
 

@@ -1,21 +1,9 @@
 """What the doctor says of what stands in spec files, and of who may change or read them."""
 
 import json
-import os
 from typing import Any
 
-from support.doctor.broken_host import KIND, NAME, BrokenHost
-
-
-def test_a_device_that_the_spec_does_not_have_yet_is_written(host: BrokenHost) -> None:
-    def change(document: dict[str, Any]) -> None:
-        document["devices"] = [device for device in document["devices"] if device["name"] != "1"]
-
-    host.put(f"run/cdi/{NAME}", host.changed(change))
-    row = host.diagnosis("--device", f"{KIND}=1")
-    assert row["check"] == "spec-fresh"
-    assert "+1 device" in row["detail"]
-    host.fixed(row)
+from support.doctor.broken_host import NAME, BrokenHost
 
 
 def test_a_driver_upgrade_leaves_a_spec_that_names_files_that_are_gone(host: BrokenHost) -> None:
@@ -29,27 +17,6 @@ def test_a_driver_upgrade_leaves_a_spec_that_names_files_that_are_gone(host: Bro
     host.fixed(rows[0])
 
 
-def test_a_spec_that_only_root_may_read_is_a_warning_where_nobody_else_asks(host: BrokenHost) -> None:
-    host.spec.chmod(0o600)
-    row = host.diagnosis()
-    assert (row["check"], row["severity"]) == ("spec-readable", "warning")
-    host.fixed(row)
-
-
-def test_a_spec_that_others_may_write_is_taken_from_them(host: BrokenHost) -> None:
-    host.spec.chmod(0o666)
-    row = host.diagnosis()
-    assert row["check"] == "spec-trust"
-    host.fixed(row)
-
-
-def test_a_directory_that_belongs_to_another_is_given_to_root(host: BrokenHost) -> None:
-    os.chown(host.root / "run/cdi", 1000, 1000)
-    row = host.diagnosis()
-    assert row["check"] == "spec-trust"
-    host.fixed(row)
-
-
 def test_anothers_spec_that_hides_ours_is_said(host: BrokenHost) -> None:
     host.put("etc/cdigen/config.yaml", "spec_dirs: [/var/run/cdi, /etc/cdi]\n")
     host.put("etc/cdi/nvidia.com-gpu.json", host.document())
@@ -57,16 +24,6 @@ def test_anothers_spec_that_hides_ours_is_said(host: BrokenHost) -> None:
     host.path("etc/cdi/nvidia.com-gpu.json").rename(host.root / "etc/cdi/nvidia.yaml")
     assert host.result("spec-foreign")["ok"]
     assert "(not in use)" in host.result("spec-foreign")["detail"]
-
-
-def test_a_stale_spec_of_others_that_nobody_uses_is_a_warning(host: BrokenHost) -> None:
-    def change(document: dict[str, Any]) -> None:
-        document["containerEdits"]["mounts"][0]["hostPath"] = "/usr/lib/gone.so"
-
-    host.put("etc/cdi/nvidia.yaml", json.dumps(host.changed(change)))
-    row = host.diagnosis()
-    assert (row["check"], row["severity"]) == ("spec-stale", "warning")
-    host.fixed(row)
 
 
 def test_a_stale_spec_of_others_that_is_used_gives_way_to_ours(host: BrokenHost) -> None:

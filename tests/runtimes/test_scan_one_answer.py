@@ -15,21 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.doctor.requests import doctor_context
 from support.values.spec_documents import of_devices
 
 from cdigen.cdi.loaders.emulation import loader_verdicts
 from cdigen.cli.main import main
 from cdigen.config import Settings
-from cdigen.doctor.context import Context, DoctorRequest
 from cdigen.doctor.loading import lost_names
 from cdigen.frontend.host_state import HostSources, read_host_state
-from cdigen.host.root import Root
 from cdigen.nri.decision.context import LIBRARY, context_of
-from cdigen.pipeline.delivery import DEFAULT_DELIVERY
-from cdigen.pipeline.generate import DEFAULT_OPTIONS
 from cdigen.pipeline.publish import serving_file
 from cdigen.runtimes.spec_cache import SpecCache
-from cdigen.vendors.base import DiscoveryContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -201,23 +197,13 @@ class Tree:
         return {row["device"]: self._inner(row["file"]) for row in rows if row["usable"]}
 
     def by_doctor(self) -> dict[str, str]:
-        root = Root(str(self.root))
         names = tuple(f"{kind}={name}" for kind in KINDS for name in DEVICES)
-        context = Context(
-            DoctorRequest(
-                host=root,
-                configuration=Settings(spec_dirs=self.listed),
-                discovery_context=DiscoveryContext(host=root, driver=root, dev=root),
-                generate_options=DEFAULT_OPTIONS,
-                delivery_options=DEFAULT_DELIVERY,
-                vendors=(),
-                spec_dirs=tuple(map(self._outer, self.listed)),
-                state_dir=self._outer("/var/lib/cdigen"),
-                daemon=lambda: (None, ""),
-                plugin=lambda: None,
-                restart=lambda _: (),
-                devices=names,
-            )
+        context = doctor_context(
+            str(self.root),
+            configuration=Settings(spec_dirs=self.listed),
+            spec_dirs=tuple(map(self._outer, self.listed)),
+            state_dir=self._outer("/var/lib/cdigen"),
+            devices=names,
         )
         (runtime,) = context.runtimes
         lost = {resolution.device for resolution in lost_names(context, runtime)}

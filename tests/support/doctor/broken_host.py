@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 KIND, NAME = "nvidia.com/gpu", "nvidia.com-gpu.json"
 DEVICE = f"{KIND}=0"
+# A /etc/passwd with an ordinary user.
+ALICE = "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n"
 # The binaries that make a tree a host of these runtimes; none of them is ever started.
 BINARIES = {"podman": "podman", "docker": "dockerd", "containerd": "containerd", "crio": "crio"}
 
@@ -62,6 +64,13 @@ class BrokenHost:
 
     def link(self, name: str, target: str) -> None:
         (self.root / name).symlink_to(target)
+
+    def enable(self, unit: str, text: str = "[Unit]\n") -> None:
+        """Install UNIT and enable it, as ``systemctl enable`` does."""
+        self.put(f"usr/lib/systemd/system/{unit}", text)
+        wants = self.root / "etc/systemd/system/multi-user.target.wants"
+        wants.mkdir(parents=True, exist_ok=True)
+        (wants / unit).symlink_to(f"/usr/lib/systemd/system/{unit}")
 
     @property
     def spec(self) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import time
 from typing import TYPE_CHECKING, Any
@@ -56,11 +55,7 @@ class KubeNode(BrokenHost):
         self.make("containerd")
         self.put("etc/containerd/config.toml", CONTAINERD)
         self.put("usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet\n")
-        unit = self.root / "usr/lib/systemd/system/cdigen-kubelet.service"
-        shutil.copy(REPOSITORY / "etc/cdigen-kubelet.service", unit)
-        wants = self.root / "etc/systemd/system/multi-user.target.wants"
-        wants.mkdir(parents=True)
-        (wants / unit.name).symlink_to(f"/usr/lib/systemd/system/{unit.name}")
+        self.enable("cdigen-kubelet.service", (REPOSITORY / "etc/cdigen-kubelet.service").read_text())
         (self.root / PLUGINS).mkdir(parents=True)
         self.listen("kubelet.sock")
         self.listen("cdigen-nvidia.com_gpu-01234567.sock")
