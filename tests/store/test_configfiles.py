@@ -2,14 +2,12 @@
 
 import json
 import os
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from support.abilities import cannot_run
 from support.store.killing import killed_after, moments
+from support.store.mounts import fill, read_only, tmpfs
 from support.waiting import pause
 
 from cdigen.host.root import Root
@@ -292,23 +290,11 @@ def test_what_is_no_file_is_refused(machine: Machine) -> None:
         machine.apply(None, NEW)
 
 
-@contextmanager
-def mounted(path: Path, *arguments: str) -> Iterator[None]:
-    subprocess.run(["mount", *arguments, path], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", path], check=True)
-
-
 @pytest.mark.usefixtures("own_mounts")
 def test_a_read_only_file_system_changes_nothing_and_is_said(machine: Machine) -> None:
     machine.file().write_bytes(OLD)
-    folder = machine.file().parent
-    with mounted(folder, "--bind", str(folder)):
-        subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
-        with pytest.raises(StoreError, match="Read-only file system"):
-            machine.apply(OLD, NEW)
+    with read_only(machine.file().parent), pytest.raises(StoreError, match="Read-only file system"):
+        machine.apply(OLD, NEW)
     assert machine.names() == ["etc/docker/daemon.json"]
 
 
@@ -316,10 +302,8 @@ def test_a_read_only_file_system_changes_nothing_and_is_said(machine: Machine) -
 def test_a_full_disk_changes_nothing_and_is_said(machine: Machine) -> None:
     machine.state.mkdir(parents=True)
     machine.file().write_bytes(OLD)
-    with mounted(machine.state, "-t", "tmpfs", "-o", "size=64k,mode=0755", "tmpfs"):
-        with (machine.state / "ballast").open("wb", buffering=0) as file, suppress(OSError):
-            while True:
-                file.write(b"x" * 4096)
+    with tmpfs(machine.state, "size=64k"):
+        fill(machine.state / "ballast")
         with pytest.raises(StoreError, match="No space left on device"):
             machine.apply(OLD, NEW)
         assert machine.file().read_bytes() == OLD

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,17 +14,10 @@ from cdigen.store import specs
 from cdigen.store.views import pruning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from pathlib import Path
 
 KIND = "nvidia.com/gpu"
-
-
-@pytest.fixture
-def base(other_users: None) -> Iterator[Path]:  # noqa: ARG001 - it holds folders of other users
-    """Return a folder that every user reaches."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as top:
-        os.chmod(top, 0o755)
-        yield Path(top)
 
 
 def writable_by_everyone(path: Path) -> None:
@@ -49,45 +40,45 @@ def of_a_user(path: Path) -> None:
 EXPOSED = [writable_by_everyone, sticky, of_a_group, of_a_user]
 
 
-def publish(base: Path) -> specs.PublishedSpec:
+def publish(top: Path) -> specs.PublishedSpec:
     return specs.publish(
-        f"{base}/above/specs",
+        f"{top}/above/specs",
         "x.json",
         b"{}",
         kind=KIND,
-        state_dir=f"{base}/above/state",
+        state_dir=f"{top}/above/state",
         check=lambda _: None,
     )
 
 
-def withdraw(base: Path) -> str:
-    return specs.withdraw(f"{base}/above/specs", "x.json", state_dir=f"{base}/above/state")
+def withdraw(top: Path) -> str:
+    return specs.withdraw(f"{top}/above/specs", "x.json", state_dir=f"{top}/above/state")
 
 
-def prune(base: Path) -> object:
-    return pruning.prune(f"{base}/above/state", spec_dirs=())
+def prune(top: Path) -> object:
+    return pruning.prune(f"{top}/above/state", spec_dirs=())
 
 
 @pytest.mark.parametrize("expose", EXPOSED)
 @pytest.mark.parametrize("work", [publish, withdraw, prune])
 def test_a_state_directory_of_others_is_refused_and_nothing_is_changed(
-    work: Callable[[Path], object], expose: Callable[[Path], None], base: Path
+    work: Callable[[Path], object], expose: Callable[[Path], None], top: Path
 ) -> None:
-    publish(base)
-    (base / "above/state/views").mkdir()
-    before = sorted(base.rglob("*"))
-    expose(base / "above/state")
+    publish(top)
+    (top / "above/state/views").mkdir()
+    before = sorted(top.rglob("*"))
+    expose(top / "above/state")
     with pytest.raises(StoreError, match=r"state directory .*/state (belongs to uid|is writable by)"):
-        work(base)
-    assert sorted(base.rglob("*")) == before
+        work(top)
+    assert sorted(top.rglob("*")) == before
 
 
 @pytest.mark.parametrize("expose", EXPOSED)
 @pytest.mark.parametrize("place", ["var/lib/cdigen", "var/lib/cdigen/views"])
 def test_no_view_is_made_where_others_could_change_it(
-    place: str, expose: Callable[[Path], None], base: Path
+    place: str, expose: Callable[[Path], None], top: Path
 ) -> None:
-    host = views.driver(base / "host")
+    host = views.driver(top / "host")
     (host / "var/lib/cdigen/views").mkdir(parents=True)
     expose(host / place)
     with pytest.raises(StoreError, match=rf"directory {host / place} (belongs to uid|is writable by)"):
@@ -98,9 +89,9 @@ def test_no_view_is_made_where_others_could_change_it(
 @pytest.mark.parametrize("expose", EXPOSED)
 @pytest.mark.parametrize("place", ["var/lib/cdigen", "var/lib/cdigen/views"])
 def test_no_spec_that_is_only_shown_names_a_view_that_others_could_change(
-    place: str, expose: Callable[[Path], None], base: Path
+    place: str, expose: Callable[[Path], None], top: Path
 ) -> None:
-    host = views.driver(base / "host")
+    host = views.driver(top / "host")
     views.publish(host, copies=True)
     assert views.find(host)
     expose(host / place)
@@ -108,12 +99,10 @@ def test_no_spec_that_is_only_shown_names_a_view_that_others_could_change(
 
 
 @pytest.mark.parametrize("expose", EXPOSED)
-def test_a_spec_directory_of_others_is_written_to_and_said(
-    expose: Callable[[Path], None], base: Path
-) -> None:
-    specs = folder(folder(base / "above", mode=0o755) / "specs", mode=0o755)
+def test_a_spec_directory_of_others_is_written_to_and_said(expose: Callable[[Path], None], top: Path) -> None:
+    specs = folder(folder(top / "above", mode=0o755) / "specs", mode=0o755)
     expose(specs)
-    done = publish(base)
+    done = publish(top)
     assert done.result == "written"
     (finding,) = done.findings
     assert (finding.severity, finding.rule) == ("warning", "spec-directory-exposed")
@@ -121,29 +110,29 @@ def test_a_spec_directory_of_others_is_written_to_and_said(
     assert finding.hint
 
 
-def test_roots_own_in_a_tree_of_a_users_is_roots(base: Path) -> None:
+def test_roots_own_in_a_tree_of_a_users_is_roots(top: Path) -> None:
     """`sudo cdigen generate --root ./rootfs --write`."""
-    folder(base / "above", ALICE, 0o775)
-    assert publish(base).findings == ()
-    os.rename(base / "above/state", base / "above/gone")
-    folder(base / "above/state", ALICE, 0o755)
+    folder(top / "above", ALICE, 0o775)
+    assert publish(top).findings == ()
+    os.rename(top / "above/state", top / "above/gone")
+    folder(top / "above/state", ALICE, 0o755)
     with pytest.raises(StoreError, match="belongs to uid"):
-        publish(base)
+        publish(top)
 
 
-def test_what_is_roots_alone_is_said_nothing_about(base: Path) -> None:
-    folder(base / "above", mode=0o1777)
-    assert publish(base).findings == ()
+def test_what_is_roots_alone_is_said_nothing_about(top: Path) -> None:
+    folder(top / "above", mode=0o1777)
+    assert publish(top).findings == ()
 
 
-def test_a_user_writes_into_folders_of_her_own(base: Path) -> None:
-    folder(base / "above", ALICE, 0o775)
+def test_a_user_writes_into_folders_of_her_own(top: Path) -> None:
+    folder(top / "above", ALICE, 0o775)
 
     def work() -> None:
-        done = publish(base)
+        done = publish(top)
         if done.findings:
             raise StoreError(done.findings[0].message)
 
     assert by(ALICE, work) == ""
-    assert (base / "above/specs/x.json").stat().st_uid == ALICE
-    assert f"{base}/above/state belongs to uid {ALICE}" in by(MALLORY, work)
+    assert (top / "above/specs/x.json").stat().st_uid == ALICE
+    assert f"{top}/above/state belongs to uid {ALICE}" in by(MALLORY, work)

@@ -1,21 +1,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from support.store.mounts import fill, read_only, tmpfs
+from support.store.users import by
 
-from cdigen.model.errors import CdigenError, StoreError
+from cdigen.model.errors import StoreError
 from cdigen.store import specs
 from cdigen.store.state import read
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
 
 NAME = "nvidia.com-gpu.json"
 NOBODY = 65534
@@ -36,54 +31,6 @@ def refusal(directory: Path | str, state_dir: Path | str, content: bytes) -> Sto
         publish(directory, state_dir, content)
     assert "\n" not in caught.value.message
     return caught.value
-
-
-@contextmanager
-def mounted(path: Path, *arguments: str) -> Iterator[Path]:
-    path.mkdir(exist_ok=True)
-    subprocess.run(["mount", *arguments, str(path)], check=True)
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", str(path)], check=True)
-
-
-def tmpfs(path: Path, options: str) -> AbstractContextManager[Path]:
-    return mounted(path, "-t", "tmpfs", "-o", f"mode=0755,{options}", "tmpfs")
-
-
-@contextmanager
-def read_only(path: Path) -> Iterator[None]:
-    with mounted(path, "--bind", str(path)):
-        subprocess.run(["mount", "-o", "remount,bind,ro", str(path)], check=True)
-        yield
-
-
-def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(b"x" * 4096)
-
-
-def as_nobody(work: Callable[[], object]) -> str:
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
-        try:
-            answer = str(work())
-        except CdigenError as error:
-            answer = f"{type(error).__name__}: {error.message} ({error.hint})"
-        finally:
-            os.write(writer, answer.encode())
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as answers:
-        answer = answers.read()
-    os.waitpid(pid, 0)
-    return answer
 
 
 @pytest.mark.usefixtures("own_mounts")
@@ -190,17 +137,15 @@ def test_a_user_without_permission_is_told_what_and_where() -> None:
         (base / "closed").mkdir(mode=0o700)
         (base / "state").mkdir()
         os.chown(base / "state", NOBODY, NOBODY)
-        answer = as_nobody(lambda: publish(base / "cdi", base / "state", b"new"))
-        assert answer.startswith(f"StoreError: cannot write {base}/cdi/{NAME}: Permission denied (run")
-        answer = as_nobody(lambda: publish(base / "closed/cdi", base / "state", b"new"))
-        assert answer.startswith("StoreError: cannot open spec directory")
+        answer = by(NOBODY, lambda: publish(base / "cdi", base / "state", b"new"))
+        assert answer.startswith(f"cannot write {base}/cdi/{NAME}: Permission denied; run")
+        answer = by(NOBODY, lambda: publish(base / "closed/cdi", base / "state", b"new"))
+        assert answer.startswith("cannot open spec directory")
         assert "Permission denied" in answer
-        answer = as_nobody(lambda: publish(base / "new/cdi", base / "state", b"new"))
-        assert answer.startswith(
-            f"StoreError: cannot make spec directory {base}/new/cdi: {base}/new: Permission"
-        )
-        answer = as_nobody(lambda: publish(base / "cdi", base / "mine", b"new"))
-        assert answer.startswith(f"StoreError: cannot make state directory {base}/mine: Permission denied")
+        answer = by(NOBODY, lambda: publish(base / "new/cdi", base / "state", b"new"))
+        assert answer.startswith(f"cannot make spec directory {base}/new/cdi: {base}/new: Permission")
+        answer = by(NOBODY, lambda: publish(base / "cdi", base / "mine", b"new"))
+        assert answer.startswith(f"cannot make state directory {base}/mine: Permission denied")
         assert os.listdir(base / "cdi") == []
 
 
@@ -213,7 +158,7 @@ def test_a_file_that_must_not_be_replaced_is_left_alone() -> None:
         (base / "cdi").chmod(0o1777)  # all may write here, but nobody may rename over another's file
         for path in (base / "state", *(base / "state").iterdir()):
             os.chown(path, NOBODY, NOBODY)
-        answer = as_nobody(lambda: publish(base / "cdi", base / "state", b"new"))
-        assert answer.startswith(f"StoreError: cannot write {base}/cdi/{NAME}: Operation not permitted (run")
+        answer = by(NOBODY, lambda: publish(base / "cdi", base / "state", b"new"))
+        assert answer.startswith(f"cannot write {base}/cdi/{NAME}: Operation not permitted; run")
         assert (base / "cdi" / NAME).read_bytes() == b"old"
         assert os.listdir(base / "cdi") == [NAME]

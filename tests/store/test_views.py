@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from support.abilities import cannot_run
-from support.store import views
 from support.store.traces import traces
 from support.store.views import (
     FILES,
@@ -41,11 +40,6 @@ if TYPE_CHECKING:
 CAPABILITIES = (
     b"\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"  # cap_net_bind
 )
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return views.driver(tmp_path / "host")
 
 
 def name(base: Path, plan: ViewPlan = PLAN) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from support.abilities import cannot_run
-from support.store import views
 from support.store.killing import child, killed_after, moments
 from support.store.views import LIBRARY, PLAN, SMI, is_whole, left, publish, put, state, view
 from support.waiting import pause
@@ -28,11 +27,6 @@ if TYPE_CHECKING:
     from cdigen.store.views.sources import ViewLayout
 
 KILLS = 40
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return views.driver(tmp_path / "host")
 
 
 def prepared(base: Path) -> tuple[Root, ViewLayout]:

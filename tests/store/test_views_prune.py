@@ -32,11 +32,6 @@ LATER = 100.0
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return views.driver(tmp_path / "host")
-
-
-@pytest.fixture
 def proc(tmp_path: Path) -> Path:
     """Return a /proc with an init, another process and a zombie, which have nothing of ours mounted."""
     folder = tmp_path / "proc"

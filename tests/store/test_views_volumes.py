@@ -5,7 +5,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.store import views
 from support.store.views import LIBRARY, publish, put, state
 
 from cdigen.host.root import Root
@@ -13,11 +12,6 @@ from cdigen.model.errors import StoreError
 from cdigen.store.views.volumes import drop, lead, led_to, volumes
 
 NAME = "nvidia_driver"
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return views.driver(tmp_path / "host")
 
 
 def folder(base: Path) -> Path:

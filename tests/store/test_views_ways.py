@@ -38,11 +38,6 @@ except StoreError as error:
 pytestmark = pytest.mark.usefixtures("own_mounts")
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return views.driver(tmp_path / "host")
-
-
 @pytest.mark.parametrize("mounts_of_case", [STATE_ON_TMPFS, HARDENED], ids=["tmpfs", "hardened"])
 def test_where_nothing_is_free_of_cost_the_refusal_says_why_and_leaves_nothing(
     base: Path, mounts_of_case: str

@@ -24,7 +24,7 @@ def folder(path: Path, owner: int = ROOT, mode: int = 0o1777) -> Path:
     return path
 
 
-def by(uid: int, work: Callable[[], None]) -> str:
+def by(uid: int, work: Callable[[], object]) -> str:
     """Do WORK as the user UID, in a process of its own; returns what it was refused with, or nothing."""
     reading, writing = os.pipe()
     child = os.fork()

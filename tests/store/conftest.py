@@ -1,0 +1,23 @@
+"""Folders on which the tests of the store work."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.store import views
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """Return a host with the small driver of ``views.PLAN``."""
+    return views.driver(tmp_path / "host")
+
+
+@pytest.fixture
+def top(other_users: None) -> Iterator[Path]:  # noqa: ARG001 - it holds files of other users
+    """Return a folder that every user reaches."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
