@@ -5,40 +5,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.hosts.runtime_config import Tree
 
-from cdigen.host.root import Root
 from cdigen.model.errors import ConfigError
-from cdigen.runtimes.edits import containerd, crio, docker, podman
-from cdigen.runtimes.edits.plan import DesiredConfig, Plan, merged_dirs
+from cdigen.runtimes.edits.plan import DesiredConfig, merged_dirs
 from cdigen.runtimes.releases import Release
-from cdigen.runtimes.settings import read
-from cdigen.store.configfiles import current
 
 DESIRED = DesiredConfig(spec_dirs=("/etc/cdi", "/var/run/cdi"))
 WITH_NRI = DesiredConfig(spec_dirs=DESIRED.spec_dirs, nri=True)
-PLANS = {"podman": podman.plan, "docker": docker.plan, "containerd": containerd.plan, "cri-o": crio.plan}
 MAIN = "etc/containerd/config.toml"
 IMPORTING = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
 OLD_CRI = 'plugins."io.containerd.grpc.v1.cri"'
 NEW_CRI = 'plugins."io.containerd.cri.v1.runtime"'
 
 
-def put(root: Path, path: str, content: str) -> None:
-    (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).write_text(content)
-
-
-def planned(root: Path, runtime: str, release: Release | None, desired: DesiredConfig = DESIRED) -> Plan:
-    host = Root(str(root))
-    settings = read(runtime, host, release)
-    return PLANS[runtime](settings, release, desired, lambda path: current(host, path))
-
-
 def said(
-    root: Path, runtime: str, release: Release | None, desired: DesiredConfig = DESIRED
+    tree: Tree, runtime: str, release: Release | None, desired: DesiredConfig = DESIRED
 ) -> dict[str, Any]:
     """Return the documents that are to be written, by their paths without folders."""
-    changes = planned(root, runtime, release, desired).changes
+    changes = tree.plan(runtime, release, desired).changes
     return {Path(one.path).name: tomllib.loads((one.after or b"").decode()) for one in changes}
 
 
@@ -60,172 +45,172 @@ def test_no_directory_is_lost_and_the_last_desired_has_priority(
 
 
 @pytest.mark.parametrize("release", [(5, 5, 0), (5, 8, 6), None])
-def test_podman_gets_a_drop_in_of_its_own(tmp_path: Path, release: Release | None) -> None:
-    put(tmp_path, "etc/containers/containers.conf", "[engine]\nruntime = 'crun'\n")
-    (change,) = planned(tmp_path, "podman", release).changes
+def test_podman_gets_a_drop_in_of_its_own(tree: Tree, release: Release | None) -> None:
+    tree.put("etc/containers/containers.conf", "[engine]\nruntime = 'crun'\n")
+    (change,) = tree.plan("podman", release, DESIRED).changes
     assert change.path.startswith("/etc/containers/containers.conf.d/")
     assert change.before is None
     document = tomllib.loads((change.after or b"").decode())
     assert document == {"engine": {"cdi_spec_dirs": ["/etc/cdi", "/var/run/cdi"]}}
 
 
-def test_podman_before_5_5_has_nothing_to_configure(tmp_path: Path) -> None:
-    plan = planned(tmp_path, "podman", (4, 3, 1))
+def test_podman_before_5_5_has_nothing_to_configure(tree: Tree) -> None:
+    plan = tree.plan("podman", (4, 3, 1), DESIRED)
     assert plan.changes == ()
     assert "4.3.1" in plan.findings[0].message
 
 
-def test_podman_before_5_5_cannot_be_given_another_directory(tmp_path: Path) -> None:
+def test_podman_before_5_5_cannot_be_given_another_directory(tree: Tree) -> None:
     with pytest.raises(ConfigError, match=r"4\.3\.1 reads /etc/cdi and /var/run/cdi"):
-        planned(tmp_path, "podman", (4, 3, 1), DesiredConfig(spec_dirs=("/srv/cdi",)))
+        tree.plan("podman", (4, 3, 1), DesiredConfig(spec_dirs=("/srv/cdi",)))
 
 
-def test_podman_keeps_the_directories_that_it_has(tmp_path: Path) -> None:
-    put(tmp_path, "etc/containers/containers.conf", '[engine]\ncdi_spec_dirs = ["/srv/cdi"]\n')
-    (document,) = said(tmp_path, "podman", (5, 8, 0)).values()
+def test_podman_keeps_the_directories_that_it_has(tree: Tree) -> None:
+    tree.put("etc/containers/containers.conf", '[engine]\ncdi_spec_dirs = ["/srv/cdi"]\n')
+    (document,) = said(tree, "podman", (5, 8, 0)).values()
     assert document["engine"]["cdi_spec_dirs"] == ["/srv/cdi", "/etc/cdi", "/var/run/cdi"]
 
 
-def test_podman_is_left_alone_where_its_files_say_so_already(tmp_path: Path) -> None:
-    put(tmp_path, "etc/containers/containers.conf", '[engine]\ncdi_spec_dirs = ["/etc/cdi", "/run/cdi"]\n')
-    assert planned(tmp_path, "podman", (5, 8, 0)).changes == ()
+def test_podman_is_left_alone_where_its_files_say_so_already(tree: Tree) -> None:
+    tree.put("etc/containers/containers.conf", '[engine]\ncdi_spec_dirs = ["/etc/cdi", "/run/cdi"]\n')
+    assert tree.plan("podman", (5, 8, 0), DESIRED).changes == ()
 
 
-def test_a_drop_in_that_comes_later_is_edited_itself(tmp_path: Path) -> None:
+def test_a_drop_in_that_comes_later_is_edited_itself(tree: Tree) -> None:
     path = "etc/containers/containers.conf.d/zz.conf"
-    put(tmp_path, path, '# mine\n[engine]\ncdi_spec_dirs = ["/srv/cdi"]\n')
-    (change,) = planned(tmp_path, "podman", (5, 8, 0)).changes
+    tree.put(path, '# mine\n[engine]\ncdi_spec_dirs = ["/srv/cdi"]\n')
+    (change,) = tree.plan("podman", (5, 8, 0), DESIRED).changes
     assert change.path == f"/{path}"
     assert (change.after or b"").startswith(b"# mine\n")
 
 
-def test_podman_has_no_nri(tmp_path: Path) -> None:
+def test_podman_has_no_nri(tree: Tree) -> None:
     with pytest.raises(ConfigError, match="NRI"):
-        planned(tmp_path, "podman", (5, 8, 0), WITH_NRI)
+        tree.plan("podman", (5, 8, 0), WITH_NRI)
 
 
-def test_docker_before_28_2_needs_its_switch(tmp_path: Path) -> None:
-    (change,) = planned(tmp_path, "docker", (27, 5, 0)).changes
+def test_docker_before_28_2_needs_its_switch(tree: Tree) -> None:
+    (change,) = tree.plan("docker", (27, 5, 0), DESIRED).changes
     assert list(change.keys) == ["features.cdi", "cdi-spec-dirs"]
 
 
-def test_docker_from_28_2_on_needs_it_only_where_it_is_off(tmp_path: Path) -> None:
-    (change,) = planned(tmp_path, "docker", (28, 5, 2)).changes
+def test_docker_from_28_2_on_needs_it_only_where_it_is_off(tree: Tree) -> None:
+    (change,) = tree.plan("docker", (28, 5, 2), DESIRED).changes
     assert list(change.keys) == ["cdi-spec-dirs"]
-    put(tmp_path, "etc/docker/daemon.json", '{"features": {"cdi": false}}')
-    (change,) = planned(tmp_path, "docker", (28, 5, 2)).changes
+    tree.put("etc/docker/daemon.json", '{"features": {"cdi": false}}')
+    (change,) = tree.plan("docker", (28, 5, 2), DESIRED).changes
     assert list(change.keys) == ["features.cdi", "cdi-spec-dirs"]
 
 
-def test_docker_that_reads_no_specs_is_refused(tmp_path: Path) -> None:
+def test_docker_that_reads_no_specs_is_refused(tree: Tree) -> None:
     with pytest.raises(ConfigError, match=r"24\.0\.7 reads no CDI specs"):
-        planned(tmp_path, "docker", (24, 0, 7))
+        tree.plan("docker", (24, 0, 7), DESIRED)
 
 
-def test_a_restart_of_docker_is_said_to_stop_its_containers_unless_they_live_on(tmp_path: Path) -> None:
-    assert "no-live-restore" in {finding.rule for finding in planned(tmp_path, "docker", (28, 5, 2)).findings}
-    put(tmp_path, "etc/docker/daemon.json", '{"live-restore": true}')
-    assert planned(tmp_path, "docker", (28, 5, 2)).findings == ()
+def test_a_restart_of_docker_is_said_to_stop_its_containers_unless_they_live_on(tree: Tree) -> None:
+    assert "no-live-restore" in {
+        finding.rule for finding in tree.plan("docker", (28, 5, 2), DESIRED).findings
+    }
+    tree.put("etc/docker/daemon.json", '{"live-restore": true}')
+    assert tree.plan("docker", (28, 5, 2), DESIRED).findings == ()
 
 
-def test_what_dockers_command_line_sets_is_never_set_in_the_file_as_well(tmp_path: Path) -> None:
+def test_what_dockers_command_line_sets_is_never_set_in_the_file_as_well(tree: Tree) -> None:
     # dockerd does not start with both.
     unit = "[Service]\nExecStart=/usr/sbin/dockerd --cdi-spec-dir /etc/cdi --cdi-spec-dir /var/run/cdi\n"
-    put(tmp_path, "usr/lib/systemd/system/docker.service", unit)
-    assert planned(tmp_path, "docker", (28, 5, 2)).changes == ()
-    put(tmp_path, "usr/lib/systemd/system/docker.service", unit.replace("/var/run/cdi", "/srv/cdi"))
+    tree.put("usr/lib/systemd/system/docker.service", unit)
+    assert tree.plan("docker", (28, 5, 2), DESIRED).changes == ()
+    tree.put("usr/lib/systemd/system/docker.service", unit.replace("/var/run/cdi", "/srv/cdi"))
     with pytest.raises(ConfigError, match=r"the command line of .*docker\.service"):
-        planned(tmp_path, "docker", (28, 5, 2))
+        tree.plan("docker", (28, 5, 2), DESIRED)
 
 
-def test_crio_gets_a_drop_in_and_nri_where_it_is_wanted(tmp_path: Path) -> None:
-    (document,) = said(tmp_path, "cri-o", (1, 30, 0), WITH_NRI).values()
+def test_crio_gets_a_drop_in_and_nri_where_it_is_wanted(tree: Tree) -> None:
+    (document,) = said(tree, "cri-o", (1, 30, 0), WITH_NRI).values()
     assert document["crio"] == {
         "runtime": {"cdi_spec_dirs": ["/etc/cdi", "/var/run/cdi"]},
         "nri": {"enable_nri": True},
     }
 
 
-def test_containerd_1_7_gets_its_keys_into_the_main_file(tmp_path: Path) -> None:
-    put(tmp_path, MAIN, f"version = 2\n{IMPORTING}")
-    document = said(tmp_path, "containerd", (1, 7, 24), WITH_NRI)["config.toml"]
+def test_containerd_1_7_gets_its_keys_into_the_main_file(tree: Tree) -> None:
+    tree.put(MAIN, f"version = 2\n{IMPORTING}")
+    document = said(tree, "containerd", (1, 7, 24), WITH_NRI)["config.toml"]
     assert document["plugins"] == {
         "io.containerd.grpc.v1.cri": {"enable_cdi": True, "cdi_spec_dirs": ["/etc/cdi", "/var/run/cdi"]},
         "io.containerd.nri.v1.nri": {"disable": False},
     }
 
 
-def test_containerd_1_7_gets_its_keys_where_the_last_table_of_the_plugin_is(tmp_path: Path) -> None:
+def test_containerd_1_7_gets_its_keys_where_the_last_table_of_the_plugin_is(tree: Tree) -> None:
     # It replaces the others, so a table in the main file would not be read, and one after it would be all.
-    put(tmp_path, MAIN, f"version = 2\n{IMPORTING}[{OLD_CRI}]\nx = 1\n")
-    put(tmp_path, "etc/containerd/conf.d/user.toml", f"[{OLD_CRI}.cni]\nbin_dir = '/b'\n")
-    document = said(tmp_path, "containerd", (1, 7, 24))["user.toml"]
+    tree.put(MAIN, f"version = 2\n{IMPORTING}[{OLD_CRI}]\nx = 1\n")
+    tree.put("etc/containerd/conf.d/user.toml", f"[{OLD_CRI}.cni]\nbin_dir = '/b'\n")
+    document = said(tree, "containerd", (1, 7, 24))["user.toml"]
     cri = document["plugins"]["io.containerd.grpc.v1.cri"]
     assert (cri["cni"], cri["enable_cdi"]) == ({"bin_dir": "/b"}, True)
     assert "version" not in document
 
 
 @pytest.mark.parametrize(("version", "plugin"), [(2, OLD_CRI), (3, NEW_CRI), (4, NEW_CRI)])
-def test_containerd_2_gets_a_drop_in_of_the_main_files_version(
-    tmp_path: Path, version: int, plugin: str
-) -> None:
-    put(tmp_path, MAIN, f"version = {version}\n{IMPORTING}")
-    (change,) = planned(tmp_path, "containerd", (2, 3, 0)).changes
+def test_containerd_2_gets_a_drop_in_of_the_main_files_version(tree: Tree, version: int, plugin: str) -> None:
+    tree.put(MAIN, f"version = {version}\n{IMPORTING}")
+    (change,) = tree.plan("containerd", (2, 3, 0), DESIRED).changes
     assert change.path.startswith("/etc/containerd/conf.d/")
     text = (change.after or b"").decode()
     assert f"version = {version}\n" in text
     assert f'[{plugin}]\ncdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]\n' in text
 
 
-def test_containerd_2_that_imports_nothing_gets_its_keys_into_the_main_file(tmp_path: Path) -> None:
-    put(tmp_path, MAIN, f"version = 3\n[{NEW_CRI}]\nenable_cdi = false\n")
-    document = said(tmp_path, "containerd", (2, 1, 9))["config.toml"]
+def test_containerd_2_that_imports_nothing_gets_its_keys_into_the_main_file(tree: Tree) -> None:
+    tree.put(MAIN, f"version = 3\n[{NEW_CRI}]\nenable_cdi = false\n")
+    document = said(tree, "containerd", (2, 1, 9))["config.toml"]
     assert document["plugins"]["io.containerd.cri.v1.runtime"] == {
         "enable_cdi": True,
         "cdi_spec_dirs": ["/etc/cdi", "/var/run/cdi"],
     }
 
 
-def test_containerd_without_a_configuration_gets_one_of_its_releases_version(tmp_path: Path) -> None:
-    assert said(tmp_path, "containerd", (2, 1, 9))["config.toml"]["version"] == 3
-    assert said(tmp_path, "containerd", (1, 7, 24))["config.toml"]["version"] == 2
-    document = said(tmp_path, "containerd", None)["config.toml"]
+def test_containerd_without_a_configuration_gets_one_of_its_releases_version(tree: Tree) -> None:
+    assert said(tree, "containerd", (2, 1, 9))["config.toml"]["version"] == 3
+    assert said(tree, "containerd", (1, 7, 24))["config.toml"]["version"] == 2
+    document = said(tree, "containerd", None)["config.toml"]
     assert document["version"] == 2  # 1.7 and 2.x read it
     assert document["plugins"]["io.containerd.grpc.v1.cri"]["enable_cdi"] is True
 
 
-def test_a_later_import_that_sets_the_directories_is_edited_itself(tmp_path: Path) -> None:
-    put(tmp_path, MAIN, 'version = 3\nimports = ["/srv/containerd.toml"]\n')
-    put(tmp_path, "srv/containerd.toml", f'version = 3\n[{NEW_CRI}]\ncdi_spec_dirs = ["/x"]\n')
-    document = said(tmp_path, "containerd", (2, 1, 9))["containerd.toml"]
+def test_a_later_import_that_sets_the_directories_is_edited_itself(tree: Tree) -> None:
+    tree.put(MAIN, 'version = 3\nimports = ["/srv/containerd.toml"]\n')
+    tree.put("srv/containerd.toml", f'version = 3\n[{NEW_CRI}]\ncdi_spec_dirs = ["/x"]\n')
+    document = said(tree, "containerd", (2, 1, 9))["containerd.toml"]
     dirs = document["plugins"]["io.containerd.cri.v1.runtime"]["cdi_spec_dirs"]
     assert dirs == ["/x", "/etc/cdi", "/var/run/cdi"]
 
 
 @pytest.mark.parametrize("name", ["cri", "io.containerd.grpc.v1.cri"])
-def test_a_containerd_without_cri_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_containerd_without_cri_is_refused(tree: Tree, name: str) -> None:
     # Docker's own package of containerd comes so; with a version the short name would stop containerd.
-    put(tmp_path, MAIN, f'disabled_plugins = ["{name}"]\n')
+    tree.put(MAIN, f'disabled_plugins = ["{name}"]\n')
     with pytest.raises(ConfigError, match="CRI plugin off"):
-        planned(tmp_path, "containerd", (2, 1, 9))
+        tree.plan("containerd", (2, 1, 9), DESIRED)
 
 
-def test_a_configuration_of_version_1_is_refused(tmp_path: Path) -> None:
-    put(tmp_path, MAIN, "[plugins.cri]\nx = 1\n")
+def test_a_configuration_of_version_1_is_refused(tree: Tree) -> None:
+    tree.put(MAIN, "[plugins.cri]\nx = 1\n")
     with pytest.raises(ConfigError, match="version 1"):
-        planned(tmp_path, "containerd", (1, 7, 24))
+        tree.plan("containerd", (1, 7, 24), DESIRED)
 
 
-def test_imports_of_a_higher_version_than_the_main_file_are_refused(tmp_path: Path) -> None:
-    put(tmp_path, MAIN, f"version = 2\n{IMPORTING}")
-    put(tmp_path, "etc/containerd/conf.d/a.toml", "version = 3\n")
+def test_imports_of_a_higher_version_than_the_main_file_are_refused(tree: Tree) -> None:
+    tree.put(MAIN, f"version = 2\n{IMPORTING}")
+    tree.put("etc/containerd/conf.d/a.toml", "version = 3\n")
     with pytest.raises(ConfigError, match=r"a\.toml is of version 3 and .* of version 2"):
-        planned(tmp_path, "containerd", (2, 1, 9))
+        tree.plan("containerd", (2, 1, 9), DESIRED)
 
 
-def test_containerd_1_6_is_refused(tmp_path: Path) -> None:
+def test_containerd_1_6_is_refused(tree: Tree) -> None:
     with pytest.raises(ConfigError, match=r"1\.6\.20 reads no CDI specs"):
-        planned(tmp_path, "containerd", (1, 6, 20))
+        tree.plan("containerd", (1, 6, 20), DESIRED)
 
 
 @pytest.mark.parametrize(
@@ -240,8 +225,7 @@ def test_containerd_1_6_is_refused(tmp_path: Path) -> None:
         ("cri-o", (1, 28, 0)),
     ],
 )
-def test_a_second_plan_finds_nothing_to_do(tmp_path: Path, runtime: str, release: Release | None) -> None:
+def test_a_second_plan_finds_nothing_to_do(tree: Tree, runtime: str, release: Release | None) -> None:
     desired = WITH_NRI if runtime in {"containerd", "cri-o"} else DESIRED
-    for change in planned(tmp_path, runtime, release, desired).changes:
-        put(tmp_path, change.path.lstrip("/"), (change.after or b"").decode())
-    assert planned(tmp_path, runtime, release, desired).changes == ()
+    tree.apply(tree.plan(runtime, release, desired))
+    assert tree.plan(runtime, release, desired).changes == ()

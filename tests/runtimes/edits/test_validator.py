@@ -5,17 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.hosts.runtime_config import Tree
 
-from cdigen.host.root import Root
 from cdigen.model.errors import ConfigError
-from cdigen.runtimes.edits import containerd, crio
 from cdigen.runtimes.edits.plan import DesiredConfig, Plan
 from cdigen.runtimes.releases import Release
-from cdigen.runtimes.settings import read
-from cdigen.store.configfiles import current
 
 DESIRED = DesiredConfig(spec_dirs=("/etc/cdi", "/var/run/cdi"), nri=True, nri_required=True)
-PLANS = {"containerd": containerd.plan, "cri-o": crio.plan}
 MAIN = "etc/containerd/config.toml"
 HEAD = 'version = 3\nimports = ["/etc/containerd/conf.d/*.toml"]\n'
 TABLE = 'plugins."io.containerd.nri.v1.nri".default_validator'
@@ -28,21 +24,10 @@ ALL = {
 }
 
 
-def put(root: Path, path: str, content: str) -> None:
-    (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).write_text(content)
-
-
-def planned(root: Path, runtime: str, release: Release | None) -> Plan:
-    host = Root(str(root))
-    settings = read(runtime, host, release)
-    return PLANS[runtime](settings, release, DESIRED, lambda path: current(host, path))
-
-
-def said(root: Path, runtime: str, release: Release | None) -> dict[str, dict[str, Any]]:
+def said(tree: Tree, runtime: str, release: Release | None) -> dict[str, dict[str, Any]]:
     """Return what files that are changed say of the validator, by their names."""
     found = {}
-    for change in planned(root, runtime, release).changes:
+    for change in tree.plan(runtime, release, DESIRED).changes:
         document = tomllib.loads((change.after or b"").decode())
         nri = document["plugins"].get("io.containerd.nri.v1.nri", {}) if runtime == "containerd" else {}
         nri = nri or document.get("crio", {}).get("nri", {})
@@ -52,15 +37,15 @@ def said(root: Path, runtime: str, release: Release | None) -> dict[str, dict[st
 
 
 @pytest.mark.parametrize("release", [(2, 2, 0), (2, 3, 4)])
-def test_containerd_gets_its_validator_beside_the_switch_of_nri(tmp_path: Path, release: Release) -> None:
-    put(tmp_path, MAIN, HEAD)
-    (change,) = planned(tmp_path, "containerd", release).changes
+def test_containerd_gets_its_validator_beside_the_switch_of_nri(tree: Tree, release: Release) -> None:
+    tree.put(MAIN, HEAD)
+    (change,) = tree.plan("containerd", release, DESIRED).changes
     nri = tomllib.loads((change.after or b"").decode())["plugins"]["io.containerd.nri.v1.nri"]
     assert nri == {"disable": False, "default_validator": ALL}
 
 
-def test_crio_gets_its_validator_under_its_own_names(tmp_path: Path) -> None:
-    (document,) = said(tmp_path, "cri-o", (1, 34, 0)).values()
+def test_crio_gets_its_validator_under_its_own_names(tree: Tree) -> None:
+    (document,) = said(tree, "cri-o", (1, 34, 0)).values()
     assert document == {
         "nri_enable_default_validator": True,
         "nri_validator_required_plugins": ["cdigen"],
@@ -68,45 +53,45 @@ def test_crio_gets_its_validator_under_its_own_names(tmp_path: Path) -> None:
     }
 
 
-def test_plugins_that_are_required_already_stay_so_and_the_rest_of_the_table_too(tmp_path: Path) -> None:
+def test_plugins_that_are_required_already_stay_so_and_the_rest_of_the_table_too(tree: Tree) -> None:
     table = 'enable = false\nrequired_plugins = ["10-other"]\nreject_oci_hook_adjustment = true\n'
-    put(tmp_path, MAIN, f"version = 3\n[{TABLE}]\n{table}")
-    (document,) = said(tmp_path, "containerd", (2, 2, 0)).values()
+    tree.put(MAIN, f"version = 3\n[{TABLE}]\n{table}")
+    (document,) = said(tree, "containerd", (2, 2, 0)).values()
     required = {"required_plugins": ["10-other", "cdigen"], "reject_oci_hook_adjustment": True}
     assert document == {**ALL, **required}
 
 
-def test_a_drop_in_has_all_plugins_as_lists_are_replaced(tmp_path: Path) -> None:
-    put(tmp_path, MAIN, f'{HEAD}[{TABLE}]\nrequired_plugins = ["other"]\n')
-    assert said(tmp_path, "containerd", (2, 2, 0)) == {
+def test_a_drop_in_has_all_plugins_as_lists_are_replaced(tree: Tree) -> None:
+    tree.put(MAIN, f'{HEAD}[{TABLE}]\nrequired_plugins = ["other"]\n')
+    assert said(tree, "containerd", (2, 2, 0)) == {
         "99-cdigen.toml": {**ALL, "required_plugins": ["other", "cdigen"]}
     }
 
 
-def test_crios_list_in_an_earlier_file_is_kept(tmp_path: Path) -> None:
-    put(tmp_path, "etc/crio/crio.conf", f'[{CRIO_TABLE}]\nnri_validator_required_plugins = ["other"]\n')
-    (document,) = said(tmp_path, "cri-o", (1, 35, 0)).values()
+def test_crios_list_in_an_earlier_file_is_kept(tree: Tree) -> None:
+    tree.put("etc/crio/crio.conf", f'[{CRIO_TABLE}]\nnri_validator_required_plugins = ["other"]\n')
+    (document,) = said(tree, "cri-o", (1, 35, 0)).values()
     assert document["nri_validator_required_plugins"] == ["other", "cdigen"]
 
 
 @pytest.mark.parametrize("listed", ["cdigen", "20-cdigen", "07-cdigen"])
-def test_a_plugin_that_is_required_already_is_not_listed_twice(tmp_path: Path, listed: str) -> None:
-    put(tmp_path, MAIN, f'version = 3\n[{TABLE}]\nrequired_plugins = ["{listed}"]\n')
-    (document,) = said(tmp_path, "containerd", (2, 2, 0)).values()
+def test_a_plugin_that_is_required_already_is_not_listed_twice(tree: Tree, listed: str) -> None:
+    tree.put(MAIN, f'version = 3\n[{TABLE}]\nrequired_plugins = ["{listed}"]\n')
+    (document,) = said(tree, "containerd", (2, 2, 0)).values()
     assert document["required_plugins"] == [listed]
 
 
 @pytest.mark.parametrize("other", ["not-cdigen", "cdigen2", "2-cdigen"])
-def test_a_plugin_with_a_name_like_ours_is_another(tmp_path: Path, other: str) -> None:
-    put(tmp_path, MAIN, f'version = 3\n[{TABLE}]\nrequired_plugins = ["{other}"]\n')
-    (document,) = said(tmp_path, "containerd", (2, 2, 0)).values()
+def test_a_plugin_with_a_name_like_ours_is_another(tree: Tree, other: str) -> None:
+    tree.put(MAIN, f'version = 3\n[{TABLE}]\nrequired_plugins = ["{other}"]\n')
+    (document,) = said(tree, "containerd", (2, 2, 0)).values()
     assert document["required_plugins"] == [other, "cdigen"]
 
 
-def test_a_toleration_that_is_there_stays(tmp_path: Path) -> None:
-    put(tmp_path, MAIN, f'version = 3\n[{TABLE}]\ntolerate_missing_plugins_annotation = "mine.example/x"\n')
-    plan = planned(tmp_path, "containerd", (2, 2, 0))
-    (document,) = said(tmp_path, "containerd", (2, 2, 0)).values()
+def test_a_toleration_that_is_there_stays(tree: Tree) -> None:
+    tree.put(MAIN, f'version = 3\n[{TABLE}]\ntolerate_missing_plugins_annotation = "mine.example/x"\n')
+    plan = tree.plan("containerd", (2, 2, 0), DESIRED)
+    (document,) = said(tree, "containerd", (2, 2, 0)).values()
     assert document["tolerate_missing_plugins_annotation"] == "mine.example/x"
     assert "mine.example/x" in plan.findings[0].message
 
@@ -123,12 +108,12 @@ def test_a_toleration_that_is_there_stays(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_read_later_and_speaks_of_the_validator_is_edited_itself(
-    tmp_path: Path, runtime: str, path: str, content: str
+    tree: Tree, runtime: str, path: str, content: str
 ) -> None:
-    put(tmp_path, MAIN, HEAD)
-    put(tmp_path, path, content)
+    tree.put(MAIN, HEAD)
+    tree.put(path, content)
     release = (2, 2, 0) if runtime == "containerd" else (1, 34, 0)
-    assert list(said(tmp_path, runtime, release)) == [Path(path).name]
+    assert list(said(tree, runtime, release)) == [Path(path).name]
 
 
 @pytest.mark.parametrize(
@@ -141,27 +126,26 @@ def test_a_file_that_is_read_later_and_speaks_of_the_validator_is_edited_itself(
     ],
 )
 def test_a_release_without_a_validator_is_refused(
-    tmp_path: Path, runtime: str, release: Release, words: str
+    tree: Tree, runtime: str, release: Release, words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
-        planned(tmp_path, runtime, release)
+        tree.plan(runtime, release, DESIRED)
     assert "\n" not in str(caught.value)
 
 
-def test_who_is_blocked_and_who_is_not_is_said_with_the_change_and_only_with_it(tmp_path: Path) -> None:
-    plan = planned(tmp_path, "containerd", (2, 2, 0))
+def test_who_is_blocked_and_who_is_not_is_said_with_the_change_and_only_with_it(tree: Tree) -> None:
+    plan = tree.plan("containerd", (2, 2, 0), DESIRED)
     (warning,) = plan.findings
     assert (warning.severity, warning.rule) == ("warning", "nri-required")
     assert "system pods included" in warning.message
     assert f'{TOLERATION}: "true"' in warning.message
-    for change in plan.changes:
-        put(tmp_path, change.path.lstrip("/"), (change.after or b"").decode())
-    assert planned(tmp_path, "containerd", (2, 2, 0)) == Plan()
+    tree.apply(plan)
+    assert tree.plan("containerd", (2, 2, 0), DESIRED) == Plan()
 
 
-def test_of_a_release_that_is_not_known_it_is_said_that_it_may_pass_over_it(tmp_path: Path) -> None:
-    for runtime in PLANS:
-        (warning,) = planned(tmp_path, runtime, None).findings
+def test_of_a_release_that_is_not_known_it_is_said_that_it_may_pass_over_it(tree: Tree) -> None:
+    for runtime in ("containerd", "cri-o"):
+        (warning,) = tree.plan(runtime, None, DESIRED).findings
         assert "older ones ignore all of this" in warning.message
 
 
@@ -175,8 +159,8 @@ def test_of_a_release_that_is_not_known_it_is_said_that_it_may_pass_over_it(tmp_
         ('[plugins."io.containerd.nri.v1.nri"]\ndefault_validator = "on"\n', "is not a table"),
     ],
 )
-def test_a_key_that_the_runtime_could_not_read_is_refused(tmp_path: Path, content: str, words: str) -> None:
-    put(tmp_path, MAIN, f"version = 3\n{content}")
+def test_a_key_that_the_runtime_could_not_read_is_refused(tree: Tree, content: str, words: str) -> None:
+    tree.put(MAIN, f"version = 3\n{content}")
     with pytest.raises(ConfigError, match=words) as caught:
-        planned(tmp_path, "containerd", (2, 2, 0))
+        tree.plan("containerd", (2, 2, 0), DESIRED)
     assert "/etc/containerd/config.toml" in str(caught.value)

@@ -100,6 +100,13 @@ SEEN = {
     "2.1: the old name in version 3": (V2_1, config(3, table(OLD, OFF, M)), "", BOTH, True),
     "2.1: or without a version": (V2_1, config(None, table(OLD, OFF, M)), "", BOTH, True),
     "2.1: or in version 1": (V2_1, config(1, table("cri", OFF, M)), "", BOTH, True),
+    "2.3: each file is migrated by itself": (
+        V2_3,
+        config(2, GLOB, table(OLD, OFF, M)),
+        config(3, table(NEW, D)),
+        ("/d",),
+        False,
+    ),
 }
 
 
@@ -114,13 +121,6 @@ def test_files_are_merged_as_config_dump_of_the_release_showed(
     assert (settings.spec_dirs, settings.cdi_enabled) == (dirs, is_on)
     assert settings.files == ((MAIN, DROP) if drop else (MAIN,))
     assert [found for found in settings.findings if found.severity == "error"] == []
-
-
-def test_from_2_3_on_each_file_is_migrated_by_itself(tree: Tree) -> None:
-    tree.put(MAIN, config(2, GLOB, table(OLD, OFF, M)))
-    tree.put(DROP, config(3, table(NEW, D)))
-    settings = tree.read("containerd", V2_3)
-    assert (settings.spec_dirs, settings.cdi_enabled) == (("/d",), False)
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import textwrap
 
 from cdigen.host.root import Root
+from cdigen.runtimes.edits import containerd, crio, docker, podman
 from cdigen.runtimes.settings import read
 from cdigen.runtimes.users import User
+from cdigen.store.configfiles import current
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cdigen.runtimes.edits.plan import DesiredConfig, Plan
     from cdigen.runtimes.releases import Release
     from cdigen.runtimes.settings.config_files import RuntimeSettings
 
@@ -45,6 +48,21 @@ class Tree:
         self, runtime: str, release: Release | None, user: User | None = None, **environment: str
     ) -> RuntimeSettings:
         return read(runtime, Root(str(self.folder)), release, user, environment=environment)
+
+    def plan(self, runtime: str, release: Release | None, desired: DesiredConfig) -> Plan:
+        """Return the changes that DESIRED needs, as ``cdigen configure`` makes them."""
+        host = Root(str(self.folder))
+        return _PLANS[runtime](
+            self.read(runtime, release), release, desired, lambda path: current(host, path)
+        )
+
+    def apply(self, plan: Plan) -> None:
+        """Write the files of PLAN."""
+        for change in plan.changes:
+            self.put(change.path, change.after or b"")
+
+
+_PLANS = {"podman": podman.plan, "docker": docker.plan, "containerd": containerd.plan, "cri-o": crio.plan}
 
 
 def said(settings: RuntimeSettings) -> list[tuple[str, str, str]]:
