@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from support.abilities import tool
 from support.hosts.cuda_compat import NOTE_575, NOTE_590, compat_library
 from support.law_examples import examples
+from support.values.loader_model import patched
 
 from cdigen.binfmt import cuda_compat
 from cdigen.binfmt.cuda_compat import read_note, suits
@@ -77,12 +78,6 @@ def section_header(data: bytes) -> int:
         if kind == SHT_NOTE and data.startswith(NAME.encode() + b"\0", names_at + name):
             return at
     raise AssertionError("no note")
-
-
-def patched(data: bytes, offset: int, format_: str, value: int) -> bytes:
-    changed = bytearray(data)
-    struct.pack_into(format_, changed, offset, value)
-    return bytes(changed)
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.abilities import tool
 from support.law_examples import examples
+from support.values.loader_model import patched
 
 from cdigen.binfmt import elf
 from cdigen.binfmt.elf import ElfError, SharedObject, read_shared_object
@@ -88,12 +89,6 @@ def segment(bits: int, type_: int, offset: int, address: int, size: int) -> byte
     if bits == 64:
         return struct.pack("<II6Q", type_, 4, offset, address, address, size, size, 8)
     return struct.pack("<8I", type_, offset, address, address, size, size, 4, 4)
-
-
-def patched(data: bytes, offset: int, format_: str, value: int) -> bytes:
-    changed = bytearray(data)
-    struct.pack_into(format_, changed, offset, value)
-    return bytes(changed)
 
 
 def changed(data: bytes, changes: list[tuple[int, int]], *, within: int) -> bytes:

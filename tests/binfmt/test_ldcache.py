@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.abilities import tool
 from support.law_examples import examples
+from support.values.loader_model import MAGIC, combined, patched
 
 from cdigen.binfmt import ldcache
 from cdigen.binfmt.ldcache import CacheError, LdCacheEntry, parse, read_header
 
 LDCONFIG = "/sbin/ldconfig"
 LISTED = re.compile(r"\t(?P<soname>.+?) \((?P<abi>.*)\) => (?P<path>.+)")
-MAGIC = b"glibc-ld.so.cache1.1"
 FUZZ = examples(4)
 
 MIXED = (
@@ -50,18 +50,6 @@ def new_format(entries: tuple[LdCacheEntry, ...], *, byte_order: int = 2) -> byt
         table += struct.pack("<iIIIQ", entry.flags, key, key + len(soname), 0, entry.hwcap)
         strings += soname + path
     return MAGIC + struct.pack("<IIB19x", len(entries), len(strings), byte_order) + table + strings
-
-
-def combined(new: bytes, *, old_entries: int) -> bytes:
-    """Put an old table before NEW, as ``ldconfig -c compat`` does."""
-    table = b"ld.so-1.7.0\0" + struct.pack("<I", old_entries) + bytes(12 * old_entries)
-    return table + bytes(-len(table) % 8) + new
-
-
-def patched(data: bytes, offset: int, format_: str, value: int) -> bytes:
-    changed = bytearray(data)
-    struct.pack_into(format_, changed, offset, value)
-    return bytes(changed)
 
 
 def refusal(data: bytes) -> str:

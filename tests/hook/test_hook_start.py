@@ -235,12 +235,15 @@ def test_an_interpreter_without_byte_code_of_its_own_compiles_the_source(case: C
     assert MERGED in case.entries()
 
 
-def test_an_error_of_the_hooks_own_is_one_line_and_the_other_steps_run(case: Case, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
+def replace_links(case: Case, copy: Path, statement: str) -> None:
+    """Let CASE run a COPY of the hook that executes STATEMENT where it would make a link."""
     shutil.copytree(case.program.parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    links = copy / "lib/cdigen/hook/symlinks.py"
-    links.write_text("def make_link(*_):\n    raise KeyError('first\\nsecond')\n")
+    (copy / "lib/cdigen/hook/symlinks.py").write_text(f"def make_link(*_):\n    {statement}\n")
     case.program = copy / "cdigen-hook"
+
+
+def test_an_error_of_the_hooks_own_is_one_line_and_the_other_steps_run(case: Case, tmp_path: Path) -> None:
+    replace_links(case, tmp_path / "copy", "raise KeyError('first\\nsecond')")
     done = lines_only(case.start(*LINKS, *LDCACHE))
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "this is an error of cdigen-hook, please report it" in done.stderr
@@ -249,11 +252,7 @@ def test_an_error_of_the_hooks_own_is_one_line_and_the_other_steps_run(case: Cas
 
 def test_a_step_that_needs_a_module_that_this_python_lacks_fails_alone(case: Case, tmp_path: Path) -> None:
     """As disable-device-node-modification without ctypes (Debian's python3-minimal)."""
-    copy = tmp_path / "copy"
-    shutil.copytree(case.program.parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    links = copy / "lib/cdigen/hook/symlinks.py"
-    links.write_text("def make_link(*_):\n    import no_such_module\n")
-    case.program = copy / "cdigen-hook"
+    replace_links(case, tmp_path / "copy", "import no_such_module")
     for required, code in (((), 0), (("--require", "create-symlinks"), 1)):
         done = lines_only(case.start(*LINKS, *LDCACHE, *required))
         assert (done.returncode, done.stderr.count("\n")) == (code, 1)

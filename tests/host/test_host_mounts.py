@@ -29,7 +29,7 @@ mount --bind run run
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Callable[..., str]:
+def told(tmp_path: Path, own_mounts: None) -> Callable[..., str]:  # noqa: ARG001 - it mounts
     """Return what runs a command of cdigen on a live host that steps have changed, and what it prints."""
 
     def run(steps: str, *command: str) -> str:
@@ -59,7 +59,6 @@ def told(tmp_path: Path) -> Callable[..., str]:
     return run
 
 
-@pytest.mark.usefixtures("own_mounts")
 @pytest.mark.process
 @pytest.mark.parametrize("command", ["inspect", "doctor"])
 @pytest.mark.parametrize("missing", ["proc", "sys"])
@@ -74,7 +73,6 @@ def test_a_file_system_of_the_kernel_that_is_not_mounted_is_named_with_the_mount
     assert f"the host's /{other} " not in text
 
 
-@pytest.mark.usefixtures("own_mounts")
 @pytest.mark.process
 def test_a_host_that_is_mounted_without_what_is_below_it_lacks_all_of_the_kernels(
     told: Callable[..., str], tmp_path: Path
@@ -86,13 +84,11 @@ def test_a_host_that_is_mounted_without_what_is_below_it_lacks_all_of_the_kernel
     assert "is not mounted" not in told("umount -l proc sys dev run", "inspect")
 
 
-@pytest.mark.usefixtures("own_mounts")
 @pytest.mark.process
 def test_a_host_that_is_mounted_whole_lacks_nothing(told: Callable[..., str]) -> None:
     assert "mounted at" not in told("", "inspect")
 
 
-@pytest.mark.usefixtures("own_mounts")
 @pytest.mark.process
 def test_a_folder_that_is_written_to_and_is_mounted_read_only_is_named_with_the_mount(
     told: Callable[..., str], tmp_path: Path
@@ -106,7 +102,6 @@ def test_a_folder_that_is_written_to_and_is_mounted_read_only_is_named_with_the_
     assert f"cannot make run directory {tmp_path}/run/cdigen: Read-only file system; {way}" in text
 
 
-@pytest.mark.usefixtures("own_mounts")
 @pytest.mark.process
 def test_a_mount_of_a_folder_that_the_host_has_removed_is_told(
     told: Callable[..., str], tmp_path: Path

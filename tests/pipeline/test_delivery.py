@@ -74,6 +74,10 @@ def spec(
     return product.document["containerEdits"], product.findings
 
 
+def with_hook(host: Path) -> DeliveryOptions:
+    return DeliveryOptions(hook_script=SCRIPT, hook_python=PYTHON, state_dir=f"{host}/state", make_views=True)
+
+
 def mounts(edits: dict[str, Any]) -> dict[str, str]:
     return {mount["containerPath"]: mount["hostPath"] for mount in edits["mounts"]}
 
@@ -143,9 +147,7 @@ def test_a_prefix_is_where_the_libraries_are_whatever_the_layout(
     (draft,) = nvidia.drafts(discover(host), (replace(DEFAULT, layout=layout, hook=hook),))
     assert draft.payload
     draft = replace(draft, kind="example.com/npu", payload=replace(draft.payload, prefix=prefix))
-    delivery = DeliveryOptions(
-        hook_script=SCRIPT, hook_python=PYTHON, state_dir=f"{host}/state", make_views=True
-    )
+    delivery = with_hook(host)
     delivered, findings = deliver(draft, places(host).host, delivery)
     targets = {mount.container_path for mount in delivered.edits.mounts}
     assert f"{prefix}{place}" in targets
@@ -168,9 +170,7 @@ def test_what_the_default_kind_has_nothing_but_is_not_covered_by_another(
         replace(DEFAULT, layout=layout, hook=hook),
         replace(DEFAULT, name="compute", device_class="gpu-compute"),
     )
-    delivery = DeliveryOptions(
-        hook_script=SCRIPT, hook_python=PYTHON, state_dir=f"{host}/state", make_views=True
-    )
+    delivery = with_hook(host)
     products, _ = generate.generate_specs(
         {"nvidia": discover(host)},
         host=places(host).host,
@@ -194,9 +194,7 @@ def test_where_a_prefix_needs_what_no_view_holds_single_files_are_mounted(host: 
     (draft,) = nvidia.drafts(discover(host), (DEFAULT,))
     assert draft.payload
     payload = replace(draft.payload, files=(*draft.payload.files, stray), prefix=prefix)
-    delivery = DeliveryOptions(
-        hook_script=SCRIPT, hook_python=PYTHON, state_dir=f"{host}/state", make_views=True
-    )
+    delivery = with_hook(host)
     draft = replace(draft, kind="example.com/npu", payload=payload)
     delivered, findings = deliver(draft, places(host).host, delivery)
     targets = {mount.container_path for mount in delivered.edits.mounts}

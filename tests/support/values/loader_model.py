@@ -140,6 +140,7 @@ def ordered(entries: list[LdCacheEntry], *, signed: bool = True) -> tuple[LdCach
 
 
 def combined(new: bytes, *, old_entries: int) -> bytes:
+    """Put an old table before NEW, as ``ldconfig -c compat`` does."""
     table = b"ld.so-1.7.0\0" + struct.pack("<I", old_entries) + bytes(12 * old_entries)
     return table + bytes(-len(table) % 8) + new
 
