@@ -80,7 +80,8 @@ APPENDED = HEADER + b"enable_cdi = true\n"
     ids=["missing table", "no end of line", "byte order mark", "one is not true", "comment stays"],
 )
 def test_a_key_is_set_and_all_else_stays(before: bytes, after: bytes) -> None:
-    assert set_toml(before, (SWITCH,), FILE)[0] == after
+    key = 'plugins."io.containerd.grpc.v1.cri".enable_cdi'
+    assert set_toml(before, (SWITCH,), FILE) == (after, (key,))
 
 
 def test_what_is_as_wanted_is_not_touched() -> None:
