@@ -7,22 +7,22 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from support.kubelet.link import status
+from support.paths import TESTS
 from support.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from support.kubelet.double import Kubelet
 
 pytest_plugins = ("support.kubelet.link",)
 
 pytestmark = pytest.mark.process
-HERE = Path(__file__).parent
 GPU = "vendor.com/gpu"
 # The resource is the spec's kind, its units the names of devices.
 SCRIPT = """
@@ -83,7 +83,7 @@ def put_spec(root: Path, *names: str) -> None:
 @contextmanager
 def running(root: Path, folder: Path) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", SCRIPT, str(root), str(folder), str(folder / "run")]
-    with subprocess.Popen(command, cwd=HERE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=TESTS, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
         finally:
