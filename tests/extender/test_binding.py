@@ -6,19 +6,18 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from support.kubernetes.cluster_model import Cluster, tell
+from support.kubernetes.binds import Bind, pod_sink, wanted
+from support.kubernetes.cluster_model import Cluster, drive, index_of
 from support.kubernetes.shared_pods import RESOURCES, container, node_object, pod_object
 
-from cdigen.extender.binding import MAX_ATTEMPTS, Outcome, Terms, Wanted, bind
+from cdigen.extender.binding import MAX_ATTEMPTS, Outcome, Terms, bind
 from cdigen.extender.index import Index
-from cdigen.extender.sinks import Sink
 from cdigen.gpushare import names
 from cdigen.gpushare.ledger import read_ledger
 from cdigen.kubeapi.calls import UNKNOWN, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
+    from cdigen.extender.binding import Wanted
     from cdigen.kubeapi.calls import Call
 
 LOST = Reply(status=UNKNOWN, body={}, reason="lost")
@@ -35,32 +34,18 @@ def cluster_with(*sizes: int, **asks: int) -> Cluster:
     return cluster
 
 
-def index_of(cluster: Cluster) -> Index:
-    index = Index(RESOURCES)
-    for found in list(cluster.objects.values()):
-        tell(index, "ADDED", found)
-    return index
-
-
-class Running:
+class Running(Bind):
     """A bind of the pod NAME to node1, which goes on as far as it is told."""
 
     def __init__(self, cluster: Cluster, index: Index, name: str, token: str = "a") -> None:
+        super().__init__(index, wanted(name), token)
         self.cluster = cluster
         self.calls: list[str] = []
-        self.answer: str | None = None
-        wanted = Wanted(namespace="default", name=name, uid=f"uid-{name}", node="node1")
-        terms = Terms(namespace="kube-system", token=token, now_ns=7)
-        self.steps: Generator[Call, Reply, Outcome] = bind(wanted, index, terms)
-        self.call: Call | None = next(self.steps)
 
     def go_on(self, reply: Reply | None = None) -> None:
         assert self.call is not None
         self.calls.append(f"{self.call.method} {self.call.path.rsplit('/', 1)[-1]}")
-        try:
-            self.call = self.steps.send(reply or self.cluster.answer(self.call))
-        except StopIteration as end:
-            self.call, self.answer = None, str(end.value)
+        super().go_on(reply or self.cluster.answer(self.call))
 
     def until(self, what: str) -> Call:
         """Go on until a call waits to be sent whose method is WHAT, or whose path ends so, and return it."""
@@ -148,6 +133,15 @@ def test_a_pod_of_another_uid_is_not_bound() -> None:
     assert "another one of this name" in running.to_the_end()
 
 
+def test_a_pod_that_has_ended_or_is_on_another_node_is_not_bound() -> None:
+    cluster = cluster_with(8, p=3)
+    pod = cluster.objects[POD]
+    pod["status"]["phase"] = "Failed"
+    assert bound(cluster, "p") == "the pod has ended"
+    pod["status"]["phase"], pod["spec"]["nodeName"] = "Running", "node2"
+    assert bound(cluster, "p") == "the pod is bound to node2"
+
+
 def test_a_refused_binding_takes_the_promise_back() -> None:
     cluster = cluster_with(4, p=4, q=4)
     running = Running(cluster, index_of(cluster), "p")
@@ -203,8 +197,7 @@ def test_a_request_that_names_a_living_pods_uid_wrongly_frees_nothing() -> None:
     cluster = cluster_with(4, p=4, q=4)
     bound(cluster, "p")
     index = index_of(cluster)
-    wanted = Wanted(namespace="default", name="nobody", uid="uid-p", node="node1")
-    assert driven(cluster, wanted, index).kind == "over"
+    assert driven(cluster, wanted("nobody", uid="uid-p"), index).kind == "over"
     assert Running(cluster, index, "q").to_the_end() != ""
     assert cluster.used("node1") == {0: 4}
 
@@ -212,8 +205,7 @@ def test_a_request_that_names_a_living_pods_uid_wrongly_frees_nothing() -> None:
 def test_a_pod_that_a_bind_learns_of_during_a_list_is_not_taken_for_gone() -> None:
     cluster = cluster_with(4, q=4)
     index = index_of(cluster)
-    sink = Sink(lambda what, found: what(found), put=index.put_pod, drop=index.drop_pod,
-                known=index.pods, key="uid")  # fmt: skip
+    sink = pod_sink(index)
     sink.begin()
     listed = [found["metadata"] for found in cluster.pods()]
     cluster.add_pod(pod_object("p", 4))
@@ -283,9 +275,7 @@ def test_a_terminating_pod_counts_until_it_is_gone() -> None:
 def test_what_a_ledger_said_long_ago_keeps_no_node_looking_full() -> None:
     cluster = cluster_with(4, p=4, q=1)
     now_s = [0.0]
-    index = Index(RESOURCES, clock=lambda: now_s[0])
-    for found in list(cluster.objects.values()):
-        tell(index, "ADDED", found)
+    index = index_of(cluster, clock=lambda: now_s[0])
     Running(cluster, index_of(cluster), "p", "b").until("binding")
     index.put_ledger("node1", read_ledger(cluster.objects[LEDGER]))
     cluster.objects[LEDGER]["data"]["claims"] = "{}"  # its maker takes it back
@@ -308,19 +298,12 @@ def test_annotations_take_no_memory_once_they_are_read() -> None:
 
 def test_how_a_bind_ended_is_told_with_its_gpus() -> None:
     cluster = cluster_with(8, 4, p=3, q=9)
-    wanted = Wanted(namespace="default", name="p", uid="uid-p", node="node1")
     for _ in range(2):  # the second finds it bound
-        assert driven(cluster, wanted) == Outcome(on=((1, 3),))
-    outcome = driven(cluster, Wanted(namespace="default", name="q", uid="uid-q", node="node1"))
+        assert driven(cluster, wanted("p")) == Outcome(on=((1, 3),))
+    outcome = driven(cluster, wanted("q"))
     assert (outcome.kind, outcome.on) == ("no-room", ())
 
 
-def driven(cluster: Cluster, wanted: Wanted, index: Index | None = None) -> Outcome:
-    steps = bind(wanted, index or index_of(cluster), Terms(namespace="kube-system", token="t", now_ns=1))
-    call = next(steps)
-    while True:
-        try:
-            call = steps.send(cluster.answer(call))
-        except StopIteration as end:
-            outcome: Outcome = end.value
-            return outcome
+def driven(cluster: Cluster, asked: Wanted, index: Index | None = None) -> Outcome:
+    terms = Terms(namespace="kube-system", token="t", now_ns=1)
+    return drive(bind(asked, index or index_of(cluster), terms), cluster.answer)

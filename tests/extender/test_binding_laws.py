@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.kubernetes.cluster_model import Cluster, tell
-from support.kubernetes.shared_pods import RESOURCES, container, node_object, pod_object
+from support.kubernetes.binds import Bind, pod_sink, wanted
+from support.kubernetes.cluster_model import Cluster, index_of, tell
+from support.kubernetes.shared_pods import container, node_object, pod_object
 from support.law_examples import examples
 
-from cdigen.extender.binding import Outcome, Terms, Wanted, bind
-from cdigen.extender.index import Index
-from cdigen.extender.sinks import Sink
 from cdigen.kubeapi.calls import UNKNOWN, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
     from typing import Any
 
     from cdigen.kubeapi.calls import Call
@@ -34,34 +32,13 @@ class Extender:
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.name = name
-        self.index = Index(RESOURCES)
         # A list is consistent: it knows what is there now.
-        for found in list(cluster.objects.values()):
-            tell(self.index, "ADDED", found)
+        self.index = index_of(cluster)
         self.seen = len(cluster.events)
         self.binds: list[Bind] = []
-        index = self.index
-        self.sink = Sink(lambda what, found: what(found), put=index.put_pod, drop=index.drop_pod,
-                         known=index.pods, key="uid")  # fmt: skip
+        self.sink = pod_sink(self.index)
         # A list under way: what the server put into it, and how many events it has in it.
         self.list: tuple[list[dict[str, Any]], int] | None = None
-
-
-class Bind:
-    """A bind under way: its steps, and the request that it waits for."""
-
-    def __init__(self, extender: Extender, wanted: Wanted, token: str) -> None:
-        terms = Terms(namespace="kube-system", token=token, now_ns=len(token))
-        self.steps: Generator[Call, Reply, Outcome] = bind(wanted, extender.index, terms)
-        self.call: Call | None = next(self.steps)
-        self.answer: str | None = None
-
-    def go_on(self, reply: Reply) -> None:
-        """Give it REPLY."""
-        try:
-            self.call = self.steps.send(reply)
-        except StopIteration as end:
-            self.call, self.answer = None, str(end.value)
 
 
 class World:
@@ -98,9 +75,9 @@ class World:
         if pods:
             metadata = pods[rest % len(pods)]["metadata"]
             node = sorted(NODES)[rest // len(pods) % len(NODES)]
-            wanted = Wanted(namespace="default", name=metadata["name"], uid=metadata["uid"], node=node)
+            asked = wanted(metadata["name"], node, metadata["uid"])
             self.started += 1
-            extender.binds.append(Bind(extender, wanted, f"{extender.name}-{self.started}"))
+            extender.binds.append(Bind(extender.index, asked, f"{extender.name}-{self.started}"))
 
     def step(self, extender: Extender, rest: int) -> None:
         running = [each for each in extender.binds if each.call is not None]
@@ -195,8 +172,7 @@ def test_no_gpu_is_promised_twice(
     for name, sizes in NODES.items():
         world.cluster.add_pod(pod_object(f"whole-{name}", *sizes))
         fresh = Extender(world.cluster, "fresh")
-        wanted = Wanted(namespace="default", name=f"whole-{name}", uid=f"uid-whole-{name}", node=name)
-        fresh.binds.append(Bind(fresh, wanted, "fresh"))
+        fresh.binds.append(Bind(fresh.index, wanted(f"whole-{name}", name), "fresh"))
         world.extenders = [fresh]
         world.settle()
         assert fresh.binds[0].answer == ""

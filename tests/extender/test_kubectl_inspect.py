@@ -43,8 +43,7 @@ class Asking:
 
     def add(self, *found: dict[str, Any]) -> None:
         for each in found:
-            add = self.server.cluster.add_pod if each["kind"] == "Pod" else self.server.cluster.add_node
-            add(each)
+            self.server.cluster.add(each)
 
     def put_kubectl(self) -> None:
         """Put a kubectl into PATH that asks the server, and notes how it was called."""

@@ -6,13 +6,14 @@ import http.client
 import json
 import ssl
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.json_output import validator
 from support.kubernetes.api_server import ApiServer
 from support.kubernetes.certificates import made
-from support.kubernetes.cluster_model import Cluster
+from support.kubernetes.cluster_model import cluster_of
 from support.kubernetes.extender_process import PREFIX, Extender, ready, run_once, running, started
 from support.kubernetes.shared_pods import node_object, pod_object
 from support.waiting import PATIENCE_S, pause, until
@@ -26,66 +27,58 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
-    cluster = Cluster()
-    cluster.add_node(node_object(sizes=(8, 4)))
-    cluster.add_node(node_object("node2", sizes=(2,)))
-    with ApiServer(cluster) as found:
+    with ApiServer(cluster_of(node_object(sizes=(8, 4)), node_object("node2", sizes=(2,)))) as found:
         yield found
 
 
-def test_a_pod_is_filtered_bound_and_inspected(server: ApiServer, tmp_path: Path) -> None:
+@pytest.fixture
+def extender(server: ApiServer, tmp_path: Path) -> Iterator[Extender]:
+    with ready(server, tmp_path) as found:
+        yield found
+
+
+def add(server: ApiServer, name: str, units: int) -> None:
+    server.change(lambda cluster: cluster.add_pod(pod_object(name, units)))
+
+
+def test_a_pod_is_filtered_bound_and_inspected(server: ApiServer, extender: Extender) -> None:
     pod = pod_object("p", 3)
-    with ready(server, tmp_path) as extender:
-        server.change(lambda cluster: cluster.add_pod(pod))
-        answer = extender.filter(pod, "node1", "node2", "node3")
-        assert answer["NodeNames"] == ["node1"]
-        assert "the largest has 2" in answer["FailedAndUnresolvableNodes"]["node2"]
-        assert "the largest has 2" in answer["FailedNodes"]["node2"]
-        assert "not known" in answer["FailedNodes"]["node3"]
-        assert extender.bind("p") == ""
-        (node,) = extender.ask("GET", f"{PREFIX}/inspect/node1")[1]["nodes"]
-        assert node["devs"][1]["pods"] == [{"name": "p", "namespace": "default", "usedGPU": 3}]
-        assert (node["totalGPU"], node["usedGPU"]) == (12, 3)
-        scores = extender.ask("POST", f"{PREFIX}/prioritize", {"Pod": pod, "NodeNames": ["node1", "node2"]})[
-            1
-        ]
-        assert [row["Host"] for row in scores] == ["node1", "node2"]
-        assert extender.ask("GET", f"{PREFIX}/inspect/nobody") == (
-            200,
-            {"nodes": [], "error": "the node nobody is not known"},
-        )
+    server.change(lambda cluster: cluster.add_pod(pod))
+    answer = extender.filter(pod, "node1", "node2", "node3")
+    assert answer["NodeNames"] == ["node1"]
+    assert "the largest has 2" in answer["FailedAndUnresolvableNodes"]["node2"]
+    assert "the largest has 2" in answer["FailedNodes"]["node2"]
+    assert "not known" in answer["FailedNodes"]["node3"]
+    assert extender.bind("p") == ""
+    (node,) = extender.ask("GET", f"{PREFIX}/inspect/node1")[1]["nodes"]
+    assert node["devs"][1]["pods"] == [{"name": "p", "namespace": "default", "usedGPU": 3}]
+    assert (node["totalGPU"], node["usedGPU"]) == (12, 3)
+    scores = extender.ask("POST", f"{PREFIX}/prioritize", {"Pod": pod, "NodeNames": ["node1", "node2"]})[1]
+    assert [row["Host"] for row in scores] == ["node1", "node2"]
+    assert extender.ask("GET", f"{PREFIX}/inspect/nobody") == (
+        200,
+        {"nodes": [], "error": "the node nobody is not known"},
+    )
 
 
-def test_a_pod_that_is_gone_gives_its_room_back(server: ApiServer, tmp_path: Path) -> None:
-    with ready(server, tmp_path) as extender:
-        server.change(lambda cluster: cluster.add_pod(pod_object("p", 8)))
-        server.change(lambda cluster: cluster.add_pod(pod_object("q", 8)))
-        assert extender.bind("p") == ""
-        assert "none has more than 4 free" in extender.bind("q")
-        server.change(lambda cluster: cluster.delete("/api/v1/namespaces/default/pods/p"))
-        assert until(lambda: extender.filter(pod_object("q", 8), "node1")["NodeNames"] == ["node1"])
-        assert extender.bind("q") == ""
+def test_a_pod_that_is_gone_gives_its_room_back(server: ApiServer, extender: Extender) -> None:
+    add(server, "p", 8)
+    add(server, "q", 8)
+    assert extender.bind("p") == ""
+    assert "none has more than 4 free" in extender.bind("q")
+    server.change(lambda cluster: cluster.delete("/api/v1/namespaces/default/pods/p"))
+    assert until(lambda: extender.filter(pod_object("q", 8), "node1")["NodeNames"] == ["node1"])
+    assert extender.bind("q") == ""
 
 
 def test_two_extenders_bind_at_once_and_no_gpu_is_promised_twice(server: ApiServer, tmp_path: Path) -> None:
     with ready(server, tmp_path / "a") as first, ready(server, tmp_path / "b") as second:
         names = [f"p{number}" for number in range(24)]
         for number, name in enumerate(names):
-            pod = pod_object(name, 1 + number % 3)
-            server.change(lambda cluster, pod=pod: cluster.add_pod(pod))  # type: ignore[misc]
-        failures: list[str] = []
-
-        def work(extender: Extender, mine: list[str]) -> None:
-            failures.extend(each for name in mine if (each := extender.bind(name)))
-
-        threads = [
-            threading.Thread(target=work, args=(extender, names[turn::4]))
-            for turn, extender in enumerate((first, second, first, second))
-        ]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+            add(server, name, 1 + number % 3)
+        extenders = (first, second) * 12
+        with ThreadPoolExecutor(4) as threads:
+            failures = [each for each in threads.map(Extender.bind, extenders, names) if each]
         used = server.cluster.used("node1")
         assert set(used) == {0, 1}
         assert used[0] <= 8
@@ -94,41 +87,38 @@ def test_two_extenders_bind_at_once_and_no_gpu_is_promised_twice(server: ApiServ
         assert all("free" in each or "first" in each for each in failures), failures
 
 
-def test_old_schedulers_are_answered_in_their_words(server: ApiServer, tmp_path: Path) -> None:
-    with ready(server, tmp_path) as extender:
-        asked = {"pod": pod_object("p", 3), "nodenames": ["node1", "node2"]}
-        answer = extender.ask("POST", f"{PREFIX}/filter", asked)[1]
-        assert answer["nodenames"] == ["node1"]
-        assert set(answer) == {"nodes", "nodenames", "failedNodes", "error"}
-        whole = {"Pod": pod_object("p", 3), "Nodes": {"items": [node_object(), node_object("node2")]}}
-        answer = extender.ask("POST", f"{PREFIX}/filter", whole)[1]
-        assert [row["metadata"]["name"] for row in answer["Nodes"]["items"]] == ["node1"]
+def test_old_schedulers_are_answered_in_their_words(extender: Extender) -> None:
+    asked = {"pod": pod_object("p", 3), "nodenames": ["node1", "node2"]}
+    answer = extender.ask("POST", f"{PREFIX}/filter", asked)[1]
+    assert answer["nodenames"] == ["node1"]
+    assert set(answer) == {"nodes", "nodenames", "failedNodes", "error"}
+    whole = {"Pod": pod_object("p", 3), "Nodes": {"items": [node_object(), node_object("node2")]}}
+    answer = extender.ask("POST", f"{PREFIX}/filter", whole)[1]
+    assert [row["metadata"]["name"] for row in answer["Nodes"]["items"]] == ["node1"]
 
 
-def test_changes_of_nodes_and_sick_gpus_are_followed(server: ApiServer, tmp_path: Path) -> None:
-    with ready(server, tmp_path) as extender:
-        pod = pod_object("p", 8)
-        assert extender.filter(pod, "node1")["NodeNames"] == ["node1"]
-        sick = {"kind": "ConfigMap", "metadata": {"name": "unhealthy-gpu-node1", "namespace": "kube-system",
-                "uid": "u"}, "data": {"gpus": "0"}}  # fmt: skip
-        path = "/api/v1/namespaces/kube-system/configmaps/unhealthy-gpu-node1"
-        server.change(lambda cluster: cluster.put(path, sick, "ADDED"))
-        assert until(lambda: extender.filter(pod, "node1")["NodeNames"] == [])
-        server.change(lambda cluster: cluster.delete(path))
-        assert until(lambda: extender.filter(pod, "node1")["NodeNames"] == ["node1"])
-        server.change(lambda cluster: cluster.put("/api/v1/nodes/node1", node_object(sizes=(4, 4))))
-        assert until(lambda: extender.filter(pod, "node1")["NodeNames"] == [])
+def test_changes_of_nodes_and_sick_gpus_are_followed(server: ApiServer, extender: Extender) -> None:
+    pod = pod_object("p", 8)
+    assert extender.filter(pod, "node1")["NodeNames"] == ["node1"]
+    sick = {"kind": "ConfigMap", "metadata": {"name": "unhealthy-gpu-node1", "namespace": "kube-system",
+            "uid": "u"}, "data": {"gpus": "0"}}  # fmt: skip
+    path = "/api/v1/namespaces/kube-system/configmaps/unhealthy-gpu-node1"
+    server.change(lambda cluster: cluster.put(path, sick, "ADDED"))
+    assert until(lambda: extender.filter(pod, "node1")["NodeNames"] == [])
+    server.change(lambda cluster: cluster.delete(path))
+    assert until(lambda: extender.filter(pod, "node1")["NodeNames"] == ["node1"])
+    server.change(lambda cluster: cluster.put("/api/v1/nodes/node1", node_object(sizes=(4, 4))))
+    assert until(lambda: extender.filter(pod, "node1")["NodeNames"] == [])
 
 
-def test_what_was_forgotten_is_listed_again(server: ApiServer, tmp_path: Path) -> None:
-    with ready(server, tmp_path) as extender:
-        server.faults = lambda _, path: 500 if "watch=1" in path else None
-        server.end_watches()
-        server.change(lambda cluster: cluster.add_pod(pod_object("p", 8, node="node1")))
-        server.change(lambda cluster: cluster.put("/api/v1/nodes/node1", node_object(sizes=(1, 1))))
-        server.end_watches(forget=True)
-        server.faults = lambda _, _path: None
-        assert until(lambda: extender.filter(pod_object("q", 2), "node1")["NodeNames"] == [])
+def test_what_was_forgotten_is_listed_again(server: ApiServer, extender: Extender) -> None:
+    server.faults = lambda _, path: 500 if "watch=1" in path else None
+    server.end_watches()
+    server.change(lambda cluster: cluster.add_pod(pod_object("p", 8, node="node1")))
+    server.change(lambda cluster: cluster.put("/api/v1/nodes/node1", node_object(sizes=(1, 1))))
+    server.end_watches(forget=True)
+    server.faults = lambda _, _path: None
+    assert until(lambda: extender.filter(pod_object("q", 2), "node1")["NodeNames"] == [])
 
 
 def test_an_api_server_that_is_away_is_waited_for(server: ApiServer, tmp_path: Path) -> None:
@@ -139,35 +129,34 @@ def test_an_api_server_that_is_away_is_waited_for(server: ApiServer, tmp_path: P
         assert "not known yet" in extender.bind("p")
         server.faults = lambda _, _path: None
         assert until(lambda: extender.ask("GET", "/readyz")[0] == 200)
-        server.change(lambda cluster: cluster.add_pod(pod_object("p", 3)))
+        add(server, "p", 3)
         server.faults = lambda _, path: 503 if path.endswith("/binding") else None
         assert extender.bind("p") != ""
         server.faults = lambda _, _path: None
         assert extender.bind("p") == ""
 
 
-def test_metrics_and_version_are_told(server: ApiServer, tmp_path: Path) -> None:
-    with ready(server, tmp_path) as extender:
-        server.change(lambda cluster: cluster.add_pod(pod_object("p", 3)))
-        extender.filter(pod_object("p", 3), "node1")
-        assert extender.bind("p") == ""
-        assert extender.bind("nobody") == "the pod is gone"
-        assert extender.ask("GET", "/version")[1].startswith("0.1.0")
-        metrics = extender.ask("GET", "/metrics")[1]
-        for line in (
-            "cdigen_extender_nodes 2.0",
-            "cdigen_extender_ready 1.0",
-            'cdigen_extender_units{state="total"} 14.0',
-            'cdigen_extender_units{state="used"} 3.0',
-            'cdigen_extender_requests_total{status="200",verb="filter"} 1.0',
-            'cdigen_extender_binds_total{result="bound"} 1.0',
-            'cdigen_extender_binds_total{result="over"} 1.0',
-            'cdigen_extender_binds_total{result="api"} 0.0',
-            'cdigen_extender_following{list="unhealthy"} 1.0',
-            'cdigen_extender_silent_seconds{list="pods"}',
-            "process_resident_memory_bytes",
-        ):
-            assert line in metrics
+def test_metrics_and_version_are_told(server: ApiServer, extender: Extender) -> None:
+    add(server, "p", 3)
+    extender.filter(pod_object("p", 3), "node1")
+    assert extender.bind("p") == ""
+    assert extender.bind("nobody") == "the pod is gone"
+    assert extender.ask("GET", "/version")[1].startswith("0.1.0")
+    metrics = extender.ask("GET", "/metrics")[1]
+    for line in (
+        "cdigen_extender_nodes 2.0",
+        "cdigen_extender_ready 1.0",
+        'cdigen_extender_units{state="total"} 14.0',
+        'cdigen_extender_units{state="used"} 3.0',
+        'cdigen_extender_requests_total{status="200",verb="filter"} 1.0',
+        'cdigen_extender_binds_total{result="bound"} 1.0',
+        'cdigen_extender_binds_total{result="over"} 1.0',
+        'cdigen_extender_binds_total{result="api"} 0.0',
+        'cdigen_extender_following{list="unhealthy"} 1.0',
+        'cdigen_extender_silent_seconds{list="pods"}',
+        "process_resident_memory_bytes",
+    ):
+        assert line in metrics
 
 
 def test_the_status_is_as_its_schema_says(server: ApiServer, tmp_path: Path) -> None:
@@ -187,7 +176,7 @@ def test_the_status_is_as_its_schema_says(server: ApiServer, tmp_path: Path) -> 
 
 def test_each_bind_is_a_line_of_the_log(server: ApiServer, tmp_path: Path) -> None:
     with ready(server, tmp_path) as extender:
-        server.change(lambda cluster: cluster.add_pod(pod_object("p", 3)))
+        add(server, "p", 3)
         assert extender.bind("p") == ""
         assert extender.bind("q") != ""
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
@@ -197,32 +186,30 @@ def test_each_bind_is_a_line_of_the_log(server: ApiServer, tmp_path: Path) -> No
     assert (refused["result"], refused["message"]) == ("over", "the pod is gone")
 
 
-def test_a_bind_is_given_up_when_nobody_waits_for_it_any_more(server: ApiServer, tmp_path: Path) -> None:
-    with ready(server, tmp_path) as extender:
-        server.change(lambda cluster: cluster.add_pod(pod_object("p", 3)))
-        speaks = threading.Event()
+def test_a_bind_is_given_up_when_nobody_waits_for_it_any_more(server: ApiServer, extender: Extender) -> None:
+    add(server, "p", 3)
+    speaks = threading.Event()
 
-        def hang(method: str, _path: str) -> None:
-            if method == "GET":
-                speaks.wait(2 * PATIENCE_S)
+    def hang(method: str, _path: str) -> None:
+        if method == "GET":
+            speaks.wait(2 * PATIENCE_S)
 
-        server.faults = hang
-        assert extender.bind("p") != ""
-        server.faults = lambda _, _path: None
-        assert extender.bind("p") == ""
-        speaks.set()
+    server.faults = hang
+    assert extender.bind("p") != ""
+    server.faults = lambda _, _path: None
+    assert extender.bind("p") == ""
+    speaks.set()
 
 
-def test_old_names_are_answered_to_a_bind(server: ApiServer, tmp_path: Path) -> None:
-    with ready(server, tmp_path) as extender:
-        asked = {"podName": "q", "podNamespace": "default", "podUID": "u", "node": "node1"}
-        assert extender.ask("POST", f"{PREFIX}/bind", asked) == (200, {"error": "the pod is gone"})
+def test_old_names_are_answered_to_a_bind(extender: Extender) -> None:
+    asked = {"podName": "q", "podNamespace": "default", "podUID": "u", "node": "node1"}
+    assert extender.ask("POST", f"{PREFIX}/bind", asked) == (200, {"error": "the pod is gone"})
 
 
 def test_nodes_and_gpus_are_chosen_by_strategies_of_their_own(server: ApiServer, tmp_path: Path) -> None:
     options = ("--strategy", "spread", "--node-strategy", "binpack")
     with ready(server, tmp_path, *options) as extender:
-        server.change(lambda cluster: cluster.add_pod(pod_object("p", 3)))
+        add(server, "p", 3)
         assert extender.bind("p") == ""
         assert server.cluster.used("node1") == {0: 3}
         asked = {"Pod": pod_object("q", 1), "NodeNames": ["node1", "node2"]}
@@ -289,7 +276,7 @@ def test_with_tls_a_certificate_and_the_token_are_needed(server: ApiServer, tmp_
 def test_a_bind_under_way_is_ended_before_the_process_is(server: ApiServer, tmp_path: Path) -> None:
     answers: list[str] = []
     with ready(server, tmp_path) as extender:
-        server.change(lambda cluster: cluster.add_pod(pod_object("p", 3)))
+        add(server, "p", 3)
         server.faults = lambda _, path: pause(1) if path.endswith("/binding") else None
         binding = threading.Thread(target=lambda: answers.append(extender.bind("p")))
         binding.start()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.kubernetes.api_server import ApiServer
-from support.kubernetes.cluster_model import Cluster
+from support.kubernetes.cluster_model import cluster_of
 from support.kubernetes.extender_process import PREFIX, Extender, ready
 from support.kubernetes.shared_pods import node_object, pod_object
 from support.waiting import limited
@@ -21,8 +21,7 @@ pytestmark = pytest.mark.process
 @pytest.fixture(scope="module")
 def everyday(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Extender]:
     """An extender for requests that change nothing."""
-    cluster = Cluster()
-    cluster.add_node(node_object("node1", (8, 4)))
+    cluster = cluster_of(node_object(sizes=(8, 4)))
     with ApiServer(cluster) as found, ready(found, tmp_path_factory.mktemp("everyday")) as extender:
         yield extender
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import http.client
 import socket
 import threading
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 from support.kubernetes.api_server import ApiServer
-from support.kubernetes.cluster_model import Cluster
+from support.kubernetes.cluster_model import cluster_of
 from support.kubernetes.shared_pods import node_object
 from support.waiting import PATIENCE_S, pause
 
@@ -28,35 +29,24 @@ NODE = Call(method="GET", path="/api/v1/nodes/node1")
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
-    cluster = Cluster()
-    cluster.add_node(node_object())
-    with ApiServer(cluster) as found:
+    with ApiServer(cluster_of(node_object())) as found:
         yield found
 
 
-OPENED: list[Client] = []
-
-
-@pytest.fixture(autouse=True)
-def closed() -> Iterator[None]:
-    """Close what a test has opened."""
-    yield
-    while OPENED:
-        OPENED.pop().close()
-
-
-def opened(at: Server, timeout_s: float = PATIENCE_S) -> Client:
-    client = Client(at, timeout_s=timeout_s)
-    OPENED.append(client)
-    return client
-
-
-def client_of(server: ApiServer, token: Callable[[], str] = lambda: "secret") -> Client:
-    return opened(Server(host="127.0.0.1", port=server.server_address[1], token=token))
+@pytest.fixture
+def opened() -> Iterator[Callable[..., Client]]:
+    """Make clients, and close them at the end of the test."""
+    with ExitStack() as ends:
+        yield lambda at, timeout_s=PATIENCE_S: ends.enter_context(closing(Client(at, timeout_s=timeout_s)))
 
 
 @pytest.fixture
-def raw() -> Iterator[Callable[[bytes], Client]]:
+def client(server: ApiServer, opened: Callable[..., Client]) -> Client:
+    return opened(Server(host="127.0.0.1", port=server.server_address[1], token=lambda: "secret"))
+
+
+@pytest.fixture
+def raw(opened: Callable[..., Client]) -> Iterator[Callable[[bytes], Client]]:
     """Servers that answer each connection with the same bytes, drip others without an end, or close."""
     listeners: list[socket.socket] = []
 
@@ -85,14 +75,13 @@ def raw() -> Iterator[Callable[[bytes], Client]]:
         each.close()
 
 
-def test_an_object_is_read_and_a_connection_that_was_closed_is_opened_again(server: ApiServer) -> None:
-    client = client_of(server)
+def test_an_object_is_read_and_a_connection_that_was_closed_is_opened_again(client: Client) -> None:
     assert client.send(NODE).body["metadata"]["name"] == "node1"  # type: ignore[index]
     client._kept[0][1].sock.shutdown(socket.SHUT_RDWR)
     assert client.send(NODE).is_done
 
 
-def test_a_server_that_is_away_is_unknown_and_not_an_error() -> None:
+def test_a_server_that_is_away_is_unknown_and_not_an_error(opened: Callable[..., Client]) -> None:
     reply = opened(Server(host="127.0.0.1", port=1)).send(NODE)
     assert reply.status == UNKNOWN
     assert "refused" in reply.text
@@ -123,14 +112,10 @@ def test_a_server_that_drips_its_head_does_not_hold_us(raw: Callable[..., Client
     assert client.send(Call(method="PUT", path="/x", body={})).status == UNKNOWN
 
 
-def test_many_threads_share_few_connections(server: ApiServer) -> None:
-    client = client_of(server)
-    for _ in range(3):
-        threads = [threading.Thread(target=client.send, args=(NODE,)) for _ in range(20)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+def test_many_threads_share_few_connections(client: Client) -> None:
+    with ThreadPoolExecutor(20) as threads:
+        for _ in range(3):
+            assert all(reply.is_done for reply in threads.map(client.send, [NODE] * 20))
     assert 1 <= len(client._kept) <= 8
 
 
@@ -140,19 +125,22 @@ def test_what_a_server_says_is_told_in_one_short_line() -> None:
     assert len(reply.text) <= 400
 
 
-def test_a_server_that_is_busy_is_asked_once_more(server: ApiServer) -> None:
+def test_a_server_that_is_busy_is_asked_once_more(server: ApiServer, client: Client) -> None:
     told = iter([429])
     server.faults = lambda _, _path: next(told, None)
-    assert client_of(server).send(NODE).is_done
+    assert client.send(NODE).is_done
 
 
-def test_a_token_that_was_replaced_is_read_again(server: ApiServer, tmp_path: Path) -> None:
+def test_a_token_that_was_replaced_is_read_again(
+    server: ApiServer, opened: Callable[..., Client], tmp_path: Path
+) -> None:
     file = tmp_path / "token"
     file.write_text("old\n")
     token = TokenFile(str(file))
     assert token() == "old"
     file.write_text("secret\n")
-    assert client_of(server, token).send(NODE).is_done
+    at = Server(host="127.0.0.1", port=server.server_address[1], token=token)
+    assert opened(at).send(NODE).is_done
     file.unlink()
     token.forget()
     assert token() == "secret"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.kubernetes.api_server import ApiServer
-from support.kubernetes.cluster_model import Cluster
+from support.kubernetes.cluster_model import cluster_of
 from support.kubernetes.shared_pods import pod_object
 from support.waiting import PATIENCE_S, until
 
@@ -43,10 +43,8 @@ class Seen:
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
-    cluster = Cluster()
-    for number in range(2 * PAGE + 10):
-        cluster.add_pod(pod_object(f"p{number}", 1))
-    with ApiServer(cluster) as found:
+    pods = (pod_object(f"p{number}", 1) for number in range(2 * PAGE + 10))
+    with ApiServer(cluster_of(*pods)) as found:
         yield found
 
 

@@ -14,7 +14,7 @@ import pytest
 from support.abilities import cannot_run
 from support.kubernetes.api_server import ApiServer
 from support.kubernetes.certificates import made
-from support.kubernetes.cluster_model import Cluster
+from support.kubernetes.cluster_model import cluster_of
 from support.kubernetes.shared_pods import node_object
 from support.waiting import PATIENCE_S
 
@@ -31,9 +31,7 @@ NODE = Call(method="GET", path="/api/v1/nodes/node1")
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
-    cluster = Cluster()
-    cluster.add_node(node_object())
-    with ApiServer(cluster) as found:
+    with ApiServer(cluster_of(node_object())) as found:
         yield found
 
 
@@ -112,10 +110,8 @@ def test_a_server_at_an_ipv6_address_is_asked(tmp_path: Path) -> None:
             self.server_address = ("::1", 0)
             super().server_bind()
 
-    cluster = Cluster()
-    cluster.add_node(node_object())
     try:
-        server = Six(cluster)
+        server = Six(cluster_of(node_object()))
     except OSError:
         cannot_run("there is no IPv6 loopback")
     with server:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.kubelet.shares_world import NODE, POD, TERMS, World
+from support.kubernetes.cluster_model import drive
 
 from cdigen.gpushare.ledger import read_ledger
 from cdigen.gpushare.names import ASSIGNED, INDEX, ledger_name
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 LEDGER = configmap_path("kube-system", ledger_name(NODE))
 
 
-def world_of(*sizes: int) -> World:
-    return World(sizes)
+@pytest.fixture
+def world() -> World:
+    return World((4, 4))
 
 
 def bound(world: World, units: int) -> str:
@@ -51,19 +53,18 @@ def drive_with(
 ) -> list[str]:
     """Run STEPS; once, just before a request of METHOD, somebody else is FIRST. Returns all methods."""
     asked: list[str] = []
-    try:
-        call = next(steps)
-        while True:
-            if call.method == method and method not in asked:
-                first()
-            asked.append(call.method)
-            call = steps.send(world.answer(call))
-    except StopIteration:
-        return asked
+
+    def answer(call: Call) -> Reply:
+        if call.method == method and method not in asked:
+            first()
+        asked.append(call.method)
+        return world.answer(call)
+
+    drive(steps, answer)
+    return asked
 
 
-def test_two_pods_change_places_where_there_is_no_room_for_both() -> None:
-    world = world_of(4, 4)
+def test_two_pods_change_places_where_there_is_no_room_for_both(world: World) -> None:
     large, small = bound(world, 3), bound(world, 2)
     assert (index(world, large), index(world, small)) == ("0", "1")
     settled = world.drive(settle(world.books, 1, 3, TERMS))
@@ -71,8 +72,7 @@ def test_two_pods_change_places_where_there_is_no_room_for_both() -> None:
     assert (index(world, large), index(world, small)) == ("1", "0")
 
 
-def test_equal_sums_are_exchanged_once_the_kubelet_tells_who_has_which() -> None:
-    world = world_of(4, 4)
+def test_equal_sums_are_exchanged_once_the_kubelet_tells_who_has_which(world: World) -> None:
     one, other = bound(world, 4), bound(world, 4)
     settled = world.drive(settle(world.books, 1, 4, TERMS))
     assert settled.bound.pod.name == other
@@ -82,8 +82,7 @@ def test_equal_sums_are_exchanged_once_the_kubelet_tells_who_has_which() -> None
     assert (index(world, one), index(world, other)) == ("1", "0")
 
 
-def test_what_an_extender_promises_in_between_stays_promised() -> None:
-    world = world_of(4, 4)
+def test_what_an_extender_promises_in_between_stays_promised(world: World) -> None:
     moving = bound(world, 3)
     # GPU 1 has room when the ledger is read, and none when it is written.
     later = world.create(2, is_bound=False)
@@ -92,8 +91,7 @@ def test_what_an_extender_promises_in_between_stays_promised() -> None:
     assert (index(world, moving), index(world, later)) == ("1", "0")
 
 
-def test_a_pod_that_was_changed_in_between_is_read_anew() -> None:
-    world = world_of(4, 4)
+def test_a_pod_that_was_changed_in_between_is_read_anew(world: World) -> None:
     moving = bound(world, 3)
 
     def change() -> None:
@@ -112,9 +110,8 @@ def test_a_pod_that_was_changed_in_between_is_read_anew() -> None:
     assert json.loads(found["scheduler.framework.gpushare.allocation"]) == {"0": {"1": 3}}
 
 
-def test_what_a_pod_has_of_which_a_kubelet_does_not_know_yet_stays_its_own() -> None:
+def test_what_a_pod_has_of_which_a_kubelet_does_not_know_yet_stays_its_own(world: World) -> None:
     """It lists no pods after its start, and then those that it has come to."""
-    world = world_of(4, 4)
     has, waits = bound(world, 3), bound(world, 3)
     assert world.admit(has)
     for names in ((), (f"default/{waits}",)):
@@ -125,8 +122,7 @@ def test_what_a_pod_has_of_which_a_kubelet_does_not_know_yet_stays_its_own() -> 
     assert world.drive(settle(world.books, 1, 3, TERMS)).bound.pod.name == waits
 
 
-def test_what_is_said_of_a_pod_counts_at_our_start_until_its_kubelet_knows_it() -> None:
-    world = world_of(4, 4)
+def test_what_is_said_of_a_pod_counts_at_our_start_until_its_kubelet_knows_it(world: World) -> None:
     has, waits = bound(world, 3), bound(world, 3)
     assert world.admit(has)
     world.repair()
@@ -138,9 +134,8 @@ def test_what_is_said_of_a_pod_counts_at_our_start_until_its_kubelet_knows_it() 
     assert world.drive(settle(world.books, 1, 3, TERMS)).bound.pod.name == waits
 
 
-def test_what_a_pod_that_leaves_was_given_is_given_to_nobody_else() -> None:
+def test_what_a_pod_that_leaves_was_given_is_given_to_nobody_else(world: World) -> None:
     """A kubelet gives it away while the pod's containers still start, and tells of it no more."""
-    world = world_of(4, 4)
     leaving, other = bound(world, 3), bound(world, 3)
     world.drive(settle(world.books, 0, 3, TERMS))
     found = world.cluster.objects[POD + leaving]

@@ -6,26 +6,22 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.kubernetes.cluster_model import Cluster
+from support.kubelet.shares_side import OFFER
+from support.kubernetes.cluster_model import Cluster, drive
 from support.kubernetes.shared_pods import COUNT, MEMORY, RESOURCES, node_object
 
 from cdigen.gpushare.names import GPUS
 from cdigen.gpushare.nodes import read_node
 from cdigen.kubeapi.calls import UNKNOWN, Call, Reply
-from cdigen.kubelet.resources.memory import MemoryGpu, MemoryOffer
-from cdigen.kubelet.resources.model import Resource
 from cdigen.kubelet.shares.telling import UntoldError, tell_node
 from cdigen.value import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cdigen.kubelet.resources.memory import MemoryOffer
+
 PATH = "/api/v1/nodes/node1"
-GPUS_OF = tuple(
-    MemoryGpu(index=index, id=f"GPU-{index}", uuid=f"GPU-{index}", units=units, is_healthy=True)
-    for index, units in enumerate((4, 6))
-)
-OFFER = MemoryOffer(resource=Resource(name=MEMORY, units=()), unit_mib=1024, gpus=GPUS_OF)
 
 
 class Teller:
@@ -40,15 +36,12 @@ class Teller:
         self.fault: Callable[[Call], Reply | None] = lambda _: None
 
     def tell(self, offer: MemoryOffer | None = OFFER) -> str:
-        steps = tell_node("node1", offer, RESOURCES)
         self.asked.clear()
-        try:
-            call = next(steps)
-            while True:
-                self.asked.append(f"{call.method} {call.path}")
-                call = steps.send(self.fault(call) or self.cluster.answer(call))
-        except StopIteration as end:
-            return str(end.value)
+        return str(drive(tell_node("node1", offer, RESOURCES), self.answer))
+
+    def answer(self, call: Call) -> Reply:
+        self.asked.append(f"{call.method} {call.path}")
+        return self.fault(call) or self.cluster.answer(call)
 
     @property
     def node(self) -> dict[str, Any]:
@@ -73,7 +66,7 @@ def test_it_is_written_once_and_read_by_the_other_side() -> None:
 def test_health_is_written_when_it_changes() -> None:
     teller = Teller()
     teller.tell()
-    sick = replace(OFFER, gpus=(GPUS_OF[0], replace(GPUS_OF[1], is_healthy=False)))
+    sick = replace(OFFER, gpus=(OFFER.gpus[0], replace(OFFER.gpus[1], is_healthy=False)))
     teller.tell(sick)
     assert offered(teller) == [(0, 4, True), (1, 6, False)]
     assert teller.asked == [f"GET {PATH}", f"PATCH {PATH}"]

@@ -6,12 +6,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from support.kubernetes.cluster_model import Cluster, tell
+from support.kubernetes.cluster_model import Cluster, index_of
 from support.kubernetes.shared_pods import RESOURCES, container, node_object, pod_object
 
 from cdigen.extender.binding import Terms as BindingTerms
 from cdigen.extender.binding import Wanted, bind
-from cdigen.extender.index import Index
 from cdigen.gpushare.claims import Placement, is_assigned, read_placement
 from cdigen.gpushare.ledger import read_ledger
 from cdigen.gpushare.names import ledger_name
@@ -65,13 +64,10 @@ class World:
 
     def bind(self, name: str) -> str:
         """Let an extender that knows everything bind the pod NAME; returns why it did not."""
-        index = Index(RESOURCES)
-        for found in list(self.cluster.objects.values()):
-            tell(index, "ADDED", found)
         wanted = Wanted(namespace="default", name=name, uid=f"uid-{name}", node=NODE)
         self.created += 1
         terms = BindingTerms(namespace="kube-system", token=f"e{self.created}", now_ns=self.created)
-        return str(self.drive(bind(wanted, index, terms)))
+        return str(self.drive(bind(wanted, index_of(self.cluster), terms)))
 
     def drive(self, steps: Generator[Call, Reply, Any], fate: Callable[[], str] = lambda: "done") -> Any:
         """Run STEPS against the cluster; each request has a FATE."""

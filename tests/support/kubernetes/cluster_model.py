@@ -7,17 +7,19 @@ already, and where a pod is bound already.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from support.kubernetes.shared_pods import RESOURCES
 
+from cdigen.extender.index import Index
 from cdigen.gpushare.claims import READ, claim_of, read_placement
 from cdigen.gpushare.pods import read_pod
 from cdigen.kubeapi.calls import Call, Reply
 
 if TYPE_CHECKING:
-    from cdigen.extender.index import Index
+    from collections.abc import Callable, Generator
 
+T = TypeVar("T")
 Objects = dict[str, dict[str, Any]]
 
 
@@ -48,6 +50,10 @@ class Cluster:
     def add_node(self, found: dict[str, Any]) -> None:
         """Create a node."""
         self.put(f"/api/v1/nodes/{found['metadata']['name']}", found, "ADDED")
+
+    def add(self, found: dict[str, Any]) -> None:
+        """Create a pod or node."""
+        (self.add_pod if found["kind"] == "Pod" else self.add_node)(found)
 
     def delete(self, path: str) -> None:
         """Remove the object at PATH."""
@@ -129,6 +135,33 @@ def _merged(before: Any, change: Any) -> Any:
         else:
             found[key] = _merged(found.get(key), value)
     return found
+
+
+def cluster_of(*found: dict[str, Any]) -> Cluster:
+    """Return a cluster with the pods and nodes FOUND."""
+    cluster = Cluster()
+    for each in found:
+        cluster.add(each)
+    return cluster
+
+
+def drive(steps: Generator[Call, Reply, T], answer: Callable[[Call], Reply]) -> T:
+    """Run STEPS, whose requests get an ANSWER; return their result."""
+    try:
+        call = next(steps)
+        while True:
+            call = steps.send(answer(call))
+    except StopIteration as end:
+        found: T = end.value
+        return found
+
+
+def index_of(cluster: Cluster, **options: Any) -> Index:
+    """Return the index of an extender that knows all of CLUSTER."""
+    index = Index(RESOURCES, **options)
+    for found in list(cluster.objects.values()):
+        tell(index, "ADDED", found)
+    return index
 
 
 def tell(index: Index, kind: str, found: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from support.waiting import PATIENCE_S, until
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import IO
 
     from support.kubernetes.api_server import ApiServer
 
@@ -46,23 +47,18 @@ class Extender:
         return str(self.ask("POST", f"{PREFIX}/bind", asked)[1]["Error"])
 
 
+def _start(server: ApiServer, folder: Path, log: IO[Any], *options: str) -> subprocess.Popen[bytes]:
+    config = str(server.kubeconfig(folder / "kubeconfig"))
+    command = [sys.executable, "-m", "cdigen", "extender", "--kubeconfig", config, "--listen", "127.0.0.1:0"]
+    return subprocess.Popen([*command, *options], stderr=log)
+
+
 @contextmanager
 def started(server: ApiServer, folder: Path, *options: str, token: str = "") -> Iterator[Extender]:
     folder.mkdir(exist_ok=True)
-    config = server.kubeconfig(folder / "kubeconfig")
-    command = [
-        sys.executable,
-        "-m",
-        "cdigen",
-        "extender",
-        "--kubeconfig",
-        str(config),
-        "--listen",
-        "127.0.0.1:0",
-    ]
     log = folder / "log"
     with log.open("wb") as written:
-        process = subprocess.Popen([*command, "--run-dir", str(folder / "run"), *options], stderr=written)
+        process = _start(server, folder, written, "--run-dir", str(folder / "run"), *options)
     status = folder / "run/status.json"
     try:
         assert until(lambda: status.exists() and json.loads(status.read_text())["port"]), log.read_text()
@@ -88,10 +84,8 @@ def ready(server: ApiServer, folder: Path, *options: str) -> Iterator[Extender]:
 
 def run_once(server: ApiServer, folder: Path, *options: str) -> str:
     """Start an extender and end it; returns its log."""
-    config = str(server.kubeconfig(folder / "kubeconfig"))
-    command = [sys.executable, "-m", "cdigen", "extender", "--kubeconfig", config, "--listen", "127.0.0.1:0"]
     with (folder / "once").open("w+") as log:
-        process = subprocess.Popen([*command, *options], stderr=log)
+        process = _start(server, folder, log, *options)
         assert until(lambda: "watch=1" in " ".join(server.asked))
         process.terminate()
         assert process.wait(PATIENCE_S) == 0
