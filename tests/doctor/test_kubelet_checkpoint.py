@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.doctor.kubernetes_host import POD, checkpoint
-from support.kubelet.offered import GPU
+from support.kubelet.resources import GPU
 
 from cdigen.doctor.kubelet_checkpoint import Checkpoint, Held, parse
 

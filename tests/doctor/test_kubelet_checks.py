@@ -12,7 +12,7 @@ from support.abilities import cannot_run
 from support.doctor.bundles import packed
 from support.doctor.kubernetes_host import CHECKPOINT, FOLDER, PLUGINS, POD, checkpoint, registered
 from support.doctor.requests import doctor_context
-from support.kubelet.offered import GPU
+from support.kubelet.resources import GPU
 
 from cdigen.doctor import kubelet_devices
 from cdigen.kubelet.journal import Allocation

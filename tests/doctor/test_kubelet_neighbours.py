@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.doctor.kubernetes_host import CHECKPOINT, FOLDER, checkpoint, registered
-from support.kubelet.offered import GPU
+from support.kubelet.resources import GPU
 
 if TYPE_CHECKING:
     from support.doctor.kubernetes_host import KubeNode

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from support.cluster.node import NODE, Node, running_node
 from support.containers.containerd_host import RELEASES, eventually
-from support.kubelet.offered import GPU, offer
+from support.kubelet.offered import offer
+from support.kubelet.resources import GPU
 
 from cdigen.kubelet.link import Link
 

@@ -6,7 +6,18 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.kubelet.resources import GPU, card, changed, ids, migs, node, offered, replicas, resource, unit
+from support.kubelet.resources import (
+    GPU,
+    card,
+    changed,
+    ids,
+    migs,
+    node,
+    replicas,
+    resource,
+    spec_names,
+    unit,
+)
 
 from cdigen.kubelet.answers import (
     CAUSES,
@@ -25,13 +36,13 @@ from cdigen.value import replace
 
 
 def given_to(of: Resource, *places: int, policy: Policy = Policy(), more: tuple[str, ...] = ()) -> Answer:  # noqa: B008 - a value
-    answer = allocate(of, ids(of, places), policy, is_offered={*offered(of), *more}.__contains__)
+    answer = allocate(of, ids(of, places), policy, is_offered={*spec_names(of), *more}.__contains__)
     assert isinstance(answer, Answer), answer
     return answer
 
 
 def refused(of: Resource, asked: list[str], policy: Policy = Policy(), **more: Any) -> Refusal:  # noqa: B008 - a value
-    answer = allocate(of, asked, policy, **{"is_offered": offered(of).__contains__, **more})
+    answer = allocate(of, asked, policy, **{"is_offered": spec_names(of).__contains__, **more})
     assert isinstance(answer, Refusal), answer
     assert answer.cause in CAUSES
     assert "\n" not in answer.reason
@@ -200,7 +211,7 @@ def test_an_unhealthy_unit_is_refused_with_its_causes() -> None:
     assert refused(of, ["GPU-0"]) == Refusal(
         cause="unhealthy", reason=f"of {GPU}, GPU-0 (xid-79) is unhealthy"
     )
-    assert isinstance(allocate(of, ["GPU-1"], Policy(), is_offered=offered(of).__contains__), Answer)
+    assert isinstance(allocate(of, ["GPU-1"], Policy(), is_offered=spec_names(of).__contains__), Answer)
 
 
 def test_a_unit_that_is_unhealthy_as_no_spec_has_it_is_refused_for_that() -> None:
@@ -242,7 +253,7 @@ def test_more_than_one_replica_is_refused_only_where_the_configuration_says_so()
 def test_any_request_gets_what_it_named_or_one_reason(asked: list[str]) -> None:
     of = changed(resource(3), 2, health="unhealthy")
 
-    answer = allocate(of, asked, Policy(), is_offered=offered(of).__contains__)
+    answer = allocate(of, asked, Policy(), is_offered=spec_names(of).__contains__)
 
     is_good = len(set(asked)) == len(asked) and {*asked} <= {"GPU-0", "GPU-1"}
     assert isinstance(answer, Answer) == is_good

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.kubelet import offering
-from support.kubelet.host_offering import GPU, AnyPod, pod, put
-from support.kubelet.resources import listed
+from support.kubelet.host_offering import AnyPod, configure, made, pod, put
+from support.kubelet.offering import h100, sized, with_gpus
+from support.kubelet.resources import GPU, listed
+from support.kubernetes.shared_pods import MEMORY
 
 from cdigen.config import KubeletConfig, SharedMemory, SharingRow
-from cdigen.kubelet.offering import HostOffering
-from cdigen.kubelet.plugin_config import PluginConfig
 from cdigen.kubelet.pods import PodList
 from cdigen.model.errors import ConfigError
-from cdigen.model.profile import DEFAULT
 from cdigen.store import unit_sizes
-from cdigen.value import replace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cdigen.frontend.host_state import HostSources, HostState
+    from cdigen.frontend.host_state import HostState
     from cdigen.kubelet.pods import PodDevices
-    from cdigen.kubelet.shares.agent import Agent
 
-MEMORY = "aliyun.com/gpu-mem"
-FIRST, SECOND = str(offering.h100(0).uuid), str(offering.h100(1).uuid)
+FIRST, SECOND = str(h100(0).uuid), str(h100(1).uuid)
 WHOLE = KubeletConfig()
 
 
@@ -38,24 +33,20 @@ class Node:
     """A host with two sized GPUs of eight; `agents` are those that were made, and by what."""
 
     def __init__(self, root: Path, settings: KubeletConfig) -> None:
-        gpus = [replace(offering.h100(index), memory_mib=4096) for index in range(2)]
-        self.host: HostState = put(root, offering.with_gpus(*gpus))
+        self.host: HostState = put(root, with_gpus(sized(0, 4096), sized(1, 4096)))
         self.agents: list[tuple[SharedMemory, AnyPod | None]] = []
         self.problem = ""
-        self.of = HostOffering(
-            settings, (DEFAULT,), "/var/lib/kubelet", agents=self.make, state_dir=str(root / "state")
-        )
+        self.of = made(settings, agents=self.make, state_dir=str(root / "state"))
 
-    def make(self, shared: SharedMemory) -> Agent | None:
+    def make(self, shared: SharedMemory) -> AnyPod | None:
         if self.problem:
             raise ConfigError(self.problem)
-        made = None if shared.unit == "none" else AnyPod()
-        self.agents.append((shared, made))
-        return cast("Agent | None", made)
+        agent = None if shared.unit == "none" else AnyPod()
+        self.agents.append((shared, agent))
+        return agent
 
     def configure(self, settings: KubeletConfig) -> None:
-        sources = cast("HostSources", None)
-        self.of.configure(PluginConfig(kubelet_dir="", run_dir="", sources=sources, settings=settings), ())
+        configure(self.of, settings)
 
     def tell(self, *pods: PodDevices) -> bool:
         """Let the kubelet say that containers have PODS; returns whether that changes what is offered."""
@@ -199,14 +190,14 @@ def test_sizes_that_cannot_be_kept_are_a_finding(tmp_path: Path) -> None:
 def test_what_containers_have_in_its_own_form_costs_a_gpu_nothing(tmp_path: Path) -> None:
     node = Node(tmp_path, in_units())
     node.free()
-    node.tell(pod(MEMORY, f"{FIRST}-_-0"), pod(GPU, str(offering.h100(2).uuid)), pod("x.com/nic", "a-_-b"))
+    node.tell(pod(MEMORY, f"{FIRST}-_-0"), pod(GPU, str(h100(2).uuid)), pod("x.com/nic", "a-_-b"))
     assert node.free() == {FIRST: 4, SECOND: 4}
     assert node.held() == []
     assert not node.tell(pod(MEMORY, f"{FIRST}-_-0", f"{FIRST}-_-1"), pod("x.com/nic", "a-_-b"))
 
 
 @pytest.mark.parametrize(
-    ("change", "made"),
+    ("change", "count"),
     [
         ({"resource": "example.com/memory"}, 2),
         ({"count": "example.com/gpus"}, 2),
@@ -218,15 +209,15 @@ def test_what_containers_have_in_its_own_form_costs_a_gpu_nothing(tmp_path: Path
     ],
 )
 def test_who_knows_the_pods_follows_the_configuration(
-    tmp_path: Path, change: dict[str, Any], made: int
+    tmp_path: Path, change: dict[str, Any], count: int
 ) -> None:
     node = Node(tmp_path, in_units())
     node.configure(in_units(**change))
-    assert len(node.agents) == made
+    assert len(node.agents) == count
     _, former = node.agents[0]
     assert former is not None
-    assert former.is_stopped is (made > 1)
-    assert made == 1 or node.agents[1][0] == in_units(**change).shared_memory
+    assert former.is_stopped is (count > 1)
+    assert count == 1 or node.agents[1][0] == in_units(**change).shared_memory
 
 
 def test_who_is_new_hears_what_containers_have(tmp_path: Path) -> None:
@@ -234,9 +225,9 @@ def test_who_is_new_hears_what_containers_have(tmp_path: Path) -> None:
     node.tell(pod(MEMORY, f"{FIRST}-_-0"))
     node.configure(in_units(count="example.com/gpus"))
     node.free("none")
-    made = node.agents[-1][1]
-    assert made is not None
-    assert made.heard == listed(pod(MEMORY, f"{FIRST}-_-0"))
+    agent = node.agents[-1][1]
+    assert agent is not None
+    assert agent.heard == listed(pod(MEMORY, f"{FIRST}-_-0"))
 
 
 def test_a_reload_that_cannot_reach_pods_any_more_offers_no_units_and_says_why(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from support.kubelet.host_offering import GPU, Kubelet, desk, given, made, pod, put
+from support.kubelet.host_offering import PodLister, configure, desk, given, made, pod, put
+from support.kubelet.resources import GPU
 from support.values import unhealthy_gpus
 
 from cdigen.config import KubeletConfig, SharingRow
-from cdigen.kubelet.plugin_config import PluginConfig
 from cdigen.kubelet.pods import PodList
 from cdigen.kubelet.wire.server import Refused
 
@@ -38,14 +38,14 @@ def first(of: Desk) -> str:
 
 
 def test_nobody_is_asked_about_a_unit_that_nobody_seems_to_have(of: HostOffering, gpus: Desk) -> None:
-    kubelet = Kubelet(of, pod(GPU, first(gpus)), pod(OTHER, gpus.resource.units[1].id), pod("x.com/y", "z"))
+    kubelet = PodLister(of, pod(GPU, first(gpus)), pod(OTHER, gpus.resource.units[1].id), pod("x.com/y", "z"))
 
     assert given(gpus, first(gpus)).names
     assert kubelet.asked == 0
 
 
 def test_a_kubelet_that_does_not_answer_refuses_nobody(of: HostOffering, gpus: Desk) -> None:
-    kubelet = Kubelet(of, pod(OTHER, first(gpus)))
+    kubelet = PodLister(of, pod(OTHER, first(gpus)))
     kubelet.pods = None
 
     assert given(gpus, first(gpus)).names
@@ -53,7 +53,7 @@ def test_a_kubelet_that_does_not_answer_refuses_nobody(of: HostOffering, gpus: D
 
 
 def test_the_kubelets_word_at_the_request_counts_and_not_an_older_one(of: HostOffering, gpus: Desk) -> None:
-    kubelet = Kubelet(of, pod(OTHER, first(gpus)))
+    kubelet = PodLister(of, pod(OTHER, first(gpus)))
     with pytest.raises(Refused, match=f"pod ml/a, container main, as {OTHER}"):
         given(gpus, first(gpus))
     kubelet.pods = ()
@@ -67,7 +67,7 @@ def test_the_kubelets_word_at_the_request_counts_and_not_an_older_one(of: HostOf
 def test_a_kubelet_that_knows_no_pod_yet_takes_nothing_back_and_is_asked(
     of: HostOffering, gpus: Desk
 ) -> None:
-    kubelet = Kubelet(of, pod(OTHER, first(gpus)))
+    kubelet = PodLister(of, pod(OTHER, first(gpus)))
     # It has just started, and its API server is away for long: it knows its pods before it admits the next.
     for _ in range(3):
         of.set_pods(PodList(devices=(), names=frozenset()))
@@ -81,7 +81,7 @@ def test_what_a_kubelet_told_counts_as_a_suspicion_also_when_it_was_not_there_la
     of: HostOffering, gpus: Desk
 ) -> None:
     # As while it restarts: the next question may be a minute away.
-    kubelet = Kubelet(of, pod(OTHER, first(gpus)))
+    kubelet = PodLister(of, pod(OTHER, first(gpus)))
     of.set_pods(None)
 
     with pytest.raises(Refused, match=f"pod ml/a, container main, as {OTHER}"):
@@ -96,11 +96,10 @@ def test_what_was_just_given_under_another_name_is_asked_about(tmp_path: Path) -
     of = made()
     host = put(tmp_path, unhealthy_gpus.example())
     before = desk(of, host)
-    kubelet = Kubelet(of)
+    kubelet = PodLister(of)
     id_ = first(before)
     assert given(before, id_).names
-    settings = KubeletConfig(sharing=(row,))
-    of.configure(PluginConfig(kubelet_dir="/k", run_dir="/r", sources=host.sources, settings=settings), ())
+    configure(of, KubeletConfig(sharing=(row,)))
     after = desk(of, host, "nvidia.com/gpu.shared")
     kubelet.pods = (pod(GPU, id_),)
 
@@ -112,7 +111,7 @@ def test_a_gpu_that_is_no_longer_shared_is_not_given_beside_its_former_shares(tm
     of = made()
     alone = desk(of, put(tmp_path, unhealthy_gpus.example()))
     id_, other = (unit.id for unit in alone.resource.units[:2])
-    Kubelet(of, pod(GPU, f"{id_}::3"))
+    PodLister(of, pod(GPU, f"{id_}::3"))
 
     with pytest.raises(Refused, match="pod ml/a, container main"):
         given(alone, id_)
@@ -124,7 +123,7 @@ def test_a_gpu_that_is_shared_now_is_not_given_beside_who_had_all_of_it(tmp_path
     of = made(sharing=(row,))
     shared = desk(of, put(tmp_path, unhealthy_gpus.example()))
     whole = first(shared).partition("::")[0]
-    kubelet = Kubelet(of, pod(GPU, whole))
+    kubelet = PodLister(of, pod(GPU, whole))
 
     with pytest.raises(Refused, match="pod ml/a, container main"):
         given(shared, f"{whole}::0")
@@ -135,7 +134,7 @@ def test_a_gpu_that_is_shared_now_is_not_given_beside_who_had_all_of_it(tmp_path
 
 def test_units_in_use_under_another_name_are_preferred_last(of: HostOffering, gpus: Desk) -> None:
     ids = tuple(unit.id for unit in gpus.resource.units)
-    Kubelet(of, pod(OTHER, *ids[:4]))
+    PodLister(of, pod(OTHER, *ids[:4]))
 
     assert set(gpus.prefer(ids, (), 4)) == set(ids[4:])
     # What the kubelet must have, it gets; and as many as it asks for.
@@ -144,7 +143,7 @@ def test_units_in_use_under_another_name_are_preferred_last(of: HostOffering, gp
 
 
 def test_allocate_waits_for_nothing_where_nothing_is_suspicious(of: HostOffering, gpus: Desk) -> None:
-    Kubelet(of)
+    PodLister(of)
     loop = asyncio.new_event_loop()
     answer = gpus.allocate((first(gpus),))
     # A coroutine that never waits ends at its first step.

@@ -1,8 +1,7 @@
 """Which pod has what: allocations joined with the kubelet's own list."""
 
 import pytest
-from support.kubelet.offering import offered
-from support.kubelet.offering import resource as resource_of
+from support.kubelet.offering import offered, resource_of
 from support.kubelet.resources import GPU, migs, replicas, resource
 from support.values.unhealthy_gpus import example
 

@@ -13,23 +13,19 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from support.kubelet.double import PLUGIN_SERVICE, Kubelet
-from support.kubelet.offered import GPU, offer
-from support.waiting import PATIENCE_S, until
+from support.kubelet.offered import linked, offer, registered
+from support.kubelet.resources import GPU
+from support.waiting import PATIENCE_S, limited, until
 
-from cdigen.kubelet.link import Link
 from cdigen.kubelet.registration import PROVE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytest_plugins = ("support.kubelet.link",)
+    from cdigen.kubelet.link import Link
 
 AMD = "amd.com/gpu"
-
-
-def is_listed(kubelet: Kubelet, *ids: str, resource: str = GPU) -> bool:
-    return sorted(kubelet.list_of(resource)) == sorted(ids)
 
 
 def status(link: Link, resource: str = GPU) -> tuple[str, str]:
@@ -47,7 +43,7 @@ def test_a_kubelet_that_refuses_is_asked_again_and_its_reason_is_shown(kubelet: 
     link.offer((offer("a"),))
     assert until(lambda: status(link) == ("paused", "UNKNOWN: the ResourceName is invalid"))
     kubelet.register = right
-    assert until(lambda: is_listed(kubelet, "a"))
+    assert until(lambda: kubelet.lists("a"))
 
 
 def test_a_resource_that_hangs_in_its_registration_costs_no_other(kubelet: Kubelet, link: Link) -> None:
@@ -62,7 +58,7 @@ def test_a_resource_that_hangs_in_its_registration_costs_no_other(kubelet: Kubel
     kubelet.register = hang
     kubelet.start()
     link.offer((offer("a"), offer("b", resource=AMD)))
-    assert until(lambda: is_listed(kubelet, "b", resource=AMD))
+    assert until(lambda: kubelet.lists("b", resource=AMD))
     assert until(lambda: status(link)[0] == "registering")
     assert kubelet.endpoints[AMD].allocate("b").cdi_devices
     hangs.set()
@@ -76,7 +72,7 @@ def test_a_kubelet_that_does_not_ask_for_the_list_is_registered_with_again(
     link.offer((offer("a"),))
     assert until(lambda: status(link)[0] == "unproven")
     kubelet.watches = True
-    assert until(lambda: is_listed(kubelet, "a"))
+    assert until(lambda: kubelet.lists("a"))
     gap_s = kubelet.registered[1][0] - kubelet.registered[0][0]
     assert gap_s >= PROVE_S
 
@@ -96,15 +92,12 @@ def test_a_socket_that_nobody_serves_or_that_speaks_no_grpc_is_left_for_the_kube
         assert until(lambda: status(link)[0] == "paused")
     kubelet.start()
     link.look()
-    assert until(lambda: is_listed(kubelet, "a"))
+    assert until(lambda: kubelet.lists("a"))
 
 
 def test_garbage_in_a_call_is_refused_and_the_next_call_is_answered(kubelet: Kubelet, link: Link) -> None:
-    kubelet.start()
-    link.offer((offer("a"),))
-    assert until(lambda: is_listed(kubelet, "a"))
-    path = kubelet.plugins / kubelet.endpoints[GPU].name
-    with grpc.insecure_channel(f"unix:{path}") as channel:
+    endpoint = registered(kubelet, link, "a")
+    with endpoint.connect() as channel:
         for method in ("Allocate", "GetPreferredAllocation"):
             with pytest.raises(grpc.RpcError) as refused:
                 channel.unary_unary(PLUGIN_SERVICE + method)(b"\xff\xff", timeout=PATIENCE_S)
@@ -116,17 +109,14 @@ def test_garbage_in_a_call_is_refused_and_the_next_call_is_answered(kubelet: Kub
             channel.unary_unary(PLUGIN_SERVICE + "Allocate")(b"\x0a" * (5 << 20), timeout=PATIENCE_S)
         assert large.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     with socket.socket(socket.AF_UNIX) as raw:
-        raw.connect(str(path))
+        raw.connect(endpoint.path)
         raw.sendall(os.urandom(4096))
-    assert kubelet.endpoints[GPU].allocate("a").cdi_devices
+    assert endpoint.allocate("a").cdi_devices
 
 
 def test_many_streams_are_limited_and_the_kubelets_stays(kubelet: Kubelet, link: Link) -> None:
-    kubelet.start()
-    link.offer((offer("a"),))
-    assert until(lambda: is_listed(kubelet, "a"))
-    path = kubelet.plugins / kubelet.endpoints[GPU].name
-    with grpc.insecure_channel(f"unix:{path}") as channel:
+    endpoint = registered(kubelet, link, "a")
+    with endpoint.connect() as channel:
         watch = channel.unary_stream(PLUGIN_SERVICE + "ListAndWatch")
         streams = [watch(b"") for _ in range(80)]
         refused = 0
@@ -136,25 +126,22 @@ def test_many_streams_are_limited_and_the_kubelets_stays(kubelet: Kubelet, link:
             except grpc.RpcError as error:
                 refused += error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert refused == 80 - 63
-        assert kubelet.endpoints[GPU].allocate("a").cdi_devices
+        assert endpoint.allocate("a").cdi_devices
     link.offer((offer("a", "b"),))
-    assert until(lambda: is_listed(kubelet, "a", "b"))
+    assert until(lambda: kubelet.lists("a", "b"))
     assert len(kubelet.registered) == 1
 
 
 def test_a_client_that_reads_nothing_does_not_hold_up_the_kubelet(kubelet: Kubelet, link: Link) -> None:
     ids = [f"GPU-{number:040}" for number in range(5000)]
-    kubelet.start()
-    link.offer((offer(*ids),))
-    assert until(lambda: is_listed(kubelet, *ids))
-    path = kubelet.plugins / kubelet.endpoints[GPU].name
-    with grpc.insecure_channel(f"unix:{path}") as channel:
+    endpoint = registered(kubelet, link, *ids)
+    with endpoint.connect() as channel:
         _unread = [channel.unary_stream(PLUGIN_SERVICE + "ListAndWatch")(b"") for _ in range(4)]
         for count in range(1, 30):
             link.offer((offer(*ids[:count]),))
             link.offer((offer(*ids),))
         link.offer((offer("a"),))
-        assert until(lambda: is_listed(kubelet, "a"))
+        assert until(lambda: kubelet.lists("a"))
 
 
 def test_a_folder_that_comes_later_or_is_a_link_is_used(kubelet: Kubelet, folder: Path, link: Link) -> None:
@@ -165,18 +152,7 @@ def test_a_folder_that_comes_later_or_is_a_link_is_used(kubelet: Kubelet, folder
     kubelet.plugins.symlink_to("elsewhere")
     kubelet.start()
     link.look()
-    assert until(lambda: is_listed(kubelet, "a"))
-
-
-@contextmanager
-def linked(place: Path) -> Iterator[Link]:
-    """Yield a link in PLACE."""
-    link = Link(str(place), str(place), notify=lambda: None, log=lambda _, __: None)
-    link.start()
-    try:
-        yield link
-    finally:
-        link.stop()
+    assert until(lambda: kubelet.lists("a"))
 
 
 @contextmanager
@@ -203,7 +179,7 @@ def test_a_full_folder_is_told_and_used_once_there_is_room(kubelet: Kubelet, lin
         assert "\n" not in status(link)[1]
         assert kubelet.registered == []
         filler.unlink()
-        assert until(lambda: is_listed(kubelet, "a"))
+        assert until(lambda: kubelet.lists("a"))
         kubelet.stop()
         link.stop()
 
@@ -218,7 +194,7 @@ def test_a_read_only_folder_is_told_and_used_once_it_can_be_written(kubelet: Kub
         assert until(lambda: status(link)[0] == "paused")
         assert status(link)[1] == f"no socket can be made in {kubelet.plugins}: Read-only file system"
         subprocess.run(["mount", "-o", "remount,rw", kubelet.plugins], check=True)
-        assert until(lambda: is_listed(kubelet, "a"))
+        assert until(lambda: kubelet.lists("a"))
         kubelet.stop()
         link.stop()
 
@@ -230,7 +206,7 @@ def test_a_folder_with_no_room_for_any_socket_is_told(folder: Path) -> None:
     os.symlink(deep, folder / "short")
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(folder / "short/kubelet.sock"))
-    with linked(deep) as link:
+    with linked(deep, deep) as link:
         link.offer((offer("a"),))
         assert until(lambda: status(link)[0] == "paused")
         assert "no socket can be made" in status(link)[1]
@@ -247,9 +223,9 @@ def test_a_folder_may_have_any_name(folder: Path, name: str) -> None:
     kubelet.plugins, kubelet.pods = folder / "k/device-plugins", folder / "k/pod-resources"
     kubelet.start()
     try:
-        with linked(folder / name / "device-plugins") as link:
+        with linked(folder / name / "device-plugins", folder) as link:
             link.offer((offer("a"),))
-            assert until(lambda: is_listed(kubelet, "a"))
+            assert until(lambda: kubelet.lists("a"))
     finally:
         kubelet.stop()
 
@@ -257,14 +233,11 @@ def test_a_folder_may_have_any_name(folder: Path, name: str) -> None:
 def test_a_client_that_asks_all_the_time_whether_we_are_there_is_answered(
     kubelet: Kubelet, link: Link
 ) -> None:
-    kubelet.start()
-    link.offer((offer("a"),))
-    assert until(lambda: is_listed(kubelet, "a"))
-    path = kubelet.plugins / kubelet.endpoints[GPU].name
+    endpoint = registered(kubelet, link, "a")
     pings = 20
     with socket.socket(socket.AF_UNIX) as raw, raw.makefile("rb") as answers:
         raw.settimeout(PATIENCE_S)
-        raw.connect(str(path))
+        raw.connect(endpoint.path)
         raw.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
         for _ in range(pings):
             raw.sendall(bytes((0, 0, 8, 6, 0, 0, 0, 0, 0)) + b"there?  ")
@@ -276,26 +249,15 @@ def test_a_client_that_asks_all_the_time_whether_we_are_there_is_answered(
     assert 7 not in kinds
 
 
-@pytest.fixture
-def hanging(kubelet: Kubelet, link: Link) -> Iterator[Link]:
-    """Yield LINK while its kubelet does not answer Register."""
+@limited(1.0)
+def test_a_link_stops_while_its_kubelet_hangs(kubelet: Kubelet, link: Link, within_s: float) -> None:
     hangs = threading.Event()
     kubelet.register = lambda _, __: hangs.wait(2 * PATIENCE_S)
     kubelet.start()
     link.offer((offer("a"),))
     assert until(lambda: status(link)[0] == "registering")
-    yield link
-    hangs.set()
-
-
-def test_a_link_stops_while_its_kubelet_hangs(hanging: Link) -> None:
-    hanging.stop()
-    assert until(lambda: not hanging.is_running())
-
-
-@pytest.mark.wall_clock
-def test_a_stop_while_the_kubelet_hangs_takes_no_second(hanging: Link) -> None:
     began_s = time.monotonic()
-    hanging.stop()
-    assert not hanging.is_running()
-    assert time.monotonic() - began_s < 1.0
+    link.stop()
+    assert until(lambda: not link.is_running(), within_s)
+    assert time.monotonic() - began_s < within_s
+    hangs.set()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from support.kubelet.double import PLUGIN_SERVICE
-from support.kubelet.offered import GPU, offer
+from support.kubelet.offered import offer, registered
+from support.kubelet.resources import GPU
 from support.waiting import PATIENCE_S, until
 
 from cdigen.kubelet.wire.messages import PLUGIN
@@ -18,14 +19,8 @@ if TYPE_CHECKING:
 
     from cdigen.kubelet.link import Link
 
-pytest_plugins = ("support.kubelet.link",)
-
 # A field of a later release: number 100, a string.
 LATER = bytes((0xA2, 0x06, 5)) + b"later"
-
-
-def is_listed(kubelet: Kubelet, *ids: str) -> bool:
-    return sorted(kubelet.list_of(GPU)) == sorted(ids)
 
 
 def asked(channel: Any, method: str, data: bytes, answer: str) -> Any:
@@ -50,13 +45,9 @@ def asked(channel: Any, method: str, data: bytes, answer: str) -> Any:
 def test_whatever_a_connection_is_like_calls_are_answered(
     kubelet: Kubelet, link: Link, options: dict[str, object]
 ) -> None:
-    kubelet.start()
-    link.offer((offer("a"),))
-    assert until(lambda: is_listed(kubelet, "a"))
-    path = kubelet.plugins / kubelet.endpoints[GPU].name
+    endpoint = registered(kubelet, link, "a")
     several = PLUGIN["AllocateRequest"](container_requests=[{"device_ids": ["a"]}] * 500)
-    own = [*options.items(), ("grpc.use_local_subchannel_pool", 1)]
-    with grpc.insecure_channel(f"unix:{path}", options=own) as channel:
+    with endpoint.connect(options) as channel:
         watched = channel.unary_stream(PLUGIN_SERVICE + "ListAndWatch")(b"")
         assert PLUGIN["ListAndWatchResponse"].FromString(next(watched)).devices[0].id == "a"
         found = asked(channel, "Allocate", several.SerializeToString(), "AllocateResponse")
@@ -67,10 +58,7 @@ def test_whatever_a_connection_is_like_calls_are_answered(
 def test_messages_may_have_any_number_of_containers_and_fields_that_we_do_not_know(
     kubelet: Kubelet, link: Link
 ) -> None:
-    kubelet.start()
-    link.offer((offer("a", "b"),))
-    assert until(lambda: is_listed(kubelet, "a", "b"))
-    path = kubelet.plugins / kubelet.endpoints[GPU].name
+    endpoint = registered(kubelet, link, "a", "b")
     requests = [{"device_ids": ["a"]}, {"device_ids": []}, {"device_ids": ["b", "a"]}]
     wanted = [
         {"available_device_ids": ["a", "b"], "allocation_size": 1},
@@ -78,7 +66,7 @@ def test_messages_may_have_any_number_of_containers_and_fields_that_we_do_not_kn
     ]
     allocate = PLUGIN["AllocateRequest"](container_requests=requests).SerializeToString()
     prefer = PLUGIN["PreferredAllocationRequest"](container_requests=wanted).SerializeToString()
-    with grpc.insecure_channel(f"unix:{path}") as channel:
+    with endpoint.connect() as channel:
         given = asked(channel, "Allocate", allocate + LATER, "AllocateResponse")
         names = [[device.name for device in one.cdi_devices] for one in given.container_responses]
         assert names == [[f"{GPU}=a"], [], [f"{GPU}=b", f"{GPU}=a"]]
@@ -106,12 +94,9 @@ def test_a_kubelet_that_never_answers_register_but_asks_for_the_list_is_served(
         hangs.wait(2 * PATIENCE_S)
 
     kubelet.register = forget_to_answer
-    kubelet.start()
-    link.offer((offer("a"),))
-    assert until(lambda: is_listed(kubelet, "a"))
-    assert kubelet.endpoints[GPU].allocate("a").cdi_devices
+    assert registered(kubelet, link, "a").allocate("a").cdi_devices
     link.offer((offer("a", "b"),))
-    assert until(lambda: is_listed(kubelet, "a", "b"))
+    assert until(lambda: kubelet.lists("a", "b"))
     assert until(lambda: link.statuses()[0].state == "registered")
     assert len(kubelet.registered) == 1
     hangs.set()
@@ -138,10 +123,7 @@ def test_a_kubelet_that_asks_for_nothing_but_the_list_is_served(kubelet: Kubelet
 def test_a_kubelets_socket_that_is_put_in_place_by_a_rename_is_another_one(
     kubelet: Kubelet, link: Link
 ) -> None:
-    kubelet.start()
-    link.offer((offer("a"),))
-    assert until(lambda: is_listed(kubelet, "a"))
-    former = kubelet.endpoints[GPU]
+    former = registered(kubelet, link, "a")
     path = kubelet.plugins / "kubelet.sock"
     path.rename(kubelet.plugins / "aside")
     kubelet.serve_registration()
@@ -151,5 +133,5 @@ def test_a_kubelets_socket_that_is_put_in_place_by_a_rename_is_another_one(
     # This is the one that it had.
     (kubelet.plugins / "new").rename(path)
     link.look()
-    assert until(lambda: kubelet.endpoints[GPU] is not former and is_listed(kubelet, "a"))
+    assert until(lambda: kubelet.endpoints[GPU] is not former and kubelet.lists("a"))
     assert len(kubelet.registered) == 1 + 1

@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from support.kubelet.offered import GPU, offer
+from support.kubelet.offered import offer, registered
+from support.kubelet.resources import GPU
 from support.waiting import pause, until
 
 if TYPE_CHECKING:
@@ -16,14 +17,8 @@ if TYPE_CHECKING:
 
     from cdigen.kubelet.link import Link
 
-pytest_plugins = ("support.kubelet.link",)
-
 STEPS = 10
 NAMES = (GPU, "amd.com/gpu", "gpu.intel.com/xe")
-
-
-def is_listed(kubelet: Kubelet, *ids: str, resource: str = GPU) -> bool:
-    return sorted(kubelet.list_of(resource)) == sorted(ids)
 
 
 def remove_our_sockets(kubelet: Kubelet) -> None:
@@ -37,15 +32,12 @@ def remove_our_sockets(kubelet: Kubelet) -> None:
 def test_the_late_end_of_the_old_connection_takes_nothing_away(kubelet: Kubelet, link: Link) -> None:
     kubelet.forgets_after_s = 0.5
     kubelet.shows = False
-    kubelet.start()
-    link.offer((offer("a"),))
-    assert until(lambda: is_listed(kubelet, "a"))
-    former = kubelet.endpoints[GPU]
+    former = registered(kubelet, link, "a")
     remove_our_sockets(kubelet)
     link.look()
-    assert until(lambda: kubelet.endpoints[GPU] is not former and is_listed(kubelet, "a"))
+    assert until(lambda: kubelet.endpoints[GPU] is not former and kubelet.lists("a"))
     assert until(lambda: kubelet.forgotten)
-    assert is_listed(kubelet, "a")
+    assert kubelet.lists("a")
 
 
 def test_a_kubelet_that_starts_when_the_next_try_is_due_is_told_of_no_socket_that_it_has_removed(
@@ -59,19 +51,17 @@ def test_a_kubelet_that_starts_when_the_next_try_is_due_is_told_of_no_socket_tha
     kubelet.start()
     assert until(lambda: link.statuses()[0].reason == "its socket was removed")
     link.look()
-    assert until(lambda: is_listed(kubelet, "a"))
+    assert until(lambda: kubelet.lists("a"))
     assert len(kubelet.registered) == 1
 
 
 def test_an_endpoint_that_the_kubelet_has_forgotten_all_the_same_is_registered_again(
     kubelet: Kubelet, link: Link
 ) -> None:
-    kubelet.start()
-    link.offer((offer("a"),))
-    assert until(lambda: is_listed(kubelet, "a"))
+    registered(kubelet, link, "a")
     # The stream goes on: nothing but the pod resources can tell.
     del kubelet.endpoints[GPU]
-    assert until(lambda: is_listed(kubelet, "a"))
+    assert until(lambda: kubelet.lists("a"))
     assert len(kubelet.registered) == 2
 
 
@@ -101,5 +91,5 @@ def test_restarts_and_removals_in_any_order_end_with_every_resource_listed(
         pause(chance.choice((0.0, 0.05, 0.3, 1.2)))
     ids = [str(number) for number in range(count)]
     for name in NAMES:
-        assert until(partial(is_listed, kubelet, *ids, resource=name)), link.statuses()
+        assert until(partial(kubelet.lists, *ids, resource=name)), link.statuses()
     assert until(lambda: len(list(kubelet.plugins.glob("cdigen-*"))) == len(NAMES))

@@ -6,10 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.kubelet.resources import GPU
+from support.kubelet.resources import status
 
 from cdigen.frontend.log import make_logger
-from cdigen.kubelet.listing import ResourceStatus
 from cdigen.kubelet.news import News
 
 if TYPE_CHECKING:
@@ -31,20 +30,6 @@ class Reader:
         for state, reason in states:
             self.news.registrations([status(state, reason)])
         return [(line["level"], line["state"], line["reason"]) for line in self.lines()]
-
-
-def status(state: State, reason: str) -> ResourceStatus:
-    return ResourceStatus(
-        resource=GPU,
-        state=state,
-        reason=reason,
-        since_s=0.0,
-        socket="",
-        count=8,
-        healthy=8,
-        registrations=0,
-        is_confirmed=False,
-    )
 
 
 @pytest.fixture

@@ -6,30 +6,25 @@ import json
 import socket
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.kubelet import offering
-from support.kubelet.host_offering import GPU, desk, given, made, put, state
+from support.kubelet.host_offering import AnyPod, configure, desk, given, made, put, state
+from support.kubelet.offering import names_of, sized, with_gpus
+from support.kubelet.resources import GPU, status
 from support.values import unhealthy_gpus
 
 from cdigen.config import KubeletConfig, SharedMemory, SharingRow
 from cdigen.frontend.status import this_process
 from cdigen.host.root import Root
-from cdigen.kubelet.listing import ResourceStatus
 from cdigen.kubelet.nvidia_settings import with_nvidia_file
-from cdigen.kubelet.offering import HostOffering
-from cdigen.kubelet.plugin_config import PluginConfig
 from cdigen.kubelet.wire.server import Refused
-from cdigen.model.profile import DEFAULT
 from cdigen.value import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cdigen.frontend.host_state import HostSources
-    from cdigen.kubelet.resources.memory import MemoryOffer
-    from cdigen.kubelet.shares.agent import Agent
+    from cdigen.kubelet.offering import HostOffering
 
 
 def test_what_was_found_wrong_with_nvidias_file_is_shown(tmp_path: Path) -> None:
@@ -38,8 +33,7 @@ def test_what_was_found_wrong_with_nvidias_file_is_shown(tmp_path: Path) -> None
     read, found = with_nvidia_file(Root(str(tmp_path)), settings)
     assert read.mig_strategy == "single"
     of = made()
-    sources = cast("HostSources", None)
-    of.configure(PluginConfig(kubelet_dir="", run_dir="", sources=sources, settings=read), found)
+    configure(of, read, found)
     of.resources(put(tmp_path, unhealthy_gpus.example()))
     assert [(row["severity"], row["message"]) for row in shown(of)["problems"]] == [
         ("warning", "/nvidia.yaml:2:30: flags.strange is unknown, and passed over")
@@ -48,7 +42,7 @@ def test_what_was_found_wrong_with_nvidias_file_is_shown(tmp_path: Path) -> None
 
 def test_a_family_that_no_spec_offers_is_said_as_long_as_none_does(tmp_path: Path) -> None:
     of = made(families=("gds",))
-    names = offering.names_of(unhealthy_gpus.example())
+    names = names_of(unhealthy_gpus.example())
     of.resources(put(tmp_path, unhealthy_gpus.example()))
     assert [row["rule"] for row in shown(of)["problems"]] == ["resource-family-missing"]
     of.resources(put(tmp_path, unhealthy_gpus.example(), names={*names, "nvidia.com/gds=all"}))
@@ -75,42 +69,8 @@ def test_a_file_of_nvidias_that_cannot_be_read_changes_nothing_and_is_said(tmp_p
 
 
 def shown(of: HostOffering) -> dict[str, Any]:
-    row = ResourceStatus(
-        resource=GPU,
-        state="registered",
-        reason="",
-        since_s=0.0,
-        socket="",
-        count=8,
-        healthy=8,
-        registrations=1,
-        is_confirmed=True,
-    )
-    of.set_statuses((row,), {})
+    of.set_statuses((status("registered", registrations=1, is_confirmed=True),), {})
     return json.loads(json.dumps(of.document(this_process())))  # type: ignore[no-any-return]
-
-
-def test_a_container_gets_the_names_of_its_gpus(tmp_path: Path) -> None:
-    of = made()
-    found = desk(of, put(tmp_path, unhealthy_gpus.example()))
-    first, second = (unit.id for unit in found.resource.units[:2])
-
-    assert given(found, first, second).cdi_devices == (f"{GPU}={first}", f"{GPU}={second}")
-
-
-def test_a_spec_that_vanishes_after_the_list_was_made_is_a_refusal_that_the_journal_has(
-    tmp_path: Path,
-) -> None:
-    of = made()
-    found = desk(of, put(tmp_path, unhealthy_gpus.example()))
-    (tmp_path / "run/cdi/nvidia.com-gpu.json").unlink()
-    of.resources(state(tmp_path))
-
-    with pytest.raises(Refused, match="in no CDI spec now"):
-        given(found, found.resource.units[0].id)
-
-    assert [(row["state"], row["cause"]) for row in shown(of)["journal"]] == [("refused", "no_spec")]
-    assert of.counts.refused[GPU, "no_spec"] == 1
 
 
 def test_an_inventory_that_is_gone_changes_nothing_and_is_said(tmp_path: Path) -> None:
@@ -166,29 +126,17 @@ def test_whether_the_control_daemon_of_mps_listens_counts_at_the_moment_of_the_r
 
 
 def test_a_gpu_is_offered_whole_or_by_its_memory(tmp_path: Path) -> None:
-    sized = replace(offering.h100(0), memory_mib=81559)
-    host = put(tmp_path, offering.with_gpus(sized))
-    shared = SharedMemory(unit="GiB", devices=("0",))
-
-    class Known:
-        def show(self, shares: MemoryOffer) -> None:
-            self.units = [gpu.units for gpu in shares.gpus]
-
-    agent = Known()
-    of = HostOffering(
-        KubeletConfig(shared_memory=shared),
-        (DEFAULT,),
-        "/var/lib/kubelet",
-        agents=lambda _: cast("Agent", agent),
-    )
+    host = put(tmp_path, with_gpus(sized(0, 81559)))
+    agent = AnyPod()
+    of = made(agents=lambda _: agent, shared_memory=SharedMemory(unit="GiB", devices=("0",)))
     found = {resource.name: len(resource.units) for resource, _ in of.resources(host) or ()}
     assert found == {GPU: 7, "aliyun.com/gpu-mem": 79}
-    assert agent.units == [79]
+    assert agent.shown is not None
+    assert [gpu.units for gpu in agent.shown.gpus] == [79]
 
 
 def test_memory_is_not_offered_where_nobody_tells_whose_it_is(tmp_path: Path) -> None:
-    sized = replace(offering.h100(0), memory_mib=81559)
-    host = put(tmp_path, offering.with_gpus(sized))
+    host = put(tmp_path, with_gpus(sized(0, 81559)))
     of = made(shared_memory=SharedMemory(unit="GiB", devices=("0",)))
     found = {resource.name: len(resource.units) for resource, _ in of.resources(host) or ()}
     assert found == {GPU: 7, "aliyun.com/gpu-mem": 0}

@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import shutil
 import signal
+import time
 from resource import RLIM_INFINITY, RLIMIT_FSIZE, prlimit
-from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-from support.kubelet.process import GPU, Side, cdigen_kubelet, daemon, side_of
+from support.kubelet.process import Side, cdigen_kubelet, daemon, serving
+from support.kubelet.resources import GPU
 from support.values import unhealthy_gpus
-from support.waiting import pause, until
+from support.waiting import limited, pause, until
 
 from cdigen.frontend import status as files
 from cdigen.kubelet.plugin import PODS_S, RESYNC_S
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture
-def side() -> Iterator[Side]:
-    with side_of() as made:
-        yield made
-
-
-def pods(*ids: str, resource: str = GPU, name: str = "train") -> list[dict[str, object]]:
-    """Return what a kubelet lists where one container has IDS."""
-    devices = [{"resource_name": resource, "device_ids": list(ids)}]
-    return [{"name": name, "namespace": "ml", "containers": [{"name": "main", "devices": devices}]}]
 
 
 def refusal(side: Side, *ids: str, resource: str = GPU) -> str:
@@ -40,12 +26,27 @@ def refusal(side: Side, *ids: str, resource: str = GPU) -> str:
     return str(refused.value.details())
 
 
+def test_a_container_gets_its_gpus_by_name_and_nothing_else(side: Side) -> None:
+    with daemon(side), serving(side):
+        assert side.kubelet.lists(*side.ids)
+        plugin = side.kubelet.endpoints[GPU]
+        chosen = plugin.prefer(side.ids, [side.ids[5]], 2)
+        assert (len(chosen), chosen[0]) == (2, side.ids[5])
+
+        container = plugin.allocate(*chosen)
+
+        names = [f"{GPU}={one}" for one in chosen]
+        assert [device.name for device in container.cdi_devices] == names
+        assert dict(container.annotations) == {"cdi.k8s.io/cdigen_nvidia.com_gpu": ",".join(names)}
+        assert [*container.envs, *container.mounts, *container.devices] == []
+        assert refusal(side, "GPU-9") == f"cdigen: {GPU} has no GPU-9 (any more); it has 8 devices now"
+        assert until(lambda: side.status()["journal"][-1]["state"] == "refused")
+
+
 def test_a_container_shows_in_journal_and_metrics_with_its_pod(side: Side) -> None:
-    side.kubelet.start()
-    with daemon(side), cdigen_kubelet(side, verbose=True) as process:
-        assert until(lambda: side.lists(8))
+    with daemon(side), serving(side, verbose=True) as process:
         side.kubelet.endpoints[GPU].allocate(side.ids[0])
-        side.kubelet.listed = pods(side.ids[0])
+        side.kubelet.has(side.ids[0])
 
         assert until(lambda: [row["pod"] for row in side.status()["journal"]] == ["train"])
 
@@ -53,7 +54,6 @@ def test_a_container_shows_in_journal_and_metrics_with_its_pod(side: Side) -> No
         assert (row["state"], row["container"], row["names"]) == ("held", "main", [f"{GPU}={side.ids[0]}"])
         assert (side.resource()["given"], side.resource()["allocated"]) == (1, 1)
         assert side.status()["stale"] == []
-        assert until(side.serves_http)
         metrics = side.get("/metrics")[1]
         assert f'device="{side.ids[0]}",namespace="ml",pod="train"' in metrics
         assert f'cdigen_kubelet_allocations_total{{resource="{GPU}"}} 1.0' in metrics
@@ -65,12 +65,10 @@ def test_a_container_shows_in_journal_and_metrics_with_its_pod(side: Side) -> No
 
 
 def test_a_pod_shows_soon_also_where_specs_change_as_it_comes(side: Side) -> None:
-    side.kubelet.start()
-    with daemon(side), cdigen_kubelet(side):
-        assert until(lambda: side.lists(8))
+    with daemon(side), serving(side):
         # The kubelet was asked once, and is asked again after PODS_S.
         assert until(lambda: side.resource()["allocated"] == 0)
-        side.kubelet.listed = pods(side.ids[0])
+        side.kubelet.has(side.ids[0])
         for turn in range(12):
             (side.root / f"run/cdi/other-{turn}.json").write_text("{}")
             pause(0.01)
@@ -80,10 +78,8 @@ def test_a_pod_shows_soon_also_where_specs_change_as_it_comes(side: Side) -> Non
 
 
 def test_what_changes_bit_by_bit_is_one_list(side: Side) -> None:
-    side.kubelet.start()
     sick = unhealthy_gpus.ill(side.inventories, 0, unhealthy_gpus.FELL)
-    with daemon(side), cdigen_kubelet(side) as process:
-        assert until(lambda: side.lists(8))
+    with daemon(side), serving(side) as process:
         assert until(lambda: side.resource()["allocated"] == 0)
         lists = side.kubelet.endpoints[GPU].lists
         before = len(lists)
@@ -97,7 +93,6 @@ def test_what_changes_bit_by_bit_is_one_list(side: Side) -> None:
 
 
 def test_a_status_that_could_not_be_written_is_written_when_there_is_room(side: Side) -> None:
-    side.kubelet.start()
     with daemon(side), cdigen_kubelet(side) as process:
         # From then on nothing changes in it.
         assert until(lambda: side.resource()["confirmed"] and side.resource()["allocated"] == 0)
@@ -111,19 +106,15 @@ def test_a_status_that_could_not_be_written_is_written_when_there_is_room(side: 
 
 
 def test_a_pod_that_a_busy_kubelet_tells_of_later_shows_soon(side: Side) -> None:
-    side.kubelet.start()
-    with daemon(side), cdigen_kubelet(side):
-        assert until(lambda: side.lists(8))
+    with daemon(side), serving(side):
         side.kubelet.endpoints[GPU].allocate(side.ids[0])
         assert until(lambda: [row["state"] for row in side.status()["journal"]] == ["ended"])
-        side.kubelet.listed = pods(side.ids[0])
+        side.kubelet.has(side.ids[0])
         assert until(lambda: side.status()["journal"][0]["pod"] == "train", within_s=0.8 * PODS_S)
 
 
 def test_a_daemon_that_is_gone_changes_nothing_also_for_the_next_process(side: Side) -> None:
-    side.kubelet.start()
-    with daemon(side), cdigen_kubelet(side):
-        assert until(lambda: side.lists(8))
+    with daemon(side), serving(side):
         before = side.kubelet.list_of(GPU)
         assert until(lambda: side.status()["stale"] == [])
     with cdigen_kubelet(side):
@@ -139,7 +130,6 @@ def test_a_daemon_that_is_gone_changes_nothing_also_for_the_next_process(side: S
 
 
 def test_a_daemon_that_ends_and_is_back_is_said_without_another_list(side: Side) -> None:
-    side.kubelet.start()
     with cdigen_kubelet(side) as process:
         with daemon(side):
             assert until(lambda: side.lists(8) and side.status()["stale"] == [])
@@ -159,9 +149,7 @@ def test_a_daemon_that_ends_and_is_back_is_said_without_another_list(side: Side)
 def test_a_driver_that_goes_leaves_the_resource_with_no_devices_and_one_list_brings_them_back(
     side: Side,
 ) -> None:
-    side.kubelet.start()
-    with daemon(side), cdigen_kubelet(side) as process:
-        assert until(lambda: side.lists(8))
+    with daemon(side), serving(side) as process:
         side.driver_goes()
         assert until(lambda: side.lists(0))
         assert refusal(side, side.ids[0]) == (
@@ -178,7 +166,6 @@ def test_a_driver_that_goes_leaves_the_resource_with_no_devices_and_one_list_bri
 
 def test_a_host_that_never_had_a_driver_registers_nothing_and_waits(side: Side) -> None:
     side.driver_goes()
-    side.kubelet.start()
     with daemon(side), cdigen_kubelet(side) as process:
         assert until(side.serves_http)
         assert (side.status()["state"], side.status()["reason"]) == ("idle", "")
@@ -190,23 +177,20 @@ def test_a_host_that_never_had_a_driver_registers_nothing_and_waits(side: Side) 
 
 
 def test_a_spec_that_vanishes_between_list_and_allocate_is_a_refusal_with_the_reason(side: Side) -> None:
-    side.kubelet.start()
-    with daemon(side), cdigen_kubelet(side):
-        assert until(lambda: side.lists(8))
+    with daemon(side), serving(side):
         (side.root / "run/cdi/nvidia.com-gpu.json").unlink()
-        assert until(lambda: {health for health, _ in side.kubelet.list_of(GPU).values()} == {"Unhealthy"})
+        assert until(lambda: set(side.kubelet.health()) == {"Unhealthy"})
         assert (
             refusal(side, side.ids[0]) == f"cdigen: {side.ids[0]} is in no CDI spec now: see 'cdigen status'"
         )
         assert until(lambda: side.resource()["refused"] == {"no_spec": 1})
+        assert [(row["state"], row["cause"]) for row in side.status()["journal"]] == [("refused", "no_spec")]
 
 
 def test_what_a_container_has_under_another_name_is_refused_while_the_kubelet_says_so(side: Side) -> None:
     held, other = side.ids[0], side.ids[1]
-    side.kubelet.start()
-    side.kubelet.listed = pods(held, resource="nvidia.com/h100")
-    with daemon(side), cdigen_kubelet(side):
-        assert until(lambda: side.lists(8))
+    side.kubelet.has(held, resource="nvidia.com/h100")
+    with daemon(side), serving(side):
         plugin = side.kubelet.endpoints[GPU]
         assert until(lambda: held not in plugin.prefer(side.ids, [], 7))
         assert refusal(side, held) == (
@@ -220,23 +204,21 @@ def test_what_a_container_has_under_another_name_is_refused_while_the_kubelet_sa
         assert plugin.allocate(held).cdi_devices
 
 
-def test_a_kubelet_that_hangs_when_it_is_asked_holds_no_container_up(side: Side) -> None:
-    side.kubelet.start()
-    side.kubelet.listed = pods(side.ids[0], resource="nvidia.com/h100")
-    with daemon(side), cdigen_kubelet(side):
-        assert until(lambda: side.lists(8))
+@limited(2.0)
+def test_a_kubelet_that_hangs_when_it_is_asked_holds_no_container_up(side: Side, within_s: float) -> None:
+    side.kubelet.has(side.ids[0], resource="nvidia.com/h100")
+    with daemon(side), serving(side):
         plugin = side.kubelet.endpoints[GPU]
         assert until(lambda: side.ids[0] not in plugin.prefer(side.ids, [], 7))
         side.kubelet.lists_at_once.clear()
+        begun_s = time.monotonic()
         assert plugin.allocate(side.ids[0]).cdi_devices
+        assert time.monotonic() - begun_s < within_s
         side.kubelet.lists_at_once.set()
 
 
 def test_a_spec_that_cannot_be_read_is_said_once_and_costs_no_other(side: Side) -> None:
-    side.kubelet.start()
-    with daemon(side), cdigen_kubelet(side) as process:
-        assert until(lambda: side.lists(8))
-        assert until(side.serves_http)
+    with daemon(side), serving(side) as process:
         (side.root / "run/cdi/broken.json").write_text("{")
         assert until(lambda: side.status()["problems"])
         side.put(unhealthy_gpus.ill(side.inventories, 0, unhealthy_gpus.FELL))
@@ -246,28 +228,23 @@ def test_a_spec_that_cannot_be_read_is_said_once_and_costs_no_other(side: Side) 
 
 def test_what_the_kubelet_gives_again_under_the_same_name_is_never_refused(side: Side) -> None:
     # An init container's GPU goes to the next container of its pod, and so after the kubelet's restart.
-    side.kubelet.start()
-    side.kubelet.listed = pods(side.ids[0])
-    with daemon(side), cdigen_kubelet(side):
-        assert until(lambda: side.lists(8))
+    side.kubelet.has(side.ids[0])
+    with daemon(side), serving(side):
         assert until(lambda: len(side.status()["journal"]) == 1)
         for _ in range(3):
             assert side.kubelet.endpoints[GPU].allocate(side.ids[0]).cdi_devices
 
 
 def test_a_gpu_that_fails_and_comes_back_is_shown_so(side: Side) -> None:
-    side.kubelet.start()
-    with daemon(side), cdigen_kubelet(side):
-        assert until(lambda: side.lists(8))
+    with daemon(side), serving(side):
         side.put(unhealthy_gpus.ill(side.inventories, 0, unhealthy_gpus.FELL))
-        assert until(lambda: "Unhealthy" in [health for health, _ in side.kubelet.list_of(GPU).values()])
+        assert until(lambda: "Unhealthy" in side.kubelet.health())
         assert until(lambda: side.resource()["devices"][0]["causes"] == ["xid-79"])
         side.put(side.inventories)
-        assert until(lambda: {health for health, _ in side.kubelet.list_of(GPU).values()} == {"Healthy"})
+        assert until(lambda: set(side.kubelet.health()) == {"Healthy"})
 
 
 def test_a_run_directory_that_others_remove_is_made_again(side: Side) -> None:
-    side.kubelet.start()
     with daemon(side), cdigen_kubelet(side):
         assert until(lambda: side.status().get("state") == "registered")
         assert until(side.serves_http)
@@ -277,12 +254,12 @@ def test_a_run_directory_that_others_remove_is_made_again(side: Side) -> None:
 
 
 def test_the_process_may_be_killed_and_started_again(side: Side) -> None:
-    side.kubelet.start()
     with daemon(side):
         for turn in range(2):
             with cdigen_kubelet(side) as process:
                 assert until(lambda: len(side.kubelet.registered) > turn and side.lists(8))  # noqa: B023
                 assert until(lambda: side.resource()["state"] == "registered")
+                assert len(list(side.kubelet.plugins.glob("cdigen-*"))) == 1
                 process.kill()
             assert until(side.kubelet.endpoints[GPU].ended.is_set)
             assert files.reason_not_running(str(side.run_dir), side.status())

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import socket
 import urllib.request
-from typing import TYPE_CHECKING
 
 import pytest
-from support.kubelet.process import GPU, Process, Side, cdigen_kubelet, side_of
+from support.kubelet.process import Process, Side, cdigen_kubelet, serving
+from support.kubelet.resources import GPU
 from support.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.process
 TWO = "kubelet: {sharing: [{resource: nvidia.com/gpu, replicas: 2}]}\n"
 NVIDIA = "version: v1\nsharing: {{timeSlicing: {{resources: [{{name: nvidia.com/gpu, replicas: {}}}]}}}}\n"
-
-
-@pytest.fixture
-def side() -> Iterator[Side]:
-    with side_of() as made:
-        made.kubelet.start()
-        yield made
 
 
 def valid(side: Side) -> str:
@@ -40,9 +30,7 @@ def lines(process: Process, level: str) -> list[str]:
 
 
 def test_a_changed_configuration_counts_at_once_and_a_wrong_one_not_at_all(side: Side) -> None:
-    with cdigen_kubelet(side) as process:
-        assert until(lambda: side.lists(8))
-        assert until(side.serves_http)
+    with serving(side) as process:
         side.configure(TWO)
         assert until(lambda: side.lists(16))
         assert valid(side) == "1.0"
@@ -61,9 +49,7 @@ def test_a_changed_configuration_counts_at_once_and_a_wrong_one_not_at_all(side:
 
 def test_a_configuration_that_was_emptied_or_deleted_is_taken_for_a_mistake(side: Side) -> None:
     side.configure(TWO)
-    with cdigen_kubelet(side):
-        assert until(lambda: side.lists(16))
-        assert until(side.serves_http)
+    with serving(side, count=16):
         side.config.write_text("")
         assert until(lambda: problems(side))
         assert f"{side.config} is empty; from the next start on the defaults count" in problems(side)[0]
@@ -93,9 +79,7 @@ def test_with_a_wrong_configuration_at_the_start_nothing_is_offered_until_it_is_
 
 
 def test_sighup_reads_the_configuration_again_and_says_what_waits_for_the_next_start(side: Side) -> None:
-    with cdigen_kubelet(side) as process:
-        assert until(lambda: side.lists(8))
-        assert until(side.serves_http)
+    with serving(side) as process:
         side.configure("kubelet: {http_port: 1, run_dir: /run/x, ignore: ['0']}\n")
         process.hup()
         assert until(lambda: side.lists(7))
@@ -110,9 +94,7 @@ def test_nvidias_own_file_counts_is_watched_and_what_is_not_done_of_it_is_said(s
     path = side.root / "etc/nvidia.yaml"
     path.write_text(NVIDIA.format(4) + "flags: {gfd: {}, plugins: {}}\n")
     side.configure("kubelet: {nvidia_config: /etc/nvidia.yaml}\n")
-    with cdigen_kubelet(side) as process:
-        assert until(lambda: side.lists(32))
-        assert until(side.serves_http)
+    with serving(side, count=32) as process:
         rules = [row["rule"] for row in side.status()["problems"]]
         assert rules == ["nvidia-configuration"] * 2
         assert "/etc/nvidia.yaml:3:18: flags.plugins is unknown, and passed over" in lines(process, "warning")
@@ -135,9 +117,7 @@ def test_nvidias_own_file_counts_is_watched_and_what_is_not_done_of_it_is_said(s
 
 def test_a_file_of_nvidias_that_comes_later_counts_then(side: Side) -> None:
     side.configure("kubelet: {nvidia_config: /etc/later/nvidia.yaml}\n")
-    with cdigen_kubelet(side):
-        assert until(lambda: side.lists(8))
-        assert until(side.serves_http)
+    with serving(side):
         assert until(lambda: problems(side))
         assert "nvidia.yaml cannot be read: No such file or directory" in problems(side)[0]
         (side.root / "etc/later").mkdir()
@@ -149,9 +129,7 @@ def test_a_file_of_nvidias_that_comes_later_counts_then(side: Side) -> None:
 def test_a_file_of_nvidias_that_was_wrong_when_it_was_named_counts_once_it_is_right(side: Side) -> None:
     path = side.root / "etc/nvidia.yaml"
     side.configure(NVIDIA.format("x"), path)
-    with cdigen_kubelet(side):
-        assert until(lambda: side.lists(8))
-        assert until(side.serves_http)
+    with serving(side):
         side.configure("kubelet: {nvidia_config: /etc/nvidia.yaml}\n")
         assert until(lambda: problems(side))
         side.configure(NVIDIA.format(3), path)
@@ -164,9 +142,7 @@ def test_metrics_are_served_on_a_port_of_loopback_by_choice(side: Side) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     side.configure(f"kubelet: {{http_port: {port}}}\n")
-    with cdigen_kubelet(side):
-        assert until(lambda: side.lists(8))
-        assert until(side.serves_http)
+    with serving(side):
 
         def registered() -> bool:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:

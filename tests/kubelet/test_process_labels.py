@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.kubelet.nfd_worker import FOLDER, labels_of
 from support.kubelet.offering import h100, in_mig, with_gpus
-from support.kubelet.process import Side, cdigen_kubelet, daemon, side_of
+from support.kubelet.process import Side, cdigen_kubelet, daemon, serving
 from support.values.unhealthy_gpus import example
 from support.waiting import until
 
@@ -19,7 +19,6 @@ from cdigen.kubelet.labels.keeper import LASTS_S
 from cdigen.kubelet.plugin import RESYNC_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
     from typing import Any
 
@@ -27,15 +26,13 @@ pytestmark = pytest.mark.process
 COUNT = "nvidia.com/gpu.count"
 
 
-@pytest.fixture
-def side() -> Iterator[Side]:
-    with side_of() as made:
-        made.kubelet.start()
-        made.configure(f"kubelet: {{labels: /{FOLDER}/cdigen}}\n")
-        dmi = made.root / "sys/class/dmi/id"
-        dmi.mkdir(parents=True)
-        (dmi / "product_name").write_text("NVIDIA DGX H100\n")
-        yield made
+@pytest.fixture(autouse=True)
+def labelled(side: Side) -> None:
+    """Let SIDE's configuration name the file of labels."""
+    side.configure(f"kubelet: {{labels: /{FOLDER}/cdigen}}\n")
+    dmi = side.root / "sys/class/dmi/id"
+    dmi.mkdir(parents=True)
+    (dmi / "product_name").write_text("NVIDIA DGX H100\n")
 
 
 def features(side: Side) -> Path:
@@ -78,8 +75,7 @@ def test_labels_follow_the_devices_and_outlive_the_process_for_a_time(side: Side
 
 
 def test_without_nfd_all_else_goes_on_and_a_word_says_it(side: Side) -> None:
-    with daemon(side), cdigen_kubelet(side) as process:
-        assert until(lambda: side.lists(8))
+    with daemon(side), serving(side) as process:
         assert until(lambda: state(side).get("state") == "waiting")
         assert not (side.root / FOLDER).exists()
         (line,) = process.lines("labels")
@@ -94,8 +90,7 @@ def test_without_nfd_all_else_goes_on_and_a_word_says_it(side: Side) -> None:
 def test_another_programs_file_stays_and_devices_are_offered(side: Side) -> None:
     other = features(side) / "cdigen"
     other.write_text("nvidia.com/gpu.count=4\n")
-    with daemon(side), cdigen_kubelet(side) as process:
-        assert until(lambda: side.lists(8))
+    with daemon(side), serving(side) as process:
         assert until(lambda: state(side).get("state") == "failed")
         assert "another program's" in process.lines("labels")[0]["message"]
         assert other.read_text() == "nvidia.com/gpu.count=4\n"
@@ -106,8 +101,7 @@ def test_the_key_can_be_set_and_taken_back_while_it_runs(side: Side) -> None:
     folder = features(side)
     text = side.config.read_text()
     side.configure("kubelet: {}\n")
-    with daemon(side), cdigen_kubelet(side):
-        assert until(lambda: side.lists(8))
+    with daemon(side), serving(side):
         assert until(lambda: side.status()["labels"] is None)
         side.configure(text)
         assert until(lambda: count(side) == "8")

@@ -6,40 +6,34 @@ from argparse import ArgumentParser
 from typing import TYPE_CHECKING
 
 import pytest
-from support.kubelet.process import GPU, Side, cdigen_kubelet, side_of
+from support.kubelet.offering import with_memory
+from support.kubelet.process import Side, cdigen_kubelet, serving
+from support.kubelet.resources import GPU
 from support.kubernetes.api_server import ApiServer
-from support.kubernetes.cluster_model import Cluster
-from support.kubernetes.shared_pods import node_object
+from support.kubernetes.cluster_model import cluster_of
+from support.kubernetes.shared_pods import MEMORY, node_object
 from support.waiting import until
 
 from cdigen.cli import kubelet
-from cdigen.value import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.process
-MEMORY = "aliyun.com/gpu-mem"
 NODE = "node1"
 UNITS = "kubelet: {shared_memory: {unit: GiB, devices: ['0', '1']}}\n"
 
 
-@pytest.fixture
-def side() -> Iterator[Side]:
-    with side_of() as made:
-        host = made.inventories["nvidia"]
-        gpus = tuple(replace(gpu, memory_mib=4096) for gpu in host.accelerators)
-        made.put({"nvidia": replace(host, accelerators=gpus)})
-        made.kubelet.start()
-        yield made
+@pytest.fixture(autouse=True)
+def sized(side: Side) -> None:
+    """Let the daemon know the memory of SIDE's GPUs."""
+    side.put(with_memory(side.inventories, 4096))
 
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
-    cluster = Cluster()
-    cluster.add_node(node_object(NODE, ()))
-    with ApiServer(cluster) as made:
+    with ApiServer(cluster_of(node_object(NODE, ()))) as made:
         yield made
 
 
@@ -49,24 +43,16 @@ def healthy(side: Side, resource: str, gpu: str) -> int:
     return sum(health == "Healthy" for id_, (health, _) in devices if id_.startswith(gpu))
 
 
-def has(side: Side, *ids: str) -> None:
-    """Let the kubelet say that a container has the whole GPUs IDS."""
-    devices = [{"resource_name": GPU, "device_ids": list(ids)}] if ids else []
-    containers = [{"name": "main", "devices": devices}]
-    side.kubelet.listed = [{"name": "a", "namespace": "ml", "containers": containers}]
-
-
 def test_gpus_become_units_and_whole_again_by_reloads(side: Side, server: ApiServer) -> None:
     first, second = (str(gpu.uuid) for gpu in side.inventories["nvidia"].accelerators[:2])
-    has(side, first)
+    side.kubelet.has(first)
     config = server.kubeconfig(side.root / "kubeconfig")
-    with cdigen_kubelet(side, "--kubeconfig", config, "--node-name", NODE) as process:
-        assert until(lambda: side.lists(8))
+    with serving(side, "--kubeconfig", config, "--node-name", NODE) as process:
         side.configure(UNITS)
         assert until(lambda: side.lists(6) and side.lists(8, MEMORY))
         assert until(lambda: (healthy(side, MEMORY, first), healthy(side, MEMORY, second)) == (0, 4))
         assert until(lambda: any(row["rule"] == "shared-memory-held" for row in side.status()["problems"]))
-        has(side)
+        side.kubelet.has()
         # An answer, after which the kubelet is asked what containers have.
         side.kubelet.endpoints[GPU].allocate(next(iter(side.kubelet.list_of(GPU))))
         assert until(lambda: healthy(side, MEMORY, first) == 4)

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from support.kubelet.process import Side, cdigen_kubelet, side_of
+from support.kubelet.process import Side, cdigen_kubelet, serving, side_of
 from support.waiting import until
 
 if TYPE_CHECKING:
@@ -77,9 +77,7 @@ def test_root_alone_may_ask_and_everybody_may_read_the_status_whatever_the_umask
     side.kubelet.start()
     before = os.umask(0)
     try:
-        with cdigen_kubelet(side):
-            assert until(lambda: side.lists(8))
-            assert until(side.serves_http)
+        with serving(side):
             (ours,) = side.kubelet.plugins.glob("cdigen-*")
             assert ours.stat().st_mode & 0o077 == 0
             # Without what is being written.
@@ -98,13 +96,18 @@ def test_a_second_process_ends_at_once_and_says_why(side: Side) -> None:
         assert str(side.run_dir) in line
 
 
-def test_a_folder_that_is_not_there_yet_is_waited_for(side: Side) -> None:
+def test_a_kubelet_whose_folder_comes_later_is_registered_with_once_and_after_each_restart(
+    side: Side,
+) -> None:
     side.kubelet_dir.rmdir()
     with cdigen_kubelet(side) as process:
         assert until(side.serves_http)
         assert until(lambda: side.resource()["state"] == "waiting")
-        side.kubelet.start()
-        assert until(lambda: side.lists(8))
+        for _ in range(3):
+            side.kubelet.start()
+            assert until(lambda: side.lists(8))
+            side.kubelet.kill()
+        assert len(side.kubelet.registered) == 3
         assert process.process.poll() is None
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from support.kubelet.double import leave_socket
 
 from cdigen.kubelet.sockets import (
     KUBELET,
@@ -19,8 +21,6 @@ from cdigen.kubelet.sockets import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
 RESOURCE = "gpu.intel.com/" + "x" * 60
@@ -42,23 +42,18 @@ def test_a_name_has_what_it_is_for() -> None:
     assert name.endswith(".sock")
 
 
-def bind(path: str) -> None:
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(path)
-
-
 def test_a_socket_is_another_one_once_it_was_made_anew_and_not_where_its_mode_was_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert socket_at(KUBELET) is None
-    bind(KUBELET)
+    leave_socket(Path(KUBELET))
     first = socket_at(KUBELET)
     assert first is not None
     os.chmod(KUBELET, 0o600)
     os.chown(KUBELET, os.getuid(), os.getgid())
     assert socket_at(KUBELET) == first
-    bind("new")
+    leave_socket(Path("new"))
     os.rename("new", KUBELET)
     assert socket_at(KUBELET) not in {first, None}
     (tmp_path / "file").write_text("")
@@ -72,8 +67,7 @@ def test_why_the_kubelet_is_not_found_is_told_and_where_it_is_instead(tmp_path: 
     assert why_no_kubelet(folder, str(usual)).startswith(
         f"there is no {folder}/kubelet.sock: the kubelet has"
     )
-    with socket.socket(socket.AF_UNIX) as left:
-        left.bind(str(usual / KUBELET))
+    leave_socket(usual / KUBELET)
     said = why_no_kubelet(folder, str(usual))
     assert said.endswith(
         f"the kubelet's is in {usual}, whatever its --root-dir; make {folder} a link to that"
@@ -94,8 +88,7 @@ def test_the_folder_of_plugins_is_the_usual_one_where_the_kubelets_own_has_none(
     own, usual = tmp_path / "k0s", tmp_path / "usual"
     usual.mkdir()
     assert plugins_folder(str(own), str(usual)) == f"{own}/device-plugins"
-    with socket.socket(socket.AF_UNIX) as left:
-        left.bind(str(usual / KUBELET))
+    leave_socket(usual / KUBELET)
     assert plugins_folder(str(own), str(usual)) == str(usual)
     (own / "device-plugins").mkdir(parents=True)
     assert plugins_folder(str(own), str(usual)) == f"{own}/device-plugins"

@@ -7,7 +7,7 @@ import pytest
 from support.hosts import nvidia_platforms
 from support.hosts.intel import discover
 from support.hosts.intel_tree import Device, b60, flex_170, gaudi_3, laptop
-from support.kubelet.offering import counts, h100, in_mig, names_of, offered, resource, with_gpus
+from support.kubelet.offering import counts, h100, in_mig, names_of, offered, resource_of, with_gpus
 from support.values.unhealthy_gpus import ECC, FELL, example, ill, split
 
 from cdigen.config import KubeletConfig, SharingRow
@@ -24,7 +24,7 @@ HOSTS = ("debian13-8xh100", "ubuntu-2xmi300x-cpx", "ubuntu-flex170-sriov")
 
 
 def test_gpus_of_nvidia_are_known_by_uuid_and_given_by_it() -> None:
-    units = resource(offered(example()), "nvidia.com/gpu").units
+    units = resource_of(offered(example()), "nvidia.com/gpu").units
     assert [unit.id for unit in units] == [gpu.uuid for gpu in example()["nvidia"].accelerators]
     assert units[0].cdi_names == (f"nvidia.com/gpu={units[0].id}",)
     assert {unit.health for unit in units} == {"healthy"}
@@ -63,7 +63,7 @@ def test_a_whole_gpu_of_amd_that_could_be_split_is_named_by_its_modes_among_mixe
 
 
 def test_partitions_of_amd_are_known_as_amds_plugin_knows_them() -> None:
-    units = resource(offered(example("ubuntu-2xmi300x-cpx")), "amd.com/gpu").units
+    units = resource_of(offered(example("ubuntu-2xmi300x-cpx")), "amd.com/gpu").units
     assert [unit.id for unit in units[:3]] == ["0000:05:00.0", "amdgpu_xcp_0", "amdgpu_xcp_1"]
 
 
@@ -112,7 +112,7 @@ def test_an_unhealthy_gpu_is_unhealthy_with_all_its_replicas_and_nobody_else_is(
 
 
 def test_an_instance_is_unhealthy_by_itself() -> None:
-    units = resource(offered(with_gpus(split(h100(0)))), "nvidia.com/mig-1g.10gb").units
+    units = resource_of(offered(with_gpus(split(h100(0)))), "nvidia.com/mig-1g.10gb").units
     assert [unit.health for unit in units] == ["healthy", "unhealthy"]
     assert units[1].partition is not None
     assert units[1].partition.causes == (ECC,)
@@ -138,13 +138,8 @@ def test_without_specs_every_unit_is_there_and_none_is_healthy() -> None:
 def test_without_uuids_in_specs_the_address_names_a_gpu_and_then_its_number() -> None:
     host = example()
     by_address = replace(DEFAULT, names=("index", "pci"))
-    assert (
-        offered(host, profiles=(by_address,))
-        .resources[0]
-        .units[1]
-        .cdi_names[0]
-        .startswith(f"nvidia.com/gpu={h100(1).address}")
-    )
+    (name,) = offered(host, profiles=(by_address,)).resources[0].units[1].cdi_names
+    assert name.startswith(f"nvidia.com/gpu={h100(1).address}")
     by_number = replace(DEFAULT, names=("index",))
     assert offered(host, profiles=(by_number,)).resources[0].units[1].cdi_names == ("nvidia.com/gpu=1",)
 
@@ -179,7 +174,7 @@ def test_an_instance_that_the_library_has_not_named_is_known_by_its_ids() -> Non
     gpu = in_mig(h100(0), "1g.10gb")
     part = replace(gpu.partitions[0], uuid=None, index=None, instance="gi9/ci0")
     found = offered(with_gpus(replace(gpu, partitions=(part,))))
-    assert resource(found, "nvidia.com/mig-1g.10gb").units[0].id == f"{h100(0).uuid}:gi9-ci0"
+    assert resource_of(found, "nvidia.com/mig-1g.10gb").units[0].id == f"{h100(0).uuid}:gi9-ci0"
 
 
 def test_numa_nodes_are_those_of_the_gpus_and_none_where_unknown() -> None:

@@ -1,7 +1,7 @@
 """Names by configuration: any for any selection, each device in one resource."""
 
 import pytest
-from support.kubelet.offering import counts, h100, in_mig, offered, resource, with_gpus
+from support.kubelet.offering import counts, h100, in_mig, offered, resource_of, with_gpus
 from support.values.unhealthy_gpus import example
 
 from cdigen.config import ResourceRow
@@ -63,11 +63,11 @@ def test_a_kind_is_also_what_devices_are_given_by() -> None:
     profiles = (DEFAULT, replace(DEFAULT, name="compute", device_class="gpu-compute"))
     rows = (ResourceRow(name="example.com/compute", kind="nvidia.com/gpu-compute", devices=("2",)),)
     found = offered(example(), profiles=profiles, resources=rows)
-    (unit,) = resource(found, "example.com/compute").units
+    (unit,) = resource_of(found, "example.com/compute").units
     assert unit.cdi_names == (f"nvidia.com/gpu-compute={h100(2).uuid}",)
     assert all(
         name.startswith("nvidia.com/gpu=")
-        for one in resource(found, "nvidia.com/gpu").units
+        for one in resource_of(found, "nvidia.com/gpu").units
         for name in one.cdi_names
     )
 

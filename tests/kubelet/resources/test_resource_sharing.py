@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from support.kubelet.offering import counts, h100, in_mig, offered, resource, with_gpus
+from support.kubelet.offering import counts, h100, in_mig, offered, resource_of, with_gpus
 from support.values.unhealthy_gpus import example
 
 from cdigen.config import ResourceRow, SharingRow
@@ -108,4 +108,4 @@ def test_more_than_a_message_holds_is_refused_and_costs_no_other_resource() -> N
     assert counts(found) == {"nvidia.com/mig-1g.10gb": 0, GPU: 4}
     assert "its 140000 units takes up to" in found.findings[0].message
     assert str(MAX_MESSAGE) in found.findings[0].message
-    assert resource(found, GPU).units
+    assert resource_of(found, GPU).units

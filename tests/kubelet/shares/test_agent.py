@@ -6,11 +6,12 @@ import asyncio
 import json
 import threading
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 from support.kubelet.resources import listed
-from support.kubelet.shares_side import OFFER, PATIENT, SIZES, Side, bound, wait
+from support.kubelet.shares_side import OFFER, PATIENT, SIZES, Side, bound, running_side, wait
 from support.kubelet.shares_world import NODE, World
 from support.kubernetes.api_server import ApiServer
 from support.kubernetes.shared_pods import RESOURCES
@@ -26,15 +27,6 @@ from cdigen.kubelet.shares.agent import Agent, Limits
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-
-@pytest.fixture
-def side(tmp_path: Path) -> Iterator[Side]:
-    world = World(SIZES)
-    with ApiServer(world.cluster) as server:
-        made = Side(world, server, tmp_path)
-        yield made
-        made.agent.stop()
 
 
 def test_a_container_gets_gpushares_variables(side: Side) -> None:
@@ -110,26 +102,22 @@ def test_units_of_two_gpus_are_refused(side: Side) -> None:
 @pytest.fixture
 def silent(tmp_path: Path) -> Iterator[Callable[[Limits], Side]]:
     """Make a side, by its limits, whose API server answers no request but watches."""
-    world, speaks = World(SIZES), threading.Event()
-    agents: list[Agent] = []
+    speaks = threading.Event()
 
     def hang(_: str, path: str) -> None:
         if "watch" not in path:
             speaks.wait(2 * PATIENCE_S)
 
     def make(limits: Limits) -> Side:
-        side = Side(world, server, tmp_path, limits=limits)
-        agents.append(side.agent)
+        side = sides.enter_context(running_side(tmp_path, limits=limits))
         bound(side, 3)
         wait(lambda: side.agent.prefer({0: 4, 1: 6}, (), 3) == 0)
-        server.faults = hang
+        side.server.faults = hang
         return side
 
-    with ApiServer(world.cluster) as server:
+    with ExitStack() as sides:
         yield make
         speaks.set()
-        for agent in agents:
-            agent.stop()
 
 
 def test_an_api_server_that_is_silent_is_not_waited_for_without_end(
@@ -164,65 +152,41 @@ def test_ids_of_one_gpu_are_preferred(side: Side) -> None:
 
 def test_a_ledger_in_another_namespace_is_said_and_promises_stay(tmp_path: Path) -> None:
     """What is promised in a ledger that we do not see may be all of a GPU: nothing is moved there."""
-    world = World(SIZES)
-    with ApiServer(world.cluster) as server:
-        side = Side(world, server, tmp_path, namespace="cdigen")
-        try:
-            first, second = bound(side, 3), bound(side, 2)
-            told = f"pod default/{first} keeps its ledgers in namespace 'kube-system'"
-            answer = side.allocate(1, 3)
-            assert isinstance(answer, Refusal)
-            assert told in answer.reason
-            assert "namespace}}' is 'cdigen'" in answer.reason
-            # What was promised as the kubelet chose is given, whoever keeps the promise.
-            assert [side.annotations(name)[names.INDEX] for name in (first, second)] == ["0", "1"]
-            assert isinstance(side.allocate(1, 2), Answer)
-            wait(lambda: "keeps its ledgers in namespace" in side.agent.state().promise_problem)
-            wait(lambda: any("keeps its ledgers in namespace" in line for line in side.said))
-        finally:
-            side.agent.stop()
+    with running_side(tmp_path, namespace="cdigen") as side:
+        first, second = bound(side, 3), bound(side, 2)
+        told = f"pod default/{first} keeps its ledgers in namespace 'kube-system'"
+        answer = side.allocate(1, 3)
+        assert isinstance(answer, Refusal)
+        assert told in answer.reason
+        assert "namespace}}' is 'cdigen'" in answer.reason
+        # What was promised as the kubelet chose is given, whoever keeps the promise.
+        assert [side.annotations(name)[names.INDEX] for name in (first, second)] == ["0", "1"]
+        assert isinstance(side.allocate(1, 2), Answer)
+        wait(lambda: "keeps its ledgers in namespace" in side.agent.state().promise_problem)
+        wait(lambda: any("keeps its ledgers in namespace" in line for line in side.said))
 
 
-def test_the_pod_that_was_bound_last_tells_where_ledgers_are(tmp_path: Path) -> None:
+def bind_elsewhere(side: Side, name: str) -> None:
+    """Let the pod NAME say that its ledger is in another namespace."""
+    side.server.change(lambda _: side.annotations(name).update({names.LEDGER_IN: "another"}))
+
+
+def test_the_pod_that_was_bound_last_tells_where_ledgers_are(side: Side) -> None:
     """Pods that run since the extender kept its ledgers elsewhere say nothing of it now."""
-    world = World(SIZES)
-    with ApiServer(world.cluster) as server:
-        side = Side(world, server, tmp_path)
-        try:
-            old, new = bound(side, 3), bound(side, 2)
-
-            def bind_elsewhere(_: object) -> None:
-                side.annotations(old)[names.LEDGER_IN] = "another"
-
-            server.change(bind_elsewhere)
-            assert isinstance(side.allocate(1, 2), Answer)
-            wait(lambda: side.annotations(new)[names.ASSIGNED] == "true")
-            assert not side.agent.state().promise_problem
-        finally:
-            side.agent.stop()
+    old, new = bound(side, 3), bound(side, 2)
+    bind_elsewhere(side, old)
+    assert isinstance(side.allocate(1, 2), Answer)
+    wait(lambda: side.annotations(new)[names.ASSIGNED] == "true")
+    assert not side.agent.state().promise_problem
 
 
-def test_a_pod_with_another_ledger_is_not_exchanged_and_costs_no_other(tmp_path: Path) -> None:
+def test_a_pod_with_another_ledger_is_not_exchanged_and_costs_no_other(side: Side) -> None:
     """Anybody may write such an annotation on a pod and name the node himself: others are exchanged."""
-    world = World(SIZES)
-    with ApiServer(world.cluster) as server:
-        side = Side(world, server, tmp_path)
-        try:
-            large, forged, small = bound(side, 4), bound(side, 2), bound(side, 2)
-
-            def forge(_: object) -> None:
-                side.annotations(forged)[names.LEDGER_IN] = "another"
-
-            server.change(forge)
-            assert isinstance(side.allocate(1, 4), Answer)
-
-            def found() -> list[str]:
-                return [side.annotations(name)[names.INDEX] for name in (large, forged, small)]
-
-            # If a PATCH meets another writer, `repair` annotates the pod, which may be after the answer.
-            wait(lambda: found() == ["1", "1", "0"])
-        finally:
-            side.agent.stop()
+    pods = [bound(side, units) for units in (4, 2, 2)]
+    bind_elsewhere(side, pods[1])
+    assert isinstance(side.allocate(1, 4), Answer)
+    # If a PATCH meets another writer, `repair` annotates the pod, which may be after the answer.
+    wait(lambda: [side.annotations(name)[names.INDEX] for name in pods] == ["1", "1", "0"])
 
 
 def test_that_pods_cannot_be_followed_is_in_the_log(side: Side) -> None:

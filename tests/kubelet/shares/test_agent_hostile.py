@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import json
-import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from support.kubelet.resources import listed
-from support.kubelet.shares_side import OFFER, SIZES, Side, bound, wait
-from support.kubelet.shares_world import NODE, POD, World
-from support.kubernetes.api_server import ApiServer
-from support.kubernetes.shared_pods import MEMORY, RESOURCES, pod_object
+from support.kubelet.shares_side import OFFER, Side, bound, wait
+from support.kubelet.shares_world import NODE, POD
+from support.kubernetes.shared_pods import RESOURCES, pod_object
 
 from cdigen.gpushare import names
 from cdigen.kubelet.answers import Answer, Refusal
-from cdigen.kubelet.pods import PodDevices
 from cdigen.value import replace
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 LEDGER = f"/api/v1/namespaces/kube-system/configmaps/cdigen-gpu-mem-{NODE}"
-
 NODE_PATH = f"/api/v1/nodes/{NODE}"
-
-
-@pytest.fixture
-def side(tmp_path: Path) -> Iterator[Side]:
-    world = World(SIZES)
-    with ApiServer(world.cluster) as server:
-        made = Side(world, server, tmp_path)
-        yield made
-        made.agent.stop()
 
 
 def sure(side: Side, name: str, gpu: str) -> bool:
@@ -105,8 +87,7 @@ def test_annotations_that_lie_are_corrected(side: Side, lies: dict[str, str]) ->
 
     side.server.change(lie)
     assert isinstance(side.allocate(0, 3), Answer)
-    pod = PodDevices(namespace="default", pod=name, container="c0", resource=MEMORY, ids=("GPU-0-_-0",))
-    side.agent.told(listed(pod), time.monotonic() + 1.0)
+    side.told(name, "GPU-0-_-0")
     wait(lambda: side.annotations(name)[names.ASSIGNED] == "true" and sure(side, name, "0"))
     # gpushare's index alone says it as well.
     allocation = side.annotations(name).get(names.ALLOCATION, '{"0":{"0":3}}')
@@ -144,19 +125,16 @@ def test_a_ledger_that_was_torn_is_written_anew(side: Side, text: str) -> None:
 def test_where_gpus_have_other_indices_annotations_follow_their_ids(side: Side) -> None:
     name = bound(side, 3)
     assert isinstance(side.allocate(0, 3), Answer)
-    ids = tuple(f"GPU-0-_-{number}" for number in range(3))
-    has = PodDevices(namespace="default", pod=name, container="c0", resource=MEMORY, ids=ids)
-    side.agent.told(listed(has), time.monotonic() + 1.0)
+    side.told(name, "GPU-0-_-0", "GPU-0-_-1", "GPU-0-_-2")
     wait(lambda: side.annotations(name)[names.ASSIGNED] == "true")
     first, second = OFFER.gpus
     side.agent.show(replace(OFFER, gpus=(replace(second, index=0), replace(first, index=1))))
     wait(lambda: sure(side, name, "1"))
     assert json.loads(side.annotations(name)[names.ALLOCATION]) == {"0": {"1": 3}}
-    path = f"/api/v1/nodes/{NODE}"
     wait(
         lambda: (
             '"uuid":"GPU-1","units":6'
-            in side.world.cluster.objects[path]["metadata"]["annotations"][names.GPUS]
+            in side.world.cluster.objects[NODE_PATH]["metadata"]["annotations"][names.GPUS]
         )
     )
 
@@ -173,12 +151,11 @@ def test_a_gpu_that_left_takes_nobody_elses_place(side: Side) -> None:
 
 
 def test_a_plugin_that_shares_no_more_takes_back_what_it_said_of_the_node(side: Side) -> None:
-    path = f"/api/v1/nodes/{NODE}"
-    wait(lambda: f"GET {path}" in side.server.asked)
+    wait(lambda: f"GET {NODE_PATH}" in side.server.asked)
     side.agent.show(None)
 
     def is_away() -> bool:
-        found = side.world.cluster.objects[path]
+        found = side.world.cluster.objects[NODE_PATH]
         return (
             names.GPUS not in found["metadata"]["annotations"]
             and RESOURCES.count not in found["status"]["capacity"]

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
-from support.kubelet import offering
-from support.kubelet.host_offering import put
+from support.kubelet.host_offering import configure, given, made, memory_desk, put
+from support.kubelet.offering import sized, with_gpus
 from support.kubelet.resources import listed
 from support.kubelet.shares_side import PATIENT, Side, bound, wait
-from support.kubelet.shares_world import NODE, World
-from support.kubernetes.api_server import ApiServer
+from support.kubelet.shares_world import NODE
 from support.kubernetes.shared_pods import RESOURCES
 from support.waiting import PATIENCE_S
 
 from cdigen.config import KubeletConfig, SharedMemory
 from cdigen.gpushare.names import Resources
 from cdigen.kubeapi.credentials import from_kubeconfig
-from cdigen.kubelet.desks import MemoryDesk
-from cdigen.kubelet.offering import HostOffering
-from cdigen.kubelet.plugin_config import PluginConfig
 from cdigen.kubelet.shares.agent import Agent
 from cdigen.kubelet.shares.desk import LatestPromises
 from cdigen.kubelet.shares.settling import ShareRefused
-from cdigen.model.profile import DEFAULT
-from cdigen.value import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-    from cdigen.frontend.host_state import HostSources
-
-SIZES = (4, 4)
 
 
 def shared_by(count: str) -> KubeletConfig:
@@ -44,42 +32,21 @@ def shared_by(count: str) -> KubeletConfig:
     )
 
 
-@pytest.fixture
-def side(tmp_path: Path) -> Iterator[Side]:
-    world = World(SIZES)
-    with ApiServer(world.cluster) as server:
-        made = Side(world, server, tmp_path)
-        yield made
-        made.agent.stop()
-
-
 def test_a_request_at_a_reload_is_answered(side: Side, tmp_path: Path) -> None:
     def agent(shared: SharedMemory) -> Agent:
         api = from_kubeconfig(str(side.server.kubeconfig(tmp_path / "kubeconfig")))
-        made = Agent(
-            api,
-            NODE,
-            shared.namespace,
-            Resources(memory=shared.resource, count=shared.count),
-            print,
-            limits=PATIENT,
-        )
-        made.start()
-        return made
+        resources = Resources(memory=shared.resource, count=shared.count)
+        found = Agent(api, NODE, shared.namespace, resources, print, limits=PATIENT)
+        found.start()
+        return found
 
-    of = HostOffering(shared_by(RESOURCES.count), (DEFAULT,), "/var/lib/kubelet", agents=agent)
-    gpus = [replace(offering.h100(index), memory_mib=4096) for index in range(2)]
-    host = put(tmp_path / "host", offering.with_gpus(*gpus))
-    desk = next(one for _, one in of.resources(host) or () if isinstance(one, MemoryDesk))
+    of = made(shared_by(RESOURCES.count), agents=agent)
+    desk = memory_desk(of, put(tmp_path / "host", with_gpus(sized(0, 4096), sized(1, 6144))))
     of.set_pods(listed())
     bound(side, 3)
     # The kubelet still asks by the list of before: another follows once the host was read.
-    settings = shared_by("example.com/gpus")
-    of.configure(
-        PluginConfig(kubelet_dir="", run_dir="", sources=cast("HostSources", None), settings=settings), ()
-    )
-    ids = tuple(unit.id for unit in desk.resource.units[:3])
-    answer = asyncio.run(desk.allocate(ids))
+    configure(of, shared_by("example.com/gpus"))
+    answer = given(desk, *(unit.id for unit in desk.resource.units[:3]))
     assert dict(answer.variables)["ALIYUN_COM_GPU_MEM_IDX"] == "0"
     of.stop()
 

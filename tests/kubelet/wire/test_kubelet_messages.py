@@ -15,7 +15,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from hypothesis import given
 from hypothesis import strategies as st
 from support.abilities import cannot_run
-from support.kubelet.offered import Echo, units
+from support.kubelet.offered import Echo
+from support.kubelet.resources import units
 
 from cdigen.frontend.descriptors import MessageError
 from cdigen.kubelet.pods import PodDevices, PodList

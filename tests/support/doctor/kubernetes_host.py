@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from support.doctor.broken_host import BrokenHost
-from support.kubelet.offered import GPU, units
+from support.kubelet.resources import GPU, units
 from support.paths import REPOSITORY
 
 from cdigen.frontend.rundir import prepare, save_status

@@ -16,12 +16,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from support.kubelet.resources import GPU
 from support.waiting import PATIENCE_S, pause
 
 from cdigen.kubelet.wire.messages import PLUGIN, PODS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 PLUGIN_SERVICE = "/v1beta1.DevicePlugin/"
@@ -34,7 +35,7 @@ class Endpoint:
 
     def __init__(self, resource: str, path: str) -> None:
         self.resource = resource
-        self.name = os.path.basename(path)
+        self.path, self.name = path, os.path.basename(path)
         self.lists: list[dict[str, tuple[str, tuple[int, ...]]]] = []
         self.times: list[float] = []
         self.ended = threading.Event()
@@ -42,6 +43,11 @@ class Endpoint:
         self._channel = grpc.insecure_channel(f"unix:{path}", options=_OPTIONS)
         self.on_end: Callable[[], object] = lambda: None
         self._stream: Any = None
+
+    def connect(self, options: Mapping[str, object] | None = None) -> Any:
+        """Return another connection to the plugin."""
+        own = [*(options or {}).items(), ("grpc.use_local_subchannel_pool", 1)]
+        return grpc.insecure_channel(f"unix:{self.path}", options=own)
 
     def ask(self, method: str, request: Any, answer: str, timeout_s: float = PATIENCE_S) -> Any:
         call = self._channel.unary_unary(PLUGIN_SERVICE + method)
@@ -147,6 +153,16 @@ class Kubelet:
     def stop(self) -> None:
         self.kill()
 
+    def has(self, *ids: str, resource: str = GPU, pod: str = "train") -> None:
+        """Let List name one container, which has IDS of RESOURCE."""
+        devices = [{"resource_name": resource, "device_ids": list(ids)}] if ids else []
+        containers = [{"name": "main", "devices": devices}]
+        self.listed = [{"name": pod, "namespace": "ml", "containers": containers}]
+
+    def health(self) -> list[str]:
+        """Return the health of each GPU in the last list."""
+        return [health for health, _ in self.list_of(GPU).values()]
+
     def list_of(self, resource: str) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Return the last list of RESOURCE; LookupError: none."""
         endpoint = self.endpoints[resource]
@@ -154,6 +170,10 @@ class Kubelet:
         if endpoint.ended.is_set() and self.forgets_after_s is None:
             raise LookupError("the stream has ended")
         return endpoint.lists[-1]
+
+    def lists(self, *ids: str, resource: str = GPU) -> bool:
+        """Return whether the last list of RESOURCE has IDS, and no others."""
+        return sorted(self.list_of(resource)) == sorted(ids)
 
     def _serve(self, folder: Path, service: str, methods: dict[str, Any]) -> None:
         def handler(call: Any, kind: str | None) -> Any:
@@ -218,5 +238,6 @@ class Kubelet:
 
 
 def leave_socket(path: Path) -> None:
+    """Make the socket PATH at which nobody listens, as a killed process leaves it, unless it is there."""
     with suppress(OSError), socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))

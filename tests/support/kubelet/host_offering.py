@@ -7,31 +7,31 @@ import json
 import socket
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from support.kubelet import offering
-from support.kubelet.resources import listed
+from support.kubelet.resources import GPU, listed
 from support.values import unhealthy_gpus
 
 from cdigen.config import KubeletConfig
 from cdigen.frontend.host_state import HostSources, HostState, read_host_state
-from cdigen.kubelet.desks import Desk
+from cdigen.kubelet.desks import Desk, MemoryDesk
 from cdigen.kubelet.offering import HostOffering
+from cdigen.kubelet.plugin_config import PluginConfig
 from cdigen.kubelet.pods import PodDevices, PodList
 from cdigen.kubelet.wire.clients import KubeletError
 from cdigen.model.profile import DEFAULT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from cdigen.config import SharedMemory
     from cdigen.kubelet.answers import Answer
     from cdigen.kubelet.resources.memory import MemoryOffer
     from cdigen.kubelet.shares.settling import Settled
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
-
-
-GPU = "nvidia.com/gpu"
 
 
 def put(root: Path, inventories: dict[str, Inventory], *, names: set[str] | None = None) -> HostState:
@@ -49,8 +49,26 @@ def put(root: Path, inventories: dict[str, Inventory], *, names: set[str] | None
     return state(root)
 
 
-def made(**settings: Any) -> HostOffering:
-    return HostOffering(KubeletConfig(**settings), (DEFAULT,), "/var/lib/kubelet")
+def made(
+    settings: KubeletConfig | None = None,
+    *,
+    agents: Callable[[SharedMemory], Any] = lambda _: None,
+    state_dir: str = "",
+    **more: Any,
+) -> HostOffering:
+    """Return what is offered by SETTINGS, or by those in MORE."""
+    chosen = settings or KubeletConfig(**more)
+    return HostOffering(chosen, (DEFAULT,), "/var/lib/kubelet", agents=agents, state_dir=state_dir)
+
+
+def configure(of: HostOffering, settings: KubeletConfig, found: tuple[Finding, ...] = ()) -> None:
+    """Let OF have SETTINGS, in which FOUND was found."""
+    sources = cast("HostSources", None)
+    of.configure(PluginConfig(kubelet_dir="", run_dir="", sources=sources, settings=settings), found)
+
+
+def memory_desk(of: HostOffering, host: HostState) -> MemoryDesk:
+    return next(one for _, one in of.resources(host) or () if isinstance(one, MemoryDesk))
 
 
 def desk(of: HostOffering, host: HostState, name: str = GPU) -> Desk:
@@ -61,12 +79,12 @@ def desk(of: HostOffering, host: HostState, name: str = GPU) -> Desk:
     return one
 
 
-def given(by: Desk, *ids: str) -> Answer:
+def given(by: Desk | MemoryDesk, *ids: str) -> Answer:
     return asyncio.run(by.allocate(ids))
 
 
-class Kubelet:
-    """Says what containers have, and has told it: `pods`, None: it does not answer; `asked` counts."""
+class PodLister:
+    """Answers OF's questions in place of a kubelet: `pods` are the answer, None: there is none."""
 
     def __init__(self, of: HostOffering, *pods: PodDevices, has_told: bool = True) -> None:
         self.pods: tuple[PodDevices, ...] | None = pods

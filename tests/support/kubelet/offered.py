@@ -1,34 +1,26 @@
-"""Resources for the tests of the protocol: `units`, and `Echo`, who gives what was asked for."""
+"""What tests of the protocol offer to the kubelet: `offer`, answered by an `Echo`, over a link: `linked`."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from support.kubelet.resources import GPU, units
+from support.waiting import until
+
+from cdigen.kubelet.link import Link
 from cdigen.kubelet.listing import Listing, listing_of
-from cdigen.kubelet.resources.model import Resource, Unit
+from cdigen.kubelet.resources.model import Resource
 from cdigen.kubelet.wire.server import Refused
-from cdigen.model.inventory import Accelerator
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.kubelet.double import Endpoint, Kubelet
+
     from cdigen.model.health import Health
-
-GPU = "nvidia.com/gpu"
-
-
-def units(*ids: str, health: Health = "healthy", numa: int | None = 0) -> tuple[Unit, ...]:
-    return tuple(
-        Unit(
-            id=name,
-            health=health,
-            numa=numa,
-            accelerator=Accelerator(
-                index=index, address="", model="", uuid=name, minor=index, nodes=(), usable=True
-            ),
-            cdi_names=(f"nvidia.com/gpu={name}",),
-        )
-        for index, name in enumerate(ids)
-    )
 
 
 class Echo:
@@ -56,3 +48,23 @@ class Echo:
 
 def offer(*ids: str, resource: str = GPU, health: Health = "healthy", numa: int | None = 0) -> Listing:
     return listing_of(Resource(name=resource, units=units(*ids, health=health, numa=numa)), Echo())
+
+
+@contextmanager
+def linked(plugins: Path, pods: Path, **options: Any) -> Iterator[Link]:
+    """Run a link to the kubelet whose folder is PLUGINS, and whose socket of pod resources is PODS."""
+    made = Link(str(plugins), str(pods), notify=lambda: None, log=lambda _, __: None, **options)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+    assert until(lambda: not made.is_running())
+
+
+def registered(kubelet: Kubelet, link: Link, *ids: str) -> Endpoint:
+    """Start KUBELET, offer IDS by LINK, and return the endpoint once the kubelet has the list."""
+    kubelet.start()
+    link.offer((offer(*ids),))
+    assert until(lambda: kubelet.lists(*ids))
+    return kubelet.endpoints[GPU]

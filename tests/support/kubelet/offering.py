@@ -43,7 +43,7 @@ def counts(found: Offer) -> dict[str, int]:
     return {resource.name: len(resource.units) for resource in found.resources}
 
 
-def resource(found: Offer, name: str) -> Resource:
+def resource_of(found: Offer, name: str) -> Resource:
     return next(each for each in found.resources if each.name == name)
 
 
@@ -56,6 +56,17 @@ def with_gpus(*gpus: Accelerator) -> dict[str, Inventory]:
 
 def h100(index: int) -> Accelerator:
     return example()["nvidia"].accelerators[index]
+
+
+def sized(index: int, mib: int | None) -> Accelerator:
+    """Return the H100 INDEX with MIB of memory, or an unknown one."""
+    return replace(h100(index), memory_mib=mib)
+
+
+def with_memory(host: Mapping[str, Inventory], mib: int) -> dict[str, Inventory]:
+    """Return HOST whose NVIDIA GPUs have MIB of memory each."""
+    gpus = tuple(replace(gpu, memory_mib=mib) for gpu in host["nvidia"].accelerators)
+    return {"nvidia": replace(host["nvidia"], accelerators=gpus)}
 
 
 def in_mig(gpu: Accelerator, *profiles: str) -> Accelerator:

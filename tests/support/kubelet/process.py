@@ -19,15 +19,14 @@ from support.abilities import WARNINGS
 from support.json_output import validator
 from support.kubelet.double import Kubelet
 from support.kubelet.host_offering import put
+from support.kubelet.resources import GPU as GPU  # noqa: PLC0414 - modules import it with the rest
 from support.values import unhealthy_gpus
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cdigen.model.inventory import Inventory
-
-GPU = "nvidia.com/gpu"
 
 
 class Side:
@@ -154,6 +153,15 @@ def cdigen_kubelet(
             yield Process(process, file)
         finally:
             process.kill()
+
+
+@contextmanager
+def serving(side: Side, *arguments: str | Path, count: int = 8, **options: Any) -> Iterator[Process]:
+    """Run the command; the body begins once the kubelet has COUNT devices, and HTTP is served."""
+    with cdigen_kubelet(side, *arguments, **options) as process:
+        assert until(lambda: side.lists(count))
+        assert until(side.serves_http)
+        yield process
 
 
 @contextmanager

@@ -1,14 +1,22 @@
-"""Resources as the kubelet is offered them, from a few words: ``resource``, ``replicas``, ``migs``."""
+"""Resources as the kubelet is offered them, from a few words: ``resource``, ``units``, ``replicas``."""
 
-from collections.abc import Iterable
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from support.values.topology_places import gpu
 
+from cdigen.kubelet.listing import ResourceStatus
 from cdigen.kubelet.pods import PodDevices, PodList
 from cdigen.kubelet.resources.model import Resource, Unit
 from cdigen.model.inventory import Accelerator, HostNode, Partition
 from cdigen.value import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cdigen.kubelet.registration import State
+    from cdigen.model.health import Health
 
 GPU = "nvidia.com/gpu"
 
@@ -37,6 +45,12 @@ def unit(gpu: Accelerator, *, replica: int | None = None, part: Partition | None
         **more,
     }
     return Unit(**values)
+
+
+def units(*ids: str, health: Health = "healthy", numa: int | None = 0) -> tuple[Unit, ...]:
+    """Return a whole GPU for each of IDS, with that UUID."""
+    cards = (card(index, uuid=id_, health=health, numa_node=numa) for index, id_ in enumerate(ids))
+    return tuple(unit(one) for one in cards)
 
 
 def resource(count: int, **more: Any) -> Resource:
@@ -71,9 +85,24 @@ def migs(gpus: int, count: int) -> Resource:
     return Resource(name="nvidia.com/mig-1g.10gb", units=tuple(units))
 
 
-def offered(*of: Resource) -> set[str]:
+def spec_names(*of: Resource) -> set[str]:
     """Return the CDI names that specs have where everything is OF is in one."""
     return {name for one in of for each in one.units for name in each.cdi_names}
+
+
+def status(state: State, reason: str = "", **more: Any) -> ResourceStatus:
+    """Return the status of nvidia.com/gpu with eight healthy devices."""
+    values: dict[str, Any] = {
+        "resource": GPU,
+        "since_s": 0.0,
+        "socket": "",
+        "count": 8,
+        "healthy": 8,
+        "registrations": 0,
+        "is_confirmed": False,
+        **more,
+    }
+    return ResourceStatus(state=state, reason=reason, **values)
 
 
 def listed(*devices: PodDevices) -> PodList:

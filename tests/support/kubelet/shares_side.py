@@ -1,28 +1,29 @@
-"""Our side of a node with an API server: `Side`, and what tests do with it, `bound` and `wait`."""
+"""Our side of a node with an API server: `running_side`, `bound`, `wait`."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from support.kubelet.resources import listed
 from support.kubelet.shares_world import NODE, POD, World
+from support.kubernetes.api_server import ApiServer
 from support.kubernetes.shared_pods import RESOURCES
 from support.waiting import PATIENCE_S, until
 
 from cdigen.kubeapi.credentials import from_kubeconfig
 from cdigen.kubelet.answers import Answer, Refusal
+from cdigen.kubelet.pods import PodDevices
 from cdigen.kubelet.resources.memory import MemoryGpu, MemoryOffer, unit_id
 from cdigen.kubelet.resources.model import Resource
 from cdigen.kubelet.shares.agent import Agent, Limits
 from cdigen.kubelet.shares.desk import SharesDesk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from support.kubernetes.api_server import ApiServer
 
 SIZES = (4, 6)
 OFFER = MemoryOffer(
@@ -64,9 +65,26 @@ class Side:
         ids = tuple(unit_id(f"GPU-{gpu}", first + number) for number in range(units))
         return asyncio.run(self.desk.allocate(ids))
 
+    def told(self, pod: str, *ids: str) -> None:
+        """Let the kubelet say that the first container of POD, and no other, has IDS."""
+        has = PodDevices(namespace="default", pod=pod, container="c0", resource=RESOURCES.memory, ids=ids)
+        self.agent.told(listed(has), time.monotonic() + 1.0)
+
     def annotations(self, name: str) -> dict[str, str]:
         found: dict[str, str] = self.world.cluster.objects[POD + name]["metadata"]["annotations"]
         return found
+
+
+@contextmanager
+def running_side(folder: Path, **options: Any) -> Iterator[Side]:
+    """Run the plugin's side of a node with GPUs of SIZES, with files in FOLDER, until the body ends."""
+    world = World(SIZES)
+    with ApiServer(world.cluster) as server:
+        made = Side(world, server, folder, **options)
+        try:
+            yield made
+        finally:
+            made.agent.stop()
 
 
 def wait(what: Callable[[], object]) -> None:
