@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     from cdigen.kubelet.occurrences import Action, Shown
 
 ONE, OTHER = (1, 10, 100), (1, 11, 200)
+# How long a question to a busy kubelet takes, and when it is asked again.
+ANSWER_S, AGAIN_S = 1.5, 0.25
 OTHERS = NeighboursSeen(names=frozenset({"nvidia-gpu.sock"}))
+UNREACHED = RegisterFailed(server=1, reason="connection refused", was_reached=False)
 
 
 def begun() -> Registration:
@@ -48,15 +51,27 @@ def begun() -> Registration:
     return machine
 
 
-def registered(now: float = 0.0) -> Registration:
-    """Return what has been registered with the kubelet ONE at NOW."""
+def served() -> Registration:
+    """Return what serves, and asks the kubelet ONE to register it."""
     machine = begun()
-    assert machine.take(KubeletSeen(identity=ONE), now) == (Serve(server=1),)
-    assert machine.take(Served(server=1), now) == (Register(server=1),)
-    assert machine.take(StreamOpened(server=1), now) == ()
-    assert machine.take(Accepted(server=1), now) == ()
+    assert machine.take(KubeletSeen(identity=ONE), 0.0) == (Serve(server=1),)
+    assert machine.take(Served(server=1), 0.0) == (Register(server=1),)
+    return machine
+
+
+def registered() -> Registration:
+    """Return what has been registered with the kubelet ONE at 0."""
+    machine = served()
+    assert machine.take(StreamOpened(server=1), 0.0) == ()
+    assert machine.take(Accepted(server=1), 0.0) == ()
     assert machine.state == "registered"
     return machine
+
+
+def due(machine: Registration) -> float:
+    """Return when MACHINE has to be woken; it must not wait for an event alone."""
+    assert machine.due_s is not None
+    return machine.due_s
 
 
 def test_it_serves_before_it_registers_and_counts_once_the_list_was_asked_for() -> None:
@@ -77,8 +92,7 @@ def test_a_list_that_is_not_asked_for_in_time_is_registered_again_on_another_soc
     assert machine.due_s == PROVE_S
     assert machine.take(Tick(), PROVE_S - 0.1) == ()
     assert machine.take(Tick(), PROVE_S) == (Stop(server=1),)
-    assert machine.due_s is not None
-    assert machine.take(Tick(), machine.due_s) == (Serve(server=2),)
+    assert machine.take(Tick(), due(machine)) == (Serve(server=2),)
 
 
 def test_another_kubelet_is_registered_with_at_once() -> None:
@@ -112,10 +126,9 @@ def test_a_kubelet_that_is_there_again_at_once_is_registered_with_within_half_a_
     machine = registered()
     machine.take(StreamEnded(server=1), 100.0)
     assert machine.take(KubeletSeen(identity=OTHER), 100.01) == ()
-    assert machine.due_s is not None
-    assert machine.due_s <= 100.01 + ANEW_S
-    assert machine.take(Tick(), machine.due_s) == (Serve(server=2),)
-    assert machine.take(Served(server=2), machine.due_s + 0.01) == (Register(server=2),)
+    assert due(machine) <= 100.01 + ANEW_S
+    assert machine.take(Tick(), due(machine)) == (Serve(server=2),)
+    assert machine.take(Served(server=2), due(machine) + 0.01) == (Register(server=2),)
 
 
 def test_sockets_that_follow_each_other_quickly_are_not_all_registered_with() -> None:
@@ -128,8 +141,7 @@ def test_sockets_that_follow_each_other_quickly_are_not_all_registered_with() ->
             if isinstance(action, Serve):
                 registers += Register(server=action.server) in machine.take(Served(server=action.server), now)
     assert registers == 0
-    assert machine.due_s is not None
-    assert machine.due_s <= 2 * MOMENT_S
+    assert due(machine) <= 2 * MOMENT_S
 
 
 def test_a_socket_that_can_be_made_after_a_long_time_is_made_soon() -> None:
@@ -138,9 +150,8 @@ def test_a_socket_that_can_be_made_after_a_long_time_is_made_soon() -> None:
     now = 0.0
     for number in range(1, 100):
         machine.take(ServeFailed(server=number, reason="No space left on device"), now)
-        assert machine.due_s is not None
-        assert 0.0 < machine.due_s - now <= LONGEST_SERVE_PAUSE_S
-        now = machine.due_s
+        assert 0.0 < due(machine) - now <= LONGEST_SERVE_PAUSE_S
+        now = due(machine)
         assert machine.take(Tick(), now) == (Serve(server=number + 1),)
     machine.take(Served(server=100), now)
     assert machine.state == "registering"
@@ -155,8 +166,7 @@ def test_its_own_socket_gone_is_registered_anew() -> None:
 def test_a_stream_that_the_kubelet_ends_is_registered_again_once_nobody_is_shown() -> None:
     machine = registered()
     assert machine.take(StreamEnded(server=1), 100.0) == (Stop(server=1),)
-    assert machine.due_s is not None
-    assert machine.take(Tick(), machine.due_s) == (Serve(server=2),)
+    assert machine.take(Tick(), due(machine)) == (Serve(server=2),)
     assert machine.take(Served(server=2), 103.0) == (AskShown(),)
     assert machine.take(ShownBy(shown="none"), 103.0) == (Register(server=2),)
 
@@ -196,7 +206,7 @@ def test_another_plugin_that_was_there_first_is_left_alone_and_followed_once_it_
     for _ in range(20):
         assert machine.state == "taken"
         assert machine.due_s == now + TAKEN_RECHECK_S
-        now = machine.due_s
+        now = due(machine)
         assert machine.take(Tick(), now) == (AskShown(),)
         assert machine.take(ShownBy(shown=shown), now) == ()
     assert machine.take(ShownBy(shown="none"), now + 1) == (Serve(server=2),)
@@ -264,9 +274,8 @@ def test_what_the_kubelet_does_not_show_twice_is_registered_again() -> None:
     assert machine.due_s == 2.0
     assert machine.take(Tick(), 2.0) == (AskShown(),)
     assert machine.take(ShownBy(shown="none"), 2.1) == ()
-    assert machine.due_s is not None
-    assert machine.take(Tick(), machine.due_s) == (AskShown(),)
-    assert machine.take(ShownBy(shown="none"), machine.due_s) == (Stop(server=1),)
+    assert machine.take(Tick(), due(machine)) == (AskShown(),)
+    assert machine.take(ShownBy(shown="none"), due(machine)) == (Stop(server=1),)
     assert machine.state == "paused"
 
 
@@ -281,14 +290,11 @@ def test_what_the_kubelet_shows_is_confirmed_and_asked_again_later() -> None:
 
 
 def test_a_registration_that_the_kubelet_has_shown_is_no_failure_like_those_before() -> None:
-    machine = begun()
-    machine.take(KubeletSeen(identity=ONE), 0.0)
-    machine.take(Served(server=1), 0.0)
+    machine = served()
     now = 0.0
     for _ in range(5):
-        machine.take(RegisterFailed(server=1, reason="connection refused", was_reached=False), now)
-        assert machine.due_s is not None
-        now = machine.due_s
+        machine.take(UNREACHED, now)
+        now = due(machine)
         machine.take(Tick(), now)
     machine.take(StreamOpened(server=1), now)
     machine.take(Accepted(server=1), now)
@@ -305,38 +311,30 @@ def test_a_kubelet_that_is_not_there_is_asked_less_and_less_with_the_same_socket
     actions = machine.take(Served(server=1), now)
     for _ in range(9):
         assert actions == (Register(server=1),)
-        failure = RegisterFailed(server=1, reason="connection refused", was_reached=False)
-        assert machine.take(failure, now) == ()
-        assert machine.due_s is not None
-        waits.append(machine.due_s - now)
-        now = machine.due_s
+        assert machine.take(UNREACHED, now) == ()
+        waits.append(due(machine) - now)
+        now = due(machine)
         actions = machine.take(Tick(), now)
     assert waits == [1, 2, 4, 8, 15, 15, 15, 15, 15]
 
 
 def test_a_socket_that_no_kubelet_knows_yet_is_not_registered_with_another_kubelet() -> None:
     # A kubelet that starts has removed it.
-    machine = begun()
-    machine.take(KubeletSeen(identity=ONE), 0.0)
-    machine.take(Served(server=1), 0.0)
-    machine.take(RegisterFailed(server=1, reason="connection refused", was_reached=False), 0.1)
+    machine = served()
+    machine.take(UNREACHED, 0.1)
     assert machine.take(KubeletSeen(identity=OTHER), 5.0) == (Stop(server=1), Serve(server=2))
 
 
 def test_a_socket_that_the_kubelet_has_taken_after_all_is_not_registered_twice() -> None:
-    machine = begun()
-    machine.take(KubeletSeen(identity=ONE), 0.0)
-    machine.take(Served(server=1), 0.0)
-    machine.take(RegisterFailed(server=1, reason="connection refused", was_reached=False), 0.1)
+    machine = served()
+    machine.take(UNREACHED, 0.1)
     machine.take(Accepted(server=1), 0.2)
     assert machine.take(Tick(), 5.0) == (Stop(server=1), Serve(server=2))
 
 
 def test_a_list_that_is_asked_for_after_all_is_a_registration() -> None:
-    machine = begun()
-    machine.take(KubeletSeen(identity=ONE), 0.0)
-    machine.take(Served(server=1), 0.0)
-    machine.take(RegisterFailed(server=1, reason="connection refused", was_reached=False), 0.1)
+    machine = served()
+    machine.take(UNREACHED, 0.1)
     machine.take(StreamOpened(server=1), 0.2)
     assert machine.state == "registered"
 
@@ -353,9 +351,7 @@ def test_a_kubelet_that_comes_just_after_a_try_that_reached_nobody_is_registered
 
 
 def test_a_refused_registration_is_tried_with_another_socket() -> None:
-    machine = begun()
-    machine.take(KubeletSeen(identity=ONE), 0.0)
-    machine.take(Served(server=1), 0.0)
+    machine = served()
     failure = RegisterFailed(server=1, reason="INTERNAL: bad", was_reached=True)
     assert machine.take(failure, 0.1) == (Stop(server=1),)
     assert machine.reason == "INTERNAL: bad"
@@ -374,8 +370,7 @@ def test_without_its_socket_a_kubelet_that_watches_keeps_the_registration() -> N
     machine = registered()
     assert machine.take(KubeletSeen(identity=None), 1.0) == ()
     machine.take(StreamEnded(server=1), 2.0)
-    assert machine.due_s is not None
-    assert machine.take(Tick(), machine.due_s) == ()
+    assert machine.take(Tick(), due(machine)) == ()
     assert machine.state == "waiting"
 
 
@@ -383,6 +378,42 @@ def test_what_is_no_longer_offered_is_stopped() -> None:
     machine = registered()
     assert machine.stop() == (Stop(server=1),)
     assert machine.due_s is None
+
+
+def test_a_busy_kubelet_is_asked_again_what_it_shows_before_it_is_registered_with() -> None:
+    machine = registered()
+    machine.take(OTHERS, 0.0)
+    machine.take(StreamEnded(server=1), 100.0)
+    assert machine.take(Tick(), 102.0) == (Serve(server=2),)
+    assert machine.take(Served(server=2), 102.0) == (AskShown(),)
+    now = 102.0 + ANSWER_S
+    assert machine.take(ShownBy(shown="late"), now) == ()
+    while machine.state != "taken":
+        assert machine.due_s == now + AGAIN_S
+        now = due(machine)
+        assert machine.take(Tick(), now) == (AskShown(),)
+        assert Register(server=2) not in machine.take(ShownBy(shown="others"), now)
+
+
+def test_a_kubelet_that_never_shows_in_time_is_registered_with() -> None:
+    machine = registered()
+    machine.take(StreamEnded(server=1), 100.0)
+    machine.take(Tick(), 102.0)
+    now = 102.0
+    actions = machine.take(Served(server=2), now)
+    while actions == (AskShown(),):
+        now += ANSWER_S
+        actions = machine.take(ShownBy(shown="late"), now) or machine.take(Tick(), now := now + AGAIN_S)
+    assert actions == (Register(server=2),)
+    assert now < 110.0
+
+
+def test_a_kubelet_that_is_late_to_show_keeps_the_registration() -> None:
+    machine = registered()
+    for now in (2.0, 10.0, 70.0):
+        assert machine.take(Tick(), now) == (AskShown(),)
+        assert machine.take(ShownBy(shown="late"), now) == ()
+    assert machine.state == "registered"
 
 
 def test_what_the_kubelet_shows_is_compared_with_the_healthy_devices() -> None:
